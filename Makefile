@@ -1,0 +1,58 @@
+# The one entry point. `make` lists the targets.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench peers stress clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY)  ## create .venv and install shmcoll into it
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "shmcoll needs Python 3.11 or later; try: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || { echo "Python's venv module is missing. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@echo "== setting up $(VENV): numpy, numba and the tools for the tests (a minute or two, once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+demo: setup  ## run the four seed examples and a small throughput table
+	@echo; echo "== AlltoAll, 8 ranks: shmrun -n 8 -l examples/alltoall.py"
+	@shmrun -n 8 -l examples/alltoall.py
+	@echo; echo "== AllReduce, 2 ranks: shmrun -n 2 -l examples/allreduce.py"
+	@shmrun -n 2 -l examples/allreduce.py
+	@echo; echo "== gather, 2 ranks: shmrun -n 2 -l examples/gather.py"
+	@shmrun -n 2 -l examples/gather.py
+	@echo; echo "== all_to_all_v, 4 ranks: shmrun -n 4 -l examples/all_to_all_v.py"
+	@shmrun -n 4 -l examples/all_to_all_v.py
+	@echo; echo "== throughput of all_to_all_v, 4 ranks: shmbench all_to_all_v -n 4 -b 1K -e 4M -f 16"
+	@shmbench all_to_all_v -n 4 -b 1K -e 4M -f 16
+	@echo; echo "Now:  source $(BIN)/activate"
+	@echo "Try:  shmrun -n 4 examples/all_to_all_v.py"
+
+test: setup  ## run the tests
+	@echo "== tests (a few minutes; the first run compiles the kernels)"
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: setup  ## ruff and mypy
+	@ruff check . && ruff format --check . && mypy
+
+bench: setup  ## the five collectives, 2 ranks, 8 B to 64 MiB
+	@shmbench barrier -n 2
+	@for c in all_reduce all_to_all gather all_to_all_v; do shmbench $$c -n 2 -b 8 -e 64M -f 8 || exit 1; done
+
+peers: setup  ## install the peers into .peers and measure them (mpi4py over three MPIs, torch)
+	@$(BIN)/python -m bench.peers
+
+stress: setup  ## the long forms of the tests
+	@$(BIN)/python -m pytest -m stress $(ARGS)
+
+clean:  ## remove .venv and caches
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

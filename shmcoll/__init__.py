@@ -1,0 +1,67 @@
+"""shmcoll: collective communication for the processes of one machine, in shared memory.
+
+Who may import whom (a test holds it): imports go down only.
+
+    mindspore, nki         front doors; each speaks its own API and calls the communicator
+    job, communicator      joining a job; what a user calls; work runs it asynchronously
+    collectives            one file a collective: the algorithm as routines on addresses
+    engine                 memory, atomics, waiting, kernels, compilation
+    errors, dtypes         at the bottom
+
+Names are loaded on first use: `import shmcoll` alone is cheap, so that tools start fast.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shmcoll.communicator import Communicator
+    from shmcoll.errors import (
+        ArenaError,
+        CollectiveMismatch,
+        CollectiveTimeout,
+        InternalError,
+        RankFailed,
+        ShmcollError,
+    )
+    from shmcoll.job import init
+    from shmcoll.work import Work
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "init": "shmcoll.job",
+    "Communicator": "shmcoll.communicator",
+    "Work": "shmcoll.work",
+    "ShmcollError": "shmcoll.errors",
+    "RankFailed": "shmcoll.errors",
+    "CollectiveTimeout": "shmcoll.errors",
+    "CollectiveMismatch": "shmcoll.errors",
+    "ArenaError": "shmcoll.errors",
+    "InternalError": "shmcoll.errors",
+}
+
+__all__ = [
+    "ArenaError",
+    "CollectiveMismatch",
+    "CollectiveTimeout",
+    "Communicator",
+    "InternalError",
+    "RankFailed",
+    "ShmcollError",
+    "Work",
+    "__version__",
+    "init",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'shmcoll' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

@@ -1,0 +1,15 @@
+"""One file a collective: what it does, its algorithm and cost, and the routine.
+
+A routine is a function of one argument, the address of this rank's context, and returns a status of `context.py`. It
+is plain Python that `compile.py` compiles; it works on addresses and byte counts, allocates nothing and raises nothing.
+In the cost formulas n is the number of ranks, S the bytes of one rank's array, a the time of one sync (a cache line
+there and back), b the time to copy one byte, g the time to reduce one.
+"""
+
+from shmcoll.collectives.all_reduce import all_reduce
+from shmcoll.collectives.all_to_all import all_to_all
+from shmcoll.collectives.all_to_all_v import all_to_all_v
+from shmcoll.collectives.barrier import barrier
+from shmcoll.collectives.gather import gather
+
+ROUTINES = (barrier, all_reduce, all_to_all, gather, all_to_all_v)

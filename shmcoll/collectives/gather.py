@@ -1,0 +1,76 @@
+"""gather: the root gets the arrays of all ranks, in rank order; the others get nothing.
+
+Every rank but the root lays its array into its cell, and the root copies it from there to its place. Longer arrays go
+through the two cells of the sender in turn: the root tells by its PROGRESS how many rounds it has read.
+Cost: a + 2 S b at a sender, a + (n - 1) S b at the root, where copies of different ranks overlap.
+
+    cell (s + k) & 1 of a sender: written by it as round k; for k >= 2 after the root has done k - 1 steps, that is, has
+    read round k - 2. A sender leaves when the root has read what lies in cell (s + 1) & 1: the next operation may fill
+    that cell at once. The root waits for steps of the senders, a sender only for steps of the root: no cycle.
+
+Arguments: ARGUMENT is the root; EXTRA, at the root, the address of n target addresses, or 0 for one array.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.sync import await_step, begin, cell, meet, payload, publish_step
+
+
+def gather(ctx):
+    sequence = begin(ctx, 1)
+    root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
+    length = peek(ctx + c.X + c.BYTES)
+    rounds = -(-length // peek(ctx + c.CELL_BYTES))
+    if me != root:
+        first = min(length, peek(ctx + c.CELL_BYTES))
+        copy(payload(ctx, me, sequence, length), peek(ctx + c.X + c.DATA), first)
+    status = meet(ctx, sequence)
+    if status != c.OK:
+        return status
+    return collect(ctx, sequence, rounds) if me == root else deliver(ctx, sequence, rounds, root)
+
+
+def deliver(ctx, sequence, rounds, root):
+    """A sender's rounds after the first."""
+    size = peek(ctx + c.CELL_BYTES)
+    for k in range(1, rounds):
+        if k > 1:
+            status = await_step(ctx, sequence, k - 1, root)
+            if status != c.OK:
+                return status
+        offset = k * size
+        place = cell(ctx, peek(ctx + c.RANK), sequence + k)
+        copy(place, peek(ctx + c.X + c.DATA) + offset, min(size, peek(ctx + c.X + c.BYTES) - offset))
+        publish_step(ctx, sequence, k)
+    return await_step(ctx, sequence, rounds & -2, root) if rounds > 1 else c.OK
+
+
+def collect(ctx, sequence, rounds):
+    """The root's rounds: read every sender's cell, then say so."""
+    length, me = peek(ctx + c.X + c.BYTES), peek(ctx + c.RANK)
+    size = peek(ctx + c.CELL_BYTES)
+    for k in range(rounds):
+        offset = k * size
+        for sender in range(peek(ctx + c.SIZE)):
+            if sender == me:
+                continue
+            if k > 0:
+                status = await_step(ctx, sequence, k, sender)
+                if status != c.OK:
+                    return status
+            source = payload(ctx, sender, sequence, length) if k == 0 else cell(ctx, sender, sequence + k)
+            copy(target(ctx, sender) + offset, source, min(size, length - offset))
+        if rounds > 1:
+            publish_step(ctx, sequence, k + 1)
+    if target(ctx, me) != peek(ctx + c.X + c.DATA):
+        copy(target(ctx, me), peek(ctx + c.X + c.DATA), length)
+    return c.OK
+
+
+def target(ctx, rank):
+    """Where the root wants the array of `rank`."""
+    table = peek(ctx + c.EXTRA)
+    if table:
+        return peek(table + rank * WORD)
+    return peek(ctx + c.OUT + c.DATA) + rank * peek(ctx + c.X + c.BYTES)

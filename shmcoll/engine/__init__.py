@@ -1,0 +1,1 @@
+"""The engine: memory, atomics, waiting, kernels, compilation. Nothing here knows a collective or a communicator."""

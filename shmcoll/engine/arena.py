@@ -1,0 +1,255 @@
+"""The arena: one sparse mapping shared by all ranks. The only file that asks the system for memory.
+
+Life: the creator (launcher, or a rank alone) makes a POSIX shared memory object under a random name, unlinks it before
+anything else happens, sizes it sparsely, commits the pages that the job needs, and writes the job page. Ranks inherit
+the descriptor and map it. Nothing has a name, so nothing can be left behind: the kernel frees the pages with the last
+descriptor and mapping. Where /dev/shm is too small a sealed memfd serves instead.
+
+Memory is committed with `posix_fallocate`, so that too little of it is an `ArenaError` here and never a SIGBUS later.
+In a memory cgroup fallocate does not fail (the process is killed instead), hence the comparison beforehand.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import mmap
+import os
+import secrets
+import stat
+import time
+from pathlib import Path
+
+from shmcoll.engine import layout
+from shmcoll.errors import ArenaError
+
+SPARSE_BYTES = 64 << 30  # what the mapping spans; untouched ranges take no memory
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Arena:
+    """A mapped arena. `address` is where it starts in this process; `load` and `store` reach single words."""
+
+    def __init__(self, fd: int, size: int):
+        self.fd = fd
+        self.size = size
+        try:
+            self._map = mmap.mmap(fd, size)
+        except (OSError, ValueError, OverflowError) as e:
+            raise ArenaError(
+                f"cannot map {_mib(size)} of shared memory: {e}. Raise the limit on address space (ulimit -v)."
+            ) from e
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self.ranks = 0
+
+    def load(self, offset: int) -> int:
+        return ctypes.c_int64.from_address(self.address + offset).value
+
+    def store(self, offset: int, value: int) -> None:
+        ctypes.c_int64.from_address(self.address + offset).value = value
+
+    def read(self, offset: int, length: int) -> bytes:
+        return ctypes.string_at(self.address + offset, length)
+
+    def write(self, offset: int, data: bytes) -> None:
+        ctypes.memmove(self.address + offset, data, len(data))
+
+    @property
+    def nonce(self) -> str:
+        return self.read(layout.JOB_NONCE, 16).hex()
+
+    @property
+    def world(self) -> int:
+        """Offset of the world's group region."""
+        return layout.world_offset(self.ranks)
+
+    def commit(self, offset: int, length: int, purpose: str) -> None:
+        """Back `[offset, offset + length)` with memory, or raise `ArenaError` with nothing taken."""
+        have = available(self.fd)
+        if have < length:
+            raise _too_small(purpose, length, have)
+        try:
+            os.posix_fallocate(self.fd, offset, length)
+        except OSError as e:
+            raise _too_small(purpose, length, available(self.fd)) from e
+
+
+def create(ranks: int, *, timeout: float, cell_bytes: int = layout.CELL_BYTES) -> Arena:
+    """Make the arena of a job: committed for `ranks` ranks, job page and doorbells ready, no name left behind.
+
+    Raises `ArenaError` when there is too little shared memory, with the amounts.
+    """
+    need = layout.arena_bytes(ranks, cell_bytes)
+    fd = _shm_descriptor(need)
+    try:
+        arena = _map_sparse(fd)
+        arena.ranks = ranks
+        arena.commit(0, need, f"the arena of {ranks} ranks")
+    except ArenaError:
+        os.close(fd)
+        raise
+    for offset, value in (
+        (layout.JOB_VERSION, layout.VERSION),
+        (layout.JOB_BYTES, arena.size),
+        (layout.JOB_RANKS, ranks),
+        (layout.JOB_CREATOR, os.getpid()),
+        (layout.JOB_CREATED, time.monotonic_ns()),
+        (layout.JOB_CELL_BYTES, cell_bytes),
+        (layout.JOB_FLAT_BYTES, _setting("SHMCOLL_FLAT_BYTES", 32 << 10)),
+        (layout.JOB_SLICE_BYTES, min(_setting("SHMCOLL_SLICE_BYTES", 128 << 10), cell_bytes)),
+        (layout.JOB_TIMEOUT, int(timeout * 1e9)),
+    ):
+        arena.store(offset, value)
+    arena.write(layout.JOB_NONCE, secrets.token_bytes(16))
+    for rank in range(ranks):
+        mailbox = arena.world + layout.MAILBOXES + rank * layout.mailbox_bytes(ranks)
+        if _LIBC.sem_init(ctypes.c_void_p(arena.address + mailbox + layout.SEMAPHORE), 1, 0):
+            raise ArenaError(f"sem_init failed: {os.strerror(ctypes.get_errno())}")
+    arena.store(layout.JOB_MAGIC, layout.MAGIC)
+    return arena
+
+
+def attach(fd: int, nonce: str) -> Arena:
+    """Map the arena behind an inherited descriptor after checking that it is ours.
+
+    Raises `ArenaError` for a wrong owner, mode, size, magic, version or nonce.
+    """
+    try:
+        info = os.fstat(fd)
+    except OSError as e:
+        raise ArenaError(
+            f"the arena's descriptor {fd} is not open in this process: {e}. A program between shmrun and this rank "
+            f"closed its inherited descriptors; start the rank from shmrun directly."
+        ) from e
+    if info.st_uid != os.geteuid():
+        raise ArenaError(f"the arena belongs to uid {info.st_uid}, this rank runs as uid {os.geteuid()}")
+    if not stat.S_ISREG(info.st_mode) or stat.S_IMODE(info.st_mode) & 0o077:
+        raise ArenaError(f"the arena has mode {info.st_mode:o}; expected a regular file that only its owner can open")
+    if info.st_size < layout.world_offset(1):
+        raise ArenaError(f"the arena has {info.st_size} bytes, too few for its own job page")
+    arena = Arena(fd, info.st_size)
+    _verify(arena, nonce)
+    os.set_inheritable(fd, False)
+    return arena
+
+
+def _verify(arena: Arena, nonce: str) -> None:
+    magic, version, size, ranks = (
+        arena.load(o) for o in (layout.JOB_MAGIC, layout.JOB_VERSION, layout.JOB_BYTES, layout.JOB_RANKS)
+    )
+    if magic != layout.MAGIC:
+        raise ArenaError(f"descriptor {arena.fd} is no shmcoll arena (magic {magic & (1 << 64) - 1:#x})")
+    if version != layout.VERSION:
+        raise ArenaError(
+            f"the arena has layout version {version}, this shmcoll has {layout.VERSION}: "
+            f"the launcher and the ranks use different releases of shmcoll"
+        )
+    if size != arena.size:
+        raise ArenaError(f"the arena says it has {size} bytes but has {arena.size}")
+    if arena.nonce != nonce:
+        raise ArenaError("the arena's nonce is not the one this rank was given: it belongs to another job")
+    cell_bytes = arena.load(layout.JOB_CELL_BYTES)
+    room = 0 < ranks < 1 << 16 and 0 < cell_bytes <= size and layout.arena_bytes(ranks, cell_bytes) <= size
+    if not room:
+        raise ArenaError(f"the arena's job page is damaged: {ranks} ranks, cells of {cell_bytes} bytes, {size} in all")
+    arena.ranks = ranks
+
+
+def _map_sparse(fd: int) -> Arena:
+    """Size and map the file; where the address space is limited, a smaller span."""
+    size = SPARSE_BYTES
+    while True:
+        try:
+            os.ftruncate(fd, size)
+            return Arena(fd, size)
+        except (ArenaError, OSError) as e:
+            if size <= 1 << 30:
+                raise e if isinstance(e, ArenaError) else ArenaError(f"cannot size the arena: {e}") from e
+            size //= 4
+
+
+def _shm_descriptor(need: int) -> int:
+    """A nameless descriptor on shared memory that has room for `need` bytes."""
+    import posix_ipc
+
+    name = f"/shmcoll.{os.geteuid()}.{secrets.token_hex(16)}"
+    try:
+        made = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    except (OSError, posix_ipc.Error):
+        return _memfd()
+    posix_ipc.unlink_shared_memory(name)
+    os.fchmod(made.fd, 0o600)
+    fcntl.fcntl(made.fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+    if _filesystem_room(made.fd) >= need:
+        return int(made.fd)
+    os.close(made.fd)
+    return _memfd()
+
+
+def _memfd() -> int:
+    fd = os.memfd_create("shmcoll", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.fchmod(fd, 0o600)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return fd
+
+
+def available(fd: int) -> int:
+    """Bytes that can still be committed: the least of file system, memory, and every enclosing memory cgroup."""
+    return min([_filesystem_room(fd), _memory_room(), *_cgroup_rooms()])
+
+
+def _filesystem_room(fd: int) -> int:
+    info = os.fstatvfs(fd)
+    # A memfd lives on a mount of the kernel's own without a limit, which reports no blocks at all.
+    return info.f_bavail * info.f_frsize if info.f_blocks else 1 << 62
+
+
+def _memory_room() -> int:
+    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as f:
+        for line in f:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return 1 << 62
+
+
+def _cgroup_rooms() -> list[int]:
+    """Limit minus usage of every memory cgroup that encloses this process, versions 1 and 2."""
+    rooms = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers == "":
+                root, limit, usage = Path("/sys/fs/cgroup"), "memory.max", "memory.current"
+            elif "memory" in controllers.split(","):
+                root, limit, usage = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"
+            else:
+                continue
+            here = root / path.lstrip("/")
+            for folder in (here, *here.parents):
+                with contextlib.suppress(OSError, ValueError):
+                    rooms.append(int((folder / limit).read_text()) - int((folder / usage).read_text()))
+                if folder == root:
+                    break
+    return rooms
+
+
+def _setting(name: str, default: int) -> int:
+    """A threshold from the environment, read by the creator alone so that all ranks agree."""
+    try:
+        value = int(os.environ.get(name, default))
+    except ValueError:
+        value = -1
+    if value <= 0:
+        raise ValueError(f"{name}={os.environ[name]!r} is not a positive number of bytes")
+    return layout.align(value, layout.LINE)
+
+
+def _too_small(purpose: str, need: int, have: int) -> ArenaError:
+    return ArenaError(
+        f"too little shared memory for {purpose}: {_mib(need)} needed, {_mib(max(have, 0))} available. "
+        f"Start fewer ranks, give the container more (docker run --shm-size=1g, or a higher --memory), "
+        f"or free what lies in /dev/shm."
+    )
+
+
+def _mib(n: int) -> str:
+    return f"{n / (1 << 20):,.1f} MiB"

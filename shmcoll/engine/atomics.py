@@ -1,0 +1,146 @@
+"""Words that ranks share, and the few machine operations around them.
+
+Each operation is a plain Python function with a compiled twin: calling it runs the Python body on real memory (slow,
+and enough for tests), while code compiled by `compile.py` gets the twin from `intrinsics.py` instead. A test may set
+`hooks` to take part in every operation on shared words; the schedule explorer runs the routines' own source that way.
+
+    load, store              one shared word, single-copy atomic, no ordering: contents of headers
+    load_acquire             a sequence word; what its writer wrote before it is visible afterwards
+    store_release            publishes: everything written before is visible to who reads this word
+    fence                    sequentially consistent: no load moves above it, no store below. Needed twice: in
+                             the waiter between PARKED and its last look, in the poster between the word and PARKED
+    peek, poke               one private word; never for the arena
+    pause, yield_core        while polling
+    sleep_on, ring           a doorbell (sem_t): sleep until it is rung or `ns` have passed; ring it
+    clock                    CLOCK_MONOTONIC, ns
+    open_process             a pidfd, or -1
+    process_gone             whether a pidfd reports the end of its process
+    signals_pending          lets Python run its signal handlers; true when one raised
+    copy                     bytes, not overlapping
+    call_kernel              a reduce kernel by its address
+
+The arithmetic of sequence words wraps around; compare with `reached` only.
+"""
+
+import ctypes
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import Any
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_WORD = ctypes.c_int64.from_address
+
+#: None, or an object whose methods of the same names replace the operations on shared words and doorbells
+hooks: Any = None
+
+#: kernels for `call_kernel` when routines run as plain Python: address -> function
+python_kernels: dict[int, Callable[..., None]] = {}
+
+
+def load(address):
+    return hooks.load(address) if hooks else _WORD(address).value
+
+
+def store(address, value):
+    if hooks:
+        hooks.store(address, value)
+    else:
+        _WORD(address).value = value
+
+
+def load_acquire(address):
+    return hooks.load_acquire(address) if hooks else _WORD(address).value
+
+
+def store_release(address, value):
+    if hooks:
+        hooks.store_release(address, value)
+    else:
+        _WORD(address).value = value
+
+
+def fence():
+    if hooks:
+        hooks.fence()
+
+
+def peek(address):
+    return _WORD(address).value
+
+
+def poke(address, value):
+    _WORD(address).value = value
+
+
+def pause():
+    pass
+
+
+def yield_core():
+    if hooks:
+        hooks.yield_core()
+    else:
+        os.sched_yield()
+
+
+def sleep_on(semaphore, ns):
+    """Sleep until the doorbell rings, a signal arrives, or `ns` have passed."""
+    if hooks:
+        hooks.sleep_on(semaphore, ns)
+        return
+    end = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + ns
+    until = (ctypes.c_int64 * 2)(end // 1_000_000_000, end % 1_000_000_000)
+    _LIBC.sem_clockwait(ctypes.c_void_p(semaphore), time.CLOCK_MONOTONIC, until)
+
+
+def ring(semaphore):
+    if hooks:
+        hooks.ring(semaphore)
+    else:
+        _LIBC.sem_post(ctypes.c_void_p(semaphore))
+
+
+def clock():
+    return hooks.clock() if hooks else time.monotonic_ns()
+
+
+def open_process(pid):
+    """A pidfd of the process, or -1 where there are none: then the launcher's word has to do."""
+    if hooks:
+        return -1
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return -1
+
+
+def process_gone(pollfd):
+    """Whether the process behind the `struct pollfd` at this address has ended; false for a descriptor of -1."""
+    if hooks:
+        return hooks.process_gone(pollfd)
+    fd = ctypes.c_int32.from_address(pollfd).value
+    if fd < 0:
+        return 0
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return 1 if poller.poll(0) else 0
+
+
+def signals_pending(ctx):
+    """Run pending Python signal handlers; 1 when one of them raised, and its exception is then set."""
+    return hooks.signals_pending(ctx) if hooks else 0
+
+
+def copy(target, source, length):
+    ctypes.memmove(target, source, length)
+
+
+def call_kernel(address, mode, target, accumulator, source, count, ranks):
+    python_kernels[address](mode, target, accumulator, source, count, ranks)
+
+
+def reached(value, wanted):
+    """Whether a sequence word is at `wanted` or past it. Compiled, the difference wraps as the words do."""
+    return value - wanted >= 0

@@ -1,0 +1,123 @@
+"""Object files on disk: compiled once per machine, shared by all processes of a user.
+
+A file is named by a hash of everything that matters (our sources, the versions of numba and llvmlite, the CPU and its
+features) and written by rename into a directory of the user's that nobody else may write; a checksum guards its
+contents. (numba's own cache has no lock, and pairs wrong code with an index when first runs race: numba #4807, #10128.)
+
+Several processes: who compiles holds a lock on a file beside the object. Who waits for longer than PATIENCE compiles
+for itself: both write the same bytes under the same name.
+
+    SHMCOLL_CACHE_DIR    where the object files go, in place of the user's cache directory
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import platform
+import stat
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+PATIENCE = 60.0  # seconds
+
+Progress = Callable[[str], None]
+
+
+def object_file(name: str, build: Callable[[], bytes], progress: Progress | None) -> bytes:
+    """The object file of a name: from the cache, or built and put there."""
+    try:
+        folder = cache_folder()
+    except OSError as e:
+        warnings.warn(f"shmcoll cannot keep compiled code: {e}. It compiles again in each process.", RuntimeWarning, 2)
+        return build()
+    path = folder / f"{name}-{_fingerprint()}.o"
+    data = _read(path)
+    if data is None:
+        with _lock(path.with_suffix(".lock")):
+            data = _read(path)
+            if data is None:
+                if progress:
+                    progress(f"compiling {name} (once per machine)")
+                data = build()
+                _write(path, data)
+    return data
+
+
+def holds(name: str) -> bool:
+    """Whether the cache has the object file of a name."""
+    try:
+        return _read(cache_folder() / f"{name}-{_fingerprint()}.o") is not None
+    except OSError:
+        return False
+
+
+def cache_folder() -> Path:
+    """The directory of object files, made when needed.
+
+    Raises `PermissionError` when it belongs to somebody else or others may write it, `OSError` when it cannot be made.
+    """
+    from platformdirs import user_cache_path
+
+    folder = Path(os.environ.get("SHMCOLL_CACHE_DIR") or user_cache_path("shmcoll"))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = folder.stat()
+    if info.st_uid != os.geteuid():
+        raise PermissionError(f"{folder} belongs to uid {info.st_uid}, not to uid {os.geteuid()}")
+    if stat.S_IMODE(info.st_mode) & 0o022:
+        raise PermissionError(f"others may write {folder} (mode {stat.S_IMODE(info.st_mode):o}); chmod go-w it")
+    return folder
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    check, body = data[:32], data[32:]
+    return body if hashlib.sha256(body).digest() == check else None
+
+
+def _write(path: Path, body: bytes) -> None:
+    """By rename, so that nobody ever reads half a file. A full disk costs the next process a compilation, no more."""
+    scratch = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        scratch.write_bytes(hashlib.sha256(body).digest() + body)
+        scratch.replace(path)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock, or go on without it after PATIENCE seconds: its holder may be stopped."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            file = stack.enter_context(open(path, "a"))
+            end = time.monotonic() + PATIENCE
+            while time.monotonic() < end:
+                with contextlib.suppress(BlockingIOError):
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                time.sleep(0.02)
+        yield
+
+
+@cache
+def _fingerprint() -> str:
+    """A hash of all that decides what the machine code looks like."""
+    digest = hashlib.sha256()
+    root = Path(__file__).parents[1]
+    for path in sorted([root / "dtypes.py", *root.glob("engine/*.py"), *root.glob("collectives/*.py")]):
+        digest.update(path.read_bytes())
+    # The features name the CPU well enough; llvmlite's host queries take a millisecond each
+    facts = (sys.implementation.cache_tag, version("numba"), version("llvmlite"), version("numpy"), platform.machine())
+    digest.update(repr((facts, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())).encode())
+    return digest.hexdigest()[:32]

@@ -1,0 +1,157 @@
+"""From source to an address: compile once per machine, into object files, and load them.
+
+A routine or kernel is compiled with numba, optimised, and emitted as an object file whose only public symbols are its
+entry points; `cache.py` keeps it. A later process loads it with llvmlite alone, in a few milliseconds: numba is
+imported only to compile.
+"""
+
+import ctypes
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from shmcoll.dtypes import DTYPES, REDUCTIONS, DType
+from shmcoll.engine import entry, kernels, layout
+from shmcoll.engine.cache import Progress, object_file
+
+
+def load_routine(routine: Callable[[int], int], progress: Progress | None = None) -> tuple[int, int]:
+    """Addresses of the two entry points (fast, plain) of a collective's routine, which bears the operation's name."""
+    operation = routine.__name__
+    code = layout.OPERATION_NAMES.index(operation)
+
+    def build() -> bytes:
+        return _emit(
+            {
+                f"{operation}_fast": (entry.make_entry(routine, code), 3),
+                f"{operation}_plain": (entry.make_plain(routine), 1),
+            }
+        )
+
+    fast, plain = _load(operation, (f"{operation}_fast", f"{operation}_plain"), build, progress)
+    return fast, plain
+
+
+def load_kernel(dtype: DType, reduction: str, progress: Progress | None = None) -> int:
+    """Address of the reduce kernel of a pair; the pair must have one (`kernels.has_kernel`)."""
+    name = f"{reduction}_{dtype.name}"
+    (address,) = _load(name, (name,), lambda: _emit({name: (kernels.make_kernel(dtype, reduction), 6)}), progress)
+    return address
+
+
+_loaded: dict[str, tuple[int, ...]] = {}
+_engines: list[Any] = []  # they own the code
+
+
+def _load(
+    name: str, symbols: tuple[str, ...], build: Callable[[], bytes], progress: Progress | None
+) -> tuple[int, ...]:
+    if name not in _loaded:
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+        engine.add_object_file(llvm.ObjectFileRef.from_data(object_file(name, build, progress)))
+        engine.finalize_object()
+        _engines.append(engine)
+        _loaded[name] = tuple(engine.get_function_address(s) for s in symbols)
+    return _loaded[name]
+
+
+# --- compiling --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _target_machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    features = llvm.get_host_cpu_features().flatten()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=features, opt=3, reloc="pic", codemodel="small"
+    )
+
+
+def _emit(functions: dict[str, tuple[Callable[..., int], int]]) -> bytes:
+    """An object file with one public symbol for each function; every argument and result is a 64-bit word."""
+    module = optimised_module(functions)
+    return _target_machine().emit_object(module)
+
+
+def optimised_module(functions: dict[str, tuple[Callable[..., int], int]]) -> Any:
+    """The LLVM module of `{symbol: (function, number of arguments)}`, optimised, all else internal to it."""
+    from llvmlite import ir
+    from numba.core import types
+    from numba.core.compiler import Flags, compile_extra
+    from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.registry import cpu_target
+
+    typing, target = cpu_target.typing_context, cpu_target.target_context
+    typing.refresh()
+    target.refresh()
+    flags: Any = Flags()
+    flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+    flags.error_model = "numpy"
+    word = ir.IntType(64)
+    with global_compiler_lock:
+        library = target.codegen().create_library("shmcoll")
+        for symbol, (function, arity) in functions.items():
+            _register_used(function)
+            compiled = compile_extra(typing, target, function, (types.int64,) * arity, types.int64, flags, {})
+            library.add_linking_library(compiled.library)
+            module = library.create_ir_module(f"{symbol}.wrapper")
+            wrapper = ir.Function(module, ir.FunctionType(word, [word] * arity), symbol)
+            builder = ir.IRBuilder(wrapper.append_basic_block())
+            callee = target.declare_function(module, compiled.fndesc)
+            # Routines raise nothing, so numba's status is not looked at
+            _status, result = target.call_conv.call_function(
+                builder, callee, types.int64, compiled.fndesc.argtypes, list(wrapper.args)
+            )
+            builder.ret(result)
+            library.add_ir_module(module)
+        library.finalize()
+        linked = llvm.parse_assembly(library.get_llvm_str())
+    for value in (*linked.functions, *linked.global_variables):
+        if not value.is_declaration and value.name not in functions:
+            value.linkage = "internal"
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    builder_ = llvm.create_pass_builder(_target_machine(), options)
+    builder_.getModulePassManager().run(linked, builder_)
+    return linked
+
+
+def _register_used(function: Callable[..., int]) -> None:
+    """Register the module of a function, and those of the functions that it closes over."""
+    _register(sys.modules[function.__module__])
+    for cell in getattr(function, "__closure__", None) or ():
+        if isinstance(cell.cell_contents, FunctionType):
+            _register(sys.modules[cell.cell_contents.__module__])
+
+
+@cache
+def _register(module: ModuleType) -> None:
+    """Tell numba about the functions of a module and of the modules it takes functions from.
+
+    Plain functions compile from their source; those with a twin in `intrinsics.py` have been registered by it.
+    """
+    from numba.extending import register_jitable
+
+    from shmcoll.engine import intrinsics
+
+    functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
+    for function in functions:
+        home = sys.modules[function.__module__]
+        if home is not module and home.__name__.startswith("shmcoll."):
+            _register(home)
+        elif home is module and function not in intrinsics.TWINS:
+            register_jitable(error_model="numpy", no_cfunc_wrapper=True)(function)
+
+
+def all_kernels() -> list[tuple[DType, str]]:
+    """Every pair of dtype and reduction that has a kernel."""
+    return [(d, r) for d in DTYPES for r in REDUCTIONS if kernels.has_kernel(d, r)]
+
+
+if not hasattr(ctypes.CDLL(None), "sem_clockwait"):
+    raise ImportError("shmcoll needs Linux with glibc 2.30 or later; on other systems use a container or WSL 2")

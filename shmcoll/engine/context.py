@@ -1,0 +1,57 @@
+"""A rank's private context: the words that a routine works from. Pure offsets, no OS calls.
+
+One context per communicator and rank, an int64 array in private memory; Python fills it once, `entry.py` writes the
+arguments of each call into it, routines read it. Offsets in bytes. Private words are read with `peek` and written with
+`poke`; words of the arena never are.
+"""
+
+from shmcoll.engine.layout import WORD
+
+(
+    ACTIVE,  # the thread whose call is inside native code, else 0
+    OWNER,  # 0, or the thread that alone may call: the worker while asynchronous work is pending
+    THREAD,  # the saved Python thread state while the GIL is released; 0 when nobody calls through Python
+    GROUP,  # address of the group region
+    MAILBOXES,  # address of the mailbox of rank 0
+    STRIDE,  # bytes from one mailbox to the next
+    CELLS,  # address of cell 0 of rank 0
+    RECORDS,  # address of the record that rank 0 of the group writes about itself
+    RECORDS_LAUNCHER,  # address of the launcher's record about it
+    PIDFDS,  # address of one struct pollfd a rank, all zero until it is needed
+    RANK,
+    SIZE,
+    SEQUENCE,  # number of the last collective that this rank published
+    POLLS,  # a wait polls so often, 0 when ranks outnumber cores
+    YIELDS,  # then yields the core so often
+    SLEEP,  # then sleeps in slices of so many ns
+    TIMEOUT,  # limit of one wait, ns
+    CELL_BYTES,
+    FLAT_BYTES,
+    SLICE_BYTES,
+    SCRATCH,  # address of private memory for accumulators, SCRATCH_BYTES long
+    CULPRIT,  # rank that a failed call complains about
+    DETAIL,  # and two words about what
+    DETAIL_2,
+    OPERATION,  # the call: operation, reduction, two more arguments, fingerprint
+    REDUCTION,
+    ARGUMENT,
+    ARGUMENT_2,
+    FINGERPRINT,
+    KERNEL,  # address of the reduce kernel for the dtype and reduction
+) = (WORD * i for i in range(30))
+
+# two array views, filled from ndarrays by entry.py
+X = 32 * WORD
+OUT = 40 * WORD
+DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
+
+# further integer arguments of the call
+EXTRA = 48 * WORD
+EXTRA_WORDS = 16
+
+CONTEXT_WORDS = 64  # what the routines see; entry.py keeps its own tables behind
+
+SCRATCH_BYTES = 64 << 10
+
+# what a routine returns
+OK, PREPARE, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, VERDICT, INTERRUPTED, BROKEN = range(10)

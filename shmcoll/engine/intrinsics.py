@@ -1,0 +1,259 @@
+"""The compiled twins of `atomics.py` and of the bit casts in `kernels.py`: the only file with LLVM in it.
+
+Importing it imports numba; only `compile.py` does. Operations on shared words become LLVM atomics, which the optimiser
+may neither hoist out of a loop nor tear nor invent (a plain load in a waiting loop is hoisted, and the loop never sees
+the change). Calls go to libc and CPython by name; the loader resolves them in the running process.
+"""
+
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+
+from shmcoll.engine import atomics, context, cpython, kernels
+
+I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+POINTER = ir.IntType(8).as_pointer()
+CLOCK_MONOTONIC = 1
+SYS_PIDFD_OPEN = 434  # the same on every architecture
+NS = 1_000_000_000
+
+#: the Python functions that have a twin here
+TWINS: set[Callable[..., Any]] = {kernels.element, kernels.set_element}
+
+
+def _twin(function: Callable[..., Any], argument_types: tuple, result: Any) -> Callable[[Callable[..., Any]], None]:
+    """Make `emit(builder, module, *values)` the compiled form of `function`; every argument is cast to its type."""
+    count = len(argument_types)
+    names = ", ".join("abcdefg"[:count])
+
+    def register(emit: Callable[..., Any]) -> None:
+        def typer(_context, *_actual):
+            def codegen(ctx, builder, _signature, values):
+                value = emit(builder, builder.module, *values)
+                return ctx.get_dummy_value() if result is types.void else value
+
+            return result(*argument_types), codegen
+
+        # intrinsic and overload look at the number of arguments, so each twin gets functions of its own arity
+        scope: dict[str, Any] = {"typer": typer}
+        exec(f"def {function.__name__}(typingctx{', ' + names if names else ''}):\n    return typer(typingctx)", scope)
+        scope["twin"] = intrinsic(scope[function.__name__])
+        exec(f"def make({names}):\n    return lambda {names}: twin({names})", scope)
+        overload(function)(scope["make"])
+        TWINS.add(function)
+
+    return register
+
+
+def _word(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    return builder.inttoptr(address, I64.as_pointer())
+
+
+def _call(builder: ir.IRBuilder, module: ir.Module, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
+    signature = ir.FunctionType(result, [a.type for a in arguments])
+    return builder.call(cgutils.get_or_insert_function(module, signature, name), arguments)
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@_twin(atomics.load, (types.int64,), types.int64)
+def _load(builder, _module, address):
+    return builder.load_atomic(_word(builder, address), "monotonic", 8)
+
+
+@_twin(atomics.store, (types.int64, types.int64), types.void)
+def _store(builder, _module, address, value):
+    builder.store_atomic(value, _word(builder, address), "monotonic", 8)
+
+
+@_twin(atomics.load_acquire, (types.int64,), types.int64)
+def _load_acquire(builder, _module, address):
+    return builder.load_atomic(_word(builder, address), "acquire", 8)
+
+
+@_twin(atomics.store_release, (types.int64, types.int64), types.void)
+def _store_release(builder, _module, address, value):
+    builder.store_atomic(value, _word(builder, address), "release", 8)
+
+
+@_twin(atomics.fence, (), types.void)
+def _fence(builder, _module):
+    builder.fence("seq_cst")
+
+
+@_twin(atomics.peek, (types.int64,), types.int64)
+def _peek(builder, _module, address):
+    return builder.load(_word(builder, address), align=8)
+
+
+@_twin(atomics.poke, (types.int64, types.int64), types.void)
+def _poke(builder, _module, address, value):
+    builder.store(value, _word(builder, address), align=8)
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+@_twin(atomics.pause, (), types.void)
+def _pause(builder, module):
+    if platform.machine() == "aarch64":
+        builder.asm(ir.FunctionType(ir.VoidType(), []), "isb", "~{memory}", [], True)
+    else:
+        _call(builder, module, "llvm.x86.sse2.pause", ir.VoidType())
+
+
+@_twin(atomics.yield_core, (), types.void)
+def _yield_core(builder, module):
+    _call(builder, module, "sched_yield", I32)
+
+
+def _now(builder: ir.IRBuilder, module: ir.Module) -> ir.Value:
+    now = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))
+    _call(builder, module, "clock_gettime", I32, I32(CLOCK_MONOTONIC), builder.bitcast(now, POINTER))
+    seconds, ns = (builder.load(builder.gep(now, [I32(0), I32(i)])) for i in (0, 1))
+    return builder.add(builder.mul(seconds, I64(NS)), ns)
+
+
+@_twin(atomics.clock, (), types.int64)
+def _clock(builder, module):
+    return _now(builder, module)
+
+
+@_twin(atomics.sleep_on, (types.int64, types.int64), types.void)
+def _sleep_on(builder, module, semaphore, ns):
+    end = builder.add(_now(builder, module), ns)
+    until = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))
+    builder.store(builder.udiv(end, I64(NS)), builder.gep(until, [I32(0), I32(0)]))
+    builder.store(builder.urem(end, I64(NS)), builder.gep(until, [I32(0), I32(1)]))
+    target, clock = builder.inttoptr(semaphore, POINTER), I32(CLOCK_MONOTONIC)
+    _call(builder, module, "sem_clockwait", I32, target, clock, builder.bitcast(until, POINTER))
+
+
+@_twin(atomics.ring, (types.int64,), types.void)
+def _ring(builder, module, semaphore):
+    _call(builder, module, "sem_post", I32, builder.inttoptr(semaphore, POINTER))
+
+
+@_twin(atomics.open_process, (types.int64,), types.int64)
+def _open_process(builder, module, pid):
+    return _call(builder, module, "syscall", I64, I64(SYS_PIDFD_OPEN), pid, I64(0))
+
+
+@_twin(atomics.process_gone, (types.int64,), types.int64)
+def _process_gone(builder, module, pollfd):
+    ready = _call(builder, module, "poll", I32, builder.inttoptr(pollfd, POINTER), I64(1), I32(0))
+    return builder.zext(builder.icmp_signed(">", ready, I32(0)), I64)
+
+
+@_twin(atomics.signals_pending, (types.int64,), types.int64)
+def _signals_pending(builder, module, ctx):
+    """With the GIL taken back for a moment. A context without a saved thread has no Python around it."""
+    saved = _word(builder, builder.add(ctx, I64(context.THREAD)))
+    thread = builder.load(saved)
+    raised = cgutils.alloca_once_value(builder, I64(0))
+    with builder.if_then(builder.icmp_unsigned("!=", thread, I64(0))):
+        _call(builder, module, "PyEval_RestoreThread", ir.VoidType(), builder.inttoptr(thread, POINTER))
+        status = _call(builder, module, "PyErr_CheckSignals", I32)
+        builder.store(builder.zext(builder.icmp_signed("!=", status, I32(0)), I64), raised)
+        builder.store(builder.ptrtoint(_call(builder, module, "PyEval_SaveThread", POINTER), I64), saved)
+    return builder.load(raised)
+
+
+# --- CPython ----------------------------------------------------------------------------------------------------------
+
+
+@_twin(cpython.new_integer, (types.int64,), types.int64)
+def _new_integer(builder, module, value):
+    return builder.ptrtoint(_call(builder, module, "PyLong_FromLong", POINTER, value), I64)
+
+
+@_twin(cpython.integer_value, (types.int64,), types.int64)
+def _integer_value(builder, module, python_object):
+    return _call(builder, module, "PyLong_AsLong", I64, builder.inttoptr(python_object, POINTER))
+
+
+@_twin(cpython.release_gil, (), types.int64)
+def _release_gil(builder, module):
+    return builder.ptrtoint(_call(builder, module, "PyEval_SaveThread", POINTER), I64)
+
+
+@_twin(cpython.take_gil, (types.int64,), types.void)
+def _take_gil(builder, module, thread):
+    _call(builder, module, "PyEval_RestoreThread", ir.VoidType(), builder.inttoptr(thread, POINTER))
+
+
+@_twin(cpython.thread_id, (), types.int64)
+def _thread_id(builder, module):
+    return _call(builder, module, "pthread_self", I64)
+
+
+# --- bytes and numbers ------------------------------------------------------------------------------------------------
+
+
+@_twin(atomics.copy, (types.int64, types.int64, types.int64), types.void)
+def _copy(builder, module, target, source, length):
+    _call(builder, module, "memcpy", POINTER, *(builder.inttoptr(a, POINTER) for a in (target, source)), length)
+
+
+@_twin(atomics.call_kernel, (types.int64,) * 7, types.void)
+def _call_kernel(builder, _module, address, *arguments):
+    signature = ir.FunctionType(I64, [I64] * 6)
+    builder.call(builder.inttoptr(address, signature.as_pointer()), arguments)
+
+
+@_twin(kernels.float_from_bits, (types.uint32,), types.float32)
+def _float_from_bits(builder, _module, bits):
+    return builder.bitcast(bits, F32)
+
+
+@_twin(kernels.bits_from_float, (types.float32,), types.uint32)
+def _bits_from_float(builder, _module, value):
+    return builder.bitcast(value, I32)
+
+
+@_twin(kernels.float_from_half, (types.uint16,), types.float32)
+def _float_from_half(builder, _module, bits):
+    return builder.fpext(builder.bitcast(bits, ir.HalfType()), F32)
+
+
+@_twin(kernels.half_from_float, (types.float32,), types.uint16)
+def _half_from_float(builder, _module, value):
+    return builder.bitcast(builder.fptrunc(value, ir.HalfType()), ir.IntType(16))
+
+
+def _element_pointer(ctx: Any, builder: ir.IRBuilder, dtype: types.Type, address: ir.Value, i: ir.Value) -> ir.Value:
+    return builder.gep(builder.inttoptr(address, ctx.get_data_type(dtype).as_pointer()), [i])
+
+
+@intrinsic
+def _get_element(typingctx, address, i, dtype):
+    def codegen(ctx, builder, signature, values):
+        pointer = _element_pointer(ctx, builder, signature.return_type, *values[:2])
+        return ctx.unpack_value(builder, signature.return_type, pointer)
+
+    return dtype.dtype(types.int64, types.int64, dtype), codegen
+
+
+@intrinsic
+def _set_element(typingctx, address, i, dtype, value):
+    def codegen(ctx, builder, _signature, values):
+        ctx.pack_value(builder, dtype.dtype, values[3], _element_pointer(ctx, builder, dtype.dtype, *values[:2]))
+        return ctx.get_dummy_value()
+
+    return types.void(types.int64, types.int64, dtype, dtype.dtype), codegen
+
+
+@overload(kernels.element)
+def _element(address, i, dtype):
+    return lambda address, i, dtype: _get_element(address, i, dtype)  # type: ignore[call-arg]
+
+
+@overload(kernels.set_element)
+def _set(address, i, dtype, value):
+    return lambda address, i, dtype, value: _set_element(address, i, dtype, value)  # type: ignore[call-arg]

@@ -1,0 +1,138 @@
+"""The sync that every collective begins with, and the steps within one.
+
+Opening. Rank r, in its s-th collective of the group, p = s & 1:
+
+    1. writes header p of its mailbox: fingerprint, payload or table, what the call is;      only r ever writes it
+    2. stores s to its sequence word, release;  fence;  rings peers that sleep for r
+    3. waits until the sequence word of every peer is s, acquire, and compares fingerprints
+    4. reads the sequence words again: still s
+
+Why header p may be overwritten at s + 2: to publish s + 1, a peer must have finished s. r reaches s + 2 only after it
+has seen s + 1 of every peer (step 3 of its own s + 1), so every peer has finished reading what r published at s. The
+same holds for cell p and table p: whatever is written before step 2 of operation s goes to the half of parity s & 1.
+This needs every collective to wait for all peers at its opening, rooted ones too, and that is what they do.
+
+Why all ranks reach the same verdict: each sees the headers of all before it compares.
+
+Steps. Operations longer than one cell proceed in rounds. PROGRESS of rank r is (s << STEP_BITS) + steps done, release,
+written by r alone. Moves fill round 0 before the opening, into cell s & 1, and round k > 0 into cell (s + k) & 1,
+published as step k. In a loop of "fill my cell, publish step k, read the peers' cells of step k", having seen step k of
+every peer means that every peer has finished reading step k - 1: that cell may be filled again at k + 1.
+
+The next operation may fill cell (s + 1) & 1 at once. So an operation that leaves that cell in use by its last round (an
+even number of rounds) ends with one more step that says "I have read everything", awaited by who wrote it.
+
+A rank that fails between two steps of this never publishes; its peers leave their waits by ABORT, record or pidfd.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import load, load_acquire, peek, poke, store, store_release
+from shmcoll.engine.layout import (
+    HEADER_ARGUMENTS,
+    HEADER_BYTES,
+    HEADER_CALL,
+    HEADER_COUNT,
+    HEADER_DIMS,
+    HEADER_FINGERPRINT,
+    HEADER_INLINE,
+    HEADER_MAX_DIMS,
+    HEADER_SEQUENCE,
+    INLINE_BYTES,
+    PROGRESS,
+    STEP_BITS,
+    WORD,
+)
+from shmcoll.engine.wait import mailbox, wait, wake
+
+SEED = 0x2545F4914F6CDD1D
+
+
+def begin(ctx, shape_counts):
+    """Take the next sequence number and describe the call in this rank's header; returns the number.
+
+    With `shape_counts` the shape belongs to the fingerprint; without, it may differ between ranks. Publishes nothing.
+    """
+    sequence = peek(ctx + c.SEQUENCE) + 1
+    poke(ctx + c.SEQUENCE, sequence)
+    box = my_header(ctx, sequence)
+    dimensions = peek(ctx + c.X + c.DIMENSIONS)
+    dims = peek(ctx + c.X + c.DIMS)
+    dtype = peek(ctx + c.X + c.DTYPE)
+    what = peek(ctx + c.OPERATION) | dtype << 8 | peek(ctx + c.REDUCTION) << 16
+    call = what | dimensions << 24
+    fingerprint = mix(mix(mix(SEED, what), peek(ctx + c.ARGUMENT)), peek(ctx + c.ARGUMENT_2))
+    if shape_counts:
+        fingerprint = mix(fingerprint, dimensions)
+    for i in range(dimensions):
+        extent = peek(dims + i * WORD)
+        if i < HEADER_MAX_DIMS:
+            store(box + HEADER_DIMS + i * WORD, extent)
+        if shape_counts:
+            fingerprint = mix(fingerprint, extent)
+    poke(ctx + c.FINGERPRINT, fingerprint)
+    store(box + HEADER_FINGERPRINT, fingerprint)
+    store(box + HEADER_CALL, call)
+    store(box + HEADER_ARGUMENTS, peek(ctx + c.ARGUMENT))
+    store(box + HEADER_ARGUMENTS + WORD, peek(ctx + c.ARGUMENT_2))
+    store(box + HEADER_COUNT, peek(ctx + c.X + c.COUNT))
+    return sequence
+
+
+def mix(hashed, value):
+    """One round of a multiplicative hash; masked, so that Python's integers and the machine's agree."""
+    return ((hashed ^ (value & 0xFFFFFFFFFFFF)) * 0x5851F42D ^ (hashed >> 17)) & 0x3FFFFFFFFFFFFFFF
+
+
+def meet(ctx, sequence):
+    """Publish the header of this call and wait for those of all peers. Returns OK, or why the call cannot go on."""
+    store_release(my_header(ctx, sequence) + HEADER_SEQUENCE, sequence)
+    wake(ctx)
+    size = peek(ctx + c.SIZE)
+    me = peek(ctx + c.RANK)
+    fingerprint = peek(ctx + c.FINGERPRINT)
+    verdict = c.OK
+    for i in range(1, size):
+        peer = me + i if me + i < size else me + i - size
+        theirs = header(ctx, peer, sequence)
+        status = wait(ctx, theirs + HEADER_SEQUENCE, sequence, peer)
+        if status != c.OK:
+            return status
+        if load(theirs + HEADER_FINGERPRINT) != fingerprint:
+            poke(ctx + c.CULPRIT, peer)
+            verdict = c.MISMATCH
+        if load_acquire(theirs + HEADER_SEQUENCE) != sequence:
+            poke(ctx + c.CULPRIT, peer)
+            return c.BROKEN
+    return verdict
+
+
+def header(ctx, rank, sequence):
+    """Address of the header that `rank` writes for operation `sequence`."""
+    return mailbox(ctx, rank) + (sequence & 1) * HEADER_BYTES
+
+
+def my_header(ctx, sequence):
+    return header(ctx, peek(ctx + c.RANK), sequence)
+
+
+def cell(ctx, rank, half):
+    """Address of one of the two staging cells of a rank."""
+    return peek(ctx + c.CELLS) + (2 * rank + (half & 1)) * peek(ctx + c.CELL_BYTES)
+
+
+def payload(ctx, rank, sequence, length):
+    """Where `rank` lays the payload of a short operation: beside its header when it fits, else in its cell."""
+    if length <= INLINE_BYTES:
+        return header(ctx, rank, sequence) + HEADER_INLINE
+    return cell(ctx, rank, sequence)
+
+
+def publish_step(ctx, sequence, steps):
+    """Tell all peers that this rank has done `steps` steps of operation `sequence`."""
+    store_release(mailbox(ctx, peek(ctx + c.RANK)) + PROGRESS, (sequence << STEP_BITS) + steps)
+    wake(ctx)
+
+
+def await_step(ctx, sequence, steps, peer):
+    """Wait until `peer` has done `steps` steps of operation `sequence`."""
+    return wait(ctx, mailbox(ctx, peer) + PROGRESS, (sequence << STEP_BITS) + steps, peer)

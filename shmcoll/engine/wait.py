@@ -1,0 +1,135 @@
+"""The only loop that waits.
+
+A rank waits for a sequence word of one peer to reach a value. Words involved, and who writes them:
+
+    the word     header sequence or PROGRESS of the peer; written by the peer alone, release, never decreases
+    PARKED       of the waiter; written by the waiter alone: 1 + the peer it sleeps for, else 0
+    SEMAPHORE    of the waiter; posted by anyone, taken by the waiter alone. A doorbell: the word is the truth
+    ABORT        of the group; goes from 0 to 1 once
+    RECORD_STATE of the peer; written by the peer and, in a second record, by the launcher
+    PIDFDS       private to the waiter: a struct pollfd a peer, opened when it first sleeps for a peer that has joined
+
+The waiter polls, then yields its core, then sleeps in slices:
+
+    waiter:  PARKED = 1 + peer;  fence;  look at the word, at ABORT;  sleep;  PARKED = 0
+    poster:  word = value (release);  fence;  if PARKED of a peer is 1 + me: ring its doorbell
+
+Of the two looks across the two fences at least one sees the other's store: either the waiter finds the word and does
+not sleep, or the poster finds it parked and rings. Only the peer that is waited for rings, so that a rank which waits
+for seven peers in turn is not woken seven times. A ring too many (the waiter has woken, but not yet cleared PARKED)
+ends a later sleep early and is harmless. If a ring were lost all the same, the slice ends the sleep.
+
+Why nobody waits for ever: each slice ends within SLEEP ns and looks, in this order, at the word (what arrived before a
+failure counts), at ABORT, at the peer's records and pidfd, at pending signals, and at the deadline.
+
+Cost: 0 slices when the peer is there already; one cache miss when it arrives while polling.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.atomics import (
+    clock,
+    fence,
+    load,
+    load_acquire,
+    open_process,
+    pause,
+    peek,
+    poke,
+    process_gone,
+    reached,
+    ring,
+    signals_pending,
+    sleep_on,
+    store,
+    yield_core,
+)
+from shmcoll.engine.layout import PARKED, RECORD_BYTES, RECORD_PID, RECORD_STATE, SEMAPHORE
+
+LEFT = 2  # records.DEPARTED, and FAILED above it
+POLLIN = 1
+
+
+def mailbox(ctx, rank):
+    """Address of a rank's mailbox."""
+    return peek(ctx + c.MAILBOXES) + rank * peek(ctx + c.STRIDE)
+
+
+def wait(ctx, word, wanted, peer):
+    """Wait until the word at address `word`, written by `peer`, reaches `wanted`. Returns OK or why not."""
+    if reached(load_acquire(word), wanted):
+        return c.OK
+    for _ in range(peek(ctx + c.POLLS)):
+        pause()
+        if reached(load_acquire(word), wanted):
+            return c.OK
+    for _ in range(peek(ctx + c.YIELDS)):
+        yield_core()
+        if reached(load_acquire(word), wanted):
+            return c.OK
+    return sleep_until(ctx, word, wanted, peer)
+
+
+def sleep_until(ctx, word, wanted, peer):
+    mine = mailbox(ctx, peek(ctx + c.RANK))
+    deadline = clock() + peek(ctx + c.TIMEOUT)
+    while True:
+        store(mine + PARKED, peer + 1)
+        fence()
+        status = look(ctx, word, wanted, peer)
+        if status == c.PREPARE:
+            sleep_on(mine + SEMAPHORE, peek(ctx + c.SLEEP))
+        store(mine + PARKED, 0)
+        if status != c.PREPARE:
+            return status
+        if reached(load_acquire(word), wanted):
+            return c.OK
+        if peer_left(ctx, peer) and not reached(load_acquire(word), wanted):
+            poke(ctx + c.CULPRIT, peer)
+            return c.PEER_LOST
+        if signals_pending(ctx):
+            return c.INTERRUPTED
+        if clock() > deadline:
+            poke(ctx + c.CULPRIT, peer)
+            return c.TIMEOUT_PASSED
+
+
+def look(ctx, word, wanted, peer):
+    """What a waiter knows before it sleeps: OK, ABORTED, or PREPARE for neither."""
+    if reached(load_acquire(word), wanted):
+        return c.OK
+    if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
+        # The word once more: what a peer published before it failed counts.
+        return c.OK if reached(load_acquire(word), wanted) else c.ABORTED
+    return c.PREPARE
+
+
+def peer_left(ctx, peer):
+    """Whether the peer has ended: by its own record, by the launcher's, or by its pidfd."""
+    record = peek(ctx + c.RECORDS) + peer * RECORD_BYTES
+    if load_acquire(record + RECORD_STATE) >= LEFT:
+        return 1
+    if load_acquire(peek(ctx + c.RECORDS_LAUNCHER) + peer * RECORD_BYTES + RECORD_STATE) >= LEFT:
+        return 1
+    pollfd = peek(ctx + c.PIDFDS) + peer * layout.WORD
+    if peek(pollfd) == 0:
+        pid = load(record + RECORD_PID)
+        if pid == 0:
+            return 0
+        poke(pollfd, open_process(pid) & 0xFFFFFFFF | POLLIN << 32)
+    return process_gone(pollfd)
+
+
+def wake(ctx):
+    """Ring the doorbell of every peer that sleeps for this rank. Call after storing the word they wait for."""
+    size = peek(ctx + c.SIZE)
+    if size == 1:
+        return
+    fence()
+    me = peek(ctx + c.RANK)
+    box = mailbox(ctx, 0)
+    stride = peek(ctx + c.STRIDE)
+    for _ in range(size):
+        if load(box + PARKED) == me + 1:
+            ring(box + SEMAPHORE)
+        box += stride

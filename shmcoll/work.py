@@ -1,0 +1,92 @@
+"""Asynchronous work: a handle, and the one thread of a communicator that runs it.
+
+While work is pending, the OWNER word of the communicator's context holds the worker's thread: a blocking call from any
+other thread is told BUSY by the native entry and queues behind. So the operations of a communicator run in the order
+they were issued, and the common case, no asynchronous work at all, costs a blocking call nothing.
+
+    OWNER    0: anyone may call. Set to the worker when work is submitted, back to 0 by the worker when the last piece
+             is done; both under `_lock`. Nobody can wait for ever on it: the worker only runs collectives, which end.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import WORD
+
+NOBODY = -1  # no thread has this identity: everybody must queue until the worker has said who it is
+
+
+class Work:
+    """A pending collective. It completes whether or not anybody waits for it."""
+
+    def __init__(self, future: "Future[Any]"):
+        self._future = future
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """The operation's result, or its error. After `timeout` seconds `TimeoutError`; the operation goes on."""
+        return self._future.result(timeout)
+
+    def done(self) -> bool:
+        """Whether the operation has ended, well or badly."""
+        return self._future.done()
+
+    def __repr__(self) -> str:
+        return f"<shmcoll.Work {'done' if self.done() else 'pending'}>"
+
+
+class Worker:
+    """Runs the asynchronous operations of one communicator, one after the other."""
+
+    def __init__(self, words: np.ndarray):
+        self._words = words
+        self._lock = threading.Lock()
+        self._pending: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._count = 0
+        self._thread: threading.Thread | None = None
+
+    def submit(self, call: Callable[[], Any]) -> Work:
+        """Queue a call; its arguments stay alive until it is done."""
+        future: Future[Any] = Future()
+        with self._lock:
+            self._count += 1
+            if self._thread is None:
+                self._words[c.OWNER // WORD] = NOBODY
+                self._thread = threading.Thread(target=self._run, name="shmcoll-worker")
+                threading._register_atexit(self.finish)  # type: ignore[attr-defined]
+                self._thread.start()
+            else:
+                self._words[c.OWNER // WORD] = self._thread.ident
+            self._pending.put((future, call))
+        return Work(future)
+
+    def is_me(self) -> bool:
+        return self._thread is threading.current_thread()
+
+    def finish(self) -> None:
+        """Complete what is pending and end the thread."""
+        if self._thread is not None:
+            self._pending.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        with self._lock:
+            self._words[c.OWNER // WORD] = threading.get_ident()
+        while item := self._pending.get():
+            future, call = item
+            tell: Callable[[Any], None]
+            try:
+                tell, outcome = future.set_result, call()
+            except BaseException as error:
+                tell, outcome = future.set_exception, error
+            with self._lock:
+                self._count -= 1
+                if self._count == 0:
+                    self._words[c.OWNER // WORD] = 0
+            tell(outcome)
+            del item, future, call, tell, outcome
