@@ -17,12 +17,12 @@ import os
 import secrets
 import stat
 import time
-from pathlib import Path
 
-from shmcoll.engine import layout
+from shmcoll.engine import cgroups, layout
 from shmcoll.errors import ArenaError
 
 SPARSE_BYTES = 64 << 30  # what the mapping spans; untouched ranges take no memory
+_MEMORY_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -212,23 +212,12 @@ def _memory_room() -> int:
 
 
 def _cgroup_rooms() -> list[int]:
-    """Limit minus usage of every memory cgroup that encloses this process, versions 1 and 2."""
+    """Limit minus usage of every memory cgroup that encloses this process."""
     rooms = []
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers == "":
-                root, limit, usage = Path("/sys/fs/cgroup"), "memory.max", "memory.current"
-            elif "memory" in controllers.split(","):
-                root, limit, usage = Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes"
-            else:
-                continue
-            here = root / path.lstrip("/")
-            for folder in (here, *here.parents):
-                with contextlib.suppress(OSError, ValueError):
-                    rooms.append(int((folder / limit).read_text()) - int((folder / usage).read_text()))
-                if folder == root:
-                    break
+    for version, folder in cgroups.enclosing("memory"):
+        limit, usage = ("memory.max", "memory.current") if version == 2 else _MEMORY_V1
+        with contextlib.suppress(OSError, ValueError):
+            rooms.append(int((folder / limit).read_text()) - int((folder / usage).read_text()))
     return rooms
 
 

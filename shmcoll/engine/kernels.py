@@ -209,12 +209,15 @@ def gather_runs(target, base, run, stride, begin, end):
     if run == stride:
         copy(target, base + begin, end - begin)
         return
-    position = begin
-    while position < end:
-        inside = position % run
-        length = min(run - inside, end - position)
-        _short_copy(target + position - begin, base + position // run * stride + inside, length)
-        position += length
+    source = base + begin // run * stride + begin % run
+    head = min(-begin % run, end - begin)
+    if head > 0:
+        copy(target, source, head)
+        target += head
+        source += head + stride - run
+    rows = (end - begin - head) // run
+    copy_rows(target, run, source, stride, run, rows)
+    copy(target + rows * run, source + rows * stride, end - begin - head - rows * run)
 
 
 def scatter_runs(base, run, stride, source, begin, end):
@@ -222,33 +225,58 @@ def scatter_runs(base, run, stride, source, begin, end):
     if run == stride:
         copy(base + begin, source, end - begin)
         return
-    position = begin
-    while position < end:
-        inside = position % run
-        length = min(run - inside, end - position)
-        _short_copy(base + position // run * stride + inside, source + position - begin, length)
-        position += length
+    target = base + begin // run * stride + begin % run
+    head = min(-begin % run, end - begin)
+    if head > 0:
+        copy(target, source, head)
+        source += head
+        target += head + stride - run
+    rows = (end - begin - head) // run
+    copy_rows(target, stride, source, run, run, rows)
+    copy(target + rows * stride, source + rows * run, end - begin - head - rows * run)
 
 
 def move_runs(target, target_run, target_stride, source, source_run, source_stride, length):
-    """Copy a block of `length` bytes from one row of runs to another."""
-    position = 0
-    while position < length:
-        inside, within = position % source_run, position % target_run
-        step = min(min(source_run - inside, target_run - within), length - position)
-        _short_copy(
-            target + position // target_run * target_stride + within,
-            source + position // source_run * source_stride + inside,
-            step,
-        )
-        position += step
-
-
-def _short_copy(target, source, length):
-    """A copy that does not call memcpy for the lengths of single elements."""
-    if length == 8:
-        set_element(target, 0, np.int64, element(source, 0, np.int64))
-    elif length == 4:
-        set_element(target, 0, np.int32, element(source, 0, np.int32))
+    """Copy a block of `length` bytes from one row of runs to another. One run divides the other: both are products of
+    the last extents of the same block."""
+    if target_run <= source_run:
+        each = source_run // max(target_run, 1)
+        for i in range(length // max(source_run, 1)):
+            copy_rows(
+                target + i * each * target_stride,
+                target_stride,
+                source + i * source_stride,
+                target_run,
+                target_run,
+                each,
+            )
     else:
-        copy(target, source, length)
+        each = target_run // max(source_run, 1)
+        for i in range(length // max(target_run, 1)):
+            copy_rows(
+                target + i * target_stride,
+                source_run,
+                source + i * each * source_stride,
+                source_stride,
+                source_run,
+                each,
+            )
+
+
+def copy_rows(target, target_step, source, source_step, length, rows):
+    """Copy `rows` times `length` bytes. Rows of a single element are moved without a call of memcpy for each."""
+    if length == 8:
+        for i in range(rows):
+            set_element(target + i * target_step, 0, np.int64, element(source + i * source_step, 0, np.int64))
+    elif length == 4:
+        for i in range(rows):
+            set_element(target + i * target_step, 0, np.int32, element(source + i * source_step, 0, np.int32))
+    elif length == 2:
+        for i in range(rows):
+            set_element(target + i * target_step, 0, np.int16, element(source + i * source_step, 0, np.int16))
+    elif length == 1:
+        for i in range(rows):
+            set_element(target + i * target_step, 0, np.int8, element(source + i * source_step, 0, np.int8))
+    else:
+        for i in range(rows):
+            copy(target + i * target_step, source + i * source_step, length)
