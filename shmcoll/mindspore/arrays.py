@@ -1,0 +1,58 @@
+"""Whatever stands for a tensor, and the plain numpy array that the communicator works on: in and out again.
+
+Three kinds: numpy arrays, the `Tensor` of this package, and MindSpore's own. The last can only be there when the script
+has imported MindSpore, so it is looked for among the loaded modules and never imported from here.
+"""
+
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from shmcoll.mindspore import dtypes
+from shmcoll.mindspore.tensor import Tensor
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether collectives take `x`."""
+    return isinstance(x, np.ndarray) or is_foreign(x)
+
+
+def is_foreign(x: Any) -> bool:
+    """Whether `x` is one of MindSpore's own tensors."""
+    theirs = getattr(sys.modules.get("mindspore"), "Tensor", None)
+    return theirs is not None and isinstance(x, theirs)
+
+
+def to_numpy(x: Any) -> np.ndarray:
+    """`x` as a plain array: the same memory, or a copy of the elements of one of MindSpore's own tensors."""
+    if not is_foreign(x):
+        return x.view(np.ndarray)
+    if dtype_of(x) == dtypes.bfloat16:  # MindSpore's bfloat16 in numpy is a type of its own, where it has one
+        return x.astype(sys.modules["mindspore"].float32).asnumpy().astype(ml_dtypes.bfloat16)
+    return x.asnumpy()
+
+
+def like(x: Any, array: np.ndarray) -> Any:
+    """The plain array `array` as what `x` is."""
+    if is_foreign(x):
+        return _foreign(array)
+    return array.view(Tensor) if isinstance(x, Tensor) else array
+
+
+def assign(tensor: Any, array: np.ndarray) -> None:
+    """Write `array` into one of MindSpore's own tensors."""
+    tensor.assign_value(_foreign(array))
+
+
+def dtype_of(x: Any) -> Any:
+    """The element type of a tensor of any kind under MindSpore's name, comparable with that of any other."""
+    return dtypes.BY_PRINTED.get(str(x.dtype), x.dtype) if is_foreign(x) else dtypes.BY_NUMPY.get(x.dtype, x.dtype)
+
+
+def _foreign(array: np.ndarray) -> Any:
+    mindspore = sys.modules["mindspore"]
+    if array.dtype == ml_dtypes.bfloat16:
+        return mindspore.Tensor(array.astype(np.float32), dtype=mindspore.bfloat16)
+    return mindspore.Tensor(array)

@@ -1,0 +1,5 @@
+"""`mindspore.mint`: here only its `distributed`."""
+
+from shmcoll.mindspore.mint import distributed
+
+__all__ = ["distributed"]

@@ -1,0 +1,127 @@
+"""`mindspore.ops`: collectives as primitives, made once with their settings and then called with a tensor.
+
+Checks, their order and their words are those of MindSpore 2.10, quirks included; where the documents promise more (bool
+in `AllReduce`, a `fusion` that is no integer), that is checked too.
+"""
+
+from typing import Any
+
+from shmcoll.mindspore import arrays, dtypes
+from shmcoll.mindspore.communication import GlobalComm, check_exists, get_group_size, world
+
+
+class ReduceOp:
+    """The reductions of `AllReduce`. AVG is the sum divided by the group's size; not for integers."""
+
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+    PROD = "prod"
+    AVG = "avg"
+
+
+class Primitive:
+    """An operation with named attributes, which describe it to MindSpore's graph compiler; there is none here."""
+
+    def __init__(self, **attrs: Any):
+        self.name = type(self).__name__
+        self.attrs = attrs
+
+    def add_prim_attr(self, name: str, value: Any) -> "Primitive":
+        """Set an attribute and return self. Raises `TypeError` when "fusion" is no integer."""
+        if name == "fusion" and not _is_int(value):
+            raise TypeError(f"For '{self.name}', the 'fusion' must be int, but got {type(value).__name__}.")
+        self.attrs[name] = value
+        return self
+
+    def __repr__(self) -> str:
+        return f"Prim[{self.name}]<{', '.join(f'{name}={value}' for name, value in self.attrs.items())}>"
+
+    def _as_array(self, x: Any) -> Any:
+        if not arrays.is_tensor(x):
+            raise TypeError(f"For '{self.name}', input must be a Tensor, but got: {type(x).__name__}.")
+        return arrays.to_numpy(x)
+
+
+class AllReduce(Primitive):
+    """`AllReduce(op, group)(input_x)`: the element-wise reduction over all ranks, as a new tensor on each.
+
+    op: one of `ReduceOp`. group: the world's name. input_x: tensor of any shape, equal on all ranks, of any integer,
+    floating or complex type. Raises `TypeError` when op or group is no string or the input is bool; an `op` that does
+    not exist is a `ValueError` of the call, as MindSpore leaves it to its backend.
+    """
+
+    def __init__(self, op: str = ReduceOp.SUM, group: str = GlobalComm.WORLD_COMM_GROUP):
+        super().__init__(op=op, group=group, fusion=0, index=0, no_eliminate=True)
+        for argument, value in (("op", op), ("group", group)):
+            if not isinstance(value, str):
+                raise TypeError(f"For '{self.name}', the '{argument}' must be str, but got {type(value).__name__}.")
+        check_exists(self.name, group)
+        self.op = op
+        self.group = group
+
+    def __call__(self, input_x: Any) -> Any:
+        array = self._as_array(input_x)
+        if array.dtype == bool:
+            raise TypeError(f"For '{self.name}', the dtype of the input must be a number, but got Bool.")
+        return arrays.like(input_x, world().all_reduce(array, self.op))
+
+
+class AlltoAll(Primitive):
+    """`AlltoAll(split_count, split_dim, concat_dim, group)(input_x)`: exchange blocks among all ranks.
+
+    The input is split along `split_dim` into `split_count` blocks, block i goes to rank i, and the blocks received are
+    put together along `concat_dim` in rank order: a new tensor, in whose shape split_dim is divided and concat_dim
+    multiplied by `split_count`. Dimensions may be negative. Shape and type must be equal on all ranks; any but complex.
+
+    Making it raises `TypeError` for a group that is no string, counts and dims that are no integers. Calling it raises
+    `TypeError` for what is no tensor of a possible type, `ValueError` when `split_count` is not the number of ranks or
+    does not divide the dimension, `IndexError` when a dimension does not exist.
+    """
+
+    def __init__(self, split_count: int, split_dim: int, concat_dim: int, group: str = GlobalComm.WORLD_COMM_GROUP):
+        super().__init__(split_count=split_count, split_dim=split_dim, concat_dim=concat_dim, group=group)
+        if not isinstance(group, str):
+            raise TypeError(
+                f"For '{self.name}', the type of 'group' should be 'str', but got type '{type(group).__name__}'."
+            )
+        for value in (split_count, split_dim, concat_dim):
+            if not _is_int(value):  # MindSpore passes the type where the argument's name belongs; so its text has it
+                raise TypeError(f"The type of '<class 'int'>' must be 'int', but got '{type(value).__name__}'.")
+        check_exists(self.name, group)
+        self.split_count = split_count
+        self.split_dim = split_dim
+        self.concat_dim = concat_dim
+        self.rank_size = get_group_size(group)
+        self.attrs.update(no_eliminate=True, rank_size=self.rank_size)
+
+    def __call__(self, input_x: Any) -> Any:
+        array = self._as_array(input_x)
+        self._check(array, arrays.dtype_of(input_x))
+        return arrays.like(input_x, world().all_to_all(array, self.split_dim, self.concat_dim))
+
+    def _check(self, array: Any, dtype: Any) -> None:
+        if array.dtype not in dtypes.BY_NUMPY or array.dtype.kind == "c":
+            accepted = ", ".join(str(one) for one in dtypes.ALL if one.kind != "c")
+            raise TypeError(f"For '{self.name}', the dtype of the input must be one of {accepted}, but got {dtype}.")
+        if self.split_count != self.rank_size:
+            raise ValueError(  # the quote that is missing is missing in MindSpore
+                f"For '{self.name}, the 'split_count' must be equal to 'rank_size', "
+                f"but got 'split_count': {self.split_count}, 'rank_size': {self.rank_size}"
+            )
+        for which, dim in (("concat", self.concat_dim), ("split", self.split_dim)):
+            if not -array.ndim <= dim < array.ndim:
+                raise IndexError(f"Invalid {which} dim {dim} is greater than shape size {array.ndim}")
+        extent = array.shape[self.split_dim]
+        if extent % self.split_count:
+            raise ValueError(
+                f"For '{self.name}', the 'x_shape[split_dim]' must be divisible by 'split_count', "
+                f"but got 'x_shape[split_dim]' {extent}, 'split_count' {self.split_count}."
+            )
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+__all__ = ["AllReduce", "AlltoAll", "ReduceOp"]

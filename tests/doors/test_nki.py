@@ -1,0 +1,253 @@
+"""nki.collectives: all_to_all_v against a plain model, its verdicts, its refusals; ReplicaGroup; rank_id."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from shmcoll.nki import collectives as nccl
+from shmcoll.nki.collectives import ReplicaGroup, all_to_all_v
+
+BIG = 2**32 - 1
+FILL = 111  # of destinations and of row 2: what no element and no count is
+DTYPES = (np.float32, np.int8, ml_dtypes.bfloat16, np.complex128, np.uint16, bool)
+
+
+class Case:
+    """One exchange as all ranks see it. Tables by (sender, receiver) or (receiver, sender), in positions."""
+
+    def __init__(self, rng: np.random.Generator, n: int, has_rdispls: bool):
+        self.order = rng.permutation(n).tolist() if rng.random() < 0.5 else list(range(n))
+        self.has_rdispls = has_rdispls
+        slot = int(rng.choice([0, 1, 5, 300, 60_000 // n]))
+        self.counts = rng.integers(0, slot + 1, (n, n)) * (rng.random((n, n)) < 0.8)
+        source_sizes = self.counts.max(axis=1) + rng.integers(0, 50, n)
+        self.displs = rng.integers(0, source_sizes[:, None] - self.counts + 1)  # send regions overlap
+        self.places = np.zeros((n, n), int)
+        sizes = np.zeros(n, int)
+        for receiver in range(n):
+            if has_rdispls:
+                for sender in rng.permutation(n):
+                    self.places[receiver, sender] = sizes[receiver] + rng.integers(0, 3)
+                    sizes[receiver] = self.places[receiver, sender] + self.counts[sender, receiver]
+                sizes[receiver] += rng.integers(0, 4)
+            else:
+                sizes[receiver] = slot * n + rng.integers(0, n)  # slots of floor(size / n)
+                self.places[receiver] = slot * np.arange(n)
+        dtype = DTYPES[rng.integers(len(DTYPES))]
+        self.sources = [rng.integers(0, 100, size).astype(dtype) for size in source_sizes]
+        self.targets = [np.full(size, FILL).astype(dtype) for size in sizes]
+        self.rows = 4 if has_rdispls or rng.random() < 0.5 else 3
+        self.first_axis = rng.random() < 0.5
+        self.signed = rng.random() < 0.5
+
+    def metadata(self, position: int) -> np.ndarray:
+        rows = np.full((self.rows, len(self.order)), FILL, np.uint32)
+        rows[0], rows[1] = self.counts[position], self.displs[position]
+        if self.has_rdispls:
+            rows[3] = self.places[position]
+        if self.signed:
+            rows = rows.view(np.int32)
+        return rows[None] if self.first_axis else rows
+
+    def wanted(self, position: int) -> np.ndarray:
+        """The destination afterwards: one slice assignment for each sender."""
+        result = self.targets[position].copy()
+        for sender, source in enumerate(self.sources):
+            count, begin = self.counts[sender, position], self.displs[sender, position]
+            place = self.places[position, sender]
+            result[place : place + count] = source[begin : begin + count]
+        return result
+
+
+def run_cases(comm, seed: int, rounds: int) -> list[str]:
+    rng = np.random.default_rng(seed)
+    wrong = []
+    for i in range(rounds):
+        case = Case(rng, comm.size, has_rdispls=i % 2 == 1)
+        known = i % 4 >= 2
+        me = case.order.index(comm.rank)
+        metadata, src, dst = case.metadata(me), case.sources[me].copy(), case.targets[me].copy()
+        wanted_metadata = case.metadata(me)
+        if not known:
+            wanted_metadata.reshape(case.rows, -1)[2] = case.counts[:, me]
+        result = all_to_all_v([src], [dst], ReplicaGroup([case.order]), metadata, known, case.has_rdispls, i % 4)
+        for name, same in (
+            ("returned", result is None),
+            ("dst", np.array_equal(dst, case.wanted(me))),
+            ("metadata", np.array_equal(metadata, wanted_metadata)),
+            ("src", np.array_equal(src, case.sources[me])),
+        ):
+            if not same:
+                wrong.append(f"rank {comm.rank}, round {i}, order {case.order}: {name} is wrong")
+    return wrong
+
+
+@pytest.mark.parametrize("n", range(1, 17))
+def test_random_counts_equal_the_model(ranks, n, seed):
+    assert ranks(n, run_cases, seed, 48 // n + 8) == [[]] * n
+
+
+def test_shapes_and_layouts_are_flat_buffers(ranks):
+    """Two dimensions, a destination with gaps, and the same array as source and destination."""
+
+    def run(comm) -> list:
+        n, r = comm.size, comm.rank
+        group = ReplicaGroup([[0, 1]])
+        metadata = np.array([[2, 2], [0, 2], [9, 9]], np.uint32)
+        room = np.zeros((2, 4), np.int32)
+        all_to_all_v([np.arange(4, dtype=np.int32).reshape(2, 2) + 10 * r], (room[:, ::2],), group, metadata)
+        both = np.arange(4) + 10 * r
+        all_to_all_v([both], [both], group, metadata)
+        return [room.tolist(), both.tolist(), n]
+
+    assert ranks(2, run) == [
+        [[[0, 0, 1, 0], [10, 0, 11, 0]], [0, 1, 10, 11], 2],
+        [[[2, 0, 3, 0], [12, 0, 13, 0]], [2, 3, 12, 13], 2],
+    ]
+
+
+def test_an_excluded_rank_sends_nothing(ranks):
+    def run(comm) -> list:
+        dst = np.full(3, -1)
+        counts = [0, 0, 0] if comm.rank == 1 else [1, 0, 1]
+        metadata = np.array([counts, [0, 0, 0], [9, 9, 9]], np.uint32)
+        all_to_all_v([np.array([comm.rank])], [dst], ReplicaGroup([[0, 1, 2]]), metadata)
+        return [dst.tolist(), metadata[2].tolist()]
+
+    others = [[0, -1, 2], [1, 0, 1]]
+    assert ranks(3, run) == [others, [[-1, -1, -1], [0, 0, 0]], others]
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+FINE = np.array([[1, 1, 1], [0, 1, 2], [9, 9, 9], [0, 2, 4]], np.uint32)
+# on rank 1: whether row 3 counts, which entry is changed to what, and the reason that all ranks hear
+WRONG = (
+    (False, (0, 0), 3, "rank 1 sends 3 elements to rank 0, which has room for 2"),
+    (True, (0, 2), 7, "rank 1 sends 7 elements from displacement 2 to rank 2, but its source has 3"),
+    (False, (1, 0), 3, "rank 1 sends 1 elements from displacement 3 to rank 0, but its source has 3"),
+    (False, (1, 0), BIG, f"rank 1 sends 1 elements from displacement {BIG} to rank 0, but its source has 3"),
+    (True, (3, 2), 6, "1 elements from rank 2 at displacement 6 of rank 1 do not fit its result of 6"),
+    (True, (3, 2), BIG, f"1 elements from rank 2 at displacement {BIG} of rank 1 do not fit its result of 6"),
+    (True, (3, 2), 0, "what rank 1 receives from ranks 0 and 2 overlaps at displacement 0"),
+)
+
+
+def test_what_does_not_fit_on_one_rank_is_refused_on_all(ranks, told):
+    """Nothing is written, row 2 neither, and the next call works."""
+
+    def run(comm) -> list:
+        group = ReplicaGroup([[0, 1, 2]])
+        found = []
+        for has_rdispls, where, value, _ in WRONG:
+            metadata = FINE.copy()
+            if comm.rank == 1:
+                metadata[where] = value
+            before, dst = metadata.copy(), np.full(6, -1)
+            call = ([np.arange(3) + 10 * comm.rank], [dst], group)
+            found.append(told(lambda call=call, m=metadata, has=has_rdispls: all_to_all_v(*call, m, has_rdispls=has)))
+            found.append((metadata == before).all() and (dst == -1).all())
+            all_to_all_v(*call, FINE.copy(), has_rdispls=has_rdispls)
+            found.append(dst.tolist())
+        return found
+
+    results = ranks(3, run)
+    for rank, found in enumerate(results):
+        assert found[1::3] == [True] * len(WRONG)
+        assert found[2::3] == [[rank, -1, 10 + rank, -1, 20 + rank, -1]] * len(WRONG)
+        for text, (_, _, _, reason) in zip(found[::3], WRONG, strict=True):
+            assert text.startswith("ValueError: all_to_all_v #")
+            assert text.endswith(f": {reason}")
+        assert found[::3] == results[0][::3]
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_refusals(ranks, told):
+    def run(comm) -> list[str]:
+        x, group, m = np.zeros(3), ReplicaGroup([[0]]), np.zeros((3, 1), np.uint32)
+        frozen, frozen_m = np.zeros(3), m.copy()
+        frozen.flags.writeable = frozen_m.flags.writeable = False
+        calls = [
+            ((x, [x], group, m), {}),
+            (([x, x], [x], group, m), {}),
+            (([x], [], group, m), {}),
+            (([x], [[1.0]], group, m), {}),
+            (([x], [np.zeros(3, int)], group, m), {}),
+            (([x], [frozen], group, m), {}),
+            *[(([x], [x], group, m), {"priority": wrong}) for wrong in (4, -1, "0", True, 1.0)],
+            (([x], [x], [[0]], m), {}),
+            (([x], [x], ReplicaGroup([[0, 1]]), m), {}),
+            (([x], [x], group, [[0], [0], [0]]), {}),
+            (([x], [x], group, m.astype(np.int64)), {}),
+            (([x], [x], group, np.zeros((5, 1), np.uint32)), {}),
+            (([x], [x], group, np.zeros((2, 3, 1), np.uint32)), {}),
+            (([x], [x], group, np.zeros((1, 3, 2), np.int32)), {"recv_counts_known": True}),
+            (([x], [x], group, m), {"has_rdispls": True}),
+            (([x], [x], group, frozen_m), {}),
+        ]
+        fine = [(([x], [x], group, frozen_m), {"recv_counts_known": True, "priority": p}) for p in (None, 0, 1, 2, 3)]
+        fine.append((([x], [x], group, m), {"name": "label"}))
+        found = [told(lambda call=call: all_to_all_v(*call[0], **call[1])) for call in calls + fine]
+        assert found[len(calls) :] == ["nothing wrong: None"] * 6
+        return found[: len(calls)]
+
+    shape = "all_to_all_v: metadata_tensor must have shape {}, or the same behind a first axis of 1, for 1 ranks and "
+    assert ranks(1, run) == [
+        [
+            "TypeError: all_to_all_v: srcs must be a list of one array, got ndarray",
+            "ValueError: all_to_all_v: srcs must hold exactly one array, got 2",
+            "ValueError: all_to_all_v: dsts must hold exactly one array, got 0",
+            "TypeError: all_to_all_v: dsts must hold a numpy array, got list",
+            "TypeError: all_to_all_v: src has dtype float64, dst has int64",
+            "ValueError: all_to_all_v: dst is read-only",
+            "ValueError: all_to_all_v: priority must be 0, 1, 2, 3 or None, got 4",
+            "ValueError: all_to_all_v: priority must be 0, 1, 2, 3 or None, got -1",
+            "ValueError: all_to_all_v: priority must be 0, 1, 2, 3 or None, got '0'",
+            "ValueError: all_to_all_v: priority must be 0, 1, 2, 3 or None, got True",
+            "ValueError: all_to_all_v: priority must be 0, 1, 2, 3 or None, got 1.0",
+            "TypeError: all_to_all_v: replica_group must be a ReplicaGroup, got list",
+            "ValueError: all_to_all_v: ReplicaGroup([[0, 1]]) names rank 1, but the job has 1 ranks",
+            "TypeError: all_to_all_v: metadata_tensor must be a numpy array, got list",
+            "TypeError: all_to_all_v: metadata_tensor must be uint32 (or int32), got int64",
+            "ValueError: " + shape.format("(3, 1) or (4, 1)") + "has_rdispls=False, got (5, 1)",
+            "ValueError: " + shape.format("(3, 1) or (4, 1)") + "has_rdispls=False, got (2, 3, 1)",
+            "ValueError: " + shape.format("(3, 1) or (4, 1)") + "has_rdispls=False, got (1, 3, 2)",
+            "ValueError: " + shape.format("(4, 1)") + "has_rdispls=True, got (3, 1)",
+            "ValueError: all_to_all_v: metadata_tensor is read-only, but row 2 is written unless recv_counts_known",
+        ]
+    ]
+
+
+def test_replica_groups_that_divide_the_job_come_later(ranks, told):
+    def run(comm) -> list[str]:
+        m = np.zeros((3, 2), np.uint32)
+        groups = ReplicaGroup([[0], [1]]), ReplicaGroup([[1]])
+        return [told(lambda g=g: all_to_all_v([np.zeros(2)], [np.zeros(2)], g, m)) for g in groups]
+
+    rest = (
+        "divides the job of 2 ranks; in this release one rank-list must hold all of them. "
+        "To leave a rank out, keep it in the list and send it nothing."
+    )
+    wanted = [f"NotImplementedError: all_to_all_v: ReplicaGroup({lists}) {rest}" for lists in ("[[0], [1]]", "[[1]]")]
+    assert ranks(2, run) == [wanted, wanted]
+
+
+def test_replica_group_is_checked(told):
+    assert ReplicaGroup(((np.int64(2), 0), [1])).rank_lists == [[2, 0], [1]]
+    for wrong, text in (
+        (3, "TypeError: ReplicaGroup: expected a list of rank-lists, got int"),
+        ([0, 1], "TypeError: ReplicaGroup: a rank-list must be a list of ranks, got int"),
+        ([[0, 1.0]], "TypeError: ReplicaGroup: a rank must be an integer, got float"),
+        ([[True]], "TypeError: ReplicaGroup: a rank must be an integer, got bool"),
+        ([], "ValueError: ReplicaGroup: expected at least one rank-list, got none"),
+        ([[0], []], "ValueError: ReplicaGroup: a rank-list is empty"),
+        ([[0, -1]], "ValueError: ReplicaGroup: a rank must not be negative, got -1"),
+        ([[0, 1], [1]], "ValueError: ReplicaGroup: rank 1 is named twice; rank-lists must not overlap"),
+    ):
+        assert told(lambda wrong=wrong: ReplicaGroup(wrong)) == text
+
+
+def test_rank_id(ranks):
+    assert ranks(3, lambda comm: [nccl.rank_id(), nccl.rank_id(name="label")]) == [[r, r] for r in range(3)]
