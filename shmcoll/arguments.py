@@ -29,7 +29,7 @@ def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     dtype_of(array, operation, rank)
-    return np.require(array, requirements=["C", "A"]) if array.ndim else array
+    return np.require(array, requirements=["C", "A"])
 
 
 def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, operation: str, rank: int) -> np.ndarray:

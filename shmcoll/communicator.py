@@ -22,10 +22,10 @@ from shmcoll.engine import entry, layout, records
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.cores import usable_cores
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.wait import MOST_POLLS
 from shmcoll.verdicts import Verdicts
 from shmcoll.work import NOBODY, Work, Worker
 
-_POLLS = 2000  # about 50 us
 _SLICE_NS = 20_000_000
 _empty_like = np.empty_like
 _ndarray = np.ndarray
@@ -82,7 +82,7 @@ class Communicator:
             (c.PIDFDS, self._pollfds.ctypes.data),
             (c.RANK, self.rank),
             (c.SIZE, size),
-            (c.POLLS, 0 if crowded else _POLLS),
+            (c.POLLS, 0 if crowded else MOST_POLLS),
             (c.YIELDS, 4),
             (c.SLEEP, _SLICE_NS),
             (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),
@@ -115,6 +115,7 @@ class Communicator:
         """End the group: every rank's pending and later calls raise `RankFailed` quoting `text`."""
         records.write(self._arena, self.rank, layout.BY_RANK, records.FAILED, records.ABORTED, 1, f"aborted: {text}")
         records.abort(self._arena, self._arena.world)
+        self._words[c.ACTIVE // WORD] = c.ENDED
 
     # --- collectives --------------------------------------------------------------------------------------------------
 
@@ -152,13 +153,12 @@ class Communicator:
             self._verdicts.interrupted("all_reduce")
             raise
         if status:
-            return self._all_reduce_slowly(x, op, out, result, status)
+            return self._all_reduce_slowly(x, op, out, status)
         return result
 
-    def _all_reduce_slowly(self, x: Any, op: str, out: Any, result: Any, status: int) -> np.ndarray:
-        if status != c.PREPARE:
-            self._run("all_reduce", self._all_reduce, x, result, REDUCTIONS[op], 0, 0, status=status)
-            return result
+    def _all_reduce_slowly(self, x: Any, op: str, out: Any, status: int) -> np.ndarray:
+        if status not in (c.PREPARE, c.BUSY):
+            raise self._verdicts.error("all_reduce", status)
         with self._verdicts.checking("all_reduce") as check:
             array = given.as_array(x, *check)
             dtype = BY_NUMPY[array.dtype]
@@ -320,15 +320,27 @@ class Communicator:
                 if given.overlap(array, out):
                     array = array.copy()
                 sizes[1] = out.size
-        target = out if out is None or given.is_plain(out) else np.ascontiguousarray(out)
+        target = out if out is None or given.is_plain(out) else _exact(np.require(out, requirements=["C", "A"]))
         source, address = _exact(array), table.ctypes.data
-        phase = COUNTS if out is None else BOTH
-        self._run("all_to_all_v", self._all_to_all_v, source, target, 0, 0, 0, phase, address)
-        counts = rows[layout.RECV_COUNTS].copy()
+
+        def in_two_phases() -> int:
+            nonlocal target
+            try:
+                status = self._all_to_all_v(source, None, 0, 0, 0, COUNTS, address)
+                if status != c.HALFWAY:
+                    return status
+                ends = rows[layout.RECV_DISPLS] + rows[layout.RECV_COUNTS]
+                target = np.zeros(int(ends[rows[layout.RECV_COUNTS] > 0].max(initial=0)), source.dtype)
+                return self._all_to_all_v(source, target, 0, 0, 0, DATA, address)
+            except BaseException:  # no memory, a signal handler: peers wait for this rank's part in vain
+                self._words[c.ACTIVE // WORD] = c.ENDED
+                raise
+
         if target is None:
-            target = np.zeros(int((rows[layout.RECV_DISPLS] + counts)[counts > 0].max(initial=0)), array.dtype)
-            self._run("all_to_all_v", self._all_to_all_v, source, target, 0, 0, 0, DATA, address)
-        return _deliver(target, out), counts
+            self._run("all_to_all_v", in_two_phases)
+        else:
+            self._run("all_to_all_v", self._all_to_all_v, source, target, 0, 0, 0, BOTH, address)
+        return _deliver(target, out), rows[layout.RECV_COUNTS].copy()
 
     # --- calling ------------------------------------------------------------------------------------------------------
 
@@ -352,11 +364,15 @@ class Communicator:
                 f"{operation}: this process was forked by rank {self.rank} and is no rank itself; "
                 f"call collectives in the rank"
             )
+        if self._words[c.ACTIVE // WORD] == c.ENDED:
+            return c.ABORTED
         if self._words[c.ACTIVE // WORD] == threading.get_ident():
             raise RuntimeError(f"{operation} on rank {self.rank}: called by a signal handler during another collective")
 
         def patiently() -> int:
             while (status := routine(*arguments)) == c.BUSY:
+                if self._words[c.ACTIVE // WORD] == c.ENDED:
+                    return c.ABORTED
                 time.sleep(1e-4)
             return status
 

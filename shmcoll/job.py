@@ -101,7 +101,7 @@ def _tell_the_end(arena: Arena, rank: int) -> None:
     previous = sys.excepthook
 
     def failed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        if os.getpid() == me:
+        if os.getpid() == me and records.read(arena, rank, layout.BY_RANK).state != records.FAILED:
             text = f"rank {rank} raised {kind.__name__}: {error}"
             records.write(arena, rank, layout.BY_RANK, records.FAILED, records.RAISED, 1, text)
             records.abort(arena, arena.world)

@@ -43,6 +43,8 @@ class Verdicts:
 
     def refused(self, operation: str, error: Exception) -> None:
         """Note a call of this rank that was refused, so that peers who then miss it learn of it."""
+        if records.read(self._arena, self._rank, layout.BY_RANK).state == records.FAILED:
+            return  # the group has ended; this record may be the one that says why
         records.write(
             self._arena,
             self._rank,
@@ -73,9 +75,9 @@ class Verdicts:
         if status == c.PEER_LOST:
             return self._lost(call, int(culprit))
         if status == c.MISMATCH:
-            text = f"the ranks disagree in {operation} #{self._sequence()}: {self._who_called_what()}"
-            self._end(records.MISMATCHED, text)
-            return CollectiveMismatch(f"{text}. All ranks must make the same calls in the same order.")
+            text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what()}"
+            self._end(records.MISMATCHED, f"{text}. All ranks must make the same calls in the same order.")
+            return self._first_cause(call)
         if status == c.TIMEOUT_PASSED:
             text = f"{call}: waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain; {self._who_is_missing()}"
             self._end(records.TIMED_OUT, text)
@@ -97,16 +99,20 @@ class Verdicts:
 
     def _lost(self, call: str, culprit: int) -> ShmcollError:
         """The peer's process has ended. The launcher knows how; give it a moment to say so."""
+        how = "its process has ended"
         end = time.monotonic() + LAUNCHER_PATIENCE
         while time.monotonic() < end:
             told = [records.read(self._arena, culprit, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK)]
-            failed = [t for t in told if t.state == records.FAILED]
-            if failed:
+            # A survivor that knew before may have left already, because of the one that we look for
+            ended = self._arena.load(self._group + layout.ABORT)
+            if ended or any(t.state == records.FAILED for t in told):
                 return self._first_cause(call)
+            if any(t.state == records.DEPARTED for t in told):
+                how = "it ended normally"
             if told[0].state == records.DEPARTED:
                 break
             time.sleep(0.001)
-        text = f"rank {culprit} left the job without taking part ({told[0].text or 'its process has ended'})"
+        text = f"rank {culprit} left the job without taking part: {how}"
         self._end(records.VANISHED, text)
         return RankFailed(f"{call}: {text}")
 
@@ -154,8 +160,23 @@ class Verdicts:
                 last = f"last called {self._call(rank, seen)} as #{seen}" if seen else "has called nothing yet"
                 missing.append(f"rank {rank} did not arrive ({last})")
         if not missing:
-            return f"rank {self._words[c.CULPRIT // WORD]} arrived but did not go on"
+            return f"{self._who_stopped()} arrived but did not go on"
         return "; ".join(missing) + self._refusals(range(self._arena.ranks))
+
+    def _who_stopped(self) -> str:
+        """Who has done the fewest steps of this operation: the others wait for it, or for one another because of it.
+
+        Of those that have done equally few, the one that this rank waits for.
+        """
+        begun = self._sequence() << layout.STEP_BITS
+        steps = {
+            rank: max(self._arena.load(self._mailbox(rank) + layout.PROGRESS) - begun, 0)
+            for rank in range(self._arena.ranks)
+            if rank != self._rank
+        }
+        awaited, fewest = int(self._words[c.CULPRIT // WORD]), min(steps.values())
+        slowest = [rank for rank, done in steps.items() if done == fewest]
+        return _ranks([awaited] if awaited in slowest else slowest)
 
     def _refusals(self, ranks: range) -> str:
         """Calls refused just before this operation: the likely reason of a mismatch."""

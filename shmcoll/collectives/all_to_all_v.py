@@ -47,8 +47,10 @@ def all_to_all_v(ctx):
     phase = peek(ctx + PHASE)
     if phase != DATA:
         status = agree(ctx)
-        if status != c.OK or phase == COUNTS:
+        if status != c.OK:
             return status
+        if phase == COUNTS:
+            return c.HALFWAY
     return move(ctx)
 
 

@@ -18,8 +18,8 @@ and enough for tests), while code compiled by `compile.py` gets the twin from `i
     signals_pending          lets Python run its signal handlers; true when one raised
     copy                     bytes, not overlapping
     call_kernel              a reduce kernel by its address
-
-The arithmetic of sequence words wraps around; compare with `reached` only.
+    reached                  compares sequence words; nothing else does
+    wrapping_multiply        for hashes
 """
 
 import ctypes
@@ -31,6 +31,7 @@ from typing import Any
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _WORD = ctypes.c_int64.from_address
+_SPAN = 1 << 64
 
 #: None, or an object whose methods of the same names replace the operations on shared words and doorbells
 hooks: Any = None
@@ -142,5 +143,10 @@ def call_kernel(address, mode, target, accumulator, source, count, ranks):
 
 
 def reached(value, wanted):
-    """Whether a sequence word is at `wanted` or past it. Compiled, the difference wraps as the words do."""
-    return value - wanted >= 0
+    """Whether a sequence word is at `wanted` or past it; right across the wrap of 64 bits."""
+    return (value - wanted) % _SPAN < _SPAN // 2
+
+
+def wrapping_multiply(a, b):
+    """The product modulo 2^64, signed. Compiled by numba as it stands, an overflow would be undefined."""
+    return (a * b + _SPAN // 2) % _SPAN - _SPAN // 2

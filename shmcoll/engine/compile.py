@@ -64,12 +64,15 @@ def _load(
 
 @cache
 def _target_machine() -> Any:
+    """For this machine. The large code model with absolute addresses, because the loader places each section of an
+    object where the system likes: with the arena mapped in between, more than the 2 GiB apart that others can address.
+    """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
     features = llvm.get_host_cpu_features().flatten()
     return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=3, reloc="pic", codemodel="small"
+        cpu=llvm.get_host_cpu_name(), features=features, opt=3, reloc="static", codemodel="large"
     )
 
 

@@ -8,7 +8,7 @@ arguments of each call into it, routines read it. Offsets in bytes. Private word
 from shmcoll.engine.layout import WORD
 
 (
-    ACTIVE,  # the thread whose call is inside native code, else 0
+    ACTIVE,  # the thread whose call is inside native code; minus it between the phases of one call; ENDED; else 0
     OWNER,  # 0, or the thread that alone may call: the worker while asynchronous work is pending
     THREAD,  # the saved Python thread state while the GIL is released; 0 when nobody calls through Python
     GROUP,  # address of the group region
@@ -21,7 +21,7 @@ from shmcoll.engine.layout import WORD
     RANK,
     SIZE,
     SEQUENCE,  # number of the last collective that this rank published
-    POLLS,  # a wait polls so often, 0 when ranks outnumber cores
+    POLLS,  # a wait polls so often; adapts itself, but stays 0 when ranks outnumber cores
     YIELDS,  # then yields the core so often
     SLEEP,  # then sleeps in slices of so many ns
     TIMEOUT,  # limit of one wait, ns
@@ -53,5 +53,7 @@ CONTEXT_WORDS = 64  # what the routines see; entry.py keeps its own tables behin
 
 SCRATCH_BYTES = 64 << 10
 
+ENDED = -1  # in ACTIVE: the group has ended, nobody enters again
+
 # what a routine returns
-OK, PREPARE, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, VERDICT, INTERRUPTED, BROKEN = range(10)
+OK, PREPARE, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, VERDICT, INTERRUPTED, BROKEN, HALFWAY = range(11)

@@ -9,7 +9,7 @@ Arguments of the callable: nothing, or (x, out, reduction, argument, argument 2,
 It answers PREPARE, having done nothing, for what it does not read itself: no exact ndarray, not contiguous or aligned,
 foreign byte order or dtype, read-only or partly overlapping `out`, no kernel loaded. The communicator then prepares
 arrays that it does read, or raises. It answers BUSY while another thread, or a signal handler's interrupted caller, is
-inside, or while a worker owns the context.
+inside, while a worker owns the context, and when the group has ended.
 
 The other way, where `cpython.offsets_hold` says that the fields are elsewhere: `PlainEntry` reads them through numpy
 and calls the same routine through ctypes.
@@ -89,11 +89,19 @@ def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, 
                 poke(ctx + word, py.integer_value(peek(args + i * WORD)))
             if reduces and not ready_to_reduce(ctx):
                 return py.new_integer(c.PREPARE)
+        else:
+            forget_arguments(ctx)
         poke(ctx + c.OPERATION, operation)
         status = run(ctx, routine)
         return 0 if status == c.INTERRUPTED else py.new_integer(status)
 
     return entry
+
+
+def forget_arguments(ctx):
+    """For a call without any: what the last call left, its dimensions above all, may be gone."""
+    for word in (c.X + c.DIMENSIONS, c.X + c.DTYPE, c.X + c.COUNT, c.REDUCTION, c.ARGUMENT, c.ARGUMENT_2):
+        poke(ctx + word, 0)
 
 
 def make_plain(routine: Callable[[int], int]) -> Callable[[int], int]:
@@ -107,18 +115,29 @@ def make_plain(routine: Callable[[int], int]) -> Callable[[int], int]:
 
 def taken(ctx):
     """Whether this thread may not enter now. Asked and answered under the GIL."""
-    owner = peek(ctx + c.OWNER)
-    return peek(ctx + c.ACTIVE) or (owner != 0 and owner != py.thread_id())
+    active, owner = peek(ctx + c.ACTIVE), peek(ctx + c.OWNER)
+    if active != 0:
+        return active != -py.thread_id()
+    return owner != 0 and owner != py.thread_id()
 
 
 def run(ctx, routine):
-    poke(ctx + c.ACTIVE, py.thread_id())
+    me = py.thread_id()
+    poke(ctx + c.ACTIVE, me)
     poke(ctx + c.THREAD, py.release_gil())
     status = routine(ctx)
     py.take_gil(peek(ctx + c.THREAD))
     poke(ctx + c.THREAD, 0)
-    poke(ctx + c.ACTIVE, 0)
+    poke(ctx + c.ACTIVE, active_after(status, me))
     return status
+
+
+def active_after(status, me):
+    """Who is inside after a routine. Once the group has ended nobody ever: a header that this rank published then could
+    be taken for an answer by a peer that is still busy with the operation that failed."""
+    if status == c.OK or status == c.VERDICT:
+        return 0
+    return -me if status == c.HALFWAY else c.ENDED
 
 
 def read_array(ctx, array, view, writeable):
@@ -126,6 +145,7 @@ def read_array(ctx, array, view, writeable):
     if array == peek(ctx + NONE):
         poke(view + c.DATA, 0)
         poke(view + c.COUNT, 0)
+        poke(view + c.DIMENSIONS, 0)
         return 1
     if peek(array + py.OBJECT_TYPE) != peek(ctx + NDARRAY):
         return 0
@@ -159,7 +179,9 @@ def ready_to_reduce(ctx):
     """Whether `out` is like `x` and either x itself or apart from it, and the kernel is loaded; notes the kernel."""
     x, out = ctx + c.X, ctx + c.OUT
     dimensions = peek(x + c.DIMENSIONS)
-    if peek(out + c.DATA) == 0 or peek(x + c.DTYPE) != peek(out + c.DTYPE) or dimensions != peek(out + c.DIMENSIONS):
+    if peek(x + c.DATA) == 0 or peek(out + c.DATA) == 0:
+        return 0
+    if peek(x + c.DTYPE) != peek(out + c.DTYPE) or dimensions != peek(out + c.DIMENSIONS):
         return 0
     for i in range(dimensions):
         if peek(peek(x + c.DIMS) + i * WORD) != peek(peek(out + c.DIMS) + i * WORD):
@@ -211,10 +233,12 @@ class PlainEntry:
     def __call__(self, *arguments: Any) -> int:
         words = self._words
         with self._entering:
-            owner = words[c.OWNER // WORD]
-            if words[c.ACTIVE // WORD] or owner not in (0, threading.get_ident()):
+            active, owner, me = words[c.ACTIVE // WORD], words[c.OWNER // WORD], threading.get_ident()
+            if active not in (0, -me) or (active == 0 and owner not in (0, me)):
                 return c.BUSY
             shapes = []
+            if not arguments:
+                forget_arguments(self._ctx)
             for array, view, writeable in zip(arguments[:2], (c.X, c.OUT), (False, True), strict=False):
                 shape = self._read(array, view // WORD, writeable)
                 if shape is None:
@@ -225,12 +249,12 @@ class PlainEntry:
             if arguments and self._operation == ALL_REDUCE and not ready_to_reduce(self._ctx):
                 return c.PREPARE
             words[c.OPERATION // WORD] = self._operation
-            words[c.ACTIVE // WORD] = threading.get_ident()
+            words[c.ACTIVE // WORD] = me
         return self._routine(self._ctx)
 
     def _read(self, array: np.ndarray | None, view: int, writeable: bool) -> np.ndarray | None:
         if array is None:
-            self._words[view : view + 2] = 0
+            self._words[view : view + 7] = 0
             return np.zeros(0, np.int64)
         if type(array) is not np.ndarray or array.dtype not in BY_NUMPY:
             return None

@@ -207,6 +207,16 @@ def _call_kernel(builder, _module, address, *arguments):
     builder.call(builder.inttoptr(address, signature.as_pointer()), arguments)
 
 
+@_twin(atomics.reached, (types.int64, types.int64), types.boolean)
+def _reached(builder, _module, value, wanted):
+    return builder.icmp_signed(">=", builder.sub(value, wanted), I64(0))  # no nsw: the words wrap
+
+
+@_twin(atomics.wrapping_multiply, (types.int64, types.int64), types.int64)
+def _wrapping_multiply(builder, _module, a, b):
+    return builder.mul(a, b)
+
+
 @_twin(kernels.float_from_bits, (types.uint32,), types.float32)
 def _float_from_bits(builder, _module, bits):
     return builder.bitcast(bits, F32)

@@ -166,6 +166,8 @@ def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
         stored, widen, narrow = np.uint16, float_from_half, half_from_float
     elif dtype.name == "bfloat16":
         stored, widen, narrow = np.uint16, float_from_bfloat, bfloat_from_float
+    elif dtype.numpy.kind == "i" and reduction in ("sum", "prod"):
+        stored = kept = np.dtype(f"u{dtype.numpy.itemsize}").type  # wraps; numba's signed overflow is undefined
     elif dtype.numpy.kind == "c" and reduction in ("sum", "avg"):
         stored = kept = np.float32 if dtype.name == "complex64" else np.float64
         parts = 2

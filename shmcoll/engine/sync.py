@@ -26,7 +26,7 @@ A rank that fails between two steps of this never publishes; its peers leave the
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import load, load_acquire, peek, poke, store, store_release
+from shmcoll.engine.atomics import load, load_acquire, peek, poke, store, store_release, wrapping_multiply
 from shmcoll.engine.layout import (
     HEADER_ARGUMENTS,
     HEADER_BYTES,
@@ -45,6 +45,7 @@ from shmcoll.engine.layout import (
 from shmcoll.engine.wait import mailbox, wait, wake
 
 SEED = 0x2545F4914F6CDD1D
+MULTIPLIER = 0x5851F42D4C957F2D
 
 
 def begin(ctx, shape_counts):
@@ -79,8 +80,9 @@ def begin(ctx, shape_counts):
 
 
 def mix(hashed, value):
-    """One round of a multiplicative hash; masked, so that Python's integers and the machine's agree."""
-    return ((hashed ^ (value & 0xFFFFFFFFFFFF)) * 0x5851F42D ^ (hashed >> 17)) & 0x3FFFFFFFFFFFFFFF
+    """One round of a multiplicative hash of 64 bits."""
+    product = wrapping_multiply(hashed ^ value, MULTIPLIER)
+    return product ^ (product >> 32)
 
 
 def meet(ctx, sequence):

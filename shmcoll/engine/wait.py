@@ -9,7 +9,9 @@ A rank waits for a sequence word of one peer to reach a value. Words involved, a
     RECORD_STATE of the peer; written by the peer and, in a second record, by the launcher
     PIDFDS       private to the waiter: a struct pollfd a peer, opened when it first sleeps for a peer that has joined
 
-The waiter polls, then yields its core, then sleeps in slices:
+The waiter polls, then yields its core, then sleeps in slices. How long it polls follows what polling brought: a budget
+that is doubled when the word came while polling and halved when it did not. (Where ranks outnumber cores it is 0. But
+two ranks may share a core with the other core taken by somebody else: then polling keeps the peer from running.)
 
     waiter:  PARKED = 1 + peer;  fence;  look at the word, at ABORT;  sleep;  PARKED = 0
     poster:  word = value (release);  fence;  if PARKED of a peer is 1 + me: ring its doorbell
@@ -49,6 +51,8 @@ from shmcoll.engine.layout import PARKED, RECORD_BYTES, RECORD_PID, RECORD_STATE
 LEFT = 2  # records.DEPARTED, and FAILED above it
 POLLIN = 1
 
+FEWEST_POLLS, MOST_POLLS = 64, 2048  # about 1.5 and 50 us
+
 
 def mailbox(ctx, rank):
     """Address of a rank's mailbox."""
@@ -59,10 +63,15 @@ def wait(ctx, word, wanted, peer):
     """Wait until the word at address `word`, written by `peer`, reaches `wanted`. Returns OK or why not."""
     if reached(load_acquire(word), wanted):
         return c.OK
-    for _ in range(peek(ctx + c.POLLS)):
+    polls = peek(ctx + c.POLLS)
+    for _ in range(polls):
         pause()
         if reached(load_acquire(word), wanted):
+            if polls < MOST_POLLS:
+                poke(ctx + c.POLLS, 2 * polls)
             return c.OK
+    if polls > FEWEST_POLLS:
+        poke(ctx + c.POLLS, polls // 2)
     for _ in range(peek(ctx + c.YIELDS)):
         yield_core()
         if reached(load_acquire(word), wanted):

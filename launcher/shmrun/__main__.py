@@ -1,0 +1,40 @@
+"""The way in. In the launcher `main` returns the job's exit code; in a forked rank it runs the rank's program.
+
+Exit codes: the first failing rank's own, or 128 + signal when it was killed; 124 when `--timeout` is over; 128 + signal
+when the launcher was told to stop and not every rank ended with 0 (130 after Ctrl-C). Before any rank runs: 2 for a
+wrong command line, 127 for a program that does not exist and 126 for one that cannot be executed, as in a shell, 1 when
+the machine lacks something (memory, processes).
+"""
+
+import sys
+
+from shmrun import options
+
+
+def main() -> int:
+    """Run `shmrun` with `sys.argv`; the return value is for `sys.exit`."""
+    wanted = options.parse(sys.argv[1:])
+    from shmrun import job, program, spawn, supervise, verdict
+
+    try:
+        what = program.find(wanted.command, wanted.module)
+        ready = job.prepare(wanted, what)
+        started = spawn.start(ready)
+    except program.Refused as e:
+        print(f"shmrun: {e}", file=sys.stderr)
+        return e.code
+    except KeyboardInterrupt:
+        print("shmrun: interrupted by SIGINT before the ranks were started", file=sys.stderr)
+        return 130
+    if isinstance(started, spawn.Self):
+        # This process is a rank. It leaves through here and the interpreter's own end, so that threads are joined and
+        # atexit handlers run as they would without a launcher.
+        from shmrun import python
+
+        return python.run(what, started.report, started.mask, line_buffered=wanted.tag_output)
+    outcome = supervise.watch(ready, started)
+    return verdict.speak(outcome)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

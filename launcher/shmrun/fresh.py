@@ -1,0 +1,30 @@
+"""A rank with an interpreter of its own (`--fresh`): `python -m shmrun.fresh REPORT-FD BUFFERING KIND PROGRAM ...`.
+
+Started by `spawn`, not by people. All it adds to `python PROGRAM ...` is that exceptions are reported to the launcher,
+and that output which the launcher tags is line buffered.
+"""
+
+import signal
+import subprocess
+import sys
+
+from shmrun import python
+from shmrun.program import Kind, Program
+
+
+def command(program: Program, report_fd: int, *, line_buffered: bool) -> list[str]:
+    """The command line that runs `program` here, under the launcher's own interpreter options."""
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    own = [str(report_fd), "line" if line_buffered else "block", program.kind.value]
+    return [sys.executable, *flags, "-m", "shmrun.fresh", *own, *program.argv]
+
+
+def main() -> int:
+    report_fd, buffering, kind, *argv = sys.argv[1:]
+    program = Program(Kind(kind), argv[0], tuple(argv))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return python.run(program, int(report_fd), mask, line_buffered=buffering == "line")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""What all ranks of a job share, made before the first of them starts: arena, environment, loaded routines."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from shmcoll.engine import arena as shared
+from shmcoll.errors import ShmcollError
+from shmrun.options import Options
+from shmrun.program import Program, Refused
+
+
+@dataclass(frozen=True)
+class Job:
+    """`fork`: ranks run in forks of this process, which has loaded the routines; else each executes its program."""
+
+    options: Options
+    program: Program
+    arena: shared.Arena
+    fork: bool
+
+
+def prepare(options: Options, program: Program) -> Job:
+    """Make the arena, set the environment, and load the routines where ranks will be forks. Raises `Refused`."""
+    _open_standard_descriptors()
+    _set_environment()
+    try:
+        fork = program.python and not options.fresh
+        if fork:
+            from shmcoll.job import preload
+
+            preload(lambda text: print(f"shmrun: {text}", file=sys.stderr, flush=True))
+        # After the routines are loaded: machine code wants to lie together, and the arena's mapping is wide.
+        arena = shared.create(options.ranks, timeout=options.wait_timeout)
+    except (ShmcollError, ValueError) as e:
+        raise Refused(str(e), 1) from e
+    except (ImportError, OSError) as e:
+        raise Refused(f"cannot load what the ranks need: {type(e).__name__}: {e}", 1) from e
+    # With OMP_NUM_THREADS set by the user numpy's BLAS has started threads, which a fork would lose.
+    return Job(options, program, arena, fork and _threads() == 1)
+
+
+def rank_variables(job: Job, rank: int) -> dict[str, str]:
+    """What one rank finds in its environment beyond what all of them share."""
+    return {
+        "SHMCOLL_ARENA": f"{job.arena.fd}:{job.arena.nonce}",
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "RANK_ID": str(rank),
+        "DEVICE_ID": str(rank),
+        "WORLD_SIZE": str(job.options.ranks),
+        "LOCAL_WORLD_SIZE": str(job.options.ranks),
+        "RANK_SIZE": str(job.options.ranks),
+    }
+
+
+def _open_standard_descriptors() -> None:
+    """Where one of 0, 1, 2 was closed for us, the arena would get that number and a rank would print into it."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+
+
+def _set_environment() -> None:
+    """Before numpy is imported: its BLAS reads OMP_NUM_THREADS then, and would start a thread per core in each rank."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    if "MASTER_PORT" not in os.environ:
+        os.environ["MASTER_PORT"] = str(_free_port())
+
+
+def _free_port() -> int:
+    """A TCP port that nobody listens on now, so that jobs side by side do not meet; 29500 where there is no network."""
+    import socket
+
+    try:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            return int(s.getsockname()[1])
+    except OSError:
+        return 29500
+
+
+def _threads() -> int:
+    return sum(1 for _ in Path("/proc/self/task").iterdir())

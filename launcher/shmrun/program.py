@@ -1,0 +1,88 @@
+"""What is to be run, found before anything is started.
+
+A name that ends in `.py` is a Python script; `-m` names a module; anything else is an executable, looked up in PATH
+unless it holds a slash. Exit codes for what cannot be run are a shell's: 127 not found, 126 found but not executable.
+"""
+
+import importlib.util
+import os
+import sys
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+
+class Refused(Exception):
+    """The job cannot start: one line for the user that says what to do, and the exit code."""
+
+    def __init__(self, text: str, code: int):
+        super().__init__(text)
+        self.code = code
+
+
+class Kind(Enum):
+    SCRIPT = "script"
+    MODULE = "module"
+    EXECUTABLE = "executable"
+
+
+@dataclass(frozen=True)
+class Program:
+    """`name` is the script's path as given, the module's name, or the path of the executable; `argv` has it first."""
+
+    kind: Kind
+    name: str
+    argv: tuple[str, ...]
+
+    @property
+    def python(self) -> bool:
+        return self.kind is not Kind.EXECUTABLE
+
+
+def find(command: tuple[str, ...], module: bool) -> Program:
+    """The program that `command` names. Raises `Refused` when it cannot be run."""
+    name = command[0]
+    if module:
+        if not _module_exists(name):
+            raise Refused(f"no module named {name!r}; is it installed, and are you in the right directory?", 127)
+        return Program(Kind.MODULE, name, command)
+    if name.endswith(".py"):
+        path = Path(name)
+        if not path.exists():
+            raise Refused(f"no such script: {name!r}; looked in {Path.cwd()}", 127)
+        _refuse_directory(name)
+        if not os.access(path, os.R_OK):
+            raise Refused(f"the script {name!r} cannot be read; see its permissions", 126)
+        return Program(Kind.SCRIPT, name, command)
+    return Program(Kind.EXECUTABLE, _executable(name), command)
+
+
+def _executable(name: str) -> str:
+    candidates = [name] if "/" in name else [f"{place or '.'}/{name}" for place in os.get_exec_path()]
+    found = [path for path in candidates if Path(path).is_file()]
+    for path in found:
+        if os.access(path, os.X_OK):
+            return path
+    if found:
+        hint = "Rename it to end in .py if it is a Python script, or make it executable"
+        raise Refused(f"{found[0]!r} is not executable. {hint}: chmod +x {found[0]}", 126)
+    _refuse_directory(name)
+    hints = [f"{name}.py"] if Path(f"{name}.py").is_file() else [f"./{name}"] if Path(name).is_file() else []
+    where = "such program" if "/" in name else "such program in PATH"
+    raise Refused(f"no {where}: {name!r}" + "".join(f"; did you mean {h}?" for h in hints), 127)
+
+
+def _refuse_directory(name: str) -> None:
+    if Path(name).is_dir():
+        raise Refused(f"{name!r} is a directory; name a script in it, or use -m for a package", 126)
+
+
+def _module_exists(name: str) -> bool:
+    """Whether the top-level package can be found; its submodules only Python itself can tell, by importing it."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.util.find_spec(name.partition(".")[0]) is not None
+    except ValueError:
+        return False
+    finally:
+        del sys.path[0]

@@ -1,0 +1,210 @@
+"""Signals, time limits, and the launcher's own death."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+# Each rank says that it is ready (a file with its pid, complete by rename), then waits for a signal.
+READY = """
+    import os, signal, sys, time
+    rank = os.environ["RANK"]
+    def ready():
+        open("pid" + rank + ".tmp", "w").write(str(os.getpid()))
+        os.rename("pid" + rank + ".tmp", "pid" + rank)
+"""
+
+
+@pytest.fixture
+def pids(shmrun, until):
+    """The ranks' pids, when n of them are ready."""
+
+    def wait(n):
+        files = [shmrun.folder / f"pid{r}" for r in range(n)]
+        until(lambda: all(file.exists() for file in files))
+        return [int(file.read_text()) for file in files]
+
+    return wait
+
+
+def _alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_is_sent_on_once(shmrun, pids, until, signum):
+    """The second one is followed by another signal, which has come through when all is over."""
+    last = signal.SIGHUP if signum == signal.SIGTERM else signal.SIGTERM
+    script = shmrun.write(
+        READY
+        + f"""
+    def note(number, _):
+        os.write(log, f"{{number}} ".encode())
+    log = os.open("log" + rank, os.O_CREAT | os.O_WRONLY)
+    for number in ({signum:d}, {last:d}):
+        signal.signal(number, note)
+    signal.signal(signal.SIGUSR1, lambda *_: os._exit(0))
+    ready()
+    while True:
+        signal.pause()
+    """
+    )
+    job = shmrun.start("-n", 2, script)
+    ranks = pids(2)
+
+    def logs():
+        return [(shmrun.folder / f"log{rank}").read_text() for rank in (0, 1)]
+
+    job.send_signal(signum)
+    until(lambda: logs() == [f"{signum:d} "] * 2)
+    job.send_signal(signum)
+    job.send_signal(last)
+    until(lambda: all(f"{last:d} " in log for log in logs()))
+    assert logs() == [f"{signum:d} {last:d} "] * 2
+    for pid in ranks:
+        os.kill(pid, signal.SIGUSR1)
+    assert shmrun.finish(job).returncode == 0  # all ranks chose to end well
+
+
+def test_interrupt(shmrun, pids):
+    job = shmrun.start("-n", 3, shmrun.write(READY + "    ready()\n    time.sleep(60)\n"))
+    pids(3)
+    job.send_signal(signal.SIGINT)
+    told = shmrun.finish(job)
+    assert (told.returncode, told.stderr) == (130, "shmrun: interrupted by SIGINT\n")
+
+
+def test_interrupt_reaches_ranks_within_collectives(shmrun, pids):
+    script = shmrun.write(
+        READY
+        + "    import shmcoll\n    c = shmcoll.init()\n    ready()\n    if c.rank: c.barrier()\n    time.sleep(60)\n"
+    )
+    job = shmrun.start("-n", 3, script)
+    pids(3)
+    job.send_signal(signal.SIGINT)
+    told = shmrun.finish(job)
+    assert told.returncode == 130
+    # Not all there is: the signal may reach a rank that is ending already, because another was quicker.
+    assert told.stderr.splitlines()[-1] == "shmrun: interrupted by SIGINT"
+
+
+def test_the_program_may_end_well_after_an_interrupt(shmrun, pids):
+    script = shmrun.write(
+        READY
+        + """
+    try:
+        ready()
+        time.sleep(60)
+    except KeyboardInterrupt:
+        pass
+    """
+    )
+    job = shmrun.start("-n", 2, script)
+    pids(2)
+    job.send_signal(signal.SIGINT)
+    told = shmrun.finish(job)
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+def test_a_second_interrupt_kills(shmrun, pids, until):
+    script = shmrun.write(
+        READY
+        + """
+    signal.signal(signal.SIGINT, lambda *_: open("interrupted" + rank, "w"))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready()
+    while True:
+        signal.pause()
+    """
+    )
+    job = shmrun.start("-n", 2, "--grace", "60", script)
+    ranks = pids(2)
+    job.send_signal(signal.SIGINT)
+    until(lambda: len(list(shmrun.folder.glob("interrupted*"))) == 2)
+    assert all(_alive(pid) for pid in ranks)
+    job.send_signal(signal.SIGINT)
+    told = shmrun.finish(job)
+    assert (told.returncode, told.stderr) == (130, "shmrun: interrupted by SIGINT\n")
+
+
+def test_terminate(shmrun, pids):
+    job = shmrun.start("-n", 2, shmrun.write(READY + "    ready()\n    time.sleep(60)\n"))
+    pids(2)
+    job.send_signal(signal.SIGTERM)
+    told = shmrun.finish(job)
+    assert (told.returncode, told.stderr) == (143, "shmrun: interrupted by SIGTERM\n")
+
+
+def test_signals_reach_what_a_rank_has_started(shmrun, pids):
+    """The rank is a shell that waits for its child; both get the signal, and the leak check finds neither."""
+    shmrun.write(READY + "    ready()\n    time.sleep(60)\n", "inner.py")
+    shmrun.write("#!/bin/sh\npython3 inner.py\nexit 4\n", "outer")
+    job = shmrun.start("-n", 2, "./outer")
+    inner = pids(2)
+    job.send_signal(signal.SIGTERM)
+    assert shmrun.finish(job).returncode == 143
+    assert not any(_alive(pid) for pid in inner)
+
+
+def test_an_ignored_signal_stays_ignored(shmrun, pids, until):
+    """As under nohup: the launcher does not end, and does not send the signal on."""
+    job = shmrun.start(
+        "-n",
+        1,
+        shmrun.write(READY + "    ready()\n    time.sleep(60)\n"),
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    (rank,) = pids(1)
+    job.send_signal(signal.SIGHUP)
+    os.kill(rank, signal.SIGHUP)
+    os.kill(rank, signal.SIGTERM)
+    assert shmrun.finish(job).stderr == "shmrun: rank 0 was killed by signal 15 (SIGTERM)\n"
+
+
+def test_time_limit_names_who_still_ran(shmrun):
+    script = shmrun.write("#!/bin/sh\n[ $RANK = 1 ] && exit 0\nexec sleep 60\n", "job")
+    told = shmrun("-n", 4, "--timeout", "0.5", f"./{script}")
+    assert told.returncode == 124
+    assert told.stderr == "shmrun: the limit of 0.5 s (--timeout) is over; still running: ranks 0, 2, 3\n"
+
+
+def test_time_limit_kills_who_does_not_listen(shmrun):
+    told = shmrun("-n", 2, "--timeout", "0.3", "--grace", "0.1", "sh", "-c", "trap '' TERM; sleep 60; sleep 60")
+    assert told.returncode == 124
+
+
+def test_time_limit_does_not_touch_a_job_that_is_done_in_time(shmrun):
+    told = shmrun("-n", 2, "--timeout", "60", "true")
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("way", ["fork", "--fresh", "executable"])
+def test_no_rank_outlives_a_killed_launcher(shmrun, pids, until, way):
+    body = (
+        READY
+        + "    import signal\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    ready()\n    time.sleep(60)\n"
+    )
+    if way == "executable":
+        command = ["sh", "-c", "echo $$ > t$RANK; mv t$RANK pid$RANK; exec sleep 60"]
+    else:
+        command = [*["--fresh"][: way == "--fresh"], shmrun.write(body)]
+    job = shmrun.start("-n", 3, *command)
+    ranks = pids(3)
+    job.kill()
+    job.wait()
+    until(lambda: not any(_alive(pid) for pid in ranks))
+
+
+def test_a_stopped_rank_can_be_killed(shmrun, pids):
+    script = shmrun.write(READY + "    ready()\n    time.sleep(60)\n")
+    job = shmrun.start("-n", 2, "--grace", "0.1", script)
+    first, second = pids(2)
+    os.kill(first, signal.SIGSTOP)
+    os.kill(second, signal.SIGKILL)
+    told = shmrun.finish(job)
+    assert told.returncode == 137
+    assert told.stderr.splitlines()[0] == "rank 0: did not end within 0.1 s and was ended by SIGKILL"
