@@ -49,7 +49,7 @@ bench: setup  ## the five collectives, 2 ranks, 8 B to 64 MiB
 	@for c in all_reduce all_to_all gather all_to_all_v; do shmbench $$c -n 2 -b 8 -e 64M -f 8 || exit 1; done
 
 peers: setup  ## install the peers into .peers and measure them (mpi4py over three MPIs, torch)
-	@$(BIN)/python -m bench.peers
+	@$(BIN)/python bench/peers/measure.py --folder .peers -o .peers/results.json
 
 stress: setup  ## the long forms of the tests
 	@$(BIN)/python -m pytest -m stress $(ARGS)

@@ -1,0 +1,14 @@
+"""shmbench: how fast the collectives are, in the columns of nccl-tests, every result checked.
+
+    __main__   the command: reads the options, then starts the ranks with shmrun
+    options    the flags and what is wrong with them
+    sizes      "64M" and the sweep from the smallest to the largest size
+    worker     what every rank does: one row of the table after another
+    library    the library under test, as the harness sees it
+    measure    buffers in turn, the timed loop, rounds, the check
+    payload    inputs that depend on rank and sequence number, and what a result must be
+    collectives/   one file a collective, each with the same functions
+    table, report  text for people, JSON for programs
+
+Everything but `library` is independent of shmcoll, so that peers are measured by the same code.
+"""

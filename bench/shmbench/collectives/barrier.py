@@ -1,0 +1,27 @@
+"""barrier: no data, one line. What must hold is checked by `measure`: nobody leaves before the last has come."""
+
+from typing import Any
+
+from shmbench.collectives import Buffers, Case, Collective, Counts
+from shmbench.payload import Segment
+
+
+def counts(elements: int, ranks: int) -> Counts:
+    return Counts(count=0, send=0, receive=0)
+
+
+def expected(case: Case, seq: int) -> list[Segment]:
+    return []
+
+
+def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    barrier = comm.barrier
+    for _ in range(n):
+        barrier()
+
+
+def bus_factor(ranks: int) -> float:
+    return 0.0
+
+
+COLLECTIVE = Collective(counts, expected, run, bus_factor, sized=False)

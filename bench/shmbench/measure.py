@@ -1,0 +1,161 @@
+"""How a row is measured: buffers in turn, a barrier, the loop, rounds, and the check.
+
+Time is the average of a rank over the iterations of a round, the maximum over the ranks, the median over the rounds.
+The loop calls the library as a user would, from Python, with the output given; the garbage collector is off in it.
+Several buffers are used in turn, so that no call finds all it needs in the cache only because the one before had the
+same arrays: up to 16 pairs, but no more than `ROTATION_BYTES` a rank (or one pair, when that is larger).
+"""
+
+import gc
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from statistics import median
+
+import numpy as np
+
+from shmbench.collectives import Buffers, Case, Collective
+from shmbench.library import Library
+from shmbench.payload import fill, spoil, wrong
+
+ROTATION_BYTES = 256 << 20
+ROUND_SECONDS = 0.1
+PILOT_SECONDS = 0.01
+MOST_ITERATIONS = 20_000
+FEWEST_ITERATIONS = 3
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What came out for one row and placement. Seconds a call; `wrong` counts elements, None when not checked."""
+
+    seconds: float
+    rounds: list[float]
+    iterations: int
+    wrong: int | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How often: `iterations` a round (None: as many as fill `ROUND_SECONDS`), after `warmup`, `rounds` times."""
+
+    iterations: int | None
+    warmup: int
+    rounds: int
+    check: bool
+
+
+class Bench:
+    """Measures one case after another on one library; every rank makes the same calls."""
+
+    def __init__(self, library: Library, collective: Collective):
+        self.library = library
+        self.collective = collective
+        self._seqs = count(1)
+
+    def measure(self, case: Case, plan: Plan) -> Timing:
+        """Time `case`, and count what is wrong in the results of all ranks and rounds."""
+        buffers = _buffers(self.collective, case)
+        self._refill(case, buffers)
+        n = plan.iterations or self._iterations(case, buffers)
+        seconds, mistakes = [], 0
+        for _ in range(plan.rounds):
+            seqs = self._refill(case, buffers)
+            # At least once over all pairs, so that the check finds every one of them written.
+            self._seconds(case, buffers, max(plan.warmup, len(buffers)))
+            seconds.append(self._slowest(case, buffers, n))
+            if plan.check:
+                mistakes += self._mistakes(case, buffers, seqs)
+        total = int(self.library.exchange(np.array([mistakes], dtype=np.float64)).sum()) if plan.check else None
+        return Timing(median(seconds), seconds, n, total)
+
+    def _seconds(self, case: Case, buffers: Buffers, n: int) -> float:
+        """Seconds that this rank takes for `n` calls after a barrier."""
+        run, comm = self.collective.run, self.library.comm
+        gc.collect()
+        gc.disable()
+        try:
+            self.library.barrier()
+            start = time.perf_counter_ns()
+            run(comm, case, buffers, n)
+            return (time.perf_counter_ns() - start) * 1e-9
+        finally:
+            gc.enable()
+
+    def _slowest(self, case: Case, buffers: Buffers, n: int) -> float:
+        """Seconds a call on the slowest rank, the same number on every rank."""
+        mine = self._seconds(case, buffers, n) / n
+        return float(self.library.exchange(np.array([mine])).max())
+
+    def _iterations(self, case: Case, buffers: Buffers) -> int:
+        """As many as fill a round, found by short runs that grow; the best of three, for a run may be interrupted."""
+        self._seconds(case, buffers, 2 * len(buffers))
+        n, seconds = 0, 0.0
+        while seconds * n < PILOT_SECONDS and n < MOST_ITERATIONS:
+            n = 4 * n or 1
+            seconds = min(self._slowest(case, buffers, n) for _ in range(3))
+        return max(FEWEST_ITERATIONS, min(MOST_ITERATIONS, round(ROUND_SECONDS / seconds)))
+
+    def _refill(self, case: Case, buffers: Buffers) -> list[int]:
+        """Inputs never seen before, outputs wrong everywhere. Returns the sequence number of each pair."""
+        seqs = [next(self._seqs) for _ in buffers]
+        for seq, (x, out) in zip(seqs, buffers, strict=True):
+            if out is not None and out is not x:
+                spoil(out, self.collective.expected(case, seq))
+            fill(x, case.sent(case.rank, seq))
+        return seqs
+
+    def _mistakes(self, case: Case, buffers: Buffers, seqs: list[int]) -> int:
+        """Wrong elements in this rank's outputs. In place the timed calls have used up the inputs: call once more."""
+        if not self.collective.sized:
+            return self._early_leavers(case)
+        if case.in_place:
+            seqs = self._refill(case, buffers)
+            self.collective.run(self.library.comm, case, buffers, len(buffers))
+        return sum(
+            wrong(out, self.collective.expected(case, seq))
+            for seq, (_, out) in zip(seqs, buffers, strict=True)
+            if out is not None
+        )
+
+    def _early_leavers(self, case: Case) -> int:
+        """Barriers that this rank left before the last rank came; each rank in turn is late."""
+        early = 0
+        for late in range(case.ranks):
+            self.library.barrier()
+            if case.rank == late:
+                _burn(100_000)
+            came = time.perf_counter_ns()
+            self.collective.run(self.library.comm, case, [], 1)
+            left = time.perf_counter_ns()
+            early += left < self.library.exchange(np.array([came], dtype=np.float64)).max()
+        return early
+
+
+def cases(collective: Collective, case: Case) -> Iterator[Case]:
+    """The placements of a case: out of place, then in place where there is such a form."""
+    yield case
+    if collective.in_place:
+        yield replace(case, in_place=True)
+
+
+def _buffers(collective: Collective, case: Case) -> Buffers:
+    """Pairs of input and output to use in turn; the same number on every rank."""
+    counts = case.counts
+    pair = (counts.send + (0 if case.in_place else counts.receive)) * case.dtype.itemsize
+    pairs = max(1, min(16, ROTATION_BYTES // max(1, pair)))
+    if not collective.sized:
+        return []
+    buffers: Buffers = []
+    gets = bool(collective.expected(case, 0))
+    for _ in range(pairs):
+        x = np.empty(counts.send, case.dtype)
+        buffers.append((x, x if case.in_place else np.empty(counts.receive, case.dtype) if gets else None))
+    return buffers
+
+
+def _burn(nanoseconds: int) -> None:
+    until = time.perf_counter_ns() + nanoseconds
+    while time.perf_counter_ns() < until:
+        pass

@@ -1,0 +1,22 @@
+"""Sizes as people write them, and the sweep over them."""
+
+import re
+from collections.abc import Iterator
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "8", "64K", "4M" or "1G" (powers of 1024, either case). Raises `ValueError` for anything else."""
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.upper(), flags=re.ASCII)
+    if not match or not int(match[1]):
+        raise ValueError(f"{text!r} is no size: write a positive number of bytes such as 8, 64K, 4M or 1G")
+    return int(match[1]) * UNITS[match[2]]
+
+
+def sweep(first: int, last: int, *, step: int | None, factor: int) -> Iterator[int]:
+    """Sizes from `first` to `last`: each `step` bytes more than the one before, or `factor` times as many."""
+    size = first
+    while size <= last:
+        yield size
+        size = size + step if step else size * factor

@@ -1,0 +1,84 @@
+"""What every rank does: one row after another; rank 0 prints. Started by `shmrun -m shmbench.worker <options>`."""
+
+import sys
+from collections.abc import Iterator
+
+from shmbench import report, table
+from shmbench.collectives import Case, Collective
+from shmbench.library import Library, Shmcoll
+from shmbench.measure import Bench, Plan, cases
+from shmbench.options import Options, parse
+from shmbench.payload import dtype_of
+from shmbench.sizes import sweep
+
+
+def main(argv: list[str]) -> int:
+    """Be one rank of the benchmark of shmcoll. Returns 1 when a result was wrong, on every rank."""
+    library = Shmcoll()
+    return work(library, parse(argv, ranks=library.size))
+
+
+def work(library: Library, options: Options) -> int:
+    """Measure what `options` ask for on `library`; rank 0 prints the table and writes the JSON."""
+    if library.size != options.ranks:
+        print(f"shmbench: -n {options.ranks}, but this job has {library.size} ranks: leave -n out", file=sys.stderr)
+        return 2
+    collective = library.collective(options.collective)
+    bench = Bench(library, collective)
+    plan = Plan(options.iters, options.warmup, options.rounds, options.check)
+    rows = []
+    if library.rank == 0:
+        print(_title(library, options), table.HEAD, sep="\n", flush=True)
+    for case in _cases(library, collective, options):
+        rows.append(_row(bench, case, plan))
+        if library.rank == 0:
+            print(table.line(rows[-1]), flush=True)
+    if library.rank == 0:
+        print(table.foot(options.collective, rows), flush=True)
+        if options.json:
+            report.write(options.json, report.document(library, options, rows))
+    library.barrier()
+    return 1 if table.wrong(rows) else 0
+
+
+def _cases(library: Library, collective: Collective, options: Options) -> Iterator[Case]:
+    """One case for each size; sizes that come to the same counts are measured once."""
+    dtype = dtype_of(options.dtype)
+    sizes = sweep(options.min_bytes, options.max_bytes, step=options.step_bytes, factor=options.factor)
+    elements = [max(1, size // dtype.itemsize) for size in sizes] if collective.sized else [0]
+    for counts in dict.fromkeys(collective.counts(n, library.size) for n in elements):
+        yield Case(
+            dtype=dtype,
+            op=options.op if collective.reduces else "none",
+            root=options.root if collective.rooted else -1,
+            rank=library.rank,
+            ranks=library.size,
+            counts=counts,
+        )
+
+
+def _row(bench: Bench, case: Case, plan: Plan) -> table.Row:
+    timings = [bench.measure(placed, plan) for placed in cases(bench.collective, case)]
+    return table.Row(
+        size=case.counts.receive * case.dtype.itemsize,
+        count=case.counts.count,
+        dtype=case.dtype.name if bench.collective.sized else "none",
+        op=case.op,
+        root=case.root,
+        bus_factor=bench.collective.bus_factor(case.ranks),
+        out_of_place=timings[0],
+        in_place=timings[1] if len(timings) > 1 else None,
+    )
+
+
+def _title(library: Library, o: Options) -> str:
+    step = f"{o.step_bytes}(bytes)" if o.step_bytes else f"{o.factor}(factor)"
+    return (
+        f"# {library.name} {library.version}, {library.size} ranks on {report.machine()['cores']} cores\n"
+        f"# minBytes {o.min_bytes} maxBytes {o.max_bytes} step: {step} warmup iters: {o.warmup} "
+        f"iters: {o.iters or 'by time'} rounds: {o.rounds} validation: {int(o.check)}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,115 @@
+"""The check finds what a library gets wrong. The library here is one rank in plain numpy, with a fault to choose."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from shmbench.collectives import Case, find
+from shmbench.measure import Bench, Plan, cases
+
+PLAN = Plan(iterations=20, warmup=2, rounds=2, check=True)
+
+
+class Comm:
+    """A job of one rank. `fault` spoils outputs that are as long as the benchmark's."""
+
+    def __init__(self, fault=None):
+        self.fault = fault
+        self.calls = 0
+
+    def all_reduce(self, x, op="sum", *, out):
+        self.calls += 1
+        if self.fault == "forgets" and self.calls % 4 == 0:
+            return out
+        out[...] = self.before if self.fault == "stale" and self.calls > 1 else x
+        self.before = x.copy()
+        if self.fault == "last element":
+            out[-1] += 1
+        return out
+
+    def gather(self, x, root, *, out):
+        return self.all_reduce(x, out=out)
+
+    def all_to_all(self, x, *, out):
+        return self.all_reduce(x, out=out)
+
+    def all_to_all_v(self, x, counts, *, out):
+        assert counts.tolist() == [x.size]
+        return self.all_reduce(x, out=out), counts
+
+    def barrier(self):
+        self.calls += 1
+
+
+class Alone:
+    name, version, rank, size = "alone", "0", 0, 1
+
+    def __init__(self, fault=None):
+        self.comm = Comm(fault)
+
+    def barrier(self):
+        pass
+
+    def exchange(self, values):
+        return values[np.newaxis]
+
+    def collective(self, name):
+        return find(name)
+
+
+def measure(name, fault=None, plan=PLAN, elements=100):
+    library = Alone(fault)
+    collective = library.collective(name)
+    case = Case(np.dtype(np.float32), "sum", 0, 0, 1, collective.counts(elements, 1))
+    bench = Bench(library, collective)
+    return [bench.measure(placed, plan) for placed in cases(collective, case)]
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "all_to_all", "all_to_all_v", "gather", "barrier", "memcpy", "add"])
+def test_right_results_count_as_right(name):
+    for timing in measure(name):
+        assert timing.wrong == 0
+        assert timing.seconds > 0 and len(timing.rounds) == 2 and timing.iterations == 20
+
+
+def test_only_all_reduce_has_a_form_in_place():
+    assert len(measure("all_reduce")) == 2
+    assert len(measure("gather")) == 1
+
+
+@pytest.mark.parametrize("name", ["all_reduce", "all_to_all", "all_to_all_v", "gather"])
+@pytest.mark.parametrize("fault", ["stale", "forgets", "last element"])
+def test_faults_are_found(name, fault):
+    assert measure(name, fault)[0].wrong > 0
+
+
+@pytest.mark.parametrize("fault", ["stale", "last element"])
+def test_faults_are_found_in_place(fault):
+    assert measure("all_reduce", fault)[1].wrong > 0
+
+
+def test_unchecked_results_count_as_unchecked():
+    assert measure("all_reduce", "stale", replace(PLAN, check=False))[0].wrong is None
+
+
+def test_a_wrong_element_counts_once_a_buffer_and_round():
+    assert measure("gather", "last element")[0].wrong == 16 * PLAN.rounds
+
+
+@pytest.mark.parametrize(("seconds", "iterations"), [(1e-4, 1000), (1e-9, 20_000), (1.0, 3)])
+def test_iterations_fill_a_round_when_not_given(monkeypatch, seconds, iterations):
+    monkeypatch.setattr(Bench, "_slowest", lambda *_: seconds)
+    assert measure("memcpy", plan=replace(PLAN, iterations=None))[0].iterations == iterations
+
+
+class TwoRanks(Alone):
+    """The other rank came to the barrier a second after this one left it."""
+
+    def exchange(self, values):
+        return np.stack([values, values + 1e9])
+
+
+def test_leaving_a_barrier_early_is_found():
+    library = TwoRanks()
+    case = Case(np.dtype(np.float32), "none", -1, 0, 2, find("barrier").counts(0, 2))
+    assert Bench(library, find("barrier")).measure(case, PLAN).wrong > 0

@@ -1,0 +1,98 @@
+"""The command for real: ranks, tables, JSON, exit codes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+QUICK = ["--iters", "20", "--rounds", "2", "-w", "1"]
+
+
+def shmbench(*arguments, expect=0):
+    command = [sys.executable, "-m", "shmbench", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert done.returncode == expect, done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("all_reduce", [8, 128, 2048]),
+        ("all_to_all", [8, 128, 2048]),
+        ("all_to_all_v", [8, 128, 2048]),
+        ("gather", [8, 128, 2048]),
+        ("memcpy", [8, 128, 2048]),
+        ("barrier", [0]),
+    ],
+)
+def test_a_short_run_of_each(name, sizes, tmp_path):
+    out = tmp_path / "table.json"
+    done = shmbench(name, "-n", 2, "-b", 8, "-e", "4K", "-f", 16, *QUICK, "-J", out)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("#")]
+    assert [int(line.split()[0]) for line in lines] == sizes
+    assert "# Out of bounds values : 0 OK" in done.stdout
+    assert done.stdout.endswith(f"# Collective test concluded: {name}\n")
+
+    document = json.loads(out.read_text())
+    assert (document["collective"], document["ranks"], document["wrong"]) == (name, 2, 0)
+    assert [row["size"] for row in document["rows"]] == sizes
+    for row, line in zip(document["rows"], lines, strict=True):
+        assert row["out_of_place"]["wrong"] == 0
+        assert len(row["out_of_place"]["rounds"]) == 2
+        assert float(line.split()[5]) == pytest.approx(row["out_of_place"]["time"], rel=0.01, abs=0.0051)
+        assert (row["in_place"] is None) == (name != "all_reduce")
+
+
+@pytest.mark.parametrize("dtype_op", ["bfloat16 avg", "bool prod", "complex64 max", "int8 sum", "float16 sum"])
+def test_other_types_at_three_ranks(dtype_op):
+    dtype, op = dtype_op.split()
+    done = shmbench("all_reduce", "-n", 3, "-b", 1, "-e", "256K", "-f", 512, "-d", dtype, "-o", op, *QUICK)
+    assert "# Out of bounds values : 0 OK" in done.stdout
+
+
+def test_as_a_rank_of_a_job_that_runs_already():
+    command = [sys.executable, "-m", "shmrun", "-n", "3", "-m", "shmbench", "gather", "-r", "2", "-e", "8", *QUICK]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ", 3 ranks on " in done.stdout
+    assert done.stdout.count("concluded") == 1
+
+
+def test_a_mistake_starts_no_ranks():
+    done = shmbench("all_reduce", "-d", "float31", expect=2)
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1 and "float31" in done.stderr
+
+
+BROKEN = """
+import sys
+from dataclasses import replace
+from shmbench import library, worker
+from shmbench.options import parse
+
+class Off(library.Shmcoll):
+    def collective(self, name):
+        found = super().collective(name)
+
+        def run(comm, case, buffers, n):
+            found.run(comm, case, buffers, n)
+            if case.rank == 1:
+                for _, out in buffers:
+                    out[0] += 1
+
+        return replace(found, run=run)
+
+off = Off()
+sys.exit(worker.work(off, parse(sys.argv[1:], ranks=off.size)))
+"""
+
+
+def test_a_wrong_result_ends_in_exit_code_1(tmp_path):
+    script = tmp_path / "broken.py"
+    script.write_text(BROKEN)
+    command = [sys.executable, "-m", "shmrun", "-n", "2", script, "all_to_all", "-b", "1K", "-e", "1K", *QUICK]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1
+    assert "# Out of bounds values : 32 FAILED" in done.stdout
