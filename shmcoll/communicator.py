@@ -351,6 +351,8 @@ class Communicator:
                 status = routine(*arguments)
                 if status == c.BUSY:
                     status = self._run_in_turn(operation, routine, arguments)
+        except _NotNow:
+            raise
         except BaseException:
             self._verdicts.interrupted(operation)
             raise
@@ -360,14 +362,14 @@ class Communicator:
     def _run_in_turn(self, operation: str, routine: Callable[..., int], arguments: tuple) -> int:
         """Another thread is inside, or asynchronous work is pending: queue behind it."""
         if os.getpid() != self._pid:
-            raise RuntimeError(
+            raise _NotNow(
                 f"{operation}: this process was forked by rank {self.rank} and is no rank itself; "
                 f"call collectives in the rank"
             )
         if self._words[c.ACTIVE // WORD] == c.ENDED:
             return c.ABORTED
         if self._words[c.ACTIVE // WORD] == threading.get_ident():
-            raise RuntimeError(f"{operation} on rank {self.rank}: called by a signal handler during another collective")
+            raise _NotNow(f"{operation} on rank {self.rank}: called by a signal handler during another collective")
 
         def patiently() -> int:
             while (status := routine(*arguments)) == c.BUSY:
@@ -377,6 +379,10 @@ class Communicator:
             return status
 
         return patiently() if self._worker.is_me() else self._worker.submit(patiently).wait()
+
+
+class _NotNow(RuntimeError):
+    """A call from where no collective can be called. Nothing has happened; the group goes on."""
 
 
 def _exact(array: np.ndarray) -> np.ndarray:

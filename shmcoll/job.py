@@ -1,7 +1,8 @@
 """Joining a job.
 
-A rank that `shmrun` started finds the arena's descriptor and nonce in SHMCOLL_ARENA and its number in RANK. A process
-that nobody started joins a job of its own, of one rank. How a rank ends is told to its peers from here: an uncaught
+A rank that `shmrun` started finds the arena's descriptor and nonce in SHMCOLL_ARENA and its number in RANK. Ranks that
+something else started meet under a name (`launchers.py`, `rendezvous.py`). A process that nobody started joins a job of
+its own, of one rank. How a rank ends is told to its peers from here: an uncaught
 exception ends the world at once, quoting it; a normal end writes 'departed', an error only for those who still need
 the rank.
 """
@@ -12,23 +13,31 @@ import sys
 from collections.abc import Callable
 from types import TracebackType
 
-from shmcoll import warm
+from shmcoll import rendezvous, warm
 from shmcoll.communicator import Communicator
 from shmcoll.engine import arena as arenas
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
-from shmcoll.errors import ArenaError, ShmcollError
+from shmcoll.errors import ArenaError
+from shmcoll.launchers import Place, find_place
 
-DEFAULT_TIMEOUT = 300.0
+DEFAULT_TIMEOUT = 300.0  # seconds: limit of one wait in a collective
+DEFAULT_PATIENCE = 60.0  # seconds: how long ranks wait for each other to join
 
 _joined: tuple[int, Communicator] | None = None
 
 
-def init() -> Communicator:
+def init(*, rank: int | None = None, size: int | None = None, job: str | None = None) -> Communicator:
     """Join the job; every further call returns the same communicator.
 
-    Under `shmrun` that is the world of its ranks, otherwise a job of one rank. Raises `ArenaError` when the arena is
-    not what it should be, and `RuntimeError` in a process that a rank has forked: it is no rank itself.
+    Under shmrun, torchrun, mpiexec (Open MPI, MPICH, Intel MPI), srun and msrun, and in processes that were given RANK
+    and WORLD_SIZE, the place in the job comes from the environment. Ranks started in any other way say it themselves:
+    `rank` of `size`, and a `job` name that they share and no other job of this user has. A process without any of this
+    is a job of one rank.
+
+    Waits until rank 0 has come (SHMCOLL_JOIN_TIMEOUT, 60 s), and on rank 0 until all have. Raises `ArenaError` when the
+    shared memory cannot be had or is another job's, `ShmcollError` when ranks do not come, disagree on the size, or are
+    on several machines, and `RuntimeError` in a process that a rank has forked: it is no rank itself.
     """
     global _joined
     if _joined is not None:
@@ -39,20 +48,44 @@ def init() -> Communicator:
                 f"use collectives in the rank, or start more ranks with shmrun -n"
             )
         return comm
-    # Taken out of the environment: what this rank starts is no rank
-    given = os.environ.pop("SHMCOLL_ARENA", None)
-    if given:
-        arena, rank, launcher = _inherited(given), _number("RANK"), "shmrun"
-        if not 0 <= rank < arena.ranks:
-            raise ArenaError(f"RANK={rank} is no rank of this job of {arena.ranks}")
-    else:
-        _refuse_other_launchers()
-        arena, rank, launcher = arenas.create(1, timeout=_timeout()), 0, "none"
+    arena, rank, launcher = _take_place(rank, size, job)
     comm = Communicator(arena, rank, launcher)
     records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=os.getpid())
     _joined = os.getpid(), comm
     _tell_the_end(arena, rank)
     return comm
+
+
+def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Arena, int, str]:
+    """The arena, this rank's number, and who says so."""
+    place: Place | None
+    if (rank, size, job) != (None, None, None):
+        place = _explicit(rank, size, job)
+    else:
+        # Taken out of the environment: what this rank starts is no rank
+        given = os.environ.pop("SHMCOLL_ARENA", None)
+        if given:
+            arena, number = _inherited(given), _number("RANK")
+            if not 0 <= number < arena.ranks:
+                raise ArenaError(f"RANK={number} is no rank of this job of {arena.ranks}")
+            return arena, number, "shmrun"
+        place = find_place(os.environ)
+    timeout = _seconds("SHMCOLL_TIMEOUT", DEFAULT_TIMEOUT)
+    if place is None or place.size == 1:
+        return arenas.create(1, timeout=timeout), 0, place.launcher if place else "none"
+    patience = _seconds("SHMCOLL_JOIN_TIMEOUT", DEFAULT_PATIENCE)
+    arena = rendezvous.meet(place.key, place.rank, place.size, wait_timeout=timeout, patience=patience)
+    return arena, place.rank, place.launcher
+
+
+def _explicit(rank: int | None, size: int | None, job: str | None) -> Place:
+    if rank is None or size is None or not job:
+        raise ValueError(f"init needs rank, size and job together, got rank={rank!r}, size={size!r}, job={job!r}")
+    if not isinstance(job, str):
+        raise TypeError(f"job must be a string, got {type(job).__name__}")
+    if not 0 <= rank < size:
+        raise ValueError(f"rank {rank} is no rank of a job of {size}")
+    return Place("explicit", rank, size, f"explicit:{job}")
 
 
 def preload(progress: Callable[[str], None] | None = None) -> None:
@@ -67,16 +100,6 @@ def _inherited(given: str) -> Arena:
     return arenas.attach(int(fd), nonce)
 
 
-def _refuse_other_launchers() -> None:
-    """A job of one rank, silently, is the last thing that a rank of another launcher wants."""
-    for name in ("WORLD_SIZE", "RANK_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MS_WORKER_NUM"):
-        if os.environ.get(name, "1") not in ("", "1"):
-            raise ShmcollError(
-                f"{name}={os.environ[name]} says that this is one of several ranks, but shmrun did not start it. "
-                f"Start the ranks with: shmrun -n {os.environ[name]} script.py (or unset {name} to run alone)"
-            )
-
-
 def _number(name: str) -> int:
     try:
         return int(os.environ[name])
@@ -84,14 +107,14 @@ def _number(name: str) -> int:
         raise ArenaError(f"{name} is {os.environ.get(name)!r}, expected the number that shmrun sets") from None
 
 
-def _timeout() -> float:
-    value = os.environ.get("SHMCOLL_TIMEOUT", str(DEFAULT_TIMEOUT))
+def _seconds(name: str, default: float) -> float:
+    value = os.environ.get(name) or str(default)
     try:
         seconds = float(value)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= 1e9:
-        raise ValueError(f"SHMCOLL_TIMEOUT={value!r} is not a positive number of seconds")
+        raise ValueError(f"{name}={value!r} is not a positive number of seconds")
     return seconds
 
 

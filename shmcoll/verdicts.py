@@ -43,8 +43,9 @@ class Verdicts:
 
     def refused(self, operation: str, error: Exception) -> None:
         """Note a call of this rank that was refused, so that peers who then miss it learn of it."""
-        if records.read(self._arena, self._rank, layout.BY_RANK).state == records.FAILED:
-            return  # the group has ended; this record may be the one that says why
+        told = records.read(self._arena, self._rank, layout.BY_RANK)
+        if (told.state, told.pid) != (records.JOINED, os.getpid()):
+            return  # the group has ended, and this record may say why; or a child of this rank is calling
         records.write(
             self._arena,
             self._rank,

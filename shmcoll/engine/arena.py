@@ -19,6 +19,7 @@ import stat
 import time
 
 from shmcoll.engine import cgroups, layout
+from shmcoll.engine.processes import process_start
 from shmcoll.errors import ArenaError
 
 SPARSE_BYTES = 64 << 30  # what the mapping spans; untouched ranges take no memory
@@ -53,6 +54,16 @@ class Arena:
     def write(self, offset: int, data: bytes) -> None:
         ctypes.memmove(self.address + offset, data, len(data))
 
+    def close(self) -> None:
+        """Unmap and close. For an arena that nobody has taken part in."""
+        self._map.close()
+        os.close(self.fd)
+
+    def doorbell(self, rank: int) -> int:
+        """Address of the semaphore of a rank of the world."""
+        mailbox = self.world + layout.MAILBOXES + rank * layout.mailbox_bytes(self.ranks)
+        return self.address + mailbox + layout.SEMAPHORE
+
     @property
     def nonce(self) -> str:
         return self.read(layout.JOB_NONCE, 16).hex()
@@ -73,18 +84,23 @@ class Arena:
             raise _too_small(purpose, length, available(self.fd)) from e
 
 
-def create(ranks: int, *, timeout: float, cell_bytes: int = layout.CELL_BYTES) -> Arena:
-    """Make the arena of a job: committed for `ranks` ranks, job page and doorbells ready, no name left behind.
+def create(ranks: int, *, timeout: float, cell_bytes: int = layout.CELL_BYTES, name: str = "") -> Arena:
+    """Make the arena of a job: committed for `ranks` ranks, job page and doorbells ready.
 
-    Raises `ArenaError` when there is too little shared memory, with the amounts.
+    It has no name, or the one given, which the caller takes away again (`unlink`). Raises `ArenaError` when there is
+    too little shared memory, with the amounts; `FileExistsError` when the name exists.
     """
+    flat_bytes = _setting("SHMCOLL_FLAT_BYTES", 32 << 10)
+    slice_bytes = min(_setting("SHMCOLL_SLICE_BYTES", 128 << 10), cell_bytes)
     need = layout.arena_bytes(ranks, cell_bytes)
-    fd = _shm_descriptor(need)
+    fd = _named_descriptor(name) if name else _shm_descriptor(need)
     try:
         arena = _map_sparse(fd)
         arena.ranks = ranks
         arena.commit(0, need, f"the arena of {ranks} ranks")
     except ArenaError:
+        if name:
+            unlink(name)
         os.close(fd)
         raise
     for offset, value in (
@@ -92,24 +108,24 @@ def create(ranks: int, *, timeout: float, cell_bytes: int = layout.CELL_BYTES) -
         (layout.JOB_BYTES, arena.size),
         (layout.JOB_RANKS, ranks),
         (layout.JOB_CREATOR, os.getpid()),
+        (layout.JOB_CREATOR_START, process_start(os.getpid())),
         (layout.JOB_CREATED, time.monotonic_ns()),
         (layout.JOB_CELL_BYTES, cell_bytes),
-        (layout.JOB_FLAT_BYTES, _setting("SHMCOLL_FLAT_BYTES", 32 << 10)),
-        (layout.JOB_SLICE_BYTES, min(_setting("SHMCOLL_SLICE_BYTES", 128 << 10), cell_bytes)),
+        (layout.JOB_FLAT_BYTES, flat_bytes),
+        (layout.JOB_SLICE_BYTES, slice_bytes),
         (layout.JOB_TIMEOUT, int(timeout * 1e9)),
     ):
         arena.store(offset, value)
     arena.write(layout.JOB_NONCE, secrets.token_bytes(16))
     for rank in range(ranks):
-        mailbox = arena.world + layout.MAILBOXES + rank * layout.mailbox_bytes(ranks)
-        if _LIBC.sem_init(ctypes.c_void_p(arena.address + mailbox + layout.SEMAPHORE), 1, 0):
+        if _LIBC.sem_init(ctypes.c_void_p(arena.doorbell(rank)), 1, 0):
             raise ArenaError(f"sem_init failed: {os.strerror(ctypes.get_errno())}")
     arena.store(layout.JOB_MAGIC, layout.MAGIC)
     return arena
 
 
-def attach(fd: int, nonce: str) -> Arena:
-    """Map the arena behind an inherited descriptor after checking that it is ours.
+def attach(fd: int, nonce: str | None) -> Arena:
+    """Map the arena behind a descriptor after checking that it is ours; an inherited one by its nonce too.
 
     Raises `ArenaError` for a wrong owner, mode, size, magic, version or nonce.
     """
@@ -132,7 +148,42 @@ def attach(fd: int, nonce: str) -> Arena:
     return arena
 
 
-def _verify(arena: Arena, nonce: str) -> None:
+def open_named(name: str) -> Arena | None:
+    """The arena under a name; None when there is none, or none ready yet.
+
+    Raises `ArenaError` for one that is not ours or of another version.
+    """
+    import posix_ipc
+
+    try:
+        fd = int(posix_ipc.SharedMemory(name).fd)
+    except (posix_ipc.Error, OSError, ValueError):
+        return None
+    try:
+        if not _is_ready(fd):
+            os.close(fd)
+            return None
+        return attach(fd, None)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def unlink(name: str) -> None:
+    """Take a name away, where it still exists."""
+    import posix_ipc
+
+    with contextlib.suppress(posix_ipc.ExistentialError):
+        posix_ipc.unlink_shared_memory(name)
+
+
+def _is_ready(fd: int) -> bool:
+    """Whether the creator has finished: the magic word is stored last."""
+    head = os.pread(fd, layout.WORD, layout.JOB_MAGIC) if os.fstat(fd).st_size else b""
+    return any(head)
+
+
+def _verify(arena: Arena, nonce: str | None) -> None:
     magic, version, size, ranks = (
         arena.load(o) for o in (layout.JOB_MAGIC, layout.JOB_VERSION, layout.JOB_BYTES, layout.JOB_RANKS)
     )
@@ -145,7 +196,7 @@ def _verify(arena: Arena, nonce: str) -> None:
         )
     if size != arena.size:
         raise ArenaError(f"the arena says it has {size} bytes but has {arena.size}")
-    if arena.nonce != nonce:
+    if nonce is not None and arena.nonce != nonce:
         raise ArenaError("the arena's nonce is not the one this rank was given: it belongs to another job")
     cell_bytes = arena.load(layout.JOB_CELL_BYTES)
     room = 0 < ranks < 1 << 16 and 0 < cell_bytes <= size and layout.arena_bytes(ranks, cell_bytes) <= size
@@ -183,6 +234,20 @@ def _shm_descriptor(need: int) -> int:
         return int(made.fd)
     os.close(made.fd)
     return _memfd()
+
+
+def _named_descriptor(name: str) -> int:
+    import posix_ipc
+
+    try:
+        made = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
+    except posix_ipc.ExistentialError:
+        raise FileExistsError(name) from None
+    except (OSError, posix_ipc.Error) as e:
+        raise ArenaError(f"cannot create shared memory under {name}: {e}") from e
+    os.fchmod(made.fd, 0o600)
+    fcntl.fcntl(made.fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+    return int(made.fd)
 
 
 def _memfd() -> int:

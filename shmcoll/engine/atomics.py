@@ -13,7 +13,7 @@ and enough for tests), while code compiled by `compile.py` gets the twin from `i
     pause, yield_core        while polling
     sleep_on, ring           a doorbell (sem_t): sleep until it is rung or `ns` have passed; ring it
     clock                    CLOCK_MONOTONIC, ns
-    open_process             a pidfd, or -1
+    open_process             a pidfd, or why there is none
     process_gone             whether a pidfd reports the end of its process
     signals_pending          lets Python run its signal handlers; true when one raised
     copy                     bytes, not overlapping
@@ -108,11 +108,13 @@ def clock():
 
 
 def open_process(pid):
-    """A pidfd of the process, or -1 where there are none: then the launcher's word has to do."""
+    """A pidfd of the process; -2 when there is no such process any more; -1 where pidfds do not work."""
     if hooks:
         return -1
     try:
         return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return -2
     except OSError:
         return -1
 

@@ -5,6 +5,7 @@ may neither hoist out of a loop nor tear nor invent (a plain load in a waiting l
 the change). Calls go to libc and CPython by name; the loader resolves them in the running process.
 """
 
+import errno
 import platform
 from collections.abc import Callable
 from typing import Any
@@ -142,7 +143,10 @@ def _ring(builder, module, semaphore):
 
 @_twin(atomics.open_process, (types.int64,), types.int64)
 def _open_process(builder, module, pid):
-    return _call(builder, module, "syscall", I64, I64(SYS_PIDFD_OPEN), pid, I64(0))
+    fd = _call(builder, module, "syscall", I64, I64(SYS_PIDFD_OPEN), pid, I64(0))
+    error = builder.load(builder.bitcast(_call(builder, module, "__errno_location", POINTER), I32.as_pointer()))
+    gone = builder.and_(builder.icmp_signed("<", fd, I64(0)), builder.icmp_signed("==", error, I32(errno.ESRCH)))
+    return builder.select(gone, I64(-2), fd)
 
 
 @_twin(atomics.process_gone, (types.int64,), types.int64)

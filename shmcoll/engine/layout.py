@@ -44,6 +44,7 @@ JOB_CELL_BYTES = 64
 JOB_FLAT_BYTES = 72  # all_reduce: up to here everybody reads everybody, above it the ring
 JOB_SLICE_BYTES = 80  # all_reduce: longest slice that travels the ring
 JOB_TIMEOUT = 88  # default limit of one wait, ns
+JOB_CREATOR_START = 96  # start time of the creator: with its pid it names a process for ever
 
 # --- records ----------------------------------------------------------------------------------------------------------
 RECORDS = PAGE

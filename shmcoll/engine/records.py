@@ -11,14 +11,13 @@ goes from 0 to 1, it does not matter how many set it. The earliest record names 
 """
 
 import ctypes
-import os
 import time
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 
 from shmcoll.engine import layout
 from shmcoll.engine.arena import Arena
+from shmcoll.engine.processes import process_start
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -99,26 +98,6 @@ def ring_all(arena: Arena, group: int) -> None:
     for rank in range(arena.ranks):
         mailbox = group + layout.MAILBOXES + rank * layout.mailbox_bytes(arena.ranks)
         _LIBC.sem_post(ctypes.c_void_p(arena.address + mailbox + layout.SEMAPHORE))
-
-
-def process_start(pid: int) -> int:
-    """Start time of a process in clock ticks since boot, 0 when it is gone. Tells a process from a reused pid."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
-def open_process(pid: int, start: int) -> int:
-    """A pidfd of the process that had `pid` and `start`, or -1 when it is gone or pidfds do not work here."""
-    try:
-        fd = os.pidfd_open(pid)
-    except (OSError, AttributeError):
-        return -1
-    if process_start(pid) != start:
-        os.close(fd)
-        return -1
-    return fd
 
 
 def _checksum(arena: Arena, base: int, length: int) -> int:

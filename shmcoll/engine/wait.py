@@ -50,6 +50,7 @@ from shmcoll.engine.layout import PARKED, RECORD_BYTES, RECORD_PID, RECORD_STATE
 
 LEFT = 2  # records.DEPARTED, and FAILED above it
 POLLIN = 1
+GONE = -1  # in PIDFDS: the process had ended before its pidfd could be opened
 
 FEWEST_POLLS, MOST_POLLS = 64, 2048  # about 1.5 and 50 us
 
@@ -125,8 +126,9 @@ def peer_left(ctx, peer):
         pid = load(record + RECORD_PID)
         if pid == 0:
             return 0
-        poke(pollfd, open_process(pid) & 0xFFFFFFFF | POLLIN << 32)
-    return process_gone(pollfd)
+        fd = open_process(pid)
+        poke(pollfd, GONE if fd == -2 else fd & 0xFFFFFFFF | POLLIN << 32)
+    return peek(pollfd) == GONE or process_gone(pollfd)
 
 
 def wake(ctx):

@@ -1,0 +1,166 @@
+"""How ranks meet that nobody has given a descriptor: under a name, for as long as it takes.
+
+Rank 0 creates the arena under a name made from the user id and the job's key (O_EXCL, mode 0600); the others open it,
+check that it is ours, and register; when all have, rank 0 takes the name away and lets them in. Who writes what:
+
+    job page           rank 0, before anybody may look: its magic word is stored last
+    record by rank r   rank r: JOINED, with its pid and start time. A request to take part
+    record by launcher rank 0, for there is no launcher: JOINED, with the pid that it has seen, once all are there
+    doorbells          rung after each of the two, so that nobody has to poll fast; slices of 20 ms all the same
+
+Why nobody waits for ever: each rank has a deadline, and in each slice looks whether rank 0, whose pid and start time
+stand in the job page, is alive. Rank 0 counts only ranks that are. All are let in together, so that nobody goes on to
+wait for a rank that has never come, whose death no pidfd could tell.
+
+A name whose creator is dead is a left-over. Whoever meets it removes it: under a file lock on the object, after
+making sure that the name still means this object, so that no two ranks remove each other's. Rank 0 looks through all of
+our user's names as it starts. A name whose creator lives belongs to a job: for rank 0 that is an error.
+
+Two processes that claim to be the same rank: they register under a file lock, and the second finds the first.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import time
+from pathlib import Path
+
+from shmcoll.engine import arena as arenas
+from shmcoll.engine import atomics, layout, records
+from shmcoll.engine.arena import Arena
+from shmcoll.engine.processes import process_start
+from shmcoll.errors import ArenaError, ShmcollError
+
+SLICE_NS = 20_000_000
+MAKING = 10.0  # seconds that the making of an arena takes at the very most
+_FOLDER = Path("/dev/shm")
+
+
+def meet(key: str, rank: int, size: int, *, wait_timeout: float, patience: float) -> Arena:
+    """The arena of the job `key`, mapped, with this rank acknowledged; on rank 0 with all ranks.
+
+    wait_timeout: limit of one wait in collectives, in seconds; patience: how long to wait for the other ranks here.
+    Raises `ArenaError` when the name belongs to another job or is not ours, `ShmcollError` when ranks do not come or
+    disagree on the size.
+    """
+    name = name_of(key)
+    end = time.monotonic() + patience
+    if rank == 0:
+        return _gather_ranks(_create(name, key, size, wait_timeout), name, end)
+    while True:
+        arena = _open(name, key, end, rank)
+        if arena.ranks != size:
+            raise ShmcollError(f"rank {rank} says that job {key!r} has {size} ranks, rank 0 says {arena.ranks}")
+        if _register(arena, rank, key, end):
+            return arena
+        arena.close()
+
+
+def name_of(key: str) -> str:
+    """The name under which the ranks of a job meet: one per user and key."""
+    return f"/shmcoll.{os.geteuid()}.{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+
+
+# --- rank 0 -----------------------------------------------------------------------------------------------------------
+
+
+def _create(name: str, key: str, size: int, wait_timeout: float) -> Arena:
+    for path in _FOLDER.glob(f"shmcoll.{os.geteuid()}.*"):
+        _remove_leftover(f"/{path.name}")
+    try:
+        return arenas.create(size, timeout=wait_timeout, name=name)
+    except FileExistsError:
+        raise ArenaError(
+            f"job {key!r} is running already: its rank 0 is another living process. "
+            f"Give this one another name, as in shmcoll.init(job=...)"
+        ) from None
+
+
+def _gather_ranks(arena: Arena, name: str, end: float) -> Arena:
+    """Wait until every rank has registered, take the name away, and let them all in; the name goes also on failure."""
+    try:
+        while True:
+            pids = {rank: told.pid for rank in range(1, arena.ranks) if (told := _registered(arena, rank))}
+            if len(pids) == arena.ranks - 1:
+                break
+            if time.monotonic() > end:
+                missing = sorted(set(range(1, arena.ranks)) - set(pids))
+                text = f"ranks {missing} of {arena.ranks} have not joined within the time given"
+                raise ShmcollError(f"{text}; start all ranks, or raise SHMCOLL_JOIN_TIMEOUT")
+            atomics.sleep_on(arena.doorbell(0), SLICE_NS)
+    finally:
+        arenas.unlink(name)
+    for rank, pid in pids.items():
+        records.write(arena, rank, layout.BY_LAUNCHER, records.JOINED, pid=pid)
+        atomics.ring(arena.doorbell(rank))
+    return arena
+
+
+def _registered(arena: Arena, rank: int) -> records.Record | None:
+    """The request of a rank that is alive."""
+    told = records.read(arena, rank, layout.BY_RANK)
+    return told if told.state == records.JOINED and process_start(told.pid) == told.start != 0 else None
+
+
+# --- the others -------------------------------------------------------------------------------------------------------
+
+
+def _open(name: str, key: str, end: float, rank: int) -> Arena:
+    """The arena under the name as soon as a living rank 0 has made it."""
+    while True:
+        arena = arenas.open_named(name)
+        if arena is not None and _creator_lives(arena):
+            return arena
+        if arena is not None:
+            arena.close()
+            _remove_leftover(name)
+        if time.monotonic() > end:
+            raise ShmcollError(
+                f"rank {rank} has waited in vain for rank 0 of job {key!r}; start all ranks, on this machine and as "
+                f"the same user, or raise SHMCOLL_JOIN_TIMEOUT"
+            )
+        time.sleep(0.002)
+
+
+def _register(arena: Arena, rank: int, key: str, end: float) -> bool:
+    """Ask rank 0 to be let in. False when rank 0 has died meanwhile: somebody may start it again."""
+    fcntl.flock(arena.fd, fcntl.LOCK_EX)
+    holder = _registered(arena, rank)
+    if holder is None:
+        records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=os.getpid())
+    fcntl.flock(arena.fd, fcntl.LOCK_UN)
+    if holder is not None:
+        raise ArenaError(f"rank {rank} of job {key!r} is taken by process {holder.pid}; is the job started twice?")
+    atomics.ring(arena.doorbell(0))
+    while True:
+        if records.read(arena, rank, layout.BY_LAUNCHER).pid == os.getpid():
+            return True
+        if not _creator_lives(arena):
+            return False
+        if time.monotonic() > end:
+            raise ShmcollError(f"rank 0 of job {key!r} lives but has not let rank {rank} in")
+        atomics.sleep_on(arena.doorbell(rank), SLICE_NS)
+
+
+def _creator_lives(arena: Arena) -> bool:
+    return process_start(arena.load(layout.JOB_CREATOR)) == arena.load(layout.JOB_CREATOR_START) != 0
+
+
+def _remove_leftover(name: str) -> None:
+    """Remove a name whose creator is dead, or that nobody has finished making for MAKING seconds."""
+    path = _FOLDER / name.lstrip("/")
+    with contextlib.suppress(OSError, ArenaError):
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            held = os.fstat(fd)
+            if path.stat().st_ino == held.st_ino and held.st_uid == os.geteuid():
+                arena = arenas.open_named(name)
+                dead = time.time() - held.st_mtime > MAKING if arena is None else not _creator_lives(arena)
+                if arena is not None:
+                    arena.close()
+                if dead:
+                    arenas.unlink(name)
+        finally:
+            os.close(fd)

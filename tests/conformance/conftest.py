@@ -1,0 +1,32 @@
+"""The settings under which every collective is tried: number of ranks, and the thresholds that choose the algorithm."""
+
+import pytest
+
+SOME = (1, 2, 3, 4, 8)
+MORE = (5, 6, 7, 16)
+
+ALGORITHMS = {
+    "usual": {},
+    "ring": {"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_SLICE_BYTES": "512"},
+    "flat": {"SHMCOLL_FLAT_BYTES": str(256 << 10), "SHMCOLL_SLICE_BYTES": "4096"},
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "n" in metafunc.fixturenames:
+        more = [pytest.param(n, marks=pytest.mark.stress) for n in MORE]
+        metafunc.parametrize("n", [*SOME, *more])
+    if "algorithm" in metafunc.fixturenames:
+        metafunc.parametrize("algorithm", ALGORITHMS)
+
+
+@pytest.fixture
+def environment(algorithm: str) -> dict[str, str]:
+    return ALGORITHMS[algorithm]
+
+
+@pytest.fixture
+def factor(request: pytest.FixtureRequest) -> int:
+    """How many times more cases are drawn: a sample by default, many under `stress`."""
+    option = request.config.option
+    return 20 if option.stress or "stress" in option.markexpr else 1

@@ -1,0 +1,17 @@
+"""all_to_all on real ranks."""
+
+from cases_all_to_all import sample
+from suite import judge, run_cases
+
+
+def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
+    return run_cases(comm, sample(seed, comm.size, factor))
+
+
+def test_all_to_all(ranks, n, seed, factor):
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=60)
+
+
+def test_all_to_all_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
+    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=60)

@@ -1,0 +1,60 @@
+"""barrier, and operations of all kinds one after the other: headers, cells and tables alternate between them."""
+
+import mmap
+
+import cases_all_reduce
+import cases_all_to_all
+import cases_all_to_all_v
+import cases_gather
+import numpy as np
+import pytest
+from suite import judge, run_cases
+
+
+@pytest.fixture
+def board():
+    """Words that the test and its ranks share, beside the arena."""
+    memory = mmap.mmap(-1, 4096)
+    return np.frombuffer(memory, np.int64)
+
+
+def test_nobody_leaves_before_all_have_entered(ranks, n, board, factor):
+    def count(comm, rounds: int) -> list[str]:
+        wrong = []
+        for k in range(1, rounds + 1):
+            board[comm.rank] = k
+            comm.barrier()
+            if board[:n].min() < k:
+                wrong.append(f"round {k}: left while counters were {board[:n].tolist()}")
+        return wrong
+
+    assert ranks(n, count, 1000 * factor) == [[]] * n
+
+
+def test_nobody_leaves_an_asynchronous_barrier_early(ranks, n, board):
+    def count(comm) -> list[str]:
+        wrong = []
+        for k in range(1, 201):
+            board[comm.rank] = k
+            comm.barrier(async_op=True).wait()
+            if board[:n].min() < k:
+                wrong.append(f"round {k}: left while counters were {board[:n].tolist()}")
+        return wrong
+
+    assert ranks(n, count) == [[]] * n
+
+
+def mixed(comm, seed: int, factor: int):
+    """Cases of all suites, shuffled alike on all ranks."""
+    rng = np.random.default_rng(seed)
+    cases = [
+        case
+        for module in (cases_all_reduce, cases_all_to_all, cases_all_to_all_v, cases_gather)
+        for case in module.sample(seed, comm.size, factor)
+    ]
+    drawn = [cases[i] for i in rng.permutation(len(cases))[: 200 * factor]]
+    return run_cases(comm, drawn)
+
+
+def test_all_collectives_mixed(ranks, n, environment, seed, factor):
+    judge(ranks(n, mixed, seed, factor, environment=environment, deadline=40 * factor), at_least=200)

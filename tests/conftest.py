@@ -1,0 +1,109 @@
+"""What every test gets: the leak check, the seed, ranks to run, and the choice between the short and the long forms.
+
+SHMCOLL_SEED    seed of all random choices; printed at the start of a run, so that a failure can be repeated
+--stress        run the long forms too (`-m stress`: these alone)
+"""
+
+import os
+import secrets
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+import leaks
+import prepare
+from ranks import Job, Outcome
+
+SEED = int(os.environ.get("SHMCOLL_SEED") or secrets.randbelow(1 << 32))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--stress", action="store_true", help="run the tests marked 'stress' too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    leaks.adopt_orphans()
+    if _stress(config):
+        config._inicache["faulthandler_timeout"] = 1800.0  # seconds; long forms take more than the usual limit
+
+
+def _stress(config: pytest.Config) -> bool:
+    return config.option.stress or "stress" in config.option.markexpr
+
+
+def pytest_report_header() -> str:
+    return f"shmcoll: SHMCOLL_SEED={SEED}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _stress(config):
+        return
+    left_out = [item for item in items if item.get_closest_marker("stress")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compile here what the cache lacks: within a test it would count against the test's time."""
+    if not session.config.option.collectonly and any("ranks" in getattr(i, "fixturenames", ()) for i in session.items):
+        prepare.load_everything()
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Iterator[None]:
+    """Names in /dev/shm, processes, descriptors and threads are after each test what they were before."""
+    before = leaks.snapshot()
+    yield
+    assert leaks.left_since(before) == []
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """A seed that differs between tests and is the same for a test under the same SHMCOLL_SEED."""
+    return zlib.crc32(request.node.nodeid.encode(), SEED)
+
+
+class Ranks:
+    """`ranks(n, function, *args)`: run `function(comm, *args)` on n ranks; the list of their results.
+
+    It fails with the traceback of a rank that raised or died. `ranks.outcomes(...)` judges nothing, for tests in which
+    ranks are meant to fail; `ranks.start(...)` gives the running `Job`. Keywords: see `Job`.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: list[Job] = []
+
+    def __call__(self, n: int, function: Any, *args: Any, **options: Any) -> list[Any]:
+        outcomes = self.outcomes(n, function, *args, **options)
+        for outcome in outcomes:
+            if outcome.error is not None or outcome.status != 0:
+                pytest.fail(f"rank {outcome.rank} ended with {outcome.status}:\n{outcome.traceback}", pytrace=False)
+        return [outcome.value for outcome in outcomes]
+
+    def outcomes(self, n: int, function: Any, *args: Any, **options: Any) -> list[Outcome]:
+        deadline = options.pop("deadline", 40.0)
+        return self.start(n, function, *args, **options).finish(deadline)
+
+    def start(self, n: int, function: Any, *args: Any, **options: Any) -> Job:
+        job = Job(n, function, args, **options)
+        self._jobs.append(job)
+        return job
+
+    def end(self) -> None:
+        for job in self._jobs:
+            job.kill()
+
+
+@pytest.fixture
+def ranks() -> Iterator[Ranks]:
+    """Start ranks: forks of the test process, each with a communicator. None outlives the test."""
+    started = Ranks()
+    yield started
+    started.end()

@@ -1,0 +1,65 @@
+"""Cases of all_reduce: every pair of dtype and op, compared with numpy element by element."""
+
+from collections.abc import Iterator
+
+import layouts
+import models
+import numpy as np
+from suite import Case
+
+from shmcoll.dtypes import BY_NAME, DType
+from shmcoll.engine.compile import all_kernels
+
+SHAPES = (
+    (),
+    (0,),
+    (1,),
+    (3,),
+    (2, 0, 4),
+    (5, 7),
+    (12,),
+    (13,),
+    (64,),
+    (3, 11, 5),
+    (1023,),
+    (4097,),
+    (8193,),
+    (33, 500),
+)
+#: about 700 KB and 1 MB in float32: more than a cell, several rounds of the ring
+LARGE = ((179_001,), (2, 131_072))
+
+
+def case(seed: int, n: int, dtype: DType, op: str, shape: tuple, layout: str, out: str, later: bool) -> Case:
+    name = f"all_reduce {dtype.name} {op} shape={shape} x={layout} out={out}{' async' if later else ''} seed={seed}"
+
+    def check(comm) -> str:
+        rng = np.random.default_rng(seed)
+        inputs = [layouts.values(rng, dtype.numpy, shape, op) for _ in range(n)]
+        x = layouts.INPUTS[layout](inputs[comm.rank])
+        target = layouts.output(out, x, shape, dtype.numpy)
+        got = comm.all_reduce(x, op, out=target, async_op=later)
+        if later:
+            got = got.wait()
+        if target is not None and got is not target:
+            return "out was not returned"
+        return layouts.same(got, models.all_reduce(inputs, op)) or layouts.changed(x, inputs[comm.rank], out)
+
+    return name, check
+
+
+def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
+    """Every pair of dtype and op several times, with shapes, layouts and outputs drawn at random."""
+    rng = np.random.default_rng(seed)
+    for dtype, op in all_kernels():
+        for _ in range(3 * factor):
+            shape = SHAPES[rng.integers(len(SHAPES))]
+            layout = layouts.draw_input(rng, dtype.numpy)
+            out = layouts.draw_output(rng, layout)
+            yield case(int(rng.integers(1 << 32)), n, dtype, op, shape, layout, out, rng.random() < 0.1)
+        if rng.random() < 0.2 * factor:
+            shape = LARGE[rng.integers(len(LARGE))]
+            yield case(int(rng.integers(1 << 32)), n, dtype, op, shape, "contiguous", "none", False)
+    for shape in LARGE:
+        for out in ("none", "in place", "strided"):
+            yield case(seed, n, BY_NAME["float32"], "sum", shape, "contiguous", out, False)

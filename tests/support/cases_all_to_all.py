@@ -1,0 +1,63 @@
+"""Cases of all_to_all: every pair of axes, compared with splitting and concatenating in numpy."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import layouts
+import models
+import numpy as np
+from suite import Case
+
+from shmcoll.dtypes import BY_NAME, DTYPES, DType
+
+AXES = [(ndim, split, concat) for ndim in (1, 2, 3, 4) for split, concat in product(range(ndim), repeat=2)]
+
+
+def case(
+    seed: int, n: int, dtype: DType, shape: tuple, axes: tuple[int, int], layout: str, out: str, later: bool
+) -> Case:
+    name = f"all_to_all {dtype.name}{list(shape)} axes={axes} x={layout} out={out}{' async' if later else ''} {seed=}"
+
+    def check(comm) -> str:
+        rng = np.random.default_rng(seed)
+        inputs = [layouts.values(rng, dtype.numpy, shape) for _ in range(n)]
+        wanted = models.all_to_all(inputs, *axes)[comm.rank]
+        x = layouts.INPUTS[layout](inputs[comm.rank])
+        target = layouts.output(out, x, wanted.shape, dtype.numpy)
+        got = comm.all_to_all(x, *axes, out=target, async_op=later)
+        if later:
+            got = got.wait()
+        if target is not None and got is not target:
+            return "out was not returned"
+        return layouts.same(got, wanted) or layouts.changed(x, inputs[comm.rank], out)
+
+    return name, check
+
+
+def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
+    """Every pair of axes with several dtypes, extents, layouts and outputs; negative axes too."""
+    rng = np.random.default_rng(seed)
+    for _ in range(2 * factor):
+        for ndim, split, concat in AXES:
+            dtype = DTYPES[rng.integers(len(DTYPES))]
+            shape = [int(i) for i in rng.choice([0, 1, 2, 3, 5, 8], ndim, p=[0.04, 0.24, 0.2, 0.2, 0.16, 0.16])]
+            shape[split] *= n
+            layout = layouts.draw_input(rng, dtype.numpy)
+            out = layouts.draw_output(rng, layout, in_place=n == 1 or split == concat)
+            axes = (split - ndim, concat) if rng.random() < 0.2 else (split, concat)
+            yield case(int(rng.integers(1 << 32)), n, dtype, tuple(shape), axes, layout, out, rng.random() < 0.1)
+    for dtype in DTYPES:
+        yield case(seed, n, dtype, (n, 3), (0, 1), "contiguous", "none", False)
+    yield from large(seed, n)
+
+
+def large(seed: int, n: int) -> Iterator[Case]:
+    """Blocks longer than a receiver's part of a cell: two, three and many rounds, odd lengths, short and long runs."""
+    part = (256 << 10) // n
+    for name, factor in (("uint8", 1.5), ("float32", 2.5), ("complex128", 7.1), ("int64", 2.0), ("uint16", 1.0)):
+        dtype = BY_NAME[name]
+        elements = int(part * factor) // dtype.numpy.itemsize + (factor != 2.0 and factor != 1.0)
+        yield case(seed, n, dtype, (n * elements,), (0, 0), "contiguous", "in place", False)
+        yield case(seed, n, dtype, (n, elements), (0, 1), "contiguous", "none", False)
+        yield case(seed, n, dtype, (elements // 5, 5 * n), (1, 0), "contiguous", "none", False)
+        yield case(seed, n, dtype, (3, 2 * n, elements // 6), (1, 2), "transposed", "fortran", False)

@@ -1,0 +1,39 @@
+"""All routines and kernels loaded into the test process, so that the ranks it forks have them."""
+
+import os
+import sys
+
+from shmcoll.engine import cache
+from shmcoll.engine.compile import all_kernels, load_kernel
+from shmcoll.engine.cores import usable_cores
+from shmcoll.job import preload
+
+
+def load_everything() -> None:
+    """What the cache lacks is compiled in children, one a core: this process stays without numba."""
+    missing = [(d, r) for d, r in all_kernels() if not cache.holds(f"{r}_{d.name}")]
+    preload(_tell)
+    if missing:
+        _tell(f"compiling {len(missing)} reduce kernels")
+        workers = usable_cores()
+        for pid in [_fork_to_compile(missing[i::workers]) for i in range(workers)]:
+            os.waitpid(pid, 0)
+    for dtype, reduction in all_kernels():
+        load_kernel(dtype, reduction)
+
+
+def _tell(text: str) -> None:
+    print(f"shmcoll: {text}", file=sys.stderr, flush=True)
+
+
+def _fork_to_compile(kernels: list) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            for dtype, reduction in kernels:
+                load_kernel(dtype, reduction)
+            code = 0
+        finally:
+            os._exit(code)
+    return pid

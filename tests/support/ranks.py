@@ -1,0 +1,291 @@
+"""A job whose ranks are forks of the test process: quick to start, and any Python function can be what they run."""
+
+import atexit
+import contextlib
+import ctypes
+import faulthandler
+import os
+import pickle
+import selectors
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import shmcoll.job
+from shmcoll.engine import arena as arenas
+from shmcoll.engine import layout, records
+
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a rank ended. `value`: what the function returned; `error`: what it raised; neither when the process died.
+
+    `status` is what `os.waitstatus_to_exitcode` says: an exit code, or minus a signal number.
+    """
+
+    rank: int
+    value: Any
+    error: BaseException | None
+    traceback: str
+    status: int
+
+
+class Job:
+    """n ranks that run `function(comm, *args)`.
+
+    environment: for the creator of the arena and the ranks. timeout: seconds of one wait. tell: whether this process
+    does what a launcher does and writes a record about each rank that ends; else ranks must find out by themselves.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        function: Callable[..., Any],
+        args: tuple = (),
+        *,
+        environment: dict[str, str] | None = None,
+        timeout: float = 30.0,
+        tell: bool = False,
+    ):
+        self.size = n
+        self._tell = tell
+        self._ended = False
+        shmcoll.job.preload()
+        with _environment(environment or {}):
+            self.arena = arenas.create(n, timeout=timeout)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            self._stacks = [tempfile.TemporaryFile() for _ in range(n)]  # noqa: SIM115 - closed in kill()
+            self.pids: list[int] = []
+            self._pipes: dict[int, int] = {}
+            self._answers: dict[int, bytes] = {}
+            self._statuses: dict[int, int] = {}
+            for rank in range(n):
+                theirs = self._start(rank, function, args)
+                self._pipes[theirs] = rank
+
+    def _start(self, rank: int, function: Callable[..., Any], args: tuple) -> int:
+        read, write = os.pipe()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != parent:
+                os._exit(1)
+            for other in (read, *self._pipes):
+                os.close(other)
+            _be_rank(self.arena, rank, function, args, write, self._stacks[rank])
+        os.close(write)
+        self.pids.append(pid)
+        return read
+
+    # --- looking on ---------------------------------------------------------------------------------------------------
+
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+        """Poll until `condition()`; fails with the ranks' stacks when it does not come about."""
+        if not poll(condition, seconds):
+            self._fail(f"in {seconds} s never: {what}")
+
+    def parked(self, rank: int) -> bool:
+        """Whether the rank sleeps, waiting for another."""
+        return self.arena.load(mailbox(self.arena, rank) + layout.PARKED) != 0
+
+    def progress(self, rank: int) -> int:
+        return self.arena.load(mailbox(self.arena, rank) + layout.PROGRESS)
+
+    def sequence(self, rank: int) -> int:
+        """Number of the last collective that the rank has published."""
+        return published(self.arena, rank)
+
+    def ended(self, rank: int) -> bool:
+        """Whether the rank's process has ended; it is not waited for."""
+        return Path(f"/proc/{self.pids[rank]}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self, deadline: float = 40.0) -> list[Outcome]:
+        """Wait for all ranks. After `deadline` seconds it fails with the stacks of all."""
+        __tracebackhide__ = True
+        end = time.monotonic() + deadline
+        with selectors.DefaultSelector() as selector:
+            for pipe in self._pipes:
+                selector.register(pipe, selectors.EVENT_READ)
+            while self._pipes:
+                ready = selector.select(max(0.0, end - time.monotonic()))
+                if not ready:
+                    selector.close()
+                    late = sorted(self._pipes.values())
+                    self._fail(f"ranks {late} did not finish in {deadline} s")
+                for key, _ in ready:
+                    self._read(key.fd, selector)
+        outcomes = []
+        for rank in range(self.size):
+            if not poll(lambda r=rank: self._reap(r), max(1.0, end - time.monotonic())):
+                self._fail(f"rank {rank} answered but did not exit")
+            raw = self._answers.get(rank, b"")
+            value, error, text = pickle.loads(raw) if raw else (None, None, "(the process died)")
+            outcomes.append(Outcome(rank, value, error, text, self._statuses[rank]))
+        self.kill()
+        return outcomes
+
+    def _read(self, pipe: int, selector: selectors.BaseSelector) -> None:
+        rank = self._pipes[pipe]
+        data = os.read(pipe, 1 << 20)
+        self._answers[rank] = self._answers.get(rank, b"") + data
+        if not data:
+            selector.unregister(pipe)
+            os.close(pipe)
+            del self._pipes[pipe]
+            if self._tell:
+                poll(lambda: self._reap(rank), 5.0)
+
+    def _reap(self, rank: int) -> bool:
+        """Wait for the rank's process; without a launcher's part it stays a zombie until all ranks are done."""
+        if rank in self._statuses:
+            return True
+        pid, status = os.waitpid(self.pids[rank], os.WNOHANG)
+        if pid == 0:
+            return False
+        code = self._statuses[rank] = os.waitstatus_to_exitcode(status)
+        if self._tell:
+            self._write_record(rank, code)
+        return True
+
+    def _write_record(self, rank: int, code: int) -> None:
+        if code == 0:
+            records.write(self.arena, rank, layout.BY_LAUNCHER, records.DEPARTED)
+            records.ring_all(self.arena, self.arena.world)
+            return
+        cause = records.EXITED if code > 0 else records.KILLED
+        text = f"rank {rank} exited with {code}" if code > 0 else f"rank {rank} was killed by signal {-code}"
+        records.write(self.arena, rank, layout.BY_LAUNCHER, records.FAILED, cause, abs(code), text)
+        records.abort(self.arena, self.arena.world)
+
+    def _fail(self, message: str) -> None:
+        """Kill the ranks and fail, with their stacks."""
+        for pid in self._alive():
+            os.kill(pid, signal.SIGUSR1)
+            os.kill(pid, signal.SIGCONT)
+        poll(lambda: all(os.fstat(f.fileno()).st_size for f in self._stacks), 1.0)
+        stacks = []
+        for rank, file in enumerate(self._stacks):
+            file.seek(0)
+            stacks.append(f"--- rank {rank}, operation {self.sequence(rank)}\n{file.read().decode()}")
+        self.kill()
+        raise AssertionError(message + "\n" + "\n".join(stacks))
+
+    def _alive(self) -> list[int]:
+        return [pid for rank, pid in enumerate(self.pids) if rank not in self._statuses]
+
+    def kill(self) -> None:
+        """End what still runs and close everything. Again: nothing."""
+        for pid in self._alive():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self._statuses = dict.fromkeys(range(self.size), 0)
+        for pipe in self._pipes:
+            os.close(pipe)
+        self._pipes.clear()
+        for file in self._stacks:
+            file.close()
+        if not self._ended:
+            self._ended = True
+            close(self.arena)
+
+
+def close(arena: arenas.Arena) -> None:
+    """Give back what an arena holds in this process; to touch it afterwards is an error."""
+    os.close(arena.fd)
+    arena._map.close()  # has a descriptor of its own
+    arena.address = 0
+
+
+def poll(condition: Callable[[], Any], seconds: float) -> bool:
+    """Whether `condition()` becomes true within so many seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.0005)
+    return True
+
+
+def mailbox(arena: arenas.Arena, rank: int) -> int:
+    return arena.world + layout.MAILBOXES + rank * layout.mailbox_bytes(arena.ranks)
+
+
+def published(arena: arenas.Arena, rank: int) -> int:
+    """Number of the last collective that the rank has published."""
+    return max(arena.load(mailbox(arena, rank) + half * layout.HEADER_BYTES) for half in (0, 1))
+
+
+# --- in the rank ------------------------------------------------------------------------------------------------------
+
+
+def _be_rank(arena: arenas.Arena, rank: int, function: Callable[..., Any], args: tuple, pipe: int, stacks: Any) -> None:
+    """Run the function as the main program of a rank, answer, and end as the interpreter would."""
+    code, answer = 1, b""
+    try:
+        atexit._clear()  # those of the test process
+        faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.excepthook = lambda *_: None  # the answer carries the traceback
+        os.environ.update(
+            SHMCOLL_ARENA=f"{arena.fd}:{arena.nonce}", RANK=str(rank), WORLD_SIZE=str(arena.ranks), OMP_NUM_THREADS="1"
+        )
+        try:
+            answer = pickle.dumps((function(shmcoll.job.init(), *args), None, ""))
+            code = 0
+        except BaseException as error:
+            answer = _tell(error)
+            code = _exit_code(error)
+            if not isinstance(error, SystemExit):
+                sys.excepthook(type(error), error, error.__traceback__)
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    except BaseException:
+        answer, code = _tell(sys.exception() or RuntimeError("unknown")), 1  # type: ignore[attr-defined]
+    finally:
+        with contextlib.suppress(OSError), open(pipe, "wb") as answers:
+            answers.write(answer)
+        os._exit(code)
+
+
+def _tell(error: BaseException) -> bytes:
+    text = "".join(traceback.format_exception(error))
+    error.__traceback__ = error.__context__ = error.__cause__ = None
+    try:
+        data = pickle.dumps((None, error, text))
+        pickle.loads(data)
+    except Exception:
+        data = pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}"), text))
+    return data
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return 1
+
+
+@contextlib.contextmanager
+def _environment(changes: dict[str, str]) -> Iterator[None]:
+    kept = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

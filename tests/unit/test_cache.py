@@ -1,0 +1,120 @@
+"""Object files on disk: compiled once, never believed when damaged or when others could have written them."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from shmcoll.engine import cache
+
+#: a process that needs one kernel, and says what it compiled and what the kernel made of 2 + 3
+NEEDS_ONE = """
+    import sys
+    import numpy as np
+    from shmcoll.dtypes import BY_NAME
+    from shmcoll.engine.compile import load_kernel
+    import ctypes
+
+    address = load_kernel(BY_NAME["int32"], "sum", print)
+    kernel = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)(address)
+    a, b, out = np.full(5, 2, np.int32), np.full(5, 3, np.int32), np.zeros(5, np.int32)
+    kernel(2, out.ctypes.data, a.ctypes.data, b.ctypes.data, 5, 2)
+    print(out.tolist(), "numba" in sys.modules)
+"""
+
+
+def start(folder: Path) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-W", "always", "-c", textwrap.dedent(NEEDS_ONE)],
+        env=os.environ | {"SHMCOLL_CACHE_DIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(folder: Path) -> tuple[list[str], str]:
+    process = start(folder)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return out.splitlines(), err
+
+
+COMPILED, LOADED = ["compiling sum_int32 (once per machine)", "[5, 5, 5, 5, 5] True"], ["[5, 5, 5, 5, 5] False"]
+
+
+def test_compiled_once_then_loaded_without_numba_and_again_when_damaged(tmp_path):
+    folder = tmp_path / "made" / "when needed"
+    assert run(folder) == (COMPILED, "")
+    assert run(folder) == (LOADED, "")
+    (file,) = folder.glob("*.o")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:-1], whole[:40], bytes(32) + whole[32:], whole[:-1] + bytes([whole[-1] ^ 1])):
+        file.write_bytes(damaged)
+        assert cache._read(file) is None
+    assert run(folder) == (COMPILED, "")
+    assert file.read_bytes()[:32] == whole[:32] or cache._read(file) is not None
+    assert run(folder) == (LOADED, "")
+    assert [p.suffix for p in sorted(folder.iterdir())] == [".lock", ".o"]
+
+
+def test_processes_that_start_at_once_all_work_and_one_compiles(tmp_path):
+    processes = [start(tmp_path / "cache") for _ in range(3)]
+    told = [p.communicate() for p in processes]
+    assert sorted(out.splitlines() for out, _ in told) == sorted([LOADED, LOADED, COMPILED])
+    assert [err for _, err in told] == [""] * 3
+
+
+def test_a_folder_that_others_may_write_is_not_used(tmp_path):
+    tmp_path.chmod(0o770)
+    out, err = run(tmp_path)
+    assert out[-1] == "[5, 5, 5, 5, 5] True"
+    assert f"RuntimeWarning: shmcoll cannot keep compiled code: others may write {tmp_path} (mode 770)" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "file" / "below"))
+    with pytest.warns(RuntimeWarning, match="It compiles again in each process"):
+        assert cache.object_file("name", lambda: b"built", None) == b"built"
+
+
+def test_a_folder_of_somebody_else(monkeypatch, tmp_path):
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with pytest.raises(PermissionError, match=f"{tmp_path} belongs to uid {os.getuid()}, not to uid 4711"):
+        cache.cache_folder()
+
+
+def test_what_was_built_is_kept(monkeypatch, tmp_path):
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    assert not cache.holds("name")
+    assert cache.object_file("name", lambda: b"built", None) == b"built"
+    assert cache.holds("name")
+    assert cache.object_file("name", lambda: b"never", None) == b"built"
+
+
+def test_nobody_waits_for_ever_for_a_lock_that_is_held(monkeypatch, tmp_path):
+    """Its holder may be stopped: then everybody compiles for himself."""
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cache, "PATIENCE", 0.05)
+    with open(tmp_path / f"name-{cache._fingerprint()}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert cache.object_file("name", lambda: b"built", None) == b"built"
+
+
+def test_a_full_disk_costs_a_compilation_and_no_more(monkeypatch, tmp_path):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert cache.object_file("name", lambda: b"built", None) == b"built"
+    assert not cache.holds("name")
+    assert not list(tmp_path.glob("*.tmp"))

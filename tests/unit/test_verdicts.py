@@ -1,0 +1,125 @@
+"""From statuses to exceptions: a group's end has one cause, told again and again. (Words: tests/crash.)"""
+
+import os
+
+import numpy as np
+import pytest
+
+from shmcoll.engine import context as c
+from shmcoll.engine import layout, records
+from shmcoll.engine.layout import WORD
+from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
+
+
+def in_a_rank(ranks, n: int, function):
+    """The function's result on rank 0; the others only lend their mailboxes."""
+
+    def run(comm):
+        result = function(comm) if comm.rank == 0 else None
+        comm._words[c.ACTIVE // WORD] = 0
+        return result
+
+    return ranks(n, run)[0]
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (records.RAISED, RankFailed),
+        (records.EXITED, RankFailed),
+        (records.KILLED, RankFailed),
+        (records.INTERRUPTED, RankFailed),
+        (records.VANISHED, RankFailed),
+        (records.ABORTED, RankFailed),
+        (records.TIMED_OUT, CollectiveTimeout),
+        (records.MISMATCHED, CollectiveMismatch),
+        (records.BROKEN, InternalError),
+    ],
+)
+def test_every_recorded_cause_has_its_exception(ranks, cause, kind):
+    def raised(comm) -> tuple[type, str, bool]:
+        records.write(comm._arena, 1, layout.BY_LAUNCHER, records.FAILED, cause, 1, "what happened")
+        first = comm._verdicts.error("gather", c.ABORTED)
+        second = comm._verdicts.error("barrier", c.ABORTED)
+        return type(first), str(first), str(first) == str(second) and first is not second
+
+    got, text, again = in_a_rank(ranks, 2, raised)
+    assert got is kind
+    assert text.endswith("what happened")
+    assert again
+
+
+def test_an_end_without_a_record_is_still_an_error(ranks):
+    error = in_a_rank(ranks, 2, lambda comm: comm._verdicts.error("gather", c.ABORTED))
+    assert type(error) is RankFailed
+    assert str(error) == "gather #0 on rank 0: the group was ended without a reason"
+
+
+def test_a_broken_invariant_asks_for_a_report(ranks):
+    error = in_a_rank(ranks, 2, lambda comm: comm._verdicts.error("gather", c.BROKEN))
+    assert type(error) is InternalError
+    assert "please report" in str(error)
+
+
+def test_counts_that_do_not_fit_end_nothing(ranks):
+    def judged(comm) -> tuple:
+        error = comm._verdicts.error("all_to_all_v", c.VERDICT)
+        return type(error), comm._verdicts._ended, comm._arena.load(comm._arena.world)
+
+    assert in_a_rank(ranks, 2, judged) == (ValueError, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "awaited", "named"),
+    [
+        ([0, 3, 2, 2], 3, "rank 3"),
+        ([0, 3, 1, 2], 3, "rank 2"),
+        ([0, 1, 1, 2], 3, "ranks 1, 2"),
+        ([0, -5, 1, 0], 1, "rank 1"),
+        ([9, 9, 9, 9], 2, "rank 2"),
+    ],
+)
+def test_who_has_done_the_fewest_steps_is_to_blame(ranks, steps, awaited, named):
+    def blamed(comm) -> str:
+        comm._words[c.SEQUENCE // WORD] = 5
+        comm._words[c.CULPRIT // WORD] = awaited
+        for rank, done in enumerate(steps):
+            comm._arena.store(comm._verdicts._mailbox(rank) + layout.PROGRESS, (5 << layout.STEP_BITS) + done)
+        return comm._verdicts._who_stopped()
+
+    assert in_a_rank(ranks, 4, blamed) == named
+
+
+def test_only_a_users_mistake_is_noted_as_refused(ranks):
+    def noted(comm) -> list[str]:
+        told = []
+        for kind in (TypeError, ValueError, IndexError, KeyboardInterrupt, MemoryError):
+            records.write(comm._arena, 0, layout.BY_RANK, records.JOINED, pid=os.getpid())
+            with pytest.raises(kind), comm._verdicts.checking("gather") as check:
+                assert check == ("gather", 0)
+                raise kind("bad")
+            told.append(records.read(comm._arena, 0, layout.BY_RANK).text)
+        return told
+
+    refused = "rank 0's call of gather was refused: {}: bad"
+    assert in_a_rank(ranks, 1, noted) == [
+        *[refused.format(kind) for kind in ("TypeError", "ValueError", "IndexError")],
+        "",
+        "",
+    ]
+
+
+def test_all_are_runtime_errors():
+    for kind in (RankFailed, CollectiveTimeout, CollectiveMismatch, InternalError):
+        assert issubclass(kind, ShmcollError)
+        assert issubclass(kind, RuntimeError)
+
+
+def test_a_table_is_explained_alike_with_numpy_integers(ranks):
+    def explained(comm) -> str:
+        with pytest.raises(ValueError) as told:
+            comm.all_to_all_v(np.zeros(2), np.array([1, 5]), np.array([0, 1]))
+        return str(told.value)
+
+    text = "all_to_all_v #1: rank 0 sends 5 elements from displacement 1 to rank 1, but its source has 2"
+    assert ranks(2, explained) == [text] * 2
