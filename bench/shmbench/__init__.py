@@ -9,6 +9,7 @@
     payload    inputs that depend on rank and sequence number, and what a result must be
     collectives/   one file a collective, each with the same functions
     table, report  text for people, JSON for programs
+    plot       `shmbench plot`: JSON to pictures;  curves: what is drawn;  picture: how, the only one with matplotlib
 
 Everything but `library` is independent of shmcoll, so that peers are measured by the same code.
 """

@@ -1,5 +1,6 @@
 """The command `shmbench`: read the options, then become `shmrun` with as many ranks as asked for.
 
+`shmbench plot` starts no ranks: it draws what earlier runs have left.
 Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) it is a rank itself.
 """
 
@@ -13,6 +14,10 @@ from shmbench.options import parse
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark. Returns 0, 1 when a result was wrong, 2 when the options were (by SystemExit)."""
     arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["plot"]:
+        from shmbench.plot import main as plot
+
+        return plot(arguments[1:])
     if "SHMCOLL_ARENA" not in os.environ:
         _become_job(parse(arguments).ranks, arguments)
     from shmbench.worker import main as work

@@ -6,6 +6,7 @@ Nothing here loads numpy, so that `--help` and a mistyped option answer at once.
 import argparse
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,6 +17,7 @@ LIMITS = ("memcpy", "add")
 OPS = ("sum", "prod", "min", "max", "avg")
 FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", *FLOATS)
+PICTURES = (".png", ".svg", ".pdf")
 ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
 
 
@@ -37,6 +39,7 @@ class Options:
     root: int
     check: bool
     json: Path | None
+    plot: Path | None = None
 
 
 class Parser(argparse.ArgumentParser):
@@ -69,6 +72,7 @@ def parse(argv: list[str], ranks: int = 2) -> Options:
         root=given.r,
         check=bool(given.c),
         json=given.J,
+        plot=given.plot,
     )
     if complaint := _complaint(options):
         parser.error(complaint)
@@ -85,6 +89,19 @@ def _complaint(o: Options) -> str | None:
         return f"-o avg of {o.dtype} is not defined: averages need one of {', '.join(FLOATS)}"
     if o.json and not o.json.absolute().parent.is_dir():
         return f"-J {o.json}: there is no folder {o.json.parent}"
+    if o.plot and o.collective == "barrier":
+        return "--plot draws over the size, and a barrier has none"
+    return picture_complaint("--plot", o.plot) if o.plot else None
+
+
+def picture_complaint(flag: str, path: Path) -> str | None:
+    """Why no picture could be written to `path`, or None; told before anything is measured."""
+    if path.suffix not in PICTURES:
+        return f"{flag} {path}: a picture's name ends in {', '.join(PICTURES)}"
+    if not path.absolute().parent.is_dir():
+        return f"{flag} {path}: there is no folder {path.parent}"
+    if find_spec("matplotlib") is None:
+        return f"{flag} needs matplotlib: pip install 'shmcoll[bench]', or keep the figures with -J and draw them later"
     return None
 
 
@@ -94,7 +111,8 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         description="Measure a collective of shmcoll in the columns of nccl-tests; every result is checked exactly.",
         epilog="memcpy and add (c = a + b) are no collectives: every rank does them alone, all at once, which is the "
         "limit that the memory sets. Time is the average of a rank over the iterations, the maximum over the ranks, "
-        "the median over the rounds. Exit code: 0, 1 when a result was wrong, 2 for wrong options.",
+        "the median over the rounds. Exit code: 0, 1 when a result was wrong, 2 for wrong options. "
+        "`shmbench plot a.json b.json -o out.png` draws several results of -J into one picture.",
     )
     add = parser.add_argument
     names = COLLECTIVES + LIMITS
@@ -113,6 +131,7 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
     add("--rounds", type=_at_least(1), default=5, metavar="N", help="repetitions, whose median is printed (5)")
     add("-c", "--check", dest="c", type=int, choices=(0, 1), default=1, help="check results (1)")
     add("-J", "--output_file", dest="J", type=Path, metavar="FILE", help="write the results as JSON too")
+    add("--plot", type=Path, metavar="FILE", help="draw time and bandwidth over the size: .png, .svg or .pdf")
     return parser
 
 

@@ -25,7 +25,7 @@ def document(library: Library, options: Options, rows: Sequence[Row]) -> dict[st
         "library": library.name,
         "library_version": library.version,
         "machine": machine(),
-        "options": {name: value for name, value in asdict(options).items() if name != "json"},
+        "options": {name: value for name, value in asdict(options).items() if name not in ("json", "plot")},
         "collective": options.collective,
         "ranks": library.size,
         "rows": [_row(row) for row in rows],

@@ -14,6 +14,12 @@ def parse_size(text: str) -> int:
     return int(match[1]) * UNITS[match[2]]
 
 
+def short_size(size: float) -> str:
+    """Bytes as people write them: 8, 4K, 1.5M."""
+    unit = max((unit for unit in UNITS if size >= UNITS[unit]), key=UNITS.__getitem__, default="")
+    return f"{size / UNITS[unit]:g}{unit}"
+
+
 def sweep(first: int, last: int, *, step: int | None, factor: int) -> Iterator[int]:
     """Sizes from `first` to `last`: each `step` bytes more than the one before, or `factor` times as many."""
     size = first

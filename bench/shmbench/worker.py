@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from shmbench import report, table
 from shmbench.collectives import Case, Collective
@@ -19,7 +20,7 @@ def main(argv: list[str]) -> int:
 
 
 def work(library: Library, options: Options) -> int:
-    """Measure what `options` ask for on `library`; rank 0 prints the table and writes the JSON."""
+    """Measure what `options` ask for on `library`; rank 0 prints the table and writes the JSON and the picture."""
     if library.size != options.ranks:
         print(f"shmbench: -n {options.ranks}, but this job has {library.size} ranks: leave -n out", file=sys.stderr)
         return 2
@@ -35,10 +36,20 @@ def work(library: Library, options: Options) -> int:
             print(table.line(rows[-1]), flush=True)
     if library.rank == 0:
         print(table.foot(options.collective, rows), flush=True)
-        if options.json:
-            report.write(options.json, report.document(library, options, rows))
+        _keep(options, report.document(library, options, rows))
     library.barrier()
     return 1 if table.wrong(rows) else 0
+
+
+def _keep(options: Options, document: dict[str, Any]) -> None:
+    """Write the files that were asked for. Wrong results are not drawn: a picture shows no difference."""
+    if options.json:
+        report.write(options.json, document)
+    if options.plot and not document["wrong"]:
+        from shmbench.curves import chart
+        from shmbench.picture import draw
+
+        draw(chart([document]), options.plot)
 
 
 def _cases(library: Library, collective: Collective, options: Options) -> Iterator[Case]:

@@ -113,7 +113,7 @@ def test_a_rank_that_waits_removes_the_name_of_a_dead_rank_0(start: Start) -> No
 
 
 def test_one_rank_taken_by_two_processes(start: Start) -> None:
-    """One of the two gets in; the other is told who has its place. Rank 2 comes last, so that both find the job open."""
+    """One of the two gets in, the other is told who has its place. Rank 2 comes last: both find the job open."""
     first = start(0, 3, "twice")
     claims = [start(1, 3, "twice"), start(1, 3, "twice")]
     wait_for(lambda: any(p.poll() is not None for p in claims))

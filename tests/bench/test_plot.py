@@ -1,0 +1,188 @@
+"""Pictures: what is drawn from which results, and what is told instead when there is nothing to draw."""
+
+import json
+import struct
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import pytest
+from shmbench import curves, options, worker
+from shmbench.sizes import short_size
+
+needs_matplotlib = pytest.mark.skipif(
+    find_spec("matplotlib") is None, reason="matplotlib is not installed: pip install 'shmcoll[bench]'"
+)
+
+
+def document(library="shmcoll", times=None, *, collective="all_reduce", ranks=2, wrong=0, in_place=True):
+    """What `shmbench -J` writes, as far as pictures need it; times: {size: microseconds}, in place half of it."""
+
+    def timing(size, time):
+        return {"time": time, "busbw": size / time / 1e3}
+
+    return {
+        "format": 1,
+        "library": library,
+        "machine": {"processor": "Some CPU", "cores": 2},
+        "collective": collective,
+        "ranks": ranks,
+        "rows": [
+            {
+                "size": size,
+                "type": "float32",
+                "redop": "sum",
+                "out_of_place": timing(size, time),
+                "in_place": timing(size, time / 2) if in_place else None,
+            }
+            for size, time in (times or {8: 2.0, 1 << 20: 500.0}).items()
+        ],
+        "wrong": wrong,
+    }
+
+
+def write(path, content):
+    path.write_text(json.dumps(content))
+    return path
+
+
+def shmbench(*arguments, expect=0):
+    command = [sys.executable, "-m", "shmbench", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == expect, done.stdout + done.stderr
+    return done
+
+
+def test_a_curve_for_each_library_and_placement():
+    chart = curves.chart([document(), document("MPICH", {4096: 8.0}, in_place=False)])
+    assert chart.title == "all_reduce, 2 ranks, float32 sum"
+    assert chart.machine == "Some CPU, 2 cores"
+    assert chart.curves == [
+        curves.Curve("shmcoll", "out_of_place", [8, 1 << 20], [2.0, 500.0], [8 / 2e3, 2**20 / 500e3]),
+        curves.Curve("shmcoll", "in_place", [8, 1 << 20], [1.0, 250.0], [8 / 1e3, 2**20 / 250e3]),
+        curves.Curve("MPICH", "out_of_place", [4096], [8.0], [4096 / 8e3]),
+    ]
+
+
+def test_results_of_one_library_are_joined_and_medians_taken():
+    chart = curves.chart([document(times=times) for times in ({64: 9.0}, {8: 2.0, 64: 4.0}, {64: 5.0})])
+    assert chart.title == "shmcoll: all_reduce, 2 ranks, float32 sum"
+    assert [(curve.sizes, curve.times) for curve in chart.curves] == [([8, 64], [2.0, 5.0]), ([8, 64], [1.0, 2.5])]
+
+
+def test_what_the_peers_script_writes_is_read_too(tmp_path):
+    failed = {"library": "gloo", "error": "exit code 1", "table": None}
+    content = {"format": 1, "results": [{"library": "shmcoll", "error": None, "table": document()}, failed]}
+    assert curves.read(write(tmp_path / "peers.json", content)) == [document()]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ([1], "not JSON that shmbench -J"),
+        ({"format": 1}, "not JSON that shmbench -J"),
+        (document() | {"rows": []}, "not JSON that shmbench -J"),
+        (document() | {"format": 7}, "format 7, and this shmbench reads 1"),
+        (document(wrong=3), "3 wrong elements from shmcoll: not drawn"),
+    ],
+)
+def test_files_that_are_not_drawn(content, told, tmp_path):
+    with pytest.raises(ValueError, match=told) as caught:
+        curves.read(write(tmp_path / "x.json", content))
+    assert "x.json" in str(caught.value)
+
+
+def test_only_one_case_goes_into_a_picture():
+    with pytest.raises(ValueError, match="here are 2: all_reduce, 2 ranks, float32 sum; all_reduce, 4 ranks"):
+        curves.chart([document(), document(ranks=4)])
+    with pytest.raises(ValueError, match="no results"):
+        curves.chart([])
+    with pytest.raises(ValueError, match="no sizes"):
+        curves.chart([document(times={0: 1.0})])
+
+
+def test_sizes_as_people_write_them():
+    assert [short_size(size) for size in (8, 1023, 1024, 1536, 64 << 20, 1 << 30)] == [
+        "8",
+        "1023",
+        "1K",
+        "1.5K",
+        "64M",
+        "1G",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("all_reduce --plot x.gif", "--plot x.gif: a picture's name ends in .png, .svg, .pdf"),
+        ("all_reduce --plot no/such/folder/x.png", "there is no folder no/such/folder"),
+        ("barrier --plot x.png", "a barrier has none"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_measured(line, told, capsys):
+    with pytest.raises(SystemExit) as caught:
+        options.parse(line.split())
+    assert caught.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_without_matplotlib(monkeypatch, capsys):
+    monkeypatch.setattr(options, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        options.parse(["all_reduce", "--plot", "x.png"])
+    complaint = capsys.readouterr().err
+    assert "matplotlib: pip install 'shmcoll[bench]'" in complaint and complaint.count("\n") == 1
+
+
+@needs_matplotlib
+def test_wrong_results_are_not_drawn(tmp_path):
+    asked = options.parse(["all_reduce", "--plot", str(tmp_path / "x.svg"), "-J", str(tmp_path / "x.json")])
+    worker._keep(asked, document(wrong=1))
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]
+
+
+@needs_matplotlib
+def test_names_keep_apart_and_stay_near_their_curves():
+    from shmbench.picture import spread
+
+    assert spread([], 10) == []
+    assert spread([50, 0, 30], 10) == [50, 0, 30]
+    assert spread([1, 0], 10) == [5.5, -4.5]
+    assert spread([0, 8, 16, 100], 10) == [-2, 8, 18, 100]
+
+
+@needs_matplotlib
+def test_a_run_draws_its_picture(tmp_path):
+    out = tmp_path / "run.png"
+    quick = ["--iters", "5", "--rounds", "1", "-w", "1"]
+    done = shmbench("all_reduce", "-n", 2, "-e", "4K", *quick, "--plot", out)
+    assert done.stdout.endswith("# Collective test concluded: all_reduce\n")
+    head = out.read_bytes()[:24]
+    assert head[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">2I", head[16:]) == (1650, 720)
+
+
+@needs_matplotlib
+def test_one_point_and_no_bandwidth(tmp_path):
+    alone = document(times={8: 1.0}, ranks=1, in_place=False)
+    alone["rows"][0]["out_of_place"]["busbw"] = 0.0
+    done = shmbench("plot", write(tmp_path / "a.json", alone), "-o", tmp_path / "x.svg")
+    assert (done.stdout, done.stderr) == ("", "")  # matplotlib warns of limits that are equal
+
+
+@needs_matplotlib
+def test_several_results_in_one_picture(tmp_path):
+    ours, theirs = write(tmp_path / "a.json", document()), write(tmp_path / "b.json", document("Open MPI", {8: 3.0}))
+    other = write(tmp_path / "c.json", document(collective="gather", ranks=4))
+    told = shmbench("plot", ours, theirs, other, "-o", tmp_path / "x.svg", expect=2).stderr
+    assert told.startswith("shmbench plot: one picture shows one case, and here are 2: ") and told.count("\n") == 1
+
+    pictures = []
+    for name in ("x.svg", "y.svg"):
+        shmbench("plot", ours, theirs, other, "-c", "all_reduce", "-n", 2, "-o", tmp_path / name)
+        pictures.append((tmp_path / name).read_text())
+    assert pictures[0] == pictures[1]
+    title, styles = "all_reduce, 2 ranks, float32 sum", "solid: out of place"
+    assert all(text in pictures[0] for text in (title, styles, "Time of a call", "Bus bandwidth", "Some CPU, 2 cores"))
+    assert pictures[0].count("Open MPI") == pictures[0].count("shmcoll") >= 2  # a name in each half
