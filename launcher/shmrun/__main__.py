@@ -13,7 +13,10 @@ from shmrun import options
 
 def main() -> int:
     """Run `shmrun` with `sys.argv`; the return value is for `sys.exit`."""
-    wanted = options.parse(sys.argv[1:])
+    arguments = sys.argv[1:]
+    if arguments[:1] in (["doctor"], ["warm"]):
+        return _subcommand(*arguments)
+    wanted = options.parse(arguments)
     from shmrun import job, program, spawn, supervise, verdict
 
     try:
@@ -31,9 +34,33 @@ def main() -> int:
         # atexit handlers run as they would without a launcher.
         from shmrun import python
 
-        return python.run(what, started.report, started.mask, line_buffered=wanted.tag_output)
+        return python.run(what, started.report, started.mask, line_buffered=wanted.line_buffered)
     outcome = supervise.watch(ready, started)
+    if wanted.report:
+        from shmrun import summary
+
+        print(summary.table(outcome), file=sys.stderr)
     return verdict.speak(outcome)
+
+
+def _subcommand(name: str, *arguments: str) -> int:
+    """`shmrun -n 2 doctor` runs a program of that name: only the first word can be a subcommand."""
+    from shmrun import usage
+
+    if {"-h", "--help"} & set(arguments):
+        print(usage.SUBCOMMANDS[name], end="")
+        return 0
+    if set(arguments) - ({"--all"} if name == "warm" else set()):
+        told = f"shmrun {name} takes no {' '.join(arguments)}; to run a program of that name: shmrun -n 2 {name}"
+        print(f"shmrun: {told} (shmrun {name} --help tells more)", file=sys.stderr)
+        return 2
+    if name == "doctor":
+        from shmrun import doctor
+
+        return doctor.examine()
+    from shmrun import warming
+
+    return warming.warm(everything="--all" in arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What all ranks of a job share, made before the first of them starts: arena, environment, loaded routines."""
+"""What all ranks of a job share, made before the first of them starts: environment, log files, arena, routines."""
 
 import os
 import sys
@@ -22,17 +22,20 @@ class Job:
 
 
 def prepare(options: Options, program: Program) -> Job:
-    """Make the arena, set the environment, and load the routines where ranks will be forks. Raises `Refused`."""
+    """Set the environment, make log files and arena, and load the routines where ranks will be forks.
+
+    Raises `Refused`; what is quickly found to be impossible, such as too little memory, before anything slow begins.
+    """
     _open_standard_descriptors()
-    _set_environment()
+    _set_environment(options)
+    _make_log_files(options)
     try:
-        fork = program.python and not options.fresh
+        arena = shared.create(options.ranks, timeout=options.wait_timeout)
+        fork = program.python and not options.fresh and not any(_needs_interpreter(name) for name, _ in options.env)
         if fork:
             from shmcoll.job import preload
 
             preload(lambda text: print(f"shmrun: {text}", file=sys.stderr, flush=True))
-        # After the routines are loaded: machine code wants to lie together, and the arena's mapping is wide.
-        arena = shared.create(options.ranks, timeout=options.wait_timeout)
     except (ShmcollError, ValueError) as e:
         raise Refused(str(e), 1) from e
     except (ImportError, OSError) as e:
@@ -62,12 +65,27 @@ def _open_standard_descriptors() -> None:
     os.close(fd)
 
 
-def _set_environment() -> None:
+def _make_log_files(options: Options) -> None:
+    for path in filter(None, map(options.log, range(options.ranks))):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"")
+        except OSError as e:
+            raise Refused(f"cannot write the log file {str(path)!r} (--log-dir): {e.strerror}", 1) from e
+
+
+def _set_environment(options: Options) -> None:
     """Before numpy is imported: its BLAS reads OMP_NUM_THREADS then, and would start a thread per core in each rank."""
+    os.environ.update(options.env)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     if "MASTER_PORT" not in os.environ:
         os.environ["MASTER_PORT"] = str(_free_port())
+
+
+def _needs_interpreter(name: str) -> bool:
+    """Whether a variable is read when an interpreter starts: too late for a fork of one that has."""
+    return name in ("LANG", "TZ", "GLIBC_TUNABLES") or name.startswith(("PYTHON", "LD_", "LC_", "MALLOC_"))
 
 
 def _free_port() -> int:

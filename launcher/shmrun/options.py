@@ -1,24 +1,14 @@
-"""The command line of shmrun. Imports argparse alone, so that `--help` is instant."""
+"""What is wanted: the command line, joined with what stands in the environment and in pyproject.toml."""
 
-import argparse
-import math
-import os
 import sys
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any
 
-_WAIT_TIMEOUT = 300.0
-
-_EPILOG = """\
-examples:
-  shmrun -n 4 train.py --epochs 3     a Python script on 4 ranks
-  shmrun -n auto -m package.module    a module, one rank per usable core
-  shmrun -n 2 -l ./program args       any executable, its output lines marked with the rank
-
-Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, RANK_ID, RANK_SIZE, DEVICE_ID, MASTER_ADDR and
-MASTER_PORT in its environment. The exit code is that of the rank that failed first (128 + signal when it was killed),
-124 when --timeout is over, 130 after Ctrl-C. Press Ctrl-C twice to kill all ranks at once.
-"""
+from shmrun import sources, words
+from shmrun.settings import SETTINGS, Setting
+from shmrun.sources import Found
+from shmrun.values import Wrong
 
 
 @dataclass(frozen=True)
@@ -33,110 +23,103 @@ class Options:
     wait_timeout: float
     fresh: bool
     grace: float
+    log_dir: str | None = None
+    tee: bool = False
+    bind_to: str = "none"
+    env: tuple[tuple[str, str], ...] = ()
+    on_failure: str = "stop"
+    stdin: str = "rank0"
+    report: bool = False
+
+    @property
+    def piped(self) -> bool:
+        """Whether output passes through the launcher; else ranks write where it belongs themselves."""
+        return self.tee if self.log_dir else self.tag_output
+
+    @property
+    def line_buffered(self) -> bool:
+        """Whether Python ranks write line by line, so that lines come when they are printed, and in order."""
+        return self.tag_output or self.log_dir is not None
+
+    def log(self, rank: int) -> Path | None:
+        """The file for the output of a rank."""
+        return Path(self.log_dir) / f"rank.{rank}.log" if self.log_dir else None
 
 
 def parse(arguments: list[str]) -> Options:
-    """Read the command line. Prints one line and exits with 2 when it is wrong."""
-    parser = _parser()
-    given = parser.parse_args(arguments)
-    command = given.module if given.module is not None else given.program
-    if command[:1] == ["--"]:
-        command = command[1:]
-    if given.ranks is None:
-        parser.error("how many ranks? Give -n, as in: shmrun -n 4 script.py")
-    if not command:
-        parser.error("what shall the ranks run? Give a program last, as in: shmrun -n 4 script.py")
-    return Options(
-        ranks=given.ranks,
-        command=tuple(command),
-        module=given.module is not None,
-        tag_output=given.tag_output,
-        timeout=given.timeout,
-        wait_timeout=given.wait_timeout if given.wait_timeout is not None else _default_wait_timeout(parser),
-        fresh=given.fresh,
-        grace=given.grace,
-    )
+    """Read the command line. Says what is passed over; says what is wrong, in one line, and exits with 2."""
+    line = words.Line()
+    try:
+        words.read(arguments, line)
+        if line.asked:
+            _answer(line.asked)
+        return _joined(line)
+    except Wrong as e:
+        line.remarks.append(f"{e} (shmrun --help tells more)")
+        sys.exit(2)
+    finally:
+        for remark in line.remarks:
+            print(f"shmrun: {remark}", file=sys.stderr)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"shmrun: {message} (shmrun --help tells more)\n")
-
-
-class _Version(argparse.Action):
-    def __init__(self, option_strings: list[str], dest: str, **kwargs: Any):
-        super().__init__(option_strings, dest, nargs=0, help=kwargs.get("help"))
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+def _answer(asked: str) -> None:
+    if asked == "version":
         from shmcoll import __version__
 
         print(f"shmrun {__version__}")
-        sys.exit(0)
+    else:
+        from shmrun import usage
+
+        print(usage.text(), end="")
+    sys.exit(0)
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
-        prog="shmrun",
-        usage="shmrun -n RANKS [options] script.py [arguments]",
-        description="Run a program as several ranks on this machine, joined by shared memory.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("-n", "-np", dest="ranks", type=_ranks, metavar="RANKS", help="number of ranks; auto: one per usable core")
-    add("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE", help="run a Python module, with its arguments")
-    add("-l", "--tag-output", action="store_true", help="write '[rank] ' before each line that a rank prints")
-    add("--timeout", type=_positive, metavar="S", help="end the job after S seconds, exit code 124")
-    add(
-        "--wait-timeout",
-        type=_positive,
-        metavar="S",
-        help=f"limit of one wait within a collective (SHMCOLL_TIMEOUT, {_WAIT_TIMEOUT:g} s)",
-    )
-    add("--grace", type=_seconds, default=1.0, metavar="S", help="after the first failure, time for the others (1 s)")
-    add("--fresh", action="store_true", help="start a new interpreter for each rank instead of forking this one")
-    add("--version", action=_Version, help="print the version and exit")
-    # mpirun needs these, shmrun does not: scripts that pass them still work.
-    add("--allow-run-as-root", "--oversubscribe", action="store_true", dest="ignored", help=argparse.SUPPRESS)
-    add("program", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    return parser
+def _joined(line: words.Line) -> Options:
+    """Command line before environment before pyproject.toml before default; variables for the ranks add up."""
+    places = [
+        {name: Found([text for text, _ in given], given[-1][1]) for name, given in line.given.items()},
+        sources.environment(),
+        sources.project(line.remarks),
+    ]
+    found: dict[str, Any] = {}
+    for name, setting in SETTINGS.items():
+        given = [place[name] for place in places if name in place]
+        found[name.replace("-", "_")] = _variables(given) if name == "env" else _value(setting, given)
+    _refuse_contradiction(line)
+    if found["ranks"] is None:
+        raise Wrong("how many ranks? Give -n, as in: shmrun -n 4 script.py")
+    if not line.command:
+        raise Wrong("what shall the ranks run? Give a program last, as in: shmrun -n 4 script.py")
+    if found["tee"] and not found["log_dir"]:
+        line.remarks.append("--tee without --log-dir has no files to write to")
+    return Options(command=tuple(line.command), module=line.module, **found)
 
 
-def _ranks(text: str) -> int:
-    if text == "auto":
-        from shmcoll.engine.cores import usable_cores
-
-        return usable_cores()
+def _value(setting: Setting, given: list[Found]) -> Any:
+    if not given:
+        return setting.default
     try:
-        ranks = int(text)
-    except ValueError:
-        ranks = 0
-    if not 0 < ranks < 1 << 16:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of ranks; give one from 1 to 65535, or auto")
-    return ranks
+        return setting.read(given[0].texts[-1])
+    except Wrong as e:
+        raise Wrong(f"{given[0].where}: {e}") from e
 
 
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds <= 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return seconds
+def _variables(given: list[Found]) -> tuple[tuple[str, str], ...]:
+    """Those of all places; for the same name the last of the first place counts."""
+    variables: dict[str, str] = {}
+    for found in reversed(given):
+        for text in found.texts:
+            try:
+                variables.update([SETTINGS["env"].read(text)])
+            except Wrong as e:
+                raise Wrong(f"{found.where}: {e}") from e
+    return tuple(variables.items())
 
 
-def _positive(text: str) -> float:
-    seconds = _seconds(text)
-    if not seconds:
-        raise argparse.ArgumentTypeError(f"{text!r} leaves no time at all; give a positive number of seconds")
-    return seconds
-
-
-def _default_wait_timeout(parser: _Parser) -> float:
-    text = os.environ.get("SHMCOLL_TIMEOUT") or str(_WAIT_TIMEOUT)
-    try:
-        return _positive(text)
-    except argparse.ArgumentTypeError as e:
-        parser.error(f"environment variable SHMCOLL_TIMEOUT: {e}")
+def _refuse_contradiction(line: words.Line) -> None:
+    """`--worker_num 8 --local_worker_num 4` is a job on two machines."""
+    given = line.given.get("ranks", [])
+    for text, flag in given[:-1]:
+        last, last_flag = given[-1]
+        if text != last and flag != last_flag:
+            raise Wrong(f"{flag} {text} and {last_flag} {last} contradict each other; all ranks run on this machine")

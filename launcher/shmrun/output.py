@@ -1,4 +1,5 @@
-"""The ranks' output, each line marked with its rank (`--tag-output`): stdout and stderr stay apart, lines stay whole.
+"""The ranks' output where it passes through the launcher: each line marked with its rank (`--tag-output`), or written
+into the rank's log file as well (`--tee`). stdout and stderr stay apart, lines stay whole.
 
 A rank writes into a pipe; its `Stream` cuts that into lines and appends them to the `Sink` of the launcher's own stdout
 or stderr. A reader that is slow, or stopped, must not hold up the launcher, which has ranks to watch: so a sink writes
@@ -6,6 +7,7 @@ only what is taken without waiting, and while it is full its streams are not rea
 for a slow terminal. When the reader has gone away the pipes are closed, so that the ranks learn it as they would alone.
 """
 
+import contextlib
 import os
 import select
 
@@ -43,13 +45,17 @@ class Sink:
 
 
 class Stream:
-    """One rank's stdout or stderr on its way into `sink`. `open` until the rank can add nothing more."""
+    """One rank's stdout or stderr on its way into `sink`. `open` until the rank can add nothing more.
 
-    def __init__(self, rank: int, fd: int, sink: Sink):
+    `marked`: with '[rank] ' before each line; `log`: descriptor of a file that gets the same without, or None.
+    """
+
+    def __init__(self, rank: int, fd: int, sink: Sink, *, marked: bool = True, log: int | None = None):
         self.fd = fd
         self.sink = sink
         self.open = True
-        self._mark = f"[{rank}] ".encode()
+        self._mark = f"[{rank}] ".encode() if marked else b""
+        self._log = log
         self._partial = b""
         os.set_blocking(fd, False)
 
@@ -66,9 +72,15 @@ class Stream:
                     return
                 data = b""
             if data:
+                self._keep(data)
                 self._append(data)
             else:
                 self._close()
+
+    def _keep(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # a full disk: the ranks go on, and what they print is still to be seen
+            while self._log is not None and data:
+                data = data[os.write(self._log, data) :]
 
     def _append(self, data: bytes) -> None:
         *lines, self._partial = (self._partial + data).split(b"\n")

@@ -1,7 +1,10 @@
 """What is to be run, found before anything is started.
 
 A name that ends in `.py` is a Python script; `-m` names a module; anything else is an executable, looked up in PATH
-unless it holds a slash. Exit codes for what cannot be run are a shell's: 127 not found, 126 found but not executable.
+unless it holds a slash. The interpreter that runs the launcher, before a script or -m, counts as that script or
+module: `shmrun python script.py` is `shmrun script.py`.
+
+Exit codes for what cannot be run are a shell's: 127 not found, 126 found but not executable.
 """
 
 import importlib.util
@@ -41,25 +44,46 @@ class Program:
 
 def find(command: tuple[str, ...], module: bool) -> Program:
     """The program that `command` names. Raises `Refused` when it cannot be run."""
+    if not module and len(command) > 1 and _is_our_interpreter(command[0]):
+        if command[1] == "-m" and len(command) > 2:
+            return find(command[2:], module=True)
+        if not command[1].startswith("-"):
+            return _script(command[1:])
     name = command[0]
     if module:
         if not _module_exists(name):
             raise Refused(f"no module named {name!r}; is it installed, and are you in the right directory?", 127)
         return Program(Kind.MODULE, name, command)
     if name.endswith(".py"):
-        path = Path(name)
-        if not path.exists():
-            raise Refused(f"no such script: {name!r}; looked in {Path.cwd()}", 127)
-        _refuse_directory(name)
-        if not os.access(path, os.R_OK):
-            raise Refused(f"the script {name!r} cannot be read; see its permissions", 126)
-        return Program(Kind.SCRIPT, name, command)
+        return _script(command)
     return Program(Kind.EXECUTABLE, _executable(name), command)
 
 
+def _script(command: tuple[str, ...]) -> Program:
+    name = command[0]
+    if not Path(name).exists():
+        raise Refused(f"no such script: {name!r}; looked in {Path.cwd()}", 127)
+    _refuse_directory(name)
+    if not os.access(name, os.R_OK):
+        raise Refused(f"the script {name!r} cannot be read; see its permissions", 126)
+    return Program(Kind.SCRIPT, name, command)
+
+
+def _is_our_interpreter(name: str) -> bool:
+    """The same file in the same directory: links in virtual environments lead to one file, but are not the same."""
+    for path in map(Path, _places(name)):
+        if path.is_file() and os.access(path, os.X_OK):
+            ours = Path(sys.executable)
+            return path.samefile(ours) and path.parent.samefile(ours.parent)
+    return False
+
+
+def _places(name: str) -> list[str]:
+    return [name] if "/" in name else [f"{place or '.'}/{name}" for place in os.get_exec_path()]
+
+
 def _executable(name: str) -> str:
-    candidates = [name] if "/" in name else [f"{place or '.'}/{name}" for place in os.get_exec_path()]
-    found = [path for path in candidates if Path(path).is_file()]
+    found = [path for path in _places(name) if Path(path).is_file()]
     for path in found:
         if os.access(path, os.X_OK):
             return path

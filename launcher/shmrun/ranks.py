@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from shmrun.output import Stream
 from shmrun.report import Report, parse
@@ -17,9 +18,11 @@ class Rank:
 
     child: Child
     streams: list[Stream]
+    log: Path | None = None
     status: int | None = None
     ended: int = 0  # CLOCK_MONOTONIC, ns
     ended_by_us: int = 0  # the signal by which shmrun had to end it
+    peak: int = 0  # bytes of memory at most; known when it has been reaped
     reporting: bool = True  # until the report pipe is at its end: an executed program has closed it
     _message: bytes = b""
 
@@ -50,6 +53,14 @@ class Rank:
             while data := os.read(self.child.report, 1 << 16):
                 self._message += data
             self.reporting = False
+
+    def reap(self) -> None:
+        """After its end, when all its output has been read. Its traceback comes last in its log, as on a screen."""
+        _, _, usage = os.wait4(self.child.pid, 0)
+        self.peak = usage.ru_maxrss << 10
+        if self.log and self.report:
+            with contextlib.suppress(OSError), open(self.log, "a") as f:
+                f.write(self.report.text.rstrip() + "\n")
 
     def send(self, signum: signal.Signals) -> None:
         """Send a signal to the rank and all in its process group, dead or alive."""

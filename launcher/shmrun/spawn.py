@@ -4,7 +4,8 @@ The launcher is single-threaded and forks all ranks in a row. Each child
  * dies with the launcher: PR_SET_PDEATHSIG, then a look whether the launcher died before that took effect;
  * has a session of its own, so that Ctrl-C reaches the launcher alone and the rank can be signalled with its children;
  * reads the launcher's standard input when it is rank 0, /dev/null otherwise;
- * writes into pipes to the launcher when output is tagged;
+ * writes into its log file, or into pipes to the launcher when output is tagged or goes to both;
+ * is bound to its cores, so that all its threads will be;
  * holds no other descriptor of the launcher than the arena's and its end of the report pipe.
 
 Signals stay blocked from before the first fork until the child is ready for them and the launcher watches: one that
@@ -23,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from shmrun import report
+from shmrun import binding, report
 from shmrun.job import Job, rank_variables
 from shmrun.program import Refused
 
@@ -35,13 +36,17 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Child:
-    """A rank as the launcher starts it: descriptors to read from; `output` is (stdout, stderr), or () untagged."""
+    """A rank as the launcher starts it: descriptors to read from; `output` is (stdout, stderr), or () without pipes.
+
+    `started`: CLOCK_MONOTONIC, ns.
+    """
 
     rank: int
     pid: int
     pidfd: int
     report: int
     output: tuple[int, ...]
+    started: int
 
 
 @dataclass(frozen=True)
@@ -73,19 +78,22 @@ def start(job: Job) -> Children | Self:
     for rank in range(job.options.ranks):
         try:
             report_pipe = os.pipe()
-            output_pipes = [os.pipe(), os.pipe()] if job.options.tag_output else []
+            output_pipes = [os.pipe(), os.pipe()] if job.options.piped else []
+            started = time.monotonic_ns()
             pid = os.fork()
             if pid == 0:
                 return _become(job, rank, launcher, before, report_pipe[1], [p[1] for p in output_pipes], mask)
             for _, theirs in (report_pipe, *output_pipes):
                 os.close(theirs)
-            child = Child(rank, pid, os.pidfd_open(pid), report_pipe[0], tuple(p[0] for p in output_pipes))
-            children.append(child)
+            pipes = tuple(p[0] for p in output_pipes)
+            children.append(Child(rank, pid, os.pidfd_open(pid), report_pipe[0], pipes, started))
         except OSError as e:
             for child in children:
                 os.kill(child.pid, signal.SIGKILL)
                 os.waitpid(child.pid, 0)
-            raise Refused(f"cannot start rank {rank} of {job.options.ranks}: {e}. Start fewer ranks.", 1) from e
+            limit = {errno.EMFILE: "ulimit -n", errno.EAGAIN: "ulimit -u"}.get(e.errno or 0)
+            advice = "Start fewer ranks" + (f", or raise the limit ({limit})." if limit else ".")
+            raise Refused(f"cannot start rank {rank} of {job.options.ranks}: {e}. {advice}", 1) from e
     return Children(children, mask)
 
 
@@ -105,8 +113,13 @@ def _become(
     try:
         _die_with(launcher)
         os.setsid()
-        if rank:
+        options = job.options
+        if options.bind_to != "none":
+            os.sched_setaffinity(0, binding.cores(options.bind_to, rank, options.ranks))
+        if rank or options.stdin == "none":
             _replace(os.open(os.devnull, os.O_RDONLY), 0)
+        if not output and (log := options.log(rank)):
+            output = [os.open(log, os.O_WRONLY | os.O_APPEND) for _ in (1, 2)]
         for number, fd in enumerate(output, start=1):
             _replace(fd, number)
         for fd in _open_descriptors() - before - {report_fd}:
@@ -141,7 +154,7 @@ def _execute(job: Job, report_fd: int, mask: Iterable[int]) -> None:
     if job.program.python:
         from shmrun import fresh
 
-        path, argv = sys.executable, fresh.command(job.program, report_fd, line_buffered=job.options.tag_output)
+        path, argv = sys.executable, fresh.command(job.program, report_fd, line_buffered=job.options.line_buffered)
         os.set_inheritable(report_fd, True)
     os.set_inheritable(job.arena.fd, True)
     # Python changed these for itself; a program expects the defaults, and a signal must not run Python code here.

@@ -4,7 +4,8 @@ What can happen, and what then happens. Nobody waits for ever, because each wait
 
     a rank ends with 0           its record says departed, and all doorbells ring: only who needs it will mind
     a rank fails                 its record says how, the world is aborted (collectives raise `RankFailed`), and the
-                                 others have `grace` seconds to end; then all get SIGTERM, after `grace` more SIGKILL
+                                 others have `grace` seconds to end; then all get SIGTERM, after `grace` more SIGKILL;
+                                 with `--on-failure continue` they have all the time they want
     SIGINT SIGTERM SIGHUP        sent on to all ranks, once each; a second SIGINT kills them at once
     SIGQUIT
     the time limit is over       as after a failure, but SIGTERM at once
@@ -24,9 +25,10 @@ from dataclasses import dataclass, field
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
 from shmrun.job import Job
+from shmrun.options import Options
 from shmrun.output import Sink, Stream
 from shmrun.ranks import Rank
-from shmrun.spawn import FORWARDED, Children
+from shmrun.spawn import FORWARDED, Child, Children
 
 
 @dataclass
@@ -58,13 +60,11 @@ def watch(job: Job, children: Children) -> Outcome:
 class _Watcher:
     def __init__(self, job: Job, children: Children):
         sinks = (Sink(1), Sink(2))
-        ranks = [
-            Rank(child, [Stream(child.rank, fd, sink) for fd, sink in zip(child.output, sinks, strict=False)])
-            for child in children.ranks
-        ]
         options = job.options
         self.arena = job.arena
+        ranks = [_rank(child, sinks, options) for child in children.ranks]
         self.outcome = Outcome(job.arena, ranks, options.grace, options.timeout)
+        self._stops = options.on_failure == "stop"
         self._sinks = sinks
         self._deadline = time.monotonic() + options.timeout if options.timeout else None
         self._steps: list[tuple[float, signal.Signals]] = []  # when to send what to ranks that should end
@@ -91,7 +91,7 @@ class _Watcher:
         for rank in self.outcome.ranks:
             if self.outcome.failed:
                 rank.send(signal.SIGTERM)  # what failed ranks may have left behind in their groups
-            os.waitpid(rank.child.pid, 0)
+            rank.reap()
 
     def _living(self) -> list[Rank]:
         return [rank for rank in self.outcome.ranks if rank.status is None]
@@ -177,7 +177,7 @@ class _Watcher:
         cause = records.KILLED if status < 0 else records.EXITED
         records.write(self.arena, rank.number, layout.BY_LAUNCHER, records.FAILED, cause, abs(status), rank.failure())
         records.abort(self.arena, self.arena.world)
-        if not self._ending:
+        if self._stops and not self._ending:
             now, grace = time.monotonic(), self.outcome.grace
             self._ending, self._steps = True, [(now + grace, signal.SIGTERM), (now + 2 * grace, signal.SIGKILL)]
 
@@ -201,3 +201,14 @@ class _Watcher:
                 rank.ended_by_us = signum
             if signum == signal.SIGKILL and self._over:
                 self._stop_writing()
+
+
+def _rank(child: Child, sinks: tuple[Sink, Sink], options: Options) -> Rank:
+    path, log = options.log(child.rank), None
+    if path and child.output:
+        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    streams = [
+        Stream(child.rank, fd, sink, marked=options.tag_output, log=log)
+        for fd, sink in zip(child.output, sinks, strict=False)
+    ]
+    return Rank(child, streams, path)

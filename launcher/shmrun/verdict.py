@@ -49,13 +49,14 @@ def _say(outcome: Outcome, others: list[Rank], cause: str, code: int) -> int:
 
 
 def _cause(rank: Rank) -> str:
-    status = rank.status or 0
+    status, log = rank.status or 0, f"; it printed to {rank.log}" if rank.log else ""
     if rank.report:
-        return f"rank {rank.number} failed first, with exit code {_exit_code(rank)}:\n{rank.report.text.rstrip()}"
+        text = rank.report.text.rstrip()
+        return f"rank {rank.number} failed first, with exit code {_exit_code(rank)}{log}:\n{text}"
     if status > 0:
-        return f"rank {rank.number} failed first, with exit code {status}"
+        return f"rank {rank.number} failed first, with exit code {status}{log}"
     hint = _HINTS.get(-status)
-    return f"rank {rank.number} {describe(status)}" + (f"; {hint}" if hint else "")
+    return f"rank {rank.number} {describe(status)}" + (f"; {hint}" if hint else "") + log
 
 
 def _in_one_line(outcome: Outcome, rank: Rank) -> str:

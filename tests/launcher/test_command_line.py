@@ -85,7 +85,7 @@ def test_auto_is_the_number_of_usable_cores():
         (["-n", "2", "--timeout", "0", "x.py"], "--timeout"),
         (["-n", "2", "--grace", "nan", "x.py"], "--grace"),
         (["-n", "2", "--wait-timeout", "inf", "x.py"], "--wait-timeout"),
-        (["-n", "2", "--frsh", "x.py"], "--frsh"),
+        (["-n", "2", "--timeout"], "--timeout needs a value"),
         (["-n", "2", "-m"], "what shall the ranks run"),
     ],
 )

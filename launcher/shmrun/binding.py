@@ -1,0 +1,45 @@
+"""Which cores a rank may use (`--bind-to`).
+
+core    one usable core (of hardware threads of the same core the second ones come last), the next one for the next rank
+numa    the usable cores of one NUMA node; neighbouring ranks on the same one, as many on each as possible
+"""
+
+import os
+from pathlib import Path
+
+_SYSTEM = Path("/sys/devices/system")
+
+
+def cores(bind_to: str, rank: int, ranks: int, system: Path = _SYSTEM) -> set[int]:
+    """The cores of a rank: a subset of those that this process may use, never empty."""
+    usable = os.sched_getaffinity(0)
+    if bind_to == "core":
+        order = sorted(usable, key=lambda core: (_thread(core, system), core))
+        return {order[rank % len(order)]}
+    if bind_to == "numa" and (nodes := _nodes(usable, system)):
+        return nodes[rank * len(nodes) // ranks]
+    return usable
+
+
+def _thread(core: int, system: Path) -> int:
+    """0 for the first hardware thread of a core, 1 for the second."""
+    return sorted(_listed(system / f"cpu/cpu{core}/topology/thread_siblings_list") | {core}).index(core)
+
+
+def _nodes(usable: set[int], system: Path) -> list[set[int]]:
+    """The usable cores of each NUMA node that has some; none where the kernel knows of no nodes."""
+    folders = sorted(system.glob("node/node[0-9]*"), key=lambda path: int(path.name[4:]))
+    return [cores for folder in folders if (cores := _listed(folder / "cpulist") & usable)]
+
+
+def _listed(path: Path) -> set[int]:
+    """The numbers of a list such as 0-3,8; none where there is no such file."""
+    numbers: set[int] = set()
+    try:
+        parts = path.read_text().strip().split(",")
+    except OSError:
+        return numbers
+    for part in filter(None, parts):
+        first, _, last = part.partition("-")
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers

@@ -1,0 +1,83 @@
+"""What `shmrun doctor` looks at in the installation: versions, the native entry, what the cache holds, a trial."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from shmrun.findings import Finding, Level
+from shmrun.settings import SETTINGS
+
+_DISTRIBUTIONS = ("shmcoll", "numpy", "numba", "llvmlite", "posix_ipc", "ml_dtypes", "platformdirs")
+
+
+def versions() -> Iterator[Finding]:
+    import platform
+
+    found, missing = [f"Python {platform.python_version()} ({platform.python_implementation()})"], []
+    for name in _DISTRIBUTIONS:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    if "shmcoll" in missing:  # runs from its sources
+        from shmcoll import __version__
+
+        missing.remove("shmcoll")
+        found.insert(1, f"shmcoll {__version__}, not installed")
+    yield Finding(Level.OK, "versions", ", ".join(found))
+    if missing:
+        names = " ".join(missing)
+        yield Finding(Level.ERROR, "versions", f"not installed: {names}", f"pip install {names}")
+
+
+def native_entry() -> Iterator[Finding]:
+    from shmcoll.engine import entry
+
+    if entry.FAST:
+        yield Finding(Level.OK, "native entry", "fast")
+    else:
+        advice = "a build of CPython with the GIL and numpy 1.26 or later has the fast one"
+        yield Finding(Level.WARNING, "native entry", "through ctypes, some microseconds a call more", advice)
+
+
+def compiled() -> Iterator[Finding]:
+    from shmcoll.collectives import ROUTINES
+    from shmcoll.engine import cache
+    from shmcoll.engine.compile import all_kernels
+
+    try:
+        folder = cache.cache_folder()
+    except OSError as e:
+        advice = "set SHMCOLL_CACHE_DIR to a directory of your own that nobody else may write"
+        yield Finding(Level.WARNING, "cache", f"{e}; every process compiles for itself", advice)
+        return
+    if not os.access(folder, os.W_OK):
+        yield Finding(Level.WARNING, "cache", f"{folder} cannot be written", "set SHMCOLL_CACHE_DIR to one that can")
+    else:
+        yield Finding(Level.OK, "cache", f"{folder}, which nobody else may write")
+    names = [routine.__name__ for routine in ROUTINES]
+    missing = [name for name in names if not cache.holds(name)]
+    if missing:
+        text = f"compiled: {len(names) - len(missing)} of {len(names)}; missing: {', '.join(missing)}"
+        yield Finding(Level.WARNING, "routines", text, "the first job will compile them; shmrun warm does so ahead")
+    else:
+        yield Finding(Level.OK, "routines", f"compiled: all {len(names)}")
+    kernels = [f"{reduction}_{dtype.name}" for dtype, reduction in all_kernels()]
+    held = sum(map(cache.holds, kernels))
+    text = f"compiled: {held} of {len(kernels)}; others are when they are first used"
+    yield Finding(Level.OK, "reductions", text if held < len(kernels) else f"compiled: all {held}")
+
+
+def trial() -> Iterator[Finding]:
+    """Two ranks that meet once, away from what this directory and the environment say about jobs."""
+    environment = {k: v for k, v in os.environ.items() if k not in {s.variable for s in SETTINGS.values()}}
+    environment["PYTHONPATH"] = os.pathsep.join(str(Path(place).absolute()) for place in sys.path)
+    command = [sys.executable, "-m", "shmrun", "-n", "2", "--timeout", "60", "-m", "shmrun.trial"]
+    told = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
+    if told.returncode == 0:
+        yield Finding(Level.OK, "trial", "two ranks have met in a barrier")
+    else:
+        yield Finding(Level.ERROR, "trial", f"two ranks could not meet (exit code {told.returncode}):\n{told.stderr}")

@@ -1,0 +1,5 @@
+"""What `shmrun doctor` has two ranks do."""
+
+import shmcoll
+
+shmcoll.init().barrier()

@@ -1,0 +1,186 @@
+"""`shmrun doctor` and `shmrun warm`."""
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+from shmrun import doctor, installation, machine, warming
+from shmrun.findings import Level
+
+SUBJECTS = (
+    "libc kernel versions cores waiting /dev/shm memfd memory ulimit arena native cache routines reductions trial"
+)
+
+
+def subjects(out):
+    return {line[9:].split()[0] for line in out.splitlines() if line.startswith(("ok ", "warning ", "error "))}
+
+
+def levels(check):
+    return [finding.level for finding in check()]
+
+
+def test_a_fit_machine(shmrun):
+    shmrun("warm")
+    told = shmrun("doctor")
+    assert (told.returncode, told.stderr) == (0, ""), told.stdout
+    assert subjects(told.stdout) == set(SUBJECTS.split())
+    assert told.stdout.splitlines()[-1].startswith(("All is well.", "Ranks can run here; "))
+    assert "error " not in told.stdout
+
+
+def test_what_keeps_ranks_from_running_is_an_error(shmrun):
+    told = shmrun("doctor", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (700 << 20, 700 << 20)))
+    assert told.returncode == 1
+    (line,) = [line for line in told.stdout.splitlines() if line.startswith("error ")]
+    assert "cannot map" in line
+    assert "ulimit -v" in line
+    assert "two ranks" not in told.stdout
+    assert told.stdout.splitlines()[-1] == "Ranks cannot run here: 1 of the above must be mended."
+
+
+def test_a_check_that_breaks_is_an_error(monkeypatch, capsys):
+    def broken():
+        raise ImportError("no such thing")
+        yield
+
+    for name in ("system", "cores", "polling", "shared_memory", "limits", "trial_arena"):
+        monkeypatch.setattr(machine, name, broken)
+    assert doctor.examine() == 1
+    assert capsys.readouterr().out.count("ImportError: no such thing\n") == 6
+
+
+def test_one_core(monkeypatch):
+    monkeypatch.setattr(machine, "usable_cores", lambda: 1)
+    assert levels(machine.cores) == [Level.WARNING]
+    assert [finding.text.split(" give")[0] for finding in machine.polling()] == ["2 ranks", "4 ranks", "8 ranks"]
+    monkeypatch.setattr(machine, "usable_cores", lambda: 4)
+    assert levels(machine.cores) == [Level.OK]
+    assert ["poll before they sleep" in finding.text for finding in machine.polling()] == [True, True, False]
+
+
+def test_a_small_or_missing_shared_memory(monkeypatch):
+    class Info:
+        f_blocks, f_bavail, f_frsize = 16384, 1, 4096
+
+    monkeypatch.setattr(os, "statvfs", lambda path: Info)
+    assert [(f.subject, f.level) for f in machine.shared_memory()][:2] == [
+        ("/dev/shm", Level.WARNING),
+        ("memfd", Level.OK),
+    ]
+    monkeypatch.setattr(os, "statvfs", lambda path: Path("/surely/missing").stat())
+    assert next(machine.shared_memory()).text.startswith("missing (No such file or directory)")
+    monkeypatch.setattr(machine.arena, "available", lambda fd: 4096)
+    memory = list(machine.shared_memory())[-1]
+    assert (memory.subject, memory.level) == ("memory", Level.ERROR)
+
+
+def test_limits(monkeypatch):
+    def limit_to(limit):
+        monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
+        return {finding.subject: (finding.level, finding.text) for finding in machine.limits()}
+
+    assert {level for level, _ in limit_to(resource.RLIM_INFINITY).values()} == {Level.OK}
+    few = limit_to(16)
+    assert [few[f"ulimit -{letter}"][0] for letter in "vnul"] == [Level.WARNING] * 3 + [Level.OK]
+    assert few["ulimit -n"][1].startswith("16 open files")
+
+
+def test_a_kernel_without_pidfd_and_an_old_libc(monkeypatch):
+    def no_pidfd(pid):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", no_pidfd)
+    monkeypatch.setattr(os, "confstr", lambda name: "glibc 2.28")
+    assert levels(machine.system) == [Level.ERROR, Level.ERROR]
+    monkeypatch.setattr(os, "confstr", lambda name: None)  # musl
+    assert next(machine.system()).text == "no glibc"
+
+
+def test_versions(monkeypatch):
+    assert levels(installation.versions) == [Level.OK]
+    monkeypatch.setattr(installation, "_DISTRIBUTIONS", ("numpy", "surely-missing"))
+    *_, missing = installation.versions()
+    assert (missing.level, missing.advice) == (Level.ERROR, "pip install surely-missing")
+
+
+def test_the_native_entry(monkeypatch):
+    from shmcoll.engine import entry
+
+    for fast, level in ((True, Level.OK), (False, Level.WARNING)):
+        monkeypatch.setattr(entry, "FAST", fast)
+        assert levels(installation.native_entry) == [level]
+
+
+def test_the_state_of_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "cache"))
+    _, routines, reductions = installation.compiled()
+    assert routines.level == Level.WARNING
+    assert routines.text.startswith("compiled: 0 of ")
+    assert "all_reduce" in routines.text
+    assert reductions.text.startswith("compiled: 0 of ")
+    (tmp_path / "cache").chmod(0o777)
+    (open_to_all,) = installation.compiled()
+    assert open_to_all.level == Level.WARNING
+    assert "others may write" in open_to_all.text
+
+
+def test_no_trial_where_it_would_have_to_compile(shmrun, tmp_path):
+    told = shmrun("doctor", env={"SHMCOLL_CACHE_DIR": str(tmp_path / "cache")})
+    assert told.returncode == 0
+    assert "shmrun warm" in told.stdout
+    assert "trial" not in subjects(told.stdout)
+
+
+def test_a_trial_that_fails_is_quoted(monkeypatch):
+    monkeypatch.setenv("SHMCOLL_FLAT_BYTES", "some")
+    (finding,) = installation.trial()
+    assert finding.level == Level.ERROR
+    assert "SHMCOLL_FLAT_BYTES='some'" in finding.text
+
+
+def test_warm_says_what_is_ready_and_where(shmrun):
+    told = shmrun("warm")
+    assert told.returncode == 0
+    assert told.stdout.startswith("shmrun: 5 routines are ready in ")
+    assert shmrun("warm").stderr == ""  # nothing was left to compile
+
+
+def test_warm_compiles_reductions_and_says_so(monkeypatch, tmp_path, capsys):
+    from shmcoll.engine import cache
+
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "cache"))
+    warming._compile(["min_int8", "max_int8"])
+    assert cache.holds("min_int8")
+    assert cache.holds("max_int8")
+    assert not cache.holds("sum_int8")
+    begin, *lines = capsys.readouterr().err.splitlines()
+    assert begin == "shmrun: compiling 2 reductions"
+    assert sorted(lines) == ["shmrun: compiled max_int8", "shmrun: compiled min_int8"]
+
+
+def test_all_reductions_have_names_that_the_cache_knows():
+    from shmcoll.engine.compile import all_kernels
+
+    assert len(warming._kernels()) == len(set(warming._kernels())) == len(all_kernels())
+    assert {"sum_float32", "avg_bfloat16", "prod_bool"} <= set(warming._kernels())
+
+
+def test_a_cache_that_cannot_be(shmrun):
+    told = shmrun("warm", "--all", env={"SHMCOLL_CACHE_DIR": "/proc/cache"})
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr.startswith("shmrun: cannot compile ahead: ")
+    assert told.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["doctor", "warm"])
+def test_a_program_of_that_name_is_not_shadowed(shmrun, name):
+    shmrun.write("#!/bin/sh\necho mine\n", name)
+    path = f"{shmrun.folder}:{os.environ['PATH']}"
+    assert shmrun("-n", 1, name, env={"PATH": path}).stdout == "mine\n"
+    assert shmrun(f"./{name}", env={"SHMCOLL_RANKS": "1"}).stdout == "mine\n"
+    told = shmrun(name, "mine")
+    assert told.returncode == 2
+    assert told.stderr.startswith(f"shmrun: shmrun {name} takes no mine; to run a program of that name: ")
+    assert shmrun(name, "--help").stdout.startswith(f"usage: shmrun {name}")
