@@ -20,7 +20,6 @@ from shmcoll.engine import compile as code
 from shmcoll.engine import context as c
 from shmcoll.engine import entry, layout, records
 from shmcoll.engine.arena import Arena
-from shmcoll.engine.cores import usable_cores
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.wait import MOST_POLLS
 from shmcoll.verdicts import Verdicts
@@ -71,7 +70,8 @@ class Communicator:
     def _fill_context(self) -> None:
         arena, size = self._arena, self.size
         base, group = arena.address, arena.address + arena.world
-        crowded = size > usable_cores()
+        # The creator's view: a rank that is bound to one core sees that one alone
+        crowded = size > arena.load(layout.JOB_CORES)
         for offset, value in (
             (c.GROUP, group),
             (c.MAILBOXES, group + layout.MAILBOXES),
@@ -110,6 +110,13 @@ class Communicator:
         if not 0 < seconds <= 1e9:
             raise ValueError(f"timeout must be a positive number of seconds, got {seconds!r}")
         self._words[c.TIMEOUT // WORD] = int(seconds * 1e9)
+
+    def publish_statistics(self) -> None:
+        """For the launcher's report: what this rank has moved and slept, as it leaves."""
+        mailbox = self._arena.world + layout.MAILBOXES + self.rank * layout.mailbox_bytes(self.size)
+        self._arena.store(mailbox + layout.STATISTICS_MOVED, int(self._words[c.MOVED // WORD]))
+        self._arena.store(mailbox + layout.STATISTICS_SLEPT, int(self._words[c.SLEPT // WORD]))
+        self._arena.store(mailbox + layout.STATISTICS_LEFT, 1)
 
     def abort(self, text: str) -> None:
         """End the group: every rank's pending and later calls raise `RankFailed` quoting `text`."""

@@ -52,7 +52,7 @@ def init(*, rank: int | None = None, size: int | None = None, job: str | None = 
     comm = Communicator(arena, rank, launcher)
     records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=os.getpid())
     _joined = os.getpid(), comm
-    _tell_the_end(arena, rank)
+    _tell_the_end(arena, comm)
     return comm
 
 
@@ -118,9 +118,9 @@ def _seconds(name: str, default: float) -> float:
     return seconds
 
 
-def _tell_the_end(arena: Arena, rank: int) -> None:
+def _tell_the_end(arena: Arena, comm: Communicator) -> None:
     """Tell the peers how this rank ends: by exception through the excepthook, normally at exit."""
-    me = os.getpid()
+    me, rank = os.getpid(), comm.rank
     previous = sys.excepthook
 
     def failed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
@@ -131,8 +131,11 @@ def _tell_the_end(arena: Arena, rank: int) -> None:
         previous(kind, error, traceback)
 
     def departed() -> None:
+        if os.getpid() != me:
+            return
+        comm.publish_statistics()
         told = records.read(arena, rank, layout.BY_RANK)
-        if os.getpid() == me and told.state == records.JOINED:
+        if told.state == records.JOINED:
             records.write(arena, rank, layout.BY_RANK, records.DEPARTED, text=told.text, pid=me)
             records.ring_all(arena, arena.world)
 

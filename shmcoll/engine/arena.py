@@ -19,6 +19,7 @@ import stat
 import time
 
 from shmcoll.engine import cgroups, layout
+from shmcoll.engine.cores import usable_cores
 from shmcoll.engine.processes import process_start
 from shmcoll.errors import ArenaError
 
@@ -110,6 +111,7 @@ def create(ranks: int, *, timeout: float, cell_bytes: int = layout.CELL_BYTES, n
         (layout.JOB_CREATOR, os.getpid()),
         (layout.JOB_CREATOR_START, process_start(os.getpid())),
         (layout.JOB_CREATED, time.monotonic_ns()),
+        (layout.JOB_CORES, usable_cores()),
         (layout.JOB_CELL_BYTES, cell_bytes),
         (layout.JOB_FLAT_BYTES, flat_bytes),
         (layout.JOB_SLICE_BYTES, slice_bytes),

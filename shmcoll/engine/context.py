@@ -38,7 +38,9 @@ from shmcoll.engine.layout import WORD
     ARGUMENT_2,
     FINGERPRINT,
     KERNEL,  # address of the reduce kernel for the dtype and reduction
-) = (WORD * i for i in range(30))
+    MOVED,  # bytes of all arrays given so far
+    SLEPT,  # ns that waits have slept so far
+) = (WORD * i for i in range(32))
 
 # two array views, filled from ndarrays by entry.py
 X = 32 * WORD

@@ -100,7 +100,9 @@ def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, 
 
 def forget_arguments(ctx):
     """For a call without any: what the last call left, its dimensions above all, may be gone."""
-    for word in (c.X + c.DIMENSIONS, c.X + c.DTYPE, c.X + c.COUNT, c.REDUCTION, c.ARGUMENT, c.ARGUMENT_2):
+    for word in (c.DIMENSIONS, c.DTYPE, c.COUNT, c.BYTES):
+        poke(ctx + c.X + word, 0)
+    for word in (c.REDUCTION, c.ARGUMENT, c.ARGUMENT_2):
         poke(ctx + word, 0)
 
 
@@ -145,6 +147,7 @@ def read_array(ctx, array, view, writeable):
     if array == peek(ctx + NONE):
         poke(view + c.DATA, 0)
         poke(view + c.COUNT, 0)
+        poke(view + c.BYTES, 0)
         poke(view + c.DIMENSIONS, 0)
         return 1
     if peek(array + py.OBJECT_TYPE) != peek(ctx + NDARRAY):

@@ -19,6 +19,7 @@
     512      PROGRESS      (sequence << STEP_BITS) + steps done within that operation
     640      PARKED        0, or 1 + the rank whose word this rank sleeps on
     768      SEMAPHORE     sem_t, shared between processes: the doorbell of this rank
+    896      STATISTICS    bytes of arrays given to collectives, ns slept in waits, 1; written at the rank's end
     1024     TABLE 0       TABLE_ROWS x n words: counts and displacements of an all_to_all_v
     ...      TABLE 1       the same for odd sequence numbers
 
@@ -45,6 +46,7 @@ JOB_FLAT_BYTES = 72  # all_reduce: up to here everybody reads everybody, above i
 JOB_SLICE_BYTES = 80  # all_reduce: longest slice that travels the ring
 JOB_TIMEOUT = 88  # default limit of one wait, ns
 JOB_CREATOR_START = 96  # start time of the creator: with its pid it names a process for ever
+JOB_CORES = 104  # cores that the job may use: more ranks than these take turns
 
 # --- records ----------------------------------------------------------------------------------------------------------
 RECORDS = PAGE
@@ -80,6 +82,8 @@ HEADER_MAX_DIMS = 8  # the fingerprint covers all of them; the message shows the
 PROGRESS = 512
 PARKED = PROGRESS + LINE
 SEMAPHORE = PARKED + LINE
+STATISTICS = SEMAPHORE + LINE
+STATISTICS_MOVED, STATISTICS_SLEPT, STATISTICS_LEFT = STATISTICS, STATISTICS + 8, STATISTICS + 16
 TABLES = 1024
 
 STEP_BITS = 24

@@ -55,6 +55,7 @@ def begin(ctx, shape_counts):
     """
     sequence = peek(ctx + c.SEQUENCE) + 1
     poke(ctx + c.SEQUENCE, sequence)
+    poke(ctx + c.MOVED, peek(ctx + c.MOVED) + peek(ctx + c.X + c.BYTES))
     box = my_header(ctx, sequence)
     dimensions = peek(ctx + c.X + c.DIMENSIONS)
     dims = peek(ctx + c.X + c.DIMS)

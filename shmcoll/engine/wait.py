@@ -88,7 +88,9 @@ def sleep_until(ctx, word, wanted, peer):
         fence()
         status = look(ctx, word, wanted, peer)
         if status == c.PREPARE:
+            before = clock()
             sleep_on(mine + SEMAPHORE, peek(ctx + c.SLEEP))
+            poke(ctx + c.SLEPT, peek(ctx + c.SLEPT) + clock() - before)
         store(mine + PARKED, 0)
         if status != c.PREPARE:
             return status

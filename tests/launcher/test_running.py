@@ -75,8 +75,9 @@ def test_report(shmrun):
         import shmcoll
         comm = shmcoll.init()
         x = np.ones((1 + 127 * (comm.rank == 1)) << 17)
-        for _ in range(8 + 1):
+        for _ in range(8):
             comm.barrier()
+        comm.all_reduce(np.ones(1 << 18, np.float32))
         if comm.rank == 2:
             os.kill(os.getpid(), 9)
         comm.barrier()
@@ -84,12 +85,13 @@ def test_report(shmrun):
     told = shmrun("-n", 3, "--report", script)
     assert told.returncode == 137
     titles, *rows = [line.split() for line in told.stderr.splitlines()[:4]]
-    assert titles == ["rank", "exit", "time", "memory", "collectives"]
-    assert [(row[0], row[1], row[3], row[5], row[6]) for row in rows] == [
-        ("0", "1", "s", "MiB", "10"),
-        ("1", "1", "s", "MiB", "10"),
-        ("2", "SIGKILL", "s", "MiB", "9"),
+    assert titles == ["rank", "exit", "time", "memory", "collectives", "moved", "asleep"]
+    assert [(row[0], row[1], row[3], row[5], row[6], row[7]) for row in rows] == [
+        ("0", "1", "s", "MiB", "10", "1.0"),
+        ("1", "1", "s", "MiB", "10", "1.0"),
+        ("2", "SIGKILL", "s", "MiB", "9", "-"),
     ]
+    assert [row[-1][-1] for row in rows] == ["%", "%", "-"]
     assert all(float(row[2]) > 0 for row in rows)
     memory = [float(row[4]) for row in rows]
     assert 100 < memory[1] - memory[0] < 150
@@ -99,7 +101,11 @@ def test_report(shmrun):
 def test_report_of_ranks_that_never_join(shmrun):
     told = shmrun("-n", 2, "--report", "sh", "-c", "exit 0")
     assert told.returncode == 0
-    assert [line.split()[-1] for line in told.stderr.splitlines()] == ["collectives", "-", "-"]
+    assert [line.split()[-3:] for line in told.stderr.splitlines()] == [
+        ["collectives", "moved", "asleep"],
+        ["-", "-", "-"],
+        ["-", "-", "-"],
+    ]
 
 
 def test_report_after_an_interrupt(shmrun):
