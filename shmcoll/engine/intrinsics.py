@@ -1,4 +1,5 @@
-"""The compiled twins of `atomics.py` and of the bit casts in `kernels.py`: the only file with LLVM in it.
+"""The compiled twins of `atomics.py` and of the bit casts in `kernels.py`: the only file with LLVM instructions in it
+(but for the wrapper that `compile.py` puts around an entry point).
 
 Importing it imports numba; only `compile.py` does. Operations on shared words become LLVM atomics, which the optimiser
 may neither hoist out of a loop nor tear nor invent (a plain load in a waiting loop is hoisted, and the loop never sees

@@ -21,8 +21,9 @@ not sleep, or the poster finds it parked and rings. Only the peer that is waited
 for seven peers in turn is not woken seven times. A ring too many (the waiter has woken, but not yet cleared PARKED)
 ends a later sleep early and is harmless. If a ring were lost all the same, the slice ends the sleep.
 
-Why nobody waits for ever: each slice ends within SLEEP ns and looks, in this order, at the word (what arrived before a
-failure counts), at ABORT, at the peer's records and pidfd, at pending signals, and at the deadline.
+Why nobody waits for ever: before each sleep the waiter looks, in this order, at the word (what arrived before a failure
+counts), at ABORT, and at the peer's records; whoever sets one of these rings afterwards. Each sleep ends within SLEEP
+ns, and then it looks at the peer's pidfd, at pending signals, and at the deadline.
 
 Cost: 0 slices when the peer is there already; one cache miss when it arrives while polling.
 """
@@ -96,7 +97,7 @@ def sleep_until(ctx, word, wanted, peer):
             return status
         if reached(load_acquire(word), wanted):
             return c.OK
-        if peer_left(ctx, peer) and not reached(load_acquire(word), wanted):
+        if is_gone(ctx, peer) and not reached(load_acquire(word), wanted):
             poke(ctx + c.CULPRIT, peer)
             return c.PEER_LOST
         if signals_pending(ctx):
@@ -107,30 +108,37 @@ def sleep_until(ctx, word, wanted, peer):
 
 
 def look(ctx, word, wanted, peer):
-    """What a waiter knows before it sleeps: OK, ABORTED, or PREPARE for neither."""
+    """What a waiter knows before it sleeps: OK, ABORTED, PEER_LOST, or PREPARE for none of them."""
     if reached(load_acquire(word), wanted):
         return c.OK
+    status = c.PREPARE
     if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
-        # The word once more: what a peer published before it failed counts.
-        return c.OK if reached(load_acquire(word), wanted) else c.ABORTED
-    return c.PREPARE
+        status = c.ABORTED
+    elif has_left(ctx, peer):
+        poke(ctx + c.CULPRIT, peer)
+        status = c.PEER_LOST
+    # The word once more: what a peer published before it failed or left counts.
+    return c.OK if status != c.PREPARE and reached(load_acquire(word), wanted) else status
 
 
-def peer_left(ctx, peer):
-    """Whether the peer has ended: by its own record, by the launcher's, or by its pidfd."""
-    record = peek(ctx + c.RECORDS) + peer * RECORD_BYTES
-    if load_acquire(record + RECORD_STATE) >= LEFT:
+def has_left(ctx, peer):
+    """Whether the peer's own record or the launcher's says that it has ended."""
+    offset = peer * RECORD_BYTES + RECORD_STATE
+    if load_acquire(peek(ctx + c.RECORDS) + offset) >= LEFT:
         return 1
-    if load_acquire(peek(ctx + c.RECORDS_LAUNCHER) + peer * RECORD_BYTES + RECORD_STATE) >= LEFT:
-        return 1
+    return 1 if load_acquire(peek(ctx + c.RECORDS_LAUNCHER) + offset) >= LEFT else 0
+
+
+def is_gone(ctx, peer):
+    """Whether the peer's process has ended, by its pidfd."""
     pollfd = peek(ctx + c.PIDFDS) + peer * layout.WORD
     if peek(pollfd) == 0:
-        pid = load(record + RECORD_PID)
+        pid = load(peek(ctx + c.RECORDS) + peer * RECORD_BYTES + RECORD_PID)
         if pid == 0:
             return 0
         fd = open_process(pid)
         poke(pollfd, GONE if fd == -2 else fd & 0xFFFFFFFF | POLLIN << 32)
-    return peek(pollfd) == GONE or process_gone(pollfd)
+    return 1 if peek(pollfd) == GONE else process_gone(pollfd)
 
 
 def wake(ctx):

@@ -1,0 +1,201 @@
+"""Each operation as plain Python and as machine code does the same to real memory, and keeps its ordering."""
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import small_functions
+
+from shmcoll.engine import context as c
+
+EDGES = [0, 1, -1, 2**62, 2**63 - 1, -(2**63), 0x0123456789ABCDEF]
+LIBC = ctypes.CDLL(None)
+
+
+def in_python(name: str, *words: int) -> int:
+    return getattr(small_functions, name)(*words)
+
+
+@pytest.fixture(params=["python", "compiled"])
+def call(request: pytest.FixtureRequest, compiled: Callable[..., int]) -> Callable[..., int]:
+    """Every test runs both forms."""
+    return in_python if request.param == "python" else compiled
+
+
+@pytest.fixture
+def word() -> ctypes.c_int64:
+    return ctypes.c_int64(0)
+
+
+@pytest.fixture
+def semaphore() -> ctypes.Array:
+    memory = ctypes.create_string_buffer(32)
+    assert LIBC.sem_init(memory, 1, 0) == 0
+    return memory
+
+
+def rings(semaphore: ctypes.Array) -> int:
+    count = ctypes.c_int()
+    assert LIBC.sem_getvalue(semaphore, ctypes.byref(count)) == 0
+    return count.value
+
+
+@pytest.mark.parametrize("name", ["loaded", "acquired", "peeked"])
+def test_loads(call: Callable[..., int], word: ctypes.c_int64, name: str) -> None:
+    for value in EDGES:
+        word.value = value
+        assert call(name, ctypes.addressof(word)) == value
+
+
+@pytest.mark.parametrize("name", ["stored", "released", "poked"])
+def test_stores(call: Callable[..., int], word: ctypes.c_int64, name: str) -> None:
+    for value in EDGES:
+        call(name, ctypes.addressof(word), value)
+        assert word.value == value
+
+
+def test_idling_returns(call: Callable[..., int]) -> None:
+    assert call("idled") == 0
+
+
+def test_a_ring_ends_one_sleep(call: Callable[..., int], semaphore: ctypes.Array) -> None:
+    for count in (1, 2):
+        call("rung", ctypes.addressof(semaphore))
+        assert rings(semaphore) == count
+    call("slept", ctypes.addressof(semaphore), 3600 * 10**9)
+    assert rings(semaphore) == 1
+
+
+def test_a_sleep_ends_by_itself_but_not_early(call: Callable[..., int], semaphore: ctypes.Array) -> None:
+    begin = time.monotonic_ns()
+    call("slept", ctypes.addressof(semaphore), 3_000_000)
+    assert time.monotonic_ns() - begin >= 3_000_000
+
+
+def test_clock_is_monotonic_time(call: Callable[..., int]) -> None:
+    before = time.monotonic_ns()
+    assert before <= call("now") <= time.monotonic_ns()
+
+
+def test_a_process_is_seen_to_end(call: Callable[..., int]) -> None:
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(writing)
+        os.read(reading, 1)
+        os._exit(0)
+    os.close(reading)
+    fd = call("opened", pid)
+    assert fd >= 0
+    pollfd = (ctypes.c_int32 * 2)(fd, 1)  # POLLIN
+    assert call("gone", ctypes.addressof(pollfd)) == 0
+    os.close(writing)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert call("gone", ctypes.addressof(pollfd)) == 1
+    os.waitpid(pid, 0)
+    os.close(fd)
+    assert call("opened", pid) == -2
+
+
+def test_no_descriptor_means_not_gone(call: Callable[..., int]) -> None:
+    pollfd = (ctypes.c_int32 * 2)(-1, 1)
+    assert call("gone", ctypes.addressof(pollfd)) == 0
+
+
+def test_no_signals_without_a_python_thread(call: Callable[..., int]) -> None:
+    words = (ctypes.c_int64 * c.CONTEXT_WORDS)()
+    assert call("pending", ctypes.addressof(words)) == 0
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 1000])
+def test_copy(call: Callable[..., int], length: int) -> None:
+    source = np.arange(1000, dtype=np.uint8)
+    target = np.full(1000, 255, np.uint8)
+    call("copied", target.ctypes.data, source.ctypes.data, length)
+    expected = np.full(1000, 255, np.uint8)
+    expected[:length] = source[:length]
+    np.testing.assert_array_equal(target, expected)
+
+
+def test_kernels_are_called_by_address(compiled: Callable[..., int]) -> None:
+    """With all six arguments in their places, in both forms."""
+    got: list[tuple[int, ...]] = []
+
+    def kernel(*words: int) -> int:
+        got.append(words)
+        return 0
+
+    native = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)(kernel)
+    address = ctypes.cast(native, ctypes.c_void_p).value
+    assert address is not None
+    compiled("kernel_called", address, 11, 22, 33)
+    from shmcoll.engine import atomics
+
+    atomics.python_kernels[address] = kernel
+    in_python("kernel_called", address, 11, 22, 33)
+    del atomics.python_kernels[address]
+    assert got == [(0, 11, 0, 22, 33, 1)] * 2
+
+
+@pytest.mark.parametrize(("value", "wanted", "expected"), [(4, 5, 0), (5, 5, 1), (6, 5, 1), (-1, 0, 0), (0, -1, 1)])
+def test_reached(call: Callable[..., int], value: int, wanted: int, expected: int) -> None:
+    assert call("has_reached", value, wanted) == expected
+
+
+def test_reached_wraps_around_when_compiled(compiled: Callable[..., int]) -> None:
+    assert compiled("has_reached", -(2**63), 2**63 - 1) == 1
+    assert compiled("has_reached", 2**63 - 1, -(2**63)) == 0
+
+
+@pytest.mark.parametrize("name", ["multiplied", "mixed"])
+def test_hashes_agree(compiled: Callable[..., int], name: str, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    words = [*EDGES, *chance.integers(-(2**63), 2**63, 50, dtype=np.int64).tolist()]
+    for a, b in zip(words, reversed(words), strict=True):
+        assert ctypes.c_int64(in_python(name, a, b)).value == compiled(name, a, b)
+
+
+# --- litmus: two threads of machine code, the GIL released ------------------------------------------------------------
+
+
+def at_once(*calls: Callable[[], int]) -> list[int]:
+    results = [0] * len(calls)
+    ready = threading.Barrier(len(calls))
+
+    def run(i: int) -> None:
+        ready.wait()
+        results[i] = calls[i]()
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def test_message_passing(compiled: Callable[..., int]) -> None:
+    """The reader polls, so it would never end if the compiler took its load out of the loop."""
+    words = np.zeros(64, np.int64)
+    data, flag = words.ctypes.data, words.ctypes.data + 256
+    _, stale = at_once(
+        lambda: compiled("write_messages", data, flag, 1_000_000),
+        lambda: compiled("read_messages", data, flag, 1_000_000),
+    )
+    assert stale == 0
+
+
+def test_a_fence_keeps_a_store_before_a_look(compiled: Callable[..., int]) -> None:
+    """Of two ranks that each store and then look, at least one sees the other's: what parking relies on."""
+    count = 30_000
+    words = np.zeros((6, count), np.int64)
+    x, y, seen_x, seen_y, round_x, round_y = (row.ctypes.data for row in words)
+    at_once(
+        lambda: compiled("store_then_look", x, y, seen_y, round_x, round_y, count),
+        lambda: compiled("store_then_look", y, x, seen_x, round_y, round_x, count),
+    )
+    assert not ((words[2] == 0) & (words[3] == 0)).any()

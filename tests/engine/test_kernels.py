@@ -1,0 +1,217 @@
+"""Every kernel against numpy, bit for bit: dtypes, reductions, special values, odd lengths and starts, aliases."""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmcoll.dtypes import BY_NAME, DTYPES, REDUCTIONS, DType
+from shmcoll.engine import compile as code
+from shmcoll.engine import kernels
+from shmcoll.engine.kernels import FINISH, START, STEP
+
+PAIRS = code.all_kernels()
+
+#: every dtype and every reduction at least once; the others are compiled under `stress`
+SAMPLE = {
+    "bool": ("sum", "prod"),
+    "int8": ("sum", "max"),
+    "int16": ("min",),
+    "int32": ("sum", "prod"),
+    "int64": ("sum",),
+    "uint8": ("max",),
+    "uint16": ("prod",),
+    "uint32": ("min",),
+    "uint64": ("max",),
+    "float16": ("sum", "avg"),
+    "bfloat16": ("sum", "max"),
+    "float32": ("sum", "min", "avg"),
+    "float64": ("sum", "prod", "avg"),
+    "complex64": ("prod", "avg"),
+    "complex128": ("sum", "min"),
+}
+CASES = [
+    pytest.param(d, r, id=f"{r}-{d.name}", marks=[] if r in SAMPLE[d.name] else [pytest.mark.stress]) for d, r in PAIRS
+]
+COUNTS = (0, 1, 3, 64, 257)
+RANKS = 3
+
+Words = np.ndarray[Any, np.dtype[Any]]
+
+
+@cache
+def native(dtype: DType, reduction: str) -> Any:
+    return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)(code.load_kernel(dtype, reduction))
+
+
+def values(dtype: DType, count: int, chance: np.random.Generator) -> Words:
+    """Ordinary values mixed with the ones that go wrong: extremes, signed zeros, infinities, NaN, ties."""
+    kind = dtype.numpy.kind
+    if dtype.name == "bool":
+        return chance.integers(0, 2, count).astype(bool)
+    if kind in "iu":
+        info = np.iinfo(dtype.numpy)
+        found = chance.integers(info.min, info.max, count, dtype.numpy, endpoint=True)
+        return np.where(chance.random(count) < 0.2, np.array([info.min, info.max], dtype.numpy)[count % 2], found)
+    if kind == "c":
+        return _floats(dtype.numpy.type(0).real.dtype, 2 * count, chance).view(dtype.numpy)
+    return _floats(dtype.numpy, count, chance)
+
+
+def _floats(dtype: Any, count: int, chance: np.random.Generator) -> Words:
+    found = chance.standard_normal(count).astype(dtype)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, 2.0**-8, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 60000.0])
+    with np.errstate(over="ignore"):
+        chosen = special[chance.integers(0, len(special), count)].astype(dtype)
+    return np.where(chance.random(count) < 0.3, chosen, found).astype(dtype)
+
+
+def combined(dtype: DType, reduction: str, kept: Words, x: Words) -> Words:
+    """numpy's `kept op x`, in the accumulator's type.
+
+    Of two equal values, which may be zeros of different sign, min and max keep the accumulator's; numpy does not say.
+    """
+    x = x.astype(dtype.accumulator)
+    with np.errstate(all="ignore"):
+        if dtype.name == "bool":
+            return kept | x if reduction in ("sum", "max") else kept & x
+        if dtype.numpy.kind == "c" and reduction == "prod":
+            real = kept.real * x.real - kept.imag * x.imag
+            imaginary = kept.real * x.imag + kept.imag * x.real
+            return np.stack([real, imaginary], -1).view(dtype.accumulator)[..., 0]
+        operation = {"prod": np.multiply, "min": np.minimum, "max": np.maximum}.get(reduction, np.add)
+        result = operation(kept, x).astype(dtype.accumulator)
+        return np.where(kept == x, kept, result) if reduction in ("min", "max") else result
+
+
+def finished(dtype: DType, reduction: str, total: Words) -> Words:
+    with np.errstate(all="ignore"):
+        if reduction == "avg":
+            real = np.float32 if dtype.accumulator in (np.float32, np.complex64) else np.float64
+            if dtype.numpy.kind == "c":
+                parts = np.stack([total.real, total.imag], -1) / real(RANKS)
+                return parts.astype(real).view(dtype.numpy)[..., 0]
+            total = total / real(RANKS)
+        return total.astype(dtype.numpy)
+
+
+def same(got: Words, wanted: Words) -> None:
+    """The same bits; any NaN stands for any other, as the sign and payload of one are nobody's promise."""
+    assert got.dtype == wanted.dtype
+    if got.dtype.kind == "c":
+        got, wanted = (a.view(a.real.dtype) for a in (np.ascontiguousarray(got), np.ascontiguousarray(wanted)))
+    bits = np.dtype(f"u{got.itemsize}")
+    differ = got.view(bits) != wanted.view(bits)
+    if got.dtype.kind not in "biu":
+        differ &= ~(np.isnan(got) & np.isnan(wanted))
+    assert not differ.any(), f"element {np.flatnonzero(differ)[0]}: {got[differ][0]!r}, not {wanted[differ][0]!r}"
+
+
+def placed(array: Words, offset: int) -> Words:
+    """A copy that starts `offset` elements behind a cache line, with untouched elements around it."""
+    item = array.itemsize
+    memory = np.full((len(array) + offset + 1) * item + 64, 0xA5, np.uint8)
+    begin = -memory.ctypes.data % 64 + offset * item
+    view = memory[begin : begin + array.nbytes].view(array.dtype)
+    view[...] = array
+    return view
+
+
+@pytest.mark.parametrize(("dtype", "reduction"), CASES)
+def test_kernel(dtype: DType, reduction: str, seed: int) -> None:
+    """A whole reduction of three arrays: START, STEP, FINISH."""
+    chance = np.random.default_rng(seed)
+    kernel = native(dtype, reduction)
+    for count in COUNTS:
+        for offset in (0, 1):
+            a, b, x = (placed(values(dtype, count, chance), offset) for _ in range(3))
+            kept = placed(np.zeros(count, dtype.accumulator), offset)
+            kernel(START, kept.ctypes.data, 0, a.ctypes.data, count, RANKS)
+            same(kept, a.astype(dtype.accumulator))
+            kernel(STEP, 0, kept.ctypes.data, b.ctypes.data, count, RANKS)
+            total = combined(dtype, reduction, a.astype(dtype.accumulator), b)
+            same(kept, total)
+            out = placed(np.zeros(count, dtype.numpy), offset)
+            kernel(FINISH, out.ctypes.data, kept.ctypes.data, x.ctypes.data, count, RANKS)
+            wanted = finished(dtype, reduction, combined(dtype, reduction, total, x))
+            same(out, wanted)
+            same(kept, total)
+
+
+@pytest.mark.parametrize(("dtype", "reduction"), CASES)
+def test_kernel_in_place(dtype: DType, reduction: str, seed: int) -> None:
+    """FINISH into the source, and into the accumulator where the types are equal."""
+    chance = np.random.default_rng(seed)
+    kernel = native(dtype, reduction)
+    for count in COUNTS:
+        a, x = (values(dtype, count, chance) for _ in range(2))
+        wanted = finished(dtype, reduction, combined(dtype, reduction, a.astype(dtype.accumulator), x))
+        kept, source = placed(a.astype(dtype.accumulator), 1), placed(x, 1)
+        kernel(FINISH, source.ctypes.data, kept.ctypes.data, source.ctypes.data, count, RANKS)
+        same(source, wanted)
+        if dtype.accumulator == dtype.numpy:
+            source = placed(x, 1)
+            kernel(FINISH, kept.ctypes.data, kept.ctypes.data, source.ctypes.data, count, RANKS)
+            same(kept, wanted)
+            same(source, x)
+
+
+@pytest.mark.parametrize(("dtype", "reduction"), CASES)
+def test_nothing_around_is_touched(dtype: DType, reduction: str) -> None:
+    count, item = 13, dtype.numpy.itemsize
+    a, x = (np.ones(count, dtype.numpy) for _ in range(2))
+    kept = a.astype(dtype.accumulator)
+    memory = np.full((count + 2) * item, 0xA5, np.uint8)
+    native(dtype, reduction)(FINISH, memory.ctypes.data + item, kept.ctypes.data, x.ctypes.data, count, RANKS)
+    assert (memory[:item] == 0xA5).all()
+    assert (memory[-item:] == 0xA5).all()
+
+
+@pytest.mark.parametrize("dtype", [BY_NAME["float16"], BY_NAME["bfloat16"]], ids=lambda d: d.name)
+def test_half_types_round_to_even_once(dtype: DType) -> None:
+    """All 65,536 values plus half of a last place: the sum in float32 is exact, its rounding is numpy's."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)
+    with np.errstate(all="ignore"):
+        halves = (np.spacing(every) / dtype.numpy.type(2)).astype(np.float32)
+    halves[~np.isfinite(halves)] = 0
+    kept = halves
+    out = np.zeros_like(every)
+    native(dtype, "sum")(FINISH, out.ctypes.data, kept.ctypes.data, every.ctypes.data, len(every), 1)
+    with np.errstate(all="ignore"):
+        same(out, (kept + every.astype(np.float32)).astype(dtype.numpy))
+
+
+@pytest.mark.parametrize(("name", "reduction"), [("int8", "sum"), ("int32", "prod"), ("uint16", "prod")])
+def test_integers_wrap(name: str, reduction: str) -> None:
+    dtype = BY_NAME[name]
+    info = np.iinfo(dtype.numpy)
+    a, x = np.array([info.max], dtype.numpy), np.array([2], dtype.numpy)
+    out = np.zeros_like(a)
+    native(dtype, reduction)(FINISH, out.ctypes.data, a.ctypes.data, x.ctypes.data, 1, RANKS)
+    exact = int(info.max) + 2 if reduction == "sum" else int(info.max) * 2
+    assert int(out[0]) == (exact - info.min) % (1 << info.bits) + info.min
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+def test_plain_python_gives_the_same(dtype: DType, seed: int) -> None:
+    """The kernel's source run as Python, which the schedule explorer and readers rely on, against the machine code."""
+    reduction = SAMPLE[dtype.name][0]
+    chance = np.random.default_rng(seed)
+    a, x = (values(dtype, 9, chance) for _ in range(2))
+    results = []
+    with np.errstate(all="ignore"):
+        for kernel in (native(dtype, reduction), kernels.make_kernel(dtype, reduction)):
+            kept, out = np.zeros(9, dtype.accumulator), np.zeros(9, dtype.numpy)
+            kernel(START, kept.ctypes.data, 0, a.ctypes.data, 9, RANKS)
+            kernel(STEP, 0, kept.ctypes.data, x.ctypes.data, 9, RANKS)
+            kernel(FINISH, out.ctypes.data, kept.ctypes.data, a.ctypes.data, 9, RANKS)
+            results.append(out)
+    same(results[0], results[1])
+
+
+def test_the_sample_has_all() -> None:
+    assert set(SAMPLE) == set(BY_NAME)
+    assert {r for reductions in SAMPLE.values() for r in reductions} == set(REDUCTIONS)
+    assert len(PAIRS) == 9 * 4 + 6 * 5

@@ -1,0 +1,129 @@
+"""The arena's picture: offsets recomputed by hand, nothing overlaps, ranks keep off each other's cache lines."""
+
+import itertools
+
+import pytest
+
+from shmcoll.engine import context, layout
+
+SIZES = [1, 2, 3, 8, 16, 64]
+CELL = layout.CELL_BYTES
+
+
+def mailbox_words(ranks: int, rank: int) -> dict[str, tuple[int, int]]:
+    """Ranges [begin, end) of a mailbox within the group region."""
+    base = layout.MAILBOXES + rank * layout.mailbox_bytes(ranks)
+    parts = {
+        "header 0": (0, layout.HEADER_DIMS + 8 * layout.HEADER_MAX_DIMS),
+        "header 1": (layout.HEADER_BYTES, layout.HEADER_BYTES + layout.HEADER_DIMS + 8 * layout.HEADER_MAX_DIMS),
+        "progress": (layout.PROGRESS, layout.PROGRESS + 8),
+        "parked": (layout.PARKED, layout.PARKED + 8),
+        "semaphore": (layout.SEMAPHORE, layout.SEMAPHORE + 32),
+    }
+    for half in (0, 1):
+        table = layout.TABLES + half * layout.table_bytes(ranks)
+        parts[f"table {half}"] = (table, table + 8 * (layout.TABLE_SIZES * ranks + 2))
+    return {name: (base + begin, base + end) for name, (begin, end) in parts.items()}
+
+
+def apart(ranges: list[tuple[int, int]], distance: int) -> bool:
+    ordered = sorted(ranges)
+    return all(end + distance <= begin for (_, end), (begin, _) in itertools.pairwise(ordered))
+
+
+def test_offsets_of_two_ranks_by_hand() -> None:
+    """Every rank and the launcher must agree on these: a change needs a new VERSION."""
+    assert layout.VERSION == 1
+    assert layout.RECORDS == 4096
+    assert layout.record_offset(2, 1, layout.BY_RANK) == 4096 + 2048
+    assert layout.record_offset(2, 1, layout.BY_LAUNCHER) == 4096 + 3 * 2048
+    assert layout.world_offset(2) == 4096 + 4 * 2048
+    assert layout.table_bytes(2) == 128
+    assert layout.mailbox_bytes(2) == 1024 + 2 * 128
+    assert layout.cells_offset(2) == 8192
+    assert layout.group_bytes(2, CELL) == 8192 + 4 * CELL
+    assert layout.arena_bytes(2, CELL) == 4096 + 4 * 2048 + 8192 + 4 * CELL
+
+
+@pytest.mark.parametrize("ranks", SIZES)
+def test_regions_do_not_overlap(ranks: int) -> None:
+    job_page = (0, layout.JOB_TIMEOUT + 8)
+    records = [
+        (start, start + layout.RECORD_BYTES)
+        for by in (layout.BY_RANK, layout.BY_LAUNCHER)
+        for start in (layout.record_offset(ranks, r, by) for r in range(ranks))
+    ]
+    world = (layout.world_offset(ranks), layout.world_offset(ranks) + layout.group_bytes(ranks, CELL))
+    assert apart([job_page, *records, world], 0)
+    assert world[1] == layout.arena_bytes(ranks, CELL)
+
+    abort = (layout.ABORT, layout.ABORT + 8)
+    boxes = [part for r in range(ranks) for part in mailbox_words(ranks, r).values()]
+    cells = (layout.cells_offset(ranks), layout.cells_offset(ranks) + 2 * ranks * CELL)
+    assert apart([abort, *boxes, cells], 0)
+    assert cells[1] <= layout.group_bytes(ranks, CELL)
+
+
+@pytest.mark.parametrize("ranks", SIZES)
+def test_pages(ranks: int) -> None:
+    for offset in (
+        layout.world_offset(ranks),
+        layout.cells_offset(ranks),
+        layout.group_bytes(ranks, CELL),
+        layout.arena_bytes(ranks, CELL),
+    ):
+        assert offset % layout.PAGE == 0
+
+
+@pytest.mark.parametrize("ranks", SIZES)
+def test_words_of_different_writers_are_two_cache_lines_apart(ranks: int) -> None:
+    """ABORT, what each rank writes, and each doorbell, which anybody rings."""
+    writers: dict[object, list[tuple[int, int]]] = {"anybody": [(layout.ABORT, layout.ABORT + 8)]}
+    for rank in range(ranks):
+        words = mailbox_words(ranks, rank)
+        writers["bell", rank] = [words.pop("semaphore")]
+        writers[rank] = list(words.values())
+        cells = layout.cells_offset(ranks) + 2 * rank * CELL
+        writers["cells", rank] = [(cells, cells + 2 * CELL)]
+    owner = [(range_, who) for who, ranges in writers.items() for range_ in ranges]
+    for ((_, end), who), ((begin, _), other) in itertools.pairwise(sorted(owner, key=lambda o: o[0])):
+        if who != other:
+            same_pair = end > begin // layout.LINE * layout.LINE
+            assert not same_pair, f"{who} and {other} share a pair of cache lines"
+
+
+def test_words_polled_and_words_parked_do_not_share_a_line() -> None:
+    lines = [offset // layout.LINE for offset in (0, layout.HEADER_BYTES, layout.PROGRESS, layout.PARKED)]
+    assert len(set(lines)) == len(lines)
+
+
+def test_header_and_record_fit_their_room() -> None:
+    assert layout.HEADER_INLINE + layout.INLINE_BYTES <= layout.HEADER_CALL
+    assert layout.HEADER_ARGUMENTS + 16 <= layout.HEADER_COUNT
+    assert layout.HEADER_DIMS + 8 * layout.HEADER_MAX_DIMS <= layout.HEADER_BYTES
+    assert 2 * layout.HEADER_BYTES <= layout.PROGRESS
+    assert layout.SEMAPHORE + 32 <= layout.TABLES
+    assert layout.RECORD_TEXT + layout.RECORD_TEXT_BYTES == layout.RECORD_BYTES
+
+
+@pytest.mark.parametrize("ranks", SIZES)
+def test_a_table_holds_its_rows(ranks: int) -> None:
+    assert layout.table_bytes(ranks) >= 8 * (layout.TABLE_SIZES * ranks + 2)
+
+
+def test_an_arena_of_8_ranks_fits_dockers_default() -> None:
+    assert layout.arena_bytes(8, CELL) < 48 << 20
+
+
+@pytest.mark.parametrize(("offset", "unit", "expected"), [(0, 64, 0), (1, 64, 64), (64, 64, 64), (4097, 4096, 8192)])
+def test_align(offset: int, unit: int, expected: int) -> None:
+    assert layout.align(offset, unit) == expected
+
+
+def test_words_of_the_context_do_not_overlap() -> None:
+    named = [context.ACTIVE, context.KERNEL]
+    assert named == [0, 29 * 8]
+    assert max(named) < context.X
+    assert context.X + context.DTYPE < context.OUT
+    assert context.OUT + context.DTYPE < context.EXTRA
+    assert context.EXTRA + 8 * context.EXTRA_WORDS <= 8 * context.CONTEXT_WORDS

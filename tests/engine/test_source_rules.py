@@ -1,0 +1,181 @@
+"""Rules that the sources keep: who imports whom, who touches shared words how, who waits."""
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import shmcoll
+
+PACKAGE = Path(shmcoll.__file__).parent
+SOURCES = {
+    "shmcoll." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path != PACKAGE / "__init__.py"
+}
+TREES = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
+
+#: from the bottom up; a module may import from its own row and the rows above it here
+LAYERS = (
+    ("shmcoll.errors", "shmcoll.dtypes"),
+    ("shmcoll.engine",),
+    ("shmcoll.collectives",),
+    (
+        "shmcoll.arguments", "shmcoll.verdicts", "shmcoll.work", "shmcoll.communicator",
+        "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers", "shmcoll.rendezvous", "shmcoll.job",
+    ),
+    ("shmcoll.server", "shmcoll.runner"),
+    ("shmcoll.mindspore", "shmcoll.nki"),
+)  # fmt: skip
+
+ROUTINES = [n for n in TREES if n in ("shmcoll.engine.wait", "shmcoll.engine.sync") or "shmcoll.collectives." in n]
+
+#: what of atomics.py each module of routines may use; none but wait.py may wait, ring, fence or look at the clock
+SANCTIONED = {
+    "shmcoll.engine.wait": {
+        "clock", "fence", "load", "load_acquire", "open_process", "pause", "peek", "poke", "process_gone", "reached",
+        "ring", "signals_pending", "sleep_on", "store", "yield_core",
+    },
+    "shmcoll.engine.sync": {"load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply"},
+    "shmcoll.collectives": {"call_kernel", "copy", "load", "peek", "poke", "store"},
+}  # fmt: skip
+
+#: pointers of the context that lead into the arena
+SHARED_POINTERS = {"GROUP", "MAILBOXES", "CELLS", "RECORDS", "RECORDS_LAUNCHER"}
+
+
+def imports(tree: ast.AST) -> set[str]:
+    """Modules and names of this package that a module imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in SOURCES else node.module)
+    return found
+
+
+def layer(name: str) -> int | None:
+    for i, row in enumerate(LAYERS):
+        if any(name == entry or name.startswith(entry + ".") for entry in row):
+            return i
+    return None
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_every_module_has_a_layer(name: str) -> None:
+    assert layer(name) is not None, f"{name} stands in no row of LAYERS"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_imports_go_down_only(name: str) -> None:
+    above = {target for target in imports(TREES[name]) if (layer(target) or 0) > (layer(name) or 0)}
+    assert not above
+
+
+def test_doors_do_not_know_each_other() -> None:
+    for name, tree in TREES.items():
+        for door, other in (("shmcoll.mindspore", "shmcoll.nki"), ("shmcoll.nki", "shmcoll.mindspore")):
+            if name.startswith(door):
+                assert not any(target.startswith(other) for target in imports(tree)), name
+
+
+def test_imports_have_no_cycle() -> None:
+    packages = {name for name in SOURCES if SOURCES[name].name == "__init__.py"}
+    graph = {
+        name: {t for t in imports(tree) if t in SOURCES and t not in packages}
+        for name, tree in TREES.items()
+        if name not in packages
+    }
+    assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
+
+
+def test_llvm_is_built_in_two_places() -> None:
+    """The twins of the atomics, and the wrapper that gives a compiled function its public symbol."""
+    users = {name for name, tree in TREES.items() if _uses_llvm_ir(tree)}
+    assert users == {"shmcoll.engine.intrinsics", "shmcoll.engine.compile"}
+
+
+def _uses_llvm_ir(tree: ast.AST) -> bool:
+    return any(
+        isinstance(node, ast.ImportFrom) and node.module == "llvmlite" and any(a.name == "ir" for a in node.names)
+        for node in ast.walk(tree)
+    ) or "llvmlite.ir" in imports(tree)
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_routines_use_sanctioned_operations_only(name: str) -> None:
+    used = {
+        alias.name
+        for node in ast.walk(TREES[name])
+        if isinstance(node, ast.ImportFrom) and node.module == "shmcoll.engine.atomics"
+        for alias in node.names
+    }
+    allowed = next(names for prefix, names in SANCTIONED.items() if name.startswith(prefix))
+    assert used <= allowed
+    assert used or "shmcoll.engine.atomics" not in imports(TREES[name]), "imports the whole module"
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_routines_import_no_library(name: str) -> None:
+    """They work on addresses and words: nothing there to allocate or raise with."""
+    assert all(target.startswith("shmcoll.") for target in imports(TREES[name]))
+    assert not any(isinstance(node, (ast.Raise, ast.Try, ast.With)) for node in ast.walk(TREES[name]))
+
+
+def functions(tree: ast.AST) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+def called(node: ast.AST) -> str | None:
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_peek_and_poke_stay_in_private_memory(name: str) -> None:
+    """Their addresses start from the context, or from a pointer in it that does not lead into the arena."""
+    for function in functions(TREES[name]):
+        for node in ast.walk(function):
+            if called(node) in ("peek", "poke"):
+                assert isinstance(node, ast.Call)
+                where = f"{name}:{node.lineno} {ast.unparse(node)}"
+                assert _is_private(node.args[0], function), where
+
+
+def _is_private(address: ast.expr, function: ast.FunctionDef) -> bool:
+    base = address
+    while isinstance(base, ast.BinOp) and isinstance(base.op, ast.Add):
+        base = base.left
+    if isinstance(base, ast.Call) and called(base) == "peek":
+        fields = {node.attr for node in ast.walk(base) if isinstance(node, ast.Attribute)}
+        return not fields & SHARED_POINTERS and _is_private(base.args[0], function)
+    if not isinstance(base, ast.Name):
+        return False
+    if base.id == "ctx":
+        return True
+    sources = [
+        node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == base.id for t in node.targets)
+    ]
+    return bool(sources) and all(_is_private(source, function) for source in sources)
+
+
+@pytest.mark.parametrize("name", [n for n in ROUTINES if n != "shmcoll.engine.wait"])
+def test_only_one_file_waits(name: str) -> None:
+    """No other loop without a bound looks at shared words."""
+    for node in ast.walk(TREES[name]):
+        if isinstance(node, ast.While):
+            looks = {called(inner) for inner in ast.walk(node)} & {"load", "load_acquire", "get", "await_step", "wait"}
+            assert not looks, f"{name}:{node.lineno}"
+
+
+def test_shared_words_are_published_in_one_file() -> None:
+    publishers = {n for n in ROUTINES for node in ast.walk(TREES[n]) if called(node) == "store_release"}
+    assert publishers == {"shmcoll.engine.sync"}
+    for function in functions(TREES["shmcoll.engine.sync"]):
+        calls = [called(node) for node in ast.walk(function) if called(node)]
+        assert ("store_release" in calls) == ("wake" in calls), f"{function.name} publishes without waking"

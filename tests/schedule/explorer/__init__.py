@@ -1,0 +1,15 @@
+"""The schedule explorer: the routines' own source, every interleaving, any single kill, stores delayed as on x86.
+
+    program.py    one rank's code as a graph of local states, discovered by running the source with `atomics.hooks`
+    machine.py    shared memory, doorbells, store buffers; the steps that are possible in a state and what they do
+    search.py     all schedules of a machine, or many random ones; counterexamples
+    stand_ins.py  what takes the place of the operations on shared words
+    calls.py      what ranks call, and the results that are right
+    job.py        an arena of a few small cells, the ranks on it, and what they call
+    scenarios.py  small jobs by name
+    mutants.py    the routines' source with one thing changed
+
+What it claims: every schedule of the given calls on a sequentially consistent machine, or (buffered=True) on one that
+keeps its stores in order but delays them, as x86 does. What it does not: processors that reorder more. There the
+compiled code relies on acquire and release, which `tests/engine/test_golden_ir.py` looks for.
+"""

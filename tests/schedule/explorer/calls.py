@@ -1,0 +1,200 @@
+"""What explored ranks call: each collective with arguments that depend on rank and number, and results to compare.
+
+A call has `run(rank, number)`, which returns a status, and `check(rank, number)`, called when it was OK. `together`: no
+rank may leave it before all have entered it. `ends`: afterwards this rank is no part of the job.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from explorer.job import Rank
+from explorer.program import Violation
+from explorer.stand_ins import WORD
+from shmcoll.collectives import all_reduce, all_to_all, all_to_all_v, barrier, gather
+from shmcoll.collectives.all_to_all_v import BOTH
+from shmcoll.engine import atomics, layout, records, sync
+from shmcoll.engine import context as c
+
+
+def value(rank: int, number: int, i: int) -> int:
+    """Element i of what a rank sends in its call of that number."""
+    return number * 1_000_000 + (rank + 1) * 1000 + i
+
+
+def _fill(rank: Rank, number: int, words: int) -> None:
+    for i in range(words):
+        atomics.poke(rank.x + i * WORD, value(rank.number, number, i))
+        atomics.poke(rank.out + i * WORD, 0)
+    rank.view(c.X, rank.x, words)
+
+
+def _expect(rank: Rank, number: int, place: int, wanted: list[int]) -> None:
+    got = [atomics.peek(place + i * WORD) for i in range(len(wanted))]
+    for i, (here, there) in enumerate(zip(got, wanted, strict=True)):
+        if here != there:
+            raise Violation(f"wrong result in call {number}: element {i} is {here}, not {there}")
+
+
+def _expected(wanted: int, status: int) -> int:
+    """OK for the status that is wanted, and BROKEN for OK."""
+    return {wanted: c.OK, c.OK: c.BROKEN}.get(status, status)
+
+
+class Call:
+    together = True
+    ends = False
+
+    def run(self, rank: Rank, number: int) -> int:
+        raise NotImplementedError
+
+    def check(self, rank: Rank, number: int) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Barrier(Call):
+    def run(self, rank: Rank, _number: int) -> int:
+        rank.set(c.OPERATION, layout.BARRIER)
+        return barrier(rank.ctx)
+
+
+@dataclass(frozen=True)
+class AllReduce(Call):
+    words: int
+    in_place: bool = False
+
+    def run(self, rank: Rank, number: int) -> int:
+        _fill(rank, number, self.words)
+        rank.view(c.OUT, rank.x if self.in_place else rank.out, self.words)
+        rank.set(c.OPERATION, layout.ALL_REDUCE)
+        rank.set(c.REDUCTION, 1)
+        return all_reduce(rank.ctx)
+
+    def check(self, rank: Rank, number: int) -> None:
+        ranks = range(rank.job.ranks)
+        wanted = [sum(value(r, number, i) for r in ranks) for i in range(self.words)]
+        _expect(rank, number, rank.x if self.in_place else rank.out, wanted)
+
+
+@dataclass(frozen=True)
+class Gather(Call):
+    words: int
+    root: int = 0
+
+    def run(self, rank: Rank, number: int) -> int:
+        _fill(rank, number, self.words)
+        rank.view(c.OUT, rank.out, self.words)
+        rank.set(c.OPERATION, layout.GATHER)
+        rank.set(c.ARGUMENT, self.root)
+        rank.set(c.EXTRA, 0)
+        return gather(rank.ctx)
+
+    def check(self, rank: Rank, number: int) -> None:
+        if rank.number == self.root:
+            wanted = [value(r, number, i) for r in range(rank.job.ranks) for i in range(self.words)]
+            _expect(rank, number, rank.out, wanted)
+
+
+@dataclass(frozen=True)
+class AllToAll(Call):
+    """`words` to each rank, in one run."""
+
+    words: int
+
+    def run(self, rank: Rank, number: int) -> int:
+        _fill(rank, number, self.words * rank.job.ranks)
+        rank.view(c.OUT, rank.out, self.words * rank.job.ranks)
+        rank.set(c.OPERATION, layout.ALL_TO_ALL)
+        for i in range(5):
+            rank.set(c.EXTRA + i * WORD, self.words * WORD)
+        return all_to_all(rank.ctx)
+
+    def check(self, rank: Rank, number: int) -> None:
+        first = rank.number * self.words
+        wanted = [value(r, number, first + i) for r in range(rank.job.ranks) for i in range(self.words)]
+        _expect(rank, number, rank.out, wanted)
+
+
+@dataclass(frozen=True)
+class AllToAllV(Call):
+    """`counts[i][j]` words from rank i to rank j; `room` words fit the result of each rank."""
+
+    counts: tuple[tuple[int, ...], ...]
+    room: int = 1 << 20
+
+    def run(self, rank: Rank, number: int) -> int:
+        size, me = rank.job.ranks, rank.number
+        _fill(rank, number, sum(self.counts[me]))
+        rank.view(c.OUT, rank.out, sum(row[me] for row in self.counts))
+        rank.set(c.OPERATION, layout.ALL_TO_ALL_V)
+        rank.set(c.EXTRA, BOTH)
+        rank.set(c.EXTRA + WORD, rank.table)
+        for i, entry in enumerate(self._table(size, me)):
+            atomics.poke(rank.table + i * WORD, entry)
+        status = all_to_all_v(rank.ctx)
+        return status if self._fits(rank) else _expected(c.VERDICT, status)
+
+    def check(self, rank: Rank, number: int) -> None:
+        me = rank.number
+        wanted = [value(r, number, sum(row[:me]) + i) for r, row in enumerate(self.counts) for i in range(row[me])]
+        _expect(rank, number, rank.out, wanted if self._fits(rank) else [0] * len(wanted))
+
+    def _table(self, size: int, me: int) -> tuple[int, ...]:
+        counts = self.counts[me]
+        rows = (*counts, *(sum(counts[:i]) for i in range(size)), *(-1,) * ((layout.TABLE_SIZES - 2) * size))
+        return (*rows, sum(counts), self.room)
+
+    def _fits(self, rank: Rank) -> bool:
+        return all(sum(row[r] for row in self.counts) <= self.room for r in range(rank.job.ranks))
+
+
+@dataclass(frozen=True)
+class Disagree(Call):
+    """Barriers whose fingerprints differ: every rank must find out."""
+
+    def run(self, rank: Rank, _number: int) -> int:
+        rank.set(c.OPERATION, layout.BARRIER)
+        rank.set(c.ARGUMENT, rank.number)
+        return _expected(c.MISMATCH, barrier(rank.ctx))
+
+
+@dataclass(frozen=True)
+class Post(Call):
+    """Publish one step."""
+
+    together = False
+
+    def run(self, rank: Rank, number: int) -> int:
+        sync.publish_step(rank.ctx, 1, number)
+        return c.OK
+
+
+@dataclass(frozen=True)
+class Await(Call):
+    """Wait for that step of another rank."""
+
+    peer: int
+
+    together = False
+
+    def run(self, rank: Rank, number: int) -> int:
+        return sync.await_step(rank.ctx, 1, number, self.peer)
+
+
+@dataclass(frozen=True)
+class End(Call):
+    """The rank ends here: `state` is DEPARTED (it returned) or FAILED (it raised, which ends the group)."""
+
+    state: int
+
+    together = False
+    ends = True
+
+    def run(self, rank: Rank, _number: int) -> int:
+        arena: Any = rank.job.arena
+        records.write(arena, rank.number, layout.BY_RANK, self.state)
+        if self.state == records.FAILED:
+            records.abort(arena, arena.world)
+        else:
+            records.ring_all(arena, arena.world)
+        return c.OK

@@ -1,0 +1,193 @@
+"""A job to explore: an arena of a few small cells at addresses that do not exist, its ranks, and the launcher.
+
+Each rank runs `body`: its calls one after the other, each with arguments that depend on rank and number, each result
+compared.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from explorer.machine import Machine
+from explorer.program import Program
+from explorer.stand_ins import KERNEL, SHARED, WORD, read, write
+from shmcoll.engine import atomics, layout, records
+from shmcoll.engine import context as c
+
+PID = 4711
+
+
+class Rank:
+    """One rank's private memory, and its calls."""
+
+    def __init__(self, job: "Job", number: int, calls: list[Any]):
+        self.job = job
+        self.number = number
+        self.calls = calls
+        self.memory = (ctypes.c_int64 * (c.CONTEXT_WORDS + 3 * job.words + 80))()
+        self._free = ctypes.addressof(self.memory)
+        self.ctx = self.take(c.CONTEXT_WORDS)
+        self.counters = self.take(2)  # operations entered, operations done
+        self.dims = self.take(2)
+        self.table = self.take(layout.TABLE_ROWS * max(job.ranks, 2))
+        self.pollfds = self.take(job.ranks)
+        self.x, self.out, self.scratch = (self.take(job.words) for _ in range(3))
+        for offset, value in job.context(self).items():
+            self.set(offset, value)
+
+    def take(self, words: int) -> int:
+        address, self._free = self._free, self._free + words * WORD
+        assert self._free <= ctypes.addressof(self.memory) + ctypes.sizeof(self.memory)
+        return address
+
+    def set(self, offset: int, value: int) -> None:
+        atomics.poke(self.ctx + offset, value)
+
+    def view(self, view: int, address: int, words: int) -> None:
+        """Fill the X or OUT view with a one-dimensional int64 array."""
+        atomics.poke(self.dims, words)
+        for field, value in (
+            (c.DATA, address),
+            (c.COUNT, words),
+            (c.ITEM, WORD),
+            (c.BYTES, words * WORD),
+            (c.DIMENSIONS, 1),
+            (c.DIMS, self.dims),
+            (c.DTYPE, 5),
+        ):
+            self.set(view + field, value)
+
+    def body(self) -> int:
+        for number, call in enumerate(self.calls, start=1):
+            atomics.hooks.mark()
+            atomics.poke(self.counters, number)
+            status = call.run(self, number)
+            if status != c.OK:
+                return status
+            call.check(self, number)
+            if call.together:
+                atomics.poke(self.counters + WORD, number)
+        return c.OK
+
+    def progress(self) -> tuple[int, int]:
+        return atomics.peek(self.counters), atomics.peek(self.counters + WORD)
+
+
+class Job:
+    """`ranks` ranks that make the calls `calls(rank)`. `words` is the length of their longest array."""
+
+    def __init__(
+        self,
+        ranks: int,
+        calls: Callable[[int], list[Any]],
+        *,
+        words: int = 16,
+        cell_bytes: int = 256,
+        flat_bytes: int = 256,
+        slice_bytes: int = 16,
+        polls: int = 0,
+        yields: int = 0,
+    ):
+        self.ranks = ranks
+        self.words = words
+        self.settings = {
+            c.CELL_BYTES: cell_bytes,
+            c.FLAT_BYTES: flat_bytes,
+            c.SLICE_BYTES: slice_bytes,
+            c.POLLS: polls,
+            c.YIELDS: yields,
+        }
+        self.arena = SharedArena(ranks)
+        self._ends = any(call.ends for rank in range(ranks) for call in calls(rank))
+        self._ranks = [Rank(self, rank, calls(rank)) for rank in range(ranks)]
+
+    def machine(self, **options: Any) -> Machine:
+        """The job as a machine; its programs start at once, so call it while `exploring`."""
+        bells = {self.mailbox(rank) + layout.SEMAPHORE: rank for rank in range(self.ranks)}
+        pids = {self.record(rank) + layout.RECORD_PID: PID for rank in range(self.ranks)}
+        programs = [Program(rank.body, rank.memory, rank.progress) for rank in self._ranks]
+        return Machine(programs, self._launcher, pids, bells, self._allowed, self.name, **options)
+
+    def _launcher(self, killed: int) -> Program:
+        def body() -> int:
+            records.write(self.arena, killed, layout.BY_LAUNCHER, records.FAILED, records.KILLED, 9)  # type: ignore[arg-type]
+            records.abort(self.arena, self.arena.world)  # type: ignore[arg-type]
+            return c.OK
+
+        return Program(body, (ctypes.c_int64 * 1)(), lambda: (0, 0))
+
+    def _allowed(self, status: int, killed: int) -> bool:
+        """What a rank may return: anything but OK needs a reason."""
+        return status == c.OK or (status in (c.ABORTED, c.PEER_LOST) and (self._ends or killed >= 0))
+
+    def context(self, rank: Rank) -> dict[int, int]:
+        """As `Communicator._fill_context` fills it."""
+        group = SHARED + self.arena.world
+        return {
+            c.GROUP: group,
+            c.MAILBOXES: group + layout.MAILBOXES,
+            c.STRIDE: layout.mailbox_bytes(self.ranks),
+            c.CELLS: group + layout.cells_offset(self.ranks),
+            c.RECORDS: SHARED + layout.record_offset(self.ranks, 0, layout.BY_RANK),
+            c.RECORDS_LAUNCHER: SHARED + layout.record_offset(self.ranks, 0, layout.BY_LAUNCHER),
+            c.PIDFDS: rank.pollfds,
+            c.RANK: rank.number,
+            c.SIZE: self.ranks,
+            c.SLEEP: 1,
+            c.TIMEOUT: 1,
+            c.SCRATCH: rank.scratch,
+            c.KERNEL: KERNEL,
+            **self.settings,
+        }
+
+    def mailbox(self, rank: int) -> int:
+        return SHARED + self.arena.world + layout.MAILBOXES + rank * layout.mailbox_bytes(self.ranks)
+
+    def record(self, rank: int) -> int:
+        return SHARED + layout.record_offset(self.ranks, rank, layout.BY_RANK)
+
+    def name(self, address: int) -> str:
+        """What lies at a shared address."""
+        offset = address - SHARED
+        world = self.arena.world
+        if offset < world:
+            number, within = divmod(offset - layout.RECORDS, layout.RECORD_BYTES)
+            return f"RECORD[{number % self.ranks}] by {number // self.ranks} +{within}"
+        offset -= world
+        if offset < layout.MAILBOXES:
+            return "ABORT"
+        if offset >= layout.cells_offset(self.ranks):
+            number, within = divmod(offset - layout.cells_offset(self.ranks), self.settings[c.CELL_BYTES])
+            return f"CELL {number % 2} of rank {number // 2} +{within}"
+        rank, within = divmod(offset - layout.MAILBOXES, layout.mailbox_bytes(self.ranks))
+        words = {layout.PROGRESS: "PROGRESS", layout.PARKED: "PARKED", layout.SEMAPHORE: "SEMAPHORE"}
+        for half in (0, 1):
+            base = half * layout.HEADER_BYTES
+            words[base + layout.HEADER_SEQUENCE] = f"SEQUENCE {half}"
+            words[base + layout.HEADER_FINGERPRINT] = f"FINGERPRINT {half}"
+            words[base + layout.HEADER_INLINE] = f"INLINE {half}"
+        return f"{words.get(within, f'mailbox +{within}')} of rank {rank}"
+
+
+class SharedArena:
+    """What `records.py` needs of an arena, on the machine's memory: the launcher's own code is explored too."""
+
+    def __init__(self, ranks: int):
+        self.ranks = ranks
+        self.address = SHARED
+        self.world = layout.world_offset(ranks)
+
+    def load(self, offset: int) -> int:
+        return atomics.load(SHARED + offset)
+
+    def store(self, offset: int, value: int) -> None:
+        atomics.store(SHARED + offset, value)
+
+    def read(self, offset: int, length: int) -> bytes:
+        words = read(SHARED + offset, -(-length // WORD))
+        return b"".join(word.to_bytes(WORD, "little", signed=True) for word in words)[:length]
+
+    def write(self, offset: int, data: bytes) -> None:
+        padded = data + bytes(-len(data) % WORD)
+        words = tuple(int.from_bytes(padded[i : i + WORD], "little", signed=True) for i in range(0, len(padded), WORD))
+        write(SHARED + offset, words)

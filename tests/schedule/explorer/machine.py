@@ -1,0 +1,271 @@
+"""A machine of ranks that share memory: what can happen in a state, and what it does.
+
+Memory is sequentially consistent, or buffered as on x86 (Sewell et al., "x86-TSO", CACM 2010): each rank's stores wait
+in a queue that the machine empties one by one whenever it likes; a rank sees its own queue; fences and doorbells wait
+until it is empty. A doorbell is a counter: who sleeps on it goes on only after a ring, never by itself, so a ring that
+is lost shows as a deadlock. With `slices=k` a sleeper wakes by itself up to k times, and only when nothing else can
+happen. The clock stands still.
+
+One rank may be killed at any moment (`kills=True`): its queued stores are dropped (that they had been emptied before is
+another schedule), and the launcher starts: a program like a rank's, written in `job.py`.
+
+Reduction. A step on words that no other actor ever reads or writes in a conflicting way is local: it is taken at
+once, without looking at other orders, because it commutes with everything that others do. Which words are private in
+this sense is learned: when a conflicting use turns up, `Learned` restarts the search with what is now known. A search
+that runs to its end without a new conflict has covered every schedule. (If a conflict existed, the first one would also
+occur in the reduced search, since all steps before it commute.)
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from explorer.program import BROKEN, END, FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Node, Program, Violation
+
+WORD = 8
+
+Stores = tuple[tuple[int, int], ...]
+
+
+class Learned(Exception):
+    """A word turned out to be used by somebody who was not known to use it."""
+
+
+class State(NamedTuple):
+    memory: tuple[int, ...]
+    nodes: tuple[Node, ...]  # one an actor; when a rank is killed, the launcher joins them as the last
+    queues: tuple[Stores, ...]
+    bells: tuple[int, ...]
+    killed: int  # the rank that was killed, or -1
+    slices: tuple[int, ...]  # who woke by itself
+
+
+class Action(NamedTuple):
+    actor: int
+    what: str  # step, store (empty one from the queue), kill, slice
+
+
+class Machine:
+    """The ranks of a job (see `job.py`) and what is known of the words that they use."""
+
+    def __init__(
+        self,
+        programs: list[Program],
+        launcher: Callable[[int], Program],
+        initial: dict[int, int],
+        bells: dict[int, int],
+        allowed: Callable[[int, int], bool],
+        name: Callable[[int], str],
+        *,
+        buffered: bool = False,
+        kills: bool = False,
+        slices: int = 0,
+    ):
+        self.programs = programs
+        self.buffered = buffered
+        self.kills = kills
+        self.slices = slices
+        self.name = name
+        self._launcher = launcher
+        self._launchers: dict[int, Program] = {}
+        self._initial = initial
+        self._bells = bells
+        self._allowed = allowed
+        self._slots: dict[int, int] = {address: i for i, address in enumerate(initial)}
+        self._readers: dict[int, set[int]] = {}
+        self._writers: dict[int, set[int]] = {}
+        self._local: dict[Node, bool] = {}
+        self._news = False
+
+    # --- states -------------------------------------------------------------------------------------------------------
+
+    def start(self) -> State:
+        self._local.clear()
+        ranks = range(len(self.programs))
+        memory = tuple(self._initial.get(address, 0) for address in self._slots)
+        state = State(memory, tuple(p.start for p in self.programs), ((),) * len(ranks), (0,) * len(ranks), -1, ())
+        for rank in ranks:
+            state = self._settle(state, rank)
+        return state
+
+    def actions(self, state: State) -> list[Action]:
+        """Everything that can happen next, apart from what is local."""
+        possible = []
+        for actor in range(len(state.nodes)):
+            if self._ready(state, actor):
+                possible.append(Action(actor, "step"))
+            if state.queues[actor]:
+                possible.append(Action(actor, "store"))
+        if self.kills and state.killed < 0 and any(node.operation.kind != END for node in state.nodes):
+            possible += [Action(rank, "kill") for rank in range(len(self.programs))]
+        if not possible:
+            possible = [
+                Action(a, "slice")
+                for a in self._alive(state)
+                if state.nodes[a].operation.kind == SLEEP and state.slices.count(a) < self.slices
+            ]
+        return possible
+
+    def after(self, state: State, action: Action) -> State:
+        """The state that an action leads to, all local steps taken."""
+        actor = action.actor
+        if action.what == "step":
+            return self._settle(self._step(state, actor), actor)
+        if action.what == "store":
+            return self._settle(self._empty_one(state, actor), actor)
+        if action.what == "kill":
+            return self._settle(self._kill(state, actor), len(self.programs))
+        woken = state._replace(nodes=self._moved(state, actor, None), slices=(*state.slices, actor))
+        return self._settle(woken, actor)
+
+    def _settle(self, state: State, actor: int) -> State:
+        """Take an actor's local steps until none is left, or until it goes in a circle."""
+        seen: set[Node] = set()
+        while state.nodes[actor] not in seen:
+            queue = state.queues[actor]
+            if self._step_is_local(state, actor):
+                seen.add(state.nodes[actor])
+                state = self._step(state, actor)
+            elif queue and self._is_private(actor, (queue[0][0],), True):
+                state = self._empty_one(state, actor)
+            else:
+                break
+        return state
+
+    # --- properties ---------------------------------------------------------------------------------------------------
+
+    def check(self, state: State) -> None:
+        """Raise `Violation` for what must never be; called in every state."""
+        nodes = state.nodes[: len(self.programs)]
+        for rank, node in enumerate(nodes):
+            if node.operation.kind == BROKEN:
+                raise Violation(f"rank {rank}: {node.operation.argument}")
+            if node.operation.kind == END and not self._allowed(node.operation.argument, state.killed):
+                raise Violation(f"rank {rank} returned status {node.operation.argument}")
+        done, entered = max(n.done for n in nodes), min(n.entered for n in nodes)
+        if done > entered:
+            raise Violation(f"a rank has left operation {done}, another has not entered it")
+
+    def check_end(self, state: State) -> None:
+        """Nothing can happen any more, unless somebody is killed: every rank must have come to its end."""
+        stuck = [a for a in self._alive(state) if state.nodes[a].operation.kind != END]
+        if stuck:
+            raise Violation(f"deadlock: {', '.join(f'rank {a}' for a in stuck)} cannot go on")
+
+    def outcome(self, state: State) -> tuple[Any, ...]:
+        """What each rank has returned."""
+        nodes = state.nodes[: len(self.programs)]
+        return tuple("killed" if r == state.killed else node.operation.argument for r, node in enumerate(nodes))
+
+    def _alive(self, state: State) -> list[int]:
+        return [a for a in range(len(state.nodes)) if a != state.killed]
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _ready(self, state: State, actor: int) -> bool:
+        """Whether an actor can do its next operation."""
+        kind = state.nodes[actor].operation.kind
+        if actor == state.killed or kind in (END, BROKEN):
+            return False
+        if kind in (FENCE, SLEEP, RING) and state.queues[actor]:
+            return False
+        return kind != SLEEP or state.bells[self._bells[state.nodes[actor].operation.address]] > 0
+
+    def _step(self, state: State, actor: int) -> State:
+        memory, nodes, queues, bells, killed, slices = state
+        kind, address, argument = nodes[actor].operation
+        result: Any = None
+        if kind == WRITE:
+            stores = tuple((address + WORD * i, value) for i, value in enumerate(argument))
+            if self.buffered:
+                queues = _replaced(queues, actor, queues[actor] + stores)
+            else:
+                memory = self._written(memory, actor, stores)
+        elif kind == READ:
+            result = self._read(memory, queues[actor], actor, address, argument)
+        elif kind == GONE:
+            result = int(killed == argument)
+        elif kind in (SLEEP, RING):
+            bell = self._bells[address]
+            bells = _replaced(bells, bell, bells[bell] + (1 if kind == RING else -1))
+        return State(memory, self._moved(state, actor, result), queues, bells, killed, slices)
+
+    def _moved(self, state: State, actor: int, result: Any) -> tuple[Node, ...]:
+        node = state.nodes[actor]
+        following = node.following.get(result)
+        if following is None:
+            program = self.programs[actor] if actor < len(self.programs) else self._launchers[state.killed]
+            following = program.after(node, result)
+        return _replaced(state.nodes, actor, following)
+
+    def _empty_one(self, state: State, actor: int) -> State:
+        memory, nodes, queues, bells, killed, slices = state
+        store, *later = queues[actor]
+        memory = self._written(memory, actor, (store,))
+        return State(memory, nodes, _replaced(queues, actor, tuple(later)), bells, killed, slices)
+
+    def _kill(self, state: State, rank: int) -> State:
+        if rank not in self._launchers:
+            self._launchers[rank] = self._launcher(rank)
+        nodes = (*state.nodes, self._launchers[rank].start)
+        queues = (*_replaced(state.queues, rank, ()), ())
+        return State(state.memory, nodes, queues, state.bells, rank, state.slices)
+
+    def _written(self, memory: tuple[int, ...], actor: int, stores: Stores) -> tuple[int, ...]:
+        self._note(self._writers, actor, [address for address, _ in stores])
+        for address, value in stores:
+            memory = _replaced(memory, self._slots[address], value)
+        return memory
+
+    def _read(self, memory: tuple[int, ...], queue: Stores, actor: int, address: int, count: int) -> tuple[int, ...]:
+        addresses = range(address, address + count * WORD, WORD)
+        self._note(self._readers, actor, addresses)
+        if queue:
+            own = dict(queue)
+            return tuple(own[a] if a in own else memory[self._slots[a]] for a in addresses)
+        return tuple([memory[self._slots[a]] for a in addresses])
+
+    # --- what is local ------------------------------------------------------------------------------------------------
+
+    def _step_is_local(self, state: State, actor: int) -> bool:
+        if not self._ready(state, actor):
+            return False
+        node = state.nodes[actor]
+        if node.operation.kind == GONE:
+            return not self.kills or state.killed >= 0
+        local = self._local.get(node)
+        if local is None:
+            local = self._local[node] = self._operation_is_local(actor, *node.operation)
+        return local
+
+    def _operation_is_local(self, actor: int, kind: str, address: int, argument: Any) -> bool:
+        if kind == READ:
+            return self._is_private(actor, range(address, address + argument * WORD, WORD), False)
+        if kind == WRITE and not self.buffered:
+            return self._is_private(actor, range(address, address + len(argument) * WORD, WORD), True)
+        return kind in (WRITE, FENCE)
+
+    def _is_private(self, actor: int, addresses: Iterable[int], writing: bool) -> bool:
+        """Whether no other actor uses any of the words in a way that conflicts."""
+        for address in addresses:
+            users = self._writers.get(address, set()) | (self._readers.get(address, set()) if writing else set())
+            if users - {actor}:
+                return False
+        return True
+
+    def _note(self, users: dict[int, set[int]], actor: int, addresses: Iterable[int]) -> None:
+        for address in addresses:
+            known = users.setdefault(address, set())
+            if actor not in known:
+                known.add(actor)
+                self._slots.setdefault(address, len(self._slots))
+                self._news = True
+        if self._news:
+            self._news = False
+            raise Learned
+
+
+def _replaced(values: tuple, i: int, value: object) -> tuple:
+    return (*values[:i], value, *values[i + 1 :])
+
+
+__all__ = ["MARK", "Action", "Learned", "Machine", "State"]

@@ -1,0 +1,172 @@
+"""Seeded bugs: the source of one function with one thing changed. Each must be found, or this proves nothing."""
+
+import contextlib
+import inspect
+import linecache
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+from explorer import calls
+from explorer.stand_ins import MODULES
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`old` becomes `new` in a function of a module; the scenario and machine in which that must show."""
+
+    function: str  # "module.function"
+    old: str
+    new: str
+    scenario: str
+    options: dict[str, Any] = field(default_factory=dict)
+    sampled: bool = False  # the scenario is too large to be exhausted
+
+    @contextlib.contextmanager
+    def planted(self) -> Iterator[None]:
+        """Put the changed function in the place of the right one, in every module that uses it."""
+        home, _, name = self.function.rpartition(".")
+        module = sys.modules[f"shmcoll.{home}"]
+        right: FunctionType = getattr(module, name)
+        source = inspect.getsource(right)
+        assert source.count(self.old) == 1, f"{self.function} does not have {self.old!r} once"
+        filename = f"<{self.function}: {self.new.strip() or 'without ' + self.old.strip()}>"
+        text = source.replace(self.old, self.new)
+        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+        scope: dict[str, Any] = {}
+        exec(compile(text, filename, "exec"), vars(module), scope)
+        users = [m for m in (*MODULES, calls) if vars(m).get(name) is right]
+        for user in users:
+            setattr(user, name, scope[name])
+        try:
+            yield
+        finally:
+            for user in users:
+                setattr(user, name, right)
+
+
+BUFFERED = {"buffered": True}
+KILLS = {"kills": True}
+
+MUTANTS = {
+    "no fence in the waiter": Mutant("engine.wait.sleep_until", "        fence()\n", "", "park", BUFFERED),
+    "no fence in the poster": Mutant("engine.wait.wake", "    fence()\n", "", "park", BUFFERED),
+    "PARKED is never set": Mutant("engine.wait.sleep_until", "store(mine + PARKED, peer + 1)", "pass", "park"),
+    "PARKED names the wrong rank": Mutant("engine.wait.sleep_until", "peer + 1)", "peer)", "park"),
+    "no look before sleeping": Mutant(
+        "engine.wait.sleep_until", "status = look(ctx, word, wanted, peer)", "status = c.PREPARE", "park"
+    ),
+    "sleeps whatever the look says": Mutant("engine.wait.sleep_until", "if status == c.PREPARE:", "if True:", "park"),
+    "looks before it parks": Mutant(
+        "engine.wait.sleep_until",
+        "        store(mine + PARKED, peer + 1)\n        fence()\n        status = look(ctx, word, wanted, peer)\n",
+        "        status = look(ctx, word, wanted, peer)\n        store(mine + PARKED, peer + 1)\n        fence()\n",
+        "park",
+    ),
+    "gives up after one sleep": Mutant("engine.wait.sleep_until", "if clock() > deadline", "if True", "park for two"),
+    "takes a ring for the word": Mutant(
+        "engine.wait.sleep_until",
+        "        if reached(load_acquire(word), wanted):\n            return c.OK\n        if is_gone",
+        "        return c.OK\n        if is_gone",
+        "barrier, 2 ranks",
+    ),
+    "wakes rank 0 alone": Mutant("engine.wait.wake", "range(size)", "range(1)", "park in turn"),
+    "does not see ABORT": Mutant(
+        "engine.wait.look",
+        "if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):",
+        "if False:",
+        "ring, 3 ranks",  # whoever waits for the dead rank itself learns of it from its record
+        KILLS,
+        sampled=True,
+    ),
+    "does not see that a peer has returned": Mutant(
+        "engine.wait.has_left", "    offset = ", "    return 0\n    offset = ", "a rank returns"
+    ),
+    "the opening rings nobody": Mutant("engine.sync.meet", "    wake(ctx)\n", "", "barrier, 2 ranks"),
+    "the opening forgets the last peer": Mutant(
+        "engine.sync.meet", "range(1, size)", "range(1, size - 1)", "barrier, 3 ranks"
+    ),
+    "waits for the operation before": Mutant(
+        "engine.sync.meet", "HEADER_SEQUENCE, sequence, peer", "HEADER_SEQUENCE, sequence - 1, peer", "barrier, 2 ranks"
+    ),
+    "fingerprints are not compared": Mutant(
+        "engine.sync.meet", "load(theirs + HEADER_FINGERPRINT) != fingerprint", "False", "disagreement"
+    ),
+    "leaves at the first mismatch": Mutant(
+        "engine.sync.meet", "verdict = c.MISMATCH", "return c.MISMATCH", "disagreement, 3 ranks"
+    ),
+    "one header for all": Mutant("engine.sync.header", "(sequence & 1)", "0", "barrier, 2 ranks"),
+    "one cell for all": Mutant("engine.sync.cell", "(half & 1)", "1", "all_reduce in cells"),
+    "steps ring nobody": Mutant("engine.sync.publish_step", "    wake(ctx)\n", "", "gather"),
+    "steps are one too early": Mutant("engine.sync.await_step", "+ steps,", "+ steps - 1,", "gather"),
+    "steps of the operation before count": Mutant(
+        "engine.sync.await_step", "(sequence << STEP_BITS) + steps", "steps", "gather of 2 rounds, then all_reduce"
+    ),
+    "payload after the opening": Mutant(
+        "collectives.all_reduce.flat",
+        "    copy(payload(ctx, peek(ctx + c.RANK), sequence, length), peek(ctx + c.X + c.DATA), length)\n"
+        "    status = meet(ctx, sequence)\n",
+        "    status = meet(ctx, sequence)\n"
+        "    copy(payload(ctx, peek(ctx + c.RANK), sequence, length), peek(ctx + c.X + c.DATA), length)\n",
+        "all_reduce",
+    ),
+    "the ring adds without waiting": Mutant(
+        "collectives.all_reduce.accumulate",
+        "await_step(ctx, sequence, k * size + t, left)",
+        "c.OK",
+        "ring",
+    ),
+    "the ring copies out without waiting": Mutant(
+        "collectives.all_reduce.copy_out",
+        "await_step(ctx, sequence, (k + 1) * size, finisher)",
+        "c.OK",
+        "ring",
+    ),
+    "the ring copies out one step early": Mutant(
+        "collectives.all_reduce.copy_out", "(k + 1) * size", "(k + 1) * size - 1", "ring"
+    ),
+    "the ring ends in the next operation's cell": Mutant(
+        "collectives.all_reduce.ring", "sequence + rounds - 1 - k", "sequence + k", "ring, 3 ranks", sampled=True
+    ),
+    "the ring has one cell": Mutant(
+        "collectives.all_reduce.ring", "sequence + rounds - 1 - k", "sequence", "ring, 3 ranks", sampled=True
+    ),
+    "a sender does not wait for the root": Mutant("collectives.gather.deliver", "if k > 1:", "if False:", "gather"),
+    "a sender waits for one round less": Mutant(
+        "collectives.gather.deliver", "sequence, k - 1, root", "sequence, k - 2, root", "gather"
+    ),
+    "a sender leaves its cell in use": Mutant(
+        "collectives.gather.deliver", "rounds & -2, root", "0, root", "gather of 2 rounds, then all_reduce"
+    ),
+    "the root does not wait": Mutant(
+        "collectives.gather.collect", "await_step(ctx, sequence, k, sender)", "c.OK", "gather"
+    ),
+    "the root says so before it reads": Mutant(
+        "collectives.gather.collect",
+        "        offset = k * size\n",
+        "        publish_step(ctx, sequence, k + 1)\n        offset = k * size\n",
+        "gather of 2 rounds, then all_reduce",
+    ),
+    "blocks are fetched without waiting": Mutant(
+        "collectives.all_to_all.fetch", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all"
+    ),
+    "cells are not released": Mutant(
+        "collectives.all_to_all.release_cells", "if rounds & 1:", "if True:", "all_to_all of 2 rounds"
+    ),
+    "cells are released after odd rounds": Mutant(
+        "collectives.all_to_all.release_cells", "if rounds & 1:", "if not rounds & 1:", "all_to_all of 2 rounds"
+    ),
+    "a step is published before it is laid": Mutant(
+        "collectives.all_to_all.all_to_all",
+        "            fill(ctx, sequence + k, k, part)\n            publish_step(ctx, sequence, k)\n",
+        "            publish_step(ctx, sequence, k)\n            fill(ctx, sequence + k, k, part)\n",
+        "all_to_all",
+    ),
+    "one cell for all rounds": Mutant("collectives.all_to_all_v.fill", "sequence + k", "sequence", "all_to_all_v"),
+    "parts are fetched without waiting": Mutant(
+        "collectives.all_to_all_v.fetch", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all_v"
+    ),
+    "one table for all": Mutant("collectives.all_to_all_v.table", "(sequence & 1)", "0", "all_to_all_v, then another"),
+}

@@ -1,0 +1,133 @@
+"""Stand-ins for the operations that routines import: what happens on shared addresses goes to the machine.
+
+Shared addresses begin at SHARED; all else is the rank's private memory. Copies from and to shared memory become reads
+and writes of whole ranges, one step each; `peek` and `poke` refuse shared words. The launcher's own code
+(`records.py`) rings through the machine too, and finds a clock that stands still.
+"""
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType, ModuleType, SimpleNamespace
+from typing import Any
+
+from explorer.program import FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Violation, perform
+from shmcoll.collectives import ROUTINES
+from shmcoll.engine import atomics, kernels, records, sync, wait
+from shmcoll.engine import context as c
+
+WORD = 8
+SHARED = 1 << 52  # above every address that a process can have
+KERNEL = 1  # "address" of the only kernel here: sums of int64
+
+MODULES: tuple[ModuleType, ...] = (wait, sync, kernels, *(sys.modules[routine.__module__] for routine in ROUTINES))
+
+
+class Hooks:
+    """`atomics.hooks` while exploring."""
+
+    def load(self, address: int) -> int:
+        return read(address, 1)[0]
+
+    def store(self, address: int, value: int) -> None:
+        write(address, (value,))
+
+    load_acquire = load
+    store_release = store
+
+    def fence(self) -> None:
+        perform(FENCE)
+
+    def yield_core(self) -> None:
+        pass
+
+    def sleep_on(self, semaphore: int, _ns: int) -> None:
+        perform(SLEEP, semaphore)
+
+    def ring(self, semaphore: int) -> None:
+        perform(RING, semaphore)
+
+    def clock(self) -> int:
+        return 0
+
+    def process_gone(self, pollfd: int) -> int:
+        """The pollfds of a rank lie in order of the peers, and each was filled when it was needed."""
+        ctx = next(f.f_locals["ctx"] for f in _callers() if "ctx" in f.f_locals)
+        peer = (pollfd - atomics.peek(ctx + c.PIDFDS)) // WORD
+        return perform(GONE, 0, peer)
+
+    def signals_pending(self, _ctx: int) -> int:
+        return 0
+
+    def mark(self) -> None:
+        perform(MARK)
+
+
+def _callers() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def read(address: int, words: int) -> tuple[int, ...]:
+    if address >= SHARED:
+        return perform(READ, address, words)
+    return tuple((ctypes.c_int64 * words).from_address(address))
+
+
+def write(address: int, words: tuple[int, ...]) -> None:
+    if address >= SHARED:
+        perform(WRITE, address, words)
+    else:
+        ctypes.memmove(address, (ctypes.c_int64 * len(words))(*words), len(words) * WORD)
+
+
+def copy(target: int, source: int, length: int) -> None:
+    assert length % WORD == 0, "explored payloads are whole words"
+    if length > 0:
+        words = read(source, length // WORD)
+        write(target, words)
+
+
+def add_words(mode: int, target: int, accumulator: int, source: int, count: int, _ranks: int) -> None:
+    """The reduce kernel: sums of int64. See `kernels.py` for the modes."""
+    if count == 0:
+        return
+    words = read(source, count)
+    if mode != kernels.START:
+        sums = read(accumulator, count)
+        words = tuple(a + b for a, b in zip(sums, words, strict=True))
+    write(accumulator if mode == kernels.STEP else target, words)
+
+
+def private(name: str, access: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(address: int, *value: int) -> Any:
+        if address >= SHARED:
+            raise Violation(f"{name} of a shared word")
+        return access(address, *value)
+
+    return guarded
+
+
+@contextlib.contextmanager
+def exploring() -> Iterator[None]:
+    """Put the stand-ins in place."""
+    stand_ins = {"copy": copy, "peek": private("peek", atomics.peek), "poke": private("poke", atomics.poke)}
+    with contextlib.ExitStack() as undo:
+
+        def put(owner: Any, name: str, value: Any) -> None:
+            undo.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, value)
+
+        for module in MODULES:
+            for name, stand_in in stand_ins.items():
+                if hasattr(module, name):
+                    put(module, name, stand_in)
+        put(atomics, "hooks", Hooks())
+        put(atomics, "python_kernels", {KERNEL: add_words})
+        put(records, "ctypes", SimpleNamespace(c_void_p=int))
+        put(records, "_LIBC", SimpleNamespace(sem_post=lambda semaphore: atomics.ring(semaphore)))
+        put(records, "time", SimpleNamespace(monotonic_ns=lambda: 1))
+        yield

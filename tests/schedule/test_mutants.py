@@ -1,0 +1,26 @@
+"""Seeded bugs, each of which the explorer must find."""
+
+import pytest
+from explorer.mutants import MUTANTS
+from explorer.program import Violation
+from explorer.scenarios import SCENARIOS
+from explorer.search import exhaust, sample
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_seeded_bug_is_found(name: str) -> None:
+    mutant = MUTANTS[name]
+    with mutant.planted(), pytest.raises(Violation):
+        machine = SCENARIOS[mutant.scenario].machine(**mutant.options)
+        if mutant.sampled:
+            sample(machine, seed=1, runs=1000)
+        else:
+            exhaust(machine)
+
+
+@pytest.mark.parametrize("name", ["no fence in the waiter", "no fence in the poster"])
+def test_a_missing_fence_shows_only_where_stores_are_delayed(name: str) -> None:
+    """So the search that finds these two is the one with store buffers, and it finds what x86 would do."""
+    mutant = MUTANTS[name]
+    with mutant.planted():
+        exhaust(SCENARIOS[mutant.scenario].machine())

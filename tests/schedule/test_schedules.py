@@ -1,0 +1,102 @@
+"""Every schedule of small jobs, with any single kill too, and random schedules of larger ones.
+
+No deadlock, exact results, nobody leaves a collective before all have entered it, operations in a row do not mix up
+their headers and cells; after a kill every survivor returns. A sleeper is rescued by the end of its slice only where a
+rank simply returns.
+"""
+
+import pytest
+from explorer.scenarios import SCENARIOS
+from explorer.search import TooLarge, exhaust, sample
+
+BUFFERED = {"buffered": True}
+KILLS = {"kills": True}
+BOTH = BUFFERED | KILLS
+
+PLAIN_CASES = [
+    "park",
+    "park after polling",
+    "park in turn",
+    "park for two",
+    "barrier, 2 ranks",
+    "barrier after polling",
+    "barrier, 3 ranks",
+    "disagreement",
+    "all_reduce",
+    "all_reduce in place",
+    "all_reduce in cells",
+    "all_reduce, 3 ranks",
+    "ring",
+    "gather",
+    "gather of 2 rounds, then all_reduce",
+    "all_to_all",
+    "all_to_all of 2 rounds",
+    "all_to_all_v",
+    "all_to_all_v, then another",
+    "all_to_all_v refused",
+    "a rank raises",
+    "a rank raises, 3 ranks",
+]
+BUFFERED_CASES = [
+    "park",
+    "park after polling",
+    "park in turn",
+    "park for two",
+    "barrier, 2 ranks",
+    "all_reduce in place",
+]
+KILL_CASES = ["park", "park in turn", "park for two", "barrier after polling", "disagreement", "all_reduce in place"]
+
+LARGE_CASES = [
+    "two barriers, 3 ranks",
+    "disagreement, 3 ranks",
+    "all_reduce in cells, 3 ranks",
+    "ring, then flat",
+    "two rings",
+    "ring, 3 ranks",
+    "gather, 3 ranks",
+    "all_to_all, 3 ranks",
+    "all_to_all_v, 3 ranks",
+]
+RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        *((name, {}) for name in PLAIN_CASES),
+        *((name, BUFFERED) for name in BUFFERED_CASES),
+        *((name, KILLS) for name in KILL_CASES),
+        ("park in turn", BOTH),
+    ],
+)
+def test_every_schedule(name: str, options: dict[str, bool]) -> None:
+    report = exhaust(SCENARIOS[name].machine(**options))
+    print(report.states, "states,", report.transitions, "transitions")
+    killed = {status for outcome in report.outcomes for status in outcome if status == "killed"}
+    assert bool(killed) == ("kills" in options), "the search did not do what it was asked to"
+
+
+@pytest.mark.parametrize("name", RETURNING)
+def test_who_waits_for_a_rank_that_has_returned(name: str) -> None:
+    """It learns so from the record, without any slice that ends by itself: no ring of the one that returns is lost."""
+    report = exhaust(SCENARIOS[name].machine())
+    assert all(set(outcome) == {0, 6} for outcome in report.outcomes)
+
+
+@pytest.mark.parametrize("options", [{}, BUFFERED, KILLS, BOTH], ids=["plain", "buffered", "kills", "both"])
+@pytest.mark.parametrize("name", LARGE_CASES)
+def test_random_schedules(name: str, options: dict[str, bool], seed: int) -> None:
+    sample(SCENARIOS[name].machine(**options), seed, runs=100)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("options", [{}, BUFFERED, KILLS, BOTH], ids=["plain", "buffered", "kills", "both"])
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in RETURNING])
+def test_every_schedule_of_all(name: str, options: dict[str, bool], seed: int) -> None:
+    """What has more states than half a minute allows is sampled at length."""
+    machine = SCENARIOS[name].machine(**options)
+    try:
+        print(exhaust(machine, limit=600_000).states, "states")
+    except TooLarge:
+        print(sample(machine, seed, runs=4_000, changes=8).transitions, "steps of random schedules")
