@@ -3,6 +3,7 @@
 Who may import whom (a test holds it): imports go down only.
 
     mindspore, nki         front doors; each speaks its own API and calls the communicator
+    runner, server         calling a function on ranks: the caller's side, and the process that starts and watches them
     job, communicator      joining a job; what a user calls; work runs it asynchronously
     collectives            one file a collective: the algorithm as routines on addresses
     engine                 memory, atomics, waiting, kernels, compilation
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
         ShmcollError,
     )
     from shmcoll.job import init
+    from shmcoll.runner import run
     from shmcoll.work import Work
 
 __version__ = "0.1.0"
 
 _HOME = {
     "init": "shmcoll.job",
+    "run": "shmcoll.runner",
     "Communicator": "shmcoll.communicator",
     "Work": "shmcoll.work",
     "ShmcollError": "shmcoll.errors",
@@ -52,6 +55,7 @@ __all__ = [
     "Work",
     "__version__",
     "init",
+    "run",
 ]
 
 

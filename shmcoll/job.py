@@ -68,12 +68,12 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
             arena, number = _inherited(given), _number("RANK")
             if not 0 <= number < arena.ranks:
                 raise ArenaError(f"RANK={number} is no rank of this job of {arena.ranks}")
-            return arena, number, "shmrun"
+            return arena, number, os.environ.pop("SHMCOLL_LAUNCHER", "shmrun")
         place = find_place(os.environ)
-    timeout = _seconds("SHMCOLL_TIMEOUT", DEFAULT_TIMEOUT)
+    timeout = seconds("SHMCOLL_TIMEOUT", DEFAULT_TIMEOUT)
     if place is None or place.size == 1:
         return arenas.create(1, timeout=timeout), 0, place.launcher if place else "none"
-    patience = _seconds("SHMCOLL_JOIN_TIMEOUT", DEFAULT_PATIENCE)
+    patience = seconds("SHMCOLL_JOIN_TIMEOUT", DEFAULT_PATIENCE)
     arena = rendezvous.meet(place.key, place.rank, place.size, wait_timeout=timeout, patience=patience)
     return arena, place.rank, place.launcher
 
@@ -107,15 +107,16 @@ def _number(name: str) -> int:
         raise ArenaError(f"{name} is {os.environ.get(name)!r}, expected the number that shmrun sets") from None
 
 
-def _seconds(name: str, default: float) -> float:
+def seconds(name: str, default: float) -> float:
+    """A limit in seconds from the environment; `ValueError` for one that is none."""
     value = os.environ.get(name) or str(default)
     try:
-        seconds = float(value)
+        limit = float(value)
     except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 1e9:
+        limit = 0.0
+    if not 0 < limit <= 1e9:
         raise ValueError(f"{name}={value!r} is not a positive number of seconds")
-    return seconds
+    return limit
 
 
 def _tell_the_end(arena: Arena, comm: Communicator) -> None:

@@ -1,9 +1,10 @@
 """Compiling ahead: every routine that the cache lacks, on all usable cores.
 
-python -m shmcoll.warm            compiles what is missing, for images and CI
-python -m shmcoll.warm NAMES      what `fill_cache` starts, one process a core; prints a name when it is done
+python -m shmcoll.warm              compiles what is missing, for images and CI
+python -m shmcoll.warm PID NAMES    what `fill_cache` of process PID starts, one a core; prints a name when it is done
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from shmcoll.collectives import ROUTINES
 from shmcoll.engine import cache
 from shmcoll.engine.compile import load_routine
 from shmcoll.engine.cores import usable_cores
+from shmcoll.ranks import die_with
 
 Progress = Callable[[str], None]
 
@@ -36,7 +38,9 @@ def fill_cache(progress: Progress | None = None) -> None:
         progress(f"compiling {len(missing)} routines for this machine, once; about {8 * len(missing) // 5} s")
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "shmcoll.warm", *missing[i::workers]], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "shmcoll.warm", str(os.getpid()), *missing[i::workers]],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for i in range(workers)
     ]
@@ -53,6 +57,7 @@ def main(names: list[str]) -> None:
     if not names:
         preload(lambda text: print(f"shmcoll: {text}", file=sys.stderr))
         return
+    die_with(int(names[0]))  # of whose death we would not learn before we are done
     for routine in ROUTINES:
         if routine.__name__ in names:
             load_routine(routine)

@@ -3,8 +3,8 @@
 import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
+from shmcoll import ranks
 from shmcoll.engine import arena as shared
 from shmcoll.errors import ShmcollError
 from shmrun.options import Options
@@ -41,21 +41,7 @@ def prepare(options: Options, program: Program) -> Job:
     except (ImportError, OSError) as e:
         raise Refused(f"cannot load what the ranks need: {type(e).__name__}: {e}", 1) from e
     # With OMP_NUM_THREADS set by the user numpy's BLAS has started threads, which a fork would lose.
-    return Job(options, program, arena, fork and _threads() == 1)
-
-
-def rank_variables(job: Job, rank: int) -> dict[str, str]:
-    """What one rank finds in its environment beyond what all of them share."""
-    return {
-        "SHMCOLL_ARENA": f"{job.arena.fd}:{job.arena.nonce}",
-        "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "RANK_ID": str(rank),
-        "DEVICE_ID": str(rank),
-        "WORLD_SIZE": str(job.options.ranks),
-        "LOCAL_WORLD_SIZE": str(job.options.ranks),
-        "RANK_SIZE": str(job.options.ranks),
-    }
+    return Job(options, program, arena, fork and ranks.threads() == 1)
 
 
 def _open_standard_descriptors() -> None:
@@ -77,28 +63,9 @@ def _make_log_files(options: Options) -> None:
 def _set_environment(options: Options) -> None:
     """Before numpy is imported: its BLAS reads OMP_NUM_THREADS then, and would start a thread per core in each rank."""
     os.environ.update(options.env)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    if "MASTER_PORT" not in os.environ:
-        os.environ["MASTER_PORT"] = str(_free_port())
+    ranks.prepare_environment()
 
 
 def _needs_interpreter(name: str) -> bool:
     """Whether a variable is read when an interpreter starts: too late for a fork of one that has."""
     return name in ("LANG", "TZ", "GLIBC_TUNABLES") or name.startswith(("PYTHON", "LD_", "LC_", "MALLOC_"))
-
-
-def _free_port() -> int:
-    """A TCP port that nobody listens on now, so that jobs side by side do not meet; 29500 where there is no network."""
-    import socket
-
-    try:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            return int(s.getsockname()[1])
-    except OSError:
-        return 29500
-
-
-def _threads() -> int:
-    return sum(1 for _ in Path("/proc/self/task").iterdir())

@@ -13,7 +13,6 @@ comes in between is neither lost nor delivered to half of the ranks. Descriptors
 Python object that owned one would close that number again in a child, at some later time, whatever it then is.
 """
 
-import ctypes
 import errno
 import gc
 import os
@@ -24,14 +23,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from shmcoll import ranks
 from shmrun import binding, report
-from shmrun.job import Job, rank_variables
+from shmrun.job import Job
 from shmrun.program import Refused
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True)
@@ -111,7 +108,7 @@ def _become(
 ) -> Self:
     """In the child: turn into the rank. Returns for Python programs in this interpreter, executes all others."""
     try:
-        _die_with(launcher)
+        ranks.die_with(launcher)
         os.setsid()
         options = job.options
         if options.bind_to != "none":
@@ -124,10 +121,10 @@ def _become(
             _replace(fd, number)
         for fd in _open_descriptors() - before - {report_fd}:
             os.close(fd)
-        os.environ.update(rank_variables(job, rank))
+        os.environ.update(ranks.variables(job.arena, rank, "shmrun"))
         if not job.fork:
             _execute(job, report_fd, mask)
-        _reseed()
+        ranks.reseed()
     except BaseException as e:
         text = f"cannot run {job.program.name!r}: {e}"
         if isinstance(e, OSError) and e.errno == errno.ENOEXEC:
@@ -135,13 +132,6 @@ def _become(
         report.send(report_fd, report.Report(text, text, time.monotonic_ns(), secondary=False))
         os._exit(126)
     return Self(report_fd, mask)
-
-
-def _die_with(launcher: int) -> None:
-    if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    if os.getppid() != launcher:
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _replace(fd: int, standard: int) -> None:
@@ -164,12 +154,6 @@ def _execute(job: Job, report_fd: int, mask: Iterable[int]) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.execv(path, argv)
-
-
-def _reseed() -> None:
-    """`random` reseeds itself in a fork; numpy's global generator would draw the same numbers in every rank."""
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()
 
 
 def _open_descriptors() -> set[int]:

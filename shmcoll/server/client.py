@@ -1,0 +1,174 @@
+"""The caller's side of the server: started when it is needed, asked, ended.
+
+A process forked by the caller has no part in the caller's server; it starts its own.
+"""
+
+import codecs
+import contextlib
+import fcntl
+import os
+import pickle
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from shmcoll import ranks
+from shmcoll.errors import ShmcollError
+from shmcoll.server import calls
+from shmcoll.server.calls import Over, Request, Stop
+
+#: what numpy reads once, when it is imported: with other values another server is needed
+_READ_ONCE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+_server: "Server | None" = None
+
+
+class Lost(Exception):
+    """The server has ended."""
+
+
+class Stream:
+    """A pipe in which ranks write, and where it is written here."""
+
+    def __init__(self, stack: contextlib.ExitStack, target: TextIO | None):
+        read, write = os.pipe()
+        self.read = stack.enter_context(open(read, "rb", buffering=0))  # noqa: SIM115
+        self.write = stack.enter_context(open(write, "wb", buffering=0))  # noqa: SIM115
+        os.set_blocking(read, False)
+        self._target = target
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def forward(self) -> None:
+        """Write what has come, which is at most what a pipe holds."""
+        data = self.read.read(1 << 16)
+        if data and self._target is not None:
+            self._target.write(self._decoder.decode(data))
+            self._target.flush()
+        if data == b"":
+            self.read.close()
+
+
+class Server:
+    """The server of this process, started and ready. `count`: the number of the latest request."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.read_once = _read_once()
+        self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, open(calls.new_file("shmcoll-errors"), "w+b") as errors:
+            number = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)  # where 0 to 2 are closed it would be one of these
+            self.process = subprocess.Popen(
+                [*ranks.interpreter(), "-m", "shmcoll.server", str(number), str(os.getpid())],
+                env=ranks.interpreter_environment({"OMP_NUM_THREADS": "1", **os.environ}, sys.path),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=[number],
+                start_new_session=True,
+            )
+            os.close(number)
+            theirs.close()  # that its end be noticed
+            try:
+                while (message := self._receive()) != calls.READY:
+                    print(f"shmcoll: {message}", file=sys.stderr, flush=True)
+            except Lost:
+                how = self.fate()
+                errors.seek(0)
+                text = errors.read().decode(errors="replace")
+                raise ShmcollError(f"the server of shmcoll.run {how} while it started:\n{text}") from None
+            except BaseException:
+                self.end()
+                raise
+
+    def send(self, message: Request | Stop, descriptors: Sequence[int] = ()) -> None:
+        try:
+            socket.send_fds(self.sock, [pickle.dumps(message)], descriptors, socket.MSG_NOSIGNAL)
+        except ConnectionError:
+            raise Lost from None
+
+    def wait(self, streams: list[Stream], deadline: float | None = None) -> Over:
+        """What became of the latest request. Forwards what ranks print meanwhile."""
+        while True:
+            poll = select.poll()
+            poll.register(self.sock, select.POLLIN)
+            reading = {stream.read.fileno(): stream for stream in streams if not stream.read.closed}
+            for fd in reading:
+                poll.register(fd, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll(deadline and max(0.0, deadline - time.monotonic()) * 1000)}
+            if not ready:
+                raise Lost
+            message = self._receive() if self.sock.fileno() in ready else None
+            over = message if isinstance(message, Over) and message.number == self.count else None
+            for fd, stream in reading.items():
+                if over or fd in ready:
+                    stream.forward()
+            if over:
+                return over
+
+    def fate(self) -> str:
+        """How it ended, when it is known to have."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1.0)
+        self.end()
+        return ranks.describe(self.process.returncode)
+
+    def end(self) -> None:
+        """End it, and thereby its ranks. Again: nothing."""
+        self.process.kill()
+        self.process.wait()
+        self.sock.close()
+
+    def forget(self) -> None:
+        """In a fork of the caller, whose server it is not."""
+        self.sock.close()
+        self.process.returncode = 0  # else it would complain of a child that it has not waited for
+
+    def _receive(self) -> Any:
+        with contextlib.suppress(ConnectionError):
+            if data := self.sock.recv(calls.LONGEST_MESSAGE):
+                return pickle.loads(data)
+        raise Lost
+
+
+def running_server() -> Server:
+    """The server, started where there is none that can be used."""
+    global _server
+    if _server and _server.process.poll() is None and _server.read_once == _read_once():
+        return _server
+    if _server:
+        _server.end()
+    _server = Server()
+    return _server
+
+
+def kill() -> None:
+    """End the server and nothing else: a thread that waits for it notices."""
+    if _server:
+        _server.process.kill()
+
+
+def end() -> None:
+    """End the server when nobody waits for it."""
+    global _server
+    if _server:
+        _server.end()
+    _server = None
+
+
+def _read_once() -> list[str | None]:
+    return [os.environ.get(name) for name in _READ_ONCE]
+
+
+def _forget() -> None:
+    """In a fork of this process."""
+    global _server
+    if _server:
+        _server.forget()
+    _server = None
+
+
+os.register_at_fork(after_in_child=_forget)

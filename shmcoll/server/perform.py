@@ -1,0 +1,200 @@
+"""The call in a rank: load the function, call it, answer, end.
+
+A forked rank comes here from the server. One with an interpreter of its own (`method="spawn"`) is started as
+`python -m shmcoll.server.perform CALL ANSWERS EVENTS RANK`, the first three being descriptors.
+"""
+
+import atexit
+import contextlib
+import importlib
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from types import ModuleType
+from typing import Any, BinaryIO, NoReturn, TextIO
+
+from shmcoll import ranks
+from shmcoll.errors import RankFailed
+from shmcoll.server import calls
+from shmcoll.server.calls import Answered, Setting, Told
+
+_LONGEST_LINE = 500  # characters; an Answered has to fit a message
+
+
+def perform(call: int, answers: int, events: socket.socket, rank: int) -> NoReturn:
+    """Be the rank: call the function, answer, and end the process as the interpreter would.
+
+    Exit codes: 0 with a result, 1 with an exception; what the function itself asked for with `SystemExit`.
+    """
+    me, code = os.getpid(), 1
+    sys.excepthook = lambda *_: None  # the answer has the traceback; joining a job sets a hook before this one
+    try:
+        with calls.reopen(answers, "r+b") as file:
+            file.seek(calls.place(rank))
+            try:
+                value = _call(call)
+                _only(me)
+                _write_result(file, rank, value)
+                code = _tell(events, Answered(rank, "", time.monotonic_ns(), False))
+            except SystemExit as e:
+                code = _exit_code(e)
+            except BaseException as e:
+                if os.getpid() != me:
+                    traceback.print_exc()
+                _only(me)
+                _raised(file, events, rank, e)
+        threading._shutdown()  # type: ignore[attr-defined]  # joins threads, as the interpreter does at its end
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except KeyboardInterrupt:  # told to stop
+        code = code or 1
+    except BaseException:
+        traceback.print_exc()
+        code = code or 1
+    finally:
+        os._exit(code)
+
+
+def _call(call: int) -> Any:
+    with calls.reopen(call, "rb") as file:
+        setting = pickle.load(file)
+        _look_fresh(setting)
+        try:
+            function, arguments = pickle.load(file)
+        except Exception as e:
+            e.add_note("while loading the function and its arguments: what they need must be importable in a rank")
+            raise
+    os.close(call)
+    return function(*arguments)
+
+
+def _look_fresh(setting: Setting) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Pipes to the caller, who reads lines. Made anew: the server's own are for what the descriptors were there
+    sys.stdout, sys.stderr = _line_writer(1), _line_writer(2)
+    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc, assignment]
+    if setting.folder is not None:
+        os.chdir(setting.folder)
+    ranks.restore_environment(setting.environment)
+    sys.path[:] = setting.path
+    sys.argv[:] = setting.argv
+    sys.modules["__main__"] = ModuleType("__main__")
+    importlib.invalidate_caches()
+
+
+def _line_writer(fd: int) -> TextIO:
+    return open(fd, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)
+
+
+def _write_result(file: BinaryIO, rank: int, value: Any) -> None:
+    import cloudpickle  # type: ignore[import-untyped]
+
+    try:
+        cloudpickle.dump(value, file, protocol=5)
+        file.flush()
+    except Exception as e:
+        file.seek(calls.place(rank))
+        if isinstance(e, (MemoryError, OSError)):
+            raise
+        raise TypeError(
+            f"the result of rank {rank}, a {_name(type(value))}, cannot be pickled: {type(e).__name__}: {e}"
+        ) from e
+
+
+def _raised(file: BinaryIO, events: socket.socket, rank: int, error: BaseException) -> None:
+    """Tell the peers, then answer, then tell the server."""
+    now, trace = time.monotonic_ns(), error.__traceback__
+    while trace and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    error.__traceback__ = trace
+    with contextlib.suppress(Exception):
+        sys.excepthook(type(error), error, trace)
+    line = _line(error)
+    pickled, why = _pickled(error)
+    pickle.dump(Told(line, "".join(traceback.format_exception(error)), pickled, why), file)
+    file.flush()
+    _tell(events, Answered(rank, line, now, _is_secondary(error)))
+
+
+def _pickled(error: BaseException) -> tuple[bytes | None, str]:
+    """The exception as bytes that are known to be readable, or None and why there are none."""
+    import cloudpickle
+
+    try:
+        data = cloudpickle.dumps(error, protocol=5)
+    except Exception as e:
+        return None, f"pickled: {type(e).__name__}: {e}"
+    try:
+        if isinstance(pickle.loads(data), BaseException):
+            return data, ""
+        return None, "unpickled: it becomes something else"
+    except Exception as e:  # such as a class that wants other arguments than it keeps
+        return None, f"unpickled: {type(e).__name__}: {e}"
+
+
+def _line(error: BaseException) -> str:
+    try:
+        words = str(error)
+    except Exception:
+        words = "(its str() failed)"
+    return f"{_name(type(error))}: {words}".rstrip(": ").partition("\n")[0][:_LONGEST_LINE]
+
+
+def _name(kind: type) -> str:
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _is_secondary(error: BaseException | None) -> bool:
+    """Whether a `RankFailed` stands anywhere behind this exception."""
+    seen: set[int] = set()
+    while error and id(error) not in seen:
+        if isinstance(error, RankFailed):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def _tell(events: socket.socket, answered: Answered) -> int:
+    events.send(pickle.dumps(answered))
+    return 0
+
+
+def _only(me: int) -> None:
+    """A fork of the rank that returns from the function is not the rank, and has nothing to answer."""
+    if os.getpid() != me:
+        os._exit(0)
+
+
+# --- a rank with an interpreter of its own ----------------------------------------------------------------------------
+
+
+def command(call: int, answers: int, events: int, rank: int) -> list[str]:
+    """The command line of a fresh rank, under the server's own interpreter options."""
+    return [*ranks.interpreter(), "-m", "shmcoll.server.perform", *map(str, (call, answers, events, rank))]
+
+
+def main() -> NoReturn:
+    call, answers, events, rank = map(int, sys.argv[1:])
+    for fd in (call, answers, events):
+        os.set_inheritable(fd, False)
+    perform(call, answers, socket.socket(fileno=events), rank)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""From a notebook: functions of a cell, and what ranks print appears below it."""
+
+from typing import Any
+
+import pytest
+
+NOTEBOOK = """
+import logging
+import nbclient, nbformat
+
+logging.disable()
+cell = '''
+import shmcoll
+
+def work(scale):
+    comm = shmcoll.init()
+    print("rank", comm.rank)
+    return comm.rank * scale
+
+shmcoll.run(work, 2, 10)
+'''
+notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
+nbclient.NotebookClient(notebook, timeout=60).execute()
+outputs = notebook.cells[0].outputs
+print(outputs[-1]["data"]["text/plain"])
+print("".join(o["text"] for o in outputs if o.get("name") == "stdout"), end="")
+"""
+
+
+def test_cell(scripts: Any) -> None:
+    for module in ("nbclient", "nbformat", "ipykernel"):
+        pytest.importorskip(module)
+    script = scripts.start(NOTEBOOK)
+    out, err = script.communicate(timeout=120)
+    assert script.returncode == 0, err
+    assert sorted(out.splitlines()) == ["[0, 10]", "rank 0", "rank 1"]
