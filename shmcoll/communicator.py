@@ -96,6 +96,7 @@ class Communicator:
     def _close_in_child(self) -> None:
         """A process forked by this rank is not the rank: the native entry shall not let it in."""
         self._words[c.OWNER // WORD] = NOBODY
+        self._arena.abandon()
 
     def __repr__(self) -> str:
         return f"<shmcoll.Communicator {self.name}: rank {self.rank} of {self.size}>"

@@ -125,6 +125,7 @@ def _become(
         if not job.fork:
             _execute(job, report_fd, mask)
         ranks.reseed()
+        job.arena.unmap()  # the rank attaches by itself
     except BaseException as e:
         text = f"cannot run {job.program.name!r}: {e}"
         if isinstance(e, OSError) and e.errno == errno.ENOEXEC:

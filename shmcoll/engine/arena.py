@@ -17,6 +17,7 @@ import os
 import secrets
 import stat
 import time
+import weakref
 
 from shmcoll.engine import cgroups, layout
 from shmcoll.engine.cores import usable_cores
@@ -25,7 +26,9 @@ from shmcoll.errors import ArenaError
 
 SPARSE_BYTES = 64 << 30  # what the mapping spans; untouched ranges take no memory
 _MEMORY_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
 
 
 class Arena:
@@ -34,13 +37,10 @@ class Arena:
     def __init__(self, fd: int, size: int):
         self.fd = fd
         self.size = size
-        try:
-            self._map = mmap.mmap(fd, size)
-        except (OSError, ValueError, OverflowError) as e:
-            raise ArenaError(
-                f"cannot map {_mib(size)} of shared memory: {e}. Raise the limit on address space (ulimit -v)."
-            ) from e
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        # Not Python's mmap, which keeps a descriptor of its own
+        self.address = _mmap(None, size, mmap.MAP_SHARED, fd)
+        self._unmap = weakref.finalize(self, _LIBC.munmap, ctypes.c_void_p(self.address), ctypes.c_size_t(size))
+        self._unmap.atexit = False  # what runs at exit still tells the peers
         self.ranks = 0
 
     def load(self, offset: int) -> int:
@@ -55,10 +55,20 @@ class Arena:
     def write(self, offset: int, data: bytes) -> None:
         ctypes.memmove(self.address + offset, data, len(data))
 
+    def unmap(self) -> None:
+        """Give the mapping back and keep the descriptor, for whoever attaches to it."""
+        self._unmap()
+
     def close(self) -> None:
         """Unmap and close. For an arena that nobody has taken part in."""
-        self._map.close()
+        self._unmap()
         os.close(self.fd)
+
+    def abandon(self) -> None:
+        """In a process that a rank has forked: keep nothing of the arena alive. Its addresses read as zero then."""
+        _mmap(self.address, self.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED, -1)
+        with contextlib.suppress(OSError):
+            os.close(self.fd)
 
     def doorbell(self, rank: int) -> int:
         """Address of the semaphore of a rank of the world."""
@@ -205,6 +215,18 @@ def _verify(arena: Arena, nonce: str | None) -> None:
     if not room:
         raise ArenaError(f"the arena's job page is damaged: {ranks} ranks, cells of {cell_bytes} bytes, {size} in all")
     arena.ranks = ranks
+
+
+def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:
+    """mmap(2) for reading and writing."""
+    protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, flags | MAP_NORESERVE
+    at = _LIBC.mmap(ctypes.c_void_p(address), ctypes.c_size_t(size), protection, flags, fd, ctypes.c_int64(0))
+    if at is None or at == ctypes.c_void_p(-1).value:
+        raise ArenaError(
+            f"cannot map {_mib(size)} of shared memory: {os.strerror(ctypes.get_errno())}. "
+            f"Raise the limit on address space (ulimit -v)."
+        )
+    return int(at)
 
 
 def _map_sparse(fd: int) -> Arena:

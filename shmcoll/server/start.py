@@ -65,6 +65,7 @@ def _become(job: Job, number: int, server: int, started: list[Rank]) -> NoReturn
         if not job.fork:
             _execute(job, number)
         ranks.reseed()
+        job.arena.unmap()  # the rank attaches by itself
         perform.perform(*job.files, job.events, number)
     except BaseException as e:
         os.write(2, f"rank {number} could not be set up: {type(e).__name__}: {e}\n".encode())

@@ -204,8 +204,7 @@ class Job:
 
 def close(arena: arenas.Arena) -> None:
     """Give back what an arena holds in this process; to touch it afterwards is an error."""
-    os.close(arena.fd)
-    arena._map.close()  # has a descriptor of its own
+    arena.close()
     arena.address = 0
 
 

@@ -100,6 +100,41 @@ def test_a_forked_process_is_no_rank(ranks):
         assert text.startswith(f"this process was forked by rank {rank} and is no rank itself")
 
 
+CHILD = """
+    import os, shmcoll
+    from pathlib import Path
+
+    def inode(fd):
+        try:
+            return os.fstat(fd).st_ino
+        except OSError:
+            return None
+
+    comm = shmcoll.init()
+    ours = inode(comm._arena.fd)
+    pid = os.fork()
+    if pid == 0:
+        mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if f" {ours} " in line]
+        held = [fd for fd in Path("/proc/self/fd").iterdir() if inode(int(fd.name)) == ours]
+        try:
+            comm.barrier()
+        except RuntimeError as e:
+            assert "is no rank itself" in str(e)
+        os._exit(int(bool(mapped or held)))
+    status = os.waitpid(pid, 0)[1]
+    comm.barrier()
+    print("child keeps the arena" if status else "child keeps nothing")
+"""
+
+
+@pytest.mark.parametrize("launcher", [[], ["-m", "shmrun", "-n", "1"], ["-m", "shmrun", "-n", "1", "--fresh"]])
+def test_a_child_of_a_rank_keeps_nothing_of_the_arena(launcher, tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(textwrap.dedent(CHILD))
+    done = subprocess.run([sys.executable, *launcher, str(script)], capture_output=True, text=True, timeout=50)
+    assert (done.stdout, done.stderr) == ("child keeps nothing\n", "")
+
+
 def test_what_a_rank_starts_is_no_rank(ranks):
     """A child program finds nothing in its environment that would make it join."""
 
