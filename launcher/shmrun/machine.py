@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from shmcoll.engine import arena, layout
 from shmcoll.engine.cores import usable_cores
+from shmcoll.engine.room import available
 from shmcoll.errors import ShmcollError
 from shmrun.findings import Finding, Level, amount
 
@@ -73,7 +74,7 @@ def shared_memory() -> Iterator[Finding]:
         yield Finding(Level.WARNING, "memfd", f"not available: {e.strerror}; /dev/shm must do")
     else:
         yield Finding(Level.OK, "memfd", "available, for jobs that /dev/shm is too small for")
-        yield _memory(arena.available(fd), need)
+        yield _memory(available(fd), need)
         os.close(fd)
 
 

@@ -19,13 +19,13 @@ import stat
 import time
 import weakref
 
-from shmcoll.engine import cgroups, layout
+from shmcoll.engine import layout
 from shmcoll.engine.cores import usable_cores
 from shmcoll.engine.processes import process_start
+from shmcoll.engine.room import available, filesystem_room
 from shmcoll.errors import ArenaError
 
 SPARSE_BYTES = 64 << 30  # what the mapping spans; untouched ranges take no memory
-_MEMORY_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
@@ -254,7 +254,7 @@ def _shm_descriptor(need: int) -> int:
     posix_ipc.unlink_shared_memory(name)
     os.fchmod(made.fd, 0o600)
     fcntl.fcntl(made.fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-    if _filesystem_room(made.fd) >= need:
+    if filesystem_room(made.fd) >= need:
         return int(made.fd)
     os.close(made.fd)
     return _memfd()
@@ -279,35 +279,6 @@ def _memfd() -> int:
     os.fchmod(fd, 0o600)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
     return fd
-
-
-def available(fd: int) -> int:
-    """Bytes that can still be committed: the least of file system, memory, and every enclosing memory cgroup."""
-    return min([_filesystem_room(fd), _memory_room(), *_cgroup_rooms()])
-
-
-def _filesystem_room(fd: int) -> int:
-    info = os.fstatvfs(fd)
-    # A memfd lives on a mount of the kernel's own without a limit, which reports no blocks at all.
-    return info.f_bavail * info.f_frsize if info.f_blocks else 1 << 62
-
-
-def _memory_room() -> int:
-    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as f:
-        for line in f:
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    return 1 << 62
-
-
-def _cgroup_rooms() -> list[int]:
-    """Limit minus usage of every memory cgroup that encloses this process."""
-    rooms = []
-    for version, folder in cgroups.enclosing("memory"):
-        limit, usage = ("memory.max", "memory.current") if version == 2 else _MEMORY_V1
-        with contextlib.suppress(OSError, ValueError):
-            rooms.append(int((folder / limit).read_text()) - int((folder / usage).read_text()))
-    return rooms
 
 
 def _setting(name: str, default: int) -> int:

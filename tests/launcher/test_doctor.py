@@ -71,7 +71,7 @@ def test_a_small_or_missing_shared_memory(monkeypatch):
     ]
     monkeypatch.setattr(os, "statvfs", lambda path: Path("/surely/missing").stat())
     assert next(machine.shared_memory()).text.startswith("missing (No such file or directory)")
-    monkeypatch.setattr(machine.arena, "available", lambda fd: 4096)
+    monkeypatch.setattr(machine, "available", lambda fd: 4096)
     memory = list(machine.shared_memory())[-1]
     assert (memory.subject, memory.level) == ("memory", Level.ERROR)
 

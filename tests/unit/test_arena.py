@@ -14,7 +14,7 @@ import pytest
 from ranks import close
 
 from shmcoll.engine import arena as arenas
-from shmcoll.engine import layout
+from shmcoll.engine import layout, room
 from shmcoll.engine.arena import Arena, attach
 from shmcoll.errors import ArenaError
 
@@ -103,10 +103,10 @@ def test_a_commit_that_does_not_fit_takes_nothing():
 
 def test_the_least_of_all_limits_counts(monkeypatch):
     with created() as arena:
-        free = arenas.available(arena.fd)
-        monkeypatch.setattr(arenas, "_memory_room", lambda: 5 << 20)
-        assert arenas.available(arena.fd) == min(free, 5 << 20)
-        monkeypatch.setattr(arenas, "_cgroup_rooms", lambda: [3 << 20, 1 << 62])
+        free = room.available(arena.fd)
+        monkeypatch.setattr(room, "_memory_room", lambda: 5 << 20)
+        assert room.available(arena.fd) == min(free, 5 << 20)
+        monkeypatch.setattr(room, "_cgroup_rooms", lambda: [3 << 20, 1 << 62])
         with pytest.raises(ArenaError, match=r"4\.0 MiB needed, 3\.0 MiB available"):
             arena.commit(1 << 30, 4 << 20, "a test")
 

@@ -1,0 +1,38 @@
+"""How much shared memory there is: asked before any is committed, because too little of it kills instead of failing."""
+
+import contextlib
+import os
+
+from shmcoll.engine import cgroups
+
+_MEMORY_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+
+
+def available(fd: int) -> int:
+    """Bytes that can still be committed: the least of file system, memory, and every enclosing memory cgroup."""
+    return min([filesystem_room(fd), _memory_room(), *_cgroup_rooms()])
+
+
+def filesystem_room(fd: int) -> int:
+    """What the file system behind a descriptor can still take."""
+    info = os.fstatvfs(fd)
+    # A memfd lives on a mount of the kernel's own without a limit, which reports no blocks at all.
+    return info.f_bavail * info.f_frsize if info.f_blocks else 1 << 62
+
+
+def _memory_room() -> int:
+    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as f:
+        for line in f:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return 1 << 62
+
+
+def _cgroup_rooms() -> list[int]:
+    """Limit minus usage of every memory cgroup that encloses this process."""
+    rooms = []
+    for version, folder in cgroups.enclosing("memory"):
+        limit, usage = ("memory.max", "memory.current") if version == 2 else _MEMORY_V1
+        with contextlib.suppress(OSError, ValueError):
+            rooms.append(int((folder / limit).read_text()) - int((folder / usage).read_text()))
+    return rooms
