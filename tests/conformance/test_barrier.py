@@ -57,4 +57,4 @@ def mixed(comm, seed: int, factor: int):
 
 
 def test_all_collectives_mixed(ranks, n, environment, seed, factor):
-    judge(ranks(n, mixed, seed, factor, environment=environment, deadline=40 * factor), at_least=200)
+    judge(ranks(n, mixed, seed, factor, environment=environment, deadline=40 * factor), at_least=140)

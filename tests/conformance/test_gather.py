@@ -11,12 +11,12 @@ def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
 
 
 def test_gather(ranks, n, seed, factor):
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=150)
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=100)
 
 
 def test_gather_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
     monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=150)
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=100)
 
 
 def test_gather_into_the_array_that_x_is_part_of(ranks, n):
