@@ -7,7 +7,7 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-launchers lint bench peers stress clean
+.PHONY: help setup demo test test-launchers lint docs bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -60,12 +60,15 @@ test-launchers: $(TESTS)  ## install Open MPI, MPICH and torchrun into .launcher
 lint: $(TESTS)  ## ruff and mypy
 	@ruff check . && ruff format --check . && mypy
 
-bench: setup  ## the five collectives, 2 ranks, 8 B to 64 MiB
-	@shmbench barrier -n 2
-	@for c in all_reduce all_to_all gather all_to_all_v; do shmbench $$c -n 2 -b 8 -e 64M -f 8 || exit 1; done
+docs: setup  ## write docs/reference from the docstrings
+	@$(BIN)/python docs/generate.py
 
-peers: setup  ## install the peers into .peers and measure them (mpi4py over three MPIs, torch)
-	@$(BIN)/python bench/peers/measure.py --folder .peers -o .peers/results.json
+bench: setup  ## every collective, 2 ranks, 8 B to 64 MiB
+	@for c in barrier broadcast all_reduce reduce reduce_scatter scan exscan all_gather gather scatter all_to_all \
+	  all_gather_v gather_v scatter_v reduce_scatter_v all_to_all_v; do shmbench $$c -n 2 || exit 1; done
+
+peers: setup  ## install the peers into .peers (mpi4py over three MPIs, torch), for shmbench compare
+	@$(BIN)/python bench/peers/install.py .peers
 
 stress: $(TESTS)  ## the long forms of the tests
 	@$(BIN)/python -m pytest -m stress $(ARGS)

@@ -1,7 +1,7 @@
 """One rank of the benchmark on torch with gloo: `RANK=0 WORLD_SIZE=2 MASTER_ADDR=... python gloo.py all_reduce ...`.
 
-The tensors share the memory of the harness's numpy arrays. gloo's all_reduce works in place only: out of place is a
-copy and then that.
+The tensors share the memory of the harness's numpy arrays. gloo's all_reduce and reduce work in place only: out of
+place is a copy and then that. There are no scans, and the calls with counts are those that torch has under other names.
 """
 
 import sys
@@ -20,7 +20,19 @@ OPS = {"sum": dist.ReduceOp.SUM, "prod": dist.ReduceOp.PRODUCT, "min": dist.Redu
 
 
 def tensors(buffers: Buffers) -> list[tuple[Any, Any]]:
-    return [(torch.from_numpy(x), None if out is None else torch.from_numpy(out)) for x, out in buffers]
+    return [tuple(None if array is None else torch.from_numpy(array) for array in pair) for pair in buffers]
+
+
+def barrier(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    barrier = comm.barrier
+    for _ in range(n):
+        barrier()
+
+
+def broadcast(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    broadcast, root = comm.broadcast, case.root
+    for x, _ in islice(cycle(tensors(buffers)), n):
+        broadcast(x, root)
 
 
 def all_reduce(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
@@ -32,6 +44,46 @@ def all_reduce(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         for x, out in islice(cycle(pairs), n):
             out.copy_(x)
             all_reduce(out, op)
+
+
+def reduce(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    """It spoils the tensors of all ranks, so that each needs a copy."""
+    reduce, root, op, pairs = comm.reduce, case.root, OPS[case.op], tensors(buffers)
+    if case.in_place:
+        for x, _ in islice(cycle(pairs), n):
+            reduce(x, root, op)
+    else:
+        spare = None if case.is_root else torch.empty_like(pairs[0][0])
+        for x, out in islice(cycle(pairs), n):
+            target = out if spare is None else spare
+            target.copy_(x)
+            reduce(target, root, op)
+
+
+def reduce_scatter(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    reduce_scatter_tensor, op = comm.reduce_scatter_tensor, OPS[case.op]
+    for x, out in islice(cycle(tensors(buffers)), n):
+        reduce_scatter_tensor(out, x, op)
+
+
+def all_gather(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    all_gather_into_tensor = comm.all_gather_into_tensor
+    for x, out in islice(cycle(tensors(buffers)), n):
+        all_gather_into_tensor(out, x)
+
+
+def gather(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    gather, root = comm.gather, case.root
+    parts = [(x, None if out is None else list(out.chunk(case.ranks))) for x, out in tensors(buffers)]
+    for x, out in islice(cycle(parts), n):
+        gather(x, out, root)
+
+
+def scatter(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    scatter, root = comm.scatter, case.root
+    parts = [(None if x is None else list(x.chunk(case.ranks)), out) for x, out in tensors(buffers)]
+    for x, out in islice(cycle(parts), n):
+        scatter(out, x, root)
 
 
 def all_to_all(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
@@ -47,26 +99,19 @@ def all_to_allv(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         all_to_all_single(out, x, received, sent)
 
 
-def gather(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    gather, root = comm.gather, case.root
-    parts = [(x, None if out is None else list(out.chunk(case.ranks))) for x, out in tensors(buffers)]
-    for x, out in islice(cycle(parts), n):
-        gather(x, out, root)
-
-
-def barrier(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    barrier = comm.barrier
-    for _ in range(n):
-        barrier()
-
-
 RUNS = {
+    "barrier": barrier,
+    "broadcast": broadcast,
     "all_reduce": all_reduce,
+    "reduce": reduce,
+    "reduce_scatter": reduce_scatter,
+    "all_gather": all_gather,
+    "gather": gather,
+    "scatter": scatter,
     "all_to_all": all_to_all,
     "all_to_all_v": all_to_allv,
-    "gather": gather,
-    "barrier": barrier,
 }
+IN_PLACE = {"broadcast", "all_reduce", "reduce"}  # torch promises it for no other
 
 
 class Gloo:
@@ -90,7 +135,8 @@ class Gloo:
         return np.stack([one.numpy() for one in everyone])
 
     def collective(self, name: str) -> Collective:
-        return replace(find(name), run=RUNS[name])
+        found = replace(find(name), run=RUNS[name])
+        return found if name in IN_PLACE else replace(found, in_place=None)
 
 
 if __name__ == "__main__":

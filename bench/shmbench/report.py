@@ -63,7 +63,7 @@ def _row(row: Row) -> dict[str, Any]:
         "type": row.dtype,
         "redop": row.op,
         "root": row.root,
-        "out_of_place": _timing(row, row.out_of_place),
+        "out_of_place": _timing(row, row.out_of_place) if row.out_of_place else None,
         "in_place": _timing(row, row.in_place) if row.in_place else None,
     }
 

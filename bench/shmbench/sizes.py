@@ -1,4 +1,4 @@
-"""Sizes as people write them, and the sweep over them."""
+"""Sizes and times as people write them, and the sweep over the sizes."""
 
 import re
 from collections.abc import Iterator
@@ -18,6 +18,11 @@ def short_size(size: float) -> str:
     """Bytes as people write them: 8, 4K, 1.5M."""
     unit = max((unit for unit in UNITS if size >= UNITS[unit]), key=UNITS.__getitem__, default="")
     return f"{size / UNITS[unit]:g}{unit}"
+
+
+def microseconds(us: float) -> str:
+    """As many digits as mean something: 1.23, 123.4, 12345."""
+    return f"{us:.2f}" if us < 100 else f"{us:.1f}" if us < 10_000 else f"{us:.0f}"
 
 
 def sweep(first: int, last: int, *, step: int | None, factor: int) -> Iterator[int]:

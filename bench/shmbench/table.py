@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from shmbench.measure import Timing
+from shmbench.sizes import microseconds
 
 HEAD = """\
 #
@@ -15,7 +16,7 @@ HEAD = """\
 
 @dataclass(frozen=True)
 class Row:
-    """One line: `in_place` is None where there is no such form. Bandwidths in 1e9 bytes a second."""
+    """One line; a placement is None where there is no such form. Bandwidths in 1e9 bytes a second."""
 
     size: int
     count: int
@@ -23,7 +24,7 @@ class Row:
     op: str
     root: int
     bus_factor: float
-    out_of_place: Timing
+    out_of_place: Timing | None
     in_place: Timing | None
 
     def algorithm_bandwidth(self, timing: Timing) -> float:
@@ -34,7 +35,7 @@ class Row:
 
     @property
     def timings(self) -> list[Timing]:
-        return [self.out_of_place] + ([self.in_place] if self.in_place else [])
+        return [timing for timing in (self.out_of_place, self.in_place) if timing]
 
 
 def line(row: Row) -> str:
@@ -48,13 +49,7 @@ def _cells(row: Row, timing: Timing | None) -> str:
         return f"{'N/A':>10}{'N/A':>8}{'N/A':>8}{'N/A':>7}"
     algorithm, bus = row.algorithm_bandwidth(timing), row.bus_bandwidth(timing)
     wrong = "N/A" if timing.wrong is None else timing.wrong
-    return f"{_microseconds(timing.seconds):>10}{algorithm:>8.2f}{bus:>8.2f}{wrong:>7}"
-
-
-def _microseconds(seconds: float) -> str:
-    """As many digits as mean something: 1.23, 123.4, 12345."""
-    us = seconds * 1e6
-    return f"{us:.2f}" if us < 100 else f"{us:.1f}" if us < 10_000 else f"{us:.0f}"
+    return f"{microseconds(timing.seconds * 1e6):>10}{algorithm:>8.2f}{bus:>8.2f}{wrong:>7}"
 
 
 def wrong(rows: Sequence[Row]) -> int:

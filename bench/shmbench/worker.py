@@ -49,13 +49,13 @@ def _keep(options: Options, document: dict[str, Any]) -> None:
         from shmbench.curves import chart
         from shmbench.picture import draw
 
-        draw(chart([document]), options.plot)
+        draw([chart([document])], options.plot)
 
 
 def _cases(library: Library, collective: Collective, options: Options) -> Iterator[Case]:
     """One case for each size; sizes that come to the same counts are measured once."""
     dtype = dtype_of(options.dtype)
-    sizes = sweep(options.min_bytes, options.max_bytes, step=options.step_bytes, factor=options.factor)
+    sizes = options.sizes or sweep(options.min_bytes, options.max_bytes, step=options.step_bytes, factor=options.factor)
     elements = [max(1, size // dtype.itemsize) for size in sizes] if collective.sized else [0]
     for counts in dict.fromkeys(collective.counts(n, library.size) for n in elements):
         yield Case(
@@ -65,29 +65,33 @@ def _cases(library: Library, collective: Collective, options: Options) -> Iterat
             rank=library.rank,
             ranks=library.size,
             counts=counts,
+            algorithm=options.algorithm,
         )
 
 
 def _row(bench: Bench, case: Case, plan: Plan) -> table.Row:
-    timings = [bench.measure(placed, plan) for placed in cases(bench.collective, case)]
+    timings = {placed.in_place: bench.measure(placed, plan) for placed in cases(bench.collective, case)}
     return table.Row(
-        size=case.counts.receive * case.dtype.itemsize,
+        size=case.counts.size * case.dtype.itemsize,
         count=case.counts.count,
         dtype=case.dtype.name if bench.collective.sized else "none",
         op=case.op,
         root=case.root,
         bus_factor=bench.collective.bus_factor(case.ranks),
-        out_of_place=timings[0],
-        in_place=timings[1] if len(timings) > 1 else None,
+        out_of_place=timings.get(False),
+        in_place=timings.get(True),
     )
 
 
 def _title(library: Library, o: Options) -> str:
     step = f"{o.step_bytes}(bytes)" if o.step_bytes else f"{o.factor}(factor)"
+    sizes = f"minBytes {o.min_bytes} maxBytes {o.max_bytes} step: {step}"
+    if o.sizes:
+        sizes = f"sizes: {','.join(map(str, o.sizes))}"
     return (
         f"# {library.name} {library.version}, {library.size} ranks on {report.machine()['cores']} cores\n"
-        f"# minBytes {o.min_bytes} maxBytes {o.max_bytes} step: {step} warmup iters: {o.warmup} "
-        f"iters: {o.iters or 'by time'} rounds: {o.rounds} validation: {int(o.check)}"
+        f"# {sizes} warmup iters: {o.warmup} iters: {o.iters or 'by time'} rounds: {o.rounds} "
+        f"validation: {int(o.check)}" + (f" algorithm: {o.algorithm}" if o.algorithm else "")
     )
 
 

@@ -1,95 +1,142 @@
 """What the checks expect equals a plain numpy model; counts and bandwidth factors are those of nccl-tests."""
 
+from dataclasses import replace
+from importlib import import_module
+
 import numpy as np
 import pytest
 from shmbench.collectives import Case, Counts, all_to_all_v, find
-from shmbench.options import COLLECTIVES, LIMITS
+from shmbench.collectives.common import uneven
+from shmbench.options import ALGORITHMS, COLLECTIVES, LIMITS, REDUCING
 from shmbench.payload import fill
 
-
-def case_of(name, rank, ranks, elements, op="none", root=-1):
-    return Case(np.dtype(np.int64), op, root, rank, ranks, find(name).counts(elements, ranks))
+ROOT = 1
 
 
-def sent(case, seq):
-    """The whole input of every rank."""
+def case_of(name, ranks, elements, *, rank=0, op="none", dtype=np.int64):
+    return Case(np.dtype(dtype), op, min(ROOT, ranks - 1), rank, ranks, find(name).counts(elements, ranks))
+
+
+def rank_by_rank(case):
+    return [replace(case, rank=rank) for rank in range(case.ranks)]
+
+
+def sent(name, case, seq):
+    """The whole input of every rank; None where it has none."""
     inputs = []
-    for rank in range(case.ranks):
-        x = np.empty(case.counts.send, case.dtype)
-        fill(x, case.sent(rank, seq))
-        inputs.append(x)
+    for one in rank_by_rank(case):
+        x = np.empty(find(name).lengths(one)[0], case.dtype)
+        fill(x, one.sent(one.rank, seq))
+        inputs.append(x if x.size else None)
     return inputs
 
 
 def expected(name, case, seq):
-    """The whole output that the check wants."""
-    out = np.full(case.counts.receive, -1, case.dtype)
-    for s in find(name).expected(case, seq):
-        fill(out[s.start : s.stop], s.pattern)
-    return out
+    """The whole output of every rank that the check wants; None where there is none."""
+    outputs = []
+    for one in rank_by_rank(case):
+        segments = find(name).expected(one, seq)
+        out = np.full(find(name).lengths(one)[1], -1, case.dtype)
+        for s in segments:
+            fill(out[s.start : s.stop], s.pattern)
+        assert sum(s.stop - s.start for s in segments) == out.size
+        outputs.append(out if out.size else None)
+    return outputs
+
+
+def model(name, case, inputs):
+    """What numpy makes of the inputs of all ranks."""
+    n, root, plain = case.ranks, case.root, name.removesuffix("_v")
+    lengths = uneven(case) if name.endswith("_v") else [case.counts.count] * n
+    cuts = np.cumsum(lengths)[:-1]
+    whole = None if inputs[0] is None or plain.startswith("scatter") else np.concatenate(inputs)
+    only_root = [None] * n
+    if plain == "broadcast":
+        return [inputs[root]] * n
+    if plain == "all_gather":
+        return [whole] * n
+    if plain == "gather":
+        only_root[root] = whole
+        return only_root
+    if plain == "scatter":
+        return np.split(inputs[root], cuts)
+    if name == "all_to_all":
+        return [np.concatenate([x.reshape(n, -1)[rank] for x in inputs]) for rank in range(n)]
+    if name == "all_to_all_v":
+        rows = [np.split(x, np.cumsum(all_to_all_v.sent_counts(case, rank))[:-1]) for rank, x in enumerate(inputs)]
+        return [np.concatenate([row[rank] for row in rows]) for rank in range(n)]
+    reduction = getattr(np, {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"}[case.op])
+    running = reduction.accumulate(np.stack(inputs))
+    total = running[-1]
+    if plain == "all_reduce":
+        return [total] * n
+    if plain == "reduce":
+        only_root[root] = total
+        return only_root
+    if plain == "reduce_scatter":
+        return np.split(total, cuts)
+    return list(running) if plain == "scan" else [None, *running[:-1]]
 
 
 @pytest.mark.parametrize("elements", [1, 64, 3 * 4099 * 5])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
-def test_block_exchanges(ranks, elements):
-    for rank in range(ranks):
-        case = case_of("all_to_all", rank, ranks, elements)
-        result = np.concatenate([x.reshape(ranks, -1)[rank] for x in sent(case, 4)])
-        assert np.array_equal(expected("all_to_all", case, 4), result)
-
-        case = case_of("all_to_all_v", rank, ranks, elements)
-        parts = []
-        for source, x in enumerate(sent(case, 4)):
-            ends = np.cumsum(all_to_all_v.sent_counts(case, source))
-            parts.append(np.split(x, ends[:-1])[rank])
-        assert [part.size for part in parts] == all_to_all_v.received_counts(case)
-        assert np.array_equal(expected("all_to_all_v", case, 4), np.concatenate(parts))
+@pytest.mark.parametrize("name", [name for name in COLLECTIVES if name != "barrier"])
+def test_what_is_expected_is_what_numpy_says(name, ranks, elements):
+    for op in ("sum", "prod", "min", "max") if name in REDUCING else ("none",):
+        case = case_of(name, ranks, elements, op=op)
+        outputs = model(name, case, sent(name, case, 4))
+        for ours, theirs in zip(expected(name, case, 4), outputs, strict=True):
+            assert (ours is None) == (theirs is None)
+            assert ours is None or np.array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_gather_goes_to_the_root_alone(ranks):
-    root = ranks - 1
-    for rank in range(ranks):
-        case = case_of("gather", rank, ranks, 5000, root=root)
-        if rank == root:
-            assert np.array_equal(expected("gather", case, 2), np.concatenate(sent(case, 2)))
-        else:
-            assert find("gather").expected(case, 2) == []
-
-
-@pytest.mark.parametrize("op", ["sum", "prod", "min", "max"])
-def test_all_reduce(op):
-    case = case_of("all_reduce", 1, 4, 5000, op=op)
-    model = getattr(np.stack(sent(case, 7)), op)(axis=0)
-    assert np.array_equal(expected("all_reduce", case, 7), model)
+@pytest.mark.parametrize("name", [name for name in COLLECTIVES if find(name).in_place])
+def test_in_place_both_are_parts_of_one_array(name):
+    """Each as long as it must be, and where the input lies under the output, it is this rank's own part."""
+    for one in rank_by_rank(case_of(name, 4, 400, op="sum")):
+        sends, gets = find(name).lengths(one)
+        memory = np.arange(max(sends, gets))
+        x, out = find(name).in_place(one, memory)
+        assert sends in (0, x.size) and gets in (0, out.size)
+        if not (sends and gets):
+            continue
+        assert np.shares_memory(x, out)
+        long, short = (x, out) if sends > gets else (out, x)
+        if sends != gets:
+            start = sum((uneven(one) if name.endswith("_v") else [one.counts.count] * 4)[: one.rank])
+            assert np.array_equal(short, long[start : start + short.size])
 
 
 def test_average():
-    case = Case(np.dtype(np.float32), "avg", -1, 0, 3, Counts(5000, 5000, 5000))
-    assert np.array_equal(expected("all_reduce", case, 1), np.stack(sent(case, 1)).mean(axis=0))
+    case = Case(np.dtype(np.float32), "avg", -1, 0, 3, Counts(5000, 5000))
+    for ours in expected("all_reduce", case, 1):
+        assert np.array_equal(ours, np.stack(sent("all_reduce", case, 1)).mean(axis=0))
 
 
 def test_uneven_blocks_are_uneven_and_balanced():
-    case = case_of("all_to_all_v", 0, 5, 500)
+    case = case_of("all_to_all_v", 5, 500)
+    assert uneven(case) == [100, 150, 150, 50, 50]
     rows = np.array([all_to_all_v.sent_counts(case, rank) for rank in range(5)])
-    assert rows.tolist()[0] == [100, 150, 150, 50, 50]
+    assert rows.tolist()[0] == uneven(case)
     assert (rows.sum(axis=0) == 500).all() and (rows.sum(axis=1) == 500).all()
 
 
 def test_counts_are_those_of_nccl_tests():
-    assert find("all_reduce").counts(1000, 8) == Counts(1000, 1000, 1000)
-    assert find("all_to_all").counts(1001, 8) == Counts(125, 1000, 1000)
-    assert find("gather").counts(1001, 8) == Counts(125, 125, 1000)
-    assert find("all_to_all").counts(1, 8) == Counts(1, 8, 8)
+    assert find("all_reduce").counts(1000, 8) == Counts(count=1000, size=1000)
+    for name in ("all_to_all", "gather", "scatter", "all_gather", "reduce_scatter"):
+        assert find(name).counts(1001, 8) == Counts(count=125, size=1000)
+    assert find("all_to_all").counts(1, 8) == Counts(count=1, size=8)
 
 
-@pytest.mark.parametrize(
-    ("name", "factor"),
-    [("all_reduce", 1.75), ("all_to_all", 0.875), ("all_to_all_v", 0.875), ("gather", 0.875), ("barrier", 0.0)],
-)
-def test_bus_bandwidth_factors(name, factor):
-    assert find(name).bus_factor(8) == factor
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_bus_bandwidth_factors(name):
+    others = {"all_reduce": 1.75, "broadcast": 1.0, "reduce": 1.0, "scan": 1.0, "exscan": 1.0, "barrier": 0.0}
+    assert find(name).bus_factor(8) == others.get(name, 0.875)
 
 
-def test_every_name_has_its_file():
+def test_the_lists_in_the_options_are_those_of_the_files():
+    """Options load no numpy, so they keep lists of their own."""
     assert all(find(name).run for name in COLLECTIVES + LIMITS)
+    assert [name for name in COLLECTIVES if find(name).reduces] == [name for name in COLLECTIVES if name in REDUCING]
+    for name, algorithms in ALGORITHMS.items():
+        assert algorithms == import_module(f"shmcoll.collectives.{name.removeprefix('ex')}").ALGORITHMS

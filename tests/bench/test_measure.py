@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from shmbench.collectives import Case, find
+from shmbench.collectives import Case, Counts, find
 from shmbench.measure import Bench, Plan, cases
+from shmbench.options import COLLECTIVES, LIMITS
 
 PLAN = Plan(iterations=20, warmup=2, rounds=2, check=True)
 
 
 class Comm:
-    """A job of one rank. `fault` spoils outputs that are as long as the benchmark's."""
+    """A job of one rank: every result is the input. `fault` spoils outputs that are as long as the benchmark's."""
 
     def __init__(self, fault=None):
         self.fault = fault
@@ -27,15 +28,42 @@ class Comm:
             out[-1] += 1
         return out
 
+    reduce_scatter = scan = all_reduce
+
+    def all_gather(self, x, *, out):
+        return self.all_reduce(x, out=out)
+
+    all_to_all = all_gather
+
     def gather(self, x, root, *, out):
         return self.all_reduce(x, out=out)
 
-    def all_to_all(self, x, *, out):
+    scatter = gather
+
+    def reduce(self, x, root, op, *, out):
         return self.all_reduce(x, out=out)
+
+    def broadcast(self, x, root):
+        return self.all_reduce(x, out=x)
+
+    def exscan(self, x, op, *, out):
+        assert out is None
 
     def all_to_all_v(self, x, counts, *, out):
         assert counts.tolist() == [x.size]
         return self.all_reduce(x, out=out), counts
+
+    def reduce_scatter_v(self, x, counts, op, *, out):
+        return self.all_to_all_v(x, counts, out=out)[0]
+
+    def scatter_v(self, x, counts, displs, root, *, out):
+        return self.all_to_all_v(x, counts, out=out)[0]
+
+    def all_gather_v(self, x, *, out):
+        return self.all_reduce(x, out=out), [x.size]
+
+    def gather_v(self, x, root, *, out):
+        return self.all_gather_v(x, out=out)
 
     def barrier(self):
         self.calls += 1
@@ -65,27 +93,38 @@ def measure(name, fault=None, plan=PLAN, elements=100):
     return [bench.measure(placed, plan) for placed in cases(collective, case)]
 
 
-@pytest.mark.parametrize("name", ["all_reduce", "all_to_all", "all_to_all_v", "gather", "barrier", "memcpy", "add"])
+def placements(name):
+    return [case.in_place for case in cases(find(name), Case(np.dtype(np.float32), "sum", 0, 0, 1, Counts(1, 1)))]
+
+
+@pytest.mark.parametrize("name", COLLECTIVES + LIMITS)
 def test_right_results_count_as_right(name):
     for timing in measure(name):
         assert timing.wrong == 0
         assert timing.seconds > 0 and len(timing.rounds) == 2 and timing.iterations == 20
 
 
-def test_only_all_reduce_has_a_form_in_place():
-    assert len(measure("all_reduce")) == 2
-    assert len(measure("gather")) == 1
+def test_placements():
+    both = {"all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan"}
+    both |= {"all_gather", "scatter", "all_to_all"}
+    for name in COLLECTIVES:
+        assert placements(name) == ([True] if name == "broadcast" else [False, True] if name in both else [False])
+        assert len(measure(name)) == len(placements(name))
 
 
-@pytest.mark.parametrize("name", ["all_reduce", "all_to_all", "all_to_all_v", "gather"])
+WITH_RESULTS = [name for name in COLLECTIVES if name not in ("barrier", "exscan")]  # exscan: none on rank 0
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_RESULTS if find(name).out_of_place])
 @pytest.mark.parametrize("fault", ["stale", "forgets", "last element"])
 def test_faults_are_found(name, fault):
     assert measure(name, fault)[0].wrong > 0
 
 
+@pytest.mark.parametrize("name", [name for name in WITH_RESULTS if find(name).in_place])
 @pytest.mark.parametrize("fault", ["stale", "last element"])
-def test_faults_are_found_in_place(fault):
-    assert measure("all_reduce", fault)[1].wrong > 0
+def test_faults_are_found_in_place(name, fault):
+    assert measure(name, fault)[-1].wrong > 0
 
 
 def test_unchecked_results_count_as_unchecked():

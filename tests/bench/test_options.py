@@ -14,6 +14,11 @@ def test_flags():
     assert (o.dtype, o.op, o.iters, o.warmup, o.rounds, o.check) == ("float32", "max", 7, 0, 3, False)
 
 
+def test_sizes_may_be_listed():
+    assert parse(["gather", "--sizes", "8,16K,1M"]).sizes == (8, 16 << 10, 1 << 20)
+    assert parse(["gather"]).sizes == ()
+
+
 def test_ranks_come_from_the_job_when_not_given():
     assert parse(["barrier"], ranks=5).ranks == 5
     assert parse(["barrier", "-n", "3"], ranks=5).ranks == 3
@@ -33,6 +38,11 @@ def test_ranks_come_from_the_job_when_not_given():
         ("all_reduce -n 0", "'0' is no whole number of at least 1"),
         ("all_reduce --iters many", "'many' is no whole number"),
         ("all_reduce -o avg -d int32", "avg of int32"),
+        ("scan -o avg", "scan has no running average"),
+        ("reduce_scatter -o avg -d int32", "avg of int32"),
+        ("all_reduce --algorithm chain", "--algorithm chain is none of all_reduce: flat, ring, cells"),
+        ("gather --algorithm ring", "--algorithm ring is none of gather: there is only one"),
+        ("gather --sizes 8,,16", "'' is no size"),
         ("gather -n 4 -r 4", "-r 4 is no rank of 4"),
         ("gather -J no/such/folder/x.json", "there is no folder no/such/folder"),
         ("gather --what", "--what"),

@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 
 import pytest
-from shmbench import curves, options, worker
+from shmbench import curves, flags, options, worker
 from shmbench.sizes import short_size
 
 needs_matplotlib = pytest.mark.skipif(
@@ -70,7 +70,7 @@ def test_results_of_one_library_are_joined_and_medians_taken():
     assert [(curve.sizes, curve.times) for curve in chart.curves] == [([8, 64], [2.0, 5.0]), ([8, 64], [1.0, 2.5])]
 
 
-def test_what_the_peers_script_writes_is_read_too(tmp_path):
+def test_what_compare_writes_is_read_too(tmp_path):
     failed = {"library": "gloo", "error": "exit code 1", "table": None}
     content = {"format": 1, "results": [{"library": "shmcoll", "error": None, "table": document()}, failed]}
     assert curves.read(write(tmp_path / "peers.json", content)) == [document()]
@@ -128,7 +128,7 @@ def test_mistakes_are_told_before_anything_is_measured(line, told, capsys):
 
 
 def test_without_matplotlib(monkeypatch, capsys):
-    monkeypatch.setattr(options, "find_spec", lambda name: None)
+    monkeypatch.setattr(flags, "find_spec", lambda name: None)
     with pytest.raises(SystemExit):
         options.parse(["all_reduce", "--plot", "x.png"])
     complaint = capsys.readouterr().err

@@ -9,16 +9,16 @@ import numpy as np
 
 from shmbench.payload import Segment, pattern
 
-Buffers = list[tuple[np.ndarray, np.ndarray | None]]  # (input, output or None where a rank gets none) to use in turn
+# Input and output of a call; None where a rank has none. A list of them is used in turn.
+Buffers = list[tuple[np.ndarray | None, np.ndarray | None]]
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Elements: `count` is the column; a rank's input holds `send`, the largest output `receive`, which is the size."""
+    """Two columns, in elements: `count`, as an argument of the call has it, and `size`, which sets the bandwidth."""
 
     count: int
-    send: int
-    receive: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Case:
     ranks: int
     counts: Counts
     in_place: bool = False
+    algorithm: str | None = None
+
+    @property
+    def is_root(self) -> bool:
+        return self.rank == self.root
 
     def sent(self, rank: int, seq: int, start: int = 0) -> np.ndarray:
         """The pattern that `rank` sends in call `seq`, from its element `start` on."""
@@ -43,18 +48,22 @@ class Collective:
     """A collective as the harness needs it.
 
     counts(elements, ranks)             the counts that come closest to a size of so many elements
-    expected(case, seq)                 what this rank's output must hold after call `seq`; [] where it gets none
+    lengths(case)                       elements of this rank's input and of its output; 0 where it has none
+    expected(case, seq)                 what this rank's output must hold after call `seq`; [] where it has none
     run(comm, case, buffers, n)         n calls over the buffers in turn, and nothing else: this is what is timed
     bus_factor(ranks)                   bus bandwidth over algorithm bandwidth, by the definitions of nccl-tests
+    in_place(case, memory)              input and output as parts of one array, which is as long as the longer of them
     """
 
     counts: Callable[[int, int], Counts]
+    lengths: Callable[[Case], tuple[int, int]]
     expected: Callable[[Case, int], list[Segment]]
     run: Callable[[Any, Case, Buffers, int], None]
     bus_factor: Callable[[int], float]
+    in_place: Callable[[Case, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None  # None: there is no such form
+    out_of_place: bool = True  # there is a form with an output apart from the input
     reduces: bool = False  # the op column means something
     rooted: bool = False  # the root column does
-    in_place: bool = False  # there is a form that overwrites its input
     sized: bool = True  # sizes mean something
 
 
@@ -63,9 +72,3 @@ def find(name: str) -> Collective:
     found = import_module(f"shmbench.collectives.{name}").COLLECTIVE
     assert isinstance(found, Collective)
     return found
-
-
-def blocks(elements: int, ranks: int) -> Counts:
-    """Counts where `size` is all blocks together: equal ones, and never empty."""
-    block = max(1, elements // ranks)
-    return Counts(count=block, send=block * ranks, receive=block * ranks)

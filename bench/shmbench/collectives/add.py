@@ -6,27 +6,28 @@ from typing import Any
 import numpy as np
 
 from shmbench.collectives import Buffers, Case, Collective, Counts
+from shmbench.collectives.common import along
 from shmbench.payload import Segment
 
 
 def counts(elements: int, ranks: int) -> Counts:
-    return Counts(count=elements, send=2 * elements, receive=elements)
+    return Counts(count=elements, size=elements)
+
+
+def lengths(case: Case) -> tuple[int, int]:
+    return 2 * case.counts.size, case.counts.size
 
 
 def expected(case: Case, seq: int) -> list[Segment]:
     a, b = case.sent(case.rank, seq), case.sent(case.rank, seq, case.counts.count)
-    return [Segment(0, case.counts.receive, a + b)]
+    return [Segment(0, case.counts.size, a + b)]
 
 
 def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
     add, count = np.add, case.counts.count
-    halves = [(x[:count], x[count:], out) for x, out in buffers]
+    halves = [(x[:count], x[count:], out) for x, out in buffers if x is not None]
     for a, b, out in islice(cycle(halves), n):
         add(a, b, out)
 
 
-def bus_factor(ranks: int) -> float:
-    return 1.0
-
-
-COLLECTIVE = Collective(counts, expected, run, bus_factor)
+COLLECTIVE = Collective(counts, lengths, expected, run, along)

@@ -1,30 +1,19 @@
 """all_reduce: every rank gets the reduction of all inputs."""
 
-from functools import reduce
 from itertools import cycle, islice
 from typing import Any
 
-import numpy as np
-
-from shmbench.collectives import Buffers, Case, Collective, Counts
+from shmbench.collectives import Buffers, Case, Collective
+from shmbench.collectives.common import alike, over_itself, reduced, whole, with_algorithm
 from shmbench.payload import Segment
-
-UFUNCS = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-
-
-def counts(elements: int, ranks: int) -> Counts:
-    return Counts(count=elements, send=elements, receive=elements)
 
 
 def expected(case: Case, seq: int) -> list[Segment]:
-    result = reduce(UFUNCS[case.op], [case.sent(rank, seq) for rank in range(case.ranks)])
-    if case.op == "avg":
-        result = (result / case.ranks).astype(case.dtype)
-    return [Segment(0, case.counts.receive, result)]
+    return [Segment(0, case.counts.size, reduced(case, seq, range(case.ranks)))]
 
 
 def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    all_reduce, op = comm.all_reduce, case.op
+    all_reduce, op = with_algorithm(comm.all_reduce, case), case.op
     for x, out in islice(cycle(buffers), n):
         all_reduce(x, op, out=out)
 
@@ -33,4 +22,4 @@ def bus_factor(ranks: int) -> float:
     return 2 * (ranks - 1) / ranks
 
 
-COLLECTIVE = Collective(counts, expected, run, bus_factor, reduces=True, in_place=True)
+COLLECTIVE = Collective(whole, alike, expected, run, bus_factor, over_itself, reduces=True)

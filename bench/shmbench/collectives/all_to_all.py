@@ -3,17 +3,15 @@
 from itertools import cycle, islice
 from typing import Any
 
-from shmbench.collectives import Buffers, Case, Collective, blocks
+from shmbench.collectives import Buffers, Case, Collective
+from shmbench.collectives.common import alike, apart, blocks, even, over_itself, place
 from shmbench.payload import Segment
-
-counts = blocks
 
 
 def expected(case: Case, seq: int) -> list[Segment]:
-    block = case.counts.count
-    return [
-        Segment(rank * block, (rank + 1) * block, case.sent(rank, seq, case.rank * block)) for rank in range(case.ranks)
-    ]
+    places = [place(even(case), rank) for rank in range(case.ranks)]
+    own = places[case.rank].start
+    return [Segment(p.start, p.stop, case.sent(rank, seq, own)) for rank, p in enumerate(places)]
 
 
 def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
@@ -22,8 +20,4 @@ def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         all_to_all(x, out=out)
 
 
-def bus_factor(ranks: int) -> float:
-    return (ranks - 1) / ranks
-
-
-COLLECTIVE = Collective(counts, expected, run, bus_factor)
+COLLECTIVE = Collective(blocks, alike, expected, run, apart, over_itself)

@@ -1,28 +1,23 @@
 """all_to_all_v: as all_to_all with uneven blocks. Size: all blocks of a rank together; count: the mean block.
 
-The block for the rank k places further is the mean for k = 0, half as much again for k < n/2, and half as much for
-k > n/2: every rank sends and receives the same total, and the bus factor is that of all_to_all. At 2 ranks they are
-even.
+The block for the rank k places further is block k of `uneven`: every rank sends and receives the same total, and the
+bus factor is that of all_to_all. Receive counts are not given: the operation finds them.
 """
 
-from itertools import accumulate, cycle, islice
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 
-from shmbench.collectives import Buffers, Case, Collective, blocks
+from shmbench.collectives import Buffers, Case, Collective
+from shmbench.collectives.common import alike, apart, blocks, place, uneven
 from shmbench.payload import Segment
-
-counts = blocks
 
 
 def sent_counts(case: Case, rank: int) -> list[int]:
     """Elements that `rank` sends to each rank, packed in this order."""
-    mean, n = case.counts.count, case.ranks
-    weights = [mean] * n
-    for k in range(1, (n + 1) // 2):
-        weights[k], weights[n - k] = mean + mean // 2, mean - mean // 2
-    return [weights[(peer - rank) % n] for peer in range(n)]
+    lengths = uneven(case)
+    return [lengths[(peer - rank) % case.ranks] for peer in range(case.ranks)]
 
 
 def received_counts(case: Case) -> list[int]:
@@ -31,11 +26,10 @@ def received_counts(case: Case) -> list[int]:
 
 
 def expected(case: Case, seq: int) -> list[Segment]:
-    ends = list(accumulate(received_counts(case)))
     segments = []
-    for rank, (start, stop) in enumerate(zip([0, *ends], ends, strict=False)):
-        source = sum(sent_counts(case, rank)[: case.rank])
-        segments.append(Segment(start, stop, case.sent(rank, seq, source)))
+    for rank in range(case.ranks):
+        target, source = place(received_counts(case), rank), place(sent_counts(case, rank), case.rank)
+        segments.append(Segment(target.start, target.stop, case.sent(rank, seq, source.start)))
     return segments
 
 
@@ -45,8 +39,4 @@ def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         all_to_all_v(x, counts, out=out)
 
 
-def bus_factor(ranks: int) -> float:
-    return (ranks - 1) / ranks
-
-
-COLLECTIVE = Collective(counts, expected, run, bus_factor)
+COLLECTIVE = Collective(blocks, alike, expected, run, apart)

@@ -7,7 +7,11 @@ from shmbench.payload import Segment
 
 
 def counts(elements: int, ranks: int) -> Counts:
-    return Counts(count=0, send=0, receive=0)
+    return Counts(count=0, size=0)
+
+
+def lengths(case: Case) -> tuple[int, int]:
+    return 0, 0
 
 
 def expected(case: Case, seq: int) -> list[Segment]:
@@ -24,4 +28,4 @@ def bus_factor(ranks: int) -> float:
     return 0.0
 
 
-COLLECTIVE = Collective(counts, expected, run, bus_factor, sized=False)
+COLLECTIVE = Collective(counts, lengths, expected, run, bus_factor, sized=False)

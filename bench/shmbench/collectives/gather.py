@@ -3,20 +3,17 @@
 from itertools import cycle, islice
 from typing import Any
 
-from shmbench.collectives import Buffers, Case, Collective, Counts
+from shmbench.collectives import Buffers, Case, Collective
+from shmbench.collectives.common import apart, blocks, even, everyones
 from shmbench.payload import Segment
 
 
-def counts(elements: int, ranks: int) -> Counts:
-    block = max(1, elements // ranks)
-    return Counts(count=block, send=block, receive=block * ranks)
+def lengths(case: Case) -> tuple[int, int]:
+    return case.counts.count, case.counts.size if case.is_root else 0
 
 
 def expected(case: Case, seq: int) -> list[Segment]:
-    if case.rank != case.root:
-        return []
-    block = case.counts.count
-    return [Segment(rank * block, (rank + 1) * block, case.sent(rank, seq)) for rank in range(case.ranks)]
+    return everyones(case, seq, even(case)) if case.is_root else []
 
 
 def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
@@ -25,8 +22,4 @@ def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         gather(x, root, out=out)
 
 
-def bus_factor(ranks: int) -> float:
-    return (ranks - 1) / ranks
-
-
-COLLECTIVE = Collective(counts, expected, run, bus_factor, rooted=True)
+COLLECTIVE = Collective(blocks, lengths, expected, run, apart, rooted=True)
