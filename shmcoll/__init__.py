@@ -4,7 +4,9 @@ Who may import whom (a test holds it): imports go down only.
 
     mindspore, nki         front doors; each speaks its own API and calls the communicator
     runner, server         calling a function on ranks: the caller's side, and the process that starts and watches them
-    job, communicator      joining a job; what a user calls; work runs it asynchronously
+    job, communicator      joining a job; what a user calls
+    calls                  one file a collective: its arguments
+    caller, member         what calls routines; this process as a rank; groups, verdicts, work beside them
     collectives            one file a collective: the algorithm as routines on addresses
     engine                 memory, atomics, waiting, kernels, compilation
     errors, dtypes         at the bottom
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
+    from shmcoll.dtypes import pair_dtype
     from shmcoll.errors import (
         ArenaError,
         CollectiveMismatch,
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
         ShmcollError,
     )
     from shmcoll.job import init
+    from shmcoll.ops import op, premul_sum
     from shmcoll.runner import run
     from shmcoll.work import Work
 
@@ -34,6 +38,9 @@ __version__ = "0.1.0"
 _HOME = {
     "init": "shmcoll.job",
     "run": "shmcoll.runner",
+    "op": "shmcoll.ops",
+    "premul_sum": "shmcoll.ops",
+    "pair_dtype": "shmcoll.dtypes",
     "Communicator": "shmcoll.communicator",
     "Work": "shmcoll.work",
     "ShmcollError": "shmcoll.errors",
@@ -55,6 +62,9 @@ __all__ = [
     "Work",
     "__version__",
     "init",
+    "op",
+    "pair_dtype",
+    "premul_sum",
     "run",
 ]
 

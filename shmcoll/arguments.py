@@ -4,6 +4,7 @@ Bad input is refused here, before anything is published.
 """
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,14 +29,56 @@ def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
         raise TypeError(f"{operation} on rank {rank}: x is no array: {type(x).__name__}")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    dtype_of(array, operation, rank)
-    return np.require(array, requirements=["C", "A"])
+    known = dtype_of(array, operation, rank)
+    array = np.require(array, requirements=["C", "A"])
+    return array.view(known.numpy) if known.is_pair else array  # routines know pairs by their very dtype
+
+
+def is_list_of_arrays(x: Any) -> bool:
+    """Whether `x` is a list or tuple that holds arrays. One of numbers, or of lists of them, is like one array."""
+    return isinstance(x, (list, tuple)) and any(
+        (hasattr(one, "__array__") or hasattr(one, "__dlpack__")) and not isinstance(one, np.generic) for one in x
+    )
+
+
+def as_list(values: Sequence[Any], size: int, operation: str, rank: int) -> list[np.ndarray]:
+    """`x` given as a list of n arrays of equal shape and dtype, each as `as_array` makes it."""
+    if len(values) != size:
+        raise ValueError(f"{operation} on rank {rank}: x is a list of {len(values)} arrays for {size} ranks")
+    arrays = [as_array(one, operation, rank) for one in values]
+    first = arrays[0]
+    for i, array in enumerate(arrays):
+        if array.dtype != first.dtype:
+            raise TypeError(
+                f"{operation} on rank {rank}: array {i} of x has dtype {array.dtype}, array 0 has {first.dtype}"
+            )
+        if array.shape != first.shape:
+            raise ValueError(
+                f"{operation} on rank {rank}: array {i} of x has shape {array.shape}, array 0 has {first.shape}"
+            )
+    return arrays
+
+
+def as_memory(out: Any) -> Any:
+    """`out` as an array on its memory, where it is something else that shows it: by DLPack on the CPU, the array
+    interface, or the buffer protocol. A list, element by element. What shows none comes back as it is."""
+    if out is None or isinstance(out, np.ndarray):
+        return out
+    if isinstance(out, (list, tuple)):
+        views = [as_memory(one) for one in out]
+        return out if all(view is one for view, one in zip(views, out, strict=True)) else views
+    try:
+        if hasattr(out, "__dlpack__"):
+            return np.from_dlpack(out)
+        return np.asarray(out if hasattr(out, "__array_interface__") else memoryview(out))
+    except (TypeError, ValueError, BufferError, RuntimeError):
+        return out
 
 
 def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, operation: str, rank: int) -> np.ndarray:
     """`out` after checking that it can take the result: `TypeError` or `ValueError` where it cannot."""
     if not isinstance(out, np.ndarray):
-        raise TypeError(f"{operation} on rank {rank}: out must be a numpy array, got {type(out).__name__}")
+        raise TypeError(f"{operation} on rank {rank}: out must be an array, got {type(out).__name__}")
     if out.dtype != dtype:
         raise TypeError(f"{operation} on rank {rank}: out has dtype {out.dtype}, the result has {dtype}")
     if out.shape != shape:
@@ -45,10 +88,25 @@ def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, operation: str,
     return out
 
 
+def as_outputs(
+    outs: Sequence[Any], size: int, shape: tuple[int, ...], dtype: np.dtype, operation: str, rank: int
+) -> list[np.ndarray]:
+    """`out` given as a list of n arrays, each of which can take a result, apart from each other."""
+    if len(outs) != size:
+        raise ValueError(f"{operation} on rank {rank}: out is a list of {len(outs)} arrays for {size} ranks")
+    targets = [as_output(out, shape, dtype, operation, rank) for out in outs]
+    for i, one in enumerate(targets):
+        if any(overlap(one, other) for other in targets[:i]):
+            raise ValueError(f"{operation} on rank {rank}: array {i} of out overlaps one before it")
+    return targets
+
+
 def is_plain(array: np.ndarray) -> bool:
     """Whether routines can work on the array as it is."""
-    flags = array.flags
-    return type(array) is np.ndarray and flags.c_contiguous and flags.aligned and array.dtype in BY_NUMPY
+    flags, known = array.flags, BY_NUMPY.get(array.dtype)
+    if type(array) is not np.ndarray or known is None or (known.is_pair and array.dtype is not known.numpy):
+        return False
+    return flags.c_contiguous and flags.aligned
 
 
 def same_memory(a: np.ndarray, b: np.ndarray) -> bool:
@@ -76,15 +134,58 @@ def check_overlap(x: np.ndarray, out: np.ndarray, operation: str, rank: int) -> 
         )
 
 
+def check_blocks(sources: Sequence[Any], targets: Sequence[Any], operation: str, rank: int) -> None:
+    """`ValueError` when a block of `out` shares memory with a block of x, unless they are the same one: in place.
+
+    Either list may have None where there is no such block.
+    """
+    for i, target in enumerate(targets):
+        for j, source in enumerate(sources):
+            if target is None or not isinstance(source, np.ndarray) or not overlap(source, target):
+                continue
+            if i != j or not same_memory(source, target):
+                raise ValueError(f"{operation} on rank {rank}: out overlaps x: block {i} of out and block {j} of x")
+
+
+def check_divisible(x: np.ndarray, axis: int, size: int, operation: str, rank: int) -> None:
+    """`ValueError` when an axis of `x` cannot be split evenly among `size` ranks."""
+    if x.ndim == 0:
+        raise ValueError(f"{operation} on rank {rank}: x has no axis that could be split among {size} ranks; it is 0-d")
+    if x.shape[axis] % size:
+        raise ValueError(
+            f"{operation} on rank {rank}: axis {axis} of length {x.shape[axis]} cannot be split "
+            f"among {size} ranks; shape {x.shape}"
+        )
+
+
 def as_reduction(op: Any, dtype: DType, operation: str, rank: int) -> int:
     """The code of a reduction; `TypeError` for one that the dtype does not have, `ValueError` for an unknown one."""
     if not isinstance(op, str):
-        raise TypeError(f"{operation} on rank {rank}: op must be a string, got {type(op).__name__}")
+        hint = f"; make an operator of it: shmcoll.op({getattr(op, '__name__', 'function')})" if callable(op) else ""
+        raise TypeError(f"{operation} on rank {rank}: op must be a string, got {type(op).__name__}{hint}")
     if op not in REDUCTIONS:
         raise ValueError(f"{operation} on rank {rank}: unknown op {op!r}; use one of {', '.join(REDUCTIONS)}")
     if not has_kernel(dtype, op):
-        raise TypeError(f"{operation} on rank {rank}: {op} of {dtype.name} is not defined; convert to a floating dtype")
+        raise TypeError(f"{operation} on rank {rank}: {op} of {dtype.title} is not defined; {_instead(op, dtype)}")
     return REDUCTIONS[op]
+
+
+def _instead(op: str, dtype: DType) -> str:
+    """What to do about a reduction that the dtype does not have."""
+    if dtype.is_pair:
+        return "use argmin or argmax"
+    if op in ("argmin", "argmax"):
+        return "pass pairs of value and index (see shmcoll.pair_dtype)"
+    return "convert to a floating dtype" if op == "avg" else "convert to an integer dtype, or use land, lor, lxor"
+
+
+def as_algorithm(name: Any, algorithms: tuple[str, ...], operation: str, rank: int) -> int:
+    """The number of an algorithm, 0 for None: whichever is best."""
+    if name is None:
+        return 0
+    if name not in algorithms:
+        raise ValueError(f"{operation} on rank {rank}: unknown algorithm {name!r}; use one of {', '.join(algorithms)}")
+    return algorithms.index(name) + 1
 
 
 def as_index(value: Any, name: str, operation: str, rank: int) -> int:

@@ -2,12 +2,17 @@
 
 Codes travel in headers and index the kernel table. Half types are summed in float32 and rounded once. bfloat16 comes
 from `ml_dtypes`, which is imported here because its numpy type number exists only after that.
+
+Beside the plain types there are pairs of a value and an index, which argmin and argmax reduce: `pair_dtype`.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+PAIR_CODES = 32  # the code of a pair is this + the code of its value
 
 
 @dataclass(frozen=True)
@@ -16,6 +21,15 @@ class DType:
     name: str
     numpy: np.dtype
     accumulator: np.dtype
+
+    @property
+    def is_pair(self) -> bool:
+        return self.code >= PAIR_CODES
+
+    @property
+    def title(self) -> str:
+        """The name in messages."""
+        return self.name.replace("_", " ")
 
 
 def _table() -> tuple[DType, ...]:
@@ -29,14 +43,45 @@ def _table() -> tuple[DType, ...]:
     return tuple(table)
 
 
+def _pair(value: DType) -> DType:
+    both = np.dtype([("value", value.numpy), ("index", np.int64)], align=True)
+    return DType(PAIR_CODES + value.code, f"pair_of_{value.name}", both, both)
+
+
 DTYPES = _table()
-BY_NUMPY = {d.numpy: d for d in DTYPES}
-BY_CODE = {d.code: d for d in DTYPES}
+PAIRS = tuple(_pair(d) for d in DTYPES if d.numpy.kind in "iu" or d.accumulator.kind == "f")
+BY_NUMPY = {d.numpy: d for d in (*DTYPES, *PAIRS)}
+BY_CODE = {d.code: d for d in (*DTYPES, *PAIRS)}
 BY_NAME = {d.name: d for d in DTYPES}
 
 #: reductions by name; codes travel in headers
-REDUCTIONS = {"sum": 1, "prod": 2, "min": 3, "max": 4, "avg": 5}
-REDUCTION_NAMES = {code: name for name, code in REDUCTIONS.items()}
+REDUCTIONS = {
+    name: code
+    for code, name in enumerate(
+        ["sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "land", "lor", "lxor", "argmin", "argmax"],
+        start=1,
+    )
+}
+#: operators that are objects: `shmcoll.premul_sum`, `shmcoll.op`
+PREMUL_SUM, USER = 14, 15
+REDUCTION_NAMES = {code: name for name, code in REDUCTIONS.items()} | {PREMUL_SUM: "premul_sum"}
+
+
+def pair_dtype(value: Any) -> np.dtype:
+    """The structured dtype for argmin and argmax: fields "value", of the dtype given, and "index", int64, aligned.
+
+    `TypeError` unless the value is of an integer or real floating dtype.
+    """
+    dtype = np.dtype(value)
+    known = BY_NUMPY.get(dtype)
+    if known is None or known.code + PAIR_CODES not in BY_CODE:
+        values = ", ".join(value_of_pair(p).name for p in PAIRS)
+        raise TypeError(f"pair_dtype: there are no pairs of {dtype}; use one of {values}")
+    return BY_CODE[known.code + PAIR_CODES].numpy
+
+
+def value_of_pair(pair: DType) -> DType:
+    return BY_CODE[pair.code - PAIR_CODES]
 
 
 def dtype_of(array: np.ndarray, operation: str, rank: int) -> DType:
@@ -46,5 +91,5 @@ def dtype_of(array: np.ndarray, operation: str, rank: int) -> DType:
     except KeyError:
         raise TypeError(
             f"{operation} on rank {rank}: dtype {array.dtype} is not supported; "
-            f"use one of {', '.join(BY_NAME)} (or view the bytes as uint8)"
+            f"use one of {', '.join(BY_NAME)}, a shmcoll.pair_dtype (or view the bytes as uint8)"
         ) from None

@@ -2,24 +2,20 @@
 
 A rank that `shmrun` started finds the arena's descriptor and nonce in SHMCOLL_ARENA and its number in RANK. Ranks that
 something else started meet under a name (`launchers.py`, `rendezvous.py`). A process that nobody started joins a job of
-its own, of one rank. How a rank ends is told to its peers from here: an uncaught
-exception ends the world at once, quoting it; a normal end writes 'departed', an error only for those who still need
-the rank.
+its own, of one rank.
 """
 
-import atexit
 import os
-import sys
 from collections.abc import Callable
-from types import TracebackType
 
 from shmcoll import rendezvous, warm
 from shmcoll.communicator import Communicator
 from shmcoll.engine import arena as arenas
-from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
+from shmcoll.engine.group import Group
 from shmcoll.errors import ArenaError
-from shmcoll.launchers import Place, find_place
+from shmcoll.launchers import Place, die_with_launcher, find_place
+from shmcoll.member import Member
 
 DEFAULT_TIMEOUT = 300.0  # seconds: limit of one wait in a collective
 DEFAULT_PATIENCE = 60.0  # seconds: how long ranks wait for each other to join
@@ -49,10 +45,8 @@ def init(*, rank: int | None = None, size: int | None = None, job: str | None = 
             )
         return comm
     arena, rank, launcher = _take_place(rank, size, job)
-    comm = Communicator(arena, rank, launcher)
-    records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=os.getpid())
+    comm = Communicator(Member(arena, rank, launcher), Group.world(arena), "world")
     _joined = os.getpid(), comm
-    _tell_the_end(arena, comm)
     return comm
 
 
@@ -70,6 +64,8 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
                 raise ArenaError(f"RANK={number} is no rank of this job of {arena.ranks}")
             return arena, number, os.environ.pop("SHMCOLL_LAUNCHER", "shmrun")
         place = find_place(os.environ)
+        if place is not None:
+            die_with_launcher(place, os.environ)
     timeout = seconds("SHMCOLL_TIMEOUT", DEFAULT_TIMEOUT)
     if place is None or place.size == 1:
         return arenas.create(1, timeout=timeout), 0, place.launcher if place else "none"
@@ -117,28 +113,3 @@ def seconds(name: str, default: float) -> float:
     if not 0 < limit <= 1e9:
         raise ValueError(f"{name}={value!r} is not a positive number of seconds")
     return limit
-
-
-def _tell_the_end(arena: Arena, comm: Communicator) -> None:
-    """Tell the peers how this rank ends: by exception through the excepthook, normally at exit."""
-    me, rank = os.getpid(), comm.rank
-    previous = sys.excepthook
-
-    def failed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        if os.getpid() == me and records.read(arena, rank, layout.BY_RANK).state != records.FAILED:
-            text = f"rank {rank} raised {kind.__name__}: {error}"
-            records.write(arena, rank, layout.BY_RANK, records.FAILED, records.RAISED, 1, text)
-            records.abort(arena, arena.world)
-        previous(kind, error, traceback)
-
-    def departed() -> None:
-        if os.getpid() != me:
-            return
-        comm.publish_statistics()
-        told = records.read(arena, rank, layout.BY_RANK)
-        if told.state == records.JOINED:
-            records.write(arena, rank, layout.BY_RANK, records.DEPARTED, text=told.text, pid=me)
-            records.ring_all(arena, arena.world)
-
-    sys.excepthook = failed
-    atexit.register(departed)

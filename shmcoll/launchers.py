@@ -4,11 +4,13 @@ A launcher gives a rank its number, the size of the job, and something that all 
 has: the key under which they meet (see `rendezvous.py`).
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from shmcoll import ranks
 from shmcoll.engine.processes import process_start
 from shmcoll.errors import ShmcollError
 
@@ -37,6 +39,50 @@ def find_place(environment: _Environment) -> Place | None:
                 raise ShmcollError(f"{place.launcher} says that this is rank {place.rank} of {place.size}")
             return place
     return None
+
+
+_PROCESSES = {
+    "openmpi": ("prterun", "prted", "orted", "orterun", "mpirun", "mpiexec"),
+    "hydra": ("hydra_",),
+    "torchrun": ("pt_elastic", "torchrun"),
+}
+
+
+def die_with_launcher(place: Place, environment: _Environment) -> None:
+    """Have the kernel kill this rank when its launcher is killed: not all launchers see to that.
+
+    Raises `ShmcollError` when the launcher is gone already.
+    """
+    names = _PROCESSES.get(place.launcher)
+    if names is None:
+        return
+    parent = os.getppid()
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        # Of the launcher's main thread: the signal comes when the thread that has forked us ends
+        if Path(f"/proc/{parent}/comm").read_text().startswith(names) and str(os.getpid()) in children:
+            ranks.die_with(parent)
+            return
+    if place.launcher == "torchrun":
+        gone = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and not _listens(
+            environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+        )
+    else:
+        gone = _starter(*names) == _starter()
+    if gone:
+        raise ShmcollError(f"{place.launcher}, which has started this rank, has ended")
+
+
+def _listens(host: str, port: int) -> bool:
+    import socket
+
+    try:
+        socket.create_connection((host, port), 5.0).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _torchrun(e: _Environment) -> Place | None:

@@ -47,7 +47,9 @@ def meet(key: str, rank: int, size: int, *, wait_timeout: float, patience: float
     name = name_of(key)
     end = time.monotonic() + patience
     if rank == 0:
-        return _gather_ranks(_create(name, key, size, wait_timeout), name, end)
+        arena = _create(name, key, size, wait_timeout)
+        records.write(arena, 0, layout.BY_RANK, records.JOINED, pid=os.getpid())  # who is let in may miss us at once
+        return _gather_ranks(arena, name, end)
     while True:
         arena = _open(name, key, end, rank)
         if arena.ranks != size:

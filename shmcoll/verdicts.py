@@ -1,23 +1,26 @@
 """From a routine's status to the exception that the user sees, and what the other ranks are told.
 
-A rank that finds a mismatch, a lost peer or a passed limit writes its record and ends the group (see
+A rank that finds a mismatch, a lost peer or a passed limit writes why and ends the group (see
 `engine/records.py`); a rank that finds the group ended reads the earliest record. The cause is kept: every later call
 on the group raises it again.
 """
 
-import os
+import ctypes
 import time
-from itertools import pairwise
 from types import TracebackType
 
 import numpy as np
 
-from shmcoll.dtypes import BY_CODE, REDUCTION_NAMES
+from shmcoll.collectives.reduce_scatter import LISTED
+from shmcoll.dtypes import BY_CODE
 from shmcoll.engine import context as c
 from shmcoll.engine import layout, records
-from shmcoll.engine.arena import Arena
+from shmcoll.engine.atomics import reached
+from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
+from shmcoll.explanations import array_in_header, explain_counts, explain_parts
+from shmcoll.ops import of_kernel, reduction_name
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
 
@@ -29,13 +32,19 @@ _ERRORS: dict[int, type[ShmcollError]] = {
 
 
 class Verdicts:
-    """What statuses mean for one rank of one group, whose region starts at offset `group` of the arena."""
+    """What statuses mean for one rank of one group. Ranks in messages are those of the world."""
 
-    def __init__(self, arena: Arena, group: int, words: np.ndarray, rank: int):
-        self._arena = arena
+    def __init__(self, group: Group, words: np.ndarray, rank: int):
+        self._arena = group.arena
         self._group = group
         self._words = words
         self._rank = rank
+        self.name = group.ranks[rank]  # in messages
+        self._where = (
+            f"rank {self.name}"
+            if group == Group.world(group.arena)
+            else (f"rank {self.name}, in the group of {group.names(range(group.size))}")
+        )
         self._ended: ShmcollError | None = None
 
     def checking(self, operation: str) -> "Checking":
@@ -43,33 +52,30 @@ class Verdicts:
 
     def refused(self, operation: str, error: Exception) -> None:
         """Note a call of this rank that was refused, so that peers who then miss it learn of it."""
-        told = records.read(self._arena, self._rank, layout.BY_RANK)
-        if (told.state, told.pid) != (records.JOINED, os.getpid()):
-            return  # the group has ended, and this record may say why; or a child of this rank is calling
-        records.write(
-            self._arena,
-            self._rank,
-            layout.BY_RANK,
-            records.JOINED,
-            code=self._sequence() + 1,
-            text=f"rank {self._rank}'s call of {operation} was refused: {type(error).__name__}: {error}",
-            pid=os.getpid(),
-        )
+        if not self._arena.load(layout.JOB_MAGIC):
+            return  # a child of this rank is calling
+        text = f"rank {self.name}'s call of {operation} was refused: {type(error).__name__}: {error}"
+        records.note_refusal(self._group, self._rank, self._sequence() + 1, text)
 
     def interrupted(self, operation: str) -> None:
         """A signal handler raised inside a collective: this rank has left the protocol, so the group ends."""
-        self._end(records.INTERRUPTED, f"rank {self._rank} was interrupted in {operation} #{self._sequence()}")
+        self._end(records.INTERRUPTED, f"rank {self.name} was interrupted in {operation} #{self._sequence()}")
 
-    def error(self, operation: str, status: int) -> Exception:
+    def error(self, operation: str, status: int) -> BaseException:
         """The exception for a status other than OK, after telling the others where that is due."""
         if status == c.VERDICT:
-            return ValueError(self._explain_counts())
+            root = int(self._words[c.ARGUMENT // WORD])
+            if operation == "scatter":
+                return ValueError(explain_parts(self._group, self._sequence(), root))
+            return ValueError(explain_counts(self._group, operation, self._sequence(), root))
         if self._ended is None:
+            if status == c.RAISED:
+                return self._raised(operation)
             self._ended = self._judge(operation, status)
         return type(self._ended)(str(self._ended))
 
     def _judge(self, operation: str, status: int) -> ShmcollError:
-        call = f"{operation} #{self._sequence()} on rank {self._rank}"
+        call = f"{operation} #{self._sequence()} on {self._where}"
         culprit = self._words[c.CULPRIT // WORD]
         if status == c.ABORTED:
             return self._first_cause(call)
@@ -83,16 +89,36 @@ class Verdicts:
             text = f"{call}: waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain; {self._who_is_missing()}"
             self._end(records.TIMED_OUT, text)
             return CollectiveTimeout(f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow.")
-        text = f"{call}: status {status}, header of rank {culprit} changed under a reader; please report this"
+        name = self._group.ranks[culprit]
+        text = f"{call}: status {status}, header of rank {name} changed under a reader; please report this"
         self._end(records.BROKEN, text)
         return InternalError(text)
 
+    def _raised(self, operation: str) -> BaseException:
+        """A user's function has raised: the very exception, by calling it again, in Python, on the same values."""
+        x = BY_CODE[int(self._words[(c.X + c.DTYPE) // WORD])]
+        function = of_kernel(int(self._words[c.KERNEL // WORD]))
+        a = self._element(c.DETAIL, x.accumulator)
+        b = self._element(c.DETAIL_2, x.numpy).astype(x.accumulator)
+        error = function.raised(a.item(), b.item())
+        text = (
+            f"rank {self.name}: function {function.name} raised {type(error).__name__}: {error} "
+            f"at {operation} #{self._sequence()}"
+        )
+        self._end(records.RAISED, text)
+        self._ended = RankFailed(text)
+        return error
+
+    def _element(self, word: int, dtype: np.dtype) -> np.ndarray:
+        """A copy of the element whose address stands in a word of the context."""
+        address = int(self._words[word // WORD])
+        return np.frombuffer(ctypes.string_at(address, dtype.itemsize), dtype)[0]
+
     def _end(self, cause: int, text: str) -> None:
-        records.write(self._arena, self._rank, layout.BY_RANK, records.FAILED, cause, 1, text)
-        records.abort(self._arena, self._group)
+        records.end(self._group, self._rank, cause, text)
 
     def _first_cause(self, call: str) -> ShmcollError:
-        failure = records.first_failure(self._arena, range(self._arena.ranks))
+        failure = records.first_failure(self._group)
         if failure is None:
             return RankFailed(f"{call}: the group was ended without a reason")
         kind = _ERRORS.get(failure.cause, RankFailed)
@@ -100,20 +126,23 @@ class Verdicts:
 
     def _lost(self, call: str, culprit: int) -> ShmcollError:
         """The peer's process has ended. The launcher knows how; give it a moment to say so."""
-        how = "its process has ended"
+        how = "left the job without taking part: its process has ended"
         end = time.monotonic() + LAUNCHER_PATIENCE
         while time.monotonic() < end:
-            told = [records.read(self._arena, culprit, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK)]
+            lives = (layout.BY_LAUNCHER, layout.BY_RANK)
+            told = [records.read(self._arena, self._group.ranks[culprit], by) for by in lives]
             # A survivor that knew before may have left already, because of the one that we look for
-            ended = self._arena.load(self._group + layout.ABORT)
-            if ended or any(t.state == records.FAILED for t in told):
+            if self._group.has_ended() or any(t.state == records.FAILED for t in told):
                 return self._first_cause(call)
+            if self._arena.load(self._group.mailbox(culprit) + layout.CLOSED):
+                how = "has closed the group"
+                break
             if any(t.state == records.DEPARTED for t in told):
-                how = "it ended normally"
+                how = "left the job without taking part: it ended normally"
             if told[0].state == records.DEPARTED:
                 break
             time.sleep(0.001)
-        text = f"rank {culprit} left the job without taking part: {how}"
+        text = f"rank {self._group.ranks[culprit]} {how}"
         self._end(records.VANISHED, text)
         return RankFailed(f"{call}: {text}")
 
@@ -122,106 +151,88 @@ class Verdicts:
     def _sequence(self) -> int:
         return int(self._words[c.SEQUENCE // WORD])
 
-    def _mailbox(self, rank: int) -> int:
-        return self._group + layout.MAILBOXES + rank * layout.mailbox_bytes(self._arena.ranks)
-
     def _call(self, rank: int, sequence: int) -> str:
         """What a rank called, as its header for that operation says."""
-        header = self._mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
+        header = self._group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
         word = self._arena.load(header + layout.HEADER_CALL)
-        code, dtype, reduction, ndim = word & 0xFF, word >> 8 & 0xFF, word >> 16 & 0xFF, word >> 24 & 0xFF
+        code, reduction = word & 0xFF, word >> 16 & 0xFF
         operation = layout.OPERATION_NAMES[code] if code < len(layout.OPERATION_NAMES) else f"operation {code}"
         if operation == "barrier":
             return "barrier()"
-        dims = [self._arena.load(header + layout.HEADER_DIMS + i * WORD) for i in range(min(ndim, 8))]
         first, second = (self._arena.load(header + layout.HEADER_ARGUMENTS + i * WORD) for i in (0, 1))
-        shape = ", ".join(map(str, dims)) + (", ..." if ndim > 8 else "")
+        if operation == "reduce_scatter" and first > LISTED:
+            operation = "reduce_scatter_v"
         details = {
-            "all_reduce": f", {REDUCTION_NAMES.get(reduction, reduction)}",
+            "all_reduce": f", {reduction_name(reduction, second)}",
             "all_to_all": f", split_axis={first}, concat_axis={second}",
             "gather": f", root={first}",
+            "broadcast": f", root={first}",
+            "scatter": f", root={first}",
+            "reduce": f", {reduction_name(reduction, second)}, root={first}",
+            "reduce_scatter": f", {reduction_name(reduction, second)}{', first of a list' if first == LISTED else ''}",
+            "reduce_scatter_v": f", {reduction_name(reduction, second)}, counts of hash {first:x}",
+            "scan": f", {reduction_name(reduction, second)}",
+            "exscan": f", {reduction_name(reduction, second)}",
+            "gather_v": f", root={first}",
+            "scatter_v": f", root={first}",
         }
-        return f"{operation}({BY_CODE[dtype].name if dtype in BY_CODE else dtype}[{shape}]{details.get(operation, '')})"
+        return f"{operation}({array_in_header(self._group, rank, sequence)}{details.get(operation, '')})"
 
     def _who_called_what(self) -> str:
         calls: dict[str, list[int]] = {}
-        for rank in range(self._arena.ranks):
+        for rank in range(self._group.size):
             calls.setdefault(self._call(rank, self._sequence()), []).append(rank)
-        told = "; ".join(f"{_ranks(ranks)} called {call}" for call, ranks in calls.items())
-        return told + self._refusals(range(self._arena.ranks))
+        told = "; ".join(f"{self._group.names(ranks)} called {call}" for call, ranks in calls.items())
+        return told + self._refusals(range(self._group.size))
 
     def _who_is_missing(self) -> str:
         """Peers that have not published this operation, and what each last did; else who is late within it."""
         sequence = self._sequence()
         missing = []
-        for rank in range(self._arena.ranks):
-            box = self._mailbox(rank)
-            seen = max(self._arena.load(box + half * layout.HEADER_BYTES) for half in (0, 1))
+        for rank in range(self._group.size):
+            seen = self._group.published(rank)
             if seen < sequence:
                 last = f"last called {self._call(rank, seen)} as #{seen}" if seen else "has called nothing yet"
-                missing.append(f"rank {rank} did not arrive ({last})")
+                missing.append(f"rank {self._group.ranks[rank]} did not arrive ({last})")
         if not missing:
             return f"{self._who_stopped()} arrived but did not go on"
-        return "; ".join(missing) + self._refusals(range(self._arena.ranks))
+        return "; ".join(missing) + self._refusals(range(self._group.size))
 
     def _who_stopped(self) -> str:
-        """Who has done the fewest steps of this operation: the others wait for it, or for one another because of it.
-
-        Of those that have done equally few, the one that this rank waits for.
+        """Who keeps the others waiting: the end of the chain of ranks that sleep for one another. Where that leads in a
+        circle, who has done the fewest steps of this operation, the one that this rank waits for first.
         """
+        seen, rank = {self._rank}, int(self._words[c.CULPRIT // WORD])
+        while rank not in seen:
+            seen.add(rank)
+            awaited = self._awaited_by(rank)
+            if awaited is None:
+                return self._group.names([rank])
+            rank = awaited
         begun = self._sequence() << layout.STEP_BITS
         steps = {
-            rank: max(self._arena.load(self._mailbox(rank) + layout.PROGRESS) - begun, 0)
-            for rank in range(self._arena.ranks)
+            rank: max(self._arena.load(self._group.mailbox(rank) + layout.PROGRESS) - begun, 0)
+            for rank in range(self._group.size)
             if rank != self._rank
         }
         awaited, fewest = int(self._words[c.CULPRIT // WORD]), min(steps.values())
         slowest = [rank for rank, done in steps.items() if done == fewest]
-        return _ranks([awaited] if awaited in slowest else slowest)
+        return self._group.names([awaited] if awaited in slowest else slowest)
+
+    def _awaited_by(self, rank: int) -> int | None:
+        """Whose word a rank sleeps for; None when it has come, or it has never slept."""
+        box, load = self._group.mailbox(rank), self._arena.load
+        peer, word, value = (load(box + w) for w in (layout.AWAITED_PEER, layout.AWAITED_WORD, layout.AWAITED_VALUE))
+        end = layout.cells_offset(self._group.size)
+        if not 0 < peer <= self._group.size or not 0 <= word < end or reached(load(self._group.offset + word), value):
+            return None
+        return peer - 1
 
     def _refusals(self, ranks: range) -> str:
         """Calls refused just before this operation: the likely reason of a mismatch."""
-        told = [records.read(self._arena, rank, layout.BY_RANK) for rank in ranks]
+        told = [records.ending(self._group, rank) for rank in ranks]
         recent = [t.text for t in told if t.state == records.JOINED and t.text and t.code >= self._sequence() - 1]
         return "".join(f". Before that, {text}" for text in recent)
-
-    def _explain_counts(self) -> str:
-        """Which entry of an all_to_all_v does not fit: the same words on every rank."""
-        n, sequence = self._arena.ranks, self._sequence()
-        half = (sequence & 1) * layout.table_bytes(n)
-        tables = []
-        for rank in range(n):
-            raw = self._arena.read(self._mailbox(rank) + layout.TABLES + half, layout.TABLE_ROWS * max(n, 2) * WORD)
-            tables.append(np.frombuffer(raw, np.int64))
-        place = f"all_to_all_v #{sequence}"
-        for rank, table in enumerate(tables):
-            counts, displs = table[:n], table[n : 2 * n]
-            source, target = table[layout.TABLE_SIZES * n : layout.TABLE_SIZES * n + 2]
-            for i in map(int, np.flatnonzero(counts > 0)):
-                if displs[i] + counts[i] > source:
-                    return (
-                        f"{place}: rank {rank} sends {counts[i]} elements from displacement {displs[i]} to rank {i}, "
-                        f"but its source has {source}"
-                    )
-            expected, places, room = (table[row * n : (row + 1) * n] for row in (2, 3, 4))
-            arriving = np.array([t[rank] for t in tables])
-            if (places < 0).all():
-                places = np.cumsum(arriving) - arriving
-            for i, count in enumerate(arriving.tolist()):
-                if 0 <= expected[i] != count:
-                    return f"{place}: rank {rank} expects {expected[i]} elements from rank {i}, which sends {count}"
-                if 0 <= room[i] < count:
-                    return f"{place}: rank {i} sends {count} elements to rank {rank}, which has room for {room[i]}"
-                if count and 0 <= target < places[i] + count:
-                    return (
-                        f"{place}: {count} elements from rank {i} at displacement {places[i]} of rank {rank} "
-                        f"do not fit its result of {target}"
-                    )
-            taken = sorted((places[i], places[i] + arriving[i], i) for i in np.flatnonzero(arriving > 0))
-            for (_, end, a), (begin, _, b) in pairwise(taken):
-                if begin < end:
-                    return f"{place}: what rank {rank} receives from ranks {a} and {b} overlaps at displacement {begin}"
-        return f"{place}: the counts do not fit"
 
 
 class Checking:
@@ -232,12 +243,8 @@ class Checking:
         self._operation = operation
 
     def __enter__(self) -> tuple[str, int]:
-        return self._operation, self._verdicts._rank
+        return self._operation, self._verdicts.name
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: TracebackType | None) -> None:
         if isinstance(error, (TypeError, ValueError, IndexError)):
             self._verdicts.refused(self._operation, error)
-
-
-def _ranks(ranks: list[int]) -> str:
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"

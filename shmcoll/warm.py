@@ -1,13 +1,15 @@
-"""Compiling ahead: every routine that the cache lacks, on all usable cores.
+"""Compiling ahead: what the cache lacks, on all usable cores.
 
-python -m shmcoll.warm              compiles what is missing, for images and CI
+A job begins with the routines that nearly all use; the others are compiled or loaded when they are first called.
+
+python -m shmcoll.warm              compiles every routine that is missing, for images and CI
 python -m shmcoll.warm PID NAMES    what `fill_cache` of process PID starts, one a core; prints a name when it is done
 """
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine import cache
@@ -17,25 +19,25 @@ from shmcoll.ranks import die_with
 
 Progress = Callable[[str], None]
 
-#: longest compilation first, so that the processes end together
-_BY_COST = ("all_to_all_v", "all_reduce", "all_to_all", "barrier", "gather")
+#: what nearly every job uses
+USUAL = ("all_reduce", "barrier")
 
 
 def preload(progress: Progress | None = None) -> None:
-    """Load every routine into this process; what the cache lacks is compiled before. Starts no thread."""
-    fill_cache(progress)
-    for routine in ROUTINES:
-        load_routine(routine, progress)
+    """Load the usual routines into this process; what the cache lacks is compiled before. Starts no thread."""
+    fill_cache(USUAL, progress)
+    for name in USUAL:
+        load_routine(ROUTINES[name], progress)
 
 
-def fill_cache(progress: Progress | None = None) -> None:
+def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
     """Compile the routines that are missing, in parallel. One that fails is left to `load_routine`, which raises."""
-    missing = [name for name in _BY_COST if not cache.holds(name)]
+    missing = [name for name in names if not cache.holds(name)]
     workers = min(usable_cores(), len(missing))
     if workers < 2:
         return
     if progress:
-        progress(f"compiling {len(missing)} routines for this machine, once; about {8 * len(missing) // 5} s")
+        progress(f"compiling {len(missing)} routines for this machine, once; about {3 + 3 * len(missing) // workers} s")
     running = [
         subprocess.Popen(
             [sys.executable, "-m", "shmcoll.warm", str(os.getpid()), *missing[i::workers]],
@@ -55,13 +57,13 @@ def fill_cache(progress: Progress | None = None) -> None:
 
 def main(names: list[str]) -> None:
     if not names:
-        preload(lambda text: print(f"shmcoll: {text}", file=sys.stderr))
-        return
-    die_with(int(names[0]))  # of whose death we would not learn before we are done
-    for routine in ROUTINES:
-        if routine.__name__ in names:
-            load_routine(routine)
-            print(routine.__name__, flush=True)
+        fill_cache(ROUTINES, lambda text: print(f"shmcoll: {text}", file=sys.stderr))
+        names = list(ROUTINES)
+    else:
+        die_with(int(names.pop(0)))  # of whose death we would not learn before we are done
+    for name in names:
+        load_routine(ROUTINES[name])
+        print(name, flush=True)
 
 
 if __name__ == "__main__":

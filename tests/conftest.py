@@ -20,6 +20,9 @@ import leaks
 import prepare
 from ranks import Job, Outcome
 
+#: words in the names of files with tests of all reductions
+REDUCING = ("reduce", "scan", "operators", "barrier")
+
 SEED = int(os.environ.get("SHMCOLL_SEED") or secrets.randbelow(1 << 32))
 
 
@@ -52,8 +55,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compile here what the cache lacks: within a test it would count against the test's time."""
-    if not session.config.option.collectonly and any("ranks" in getattr(i, "fixturenames", ()) for i in session.items):
-        prepare.load_everything()
+    needing = [item for item in session.items if "ranks" in getattr(item, "fixturenames", ())]
+    if needing and not session.config.option.collectonly:
+        prepare.load(any(set(REDUCING) & set(item.path.stem.split("_")) for item in needing))
 
 
 @pytest.fixture(autouse=True)

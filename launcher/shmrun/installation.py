@@ -47,6 +47,7 @@ def compiled() -> Iterator[Finding]:
     from shmcoll.collectives import ROUTINES
     from shmcoll.engine import cache
     from shmcoll.engine.compile import all_kernels
+    from shmcoll.warm import USUAL
 
     try:
         folder = cache.cache_folder()
@@ -58,13 +59,13 @@ def compiled() -> Iterator[Finding]:
         yield Finding(Level.WARNING, "cache", f"{folder} cannot be written", "set SHMCOLL_CACHE_DIR to one that can")
     else:
         yield Finding(Level.OK, "cache", f"{folder}, which nobody else may write")
-    names = [routine.__name__ for routine in ROUTINES]
-    missing = [name for name in names if not cache.holds(name)]
-    if missing:
-        text = f"compiled: {len(names) - len(missing)} of {len(names)}; missing: {', '.join(missing)}"
-        yield Finding(Level.WARNING, "routines", text, "the first job will compile them; shmrun warm does so ahead")
+    missing = [name for name in ROUTINES if not cache.holds(name)]
+    text = f"compiled: {len(ROUTINES) - len(missing)} of {len(ROUTINES)}"
+    if any(name in missing for name in USUAL):
+        advice = "the first job will compile what it needs; shmrun warm does so ahead"
+        yield Finding(Level.WARNING, "routines", f"{text}; missing: {', '.join(missing)}", advice)
     else:
-        yield Finding(Level.OK, "routines", f"compiled: all {len(names)}")
+        yield Finding(Level.OK, "routines", f"{text}; others are when they are first used" if missing else text)
     kernels = [f"{reduction}_{dtype.name}" for dtype, reduction in all_kernels()]
     held = sum(map(cache.holds, kernels))
     text = f"compiled: {held} of {len(kernels)}; others are when they are first used"

@@ -92,9 +92,11 @@ def trial_arena() -> Iterator[Finding]:
     except (ShmcollError, ValueError, OSError) as e:
         yield Finding(Level.ERROR, "arena", str(e))
         return
-    text = f"made one for {ranks} ranks, {amount(layout.arena_bytes(ranks, layout.CELL_BYTES))}"
-    if made.size < arena.SPARSE_BYTES:
-        advice = "large gathers and the like will take more steps; ulimit -v unlimited"
+    heap = made.load(layout.JOB_HEAP)
+    need = layout.arena_bytes(ranks, layout.CELL_BYTES)
+    text = f"made one for {ranks} ranks, {amount(need)}, and a heap of up to {amount(heap)}"
+    if made.size < need + ranks * heap:
+        advice = "less room for shared arrays and groups; ulimit -v unlimited"
         yield Finding(Level.WARNING, "arena", f"{text}, but could map {amount(made.size)} only", advice)
     else:
         yield Finding(Level.OK, "arena", text)
@@ -104,7 +106,7 @@ def trial_arena() -> Iterator[Finding]:
 def limits() -> Iterator[Finding]:
     ranks = max(8, usable_cores())
     for subject, which, need, what in (
-        ("ulimit -v", resource.RLIMIT_AS, arena.SPARSE_BYTES + (8 << 30), "KiB of address space"),
+        ("ulimit -v", resource.RLIMIT_AS, 64 << 30, "KiB of address space"),
         ("ulimit -n", resource.RLIMIT_NOFILE, 32 + 4 * ranks, "open files; the launcher needs up to 4 a rank"),
         ("ulimit -u", resource.RLIMIT_NPROC, 64 + ranks, "processes of this user"),
     ):

@@ -30,6 +30,7 @@ class Options:
     on_failure: str = "stop"
     stdin: str = "rank0"
     report: bool = False
+    heap: int | None = None  # bytes
 
     @property
     def piped(self) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
+from shmcoll.engine.group import Group
 from shmrun.ranks import Rank, signal_name
 from shmrun.supervise import Outcome
 
@@ -64,4 +65,4 @@ def _left_in_order(arena: Arena, rank: int) -> bool:
 
 
 def _mailbox(arena: Arena, rank: int) -> int:
-    return arena.world + layout.MAILBOXES + rank * layout.mailbox_bytes(arena.ranks)
+    return Group.world(arena).mailbox(rank)

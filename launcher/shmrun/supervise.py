@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
+from shmcoll.engine.group import Group
 from shmrun.job import Job
 from shmrun.options import Options
 from shmrun.output import Sink, Stream
@@ -171,12 +172,12 @@ class _Watcher:
                 self._note_failure(rank, rank.status)
             else:
                 records.write(self.arena, rank.number, layout.BY_LAUNCHER, records.DEPARTED)
-                records.ring_all(self.arena, self.arena.world)
+                Group.world(self.arena).ring()
 
     def _note_failure(self, rank: Rank, status: int) -> None:
         cause = records.KILLED if status < 0 else records.EXITED
         records.write(self.arena, rank.number, layout.BY_LAUNCHER, records.FAILED, cause, abs(status), rank.failure())
-        records.abort(self.arena, self.arena.world)
+        Group.world(self.arena).abort()
         if self._stops and not self._ending:
             now, grace = time.monotonic(), self.outcome.grace
             self._ending, self._steps = True, [(now + grace, signal.SIGTERM), (now + 2 * grace, signal.SIGKILL)]

@@ -51,6 +51,16 @@ def positive(text: str) -> float:
     return number
 
 
+def memory(text: str) -> int:
+    """An amount of memory, in bytes, from text such as 512M."""
+    from shmcoll.engine.room import amount
+
+    size = amount(text)
+    if not 0 < size <= 1 << 42:
+        raise Wrong(f"{text!r} is no amount of memory; give one like 512M or 2G")
+    return size
+
+
 def switch(text: str) -> bool:
     if text.lower() not in (*_YES, *_NO):
         raise Wrong(f"{text!r} is neither true nor false")

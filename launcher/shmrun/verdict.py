@@ -12,7 +12,8 @@ The cause is printed last, because that is what stands at the bottom of the scre
 import signal
 import sys
 
-from shmcoll.engine import layout, records
+from shmcoll.engine import records
+from shmcoll.engine.group import Group
 from shmrun.ranks import Rank, describe, signal_name
 from shmrun.supervise import Outcome
 
@@ -78,10 +79,7 @@ def _when(outcome: Outcome, rank: Rank) -> int:
     times = [rank.ended]
     if rank.report:
         times.append(rank.report.time)
-    own = records.read(outcome.arena, rank.number, layout.BY_RANK)
-    if own.state == records.FAILED:
-        times.append(own.time)
-    return min(times)
+    return min(times + [told.time for told in _own_failures(outcome, rank)])
 
 
 def _is_consequence(outcome: Outcome, rank: Rank) -> bool:
@@ -90,8 +88,12 @@ def _is_consequence(outcome: Outcome, rank: Rank) -> bool:
     if rank.ended_by_us or (rank.status or 0) < 0:
         return bool(rank.ended_by_us)
     # No report: the program has a hook of its own, or caught the error and chose an exit code.
-    own = records.read(outcome.arena, rank.number, layout.BY_RANK)
-    return own.state == records.FAILED and (own.cause == records.VANISHED or "raised RankFailed" in own.text)
+    failures = _own_failures(outcome, rank)
+    return any(told.cause == records.VANISHED or "raised RankFailed" in told.text for told in failures)
+
+
+def _own_failures(outcome: Outcome, rank: Rank) -> list[records.Record]:
+    return records.own_failures(Group.world(outcome.arena), rank.number)
 
 
 def _is_interrupt(rank: Rank, signum: int) -> bool:

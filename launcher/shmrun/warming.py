@@ -18,8 +18,8 @@ def warm(*, everything: bool) -> int:
         from shmcoll.engine import cache
 
         folder = cache.cache_folder()
-        routines.preload(_tell)
-        lost = [routine.__name__ for routine in ROUTINES if not cache.holds(routine.__name__)]
+        routines.fill_cache(ROUTINES, _tell)
+        lost = [name for name in ROUTINES if not cache.holds(name)]
         what = f"{len(ROUTINES)} routines"
         if everything:
             names = _kernels()

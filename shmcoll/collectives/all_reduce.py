@@ -1,42 +1,52 @@
 """all_reduce: every rank gets the element-wise reduction of all ranks' arrays, of equal shape and dtype.
 
-Order of operations. The array is cut into slices; slice j is reduced starting from rank j mod n and going up, whichever
-algorithm runs, so that the result's bits depend on n, the count, the dtype and the arena's thresholds alone.
+Three algorithms with the same bits (see `reduction.py` for the order):
 
-Up to FLAT_BYTES: flat. Everybody lays its array beside its header (48 bytes) or into its cell before the opening sync
+flat, up to FLAT_BYTES. Everybody lays its array beside its header (48 bytes) or into its cell before the opening sync
 and afterwards reduces all n arrays itself. One sync. Cost: a + S b + (n - 1) S g.
 
-Above: the ring in shared memory ("movement-avoiding reduction", Peng et al., SC'23). In each round there are n slices,
-one accumulating in the cell of each rank. In step t rank r adds its private block to slice r - t: in step 0 it writes
-its own cell, in step n - 1 it finishes slice r + 1, straight into its result and the cell, from where the others copy
-it. No rank copies its whole array in. Rank r waits in step t for step t - 1 of rank r - 1 alone.
+ring, above: the ring in shared memory ("movement-avoiding reduction", Peng et al., SC'23). In each round there are n
+slices, one accumulating in the cell of each rank. In step t rank r adds its private block to slice r - t: in step 0 it
+writes its own cell, in step n - 1 it finishes slice r + 1, straight into its result and the cell, from where the others
+copy it. No rank copies its whole array in. Rank r waits in step t for step t - 1 of rank r - 1 alone.
 Cost for each round of n slices: n a + (2 n slice) b + (n slice) g.
 
     cell of rank j, round k: written in turn by ranks j, j + 1, ..., j - 1, each after it has seen the step before;
     then read by all. Round k + 2 writes it again: who has finished round k + 1 has seen all steps of k + 1 of all
     ranks, and those come after their reads of round k. The last round uses cell s & 1, so that the next operation may
     fill cell (s + 1) & 1.
+
+cells, for operators that are not commutative (the ring starts each slice elsewhere): reduce-scatter and all-gather
+through the cells. In each round everybody lays a cellful into its cell, reduces its n-th of it from all cells into its
+own cell, in place (nobody else reads that part of it), and copies all parts from the cells that hold them.
+Cost for each round: 2 a + 2 cell b + (n - 1) / n cell g.
+
+    cell (s + k) & 1 of a rank: filled as step 2 k (round 0: before the opening), its own part overwritten as step
+    2 k + 1. Filled again for round k + 2 after step 2 (k + 1) of every peer, which comes after its reads of round k.
 """
 
-from shmcoll.dtypes import BY_NAME
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import call_kernel, copy, peek
+from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels import FINISH, START, STEP
-from shmcoll.engine.sync import await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.reduction import ORDERED, fold_slices, is_flat, reduce, reduce_alone, slice_length
+from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
 
-FLOAT16, BFLOAT16 = BY_NAME["float16"].code, BY_NAME["bfloat16"].code
-SLICE_UNIT = 64  # elements: slices start on cache lines
-SHORTEST_SLICE = 1024  # elements
+ALGORITHMS = ("flat", "ring", "cells")
+FLAT, RING, CELLS = range(1, 4)
 
 
 def all_reduce(ctx):
-    sequence = begin(ctx, 1)
+    sequence = begin(ctx, SHAPE)
     if peek(ctx + c.SIZE) == 1:
-        copy_unless_same(peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES))
-        return c.OK
-    if peek(ctx + c.X + c.BYTES) <= peek(ctx + c.FLAT_BYTES):
+        return reduce_alone(ctx)
+    if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
         return flat(ctx, sequence)
+    if peek(ctx + c.ALGORITHM) == CELLS or peek(ctx + ORDERED):
+        return cells(ctx, sequence, 1)
     return ring(ctx, sequence)
+
+
+# --- flat -------------------------------------------------------------------------------------------------------------
 
 
 def flat(ctx, sequence):
@@ -45,51 +55,31 @@ def flat(ctx, sequence):
     status = meet(ctx, sequence)
     if status != c.OK or length == 0:
         return status
-    count = peek(ctx + c.X + c.COUNT)
-    slice_count = slice_length(ctx)
-    block = scratch_length(ctx)
-    first, start = 0, 0
-    while first < count:
-        end = min(first + slice_count, count)
-        while first < end:
-            elements = min(block, end - first)
-            fold(ctx, sequence, first, elements, start)
-            first += elements
-        start = start + 1 if start + 1 < peek(ctx + c.SIZE) else 0
-    return c.OK
+    return fold_payloads(ctx, sequence, length)
 
 
-def fold(ctx, sequence, first, count, start):
-    """Reduce elements [first, first + count) of all payloads into the result, rank `start` first."""
-    size = peek(ctx + c.SIZE)
-    kernel = peek(ctx + c.KERNEL)
-    length = peek(ctx + c.X + c.BYTES)
-    item = peek(ctx + c.X + c.ITEM)
-    offset = first * item
-    accumulator = payload(ctx, start, sequence, length) + offset
-    if size > 2 or accumulator_bytes(ctx) != item:
-        source, accumulator = accumulator, peek(ctx + c.SCRATCH)
-        call_kernel(kernel, START, accumulator, 0, source, count, size)
-    rank = start
-    for i in range(1, size):
-        rank = rank + 1 if rank + 1 < size else 0
-        source = payload(ctx, rank, sequence, length) + offset
-        if i < size - 1:
-            call_kernel(kernel, STEP, 0, accumulator, source, count, size)
-        else:
-            call_kernel(kernel, FINISH, peek(ctx + c.OUT + c.DATA) + offset, accumulator, source, count, size)
+def fold_payloads(ctx, sequence, length):
+    """Reduce what lies beside the headers, or in the cells, into the result."""
+    places = payload(ctx, 0, sequence, length)
+    stride = payload(ctx, 1, sequence, length) - places
+    return fold_slices(ctx, peek(ctx + c.OUT + c.DATA), places, stride, 0, peek(ctx + c.X + c.COUNT))
+
+
+# --- ring -------------------------------------------------------------------------------------------------------------
 
 
 def ring(ctx, sequence):
     status = meet(ctx, sequence)
     if status != c.OK:
         return status
-    size = peek(ctx + c.SIZE)
     length = slice_length(ctx)
-    rounds = -(-peek(ctx + c.X + c.COUNT) // (size * length))
+    rounds = -(-peek(ctx + c.X + c.COUNT) // (peek(ctx + c.SIZE) * length))
     for k in range(rounds):
         half = sequence + rounds - 1 - k
         status = accumulate(ctx, sequence, k, half, length)
+        if status != c.OK:
+            return status
+        status = finish(ctx, sequence, k, half, length)
         if status != c.OK:
             return status
         status = copy_out(ctx, sequence, k, half, length)
@@ -99,29 +89,43 @@ def ring(ctx, sequence):
 
 
 def accumulate(ctx, sequence, k, half, length):
-    """The n steps of round k: add this rank's block to each slice as it comes by."""
+    """The steps of round k but the last: start a slice, and add this rank's block to others as they come by."""
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     left = me - 1 if me > 0 else size - 1
-    kernel, item = peek(ctx + c.KERNEL), peek(ctx + c.X + c.ITEM)
-    for t in range(size):
+    item = peek(ctx + c.X + c.ITEM)
+    for t in range(size - 1):
         j = me - t if me >= t else me - t + size
         first, count = slice_bounds(ctx, k, j, length)
         place = cell(ctx, j, half)
         source = peek(ctx + c.X + c.DATA) + first * item
         if t == 0:
-            call_kernel(kernel, START, place, 0, source, count, size)
+            status = reduce(ctx, START, place, 0, source, count)
         else:
             status = await_step(ctx, sequence, k * size + t, left)
             if status != c.OK:
                 return status
-            if t < size - 1:
-                call_kernel(kernel, STEP, 0, place, source, count, size)
-            else:
-                result = peek(ctx + c.OUT + c.DATA) + first * item
-                call_kernel(kernel, FINISH, result, place, source, count, size)
-                copy(place, result, count * item)
+            status = reduce(ctx, STEP, 0, place, source, count)
+        if status != c.OK:
+            return status
         publish_step(ctx, sequence, k * size + t + 1)
     return c.OK
+
+
+def finish(ctx, sequence, k, half, length):
+    """The last step of round k: slice r + 1 is finished by rank r, into its result and for the others into the cell."""
+    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    j = me + 1 if me + 1 < size else 0
+    status = await_step(ctx, sequence, (k + 1) * size - 1, me - 1 if me > 0 else size - 1)
+    if status != c.OK:
+        return status
+    first, count = slice_bounds(ctx, k, j, length)
+    offset = first * peek(ctx + c.X + c.ITEM)
+    place, result = cell(ctx, j, half), peek(ctx + c.OUT + c.DATA) + offset
+    status = reduce(ctx, FINISH, result, place, peek(ctx + c.X + c.DATA) + offset, count)
+    if status == c.OK:
+        copy(place, result, count * peek(ctx + c.X + c.ITEM))
+        publish_step(ctx, sequence, (k + 1) * size)
+    return status
 
 
 def copy_out(ctx, sequence, k, half, length):
@@ -139,15 +143,6 @@ def copy_out(ctx, sequence, k, half, length):
     return c.OK
 
 
-def slice_length(ctx):
-    """Elements of a slice: as few rounds as SLICE_BYTES allows, evenly filled."""
-    count, size = peek(ctx + c.X + c.COUNT), peek(ctx + c.SIZE)
-    longest = peek(ctx + c.SLICE_BYTES) // accumulator_bytes(ctx)
-    rounds = -(-count // (size * longest))
-    even = -(-count // (size * max(rounds, 1)))
-    return min(max(-(-even // SLICE_UNIT) * SLICE_UNIT, SHORTEST_SLICE), longest)
-
-
 def slice_bounds(ctx, k, j, length):
     """First element and number of elements of slice j in round k; none behind the end."""
     total = peek(ctx + c.X + c.COUNT)
@@ -155,16 +150,77 @@ def slice_bounds(ctx, k, j, length):
     return first, min(length, total - first)
 
 
-def accumulator_bytes(ctx):
-    dtype = peek(ctx + c.X + c.DTYPE)
-    return 4 if dtype in (FLOAT16, BFLOAT16) else peek(ctx + c.X + c.ITEM)
+# --- cells ------------------------------------------------------------------------------------------------------------
 
 
-def scratch_length(ctx):
-    """Elements that the scratch memory holds."""
-    return c.SCRATCH_BYTES // accumulator_bytes(ctx)
+def cells(ctx, sequence, collects):
+    """`collects`: whether this rank wants the result."""
+    chunk = peek(ctx + c.CELL_BYTES) // peek(ctx + c.X + c.ITEM)
+    rounds = max(-(-peek(ctx + c.X + c.COUNT) // chunk), 1)
+    fill(ctx, sequence, 0, chunk)
+    status = meet(ctx, sequence)
+    if status != c.OK:
+        return status
+    for k in range(rounds):
+        status = fold_part(ctx, sequence, k, chunk)
+        if status != c.OK:
+            return status
+        if collects:
+            status = collect_parts(ctx, sequence, k, chunk)
+            if status != c.OK:
+                return status
+    return release_cells(ctx, sequence, rounds, 2 * rounds)
 
 
-def copy_unless_same(target, source, length):
-    if target != source:
-        copy(target, source, length)
+def fill(ctx, sequence, k, chunk):
+    """Lay the k-th chunk of x into this rank's cell."""
+    first = k * chunk
+    item = peek(ctx + c.X + c.ITEM)
+    count = min(chunk, peek(ctx + c.X + c.COUNT) - first)
+    copy(cell(ctx, peek(ctx + c.RANK), sequence + k), peek(ctx + c.X + c.DATA) + first * item, count * item)
+
+
+def fold_part(ctx, sequence, k, chunk):
+    """Reduce this rank's part of the k-th chunk, once it lies in every cell."""
+    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    if k > 0:
+        fill(ctx, sequence, k, chunk)
+        publish_step(ctx, sequence, 2 * k)
+        for peer in range(size):
+            if peer != me:
+                status = await_step(ctx, sequence, 2 * k, peer)
+                if status != c.OK:
+                    return status
+    first, offset, count = part_bounds(ctx, k, me, chunk)
+    offset *= peek(ctx + c.X + c.ITEM)
+    places = cell(ctx, 0, sequence + k)
+    stride = cell(ctx, 1, sequence + k) - places
+    own = places + me * stride + offset
+    status = fold_slices(ctx, own, places + offset, stride, first, first + count)
+    if status == c.OK:
+        publish_step(ctx, sequence, 2 * k + 1)
+    return status
+
+
+def collect_parts(ctx, sequence, k, chunk):
+    """Copy what every rank has reduced of the k-th chunk."""
+    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    item = peek(ctx + c.X + c.ITEM)
+    for i in range(size):
+        peer = me + i if me + i < size else me + i - size
+        if i > 0:
+            status = await_step(ctx, sequence, 2 * k + 1, peer)
+            if status != c.OK:
+                return status
+        first, offset, count = part_bounds(ctx, k, peer, chunk)
+        source = cell(ctx, peer, sequence + k) + offset * item
+        copy(peek(ctx + c.OUT + c.DATA) + first * item, source, count * item)
+    return c.OK
+
+
+def part_bounds(ctx, k, rank, chunk):
+    """What `rank` reduces of the k-th chunk: its first element, its place within the chunk, and how many."""
+    size = peek(ctx + c.SIZE)
+    count = min(chunk, peek(ctx + c.X + c.COUNT) - k * chunk)
+    offset = count * rank // size
+    return k * chunk + offset, offset, count * (rank + 1) // size - offset

@@ -6,20 +6,29 @@ and scattered from there into the receiver's result, both in C order of the bloc
 A cell is divided evenly among the n receivers. One sync when a block fits its part, else one a round.
 Cost for n - 1 blocks of S / n bytes: a ceil(S / cell) + 2 (n - 1) / n S b.
 
-Arguments: EXTRA words are block bytes, source run and stride, target run and stride, all in bytes.
+Where both axes are the same the result may lie in place of x: what a round brings for a block goes where that round
+has taken it from.
+
+Arguments: EXTRA words are block bytes, source run and stride, target run and stride, all in bytes; then, for lists of
+n blocks in place of one array, the addresses of n source addresses, of n target addresses (0: an array), and of the
+number of dimensions and the dimensions that an array of all blocks of x would have. For a list, x is its first array.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import peek
+from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.kernels import gather_runs, move_runs, scatter_runs
 from shmcoll.engine.layout import LINE, WORD
-from shmcoll.engine.sync import await_step, begin, cell, meet, publish_step
+from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, publish_step, release_cells
 
-BLOCK, SOURCE_RUN, SOURCE_STRIDE, TARGET_RUN, TARGET_STRIDE = (c.EXTRA + WORD * i for i in range(5))
+BLOCK, SOURCE_RUN, SOURCE_STRIDE, TARGET_RUN, TARGET_STRIDE, SOURCES, TARGETS, WHOLE = (
+    c.EXTRA + WORD * i for i in range(8)
+)
 
 
 def all_to_all(ctx):
-    sequence = begin(ctx, 1)
+    if peek(ctx + WHOLE):
+        describe_whole(ctx)
+    sequence = begin(ctx, SHAPE)
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     part = part_bytes(ctx)
     rounds = max(-(-peek(ctx + BLOCK) // part), 1)
@@ -37,7 +46,16 @@ def all_to_all(ctx):
             status = fetch(ctx, sequence, k, peer, part)
             if status != c.OK:
                 return status
-    return release_cells(ctx, sequence, rounds)
+    return release_cells(ctx, sequence, rounds, rounds)
+
+
+def describe_whole(ctx):
+    """Make x, the first of a list, look like the array of all blocks: lists and arrays get the same header."""
+    shape = peek(ctx + WHOLE)
+    poke(ctx + c.X + c.DIMENSIONS, peek(shape))
+    poke(ctx + c.X + c.DIMS, shape + WORD)
+    for word in (c.COUNT, c.BYTES):
+        poke(ctx + c.X + word, peek(ctx + c.X + word) * peek(ctx + c.SIZE))
 
 
 def part_bytes(ctx):
@@ -54,7 +72,7 @@ def fill(ctx, half, k, part):
     place = cell(ctx, me, half)
     for i in range(1, size):
         peer = me + i if me + i < size else me + i - size
-        gather_runs(place + peer * part, peek(ctx + c.X + c.DATA) + peer * run, run, stride, begin_byte, end)
+        gather_runs(place + peer * part, source(ctx, peer), run, stride, begin_byte, end)
 
 
 def fetch(ctx, sequence, k, peer, part):
@@ -66,34 +84,37 @@ def fetch(ctx, sequence, k, peer, part):
     begin_byte = k * part
     end = min(begin_byte + part, peek(ctx + BLOCK))
     run, stride = peek(ctx + TARGET_RUN), peek(ctx + TARGET_STRIDE)
-    source = cell(ctx, peer, sequence + k) + peek(ctx + c.RANK) * part
-    scatter_runs(peek(ctx + c.OUT + c.DATA) + peer * run, run, stride, source, begin_byte, end)
+    place = cell(ctx, peer, sequence + k) + peek(ctx + c.RANK) * part
+    scatter_runs(target(ctx, peer), run, stride, place, begin_byte, end)
     return c.OK
 
 
 def keep_own(ctx):
     """The block that this rank has for itself, straight from array to result."""
     me = peek(ctx + c.RANK)
-    run, target_run = peek(ctx + SOURCE_RUN), peek(ctx + TARGET_RUN)
-    move_runs(
-        peek(ctx + c.OUT + c.DATA) + me * target_run,
-        target_run,
-        peek(ctx + TARGET_STRIDE),
-        peek(ctx + c.X + c.DATA) + me * run,
-        run,
-        peek(ctx + SOURCE_STRIDE),
-        peek(ctx + BLOCK),
-    )
+    if target(ctx, me) != source(ctx, me):
+        move_runs(
+            target(ctx, me),
+            peek(ctx + TARGET_RUN),
+            peek(ctx + TARGET_STRIDE),
+            source(ctx, me),
+            peek(ctx + SOURCE_RUN),
+            peek(ctx + SOURCE_STRIDE),
+            peek(ctx + BLOCK),
+        )
 
 
-def release_cells(ctx, sequence, rounds):
-    """After an even number of rounds: wait until every peer has read the last one (see `sync.py`)."""
-    if rounds & 1:
-        return c.OK
-    publish_step(ctx, sequence, rounds)
-    for peer in range(peek(ctx + c.SIZE)):
-        if peer != peek(ctx + c.RANK):
-            status = await_step(ctx, sequence, rounds, peer)
-            if status != c.OK:
-                return status
-    return c.OK
+def source(ctx, rank):
+    """Where the block for `rank` begins."""
+    table = peek(ctx + SOURCES)
+    if table:
+        return peek(table + rank * WORD)
+    return peek(ctx + c.X + c.DATA) + rank * peek(ctx + SOURCE_RUN)
+
+
+def target(ctx, rank):
+    """Where the block from `rank` goes."""
+    table = peek(ctx + TARGETS)
+    if table:
+        return peek(table + rank * WORD)
+    return peek(ctx + c.OUT + c.DATA) + rank * peek(ctx + TARGET_RUN)

@@ -5,8 +5,8 @@ for the few ranks of one machine the n^2 looks cost less than the log2 n depende
 Hensgen et al. 1988). Cost: a.
 """
 
-from shmcoll.engine.sync import begin, meet
+from shmcoll.engine.sync import SHAPE, begin, meet
 
 
 def barrier(ctx):
-    return meet(ctx, begin(ctx, 1))
+    return meet(ctx, begin(ctx, SHAPE))

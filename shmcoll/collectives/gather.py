@@ -14,11 +14,11 @@ Arguments: ARGUMENT is the root; EXTRA, at the root, the address of n target add
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.sync import await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
 
 
 def gather(ctx):
-    sequence = begin(ctx, 1)
+    sequence = begin(ctx, SHAPE)
     root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
     length = peek(ctx + c.X + c.BYTES)
     rounds = -(-length // peek(ctx + c.CELL_BYTES))

@@ -1,9 +1,10 @@
 """The arena: one sparse mapping shared by all ranks. The only file that asks the system for memory.
 
-Life: the creator (launcher, or a rank alone) makes a POSIX shared memory object under a random name, unlinks it before
-anything else happens, sizes it sparsely, commits the pages that the job needs, and writes the job page. Ranks inherit
-the descriptor and map it. Nothing has a name, so nothing can be left behind: the kernel frees the pages with the last
-descriptor and mapping. Where /dev/shm is too small a sealed memfd serves instead.
+Life: the creator (launcher, or a rank alone) makes a file in /dev/shm that has no name at any time (O_TMPFILE), sizes
+it sparsely, commits the pages that the job needs, and writes the job page. Ranks inherit the descriptor and map it.
+Nothing has a name, so nothing can be left behind: the kernel frees the pages with the last descriptor and mapping.
+Where /dev/shm is too small a sealed memfd serves instead. Where ranks must meet under a name, the finished arena is
+given it in one step, so that nobody meets an unfinished one.
 
 Memory is committed with `posix_fallocate`, so that too little of it is an `ArenaError` here and never a SIGBUS later.
 In a memory cgroup fallocate does not fail (the process is killed instead), hence the comparison beforehand.
@@ -22,10 +23,10 @@ import weakref
 from shmcoll.engine import layout
 from shmcoll.engine.cores import usable_cores
 from shmcoll.engine.processes import process_start
-from shmcoll.engine.room import available, filesystem_room
+from shmcoll.engine.room import amount, available, filesystem_room
 from shmcoll.errors import ArenaError
 
-SPARSE_BYTES = 64 << 30  # what the mapping spans; untouched ranges take no memory
+WIDEST_BYTES = 4 << 40  # what the mapping spans at most; untouched ranges take no memory
 MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
@@ -72,7 +73,7 @@ class Arena:
 
     def doorbell(self, rank: int) -> int:
         """Address of the semaphore of a rank of the world."""
-        mailbox = self.world + layout.MAILBOXES + rank * layout.mailbox_bytes(self.ranks)
+        mailbox = self.world + layout.mailbox_offset(self.ranks, rank)
         return self.address + mailbox + layout.SEMAPHORE
 
     @property
@@ -95,23 +96,26 @@ class Arena:
             raise _too_small(purpose, length, available(self.fd)) from e
 
 
-def create(ranks: int, *, timeout: float, cell_bytes: int = layout.CELL_BYTES, name: str = "") -> Arena:
+def create(
+    ranks: int, *, timeout: float, cell_bytes: int = layout.CELL_BYTES, heap: int | None = None, name: str = ""
+) -> Arena:
     """Make the arena of a job: committed for `ranks` ranks, job page and doorbells ready.
 
-    It has no name, or the one given, which the caller takes away again (`unlink`). Raises `ArenaError` when there is
-    too little shared memory, with the amounts; `FileExistsError` when the name exists.
+    `heap`: most bytes that shared arrays and groups of all ranks may take; None: SHMCOLL_HEAP, or half of what there
+    is. The arena has no name, or the one given, which the caller takes away again (`unlink`). Raises `ArenaError` when
+    there is too little shared memory, with the amounts; `FileExistsError` when the name exists.
     """
     flat_bytes = _setting("SHMCOLL_FLAT_BYTES", 32 << 10)
     slice_bytes = min(_setting("SHMCOLL_SLICE_BYTES", 128 << 10), cell_bytes)
     need = layout.arena_bytes(ranks, cell_bytes)
-    fd = _named_descriptor(name) if name else _shm_descriptor(need)
+    fd = _nameless() if name else _shm_descriptor(need)
     try:
-        arena = _map_sparse(fd)
+        heap = _heap_limit(fd) if heap is None else heap
+        # Any rank may need all of the heap, in whatever pieces: each has a share of the span that is wide enough
+        arena = _map_sparse(fd, need, layout.align(min(need + 4 * ranks * heap, WIDEST_BYTES), layout.PAGE))
         arena.ranks = ranks
         arena.commit(0, need, f"the arena of {ranks} ranks")
-    except ArenaError:
-        if name:
-            unlink(name)
+    except (ArenaError, ValueError):
         os.close(fd)
         raise
     for offset, value in (
@@ -126,6 +130,7 @@ def create(ranks: int, *, timeout: float, cell_bytes: int = layout.CELL_BYTES, n
         (layout.JOB_FLAT_BYTES, flat_bytes),
         (layout.JOB_SLICE_BYTES, slice_bytes),
         (layout.JOB_TIMEOUT, int(timeout * 1e9)),
+        (layout.JOB_HEAP, heap),
     ):
         arena.store(offset, value)
     arena.write(layout.JOB_NONCE, secrets.token_bytes(16))
@@ -133,6 +138,8 @@ def create(ranks: int, *, timeout: float, cell_bytes: int = layout.CELL_BYTES, n
         if _LIBC.sem_init(ctypes.c_void_p(arena.doorbell(rank)), 1, 0):
             raise ArenaError(f"sem_init failed: {os.strerror(ctypes.get_errno())}")
     arena.store(layout.JOB_MAGIC, layout.MAGIC)
+    if name:
+        _publish(arena, name)
     return arena
 
 
@@ -223,55 +230,54 @@ def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:
     at = _LIBC.mmap(ctypes.c_void_p(address), ctypes.c_size_t(size), protection, flags, fd, ctypes.c_int64(0))
     if at is None or at == ctypes.c_void_p(-1).value:
         raise ArenaError(
-            f"cannot map {_mib(size)} of shared memory: {os.strerror(ctypes.get_errno())}. "
+            f"cannot map {mib(size)} of shared memory: {os.strerror(ctypes.get_errno())}. "
             f"Raise the limit on address space (ulimit -v)."
         )
     return int(at)
 
 
-def _map_sparse(fd: int) -> Arena:
-    """Size and map the file; where the address space is limited, a smaller span."""
-    size = SPARSE_BYTES
+def _map_sparse(fd: int, need: int, size: int) -> Arena:
+    """Size and map the file; where the address space is limited, a smaller span, but one that holds `need` bytes."""
     while True:
         try:
             os.ftruncate(fd, size)
             return Arena(fd, size)
         except (ArenaError, OSError) as e:
-            if size <= 1 << 30:
+            if size <= need:
                 raise e if isinstance(e, ArenaError) else ArenaError(f"cannot size the arena: {e}") from e
-            size //= 4
+            size = max(layout.align(size // 4, layout.PAGE), need)
 
 
 def _shm_descriptor(need: int) -> int:
     """A nameless descriptor on shared memory that has room for `need` bytes."""
-    import posix_ipc
-
-    name = f"/shmcoll.{os.geteuid()}.{secrets.token_hex(16)}"
     try:
-        made = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
-    except (OSError, posix_ipc.Error):
+        fd = _nameless()
+    except ArenaError:
         return _memfd()
-    posix_ipc.unlink_shared_memory(name)
-    os.fchmod(made.fd, 0o600)
-    fcntl.fcntl(made.fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-    if filesystem_room(made.fd) >= need:
-        return int(made.fd)
-    os.close(made.fd)
+    if filesystem_room(fd) >= need:
+        return fd
+    os.close(fd)
     return _memfd()
 
 
-def _named_descriptor(name: str) -> int:
-    import posix_ipc
-
+def _nameless() -> int:
+    """A descriptor on shared memory that has no name at any time: a kill leaves nothing."""
     try:
-        made = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, mode=0o600)
-    except posix_ipc.ExistentialError:
-        raise FileExistsError(name) from None
-    except (OSError, posix_ipc.Error) as e:
-        raise ArenaError(f"cannot create shared memory under {name}: {e}") from e
-    os.fchmod(made.fd, 0o600)
-    fcntl.fcntl(made.fd, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-    return int(made.fd)
+        return os.open("/dev/shm", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as e:
+        raise ArenaError(f"cannot create shared memory: {e}") from e
+
+
+def _publish(arena: Arena, name: str) -> None:
+    """Give a finished arena its name, in one step: nobody ever meets an unfinished one."""
+    folder = os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.link(f"/proc/self/fd/{arena.fd}", name.lstrip("/"), dst_dir_fd=folder, follow_symlinks=True)
+    except OSError:
+        arena.close()
+        raise
+    finally:
+        os.close(folder)
 
 
 def _memfd() -> int:
@@ -279,6 +285,15 @@ def _memfd() -> int:
     os.fchmod(fd, 0o600)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
     return fd
+
+
+def _heap_limit(fd: int) -> int:
+    given = os.environ.get("SHMCOLL_HEAP")
+    if not given:
+        return min(available(fd) // 2, WIDEST_BYTES)
+    if not 0 < amount(given) <= WIDEST_BYTES:
+        raise ValueError(f"SHMCOLL_HEAP={given!r} is no amount of memory; give one like 512M or 2G")
+    return amount(given)
 
 
 def _setting(name: str, default: int) -> int:
@@ -294,11 +309,12 @@ def _setting(name: str, default: int) -> int:
 
 def _too_small(purpose: str, need: int, have: int) -> ArenaError:
     return ArenaError(
-        f"too little shared memory for {purpose}: {_mib(need)} needed, {_mib(max(have, 0))} available. "
+        f"too little shared memory for {purpose}: {mib(need)} needed, {mib(max(have, 0))} available. "
         f"Start fewer ranks, give the container more (docker run --shm-size=1g, or a higher --memory), "
         f"or free what lies in /dev/shm."
     )
 
 
-def _mib(n: int) -> str:
+def mib(n: int) -> str:
+    """An amount of memory, for people."""
     return f"{n / (1 << 20):,.1f} MiB"

@@ -1,8 +1,9 @@
 """Object files on disk: compiled once per machine, shared by all processes of a user.
 
-A file is named by a hash of everything that matters (our sources, the versions of numba and llvmlite, the CPU and its
-features) and written by rename into a directory of the user's that nobody else may write; a checksum guards its
-contents. (numba's own cache has no lock, and pairs wrong code with an index when first runs race: numba #4807, #10128.)
+A file is named by a hash of everything that matters (the sources it is made from, the versions of numba and llvmlite,
+the CPU and its features) and written by rename into a directory of the user's that nobody else may write; a checksum
+guards its contents. (numba's own cache has no lock, and pairs wrong code with an index when first runs race: numba
+#4807, #10128.)
 
 Several processes: who compiles holds a lock on a file beside the object. Who waits for longer than PATIENCE compiles
 for itself: both write the same bytes under the same name.
@@ -15,11 +16,12 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
 import stat
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +29,8 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 PATIENCE = 60.0  # seconds
+
+_ROOT = Path(__file__).parents[1]
 
 Progress = Callable[[str], None]
 
@@ -38,7 +42,7 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
     except OSError as e:
         warnings.warn(f"shmcoll cannot keep compiled code: {e}. It compiles again in each process.", RuntimeWarning, 2)
         return build()
-    path = folder / f"{name}-{_fingerprint()}.o"
+    path = folder / f"{name}-{_fingerprint(name)}.o"
     data = _read(path)
     if data is None:
         with _lock(path.with_suffix(".lock")):
@@ -54,7 +58,7 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
 def holds(name: str) -> bool:
     """Whether the cache has the object file of a name."""
     try:
-        return _read(cache_folder() / f"{name}-{_fingerprint()}.o") is not None
+        return _read(cache_folder() / f"{name}-{_fingerprint(name)}.o") is not None
     except OSError:
         return False
 
@@ -111,13 +115,39 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 @cache
-def _fingerprint() -> str:
-    """A hash of all that decides what the machine code looks like."""
+def _fingerprint(name: str) -> str:
+    """A hash of all that decides what the machine code of a routine or kernel looks like."""
     digest = hashlib.sha256()
-    root = Path(__file__).parents[1]
-    for path in sorted([root / "dtypes.py", *root.glob("engine/*.py"), *root.glob("collectives/*.py")]):
+    routine = _ROOT / "collectives" / f"{name}.py"
+    own = (routine, "engine/entry.py") if routine.exists() else ("engine/kernels.py",)
+    for path in sorted(_reached([*own, "engine/intrinsics.py"]) | {_ROOT / "engine/compile.py"}):
         digest.update(path.read_bytes())
+    digest.update(_platform().encode())
+    return digest.hexdigest()[:32]
+
+
+@cache
+def _platform() -> str:
     # The features name the CPU well enough; llvmlite's host queries take a millisecond each
     facts = (sys.implementation.cache_tag, version("numba"), version("llvmlite"), version("numpy"), platform.machine())
-    digest.update(repr((facts, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())).encode())
-    return digest.hexdigest()[:32]
+    return repr((facts, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()))
+
+
+def _reached(start: Iterable[Path | str]) -> set[Path]:
+    """Our source files that some of them import, directly or not, and these themselves."""
+    found: set[Path] = set()
+    todo = [_ROOT / path for path in start]
+    while todo:
+        path = todo.pop()
+        if path not in found:
+            found.add(path)
+            todo += _imported(path)
+    return found
+
+
+@cache
+def _imported(path: Path) -> list[Path]:
+    modules = re.findall(r"^from (shmcoll[.\w]*) import (\([^)]*\)|.*)", path.read_text(), re.MULTILINE)
+    names = [module for module, _ in modules] + [f"{m}.{n}" for m, names in modules for n in re.findall(r"\w+", names)]
+    paths = (_ROOT / (name.removeprefix("shmcoll").lstrip(".").replace(".", "/") + ".py") for name in names)
+    return [path for path in paths if path.exists()]

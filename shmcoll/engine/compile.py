@@ -2,7 +2,8 @@
 
 A routine or kernel is compiled with numba, optimised, and emitted as an object file whose only public symbols are its
 entry points; `cache.py` keeps it. A later process loads it with llvmlite alone, in a few milliseconds: numba is
-imported only to compile.
+imported only to compile. Kernels around functions of users are compiled in each process and not kept: what such a
+function depends on, nobody could put into the name of a file.
 """
 
 import ctypes
@@ -14,7 +15,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from shmcoll.dtypes import DTYPES, REDUCTIONS, DType
+from shmcoll.dtypes import DTYPES, PAIRS, REDUCTIONS, DType
 from shmcoll.engine import entry, kernels, layout
 from shmcoll.engine.cache import Progress, object_file
 
@@ -43,6 +44,33 @@ def load_kernel(dtype: DType, reduction: str, progress: Progress | None = None) 
     return address
 
 
+def result_type(dtype: DType, function: Any) -> Any:
+    """The numba type of what a jitted function makes of two values of a dtype; compiled when there is need to."""
+    from numba.core import types
+    from numba.np.numpy_support import from_dtype
+
+    from shmcoll.engine.intrinsics import compiled_for
+
+    return types.unliteral(compiled_for(function, (from_dtype(dtype.accumulator),) * 2).signature.return_type)
+
+
+def load_function_kernel(dtype: DType, function: Any) -> int:
+    """Address of a reduce kernel around a numba-jitted function of two values.
+
+    Raises numba's errors for a function that does not compile for the dtype, and `ImportError` for one that needs what
+    this process does not have.
+    """
+    result_type(dtype, function)  # first: compiled by the kernel, it would divide by zero as our own code does
+    name = f"function_{dtype.name}"
+    module = optimised_module({name: (kernels.make_function_kernel(dtype, function), 6)})
+    needed = [f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")]
+    missing = [symbol for symbol in needed if llvm.address_of_symbol(symbol) is None]
+    if missing:  # the loader would end the process
+        raise ImportError(f"it needs {', '.join(missing)}")
+    (address,) = _place(_target_machine().emit_object(module), (name,))
+    return address
+
+
 _loaded: dict[str, tuple[int, ...]] = {}
 _engines: list[Any] = []  # they own the code
 
@@ -51,12 +79,17 @@ def _load(
     name: str, symbols: tuple[str, ...], build: Callable[[], bytes], progress: Progress | None
 ) -> tuple[int, ...]:
     if name not in _loaded:
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
-        engine.add_object_file(llvm.ObjectFileRef.from_data(object_file(name, build, progress)))
-        engine.finalize_object()
-        _engines.append(engine)
-        _loaded[name] = tuple(engine.get_function_address(s) for s in symbols)
+        _loaded[name] = _place(object_file(name, build, progress), symbols)
     return _loaded[name]
+
+
+def _place(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
+    """Bring an object file into memory, for as long as the process lives; the addresses of its symbols."""
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    _engines.append(engine)
+    return tuple(engine.get_function_address(s) for s in symbols)
 
 
 # --- compiling --------------------------------------------------------------------------------------------------------
@@ -125,11 +158,16 @@ def optimised_module(functions: dict[str, tuple[Callable[..., int], int]]) -> An
 
 
 def _register_used(function: Callable[..., int]) -> None:
-    """Register the module of a function, and those of the functions that it closes over."""
+    """Register the module of a function, and the functions that it closes over."""
+    from numba.extending import register_jitable
+
     _register(sys.modules[function.__module__])
     for cell in getattr(function, "__closure__", None) or ():
-        if isinstance(cell.cell_contents, FunctionType):
-            _register(sys.modules[cell.cell_contents.__module__])
+        used = cell.cell_contents
+        if isinstance(used, FunctionType):
+            _register_used(used)
+            if vars(sys.modules[used.__module__]).get(used.__name__) is not used:
+                register_jitable(error_model="numpy", no_cfunc_wrapper=True)(used)
 
 
 @cache
@@ -153,7 +191,7 @@ def _register(module: ModuleType) -> None:
 
 def all_kernels() -> list[tuple[DType, str]]:
     """Every pair of dtype and reduction that has a kernel."""
-    return [(d, r) for d in DTYPES for r in REDUCTIONS if kernels.has_kernel(d, r)]
+    return [(d, r) for d in (*DTYPES, *PAIRS) for r in REDUCTIONS if kernels.has_kernel(d, r)]
 
 
 if not hasattr(ctypes.CDLL(None), "sem_clockwait"):

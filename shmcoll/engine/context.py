@@ -12,12 +12,13 @@ from shmcoll.engine.layout import WORD
     OWNER,  # 0, or the thread that alone may call: the worker while asynchronous work is pending
     THREAD,  # the saved Python thread state while the GIL is released; 0 when nobody calls through Python
     GROUP,  # address of the group region
+    RANKS,  # address of one word a rank of the group: the rank of the world that it is
     MAILBOXES,  # address of the mailbox of rank 0
     STRIDE,  # bytes from one mailbox to the next
     CELLS,  # address of cell 0 of rank 0
-    RECORDS,  # address of the record that rank 0 of the group writes about itself
+    RECORDS,  # address of the record that rank 0 of the world writes about itself
     RECORDS_LAUNCHER,  # address of the launcher's record about it
-    PIDFDS,  # address of one struct pollfd a rank, all zero until it is needed
+    PIDFDS,  # address of one struct pollfd a rank of the world, all zero until it is needed
     RANK,
     SIZE,
     SEQUENCE,  # number of the last collective that this rank published
@@ -32,30 +33,33 @@ from shmcoll.engine.layout import WORD
     CULPRIT,  # rank that a failed call complains about
     DETAIL,  # and two words about what
     DETAIL_2,
-    OPERATION,  # the call: operation, reduction, two more arguments, fingerprint
+    OPERATION,  # the call: operation, reduction, two more arguments, algorithm (0: whichever is best), fingerprint
     REDUCTION,
     ARGUMENT,
     ARGUMENT_2,
+    ALGORITHM,
     FINGERPRINT,
     KERNEL,  # address of the reduce kernel for the dtype and reduction
     MOVED,  # bytes of all arrays given so far
     SLEPT,  # ns that waits have slept so far
-) = (WORD * i for i in range(32))
+) = (WORD * i for i in range(34))
 
 # two array views, filled from ndarrays by entry.py
-X = 32 * WORD
-OUT = 40 * WORD
+X = 40 * WORD
+OUT = 48 * WORD
 DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
 
 # further integer arguments of the call
-EXTRA = 48 * WORD
+EXTRA = 56 * WORD
 EXTRA_WORDS = 16
 
-CONTEXT_WORDS = 64  # what the routines see; entry.py keeps its own tables behind
+CONTEXT_WORDS = 72  # what the routines see; entry.py keeps its own tables behind
 
 SCRATCH_BYTES = 64 << 10
 
 ENDED = -1  # in ACTIVE: the group has ended, nobody enters again
 
 # what a routine returns
-OK, PREPARE, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, VERDICT, INTERRUPTED, BROKEN, HALFWAY = range(11)
+OK, PREPARE, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, VERDICT, INTERRUPTED, BROKEN, HALFWAY, RAISED = range(
+    12
+)

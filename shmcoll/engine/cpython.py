@@ -1,4 +1,4 @@
-"""What native code knows of CPython and numpy: field offsets of an ndarray, and five functions.
+"""What native code knows of CPython and numpy: field offsets of an ndarray, and six functions.
 
 The offsets are those of an ordinary build of CPython 3.11 and later with numpy 1.26 and later. `offsets_hold` checks
 them against living objects; where they do not hold (a free-threaded build, an interpreter to come), `entry.py` takes
@@ -21,6 +21,8 @@ DESCRIPTOR_KINDS = 24
 
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
 
+VOID = 20  # numpy's type number of structured dtypes
+
 METH_FASTCALL = 0x80
 
 
@@ -30,6 +32,12 @@ def new_integer(value):
 
 
 def integer_value(python_object):
+    """The machine word of an exact int; -1 and a pending exception for one that is too large."""
+    raise NotImplementedError("compiled only")
+
+
+def forget_error():
+    """Whether a Python exception was pending; it no longer is."""
     raise NotImplementedError("compiled only")
 
 

@@ -5,11 +5,14 @@ the rank's context array as `self`. It reads the fields of exact ndarrays itself
 status as a Python int; a pending exception of a signal handler comes out as that exception. About 0.2 us a call, where
 numba's dispatcher takes 0.45 and `x.ctypes.data` alone 2.8.
 
-Arguments of the callable: nothing, or (x, out, reduction, argument, argument 2, extra words...); arrays may be None.
-It answers PREPARE, having done nothing, for what it does not read itself: no exact ndarray, not contiguous or aligned,
-foreign byte order or dtype, read-only or partly overlapping `out`, no kernel loaded. The communicator then prepares
-arrays that it does read, or raises. It answers BUSY while another thread, or a signal handler's interrupted caller, is
-inside, while a worker owns the context, and when the group has ended.
+Arguments of the callable: nothing, or (x, out, reduction, argument, argument 2, algorithm, extra words...); arrays may
+be None. Without extra words a call comes straight from the user, and the entry itself checks what `ready` says. It
+answers PREPARE, having done nothing, for what it does not read or accept: no exact ndarray, not contiguous or aligned,
+foreign byte order or dtype, read-only or overlapping `out`, a shape that does not fit, no kernel loaded. The
+communicator then prepares arrays that it does read, or raises; with extra words a call has been checked.
+
+The entry answers BUSY while another thread, or a signal handler's interrupted caller, is inside, while a worker owns
+the context, and when the group has ended.
 
 The other way, where `cpython.offsets_hold` says that the fields are elsewhere: `PlainEntry` reads them through numpy
 and calls the same routine through ctypes.
@@ -22,11 +25,26 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.dtypes import BY_NAME, BY_NUMPY, DType
+from shmcoll.dtypes import BY_NAME, BY_NUMPY, DTYPES, PAIRS, DType
 from shmcoll.engine import context as c
 from shmcoll.engine import cpython as py
 from shmcoll.engine.atomics import peek, poke
-from shmcoll.engine.layout import ALL_REDUCE, OPERATION_NAMES, WORD
+from shmcoll.engine.layout import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BARRIER,
+    BROADCAST,
+    EXSCAN,
+    GATHER,
+    OPERATION_NAMES,
+    REDUCE,
+    REDUCE_SCATTER,
+    SCAN,
+    SCATTER,
+    WORD,
+)
+from shmcoll.engine.reduction import KERNEL_GIVEN
 
 # tables behind the words that routines see
 TYPE_CODES = c.CONTEXT_WORDS * WORD  # numpy type number -> dtype code | item size << 8, 0 for what we do not move
@@ -35,8 +53,24 @@ BFLOAT16_NUMBER = TYPE_CODES + TYPE_NUMBERS * WORD
 BFLOAT16_CODE = BFLOAT16_NUMBER + WORD
 NDARRAY = BFLOAT16_CODE + WORD
 NONE = NDARRAY + WORD
-KERNELS = NONE + WORD  # dtype code * 8 + reduction code -> address of the kernel
-WORDS = KERNELS // WORD + 16 * 8
+INTEGER = NONE + WORD
+PAIR_DTYPES = INTEGER + WORD  # address of the numpy dtype, and its type word, of each dtype of pairs
+PAIR_COUNT = len(PAIRS)
+KERNELS = PAIR_DTYPES + 2 * PAIR_COUNT * WORD  # dtype code * REDUCTION_CODES + reduction code -> address of the kernel
+DTYPE_CODES, REDUCTION_CODES = 64, 16
+WORDS = KERNELS // WORD + DTYPE_CODES * REDUCTION_CODES
+
+RUN_WORDS = 5  # block, and run and stride at either end: see `all_to_all.py`
+LIST_WORDS = 3  # behind them: what an all_to_all of lists has
+PLAIN_EXTRA = 3  # extra words that a routine may read in a call that gives none
+FIXED = 6  # arguments before the extra words
+REDUCING = (ALL_REDUCE, REDUCE, REDUCE_SCATTER, SCAN, EXSCAN)
+ROOTED = (REDUCE, BROADCAST, GATHER, SCATTER)
+#: operations whose arguments the entry checks itself
+CHECKED = (BARRIER, *REDUCING, *ROOTED, ALL_GATHER, ALL_TO_ALL)
+
+ARGUMENT_WORD = c.REDUCTION - 2 * WORD  # so that argument i of a call goes to ARGUMENT_WORD + i words
+EXTRA_WORD = c.EXTRA - FIXED * WORD
 
 BIG_ENDIAN = ord(">")
 
@@ -46,9 +80,9 @@ FAST = py.offsets_hold()
 def new_context() -> np.ndarray:
     """A context whose tables are filled; the words of the communicator are still zero."""
     words = np.zeros(WORDS, np.int64)
-    for dtype, known in BY_NUMPY.items():
-        if dtype.num < TYPE_NUMBERS:
-            words[TYPE_CODES // WORD + dtype.num] = _type_word(known)
+    for known in DTYPES:
+        if known.numpy.num < TYPE_NUMBERS:
+            words[TYPE_CODES // WORD + known.numpy.num] = _type_word(known)
     # int64 and uint64 have two type numbers each: C's long and long long
     words[TYPE_CODES // WORD + np.dtype(np.longlong).num] = _type_word(BY_NAME["int64"])
     words[TYPE_CODES // WORD + np.dtype(np.ulonglong).num] = _type_word(BY_NAME["uint64"])
@@ -56,6 +90,9 @@ def new_context() -> np.ndarray:
     words[BFLOAT16_CODE // WORD] = _type_word(BY_NAME["bfloat16"])
     words[NDARRAY // WORD] = id(np.ndarray)
     words[NONE // WORD] = id(None)
+    words[INTEGER // WORD] = id(int)
+    for i, pair in enumerate(PAIRS):
+        words[PAIR_DTYPES // WORD + 2 * i :][:2] = id(pair.numpy), _type_word(pair)
     return words
 
 
@@ -65,7 +102,7 @@ def _type_word(dtype: DType) -> int:
 
 def kernel_slot(dtype_code: int, reduction: int) -> int:
     """Index of a kernel's address in the context array."""
-    return KERNELS // WORD + dtype_code * 8 + reduction
+    return KERNELS // WORD + dtype_code * REDUCTION_CODES + reduction
 
 
 # --- compiled ---------------------------------------------------------------------------------------------------------
@@ -73,7 +110,7 @@ def kernel_slot(dtype_code: int, reduction: int) -> int:
 
 def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, int, int], int]:
     """The METH_FASTCALL form of a routine."""
-    reduces = operation == ALL_REDUCE
+    judge = make_judge(operation)
 
     def entry(self, args, nargs):
         ctx = peek(self + py.ARRAY_DATA)
@@ -85,12 +122,13 @@ def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, 
             if not read_array(ctx, peek(args + WORD), ctx + c.OUT, 1):
                 return py.new_integer(c.PREPARE)
             for i in range(2, nargs):
-                word = c.REDUCTION + (i - 2) * WORD if i < 5 else c.EXTRA + (i - 5) * WORD
-                poke(ctx + word, py.integer_value(peek(args + i * WORD)))
-            if reduces and not ready_to_reduce(ctx):
-                return py.new_integer(c.PREPARE)
+                word = ARGUMENT_WORD + i * WORD if i < FIXED else EXTRA_WORD + i * WORD
+                if not read_integer(ctx, peek(args + i * WORD), ctx + word):
+                    return py.new_integer(c.PREPARE)
         else:
             forget_arguments(ctx)
+        if not judge(ctx, nargs):
+            return py.new_integer(c.PREPARE)
         poke(ctx + c.OPERATION, operation)
         status = run(ctx, routine)
         return 0 if status == c.INTERRUPTED else py.new_integer(status)
@@ -98,12 +136,44 @@ def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, 
     return entry
 
 
+def make_judge(operation: int) -> Callable[[int, int], int]:
+    """Whether a call of `operation` with so many arguments can go on as it is; notes the kernel of a reduction."""
+    if operation in REDUCING:
+
+        def judge(ctx, nargs):
+            if nargs > FIXED:
+                poke(ctx + c.KERNEL, peek(ctx + KERNEL_GIVEN))
+                return 1
+            forget_extra(ctx)
+            return ready(ctx, operation) and find_kernel(ctx)
+
+    elif operation in CHECKED:
+
+        def judge(ctx, nargs):
+            if nargs != FIXED:
+                return 1
+            forget_extra(ctx)
+            return ready(ctx, operation)
+
+    else:
+
+        def judge(ctx, nargs):
+            return nargs > FIXED
+
+    return judge
+
+
 def forget_arguments(ctx):
     """For a call without any: what the last call left, its dimensions above all, may be gone."""
     for word in (c.DIMENSIONS, c.DTYPE, c.COUNT, c.BYTES):
         poke(ctx + c.X + word, 0)
-    for word in (c.REDUCTION, c.ARGUMENT, c.ARGUMENT_2):
+    for word in (c.REDUCTION, c.ARGUMENT, c.ARGUMENT_2, c.ALGORITHM):
         poke(ctx + word, 0)
+
+
+def forget_extra(ctx):
+    for i in range(PLAIN_EXTRA):
+        poke(ctx + c.EXTRA + i * WORD, 0)
 
 
 def make_plain(routine: Callable[[int], int]) -> Callable[[int], int]:
@@ -149,6 +219,7 @@ def read_array(ctx, array, view, writeable):
         poke(view + c.COUNT, 0)
         poke(view + c.BYTES, 0)
         poke(view + c.DIMENSIONS, 0)
+        poke(view + c.DTYPE, 0)
         return 1
     if peek(array + py.OBJECT_TYPE) != peek(ctx + NDARRAY):
         return 0
@@ -158,7 +229,9 @@ def read_array(ctx, array, view, writeable):
     descriptor = peek(peek(array + py.ARRAY_DESCRIPTOR) + py.DESCRIPTOR_KINDS)
     number = descriptor >> 32
     known = 0
-    if 0 <= number < TYPE_NUMBERS:
+    if number == py.VOID:
+        known = find_pair(ctx, peek(array + py.ARRAY_DESCRIPTOR))
+    elif 0 <= number < TYPE_NUMBERS:
         known = peek(ctx + TYPE_CODES + number * WORD)
     elif number == peek(ctx + BFLOAT16_NUMBER):
         known = peek(ctx + BFLOAT16_CODE)
@@ -178,22 +251,107 @@ def read_array(ctx, array, view, writeable):
     return 1
 
 
-def ready_to_reduce(ctx):
-    """Whether `out` is like `x` and either x itself or apart from it, and the kernel is loaded; notes the kernel."""
-    x, out = ctx + c.X, ctx + c.OUT
-    dimensions = peek(x + c.DIMENSIONS)
-    if peek(x + c.DATA) == 0 or peek(out + c.DATA) == 0:
+def find_pair(ctx, descriptor):
+    """The type word of a dtype of pairs, by the identity of the dtype; 0 for any other structured one."""
+    for i in range(PAIR_COUNT):
+        if peek(ctx + PAIR_DTYPES + 2 * i * WORD) == descriptor:
+            return peek(ctx + PAIR_DTYPES + (2 * i + 1) * WORD)
+    return 0
+
+
+def read_integer(ctx, number, word):
+    """Fill a word from an exact int; 0 when it is none, or none of 64 bits."""
+    if peek(number + py.OBJECT_TYPE) != peek(ctx + INTEGER):
         return 0
-    if peek(x + c.DTYPE) != peek(out + c.DTYPE) or dimensions != peek(out + c.DIMENSIONS):
+    value = py.integer_value(number)
+    if value == -1 and py.forget_error():
+        return 0
+    poke(word, value)
+    return 1
+
+
+def ready(ctx, operation):
+    """Whether the arrays of a call are what the operation needs, as far as this rank is concerned: both there, alike in
+    dtype, of fitting shapes, apart from each other (or one, where that has a meaning)."""
+    if operation == BARRIER:
+        return 1
+    me, root = peek(ctx + c.RANK), peek(ctx + c.ARGUMENT)
+    if operation in ROOTED and not 0 <= root < peek(ctx + c.SIZE):
+        return 0
+    x, out = ctx + c.X, ctx + c.OUT
+    has_none = (operation in (GATHER, REDUCE) and me != root) or (operation == EXSCAN and me == 0)
+    if has_none:
+        return peek(x + c.DATA) != 0 and peek(out + c.DATA) == 0
+    if operation == SCATTER and me != root:
+        return peek(out + c.DATA) != 0 and peek(x + c.DATA) == peek(out + c.DATA)
+    if peek(x + c.DATA) == 0 or peek(out + c.DATA) == 0 or peek(x + c.DTYPE) != peek(out + c.DTYPE):
+        return 0
+    if operation == ALL_GATHER:
+        return is_shared_out(ctx, x, out) and (is_own_part(ctx, x, out) or are_apart(x, out))
+    if operation == GATHER:
+        return is_shared_out(ctx, x, out) and are_apart(x, out)
+    if operation in (SCATTER, REDUCE_SCATTER):
+        return is_shared_out(ctx, out, x) and (is_own_part(ctx, out, x) or are_apart(x, out))
+    if operation == ALL_TO_ALL and not is_cut_evenly(ctx, x, out):
+        return 0
+    return are_alike(x, out) and (peek(x + c.DATA) == peek(out + c.DATA) or are_apart(x, out))
+
+
+def are_alike(x, out):
+    """Whether two arrays have the same shape."""
+    dimensions = peek(x + c.DIMENSIONS)
+    if dimensions != peek(out + c.DIMENSIONS):
         return 0
     for i in range(dimensions):
         if peek(peek(x + c.DIMS) + i * WORD) != peek(peek(out + c.DIMS) + i * WORD):
             return 0
-    distance = peek(out + c.DATA) - peek(x + c.DATA)
-    length = peek(x + c.BYTES)
-    if distance != 0 and -length < distance < length:
+    return 1
+
+
+def is_shared_out(ctx, part, whole):
+    """Whether `whole` is n times as long as `part` along axis 0, and else like it."""
+    dimensions = peek(part + c.DIMENSIONS)
+    if dimensions == 0 or dimensions != peek(whole + c.DIMENSIONS):
         return 0
-    kernel = peek(ctx + KERNELS + (peek(x + c.DTYPE) * 8 + peek(ctx + c.REDUCTION)) * WORD)
+    for i in range(dimensions):
+        extent = peek(peek(part + c.DIMS) + i * WORD)
+        if i == 0:
+            extent *= peek(ctx + c.SIZE)
+        if extent != peek(peek(whole + c.DIMS) + i * WORD):
+            return 0
+    return 1
+
+
+def is_cut_evenly(ctx, x, out):
+    """Whether an all_to_all cuts and concatenates along axis 0, n parts of one run each; notes how long they are."""
+    if peek(ctx + c.ARGUMENT) != 0 or peek(ctx + c.ARGUMENT_2) != 0 or peek(x + c.DIMENSIONS) == 0:
+        return 0
+    if not are_alike(x, out) or peek(peek(x + c.DIMS)) % peek(ctx + c.SIZE) != 0:
+        return 0
+    for i in range(RUN_WORDS):
+        poke(ctx + c.EXTRA + i * WORD, peek(x + c.BYTES) // peek(ctx + c.SIZE))
+    for i in range(RUN_WORDS, RUN_WORDS + LIST_WORDS):
+        poke(ctx + c.EXTRA + i * WORD, 0)
+    return 1
+
+
+def is_own_part(ctx, part, whole):
+    """Whether `part` is the very memory that belongs to this rank in `whole`."""
+    return peek(part + c.DATA) == peek(whole + c.DATA) + peek(ctx + c.RANK) * peek(part + c.BYTES)
+
+
+def are_apart(a, b):
+    """Whether two arrays share no memory."""
+    distance = peek(b + c.DATA) - peek(a + c.DATA)
+    return distance >= peek(a + c.BYTES) or -distance >= peek(b + c.BYTES)
+
+
+def find_kernel(ctx):
+    """Note the kernel for dtype and reduction; 0 when it is not loaded."""
+    reduction = peek(ctx + c.REDUCTION)
+    if not 0 < reduction < REDUCTION_CODES:
+        return 0
+    kernel = peek(ctx + KERNELS + (peek(ctx + c.X + c.DTYPE) * REDUCTION_CODES + reduction) * WORD)
     poke(ctx + c.KERNEL, kernel)
     return kernel != 0
 
@@ -229,6 +387,7 @@ class PlainEntry:
     def __init__(self, address: int, operation: int, words: np.ndarray):
         self._routine = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(address)
         self._operation = operation
+        self._judge = make_judge(operation)
         self._words = words
         self._ctx = words.ctypes.data
         self._entering = threading.Lock()
@@ -248,8 +407,10 @@ class PlainEntry:
                     return c.PREPARE
                 shapes.append(shape)
             for i, value in enumerate(arguments[2:], start=2):
-                words[(c.REDUCTION // WORD + i - 2) if i < 5 else (c.EXTRA // WORD + i - 5)] = value
-            if arguments and self._operation == ALL_REDUCE and not ready_to_reduce(self._ctx):
+                if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+                    return c.PREPARE
+                words[((ARGUMENT_WORD if i < FIXED else EXTRA_WORD) // WORD) + i] = value
+            if not self._judge(self._ctx, len(arguments)):
                 return c.PREPARE
             words[c.OPERATION // WORD] = self._operation
             words[c.ACTIVE // WORD] = me

@@ -1,4 +1,4 @@
-"""The compiled twins of `atomics.py` and of the bit casts in `kernels.py`: the only file with LLVM instructions in it
+"""The compiled twins of `atomics.py` and of the bit casts in `operators.py`: the only file with LLVM instructions in it
 (but for the wrapper that `compile.py` puts around an entry point).
 
 Importing it imports numba; only `compile.py` does. Operations on shared words become LLVM atomics, which the optimiser
@@ -16,7 +16,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from shmcoll.engine import atomics, context, cpython, kernels
+from shmcoll.engine import atomics, context, cpython, kernels, operators
 
 I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 POINTER = ir.IntType(8).as_pointer()
@@ -25,7 +25,7 @@ SYS_PIDFD_OPEN = 434  # the same on every architecture
 NS = 1_000_000_000
 
 #: the Python functions that have a twin here
-TWINS: set[Callable[..., Any]] = {kernels.element, kernels.set_element}
+TWINS: set[Callable[..., Any]] = {kernels.element, kernels.set_element, kernels.attempt}
 
 
 def _twin(function: Callable[..., Any], argument_types: tuple, result: Any) -> Callable[[Callable[..., Any]], None]:
@@ -71,6 +71,11 @@ def _load(builder, _module, address):
 
 @_twin(atomics.store, (types.int64, types.int64), types.void)
 def _store(builder, _module, address, value):
+    builder.store_atomic(value, _word(builder, address), "monotonic", 8)
+
+
+@_twin(atomics.note, (types.int64, types.int64), types.void)
+def _note(builder, _module, address, value):
     builder.store_atomic(value, _word(builder, address), "monotonic", 8)
 
 
@@ -183,6 +188,16 @@ def _integer_value(builder, module, python_object):
     return _call(builder, module, "PyLong_AsLong", I64, builder.inttoptr(python_object, POINTER))
 
 
+@_twin(cpython.forget_error, (), types.int64)
+def _forget_error(builder, module):
+    pending = builder.icmp_unsigned(
+        "!=", builder.ptrtoint(_call(builder, module, "PyErr_Occurred", POINTER), I64), I64(0)
+    )
+    with builder.if_then(pending):
+        _call(builder, module, "PyErr_Clear", ir.VoidType())
+    return builder.zext(pending, I64)
+
+
 @_twin(cpython.release_gil, (), types.int64)
 def _release_gil(builder, module):
     return builder.ptrtoint(_call(builder, module, "PyEval_SaveThread", POINTER), I64)
@@ -206,10 +221,10 @@ def _copy(builder, module, target, source, length):
     _call(builder, module, "memcpy", POINTER, *(builder.inttoptr(a, POINTER) for a in (target, source)), length)
 
 
-@_twin(atomics.call_kernel, (types.int64,) * 7, types.void)
+@_twin(atomics.call_kernel, (types.int64,) * 7, types.int64)
 def _call_kernel(builder, _module, address, *arguments):
     signature = ir.FunctionType(I64, [I64] * 6)
-    builder.call(builder.inttoptr(address, signature.as_pointer()), arguments)
+    return builder.call(builder.inttoptr(address, signature.as_pointer()), arguments)
 
 
 @_twin(atomics.reached, (types.int64, types.int64), types.boolean)
@@ -222,22 +237,22 @@ def _wrapping_multiply(builder, _module, a, b):
     return builder.mul(a, b)
 
 
-@_twin(kernels.float_from_bits, (types.uint32,), types.float32)
+@_twin(operators.float_from_bits, (types.uint32,), types.float32)
 def _float_from_bits(builder, _module, bits):
     return builder.bitcast(bits, F32)
 
 
-@_twin(kernels.bits_from_float, (types.float32,), types.uint32)
+@_twin(operators.bits_from_float, (types.float32,), types.uint32)
 def _bits_from_float(builder, _module, value):
     return builder.bitcast(value, I32)
 
 
-@_twin(kernels.float_from_half, (types.uint16,), types.float32)
+@_twin(operators.float_from_half, (types.uint16,), types.float32)
 def _float_from_half(builder, _module, bits):
     return builder.fpext(builder.bitcast(bits, ir.HalfType()), F32)
 
 
-@_twin(kernels.half_from_float, (types.float32,), types.uint16)
+@_twin(operators.half_from_float, (types.float32,), types.uint16)
 def _half_from_float(builder, _module, value):
     return builder.bitcast(builder.fptrunc(value, ir.HalfType()), ir.IntType(16))
 
@@ -272,3 +287,34 @@ def _element(address, i, dtype):
 @overload(kernels.set_element)
 def _set(address, i, dtype, value):
     return lambda address, i, dtype, value: _set_element(address, i, dtype, value)  # type: ignore[call-arg]
+
+
+# --- functions of users -----------------------------------------------------------------------------------------------
+
+
+def compiled_for(dispatcher: Any, operands: tuple[Any, ...]) -> Any:
+    """What numba has made of a jitted function for these types. One with signatures of its own has no others."""
+    if operands not in dispatcher.overloads:
+        dispatcher.compile(operands)
+    return dispatcher.overloads[operands]
+
+
+@intrinsic
+def _attempt(_typingctx, function, a, b):
+    """Numba would hand the status of a call up to our caller, who could not tell which element it was about."""
+    compiled = compiled_for(function.dispatcher, (a, b))
+    result = types.unliteral(compiled.signature.return_type)
+
+    def codegen(ctx, builder, signature, values):
+        ctx.active_code_library.add_linking_library(compiled.library)
+        status, value = ctx.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values[1:])
+        failed = builder.zext(status.is_error, I64)
+        value = ctx.cast(builder, value, compiled.signature.return_type, result)
+        return ctx.make_tuple(builder, signature.return_type, [failed, value])
+
+    return types.Tuple((types.int64, result))(function, a, b), codegen
+
+
+@overload(kernels.attempt)
+def _attempt_twin(function, a, b):
+    return lambda function, a, b: _attempt(function, a, b)  # type: ignore[call-arg]

@@ -7,23 +7,41 @@ A reduce kernel is one small function for a pair of dtype and reduction, compile
     START   target[i] = source[i]                                            widened to the accumulator's type
     STEP    accumulator[i] = accumulator[i] op source[i]                     target is not used
     FINISH  target[i] = narrowed(accumulator[i] op source[i])                avg: divided by `ranks` before
+    STORE   target[i] = narrowed(accumulator[i])                             the same
 
 `target` may be exactly `source`, and in FINISH of equal types exactly `accumulator`; partial overlap is not allowed.
-`accumulator` has the accumulator's type (float32 for half types, else the dtype itself). Loops count from zero
-with a branch for each aliasing, because LLVM vectorises a loop over two names for one address only if it can
-see that they are the same. Complex sums are sums of twice as many reals.
+`accumulator` has the accumulator's type (float32 for half types, else the dtype itself). It returns 0; one around a
+user's function may return 1 + the index of an element. Loops count from zero with a branch for each aliasing, because
+LLVM vectorises a loop over two names for one address only if it can see that they are the same. Complex sums are sums
+of twice as many reals. Operators and conversions are in `operators.py`.
 """
 
 import ctypes
-import struct
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from shmcoll.dtypes import DType
+from shmcoll.dtypes import DType, value_of_pair
 from shmcoll.engine.atomics import copy
+from shmcoll.engine.operators import (
+    bfloat_from_float,
+    bool_from_byte,
+    byte_from_bool,
+    divide,
+    divide_double,
+    float_from_bfloat,
+    float_from_half,
+    half_from_float,
+    is_logical,
+    keep,
+    operators_of,
+    same,
+    truth_as,
+    truth_of_half,
+)
 
-START, STEP, FINISH = range(3)
+START, STEP, FINISH, STORE = range(4)
 
 
 def element(address, i, dtype):
@@ -41,136 +59,36 @@ def _array(address, i, dtype):
     return np.frombuffer((ctypes.c_char * size).from_address(address + i * size), dtype)
 
 
-def float_from_bits(bits):
-    return np.float32(struct.unpack("<f", struct.pack("<I", bits))[0])
+def attempt(function, a, b):
+    """Call a user's function: whether it raised, and its result if it did not."""
+    try:
+        return 0, function(a, b)
+    except Exception:
+        return 1, a
 
 
-def bits_from_float(value):
-    return np.uint32(struct.unpack("<I", struct.pack("<f", value))[0])
-
-
-def float_from_half(bits):
-    return np.float32(np.uint16(bits).view(np.float16))
-
-
-def half_from_float(value):
-    return np.float32(value).astype(np.float16).view(np.uint16)
-
-
-# --- operators --------------------------------------------------------------------------------------------------------
-
-
-def add(a, b):
-    return a + b
-
-
-def multiply(a, b):
-    return a * b
-
-
-def either(a, b):
-    return a | b
-
-
-def both(a, b):
-    return a & b
-
-
-def least(a, b):
-    """numpy's minimum: a NaN in either operand is the result."""
-    return a if a <= b or a != a else b
-
-
-def greatest(a, b):
-    return a if a >= b or a != a else b
-
-
-def least_integer(a, b):
-    return a if a <= b else b
-
-
-def greatest_integer(a, b):
-    return a if a >= b else b
-
-
-def least_complex(a, b):
-    """numpy's order of complex numbers: by real part, then by imaginary part; a NaN anywhere wins."""
-    if a.real != a.real or a.imag != a.imag or b.real != b.real or b.imag != b.imag:
-        return a if a.real != a.real or a.imag != a.imag else b
-    return a if a.real < b.real or (a.real == b.real and a.imag <= b.imag) else b
-
-
-def greatest_complex(a, b):
-    if a.real != a.real or a.imag != a.imag or b.real != b.real or b.imag != b.imag:
-        return a if a.real != a.real or a.imag != a.imag else b
-    return a if a.real > b.real or (a.real == b.real and a.imag >= b.imag) else b
-
-
-# --- conversions ------------------------------------------------------------------------------------------------------
-
-
-def same(value):
-    return value
-
-
-def float_from_bfloat(bits):
-    return float_from_bits(np.uint32(bits) << np.uint32(16))
-
-
-def bfloat_from_float(value):
-    """Round to nearest, ties to even; a NaN stays one."""
-    bits = bits_from_float(value)
-    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
-    return np.uint16(quiet if value != value else rounded)
-
-
-def keep(value, ranks):
-    return value
-
-
-def divide(value, ranks):
-    return value / np.float32(ranks)
-
-
-def divide_double(value, ranks):
-    return value / np.float64(ranks)
-
-
-_OPERATORS: dict[str, dict[str, Callable]] = {
-    "b": {"sum": either, "prod": both, "min": both, "max": either},
-    "iu": {"sum": add, "prod": multiply, "min": least_integer, "max": greatest_integer},
-    "f": {"sum": add, "prod": multiply, "min": least, "max": greatest, "avg": add},
-    "c": {"sum": add, "prod": multiply, "min": least_complex, "max": greatest_complex, "avg": add},
-}
+# --- kernels ----------------------------------------------------------------------------------------------------------
 
 
 def has_kernel(dtype: DType, reduction: str) -> bool:
     """Whether the reduction is defined for the dtype (avg of integers and bool is not)."""
-    return reduction in _operators(dtype)
-
-
-def _operators(dtype: DType) -> dict[str, Callable]:
-    kind = "f" if dtype.accumulator.kind == "f" else dtype.numpy.kind
-    return next(operators for kinds, operators in _OPERATORS.items() if kind in kinds)
+    return reduction in operators_of(dtype)
 
 
 def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
     """The kernel of a pair as a Python function, ready to be compiled (or to be run as it is, slowly)."""
-    operator = _operators(dtype)[reduction]
-    stored, kept = dtype.numpy.type, dtype.accumulator.type
-    widen, narrow, parts = same, same, 1
-    if dtype.name == "bool":
-        stored = kept = np.uint8
-    elif dtype.name == "float16":
-        stored, widen, narrow = np.uint16, float_from_half, half_from_float
-    elif dtype.name == "bfloat16":
-        stored, widen, narrow = np.uint16, float_from_bfloat, bfloat_from_float
-    elif dtype.numpy.kind == "i" and reduction in ("sum", "prod"):
+    operator = operators_of(dtype)[reduction]
+    if dtype.is_pair:
+        return _make_pair_kernel(dtype, operator)
+    stored, kept, widen, narrow = _formats(dtype)
+    parts = 1
+    if dtype.numpy.kind == "i" and reduction in ("sum", "prod"):
         stored = kept = np.dtype(f"u{dtype.numpy.itemsize}").type  # wraps; numba's signed overflow is undefined
     elif dtype.numpy.kind == "c" and reduction in ("sum", "avg"):
         stored = kept = np.float32 if dtype.name == "complex64" else np.float64
         parts = 2
+    if is_logical(reduction):
+        widen = truth_as(kept) if stored is kept else truth_of_half
     scale = keep if reduction != "avg" else divide_double if kept is np.float64 else divide
 
     def kernel(mode, target, accumulator, source, count, ranks):
@@ -182,6 +100,9 @@ def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
             for i in range(n):
                 total = operator(element(accumulator, i, kept), widen(element(source, i, stored)))
                 set_element(accumulator, i, kept, total)
+        elif mode == STORE:
+            for i in range(n):
+                set_element(target, i, stored, narrow(scale(element(accumulator, i, kept), ranks)))
         elif target == source:
             for i in range(n):
                 total = operator(element(accumulator, i, kept), widen(element(source, i, stored)))
@@ -194,6 +115,88 @@ def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
             for i in range(n):
                 total = operator(element(accumulator, i, kept), widen(element(source, i, stored)))
                 set_element(target, i, stored, narrow(scale(total, ranks)))
+        return 0
+
+    return kernel
+
+
+def _formats(dtype: DType) -> tuple[Any, Any, Callable, Callable]:
+    """How elements are read: the types of stored elements and of the accumulator, and the way there and back."""
+    if dtype.name == "bool":
+        return np.uint8, np.uint8, same, same
+    if dtype.name == "float16":
+        return np.uint16, np.float32, float_from_half, half_from_float
+    if dtype.name == "bfloat16":
+        return np.uint16, np.float32, float_from_bfloat, bfloat_from_float
+    return dtype.numpy.type, dtype.numpy.type, same, same
+
+
+def _make_pair_kernel(dtype: DType, precedes: Callable) -> Callable[..., int]:
+    """For pairs of value and index: the pair that precedes is kept as it is."""
+    stored, _, widen, _ = _formats(value_of_pair(dtype))
+    item, index = dtype.numpy.itemsize, dtype.numpy.fields["index"][1]  # type: ignore[index]
+
+    def kernel(mode, target, accumulator, source, count, ranks):
+        if mode == START:
+            copy(target, source, count * item)
+            return 0
+        if mode == STORE:
+            copy(target, accumulator, count * item)
+            return 0
+        if mode == STEP:
+            target = accumulator
+        for i in range(count):
+            a, b = accumulator + i * item, source + i * item
+            kept, new = widen(element(a, 0, stored)), widen(element(b, 0, stored))
+            first = precedes(kept, element(a + index, 0, np.int64), new, element(b + index, 0, np.int64))
+            chosen = a if first else b
+            # all 16 bytes: what lies between the fields comes along
+            value, place = element(chosen, 0, np.int64), element(chosen, 1, np.int64)
+            set_element(target, 2 * i, np.int64, value)
+            set_element(target, 2 * i + 1, np.int64, place)
+        return 0
+
+    return kernel
+
+
+def make_function_kernel(dtype: DType, function: Callable) -> Callable[..., int]:
+    """The kernel around a user's function of two values, which may raise.
+
+    Returns 0, or 1 + the index of the first element on which the function raised; that one and those behind it are then
+    as they were before.
+    """
+    stored, kept, widen, narrow = _formats(dtype)
+    read, write = (bool_from_byte, byte_from_bool) if dtype.name == "bool" else (same, same)
+
+    def finish(target, accumulator, source, count):
+        for i in range(count):
+            a, b = read(element(accumulator, i, kept)), read(widen(element(source, i, stored)))
+            failed, total = attempt(function, a, b)
+            if failed:
+                return i + 1
+            set_element(target, i, stored, narrow(write(total)))
+        return 0
+
+    def kernel(mode, target, accumulator, source, count, ranks):
+        if mode == START:
+            for i in range(count):
+                set_element(target, i, kept, widen(element(source, i, stored)))
+        elif mode == STEP:
+            for i in range(count):
+                a, b = read(element(accumulator, i, kept)), read(widen(element(source, i, stored)))
+                failed, total = attempt(function, a, b)
+                if failed:
+                    return i + 1
+                set_element(accumulator, i, kept, write(total))
+        elif mode == STORE:
+            for i in range(count):
+                set_element(target, i, stored, narrow(element(accumulator, i, kept)))
+        elif target == source:
+            return finish(source, accumulator, source, count)
+        elif target == accumulator:
+            return finish(accumulator, accumulator, source, count)
+        else:
+            return finish(target, accumulator, source, count)
         return 0
 
     return kernel

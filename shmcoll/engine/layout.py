@@ -3,13 +3,24 @@
     arena, one file mapped by every rank (offsets in bytes, everything little-endian 64-bit words)
 
     0        JOB PAGE      magic, version, sizes, nonce, thresholds; written by the creator before anyone attaches
-    4096     RECORDS       2 x ranks records of 2 KiB: how each rank fares, told by itself and by the launcher
-    ...      GROUP         one region per group, page aligned; group 0 is the world
+    4096     RECORDS       2 x ranks records of 2 KiB: whether each rank lives, told by itself and by the launcher
+    ...      DIRECTORIES   ranks x 16 KiB: the groups that each rank leads, and what it holds of the heap
+    ...      WORLD         the region of the group of all ranks
+    ...      HEAPS         ranks x an equal share of all that is left: each rank's own memory for the regions of the
+                           groups that it leads and for its shared arrays; committed when used, punched out when freed
 
-    group region of n ranks
+    directory of one rank, which alone writes it
+
+    0        HELD          bytes of its heap that are in use
+    128      SLOTS         {identity, offset} of the region of each group that it leads; identity 0: a free slot
+
+    group region of n ranks, page aligned
 
     0        ABORT         one word: 0, or 1 once the group has ended. Anyone sets it, always to 1
-    4096     MAILBOXES     n x (1 KiB + tables): what rank r tells its peers; r is the only writer, except for SEMAPHORE
+    128      IDENTITY      two words: which group this is (see `groups.py`)
+    256      MEMBERS       n words: the ranks of the world that are ranks 0, 1, ... of this group
+    ...      MAILBOXES     n x (1 KiB + tables): what rank r tells its peers; r is the only writer, except for SEMAPHORE
+    ...      ENDINGS       n records of 2 KiB: why the group ended, as rank r of it found
     ...      CELLS         n x 2 x cell_bytes: staging memory, two cells a rank, used in turn
 
     mailbox of one rank
@@ -18,16 +29,18 @@
     256      HEADER 1      the same for odd sequence numbers: headers alternate by parity
     512      PROGRESS      (sequence << STEP_BITS) + steps done within that operation
     640      PARKED        0, or 1 + the rank whose word this rank sleeps on
+    648      AWAITED       the word it slept for last: 1 + the rank that writes it, its offset in the region, the value
     768      SEMAPHORE     sem_t, shared between processes: the doorbell of this rank
     896      STATISTICS    bytes of arrays given to collectives, ns slept in waits, 1; written at the rank's end
-    1024     TABLE 0       TABLE_ROWS x n words: counts and displacements of an all_to_all_v
+    920      CLOSED        0, or 1 once this rank has closed the group
+    1024     TABLE 0       5 x n + 3 words: counts and displacements of the collectives that have them (`tables.py`)
     ...      TABLE 1       the same for odd sequence numbers
 
 Words that different ranks write lie at least 128 bytes apart: two cache lines, because processors fetch them in pairs.
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 1
+VERSION = 2
 
 WORD = 8
 LINE = 128
@@ -47,6 +60,7 @@ JOB_SLICE_BYTES = 80  # all_reduce: longest slice that travels the ring
 JOB_TIMEOUT = 88  # default limit of one wait, ns
 JOB_CREATOR_START = 96  # start time of the creator: with its pid it names a process for ever
 JOB_CORES = 104  # cores that the job may use: more ranks than these take turns
+JOB_HEAP = 112  # most bytes that the heaps of all ranks together may hold
 
 # --- records ----------------------------------------------------------------------------------------------------------
 RECORDS = PAGE
@@ -64,39 +78,83 @@ RECORD_TEXT_BYTES = RECORD_BYTES - RECORD_TEXT
 
 BY_RANK, BY_LAUNCHER = 0, 1
 
+# --- directories ------------------------------------------------------------------------------------------------------
+DIRECTORY_BYTES = 4 * PAGE
+HELD = 0
+SLOTS = LINE
+SLOT_BYTES = 2 * WORD
+SLOT_IDENTITY, SLOT_OFFSET = 0, WORD
+SLOT_COUNT = (DIRECTORY_BYTES - SLOTS) // SLOT_BYTES
+
 # --- group region -----------------------------------------------------------------------------------------------------
 ABORT = 0
-MAILBOXES = PAGE
+IDENTITY = LINE
+MEMBERS = 2 * LINE
 
 HEADER_BYTES = 256
 HEADER_SEQUENCE = 0
 HEADER_FINGERPRINT = 8
 HEADER_INLINE = 16
 INLINE_BYTES = 48
-HEADER_CALL = 64  # op | dtype << 8 | reduce op << 16 | number of dimensions << 24
-HEADER_ARGUMENTS = 72  # two words: root, or split and concat axis
+HEADER_CALL = 64  # op | dtype << 8 | reduce op << 16 | algorithm << 24 | number of dimensions << 32
+HEADER_ARGUMENTS = 72  # two words: root, or split and concat axis; identity of a user's reduce op
 HEADER_COUNT = 88  # elements of x
 HEADER_DIMS = 96
 HEADER_MAX_DIMS = 8  # the fingerprint covers all of them; the message shows these
 
 PROGRESS = 512
 PARKED = PROGRESS + LINE
+AWAITED_PEER, AWAITED_WORD, AWAITED_VALUE = PARKED + 8, PARKED + 16, PARKED + 24
 SEMAPHORE = PARKED + LINE
 STATISTICS = SEMAPHORE + LINE
 STATISTICS_MOVED, STATISTICS_SLEPT, STATISTICS_LEFT = STATISTICS, STATISTICS + 8, STATISTICS + 16
+CLOSED = STATISTICS + 24
 TABLES = 1024
 
 STEP_BITS = 24
 
-# rows of an all_to_all_v table, each of n words; then TABLE_SIZES holds source and destination elements
+# rows of a table of counts, each of n words; behind them, at TABLE_SIZES * n, three words
 SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS, RECV_ROOM, TABLE_SIZES = range(6)
-TABLE_ROWS = 6
+SOURCE_SIZE, RESULT_SIZE, ELEMENT_TYPE = range(3)
 
 CELL_BYTES = 256 << 10
 
 #: operations by code; the code stands in the header
-OPERATION_NAMES = ("", "barrier", "all_reduce", "all_to_all", "gather", "all_to_all_v")
-BARRIER, ALL_REDUCE, ALL_TO_ALL, GATHER, ALL_TO_ALL_V = range(1, 6)
+OPERATION_NAMES = (
+    "",
+    "barrier",
+    "all_reduce",
+    "all_to_all",
+    "gather",
+    "all_to_all_v",
+    "reduce",
+    "broadcast",
+    "all_gather",
+    "scatter",
+    "reduce_scatter",
+    "scan",
+    "exscan",
+    "gather_v",
+    "scatter_v",
+    "all_gather_v",
+)
+(
+    BARRIER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    GATHER,
+    ALL_TO_ALL_V,
+    REDUCE,
+    BROADCAST,
+    ALL_GATHER,
+    SCATTER,
+    REDUCE_SCATTER,
+    SCAN,
+    EXSCAN,
+    GATHER_V,
+    SCATTER_V,
+    ALL_GATHER_V,
+) = range(1, len(OPERATION_NAMES))
 
 
 def align(offset: int, unit: int) -> int:
@@ -104,17 +162,33 @@ def align(offset: int, unit: int) -> int:
     return (offset + unit - 1) & -unit
 
 
+def table_words(ranks: int) -> int:
+    return TABLE_SIZES * ranks + ELEMENT_TYPE + 1
+
+
 def table_bytes(ranks: int) -> int:
-    return align(TABLE_ROWS * max(ranks, 2) * WORD, LINE)
+    return align(table_words(ranks) * WORD, LINE)
 
 
 def mailbox_bytes(ranks: int) -> int:
     return TABLES + 2 * table_bytes(ranks)
 
 
+def mailboxes_offset(ranks: int) -> int:
+    """Offset of the mailboxes within the region of a group of `ranks`; so below."""
+    return align(MEMBERS + ranks * WORD, PAGE)
+
+
+def mailbox_offset(ranks: int, rank: int) -> int:
+    return mailboxes_offset(ranks) + rank * mailbox_bytes(ranks)
+
+
+def ending_offset(ranks: int, rank: int) -> int:
+    return mailbox_offset(ranks, ranks) + rank * RECORD_BYTES
+
+
 def cells_offset(ranks: int) -> int:
-    """Offset of the cells within the group region."""
-    return align(MAILBOXES + ranks * mailbox_bytes(ranks), PAGE)
+    return align(ending_offset(ranks, ranks), PAGE)
 
 
 def group_bytes(ranks: int, cell_bytes: int) -> int:
@@ -122,14 +196,18 @@ def group_bytes(ranks: int, cell_bytes: int) -> int:
 
 
 def record_offset(ranks: int, rank: int, by: int) -> int:
+    """Where the record of `rank` lies, in the arena of a job of `ranks`; so below."""
     return RECORDS + (by * ranks + rank) * RECORD_BYTES
 
 
+def directory_offset(ranks: int, rank: int) -> int:
+    return align(RECORDS + 2 * ranks * RECORD_BYTES, PAGE) + rank * DIRECTORY_BYTES
+
+
 def world_offset(ranks: int) -> int:
-    """Where group 0 starts."""
-    return align(RECORDS + 2 * ranks * RECORD_BYTES, PAGE)
+    return directory_offset(ranks, ranks)
 
 
 def arena_bytes(ranks: int, cell_bytes: int) -> int:
-    """What a job of `ranks` commits: job page, records, and the world's region."""
+    """What a job of `ranks` commits at its start: all up to the end of the world's region."""
     return world_offset(ranks) + group_bytes(ranks, cell_bytes)

@@ -1,25 +1,24 @@
-"""How each rank fares: state records, and the end of a group. Plain Python; nothing on the fast path.
+"""How ranks fare, and why groups end: records. Plain Python; nothing on the fast path.
 
-Who writes what. Each rank has two records: one that it writes itself, one that the launcher writes about it. So every
-record has a single writer. A record is written at most a few times in a job: text and words first, a checksum over
-them last; a reader that finds a wrong checksum reads again. No ordering between processors is relied upon.
+Who writes what. Of each rank there are two records of its life: one that it writes itself, one that the launcher writes
+about it. In each group each member has a record of the group's ending, which it alone writes: why it ended the group;
+or, before that, which call of its own was refused. So every record has a single writer. A record is written at most a
+few times: text and words first, a checksum over them last; a reader that finds a wrong checksum reads again. No
+ordering between processors is relied upon.
 
-Ending a group. Whoever finds a reason writes its record, then sets the group's ABORT word to 1, then posts every
-doorbell of the group. A waiter looks at ABORT after announcing that it sleeps and before it does, so either it sees
-the word or the post comes after its look and ends its sleep: nobody sleeps through an abort. As the word only ever
-goes from 0 to 1, it does not matter how many set it. The earliest record names the culprit.
+A member's failed life ends every group that it belongs to; a group's ending leaves the lives of its members alone.
+Whoever finds a reason writes its record first and then ends the group (`Group.abort`). The earliest record names the
+culprit.
 """
 
-import ctypes
 import time
 import zlib
 from dataclasses import dataclass
 
 from shmcoll.engine import layout
 from shmcoll.engine.arena import Arena
+from shmcoll.engine.group import Group
 from shmcoll.engine.processes import process_start
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 # state
 UNBORN, JOINED, DEPARTED, FAILED = range(4)
@@ -32,8 +31,6 @@ NONE, RAISED, EXITED, KILLED, TIMED_OUT, MISMATCHED, INTERRUPTED, VANISHED, ABOR
 class Record:
     """One record. `code` is an exit status or signal number, `time` CLOCK_MONOTONIC in ns."""
 
-    rank: int
-    by: int
     state: int
     cause: int
     code: int
@@ -46,8 +43,55 @@ class Record:
 def write(
     arena: Arena, rank: int, by: int, state: int, cause: int = NONE, code: int = 0, text: str = "", pid: int = 0
 ) -> None:
-    """Write the record about `rank`: `by` the rank itself or the launcher. The text is cut to what fits."""
-    base = layout.record_offset(arena.ranks, rank, by)
+    """Write the life of `rank`: `by` the rank itself or the launcher. The text is cut to what fits."""
+    _write(arena, layout.record_offset(arena.ranks, rank, by), state, cause, code, text, pid)
+
+
+def read(arena: Arena, rank: int, by: int) -> Record:
+    """The life of `rank`; an empty record (UNBORN) when none has been written."""
+    return _read(arena, layout.record_offset(arena.ranks, rank, by))
+
+
+def end(group: Group, rank: int, cause: int, text: str) -> None:
+    """Write why `rank` of the group ends it, and end it."""
+    _write(group.arena, _ending(group, rank), FAILED, cause, 1, text, 0)
+    group.abort()
+
+
+def note_refusal(group: Group, rank: int, sequence: int, text: str) -> None:
+    """Note that a call of this rank, which would have been operation `sequence`, was refused."""
+    if not group.has_ended():  # this record may say why
+        _write(group.arena, _ending(group, rank), JOINED, NONE, sequence, text, 0)
+
+
+def ending(group: Group, rank: int) -> Record:
+    """What `rank` of the group says about its ending, or about a refused call; an empty record when it says nothing."""
+    return _read(group.arena, _ending(group, rank))
+
+
+def own_failures(group: Group, rank: int) -> list[Record]:
+    """The failures that `rank` of the group has told itself: of its life, and of the group."""
+    told = (read(group.arena, group.ranks[rank], layout.BY_RANK), ending(group, rank))
+    return [t for t in told if t.state == FAILED]
+
+
+def first_failure(group: Group) -> Record | None:
+    """The earliest failure of the group or of a member's life; None if there is none.
+
+    A rank that raised tells the exception itself and the launcher adds the exit code a moment later: the rank's own
+    record is the better one. A rank that was killed cannot tell: the launcher's record stands alone.
+    """
+    failed = [t for rank in range(group.size) for t in own_failures(group, rank)]
+    lives = (read(group.arena, rank, layout.BY_LAUNCHER) for rank in group.ranks)
+    failed += [t for t in lives if t.state == FAILED]
+    return min(failed, key=lambda t: t.time, default=None)
+
+
+def _ending(group: Group, rank: int) -> int:
+    return group.offset + layout.ending_offset(group.size, rank)
+
+
+def _write(arena: Arena, base: int, state: int, cause: int, code: int, text: str, pid: int) -> None:
     body = text.encode()[: layout.RECORD_TEXT_BYTES]
     words = (state, cause, code, time.monotonic_ns(), pid, process_start(pid) if pid else 0, len(body))
     for i, word in enumerate(words):
@@ -56,48 +100,19 @@ def write(
     arena.store(base + layout.RECORD_CHECK, _checksum(arena, base, len(body)))
 
 
-def read(arena: Arena, rank: int, by: int) -> Record:
-    """The record about `rank`; an empty one (UNBORN) when none has been written."""
-    base = layout.record_offset(arena.ranks, rank, by)
+def _read(arena: Arena, base: int) -> Record:
     for _ in range(1000):
         length = min(max(arena.load(base + layout.RECORD_LENGTH), 0), layout.RECORD_TEXT_BYTES)
-        words = [arena.load(base + i * layout.WORD) for i in range(7)]
+        words = [arena.load(base + i * layout.WORD) for i in range(6)]
         text = arena.read(base + layout.RECORD_TEXT, length)
         check = arena.load(base + layout.RECORD_CHECK)
         if check == 0 and words[0] == UNBORN:
             break
         if check == _checksum(arena, base, length):
-            state, cause, code, when, pid, start, _ = words
-            return Record(rank, by, state, cause, code, when, pid, start, text.decode(errors="replace"))
+            state, cause, code, when, pid, start = words
+            return Record(state, cause, code, when, pid, start, text.decode(errors="replace"))
         time.sleep(1e-5)
-    return Record(rank, by, UNBORN, NONE, 0, 0, 0, 0, "")
-
-
-def first_failure(arena: Arena, ranks: list[int] | range) -> Record | None:
-    """The earliest failure among `ranks`, with the launcher's word joined to the rank's own; None if there is none.
-
-    A rank that raised tells the exception itself and the launcher adds the exit code a moment later: the rank's own
-    record is the better one. A rank that was killed cannot tell: the launcher's record stands alone.
-    """
-    told = [read(arena, r, by) for r in ranks for by in (layout.BY_RANK, layout.BY_LAUNCHER)]
-    failed = [t for t in told if t.state == FAILED]
-    return min(failed, key=lambda t: t.time, default=None)
-
-
-def abort(arena: Arena, group: int) -> None:
-    """End the group whose region starts at offset `group`: every wait in it returns at once, every later call raises.
-
-    The caller has written its record before.
-    """
-    arena.store(group + layout.ABORT, 1)
-    ring_all(arena, group)
-
-
-def ring_all(arena: Arena, group: int) -> None:
-    """Post every doorbell of a group, so that each sleeping rank looks around."""
-    for rank in range(arena.ranks):
-        mailbox = group + layout.MAILBOXES + rank * layout.mailbox_bytes(arena.ranks)
-        _LIBC.sem_post(ctypes.c_void_p(arena.address + mailbox + layout.SEMAPHORE))
+    return Record(UNBORN, NONE, 0, 0, 0, 0, "")
 
 
 def _checksum(arena: Arena, base: int, length: int) -> int:

@@ -2,10 +2,20 @@
 
 import contextlib
 import os
+import re
 
 from shmcoll.engine import cgroups
 
 _MEMORY_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def amount(text: str) -> int:
+    """Bytes from text such as 4096, 64K, 1.5G or 2GiB (units of 1024); 0 for what is no positive amount."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    return int(float(match[1]) * (1 << _UNITS[match[2].upper()])) if match else 0
 
 
 def available(fd: int) -> int:

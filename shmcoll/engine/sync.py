@@ -47,11 +47,14 @@ from shmcoll.engine.wait import mailbox, wait, wake
 SEED = 0x2545F4914F6CDD1D
 MULTIPLIER = 0x5851F42D4C957F2D
 
+SHAPE, DTYPE, NOTHING = range(3)  # what of x all ranks must have alike
 
-def begin(ctx, shape_counts):
+
+def begin(ctx, covers):
     """Take the next sequence number and describe the call in this rank's header; returns the number.
 
-    With `shape_counts` the shape belongs to the fingerprint; without, it may differ between ranks. Publishes nothing.
+    `covers`: what of x belongs to the fingerprint. SHAPE: dtype and shape; DTYPE: the dtype alone, the shape may differ
+    between ranks; NOTHING: x is the business of one rank. Publishes nothing.
     """
     sequence = peek(ctx + c.SEQUENCE) + 1
     poke(ctx + c.SEQUENCE, sequence)
@@ -60,20 +63,21 @@ def begin(ctx, shape_counts):
     dimensions = peek(ctx + c.X + c.DIMENSIONS)
     dims = peek(ctx + c.X + c.DIMS)
     dtype = peek(ctx + c.X + c.DTYPE)
-    what = peek(ctx + c.OPERATION) | dtype << 8 | peek(ctx + c.REDUCTION) << 16
-    call = what | dimensions << 24
+    what = peek(ctx + c.OPERATION) | peek(ctx + c.REDUCTION) << 16 | peek(ctx + c.ALGORITHM) << 24
     fingerprint = mix(mix(mix(SEED, what), peek(ctx + c.ARGUMENT)), peek(ctx + c.ARGUMENT_2))
-    if shape_counts:
+    if covers != NOTHING:
+        fingerprint = mix(fingerprint, dtype)
+    if covers == SHAPE:
         fingerprint = mix(fingerprint, dimensions)
     for i in range(dimensions):
         extent = peek(dims + i * WORD)
         if i < HEADER_MAX_DIMS:
             store(box + HEADER_DIMS + i * WORD, extent)
-        if shape_counts:
+        if covers == SHAPE:
             fingerprint = mix(fingerprint, extent)
     poke(ctx + c.FINGERPRINT, fingerprint)
     store(box + HEADER_FINGERPRINT, fingerprint)
-    store(box + HEADER_CALL, call)
+    store(box + HEADER_CALL, what | dtype << 8 | dimensions << 32)
     store(box + HEADER_ARGUMENTS, peek(ctx + c.ARGUMENT))
     store(box + HEADER_ARGUMENTS + WORD, peek(ctx + c.ARGUMENT_2))
     store(box + HEADER_COUNT, peek(ctx + c.X + c.COUNT))
@@ -139,3 +143,17 @@ def publish_step(ctx, sequence, steps):
 def await_step(ctx, sequence, steps, peer):
     """Wait until `peer` has done `steps` steps of operation `sequence`."""
     return wait(ctx, mailbox(ctx, peer) + PROGRESS, (sequence << STEP_BITS) + steps, peer)
+
+
+def release_cells(ctx, sequence, rounds, steps):
+    """The end of an operation of so many rounds: after an even number, one more step, number `steps`, of every rank,
+    so that nobody fills a cell which others still read."""
+    if rounds & 1:
+        return c.OK
+    publish_step(ctx, sequence, steps)
+    for peer in range(peek(ctx + c.SIZE)):
+        if peer != peek(ctx + c.RANK):
+            status = await_step(ctx, sequence, steps, peer)
+            if status != c.OK:
+                return status
+    return c.OK

@@ -4,10 +4,13 @@ A rank waits for a sequence word of one peer to reach a value. Words involved, a
 
     the word     header sequence or PROGRESS of the peer; written by the peer alone, release, never decreases
     PARKED       of the waiter; written by the waiter alone: 1 + the peer it sleeps for, else 0
+    AWAITED      of the waiter; written by the waiter alone: what it sleeps for, for messages
     SEMAPHORE    of the waiter; posted by anyone, taken by the waiter alone. A doorbell: the word is the truth
     ABORT        of the group; goes from 0 to 1 once
     RECORD_STATE of the peer; written by the peer and, in a second record, by the launcher
-    PIDFDS       private to the waiter: a struct pollfd a peer, opened when it first sleeps for a peer that has joined
+    CLOSED       of the peer, in its mailbox; written by the peer alone, goes from 0 to 1 once
+    PIDFDS       private to the waiter's process: a struct pollfd a rank of the world, opened when one of its groups
+                 first sleeps for it. (Two threads that do so at once in two groups may open it twice, and keep both)
 
 The waiter polls, then yields its core, then sleeps in slices. How long it polls follows what polling brought: a budget
 that is doubled when the word came while polling and halved when it did not. (Where ranks outnumber cores it is 0. But
@@ -22,8 +25,8 @@ for seven peers in turn is not woken seven times. A ring too many (the waiter ha
 ends a later sleep early and is harmless. If a ring were lost all the same, the slice ends the sleep.
 
 Why nobody waits for ever: before each sleep the waiter looks, in this order, at the word (what arrived before a failure
-counts), at ABORT, and at the peer's records; whoever sets one of these rings afterwards. Each sleep ends within SLEEP
-ns, and then it looks at the peer's pidfd, at pending signals, and at the deadline.
+counts), at ABORT, and at the peer's records and CLOSED; whoever sets one of these rings afterwards. Each sleep ends
+within SLEEP ns, and then it looks at the peer's pidfd, at pending signals, and at the deadline.
 
 Cost: 0 slices when the peer is there already; one cache miss when it arrives while polling.
 """
@@ -35,6 +38,7 @@ from shmcoll.engine.atomics import (
     fence,
     load,
     load_acquire,
+    note,
     open_process,
     pause,
     peek,
@@ -47,7 +51,17 @@ from shmcoll.engine.atomics import (
     store,
     yield_core,
 )
-from shmcoll.engine.layout import PARKED, RECORD_BYTES, RECORD_PID, RECORD_STATE, SEMAPHORE
+from shmcoll.engine.layout import (
+    AWAITED_PEER,
+    AWAITED_VALUE,
+    AWAITED_WORD,
+    CLOSED,
+    PARKED,
+    RECORD_BYTES,
+    RECORD_PID,
+    RECORD_STATE,
+    SEMAPHORE,
+)
 
 LEFT = 2  # records.DEPARTED, and FAILED above it
 POLLIN = 1
@@ -59,6 +73,11 @@ FEWEST_POLLS, MOST_POLLS = 64, 2048  # about 1.5 and 50 us
 def mailbox(ctx, rank):
     """Address of a rank's mailbox."""
     return peek(ctx + c.MAILBOXES) + rank * peek(ctx + c.STRIDE)
+
+
+def in_world(ctx, rank):
+    """Which rank of the world a rank of the group is."""
+    return peek(peek(ctx + c.RANKS) + rank * layout.WORD)
 
 
 def wait(ctx, word, wanted, peer):
@@ -83,6 +102,9 @@ def wait(ctx, word, wanted, peer):
 
 def sleep_until(ctx, word, wanted, peer):
     mine = mailbox(ctx, peek(ctx + c.RANK))
+    note(mine + AWAITED_WORD, word - peek(ctx + c.GROUP))
+    note(mine + AWAITED_VALUE, wanted)
+    note(mine + AWAITED_PEER, peer + 1)
     deadline = clock() + peek(ctx + c.TIMEOUT)
     while True:
         store(mine + PARKED, peer + 1)
@@ -122,15 +144,18 @@ def look(ctx, word, wanted, peer):
 
 
 def has_left(ctx, peer):
-    """Whether the peer's own record or the launcher's says that it has ended."""
-    offset = peer * RECORD_BYTES + RECORD_STATE
+    """Whether the peer's own record or the launcher's says that it has ended, or it has closed the group."""
+    offset = in_world(ctx, peer) * RECORD_BYTES + RECORD_STATE
     if load_acquire(peek(ctx + c.RECORDS) + offset) >= LEFT:
         return 1
-    return 1 if load_acquire(peek(ctx + c.RECORDS_LAUNCHER) + offset) >= LEFT else 0
+    if load_acquire(peek(ctx + c.RECORDS_LAUNCHER) + offset) >= LEFT:
+        return 1
+    return load_acquire(mailbox(ctx, peer) + CLOSED)
 
 
 def is_gone(ctx, peer):
     """Whether the peer's process has ended, by its pidfd."""
+    peer = in_world(ctx, peer)
     pollfd = peek(ctx + c.PIDFDS) + peer * layout.WORD
     if peek(pollfd) == 0:
         pid = load(peek(ctx + c.RECORDS) + peer * RECORD_BYTES + RECORD_PID)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from shmcoll import ranks
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
+from shmcoll.engine.group import Group
 from shmcoll.server.calls import Answered, End
 
 
@@ -69,12 +70,12 @@ class Rank:
         elif self.answered and self.raised:
             cause, code, how = records.RAISED, 1, f"raised {self.answered.line}"
         records.write(arena, self.number, layout.BY_LAUNCHER, records.FAILED, cause, code, f"rank {self.number} {how}")
-        records.abort(arena, arena.world)
+        Group.world(arena).abort()
 
     def tell_departure(self, arena: Arena) -> None:
         """Write that it is gone, its part done: an error only for those who still need it."""
         records.write(arena, self.number, layout.BY_LAUNCHER, records.DEPARTED)
-        records.ring_all(arena, arena.world)
+        Group.world(arena).ring()
 
 
 def first_failure(arena: Arena, all_ranks: list[Rank]) -> int | None:
@@ -93,10 +94,7 @@ def _when(arena: Arena, rank: Rank) -> int:
     times = [rank.ended]
     if rank.answered and rank.raised:
         times.append(rank.answered.time)
-    own = records.read(arena, rank.number, layout.BY_RANK)
-    if own.state == records.FAILED:
-        times.append(own.time)
-    return min(times)
+    return min(times + [told.time for told in records.own_failures(Group.world(arena), rank.number)])
 
 
 def _is_consequence(arena: Arena, rank: Rank) -> bool:
@@ -104,5 +102,5 @@ def _is_consequence(arena: Arena, rank: Rank) -> bool:
         return rank.answered.secondary
     if rank.ended_by_us or (rank.status or 0) < 0:
         return rank.ended_by_us
-    own = records.read(arena, rank.number, layout.BY_RANK)  # it may have caught the error and left
-    return own.state == records.FAILED and (own.cause == records.VANISHED or "raised RankFailed" in own.text)
+    failures = records.own_failures(Group.world(arena), rank.number)  # it may have caught the error and left
+    return any(told.cause == records.VANISHED or "raised RankFailed" in told.text for told in failures)

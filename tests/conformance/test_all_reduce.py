@@ -16,13 +16,13 @@ def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
 
 
 def test_all_reduce(ranks, n, environment, seed, factor):
-    judge(ranks(n, run, seed, factor, environment=environment, deadline=40 * factor), at_least=140)
+    judge(ranks(n, run, seed, factor, environment=environment, deadline=40 * factor), at_least=162)
 
 
 def test_all_reduce_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
     """Through `PlainEntry`, for interpreters whose arrays have their fields elsewhere."""
     monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=140)
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=162)
 
 
 def test_min_and_max_are_nan_when_any_rank_has_one(ranks, n):

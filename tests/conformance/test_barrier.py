@@ -2,10 +2,19 @@
 
 import mmap
 
+import cases_all_gather
+import cases_all_gather_v
 import cases_all_reduce
 import cases_all_to_all
 import cases_all_to_all_v
+import cases_broadcast
 import cases_gather
+import cases_gather_v
+import cases_reduce
+import cases_reduce_scatter
+import cases_scan
+import cases_scatter
+import cases_scatter_v
 import numpy as np
 import pytest
 from suite import judge, run_cases
@@ -47,12 +56,23 @@ def test_nobody_leaves_an_asynchronous_barrier_early(ranks, n, board):
 def mixed(comm, seed: int, factor: int):
     """Cases of all suites, shuffled alike on all ranks."""
     rng = np.random.default_rng(seed)
-    cases = [
-        case
-        for module in (cases_all_reduce, cases_all_to_all, cases_all_to_all_v, cases_gather)
-        for case in module.sample(seed, comm.size, factor)
-    ]
-    drawn = [cases[i] for i in rng.permutation(len(cases))[: 200 * factor]]
+    modules = (
+        cases_all_gather,
+        cases_all_gather_v,
+        cases_all_reduce,
+        cases_all_to_all,
+        cases_all_to_all_v,
+        cases_broadcast,
+        cases_gather,
+        cases_gather_v,
+        cases_reduce,
+        cases_reduce_scatter,
+        cases_scan,
+        cases_scatter,
+        cases_scatter_v,
+    )
+    cases = [case for module in modules for case in module.sample(seed, comm.size, factor)]
+    drawn = [cases[i] for i in rng.permutation(len(cases))[: 300 * factor]]
     return run_cases(comm, drawn)
 
 

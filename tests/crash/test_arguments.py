@@ -27,6 +27,17 @@ def partly_exchanged(comm: Any) -> Any:
     return comm.all_to_all(room[:8], out=room[2:])
 
 
+def partly_gathered(comm: Any) -> Any:
+    """x lies in the part of the other rank."""
+    room = np.zeros((2, 6), np.float32)
+    return comm.all_gather(room[0], out=room.reshape(-1))
+
+
+def partly_scattered(comm: Any) -> Any:
+    room = np.zeros((4, 6), np.float32)
+    return comm.scatter(room, 1, out=room[1:3])
+
+
 #: on rank 1 of 2: the call, the error, and what its message must contain
 WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "x is None": (lambda c: c.all_reduce(None), TypeError, "all_reduce on rank 1: x is no array: NoneType"),
@@ -47,7 +58,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "op is None": (lambda c: c.all_reduce(X, None), TypeError, "op must be a string, got NoneType"),
     "avg of integers": (lambda c: c.all_reduce(X.astype(int), "avg"), TypeError, "avg of int64 is not defined"),
     "avg of bool": (lambda c: c.all_reduce(X > 0, "avg"), TypeError, "avg of bool is not defined"),
-    "out is a list": (lambda c: c.all_reduce(X, out=[0]), TypeError, "out must be a numpy array, got list"),
+    "out is a list": (lambda c: c.all_reduce(X, out=[0]), TypeError, "out must be an array, got list"),
     "dtype of out": (lambda c: c.all_reduce(X, out=X.astype("f8")), TypeError, "out has dtype float64, the result has"),
     "shape of out": (
         lambda c: c.all_reduce(X, out=X[0].copy()),
@@ -78,7 +89,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "root is a string": (lambda c: c.gather(X, "0"), TypeError, "root must be an integer, got str"),
     "root is None": (lambda c: c.gather(X, None), TypeError, "root must be an integer, got NoneType"),
     "length of out": (lambda c: c.gather(X, 1, out=[X.copy()]), ValueError, "out is a list of 1 arrays for 2 ranks"),
-    "list of lists": (lambda c: c.gather(X, 1, out=[[], []]), TypeError, "out must be a numpy array, got list"),
+    "list of lists": (lambda c: c.gather(X, 1, out=[[], []]), TypeError, "out must be an array, got list"),
     "list overlaps": (
         lambda c: c.gather(X, 1, out=[G := X.copy(), G]),
         ValueError,
@@ -86,6 +97,251 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     ),
     "list overlaps x": (lambda c: c.gather(X, 1, out=[X, X.copy()]), ValueError, "array 0 of out overlaps x"),
     "shape of the gathered": (lambda c: c.gather(X, 1, out=X.copy()), ValueError, "the result has (8, 6)"),
+    "root of reduce": (lambda c: c.reduce(X, 2), ValueError, "reduce on rank 1: root 2 is no rank of this group of 2"),
+    "op of reduce": (lambda c: c.reduce(X, 1, "median"), ValueError, "reduce on rank 1: unknown op 'median'"),
+    "shape of the reduced": (lambda c: c.reduce(X, 1, out=X[0].copy()), ValueError, "out has shape (6,), the result"),
+    "reduced onto a part": (
+        lambda c: c.reduce(R := np.zeros((6, 6)), 1, out=R[::-1]),
+        ValueError,
+        "reduce on rank 1: out overlaps x without being x",
+    ),
+    "algorithm of reduce": (
+        lambda c: c.reduce(X, algorithm="tree"),
+        ValueError,
+        "reduce on rank 1: unknown algorithm 'tree'; use one of flat, ring, cells",
+    ),
+    "blocks that cannot be equal": (
+        lambda c: c.reduce_scatter(X[:3]),
+        ValueError,
+        "reduce_scatter on rank 1: axis 0 of length 3 cannot be split among 2 ranks; shape (3, 6)",
+    ),
+    "reduce_scatter of 0-d": (
+        lambda c: c.reduce_scatter(np.float32(1)),
+        ValueError,
+        "reduce_scatter on rank 1: x has no",
+    ),
+    "reduce_scatter of a short list": (
+        lambda c: c.reduce_scatter([X]),
+        ValueError,
+        "reduce_scatter on rank 1: x is a list of 1 arrays for 2 ranks",
+    ),
+    "reduce_scatter of a mixed list": (
+        lambda c: c.reduce_scatter([X, X.astype("f8")]),
+        TypeError,
+        "reduce_scatter on rank 1: array 1 of x has dtype float64, array 0 has float32",
+    ),
+    "reduce_scatter of unlike shapes": (
+        lambda c: c.reduce_scatter([X, X[0]]),
+        ValueError,
+        "reduce_scatter on rank 1: array 1 of x has shape (6,), array 0 has (4, 6)",
+    ),
+    "shape of a reduced block": (
+        lambda c: c.reduce_scatter(X, out=X.copy()),
+        ValueError,
+        "reduce_scatter on rank 1: out has shape (4, 6), the result has (2, 6)",
+    ),
+    "reduced onto the block of another": (
+        lambda c: c.reduce_scatter(R := X.copy(), out=R[:2]),
+        ValueError,
+        "reduce_scatter on rank 1: out overlaps x: block 1 of out and block 0 of x",
+    ),
+    "reduced onto another of a list": (
+        lambda c: c.reduce_scatter([R := X.copy(), X], out=R),
+        ValueError,
+        "reduce_scatter on rank 1: out overlaps x: block 1 of out and block 0 of x",
+    ),
+    "sum of counts": (
+        lambda c: c.reduce_scatter_v(X, [12, 11]),
+        ValueError,
+        "reduce_scatter_v on rank 1: counts [12, 11] are 23 elements together, x has 24",
+    ),
+    "number of counts of reduce_scatter_v": (
+        lambda c: c.reduce_scatter_v(X, [24]),
+        ValueError,
+        "reduce_scatter_v on rank 1: counts must have one entry for each of 2 ranks, got shape (1,)",
+    ),
+    "counts of floats of reduce_scatter_v": (
+        lambda c: c.reduce_scatter_v(X, [12.0, 12.0]),
+        TypeError,
+        "reduce_scatter_v on rank 1: counts must be integers, got float64",
+    ),
+    "negative count of reduce_scatter_v": (
+        lambda c: c.reduce_scatter_v(X, [25, -1]),
+        ValueError,
+        "counts has an entry out of range: [25, -1]",
+    ),
+    "size of the block": (
+        lambda c: c.reduce_scatter_v(X, [20, 4], out=np.zeros((2, 3), np.float32)),
+        ValueError,
+        "reduce_scatter_v on rank 1: out has 6 elements, the result has 4",
+    ),
+    "no array for the block": (
+        lambda c: c.reduce_scatter_v(X, [20, 4], out=[0] * 4),
+        TypeError,
+        "reduce_scatter_v on rank 1: out must be an array, got list",
+    ),
+    "running average": (
+        lambda c: c.scan(X, "avg"),
+        ValueError,
+        "scan on rank 1: avg has no running form; use sum, and divide",
+    ),
+    "running average before": (lambda c: c.exscan(X, "avg"), ValueError, "exscan on rank 1: avg has no running form"),
+    "scan of None": (lambda c: c.scan(None), TypeError, "scan on rank 1: x is no array: NoneType"),
+    "dtype of the scanned": (
+        lambda c: c.scan(X, out=X.astype("f8")),
+        TypeError,
+        "out has dtype float64, the result has",
+    ),
+    "read-only out of exscan": (lambda c: c.exscan(X, out=read_only((4, 6))), ValueError, "out is read-only"),
+    "scanned onto a part": (
+        lambda c: c.exscan(R := np.zeros((6, 6)), out=R[::-1]),
+        ValueError,
+        "exscan on rank 1: out overlaps x without being x",
+    ),
+    "algorithm of scan": (lambda c: c.scan(X, algorithm="ring"), ValueError, "use one of flat, chain"),
+    "broadcast root": (lambda c: c.broadcast(X, 2), ValueError, "broadcast on rank 1: root 2 is no rank of this group"),
+    "broadcast into nothing": (
+        lambda c: c.broadcast(None),
+        TypeError,
+        "broadcast on rank 1: x must be a numpy array off the root, where it is written in place; got NoneType",
+    ),
+    "broadcast into a list": (lambda c: c.broadcast([1, 2]), TypeError, "x must be a numpy array off the root"),
+    "broadcast into read-only": (
+        lambda c: c.broadcast(read_only((4, 6))),
+        TypeError,
+        "broadcast on rank 1: x is read-only; off the root it is written in place",
+    ),
+    "broadcast of dates": (lambda c: c.broadcast(np.zeros(3, "M8[s]")), TypeError, "dtype datetime64[s] is not"),
+    "broadcast of a string": (lambda c: c.broadcast("abc", 1), TypeError, "dtype <U3 is not supported"),
+    "all_gather of None": (lambda c: c.all_gather(None), TypeError, "all_gather on rank 1: x is no array: NoneType"),
+    "shape of all gathered": (
+        lambda c: c.all_gather(X, out=X.copy()),
+        ValueError,
+        "all_gather on rank 1: out has shape (4, 6), the result has (8, 6)",
+    ),
+    "dtype of all gathered": (
+        lambda c: c.all_gather(X, out=np.zeros((8, 6))),
+        TypeError,
+        "out has dtype float64, the result has float32",
+    ),
+    "read-only out of all_gather": (lambda c: c.all_gather(X, out=read_only((8, 6))), ValueError, "out is read-only"),
+    "length of all gathered": (
+        lambda c: c.all_gather(X, out=[X.copy()]),
+        ValueError,
+        "all_gather on rank 1: out is a list of 1 arrays for 2 ranks",
+    ),
+    "mixed list of all_gather": (
+        lambda c: c.all_gather(X, out=[X.copy(), X.astype(int)]),
+        TypeError,
+        "out has dtype int64, the result has float32",
+    ),
+    "list of all_gather overlaps": (
+        lambda c: c.all_gather(X, out=[G := X.copy(), G[:]]),
+        ValueError,
+        "all_gather on rank 1: array 1 of out overlaps one before it",
+    ),
+    "x in the place of another": (
+        lambda c: c.all_gather(X, out=[X, X.copy()]),
+        ValueError,
+        "all_gather on rank 1: out overlaps x: block 0 of out and block 1 of x",
+    ),
+    "all_gather overlaps": (partly_gathered, ValueError, "out overlaps x: block 0 of out and block 1 of x"),
+    "scatter root": (
+        lambda c: c.scatter(X, -1),
+        ValueError,
+        "scatter on rank 1: root -1 is no rank of this group of 2",
+    ),
+    "scatter root is None": (lambda c: c.scatter(X, None), TypeError, "root must be an integer, got NoneType"),
+    "scatter off the root": (
+        lambda c: c.scatter(X),
+        TypeError,
+        "scatter on rank 1: x must be None off the root, which is rank 0; got ndarray",
+    ),
+    "scatter of out off the root": (lambda c: c.scatter(P := X.copy(), out=P), TypeError, "x must be None off"),
+    "scatter of nothing": (lambda c: c.scatter(None, 1), TypeError, "scatter on rank 1: x is no array: NoneType"),
+    "scatter of 0-d": (
+        lambda c: c.scatter(np.float32(1), 1),
+        ValueError,
+        "scatter on rank 1: x has no axis that could be split among 2 ranks; it is 0-d",
+    ),
+    "scatter is not divisible": (
+        lambda c: c.scatter(np.zeros((3, 4)), 1),
+        ValueError,
+        "scatter on rank 1: axis 0 of length 3 cannot be split among 2 ranks; shape (3, 4)",
+    ),
+    "length of scattered list": (
+        lambda c: c.scatter([X], 1),
+        ValueError,
+        "scatter on rank 1: x is a list of 1 arrays for 2 ranks",
+    ),
+    "dtypes of scattered list": (
+        lambda c: c.scatter([X, X.astype("f8")], 1),
+        TypeError,
+        "scatter on rank 1: array 1 of x has dtype float64, array 0 has float32",
+    ),
+    "shapes of scattered list": (
+        lambda c: c.scatter([X, X[:2]], 1),
+        ValueError,
+        "scatter on rank 1: array 1 of x has shape (2, 6), array 0 has (4, 6)",
+    ),
+    "shape of the scattered": (
+        lambda c: c.scatter(X, 1, out=X.copy()),
+        ValueError,
+        "scatter on rank 1: out has shape (4, 6), the result has (2, 6)",
+    ),
+    "out of scatter is a list": (lambda c: c.scatter(None, out=[1]), TypeError, "out must be an array, got list"),
+    "out of scatter is read-only": (lambda c: c.scatter(None, out=read_only((2,))), ValueError, "out is read-only"),
+    "out of scatter is of dates": (
+        lambda c: c.scatter(None, out=np.zeros(3, "M8[s]")),
+        TypeError,
+        "scatter on rank 1: dtype datetime64[s] is not supported",
+    ),
+    "scatter overlaps": (partly_scattered, ValueError, "out overlaps x"),
+    "list of scatter overlaps": (
+        lambda c: c.scatter([S := X.copy(), X], 1, out=S),
+        ValueError,
+        "scatter on rank 1: out overlaps x: block 1 of out and block 0 of x",
+    ),
+    "axis of lists": (
+        lambda c: c.all_to_all([X, X], 1),
+        ValueError,
+        "all_to_all on rank 1: split_axis of lists of blocks must be 0, got 1",
+    ),
+    "axis into lists": (
+        lambda c: c.all_to_all(X, 0, -1, out=[X, X]),
+        ValueError,
+        "concat_axis of lists of blocks must be 0, got -1",
+    ),
+    "length of exchanged list": (
+        lambda c: c.all_to_all([X, X, X]),
+        ValueError,
+        "all_to_all on rank 1: x is a list of 3 arrays for 2 ranks",
+    ),
+    "dtypes of exchanged list": (lambda c: c.all_to_all([X, X > 0]), TypeError, "array 1 of x has dtype bool, array 0"),
+    "shapes of exchanged list": (lambda c: c.all_to_all([X, X.T]), ValueError, "array 1 of x has shape (6, 4)"),
+    "exchanged list of a string": (lambda c: c.all_to_all([X, "a"]), TypeError, "dtype <U1 is not supported"),
+    "length of list to exchange into": (
+        lambda c: c.all_to_all(X, out=[X.copy()]),
+        ValueError,
+        "all_to_all on rank 1: out is a list of 1 arrays for 2 ranks",
+    ),
+    "list to exchange into": (lambda c: c.all_to_all(X, out=[1, 2]), TypeError, "out must be an array, got int"),
+    "shape of list to exchange into": (
+        lambda c: c.all_to_all(X, out=[X.copy(), X.copy()]),
+        ValueError,
+        "out has shape (4, 6), the result has (2, 6)",
+    ),
+    "exchanged list cannot be split": (lambda c: c.all_to_all(X[:3], out=[X, X]), ValueError, "axis 0 of length 3"),
+    "exchange overlaps a list": (
+        lambda c: c.all_to_all([E := X.copy(), X], out=[X.copy(), E]),
+        ValueError,
+        "all_to_all on rank 1: out overlaps x: block 1 of out and block 0 of x",
+    ),
+    "exchanged twice into one": (
+        lambda c: c.all_to_all([X, X], out=[E := X.copy(), E]),
+        ValueError,
+        "all_to_all on rank 1: array 1 of out overlaps one before it",
+    ),
     "number of counts": (lambda c: c.all_to_all_v(X, [1]), ValueError, "send_counts must have one entry for each of 2"),
     "counts of floats": (lambda c: c.all_to_all_v(X, [1.0, 2]), TypeError, "send_counts must be integers, got float64"),
     "counts of bool": (lambda c: c.all_to_all_v(X, [True, False]), TypeError, "send_counts must be integers, got bool"),
@@ -106,9 +362,83 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "received": (lambda c: c.all_to_all_v(X, [1, 2], recv_counts=[1]), ValueError, "recv_counts must have one entry"),
     "places": (lambda c: c.all_to_all_v(X, [1, 2], recv_displs="ab"), TypeError, "recv_displs must be integers"),
     "room": (lambda c: c.all_to_all_v(X, [1, 2], recv_room=[-1, 0]), ValueError, "recv_room has an entry out of range"),
-    "out of v": (lambda c: c.all_to_all_v(X, [1, 2], out=[0] * 9), TypeError, "out must be a numpy array, got list"),
+    "out of v": (lambda c: c.all_to_all_v(X, [1, 2], out=[0] * 9), TypeError, "out must be an array, got list"),
     "dtype of v": (lambda c: c.all_to_all_v(X, [1, 2], out=np.zeros(9)), TypeError, "out has dtype float64"),
     "read-only out of v": (lambda c: c.all_to_all_v(X, [1, 2], out=read_only((9,))), ValueError, "out is read-only"),
+    "root of gather_v": (lambda c: c.gather_v(X, 2), ValueError, "gather_v on rank 1: root 2 is no rank of this group"),
+    "gather_v of None": (lambda c: c.gather_v(None), TypeError, "gather_v on rank 1: x is no array: NoneType"),
+    "gather_v, counts": (
+        lambda c: c.gather_v(X, 1, recv_counts=[1]),
+        ValueError,
+        "gather_v on rank 1: recv_counts must have one entry for each of 2 ranks, got shape (1,)",
+    ),
+    "gather_v, places": (
+        lambda c: c.gather_v(X, 1, recv_displs=[0, -1]),
+        ValueError,
+        "gather_v on rank 1: recv_displs has an entry out of range: [0, -1]",
+    ),
+    "gather_v, out": (lambda c: c.gather_v(X, 1, out=[0]), TypeError, "out must be an array, got list"),
+    "gather_v, dtype": (lambda c: c.gather_v(X, 1, out=np.zeros(9)), TypeError, "out has dtype float64, the result"),
+    "gather_v, read-only": (lambda c: c.gather_v(X, 1, out=read_only((48,))), ValueError, "out is read-only"),
+    "all_gather_v of strings": (lambda c: c.all_gather_v("ab"), TypeError, "all_gather_v on rank 1: dtype <U2 is not"),
+    "all_gather_v, counts": (
+        lambda c: c.all_gather_v(X, recv_counts=[1.0, 2.0]),
+        TypeError,
+        "all_gather_v on rank 1: recv_counts must be integers, got float64",
+    ),
+    "all_gather_v, out": (lambda c: c.all_gather_v(X, out=[0]), TypeError, "out must be an array, got list"),
+    "all_gather_v, dtype": (lambda c: c.all_gather_v(X, out=np.zeros(9)), TypeError, "out has dtype float64, the"),
+    "root of scatter_v": (
+        lambda c: c.scatter_v(X, [1, 2], root="1"),
+        TypeError,
+        "scatter_v on rank 1: root must be an integer, got str",
+    ),
+    "scatter_v of None": (lambda c: c.scatter_v(None, [1, 2], root=1), TypeError, "scatter_v on rank 1: x is no array"),
+    "scatter_v without counts": (
+        lambda c: c.scatter_v(X, None, root=1),
+        TypeError,
+        "scatter_v on rank 1: send_counts must be integers, got object",
+    ),
+    "scatter_v, places": (
+        lambda c: c.scatter_v(X, [1, 2], [0, 1, 2], 1),
+        ValueError,
+        "scatter_v on rank 1: send_displs must have one entry for each of 2 ranks, got shape (3,)",
+    ),
+    "scatter_v, dtype": (
+        lambda c: c.scatter_v(X, [1, 2], root=1, out=np.zeros(2)),
+        TypeError,
+        "scatter_v on rank 1: out has dtype float64, the result has float32",
+    ),
+    "scatter_v, x off the root": (
+        lambda c: c.scatter_v(X, None),
+        TypeError,
+        "scatter_v on rank 1: x must be None off the root, which is rank 0; got ndarray",
+    ),
+    "scatter_v, counts off the root": (
+        lambda c: c.scatter_v(None, [1, 2]),
+        TypeError,
+        "scatter_v on rank 1: send_counts must be None off the root, which is rank 0; got list",
+    ),
+    "scatter_v, places off the root": (
+        lambda c: c.scatter_v(None, None, (0, 1)),
+        TypeError,
+        "scatter_v on rank 1: send_displs must be None off the root, which is rank 0; got tuple",
+    ),
+    "scatter_v, out off the root": (
+        lambda c: c.scatter_v(None, None, out=[1]),
+        TypeError,
+        "scatter_v on rank 1: out must be an array, got list",
+    ),
+    "scatter_v, read-only off the root": (
+        lambda c: c.scatter_v(None, None, out=read_only((1,))),
+        ValueError,
+        "scatter_v on rank 1: out is read-only",
+    ),
+    "scatter_v, foreign out off the root": (
+        lambda c: c.scatter_v(None, None, out=X.astype(X.dtype.newbyteorder())),
+        TypeError,
+        "scatter_v on rank 1: dtype >f4 is not supported",
+    ),
 }
 
 
@@ -117,14 +447,14 @@ def refuse_all(comm, later: bool) -> list[str]:
     told = []
     for name, (call, kind, words) in WRONG.items():
         if comm.rank == 1:
-            before = comm._verdicts._sequence()
+            before = comm._caller.verdicts._sequence()
             try:
                 call(Later(comm) if later else comm)
                 told.append(f"{name}: nothing was raised")
             except Exception as error:
                 if type(error) is not kind or words not in str(error):
                     told.append(f"{name}: {type(error).__name__}: {error}")
-            if comm._verdicts._sequence() != before:
+            if comm._caller.verdicts._sequence() != before:
                 told.append(f"{name}: took a sequence number")
         for right in SHORT.values():
             right(comm)
@@ -153,58 +483,49 @@ def test_the_other_entry_refuses_the_same(ranks, monkeypatch):
 
 # --- what the ranks find together -------------------------------------------------------------------------------------
 
-#: of 3 ranks: keywords of rank 1's call (the others send one element to each, into 3), and the words of all ranks
-VERDICTS: dict[str, tuple[dict, str]] = {
-    "beyond the source": (
-        {"send_displs": [0, 1, 6]},
-        "rank 1 sends 1 elements from displacement 6 to rank 2, but its source has 6",
+#: of 3 ranks, of which rank 0 scatters float32[2, 4]: the outs of ranks 1 and 2, and the words of all ranks
+UNFIT: dict[str, tuple[Any, Any, str]] = {
+    "length": (np.zeros((1, 4), np.float32), None, "out of rank 1 is float32[1, 4], but rank 0 sends it float32[2, 4]"),
+    "dtype": (None, np.zeros((2, 4)), "out of rank 2 is float64[2, 4], but rank 0 sends it float32[2, 4]"),
+    "dimensions": (
+        np.zeros((2, 4), np.float32),
+        np.zeros(8, np.float32),
+        "out of rank 2 is float32[8], but rank 0 sends it float32[2, 4]",
     ),
-    "more than the source": (
-        {"send_counts": [1, 1, 7]},
-        "rank 1 sends 7 elements from displacement 2 to rank 2, but its source has 6",
-    ),
-    "other than expected": (
-        {"send_counts": [2, 1, 1]},
-        "rank 0 expects 1 elements from rank 1, which sends 2",
-    ),
-    "more than there is room for": (
-        {"send_counts": [1, 1, 3]},
-        "rank 1 sends 3 elements to rank 2, which has room for 2",
-    ),
-    "beyond the result": (
-        {"recv_displs": [0, 3, 2]},
-        "1 elements from rank 1 at displacement 3 of rank 1 do not fit its result of 3",
-    ),
-    "overlap": (
-        {"recv_displs": [0, 2, 2]},
-        "what rank 1 receives from ranks 1 and 2 overlaps at displacement 2",
-    ),
-    "overlap, out of order": (
-        {"recv_displs": [2, 0, 2]},
-        "what rank 1 receives from ranks 0 and 2 overlaps at displacement 2",
+    "strided": (
+        np.zeros((4, 8), np.float32)[::2, ::2],
+        np.zeros((2, 8), np.float32)[:, ::3],
+        "out of rank 2 is float32[2, 3], but rank 0 sends it float32[2, 4]",
     ),
 }
 
 
-def unfit(comm) -> list[list[str]]:
+def unfit_out(comm) -> list[list[str]]:
     told = []
-    for keywords, _ in VERDICTS.values():
-        out = np.full(3, -1)
-        mine: dict = {"send_counts": [1, 1, 1], "recv_displs": [0, 1, 2], "out": out}
-        mine |= keywords if comm.rank == 1 else {}
-        mine |= {"recv_counts": [1, 1, 1]} if comm.rank == 0 else {"recv_room": [2, 2, 2]} if comm.rank == 2 else {}
+    for *outs, _ in UNFIT.values():
+        out = np.full((2, 4), 9, np.float32) if comm.rank == 0 else outs[comm.rank - 1]
+        x = np.ones((6, 4), np.float32) if comm.rank == 0 else None
         for later in (False, True):
             with pytest.raises(ValueError) as error:
-                got = comm.all_to_all_v(np.arange(6), mine.pop("send_counts"), async_op=later, **mine)
+                got = comm.scatter(x, out=out, async_op=later)
                 got.wait(20)
-            mine["send_counts"] = keywords.get("send_counts", [1, 1, 1]) if comm.rank == 1 else [1, 1, 1]
-            told.append([str(error.value).partition(": ")[2], str(out.tolist())])
+            told.append([str(error.value).partition(": ")[2], str(out is None or not (out == 1).any())])
             for right in SHORT.values():
                 right(comm)
     return told
 
 
-def test_counts_that_do_not_fit_are_told_to_all_ranks_and_nothing_moves(ranks):
-    told = ranks(3, unfit)
-    wanted = [[words, "[-1, -1, -1]"] for _, words in VERDICTS.values() for _ in range(2)]
-    assert told == [wanted] * 3
+def test_an_out_that_does_not_fit_what_is_scattered_is_told_to_all_ranks_and_nothing_moves(ranks):
+    wanted = [[words, "True"] for *_, words in UNFIT.values() for _ in range(2)]
+    assert ranks(3, unfit_out) == [wanted] * 3
+
+
+def test_many_dimensions_are_compared_too(ranks):
+    def differ(comm) -> str:
+        x = np.zeros((2,) * 12) if comm.rank == 0 else None
+        with pytest.raises(ValueError) as error:
+            comm.scatter(x, out=np.zeros((1, *(2,) * 8, 4, 1, 2)) if comm.rank else None)
+        return str(error.value).partition(": ")[2]
+
+    words = "an out differs from float64[1, 2, 2, 2, 2, 2, 2, 2, ...], which rank 0 sends, in a dimension after these"
+    assert ranks(2, differ) == [words] * 2

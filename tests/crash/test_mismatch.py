@@ -8,7 +8,22 @@ import pytest
 from calls import SHORT, barrier
 from ranks import poll
 
+import shmcoll
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout
+
+FLOAT_PAIRS = np.zeros(6, shmcoll.pair_dtype(np.float32))
+
+
+def larger(a, b):
+    return a if a > b else b
+
+
+def smaller(a, b):
+    return a if a < b else b
+
+
+LARGER, SMALLER = (shmcoll.op(function, dtypes=["int32"]) for function in (larger, smaller))
+LARGER_IN_ORDER = shmcoll.op(larger, commutative=False, dtypes=["int32"])
 
 FLOATS, INTS, TABLE = np.ones(6, np.float32), np.ones(6, np.int32), np.ones((6, 6), np.float32)
 
@@ -44,6 +59,36 @@ PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, str]] = 
         "all_reduce(float32[6], max)",
         "all_reduce(float32[6], min)",
     ),
+    "function": (
+        lambda comm: comm.all_reduce(INTS, LARGER),
+        lambda comm: comm.all_reduce(INTS, SMALLER),
+        "all_reduce(int32[6], larger)",
+        "all_reduce(int32[6], smaller)",
+    ),
+    "function of another order": (
+        lambda comm: comm.all_reduce(INTS, LARGER),
+        lambda comm: comm.all_reduce(INTS, LARGER_IN_ORDER),
+        "all_reduce(int32[6], larger)",
+        "all_reduce(int32[6], larger (not commutative))",
+    ),
+    "sum of multiples": (
+        lambda comm: comm.all_reduce(FLOATS, shmcoll.premul_sum(comm.rank)),
+        lambda comm: comm.all_reduce(FLOATS),
+        "all_reduce(float32[6], premul_sum)",
+        "all_reduce(float32[6], sum)",
+    ),
+    "multiples of another dtype": (
+        lambda comm: comm.all_reduce(FLOATS, shmcoll.premul_sum(2)),
+        lambda comm: comm.all_reduce(FLOATS.astype(np.float16), shmcoll.premul_sum(2)),
+        "all_reduce(float32[6], premul_sum)",
+        "all_reduce(float32[6], premul_sum of float16)",
+    ),
+    "pairs": (
+        lambda comm: comm.all_reduce(FLOAT_PAIRS, "argmin"),
+        lambda comm: comm.all_reduce(FLOAT_PAIRS.astype(shmcoll.pair_dtype(float)), "argmin"),
+        "all_reduce(pair of float32[6], argmin)",
+        "all_reduce(pair of float64[6], argmin)",
+    ),
     "length": (
         lambda comm: comm.all_reduce(FLOATS),
         lambda comm: comm.all_reduce(FLOATS[:5]),
@@ -61,6 +106,30 @@ PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, str]] = 
         lambda comm: comm.all_reduce(np.ones(1)),
         "all_reduce(float64[100000], sum)",
         "all_reduce(float64[1], sum)",
+    ),
+    "root of reduce": (
+        lambda comm: comm.reduce(INTS, 0, "max"),
+        lambda comm: comm.reduce(INTS, 1, "max"),
+        "reduce(int32[6], max, root=0)",
+        "reduce(int32[6], max, root=1)",
+    ),
+    "operation that reduces": (
+        lambda comm: comm.scan(FLOATS),
+        lambda comm: comm.exscan(FLOATS),
+        "scan(float32[6], sum)",
+        "exscan(float32[6], sum)",
+    ),
+    "form of reduce_scatter": (
+        lambda comm: comm.reduce_scatter(FLOATS),
+        lambda comm: comm.reduce_scatter([FLOATS] * comm.size),
+        "reduce_scatter(float32[6], sum)",
+        "reduce_scatter(float32[6], sum, first of a list)",
+    ),
+    "lengths of blocks": (
+        lambda comm: comm.reduce_scatter_v(FLOATS, [6] + [0] * (comm.size - 1)),
+        lambda comm: comm.reduce_scatter_v(FLOATS, [0] * (comm.size - 1) + [6]),
+        "reduce_scatter_v(float32[6], sum, counts of hash ",
+        "reduce_scatter_v(float32[6], sum, counts of hash ",
     ),
     "split axis": (
         lambda comm: comm.all_to_all(TABLE, 0, 0),
@@ -80,6 +149,42 @@ PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, str]] = 
         "gather(int32[6], root=0)",
         "gather(int32[6], root=1)",
     ),
+    "root of a broadcast": (
+        lambda comm: comm.broadcast(INTS.copy(), 0),
+        lambda comm: comm.broadcast(INTS.copy(), 1),
+        "broadcast(int32[6], root=0)",
+        "broadcast(int32[6], root=1)",
+    ),
+    "shape of a broadcast": (
+        lambda comm: comm.broadcast(np.ones((2, 3)), 0),
+        lambda comm: comm.broadcast(np.ones(6), 0),
+        "broadcast(float64[2, 3], root=0)",
+        "broadcast(float64[6], root=0)",
+    ),
+    "what is gathered everywhere": (
+        lambda comm: comm.all_gather(FLOATS),
+        lambda comm: comm.all_gather(FLOATS[:5], out=[np.zeros(5, np.float32) for _ in range(comm.size)]),
+        "all_gather(float32[6])",
+        "all_gather(float32[5])",
+    ),
+    "gathered here or everywhere": (
+        lambda comm: comm.all_gather(FLOATS),
+        lambda comm: comm.gather(FLOATS),
+        "all_gather(float32[6])",
+        "gather(float32[6], root=0)",
+    ),
+    "root of a scatter": (
+        lambda comm: comm.scatter(np.ones(6 * comm.size) if comm.rank == 0 else None, 0, out=np.ones(6)),
+        lambda comm: comm.scatter([np.ones(6)] * comm.size if comm.rank == 1 else None, 1, out=np.ones(6)),
+        "scatter(float64[6], root=0)",
+        "scatter(float64[6], root=1)",
+    ),
+    "list to exchange": (
+        lambda comm: comm.all_to_all(np.ones((0, 4))),
+        lambda comm: comm.all_to_all([np.ones((0, 5))] * comm.size),
+        "all_to_all(float64[0, 4], split_axis=0, concat_axis=0)",
+        "all_to_all(float64[0, 5], split_axis=0, concat_axis=0)",
+    ),
     "number of dimensions": (
         lambda comm: comm.gather(np.zeros((1,) * 10)),
         lambda comm: comm.gather(np.zeros((1,) * 9)),
@@ -92,7 +197,36 @@ PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, str]] = 
         "all_to_all_v(float32[6])",
         "all_to_all_v(int32[6])",
     ),
+    "dtype of gathered lengths": (
+        lambda comm: comm.gather_v(FLOATS),
+        lambda comm: comm.gather_v(INTS[:2]),
+        "gather_v(float32[6], root=0)",
+        "gather_v(int32[2], root=0)",
+    ),
+    "root of gathered lengths": (
+        lambda comm: comm.gather_v(INTS, 0),
+        lambda comm: comm.gather_v(INTS, 1),
+        "gather_v(int32[6], root=0)",
+        "gather_v(int32[6], root=1)",
+    ),
+    "one length or many": (
+        lambda comm: comm.all_gather_v(INTS),
+        lambda comm: comm.all_gather(INTS),
+        "all_gather_v(int32[6])",
+        "all_gather(int32[6])",
+    ),
+    "root of scattered lengths": (
+        lambda comm: _scatter_v(comm, 0),
+        lambda comm: _scatter_v(comm, 1),
+        "scatter_v(",
+        "scatter_v(",
+    ),
 }
+
+
+def _scatter_v(comm, root: int) -> Any:
+    given = (FLOATS, [1] * comm.size) if comm.rank == root else (None, None)
+    return comm.scatter_v(*given, root=root)
 
 
 def disagree(comm, what: str, odd: tuple[int, ...]) -> list[str]:
@@ -121,7 +255,7 @@ def test_every_rank_learns_who_called_what(ranks, seed, what):
             assert texts == told[0][:1] * 4
         text = told[0][0]
         assert text.startswith("the ranks disagree in ")
-        assert "#6: " in text
+        assert f"#{len(SHORT) + 1}: " in text
         if call != other:
             assert f"{listed(usual)} called {call}" in text
             assert f"{listed(list(odd))} called {other}" in text

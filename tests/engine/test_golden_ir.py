@@ -22,13 +22,14 @@ from shmcoll.engine import cache as object_cache
 from shmcoll.engine import compile as code
 from shmcoll.engine import entry, kernels, wait
 
-NAMES = [routine.__name__ for routine in ROUTINES]
+NAMES = list(ROUTINES)
 
 #: what the objects may take from the process: libc, libm, CPython's C API
 FOREIGN = {
     "__errno_location", "clock_gettime", "memcpy", "memmove", "memset", "poll", "pthread_self", "sched_yield",
     "sem_clockwait", "sem_post", "syscall",
-    "PyErr_CheckSignals", "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_AsLong", "PyLong_FromLong",
+    "PyErr_CheckSignals", "PyErr_Clear", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread",
+    "PyLong_AsLong", "PyLong_FromLong",
 }  # fmt: skip
 
 #: operation -> how it looks in LLVM IR
@@ -42,7 +43,7 @@ ATOMICS = {
 
 
 def routine(name: str) -> FunctionType:
-    return next(r for r in ROUTINES if r.__name__ == name)
+    return ROUTINES[name]
 
 
 @cache
@@ -202,6 +203,8 @@ VECTORS = [
     ("bool", "max", r"v?(p?or|pord|porq|orps)"),
     ("bfloat16", "sum", r"v?addps"),
     ("float32", "min", r"v?(cmp\w*ps|minps)"),
+    ("int32", "band", r"v?(pand|andps)"),
+    ("float32", "lxor", r"v?cmp\w*ps"),
 ]
 
 
@@ -218,6 +221,18 @@ def test_kernels_are_vectorised(dtype: str, reduction: str, instruction: str) ->
     assembly = code._target_machine().emit_assembly(kernel_module(dtype, reduction))
     packed = re.findall(rf"^\s+{instruction}[dq]?\s.*%[xyz]mm", assembly, re.MULTILINE)
     assert len(packed) >= 4
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="looks for x86's instructions")
+def test_functions_of_users_are_inlined_and_vectorised() -> None:
+    """Where they cannot raise. The only calls are those of the three forms of finish."""
+    import numba
+
+    function = numba.njit("float64(float64, float64)")(lambda a, b: a + 3.0 * b)
+    kernel = kernels.make_function_kernel(BY_NAME["float64"], function)
+    assembly = code._target_machine().emit_assembly(code.optimised_module({"weighted": (kernel, 6)}))
+    assert len(re.findall(r"^\s+v?mulpd\s.*%[xyz]mm", assembly, re.MULTILINE)) >= 2
+    assert len(re.findall(r"^\s+call", assembly, re.MULTILINE)) <= 3
 
 
 def test_kernels_need_nothing() -> None:

@@ -7,33 +7,45 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmcoll.dtypes import BY_NAME, DTYPES, REDUCTIONS, DType
+from shmcoll.dtypes import BY_NAME, DTYPES, PAIRS, REDUCTIONS, DType, value_of_pair
 from shmcoll.engine import compile as code
 from shmcoll.engine import kernels
-from shmcoll.engine.kernels import FINISH, START, STEP
+from shmcoll.engine.kernels import FINISH, START, STEP, STORE
 
-PAIRS = code.all_kernels()
+ALL = code.all_kernels()
 
 #: every dtype and every reduction at least once; the others are compiled under `stress`
 SAMPLE = {
-    "bool": ("sum", "prod"),
-    "int8": ("sum", "max"),
-    "int16": ("min",),
-    "int32": ("sum", "prod"),
-    "int64": ("sum",),
-    "uint8": ("max",),
-    "uint16": ("prod",),
+    "bool": ("sum", "prod", "bxor", "lxor"),
+    "int8": ("sum", "max", "band"),
+    "int16": ("min", "lor"),
+    "int32": ("sum", "prod", "bxor"),
+    "int64": ("sum", "land"),
+    "uint8": ("max", "bor"),
+    "uint16": ("prod", "lxor"),
     "uint32": ("min",),
-    "uint64": ("max",),
-    "float16": ("sum", "avg"),
-    "bfloat16": ("sum", "max"),
-    "float32": ("sum", "min", "avg"),
-    "float64": ("sum", "prod", "avg"),
-    "complex64": ("prod", "avg"),
-    "complex128": ("sum", "min"),
+    "uint64": ("max", "bxor"),
+    "float16": ("sum", "avg", "land"),
+    "bfloat16": ("sum", "max", "lxor"),
+    "float32": ("sum", "min", "avg", "lor"),
+    "float64": ("sum", "prod", "avg", "lxor"),
+    "complex64": ("prod", "avg", "lxor"),
+    "complex128": ("sum", "min", "land"),
+    "pair_of_int8": ("argmax",),
+    "pair_of_int16": ("argmin",),
+    "pair_of_int32": ("argmin",),
+    "pair_of_int64": ("argmax",),
+    "pair_of_uint8": ("argmin",),
+    "pair_of_uint16": ("argmax",),
+    "pair_of_uint32": ("argmin",),
+    "pair_of_uint64": ("argmax",),
+    "pair_of_float16": ("argmin",),
+    "pair_of_bfloat16": ("argmax",),
+    "pair_of_float32": ("argmin", "argmax"),
+    "pair_of_float64": ("argmin",),
 }
 CASES = [
-    pytest.param(d, r, id=f"{r}-{d.name}", marks=[] if r in SAMPLE[d.name] else [pytest.mark.stress]) for d, r in PAIRS
+    pytest.param(d, r, id=f"{r}-{d.name}", marks=[] if r in SAMPLE[d.name] else [pytest.mark.stress]) for d, r in ALL
 ]
 COUNTS = (0, 1, 3, 64, 257)
 RANKS = 3
@@ -49,12 +61,21 @@ def native(dtype: DType, reduction: str) -> Any:
 def values(dtype: DType, count: int, chance: np.random.Generator) -> Words:
     """Ordinary values mixed with the ones that go wrong: extremes, signed zeros, infinities, NaN, ties."""
     kind = dtype.numpy.kind
+    if dtype.is_pair:
+        pairs = np.zeros(count, dtype.numpy)
+        pairs["value"] = values(value_of_pair(dtype), count, chance)
+        pairs["value"][chance.random(count) < 0.3] = 1
+        if value_of_pair(dtype).accumulator.kind == "f":
+            pairs["value"][chance.random(count) < 0.3] = np.nan
+        pairs["index"] = chance.integers(-2, 3, count)
+        return pairs
     if dtype.name == "bool":
         return chance.integers(0, 2, count).astype(bool)
     if kind in "iu":
         info = np.iinfo(dtype.numpy)
         found = chance.integers(info.min, info.max, count, dtype.numpy, endpoint=True)
-        return np.where(chance.random(count) < 0.2, np.array([info.min, info.max], dtype.numpy)[count % 2], found)
+        ends = np.array([info.min, info.max, 0], dtype.numpy)[chance.integers(0, 3, count)]
+        return np.where(chance.random(count) < 0.3, ends, found)
     if kind == "c":
         return _floats(dtype.numpy.type(0).real.dtype, 2 * count, chance).view(dtype.numpy)
     return _floats(dtype.numpy, count, chance)
@@ -68,22 +89,50 @@ def _floats(dtype: Any, count: int, chance: np.random.Generator) -> Words:
     return np.where(chance.random(count) < 0.3, chosen, found).astype(dtype)
 
 
+LOGICAL = {"land": np.logical_and, "lor": np.logical_or, "lxor": np.logical_xor}
+FOLD = {
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "band": np.bitwise_and,
+    "bor": np.bitwise_or,
+    "bxor": np.bitwise_xor,
+}
+
+
+def started(dtype: DType, reduction: str, x: Words) -> Words:
+    """What the accumulator holds after the first array."""
+    return (x != 0 if reduction in LOGICAL else x).astype(dtype.accumulator)
+
+
 def combined(dtype: DType, reduction: str, kept: Words, x: Words) -> Words:
     """numpy's `kept op x`, in the accumulator's type.
 
     Of two equal values, which may be zeros of different sign, min and max keep the accumulator's; numpy does not say.
     """
+    if dtype.is_pair:
+        return preceding(reduction, kept, x)
     x = x.astype(dtype.accumulator)
     with np.errstate(all="ignore"):
-        if dtype.name == "bool":
+        if reduction in LOGICAL:
+            return LOGICAL[reduction](kept, x).astype(dtype.accumulator)
+        if dtype.name == "bool" and reduction in ("sum", "prod", "min", "max"):
             return kept | x if reduction in ("sum", "max") else kept & x
         if dtype.numpy.kind == "c" and reduction == "prod":
             real = kept.real * x.real - kept.imag * x.imag
             imaginary = kept.real * x.imag + kept.imag * x.real
             return np.stack([real, imaginary], -1).view(dtype.accumulator)[..., 0]
-        operation = {"prod": np.multiply, "min": np.minimum, "max": np.maximum}.get(reduction, np.add)
-        result = operation(kept, x).astype(dtype.accumulator)
+        result = FOLD.get(reduction, np.add)(kept, x).astype(dtype.accumulator)
         return np.where(kept == x, kept, result) if reduction in ("min", "max") else result
+
+
+def preceding(reduction: str, a: Words, b: Words) -> Words:
+    """What numpy.argmin or argmax finds of two pairs that stand in the order of their indices."""
+    swap = b["index"] < a["index"]
+    pairs = np.stack([np.where(swap, b, a), np.where(swap, a, b)])
+    seen = pairs["value"].astype(np.float32) if pairs["value"].dtype.itemsize == 2 else pairs["value"]
+    found = (np.argmin if reduction == "argmin" else np.argmax)(seen, axis=0)
+    return np.take_along_axis(pairs, found[None], 0)[0]
 
 
 def finished(dtype: DType, reduction: str, total: Words) -> Words:
@@ -100,6 +149,10 @@ def finished(dtype: DType, reduction: str, total: Words) -> Words:
 def same(got: Words, wanted: Words) -> None:
     """The same bits; any NaN stands for any other, as the sign and payload of one are nobody's promise."""
     assert got.dtype == wanted.dtype
+    if got.dtype.names:
+        for field in ("value", "index"):
+            same(np.ascontiguousarray(got[field]), np.ascontiguousarray(wanted[field]))
+        return
     if got.dtype.kind == "c":
         got, wanted = (a.view(a.real.dtype) for a in (np.ascontiguousarray(got), np.ascontiguousarray(wanted)))
     bits = np.dtype(f"u{got.itemsize}")
@@ -121,7 +174,7 @@ def placed(array: Words, offset: int) -> Words:
 
 @pytest.mark.parametrize(("dtype", "reduction"), CASES)
 def test_kernel(dtype: DType, reduction: str, seed: int) -> None:
-    """A whole reduction of three arrays: START, STEP, FINISH."""
+    """A whole reduction of three arrays: START, STEP, FINISH; and STORE after two."""
     chance = np.random.default_rng(seed)
     kernel = native(dtype, reduction)
     for count in COUNTS:
@@ -129,15 +182,18 @@ def test_kernel(dtype: DType, reduction: str, seed: int) -> None:
             a, b, x = (placed(values(dtype, count, chance), offset) for _ in range(3))
             kept = placed(np.zeros(count, dtype.accumulator), offset)
             kernel(START, kept.ctypes.data, 0, a.ctypes.data, count, RANKS)
-            same(kept, a.astype(dtype.accumulator))
+            total = started(dtype, reduction, a)
+            same(kept, total)
             kernel(STEP, 0, kept.ctypes.data, b.ctypes.data, count, RANKS)
-            total = combined(dtype, reduction, a.astype(dtype.accumulator), b)
+            total = combined(dtype, reduction, total, b)
             same(kept, total)
             out = placed(np.zeros(count, dtype.numpy), offset)
             kernel(FINISH, out.ctypes.data, kept.ctypes.data, x.ctypes.data, count, RANKS)
             wanted = finished(dtype, reduction, combined(dtype, reduction, total, x))
             same(out, wanted)
             same(kept, total)
+            kernel(STORE, out.ctypes.data, kept.ctypes.data, 0, count, RANKS)
+            same(out, finished(dtype, reduction, total))
 
 
 @pytest.mark.parametrize(("dtype", "reduction"), CASES)
@@ -147,8 +203,9 @@ def test_kernel_in_place(dtype: DType, reduction: str, seed: int) -> None:
     kernel = native(dtype, reduction)
     for count in COUNTS:
         a, x = (values(dtype, count, chance) for _ in range(2))
-        wanted = finished(dtype, reduction, combined(dtype, reduction, a.astype(dtype.accumulator), x))
-        kept, source = placed(a.astype(dtype.accumulator), 1), placed(x, 1)
+        first = started(dtype, reduction, a)
+        wanted = finished(dtype, reduction, combined(dtype, reduction, first, x))
+        kept, source = placed(first, 1), placed(x, 1)
         kernel(FINISH, source.ctypes.data, kept.ctypes.data, source.ctypes.data, count, RANKS)
         same(source, wanted)
         if dtype.accumulator == dtype.numpy:
@@ -194,7 +251,7 @@ def test_integers_wrap(name: str, reduction: str) -> None:
     assert int(out[0]) == (exact - info.min) % (1 << info.bits) + info.min
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+@pytest.mark.parametrize("dtype", (*DTYPES, *PAIRS), ids=lambda d: d.name)
 def test_plain_python_gives_the_same(dtype: DType, seed: int) -> None:
     """The kernel's source run as Python, which the schedule explorer and readers rely on, against the machine code."""
     reduction = SAMPLE[dtype.name][0]
@@ -211,7 +268,16 @@ def test_plain_python_gives_the_same(dtype: DType, seed: int) -> None:
     same(results[0], results[1])
 
 
+def test_pairs_bring_along_what_lies_between_their_fields() -> None:
+    """So that a result is the same, byte for byte, on every rank."""
+    (pair,) = (p for p in PAIRS if p.name == "pair_of_int8")
+    a, x = (np.full(32, byte, np.uint8).view(pair.numpy) for byte in (1, 2))
+    out = np.zeros(2, pair.numpy)
+    native(pair, "argmax")(FINISH, out.ctypes.data, a.ctypes.data, x.ctypes.data, 2, RANKS)
+    assert out.tobytes() == x.tobytes()
+
+
 def test_the_sample_has_all() -> None:
-    assert set(SAMPLE) == set(BY_NAME)
+    assert set(SAMPLE) == {d.name for d in (*DTYPES, *PAIRS)}
     assert {r for reductions in SAMPLE.values() for r in reductions} == set(REDUCTIONS)
-    assert len(PAIRS) == 9 * 4 + 6 * 5
+    assert len(ALL) == 9 * 4 + 6 * 5 + 9 * 3 + 15 * 3 + 12 * 2

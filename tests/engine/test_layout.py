@@ -12,7 +12,7 @@ CELL = layout.CELL_BYTES
 
 def mailbox_words(ranks: int, rank: int) -> dict[str, tuple[int, int]]:
     """Ranges [begin, end) of a mailbox within the group region."""
-    base = layout.MAILBOXES + rank * layout.mailbox_bytes(ranks)
+    base = layout.mailbox_offset(ranks, rank)
     parts = {
         "header 0": (0, layout.HEADER_DIMS + 8 * layout.HEADER_MAX_DIMS),
         "header 1": (layout.HEADER_BYTES, layout.HEADER_BYTES + layout.HEADER_DIMS + 8 * layout.HEADER_MAX_DIMS),
@@ -22,7 +22,7 @@ def mailbox_words(ranks: int, rank: int) -> dict[str, tuple[int, int]]:
     }
     for half in (0, 1):
         table = layout.TABLES + half * layout.table_bytes(ranks)
-        parts[f"table {half}"] = (table, table + 8 * (layout.TABLE_SIZES * ranks + 2))
+        parts[f"table {half}"] = (table, table + 8 * layout.table_words(ranks))
     return {name: (base + begin, base + end) for name, (begin, end) in parts.items()}
 
 
@@ -33,35 +33,46 @@ def apart(ranges: list[tuple[int, int]], distance: int) -> bool:
 
 def test_offsets_of_two_ranks_by_hand() -> None:
     """Every rank and the launcher must agree on these: a change needs a new VERSION."""
-    assert layout.VERSION == 1
+    assert layout.VERSION == 2
     assert layout.RECORDS == 4096
     assert layout.record_offset(2, 1, layout.BY_RANK) == 4096 + 2048
     assert layout.record_offset(2, 1, layout.BY_LAUNCHER) == 4096 + 3 * 2048
-    assert layout.world_offset(2) == 4096 + 4 * 2048
+    assert layout.directory_offset(2, 1) == 4096 + 4 * 2048 + 16384
+    assert layout.world_offset(2) == 4096 + 4 * 2048 + 2 * 16384
     assert layout.table_bytes(2) == 128
     assert layout.mailbox_bytes(2) == 1024 + 2 * 128
-    assert layout.cells_offset(2) == 8192
-    assert layout.group_bytes(2, CELL) == 8192 + 4 * CELL
-    assert layout.arena_bytes(2, CELL) == 4096 + 4 * 2048 + 8192 + 4 * CELL
+    assert layout.mailbox_offset(2, 1) == 4096 + 1024 + 2 * 128
+    assert layout.ending_offset(2, 1) == 4096 + 2 * (1024 + 2 * 128) + 2048
+    assert layout.cells_offset(2) == 4096 + 8192
+    assert layout.group_bytes(2, CELL) == 12288 + 4 * CELL
+    assert layout.arena_bytes(2, CELL) == layout.world_offset(2) + 12288 + 4 * CELL
 
 
 @pytest.mark.parametrize("ranks", SIZES)
 def test_regions_do_not_overlap(ranks: int) -> None:
-    job_page = (0, layout.JOB_TIMEOUT + 8)
+    job_page = (0, layout.JOB_HEAP + 8)
     records = [
         (start, start + layout.RECORD_BYTES)
         for by in (layout.BY_RANK, layout.BY_LAUNCHER)
         for start in (layout.record_offset(ranks, r, by) for r in range(ranks))
     ]
     world = (layout.world_offset(ranks), layout.world_offset(ranks) + layout.group_bytes(ranks, CELL))
-    assert apart([job_page, *records, world], 0)
+    directories = [(start, start + layout.DIRECTORY_BYTES) for start in _directories(ranks)]
+    assert apart([job_page, *records, *directories, world], 0)
     assert world[1] == layout.arena_bytes(ranks, CELL)
 
     abort = (layout.ABORT, layout.ABORT + 8)
+    names = [(layout.IDENTITY, layout.IDENTITY + 16), (layout.MEMBERS, layout.MEMBERS + 8 * ranks)]
+    starts = [layout.ending_offset(ranks, r) for r in range(ranks)]
+    endings = [(start, start + layout.RECORD_BYTES) for start in starts]
     boxes = [part for r in range(ranks) for part in mailbox_words(ranks, r).values()]
     cells = (layout.cells_offset(ranks), layout.cells_offset(ranks) + 2 * ranks * CELL)
-    assert apart([abort, *boxes, cells], 0)
+    assert apart([abort, *names, *boxes, *endings, cells], 0)
     assert cells[1] <= layout.group_bytes(ranks, CELL)
+
+
+def _directories(ranks: int) -> list[int]:
+    return [layout.directory_offset(ranks, r) for r in range(ranks)]
 
 
 @pytest.mark.parametrize("ranks", SIZES)
@@ -108,7 +119,7 @@ def test_header_and_record_fit_their_room() -> None:
 
 @pytest.mark.parametrize("ranks", SIZES)
 def test_a_table_holds_its_rows(ranks: int) -> None:
-    assert layout.table_bytes(ranks) >= 8 * (layout.TABLE_SIZES * ranks + 2)
+    assert layout.table_bytes(ranks) >= 8 * (5 * ranks + 3)
 
 
 def test_an_arena_of_8_ranks_fits_dockers_default() -> None:
@@ -121,8 +132,8 @@ def test_align(offset: int, unit: int, expected: int) -> None:
 
 
 def test_words_of_the_context_do_not_overlap() -> None:
-    named = [context.ACTIVE, context.KERNEL]
-    assert named == [0, 29 * 8]
+    named = [context.ACTIVE, context.SLEPT]
+    assert named == [0, 33 * 8]
     assert max(named) < context.X
     assert context.X + context.DTYPE < context.OUT
     assert context.OUT + context.DTYPE < context.EXTRA

@@ -22,22 +22,32 @@ LAYERS = (
     ("shmcoll.engine",),
     ("shmcoll.collectives",),
     (
-        "shmcoll.arguments", "shmcoll.verdicts", "shmcoll.work", "shmcoll.communicator",
-        "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers", "shmcoll.rendezvous", "shmcoll.job",
+        "shmcoll.arguments", "shmcoll.ops", "shmcoll.explanations", "shmcoll.verdicts", "shmcoll.work",
+        "shmcoll.groups", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
+    ),
+    ("shmcoll.calls",),
+    (
+        "shmcoll.methods", "shmcoll.communicator", "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers",
+        "shmcoll.rendezvous", "shmcoll.job",
     ),
     ("shmcoll.server", "shmcoll.runner"),
     ("shmcoll.mindspore", "shmcoll.nki"),
 )  # fmt: skip
 
-ROUTINES = [n for n in TREES if n in ("shmcoll.engine.wait", "shmcoll.engine.sync") or "shmcoll.collectives." in n]
+ROUTINES = [
+    n
+    for n in TREES
+    if n in ("shmcoll.engine.wait", "shmcoll.engine.sync", "shmcoll.engine.tables") or "shmcoll.collectives." in n
+]
 
 #: what of atomics.py each module of routines may use; none but wait.py may wait, ring, fence or look at the clock
 SANCTIONED = {
     "shmcoll.engine.wait": {
-        "clock", "fence", "load", "load_acquire", "open_process", "pause", "peek", "poke", "process_gone", "reached",
-        "ring", "signals_pending", "sleep_on", "store", "yield_core",
+        "clock", "fence", "load", "load_acquire", "note", "open_process", "pause", "peek", "poke", "process_gone",
+        "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
     },
     "shmcoll.engine.sync": {"load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply"},
+    "shmcoll.engine.tables": {"copy", "load", "peek", "store"},
     "shmcoll.collectives": {"call_kernel", "copy", "load", "peek", "poke", "store"},
 }  # fmt: skip
 

@@ -2,14 +2,17 @@
 
 import pytest
 from explorer.mutants import MUTANTS
+from explorer.mutants_with_counts import MUTANTS_WITH_COUNTS
 from explorer.program import Violation
 from explorer.scenarios import SCENARIOS
 from explorer.search import exhaust, sample
 
+ALL = MUTANTS | MUTANTS_WITH_COUNTS
 
-@pytest.mark.parametrize("name", MUTANTS)
+
+@pytest.mark.parametrize("name", ALL)
 def test_seeded_bug_is_found(name: str) -> None:
-    mutant = MUTANTS[name]
+    mutant = ALL[name]
     with mutant.planted(), pytest.raises(Violation):
         machine = SCENARIOS[mutant.scenario].machine(**mutant.options)
         if mutant.sampled:

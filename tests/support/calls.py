@@ -23,6 +23,60 @@ def _reduce(comm: Any, count: int) -> None:
     assert (got == comm.size * (comm.size + 1) // 2).all()
 
 
+def reduce(comm: Any) -> None:
+    _reduce_to_root(comm, 5)
+
+
+def reduce_in_rounds(comm: Any) -> None:
+    _reduce_to_root(comm, 400_000)
+
+
+def _reduce_to_root(comm: Any, count: int) -> None:
+    got = comm.reduce(np.full(count, comm.rank + 1, np.float32), comm.size - 1)
+    if comm.rank == comm.size - 1:
+        assert (got == comm.size * (comm.size + 1) // 2).all()
+
+
+def reduce_scatter(comm: Any) -> None:
+    _reduce_blocks(comm, 5)
+
+
+def reduce_scatter_in_rounds(comm: Any) -> None:
+    _reduce_blocks(comm, 200_000)
+
+
+def _reduce_blocks(comm: Any, count: int) -> None:
+    got = comm.reduce_scatter(np.full(count * comm.size, comm.rank + 1, np.float32))
+    assert got.shape == (count,)
+    assert (got == comm.size * (comm.size + 1) // 2).all()
+
+
+def scan(comm: Any) -> None:
+    _reduce_up_to(comm, 5)
+
+
+def scan_in_rounds(comm: Any) -> None:
+    _reduce_up_to(comm, 400_000)
+
+
+def _reduce_up_to(comm: Any, count: int) -> None:
+    got = comm.scan(np.full(count, comm.rank + 1, np.float32))
+    assert (got == (comm.rank + 1) * (comm.rank + 2) // 2).all()
+
+
+def exscan(comm: Any) -> None:
+    _reduce_before(comm, 5)
+
+
+def exscan_in_rounds(comm: Any) -> None:
+    _reduce_before(comm, 400_000)
+
+
+def _reduce_before(comm: Any, count: int) -> None:
+    got = comm.exscan(np.full(count, comm.rank + 1, np.float32))
+    assert got is None if comm.rank == 0 else (got == comm.rank * (comm.rank + 1) // 2).all()
+
+
 def all_to_all(comm: Any) -> None:
     _exchange(comm, 3)
 
@@ -50,6 +104,50 @@ def _collect(comm: Any, count: int) -> None:
         assert (got.reshape(comm.size, count) == np.arange(comm.size)[:, None]).all()
 
 
+def broadcast(comm: Any) -> None:
+    _spread(comm, 3)
+
+
+def broadcast_in_rounds(comm: Any) -> None:
+    _spread(comm, 200_000)
+
+
+def _spread(comm: Any, count: int) -> None:
+    root = comm.size // 2
+    got = comm.broadcast(np.full(count, comm.rank), root)
+    assert (got == root).all()
+
+
+def all_gather(comm: Any) -> None:
+    _collect_everywhere(comm, 3)
+
+
+def all_gather_in_rounds(comm: Any) -> None:
+    _collect_everywhere(comm, 200_000)
+
+
+def _collect_everywhere(comm: Any, count: int) -> None:
+    got = comm.all_gather(np.full(count, comm.rank))
+    assert (got.reshape(comm.size, count) == np.arange(comm.size)[:, None]).all()
+
+
+def scatter(comm: Any) -> None:
+    _deal(comm, 3)
+
+
+def scatter_in_rounds(comm: Any) -> None:
+    _deal(comm, 200_000)
+
+
+def _deal(comm: Any, count: int) -> None:
+    """The result is made by the operation where the rank is odd."""
+    root = comm.size - 1
+    out = None if comm.rank % 2 else np.zeros(count, np.int64)
+    got = comm.scatter(np.repeat(np.arange(comm.size), count) if comm.rank == root else None, root, out=out)
+    assert got.shape == (count,)
+    assert (got == comm.rank).all()
+
+
 def all_to_all_v(comm: Any) -> None:
     _scatter(comm, 3)
 
@@ -66,9 +164,88 @@ def _scatter(comm: Any, unit: int) -> None:
     assert (got == np.repeat(np.arange(comm.size), counts)).all()
 
 
+def gather_v(comm: Any) -> None:
+    _collect_lengths(comm, 3)
+
+
+def gather_v_in_rounds(comm: Any) -> None:
+    _collect_lengths(comm, 100_000)
+
+
+def _collect_lengths(comm: Any, unit: int) -> None:
+    """Rank r sends r + 1 units."""
+    got, counts = comm.gather_v(np.full((comm.rank + 1) * unit, comm.rank), comm.size - 1)
+    if comm.rank == comm.size - 1:
+        assert (got == np.repeat(np.arange(comm.size), counts)).all()
+        assert counts.tolist() == [(rank + 1) * unit for rank in range(comm.size)]
+
+
+def scatter_v(comm: Any) -> None:
+    _deal_lengths(comm, 3)
+
+
+def scatter_v_in_rounds(comm: Any) -> None:
+    _deal_lengths(comm, 100_000)
+
+
+def _deal_lengths(comm: Any, unit: int) -> None:
+    """Rank r gets r + 1 units; the result is made by the operation where the rank is odd."""
+    root, counts = comm.size - 1, [(rank + 1) * unit for rank in range(comm.size)]
+    given = (np.repeat(np.arange(comm.size), counts), counts) if comm.rank == root else (None, None)
+    got = comm.scatter_v(*given, root=root, out=None if comm.rank % 2 else np.zeros(counts[comm.rank], np.int64))
+    assert got.shape == (counts[comm.rank],)
+    assert (got == comm.rank).all()
+
+
+def all_gather_v(comm: Any) -> None:
+    _collect_lengths_everywhere(comm, 3)
+
+
+def all_gather_v_in_rounds(comm: Any) -> None:
+    _collect_lengths_everywhere(comm, 100_000)
+
+
+def _collect_lengths_everywhere(comm: Any, unit: int) -> None:
+    got, counts = comm.all_gather_v(np.full((comm.rank + 1) * unit, comm.rank))
+    assert (got == np.repeat(np.arange(comm.size), counts)).all()
+
+
 SHORT: dict[str, Callable[[Any], None]] = {
-    f.__name__: f for f in (barrier, all_reduce, all_to_all, gather, all_to_all_v)
+    f.__name__: f
+    for f in (
+        barrier,
+        all_reduce,
+        all_to_all,
+        gather,
+        all_to_all_v,
+        broadcast,
+        all_gather,
+        scatter,
+        gather_v,
+        scatter_v,
+        all_gather_v,
+        reduce,
+        reduce_scatter,
+        scan,
+        exscan,
+    )
 }
 LONG: dict[str, Callable[[Any], None]] = {
-    f.__name__: f for f in (all_reduce_in_rounds, all_to_all_in_rounds, gather_in_rounds, all_to_all_v_in_rounds)
+    f.__name__: f
+    for f in (
+        all_reduce_in_rounds,
+        all_to_all_in_rounds,
+        gather_in_rounds,
+        all_to_all_v_in_rounds,
+        broadcast_in_rounds,
+        all_gather_in_rounds,
+        scatter_in_rounds,
+        gather_v_in_rounds,
+        scatter_v_in_rounds,
+        all_gather_v_in_rounds,
+        reduce_in_rounds,
+        reduce_scatter_in_rounds,
+        scan_in_rounds,
+        exscan_in_rounds,
+    )
 }

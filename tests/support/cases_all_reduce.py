@@ -49,15 +49,15 @@ def case(seed: int, n: int, dtype: DType, op: str, shape: tuple, layout: str, ou
 
 
 def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
-    """Every pair of dtype and op several times, with shapes, layouts and outputs drawn at random."""
+    """Every pair of dtype and op, pairs of value and index too, with shapes, layouts and outputs drawn at random."""
     rng = np.random.default_rng(seed)
     for dtype, op in all_kernels():
-        for _ in range(3 * factor):
+        for _ in range(factor):
             shape = SHAPES[rng.integers(len(SHAPES))]
             layout = layouts.draw_input(rng, dtype.numpy)
             out = layouts.draw_output(rng, layout)
             yield case(int(rng.integers(1 << 32)), n, dtype, op, shape, layout, out, rng.random() < 0.1)
-        if rng.random() < 0.2 * factor:
+        if rng.random() < 0.1 * factor:
             shape = LARGE[rng.integers(len(LARGE))]
             yield case(int(rng.integers(1 << 32)), n, dtype, op, shape, "contiguous", "none", False)
     for shape in LARGE:

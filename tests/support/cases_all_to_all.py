@@ -34,6 +34,37 @@ def case(
     return name, check
 
 
+def listed(seed: int, n: int, dtype: DType, shape: tuple, layout: str, out: str, lists: str, later: bool) -> Case:
+    """Blocks of a shape, in lists for x, out or both; in place, x and out are the same blocks."""
+    name = f"all_to_all {dtype.name}{list(shape)} {lists} x={layout} out={out}{' async' if later else ''} {n=} {seed=}"
+
+    def check(comm) -> str:
+        rng = np.random.default_rng(seed)
+        blocks = [[layouts.values(rng, dtype.numpy, shape) for _ in range(n)] for _ in range(n)]
+        wanted = [blocks[sender][comm.rank] for sender in range(n)]
+        mine = blocks[comm.rank]
+        make = layouts.INPUTS[layout]
+        # on some ranks x is an array all the same
+        many = lists != "out" and (lists == "x, out" or bool(shape == () or rng.permutation(n)[comm.rank] % 3))
+        x = [make(block) for block in mine] if many else make(models.gather(mine))
+        if out == "in place":
+            target = x if many else [x[i * shape[0] : (i + 1) * shape[0]] for i in range(n)]
+        elif lists == "x":
+            target = layouts.output(out, x, models.gather(wanted).shape, dtype.numpy)
+        else:
+            target = [layouts.output("contiguous" if out == "none" else out, x, shape, dtype.numpy) for _ in mine]
+        got = comm.all_to_all(x, out=target, async_op=later)
+        if later:
+            got = got.wait()
+        if target is not None and got is not target:
+            return "out was not returned"
+        if not isinstance(got, list):
+            return layouts.same(got, models.gather(wanted))
+        return "; ".join(filter(None, map(layouts.same, got, wanted)))
+
+    return name, check
+
+
 def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
     """Every pair of axes with several dtypes, extents, layouts and outputs; negative axes too."""
     rng = np.random.default_rng(seed)
@@ -48,6 +79,14 @@ def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
             yield case(int(rng.integers(1 << 32)), n, dtype, tuple(shape), axes, layout, out, rng.random() < 0.1)
     for dtype in DTYPES:
         yield case(seed, n, dtype, (n, 3), (0, 1), "contiguous", "none", False)
+    for shape in ((), (0,), (1,), (13,), (2, 3), (5, 1, 4), ((600 << 10) // (n * 16) + 1,)) * factor:
+        for lists in ("x", "out", "x, out"):
+            dtype = DTYPES[rng.integers(len(DTYPES))]
+            layout = layouts.draw_input(rng, dtype.numpy)
+            out = layouts.draw_output(rng, layout, in_place=lists != "x" and (lists == "x, out" or shape != ()))
+            lists = "x" if shape == () and lists == "out" else lists
+            seed_of_case = int(rng.integers(1 << 32))
+            yield listed(seed_of_case, n, dtype, shape, layout, out, lists, rng.random() < 0.1)
     yield from large(seed, n)
 
 

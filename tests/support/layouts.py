@@ -1,5 +1,7 @@
 """The same values in every form in which a user may hold them."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 
@@ -120,7 +122,18 @@ def changed(x: object, before: np.ndarray, out: str) -> str:
 
 
 def values(rng: np.random.Generator, dtype: np.dtype, shape: tuple[int, ...], op: str = "sum") -> np.ndarray:
-    """Random values that reduce exactly: all integers (they wrap), small floats, powers of two for prod."""
+    """Random values that reduce exactly: all integers (they wrap), small floats, powers of two for prod.
+
+    For logical operators now rare and now frequent zeros, and NaN; for pairs ties of either kind, and NaN.
+    """
+    if dtype.names:
+        pairs = np.zeros(shape, dtype)
+        pairs["value"] = _with_nan(rng, rng.integers(0, 4, shape).astype(dtype["value"]))
+        pairs["index"] = rng.integers(-3, 4, shape)
+        return pairs
+    if op in ("land", "lor", "lxor"):
+        zeros = rng.random(shape) < np.resize([0.1, 0.9], shape)
+        return np.where(zeros, np.zeros((), dtype), _with_nan(rng, values(rng, dtype, shape))).astype(dtype)
     if dtype.kind == "b":
         return np.asarray(rng.integers(0, 2, shape), bool)
     if dtype.kind in "iu":
@@ -135,6 +148,12 @@ def values(rng: np.random.Generator, dtype: np.dtype, shape: tuple[int, ...], op
     return np.asarray(turned).astype(dtype)
 
 
+def _with_nan(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind in "biu":
+        return array
+    return np.where(rng.random(array.shape) < 0.1, np.asarray(np.nan, array.dtype), array).astype(array.dtype)
+
+
 def same(got: object, wanted: np.ndarray) -> str:
     """What is wrong with a result, '' when nothing is: type, dtype, shape and every element are compared."""
     if not isinstance(got, np.ndarray):
@@ -147,3 +166,13 @@ def same(got: object, wanted: np.ndarray) -> str:
         first = np.atleast_1d(got)[where], np.atleast_1d(wanted)[where]
         return f"{int(unlike.sum())} of {unlike.size} elements differ, first at {where}: got {first[0]}, not {first[1]}"
     return ""
+
+
+def refused(call: Callable[[], object], words: str, out: np.ndarray) -> str:
+    """What is wrong when a call must raise a `ValueError` that ends with `words`, and leave zeros in `out`."""
+    try:
+        return f"nothing was raised, wanted: {words}; got {call()!r}"
+    except ValueError as error:
+        if not str(error).endswith(f": {words}"):
+            return f"{error}, wanted: {words}"
+    return "something was written" if (out != 0).any() else ""

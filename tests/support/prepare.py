@@ -1,24 +1,33 @@
-"""All routines and kernels loaded into the test process, so that the ranks it forks have them."""
+"""Routines and kernels loaded into the test process, so that the ranks it forks have them."""
 
 import os
 import sys
 
+from shmcoll.collectives import ROUTINES
 from shmcoll.engine import cache
-from shmcoll.engine.compile import all_kernels, load_kernel
+from shmcoll.engine.compile import all_kernels, load_kernel, load_routine
 from shmcoll.engine.cores import usable_cores
-from shmcoll.job import preload
+from shmcoll.warm import fill_cache
+
+USUAL = ("sum", "prod", "min", "max", "avg")
 
 
-def load_everything() -> None:
-    """What the cache lacks is compiled in children, one a core: this process stays without numba."""
-    missing = [(d, r) for d, r in all_kernels() if not cache.holds(f"{r}_{d.name}")]
-    preload(_tell)
+def load(reductions: bool) -> None:
+    """Load the usual routines and kernels; `reductions`: those of all reductions, for tests that try each.
+
+    What the cache lacks is compiled in children, one a core: this process stays without numba.
+    """
+    wanted = [(d, r) for d, r in all_kernels() if reductions or r in USUAL]
+    missing = [(d, r) for d, r in wanted if not cache.holds(f"{r}_{d.name}")]
+    fill_cache(ROUTINES, _tell)
+    for routine in ROUTINES.values():
+        load_routine(routine)
     if missing:
         _tell(f"compiling {len(missing)} reduce kernels")
         workers = usable_cores()
         for pid in [_fork_to_compile(missing[i::workers]) for i in range(workers)]:
             os.waitpid(pid, 0)
-    for dtype, reduction in all_kernels():
+    for dtype, reduction in wanted:
         load_kernel(dtype, reduction)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import shmcoll.job
 from shmcoll.engine import arena as arenas
 from shmcoll.engine import layout, records
+from shmcoll.engine.group import Group
 
 PR_SET_PDEATHSIG = 1
 
@@ -163,12 +164,12 @@ class Job:
     def _write_record(self, rank: int, code: int) -> None:
         if code == 0:
             records.write(self.arena, rank, layout.BY_LAUNCHER, records.DEPARTED)
-            records.ring_all(self.arena, self.arena.world)
+            Group.world(self.arena).ring()
             return
         cause = records.EXITED if code > 0 else records.KILLED
         text = f"rank {rank} exited with {code}" if code > 0 else f"rank {rank} was killed by signal {-code}"
         records.write(self.arena, rank, layout.BY_LAUNCHER, records.FAILED, cause, abs(code), text)
-        records.abort(self.arena, self.arena.world)
+        Group.world(self.arena).abort()
 
     def _fail(self, message: str) -> None:
         """Kill the ranks and fail, with their stacks."""
@@ -219,7 +220,7 @@ def poll(condition: Callable[[], Any], seconds: float) -> bool:
 
 
 def mailbox(arena: arenas.Arena, rank: int) -> int:
-    return arena.world + layout.MAILBOXES + rank * layout.mailbox_bytes(arena.ranks)
+    return Group.world(arena).mailbox(rank)
 
 
 def published(arena: arenas.Arena, rank: int) -> int:

@@ -104,7 +104,7 @@ def test_nobody_waits_for_ever_for_a_lock_that_is_held(monkeypatch, tmp_path):
     """Its holder may be stopped: then everybody compiles for himself."""
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(cache, "PATIENCE", 0.05)
-    with open(tmp_path / f"name-{cache._fingerprint()}.lock", "w") as lock:
+    with open(tmp_path / f"name-{cache._fingerprint('name')}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert cache.object_file("name", lambda: b"built", None) == b"built"
 
@@ -118,3 +118,16 @@ def test_a_full_disk_costs_a_compilation_and_no_more(monkeypatch, tmp_path):
     assert cache.object_file("name", lambda: b"built", None) == b"built"
     assert not cache.holds("name")
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_the_name_of_a_file_depends_on_the_sources_that_it_is_made_from():
+    def reached(*start: str) -> set[str]:
+        return {str(path.relative_to(cache._ROOT)) for path in cache._reached(start)}
+
+    kernel, routine = reached("engine/kernels.py"), reached("collectives/all_to_all.py")
+    assert {"engine/kernels.py", "engine/atomics.py", "dtypes.py"} <= kernel
+    assert {"collectives/all_to_all.py", "engine/sync.py", "engine/wait.py", "engine/layout.py"} <= routine
+    assert "engine/arena.py" not in kernel | routine
+    assert "collectives/gather.py" not in routine
+    assert cache._fingerprint("gather") != cache._fingerprint("barrier") != cache._fingerprint("sum_int8")
+    assert cache._fingerprint("sum_int8") == cache._fingerprint("max_float64")

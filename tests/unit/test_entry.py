@@ -38,11 +38,11 @@ def test_every_dtype_is_known(ranks, monkeypatch):
         seen = []
         for dtype in DTYPES:
             x = np.zeros(3, dtype.numpy)
-            comm._gather(x, x.copy(), 0, 0, 0, 0)
-            seen.append(int(comm._words[(c.X + c.DTYPE) // WORD]))
+            comm._gather(x, x.copy(), 0, 0, 0, 0, 0)
+            seen.append(int(comm._caller.words[(c.X + c.DTYPE) // WORD]))
         for same_as_int64 in (np.longlong, np.ulonglong):
-            comm._gather(np.zeros(3, same_as_int64), np.zeros(3, same_as_int64), 0, 0, 0, 0)
-            seen.append(int(comm._words[(c.X + c.DTYPE) // WORD]))
+            comm._gather(np.zeros(3, same_as_int64), np.zeros(3, same_as_int64), 0, 0, 0, 0, 0)
+            seen.append(int(comm._caller.words[(c.X + c.DTYPE) // WORD]))
         return seen
 
     codes_by_name = {d.name: d.code for d in DTYPES}
@@ -55,8 +55,8 @@ def test_what_is_read_of_an_array(ranks, monkeypatch):
         told = []
         for shape in ((), (0,), (7,), (2, 3, 4)):
             x = np.zeros(shape, np.float32)
-            assert comm._gather(x, np.zeros(max(x.size, 1), np.float32), 0, 0, 0, 0) == c.OK
-            words = comm._words[c.X // WORD :][:7].tolist()
+            assert comm._gather(x, np.zeros(max(x.size, 1), np.float32), 0, 0, 0, 0, 0) == c.OK
+            words = comm._caller.words[c.X // WORD :][:7].tolist()
             told.append([words[0] == x.ctypes.data, *words[1:5], words[6]])
         return told
 
@@ -96,9 +96,9 @@ def test_what_the_entry_does_not_read_is_left_to_python_and_nothing_is_done(rank
             "in place": (x, x),
             "read-only x": (layouts.read_only(x), out),
         }
-        before = comm._words[c.SEQUENCE // WORD]
-        told = {name: comm._all_reduce(a, b, 1, 0, 0) for name, (a, b) in strange.items()}
-        told["calls"] = int(comm._words[c.SEQUENCE // WORD] - before)
+        before = comm._caller.words[c.SEQUENCE // WORD]
+        told = {name: comm._all_reduce(a, b, 1, 0, 0, 0) for name, (a, b) in strange.items()}
+        told["calls"] = int(comm._caller.words[c.SEQUENCE // WORD] - before)
         return told
 
     told = both_ways(ranks, monkeypatch, statuses)
@@ -107,12 +107,61 @@ def test_what_the_entry_does_not_read_is_left_to_python_and_nothing_is_done(rank
     assert told == {name: c.OK if name in right else c.PREPARE for name in told}
 
 
+def test_moves_that_the_entry_takes_itself(ranks, monkeypatch):
+    def statuses(comm) -> dict[str, int]:
+        x, out, room = np.zeros((3, 2)), np.zeros((3, 2)), np.zeros(10)
+        spread, collect, deal, swap = comm._broadcast, comm._all_gather, comm._scatter, comm._all_to_all
+        return {
+            "broadcast": spread(x, x, 0, 0, 0, 0),
+            "broadcast of read-only": spread(read_only := layouts.read_only(x), read_only, 0, 0, 0, 0),
+            "broadcast of a list": spread([1], [1], 0, 0, 0, 0),
+            "broadcast from nobody": spread(x, x, 0, 1, 0, 0),
+            "broadcast from a bool": spread(x, x, 0, False, 0, 0),
+            "all_gather": collect(x, out, 0, 0, 0, 0),
+            "all_gather in place": collect(x, x, 0, 0, 0, 0),
+            "all_gather that overlaps": collect(room[:6], room[1:7], 0, 0, 0, 0),
+            "all_gather of 0-d": collect(np.zeros(()), np.zeros(1), 0, 0, 0, 0),
+            "all_gather into a list": collect(x, [out], 0, 0, 0, 0),
+            "all_gather into another shape": collect(x, out.reshape(2, 3), 0, 0, 0, 0),
+            "scatter": deal(x, out, 0, 0, 0, 0),
+            "scatter in place": deal(x, x, 0, 0, 0, 0),
+            "scatter that overlaps": deal(room[:6], room[1:7], 0, 0, 0, 0),
+            "scatter without out": deal(x, None, 0, 0, 0, 0),
+            "scatter of a list": deal([x], out, 0, 0, 0, 0),
+            "scatter into another dtype": deal(x, out.astype(int), 0, 0, 0, 0),
+            "all_to_all in place": swap(x, x, 0, 0, 0, 0),
+            "all_to_all that overlaps": swap(room[:6], room[1:7], 0, 0, 0, 0),
+            "all_to_all of a list": swap([x], out, 0, 0, 0, 0),
+        }
+
+    told = both_ways(ranks, monkeypatch, statuses)
+    taken = {"broadcast", "all_gather", "all_gather in place", "scatter", "scatter in place", "all_to_all in place"}
+    assert told == {name: c.OK if name in taken else c.PREPARE for name in told}
+
+
+def test_what_a_rank_off_the_root_gives_to_a_scatter(ranks, monkeypatch):
+    """`out` twice, for what it expects and where it wants it; an x of its own, or no `out`, is left to Python."""
+
+    def statuses(comm) -> list[int]:
+        x, out = np.zeros(6), np.zeros(3)
+        comm.scatter(x if comm.rank == 0 else None, out=out)
+        others = [(x, out), (None, out), (x, None), (None, None)] if comm.rank else []
+        told = [comm._scatter(a, b, 0, 0, 0, 0) for a, b in others]
+        told.append(comm._scatter(out if comm.rank else x, out, 0, 0, 0, 0))
+        return told
+
+    wanted = [[c.OK], [c.PREPARE] * 4 + [c.OK]]
+    assert ranks(2, statuses) == wanted
+    monkeypatch.setattr(entry, "FAST", False)
+    assert ranks(2, statuses) == wanted
+
+
 @pytest.mark.parametrize("fast", [True, False])
 def test_who_may_enter(ranks, monkeypatch, fast):
     monkeypatch.setattr(entry, "FAST", fast)
 
     def turns(comm) -> list[int]:
-        words, me = comm._words, threading.get_ident()
+        words, me = comm._caller.words, threading.get_ident()
         told = []
         for active, owner in ((0, 0), (0, me), (0, me + 1), (0, -1), (me, 0), (me + 1, 0), (-me, me + 1), (c.ENDED, 0)):
             words[c.ACTIVE // WORD], words[c.OWNER // WORD] = active, owner
@@ -145,7 +194,7 @@ def test_other_threads_run_while_a_rank_waits(ranks):
 
             thread = threading.Thread(target=wait)
             thread.start()
-            while not comm._words[c.ACTIVE // WORD]:
+            while not comm._caller.words[c.ACTIVE // WORD]:
                 pass
             while count < 1000:
                 count += 1
@@ -154,8 +203,8 @@ def test_other_threads_run_while_a_rank_waits(ranks):
             return count
         while True:
             comm.timeout = 20
-            comm._arena.load(comm._arena.world)
-            if comm._arena.load(comm._arena.world):
+            comm._member.arena.load(comm._member.arena.world)
+            if comm._member.arena.load(comm._member.arena.world):
                 return 1000
 
     outcomes = ranks.outcomes(2, waiting)

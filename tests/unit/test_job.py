@@ -62,7 +62,7 @@ def test_a_number_that_is_no_rank(ranks):
         import shmcoll.job as job
 
         job._joined = None
-        os.environ["SHMCOLL_ARENA"] = f"{comm._arena.fd}:{comm._arena.nonce}"
+        os.environ["SHMCOLL_ARENA"] = f"{comm._member.arena.fd}:{comm._member.arena.nonce}"
         os.environ["RANK"] = number
         try:
             job.init()
@@ -111,7 +111,7 @@ CHILD = """
             return None
 
     comm = shmcoll.init()
-    ours = inode(comm._arena.fd)
+    ours = inode(comm._member.arena.fd)
     pid = os.fork()
     if pid == 0:
         mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if f" {ours} " in line]

@@ -7,6 +7,7 @@ from ranks import close
 
 from shmcoll.engine import arena as arenas
 from shmcoll.engine import layout, records
+from shmcoll.engine.group import Group
 from shmcoll.engine.processes import process_start
 
 
@@ -20,8 +21,8 @@ def arena():
 def test_nothing_has_been_written(arena):
     for by in (layout.BY_RANK, layout.BY_LAUNCHER):
         told = records.read(arena, 2, by)
-        assert (told.rank, told.by, told.state, told.text) == (2, by, records.UNBORN, "")
-    assert records.first_failure(arena, range(3)) is None
+        assert (told.state, told.text) == (records.UNBORN, "")
+    assert records.first_failure(Group.world(arena)) is None
 
 
 def test_what_was_written_is_read(arena):
@@ -54,17 +55,43 @@ def test_a_record_of_which_a_word_is_wrong_is_not_believed(arena, offset):
 def test_the_earliest_failure_is_the_first_cause(arena):
     records.write(arena, 0, layout.BY_RANK, records.JOINED)
     records.write(arena, 2, layout.BY_LAUNCHER, records.FAILED, records.KILLED, 9, "killed")
-    records.write(arena, 1, layout.BY_RANK, records.FAILED, records.VANISHED, 1, "rank 2 left")
-    told = records.first_failure(arena, range(3))
+    records.end(Group.world(arena), 1, records.VANISHED, "rank 2 left")
+    told = records.first_failure(Group.world(arena))
     assert told is not None
-    assert (told.rank, told.code, told.text) == (2, 9, "killed")
-    assert records.first_failure(arena, [0, 1]).rank == 1
+    assert (told.code, told.text) == (9, "killed")
+    assert [t.text for t in records.own_failures(Group.world(arena), 1)] == ["rank 2 left"]
+    assert records.own_failures(Group.world(arena), 2) == []
+
+
+def test_a_group_knows_the_lives_of_its_members_alone(arena):
+    offset = layout.align(arena.world + layout.group_bytes(3, layout.CELL_BYTES), layout.PAGE)
+    arena.commit(offset, layout.group_bytes(2, layout.CELL_BYTES), "a group of 2")
+    pair = Group(arena, offset, (0, 2))
+    records.write(arena, 1, layout.BY_RANK, records.FAILED, records.RAISED, 1, "of no concern")
+    assert records.first_failure(pair) is None
+    records.end(pair, 1, records.MISMATCHED, "they disagree")
+    told = records.first_failure(pair)
+    assert told is not None
+    assert told.text == "they disagree"
+    assert (pair.has_ended(), Group.world(arena).has_ended()) == (True, False)
+    assert records.first_failure(Group.world(arena)).text == "of no concern"
+
+
+def test_a_refusal_is_noted_until_the_group_has_ended(arena):
+    world = Group.world(arena)
+    records.note_refusal(world, 1, 5, "refused")
+    told = records.ending(world, 1)
+    assert (told.state, told.code, told.text) == (records.JOINED, 5, "refused")
+    assert records.first_failure(world) is None
+    records.end(world, 1, records.TIMED_OUT, "late")
+    records.note_refusal(world, 1, 6, "refused again")
+    assert records.ending(world, 1).text == "late"
 
 
 def test_abort_says_so_and_rings_every_doorbell(arena):
-    assert arena.load(arena.world + layout.ABORT) == 0
-    records.abort(arena, arena.world)
+    world = Group.world(arena)
+    assert not world.has_ended()
+    world.abort()
     assert arena.load(arena.world + layout.ABORT) == 1
     for rank in range(3):
-        mailbox = arena.world + layout.MAILBOXES + rank * layout.mailbox_bytes(3)
-        assert arena.load(mailbox + layout.SEMAPHORE) & 0xFFFFFFFF == 1
+        assert arena.load(world.mailbox(rank) + layout.SEMAPHORE) & 0xFFFFFFFF == 1

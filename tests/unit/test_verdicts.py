@@ -1,6 +1,6 @@
 """From statuses to exceptions: a group's end has one cause, told again and again. (Words: tests/crash.)"""
 
-import os
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def in_a_rank(ranks, n: int, function):
 
     def run(comm):
         result = function(comm) if comm.rank == 0 else None
-        comm._words[c.ACTIVE // WORD] = 0
+        comm._caller.words[c.ACTIVE // WORD] = 0
         return result
 
     return ranks(n, run)[0]
@@ -38,9 +38,9 @@ def in_a_rank(ranks, n: int, function):
 )
 def test_every_recorded_cause_has_its_exception(ranks, cause, kind):
     def raised(comm) -> tuple[type, str, bool]:
-        records.write(comm._arena, 1, layout.BY_LAUNCHER, records.FAILED, cause, 1, "what happened")
-        first = comm._verdicts.error("gather", c.ABORTED)
-        second = comm._verdicts.error("barrier", c.ABORTED)
+        records.write(comm._member.arena, 1, layout.BY_LAUNCHER, records.FAILED, cause, 1, "what happened")
+        first = comm._caller.verdicts.error("gather", c.ABORTED)
+        second = comm._caller.verdicts.error("barrier", c.ABORTED)
         return type(first), str(first), str(first) == str(second) and first is not second
 
     got, text, again = in_a_rank(ranks, 2, raised)
@@ -50,21 +50,21 @@ def test_every_recorded_cause_has_its_exception(ranks, cause, kind):
 
 
 def test_an_end_without_a_record_is_still_an_error(ranks):
-    error = in_a_rank(ranks, 2, lambda comm: comm._verdicts.error("gather", c.ABORTED))
+    error = in_a_rank(ranks, 2, lambda comm: comm._caller.verdicts.error("gather", c.ABORTED))
     assert type(error) is RankFailed
     assert str(error) == "gather #0 on rank 0: the group was ended without a reason"
 
 
 def test_a_broken_invariant_asks_for_a_report(ranks):
-    error = in_a_rank(ranks, 2, lambda comm: comm._verdicts.error("gather", c.BROKEN))
+    error = in_a_rank(ranks, 2, lambda comm: comm._caller.verdicts.error("gather", c.BROKEN))
     assert type(error) is InternalError
     assert "please report" in str(error)
 
 
 def test_counts_that_do_not_fit_end_nothing(ranks):
     def judged(comm) -> tuple:
-        error = comm._verdicts.error("all_to_all_v", c.VERDICT)
-        return type(error), comm._verdicts._ended, comm._arena.load(comm._arena.world)
+        error = comm._caller.verdicts.error("all_to_all_v", c.VERDICT)
+        return type(error), comm._caller.verdicts._ended, comm._member.arena.load(comm._member.arena.world)
 
     assert in_a_rank(ranks, 2, judged) == (ValueError, None, 0)
 
@@ -79,26 +79,53 @@ def test_counts_that_do_not_fit_end_nothing(ranks):
         ([9, 9, 9, 9], 2, "rank 2"),
     ],
 )
-def test_who_has_done_the_fewest_steps_is_to_blame(ranks, steps, awaited, named):
+def test_where_ranks_wait_in_a_circle_who_has_done_the_fewest_steps_is_to_blame(ranks, steps, awaited, named):
     def blamed(comm) -> str:
-        comm._words[c.SEQUENCE // WORD] = 5
-        comm._words[c.CULPRIT // WORD] = awaited
+        for rank in range(4):
+            sleep_for(comm, rank, (rank + 1) % 4, (5 << layout.STEP_BITS) + 100)
+        comm._caller.words[c.SEQUENCE // WORD] = 5
+        comm._caller.words[c.CULPRIT // WORD] = awaited
         for rank, done in enumerate(steps):
-            comm._arena.store(comm._verdicts._mailbox(rank) + layout.PROGRESS, (5 << layout.STEP_BITS) + done)
-        return comm._verdicts._who_stopped()
+            comm._member.arena.store(comm._caller.group.mailbox(rank) + layout.PROGRESS, (5 << layout.STEP_BITS) + done)
+        return comm._caller.verdicts._who_stopped()
 
     assert in_a_rank(ranks, 4, blamed) == named
+
+
+@pytest.mark.parametrize(("chain", "named"), [([1], "rank 1"), ([1, 3], "rank 3"), ([3, 2, 1], "rank 1")])
+def test_the_end_of_the_chain_of_sleepers_is_to_blame(ranks, chain, named):
+    """However few steps the others have done: they cannot."""
+
+    def blamed(comm) -> str:
+        comm._caller.words[c.SEQUENCE // WORD] = 5
+        comm._caller.words[c.CULPRIT // WORD] = chain[0]
+        for rank, peer in pairwise(chain):
+            sleep_for(comm, rank, peer, (5 << layout.STEP_BITS) + 2)
+        comm._member.arena.store(comm._caller.group.mailbox(chain[-1]) + layout.PROGRESS, (5 << layout.STEP_BITS) + 1)
+        sleep_for(comm, chain[-1], 0, 5 << layout.STEP_BITS)  # which has come
+        comm._member.arena.store(comm._caller.group.mailbox(0) + layout.PROGRESS, 5 << layout.STEP_BITS)
+        return comm._caller.verdicts._who_stopped()
+
+    assert in_a_rank(ranks, 4, blamed) == named
+
+
+def sleep_for(comm, rank: int, peer: int, value: int) -> None:
+    """As if `rank` slept until PROGRESS of `peer` reaches `value`."""
+    group, store = comm._caller.group, comm._member.arena.store
+    store(group.mailbox(rank) + layout.AWAITED_WORD, group.mailbox(peer) + layout.PROGRESS - group.offset)
+    store(group.mailbox(rank) + layout.AWAITED_VALUE, value)
+    store(group.mailbox(rank) + layout.AWAITED_PEER, peer + 1)
 
 
 def test_only_a_users_mistake_is_noted_as_refused(ranks):
     def noted(comm) -> list[str]:
         told = []
         for kind in (TypeError, ValueError, IndexError, KeyboardInterrupt, MemoryError):
-            records.write(comm._arena, 0, layout.BY_RANK, records.JOINED, pid=os.getpid())
-            with pytest.raises(kind), comm._verdicts.checking("gather") as check:
+            records.note_refusal(comm._caller.group, 0, 0, "")
+            with pytest.raises(kind), comm._caller.verdicts.checking("gather") as check:
                 assert check == ("gather", 0)
                 raise kind("bad")
-            told.append(records.read(comm._arena, 0, layout.BY_RANK).text)
+            told.append(records.ending(comm._caller.group, 0).text)
         return told
 
     refused = "rank 0's call of gather was refused: {}: bad"

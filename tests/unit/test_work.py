@@ -137,7 +137,7 @@ def test_errors_come_by_wait(ranks):
             texts.append(str(told.value).partition(": ")[2])
         return texts
 
-    assert ranks(2, failing) == [["aborted: enough"] * 3] * 2
+    assert ranks(2, failing) == [["rank 1 aborted: enough"] * 3] * 2
 
 
 def test_work_that_nobody_waits_for_is_completed_at_exit(ranks, board):

@@ -10,10 +10,11 @@ from typing import Any
 from explorer.job import Rank
 from explorer.program import Violation
 from explorer.stand_ins import WORD
-from shmcoll.collectives import all_reduce, all_to_all, all_to_all_v, barrier, gather
-from shmcoll.collectives.all_to_all_v import BOTH
+from shmcoll.collectives import all_reduce, all_to_all, barrier, gather
 from shmcoll.engine import atomics, layout, records, sync
 from shmcoll.engine import context as c
+from shmcoll.engine.group import Group
+from shmcoll.engine.reduction import ORDERED
 
 
 def value(rank: int, number: int, i: int) -> int:
@@ -62,12 +63,14 @@ class Barrier(Call):
 class AllReduce(Call):
     words: int
     in_place: bool = False
+    ordered: bool = False
 
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words)
         rank.view(c.OUT, rank.x if self.in_place else rank.out, self.words)
         rank.set(c.OPERATION, layout.ALL_REDUCE)
         rank.set(c.REDUCTION, 1)
+        rank.set(ORDERED, int(self.ordered))
         return all_reduce(rank.ctx)
 
     def check(self, rank: Rank, number: int) -> None:
@@ -105,47 +108,14 @@ class AllToAll(Call):
         _fill(rank, number, self.words * rank.job.ranks)
         rank.view(c.OUT, rank.out, self.words * rank.job.ranks)
         rank.set(c.OPERATION, layout.ALL_TO_ALL)
-        for i in range(5):
-            rank.set(c.EXTRA + i * WORD, self.words * WORD)
+        for i in range(8):
+            rank.set(c.EXTRA + i * WORD, self.words * WORD if i < 5 else 0)
         return all_to_all(rank.ctx)
 
     def check(self, rank: Rank, number: int) -> None:
         first = rank.number * self.words
         wanted = [value(r, number, first + i) for r in range(rank.job.ranks) for i in range(self.words)]
         _expect(rank, number, rank.out, wanted)
-
-
-@dataclass(frozen=True)
-class AllToAllV(Call):
-    """`counts[i][j]` words from rank i to rank j; `room` words fit the result of each rank."""
-
-    counts: tuple[tuple[int, ...], ...]
-    room: int = 1 << 20
-
-    def run(self, rank: Rank, number: int) -> int:
-        size, me = rank.job.ranks, rank.number
-        _fill(rank, number, sum(self.counts[me]))
-        rank.view(c.OUT, rank.out, sum(row[me] for row in self.counts))
-        rank.set(c.OPERATION, layout.ALL_TO_ALL_V)
-        rank.set(c.EXTRA, BOTH)
-        rank.set(c.EXTRA + WORD, rank.table)
-        for i, entry in enumerate(self._table(size, me)):
-            atomics.poke(rank.table + i * WORD, entry)
-        status = all_to_all_v(rank.ctx)
-        return status if self._fits(rank) else _expected(c.VERDICT, status)
-
-    def check(self, rank: Rank, number: int) -> None:
-        me = rank.number
-        wanted = [value(r, number, sum(row[:me]) + i) for r, row in enumerate(self.counts) for i in range(row[me])]
-        _expect(rank, number, rank.out, wanted if self._fits(rank) else [0] * len(wanted))
-
-    def _table(self, size: int, me: int) -> tuple[int, ...]:
-        counts = self.counts[me]
-        rows = (*counts, *(sum(counts[:i]) for i in range(size)), *(-1,) * ((layout.TABLE_SIZES - 2) * size))
-        return (*rows, sum(counts), self.room)
-
-    def _fits(self, rank: Rank) -> bool:
-        return all(sum(row[r] for row in self.counts) <= self.room for r in range(rank.job.ranks))
 
 
 @dataclass(frozen=True)
@@ -194,7 +164,7 @@ class End(Call):
         arena: Any = rank.job.arena
         records.write(arena, rank.number, layout.BY_RANK, self.state)
         if self.state == records.FAILED:
-            records.abort(arena, arena.world)
+            Group.world(arena).abort()
         else:
-            records.ring_all(arena, arena.world)
+            Group.world(arena).ring()
         return c.OK

@@ -13,6 +13,7 @@ from explorer.program import Program
 from explorer.stand_ins import KERNEL, SHARED, WORD, read, write
 from shmcoll.engine import atomics, layout, records
 from shmcoll.engine import context as c
+from shmcoll.engine.group import Group
 
 PID = 4711
 
@@ -24,13 +25,15 @@ class Rank:
         self.job = job
         self.number = number
         self.calls = calls
-        self.memory = (ctypes.c_int64 * (c.CONTEXT_WORDS + 3 * job.words + 80))()
+        self.memory = (ctypes.c_int64 * (c.CONTEXT_WORDS + 3 * job.words + 80 + job.ranks))()
         self._free = ctypes.addressof(self.memory)
         self.ctx = self.take(c.CONTEXT_WORDS)
         self.counters = self.take(2)  # operations entered, operations done
         self.dims = self.take(2)
-        self.table = self.take(layout.TABLE_ROWS * max(job.ranks, 2))
-        self.pollfds = self.take(job.ranks)
+        self.table = self.take(layout.table_words(job.ranks))
+        self.pollfds, self.world = self.take(job.ranks), self.take(job.ranks)
+        for r in range(job.ranks):
+            atomics.poke(self.world + r * WORD, r)
         self.x, self.out, self.scratch = (self.take(job.words) for _ in range(3))
         for offset, value in job.context(self).items():
             self.set(offset, value)
@@ -111,7 +114,7 @@ class Job:
     def _launcher(self, killed: int) -> Program:
         def body() -> int:
             records.write(self.arena, killed, layout.BY_LAUNCHER, records.FAILED, records.KILLED, 9)  # type: ignore[arg-type]
-            records.abort(self.arena, self.arena.world)  # type: ignore[arg-type]
+            Group.world(self.arena).abort()  # type: ignore[arg-type]
             return c.OK
 
         return Program(body, (ctypes.c_int64 * 1)(), lambda: (0, 0))
@@ -125,7 +128,8 @@ class Job:
         group = SHARED + self.arena.world
         return {
             c.GROUP: group,
-            c.MAILBOXES: group + layout.MAILBOXES,
+            c.RANKS: rank.world,
+            c.MAILBOXES: group + layout.mailboxes_offset(self.ranks),
             c.STRIDE: layout.mailbox_bytes(self.ranks),
             c.CELLS: group + layout.cells_offset(self.ranks),
             c.RECORDS: SHARED + layout.record_offset(self.ranks, 0, layout.BY_RANK),
@@ -141,7 +145,7 @@ class Job:
         }
 
     def mailbox(self, rank: int) -> int:
-        return SHARED + self.arena.world + layout.MAILBOXES + rank * layout.mailbox_bytes(self.ranks)
+        return SHARED + self.arena.world + layout.mailbox_offset(self.ranks, rank)
 
     def record(self, rank: int) -> int:
         return SHARED + layout.record_offset(self.ranks, rank, layout.BY_RANK)
@@ -154,13 +158,14 @@ class Job:
             number, within = divmod(offset - layout.RECORDS, layout.RECORD_BYTES)
             return f"RECORD[{number % self.ranks}] by {number // self.ranks} +{within}"
         offset -= world
-        if offset < layout.MAILBOXES:
+        if offset < layout.mailboxes_offset(self.ranks):
             return "ABORT"
         if offset >= layout.cells_offset(self.ranks):
             number, within = divmod(offset - layout.cells_offset(self.ranks), self.settings[c.CELL_BYTES])
             return f"CELL {number % 2} of rank {number // 2} +{within}"
-        rank, within = divmod(offset - layout.MAILBOXES, layout.mailbox_bytes(self.ranks))
-        words = {layout.PROGRESS: "PROGRESS", layout.PARKED: "PARKED", layout.SEMAPHORE: "SEMAPHORE"}
+        rank, within = divmod(offset - layout.mailboxes_offset(self.ranks), layout.mailbox_bytes(self.ranks))
+        names = ("PROGRESS", "PARKED", "SEMAPHORE", "CLOSED")
+        words = {getattr(layout, word): word for word in names}
         for half in (0, 1):
             base = half * layout.HEADER_BYTES
             words[base + layout.HEADER_SEQUENCE] = f"SEQUENCE {half}"

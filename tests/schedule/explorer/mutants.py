@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from explorer import calls
+from explorer import calls, calls_moving
 from explorer.stand_ins import MODULES
 
 
@@ -37,7 +37,7 @@ class Mutant:
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         scope: dict[str, Any] = {}
         exec(compile(text, filename, "exec"), vars(module), scope)
-        users = [m for m in (*MODULES, calls) if vars(m).get(name) is right]
+        users = [m for m in (*MODULES, calls, calls_moving) if vars(m).get(name) is right]
         for user in users:
             setattr(user, name, scope[name])
         try:
@@ -116,6 +116,13 @@ MUTANTS = {
         "collectives.all_reduce.accumulate",
         "await_step(ctx, sequence, k * size + t, left)",
         "c.OK",
+        "ring, 3 ranks",
+        sampled=True,
+    ),
+    "the ring finishes without waiting": Mutant(
+        "collectives.all_reduce.finish",
+        "await_step(ctx, sequence, (k + 1) * size - 1, me - 1 if me > 0 else size - 1)",
+        "c.OK",
         "ring",
     ),
     "the ring copies out without waiting": Mutant(
@@ -132,6 +139,90 @@ MUTANTS = {
     ),
     "the ring has one cell": Mutant(
         "collectives.all_reduce.ring", "sequence + rounds - 1 - k", "sequence", "ring, 3 ranks", sampled=True
+    ),
+    "parts are reduced before they are laid": Mutant(
+        "collectives.all_reduce.fold_part",
+        "await_step(ctx, sequence, 2 * k, peer)",
+        "c.OK",
+        "ordered all_reduce",
+    ),
+    "parts are collected before they are reduced": Mutant(
+        "collectives.all_reduce.collect_parts",
+        "await_step(ctx, sequence, 2 * k + 1, peer)",
+        "c.OK",
+        "ordered all_reduce",
+    ),
+    "the root of the ring does not wait": Mutant(
+        "collectives.reduce.collect",
+        "await_step(ctx, sequence, (k + 1) * size, finisher)",
+        "c.OK",
+        "reduce by the ring",
+    ),
+    "the root of the ring takes slices one step early": Mutant(
+        "collectives.reduce.collect", "(k + 1) * size, finisher", "(k + 1) * size - 1, finisher", "reduce by the ring"
+    ),
+    "the ring to the root has one cell": Mutant(
+        "collectives.reduce.ring",
+        "sequence + rounds - 1 - k",
+        "sequence",
+        "reduce by the ring, 3 ranks",
+        sampled=True,
+    ),
+    "the ring to the root ends in the next operation's cell": Mutant(
+        "collectives.reduce.ring", "rounds - 1 - k", "rounds - k", "reduce by the ring, 3 ranks", sampled=True
+    ),
+    "the root says that it has collected before it has": Mutant(
+        "collectives.reduce.finish",
+        "publish_step(ctx, sequence, (k + 1) * size)",
+        "publish_step(ctx, sequence, (k + 1) * size + 1)",
+        "reduce by the ring, 3 ranks",
+        sampled=True,
+    ),
+    "blocks pass on without waiting": Mutant(
+        "collectives.reduce_scatter.pass_on",
+        "await_step(ctx, sequence, k * size + t, left)",
+        "c.OK",
+        "reduce_scatter by the ring",
+    ),
+    "the ring of blocks has one cell": Mutant(
+        "collectives.reduce_scatter.ring",
+        "sequence + rounds - 1 - k",
+        "sequence",
+        "reduce_scatter by the ring",
+    ),
+    "the ring of blocks ends in the next operation's cell": Mutant(
+        "collectives.reduce_scatter.ring", "rounds - 1 - k", "rounds - k", "reduce_scatter by the ring"
+    ),
+    "pieces are reduced before they are laid": Mutant(
+        "collectives.reduce_scatter.fill_again",
+        "await_step(ctx, sequence, k, peer)",
+        "c.OK",
+        "ordered reduce_scatter",
+    ),
+    "the pieces' cells are released too early": Mutant(
+        "collectives.reduce_scatter.cells",
+        "release_cells(ctx, sequence, rounds, rounds)",
+        "c.OK",
+        "ordered reduce_scatter of 2 rounds",
+    ),
+    "the chain does not wait for the rank before": Mutant(
+        "collectives.scan.await_slice", "i + 1, me - 1", "i, me - 1", "chain"
+    ),
+    "the chain does not wait for a free slot": Mutant(
+        "collectives.scan.await_slice", "if i < 2 * size:", "if True:", "chain"
+    ),
+    "the chain waits for one slice less": Mutant(
+        "collectives.scan.await_slice", "i - 2 * size + 1", "i - 2 * size", "chain"
+    ),
+    "the chain lies in the next operation's cells": Mutant(
+        "collectives.scan.slot", "number // 2, sequence)", "number // 2, sequence + 1)", "chain of exscan"
+    ),
+    "a slice is passed on before it is kept": Mutant(
+        "collectives.scan.add_own",
+        "    return reduce(ctx, STORE",
+        "    publish_step(ctx, peek(ctx + c.SEQUENCE), i + 1)\n    return reduce(ctx, STORE",
+        "chain, 3 ranks",
+        sampled=True,
     ),
     "a sender does not wait for the root": Mutant("collectives.gather.deliver", "if k > 1:", "if False:", "gather"),
     "a sender waits for one round less": Mutant(
@@ -164,9 +255,78 @@ MUTANTS = {
         "            publish_step(ctx, sequence, k)\n            fill(ctx, sequence + k, k, part)\n",
         "all_to_all",
     ),
-    "one cell for all rounds": Mutant("collectives.all_to_all_v.fill", "sequence + k", "sequence", "all_to_all_v"),
-    "parts are fetched without waiting": Mutant(
-        "collectives.all_to_all_v.fetch", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all_v"
+    "the root overruns its readers": Mutant(
+        "collectives.broadcast.send", "await_readers(ctx, sequence, k - 1)", "c.OK", "broadcast"
     ),
-    "one table for all": Mutant("collectives.all_to_all_v.table", "(sequence & 1)", "0", "all_to_all_v, then another"),
+    "the root waits for one round less": Mutant("collectives.broadcast.send", "k - 1)", "k - 2)", "broadcast"),
+    "the root waits for one reader": Mutant(
+        "collectives.broadcast.await_readers",
+        "range(peek(ctx + c.SIZE))",
+        "range(peek(ctx + c.SIZE) - 1)",
+        "broadcast, 3 ranks",
+        sampled=True,
+    ),
+    "the root leaves its cell in use": Mutant(
+        "collectives.broadcast.send", "rounds & -2", "0", "broadcast of 4 rounds, then all_reduce"
+    ),
+    "a reader does not wait": Mutant(
+        "collectives.broadcast.receive", "await_step(ctx, sequence, k, root)", "c.OK", "broadcast"
+    ),
+    "a reader says so before it reads": Mutant(
+        "collectives.broadcast.receive",
+        "        offset = k * size\n",
+        "        publish_step(ctx, sequence, k + 1)\n        offset = k * size\n",
+        "broadcast",
+    ),
+    "arrays are fetched without waiting": Mutant(
+        "collectives.all_gather.fetch", "await_step(ctx, sequence, k, peer)", "c.OK", "all_gather of 3 rounds"
+    ),
+    "arrays lie in one cell": Mutant(
+        "collectives.all_gather.lying", "sequence + k)", "sequence)", "all_gather of 3 rounds"
+    ),
+    "an array's cell is not released": Mutant(
+        "collectives.all_gather.all_gather",
+        "release_cells(ctx, sequence, rounds, rounds)",
+        "c.OK",
+        "all_gather of 2 rounds, then all_reduce",
+    ),
+    "an array is published before it is laid": Mutant(
+        "collectives.all_gather.all_gather",
+        "            fill(ctx, sequence, k)\n            publish_step(ctx, sequence, k)\n",
+        "            publish_step(ctx, sequence, k)\n            fill(ctx, sequence, k)\n",
+        "all_gather of 3 rounds",
+    ),
+    "the root does not wait for the reader of a piece": Mutant(
+        "collectives.scatter.fill", "if k > 1:", "if False:", "scatter"
+    ),
+    "the root waits for one piece less": Mutant(
+        "collectives.scatter.fill", "k - 1, reader", "k - 2, reader", "scatter"
+    ),
+    "the root of a scatter leaves its cell in use": Mutant(
+        "collectives.scatter.send", "rounds & -2", "0", "scatter of 2 rounds, then all_reduce"
+    ),
+    "pieces are read without waiting": Mutant(
+        "collectives.scatter.receive", "await_step(ctx, sequence, k, root)", "c.OK", "scatter"
+    ),
+    "a reader of a piece says so before it reads": Mutant(
+        "collectives.scatter.receive",
+        "        target = ",
+        "        publish_step(ctx, sequence, k + 1)\n        target = ",
+        "scatter",
+    ),
+    "only the rank itself judges its out": Mutant(
+        "collectives.scatter.agree",
+        "range(peek(ctx + c.SIZE))",
+        "range(peek(ctx + c.RANK), peek(ctx + c.RANK) + 1)",
+        "scatter refused",
+    ),
+    "shapes are not compared": Mutant(
+        "collectives.scatter.fits",
+        "dimension(ctx, sequence, rank, i) != dimension(ctx, sequence, root, i)",
+        "False",
+        "scatter refused",
+    ),
+    "the root describes all parts": Mutant(
+        "collectives.scatter.describe", "peek(dims) // size", "peek(dims)", "scatter halfway"
+    ),
 }

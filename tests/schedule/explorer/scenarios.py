@@ -10,7 +10,6 @@ from typing import Any
 from explorer.calls import (
     AllReduce,
     AllToAll,
-    AllToAllV,
     Await,
     Barrier,
     Call,
@@ -19,6 +18,9 @@ from explorer.calls import (
     Gather,
     Post,
 )
+from explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
+from explorer.calls_reducing import Exscan, Reduce, ReduceScatter, Scan
+from explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
 from explorer.job import Job
 from explorer.machine import Machine
 from shmcoll.engine import records
@@ -47,7 +49,7 @@ INLINE = AllReduce(2)
 IN_CELL = AllReduce(8)
 SPIN = {"polls": 1, "yields": 1}
 RING = {"flat_bytes": 64, "slice_bytes": 32}
-UNEVEN = AllToAllV(((3, 40), (2, 1)))
+UNEVEN = all_to_all_v(((3, 40), (2, 1)))
 
 SCENARIOS = {
     "park": Scenario(2, ((Await(1), Await(1)), (Post(), Post())), each=True),
@@ -69,6 +71,29 @@ SCENARIOS = {
     "ring, then flat": Scenario(2, (AllReduce(16), IN_CELL), settings=RING),
     "two rings": Scenario(2, (AllReduce(20), AllReduce(16, in_place=True)), words=20, settings=RING),
     "ring, 3 ranks": Scenario(3, (AllReduce(20), IN_CELL), words=20, settings=RING),
+    "ordered all_reduce": Scenario(2, (AllReduce(40, ordered=True), IN_CELL), words=40),
+    "reduce": Scenario(2, (Reduce(), Reduce(root=1, in_place=True))),
+    "reduce by the ring": Scenario(2, (Reduce(words=20, root=1),), words=20, settings=RING),
+    "reduce by the ring, 3 ranks": Scenario(3, (Reduce(words=40, root=1), IN_CELL), words=40, settings=RING),
+    "ordered reduce": Scenario(2, (Reduce(words=70, ordered=True), IN_CELL), words=70),
+    "ordered reduce, 3 ranks": Scenario(3, (Reduce(words=40, root=2, ordered=True), IN_CELL), words=40),
+    "reduce_scatter": Scenario(2, (ReduceScatter(), ReduceScatter(in_place=True))),
+    "reduce_scatter by the ring": Scenario(2, (ReduceScatter(words=12), IN_CELL), words=24, settings=RING),
+    "reduce_scatter by the ring, 3 ranks": Scenario(
+        3, (ReduceScatter(words=12, in_place=True), IN_CELL), words=36, settings=RING
+    ),
+    "reduce_scatter_v": Scenario(3, (ReduceScatter(counts=(5, 0, 12)), IN_CELL), words=17, settings=RING),
+    "ordered reduce_scatter": Scenario(2, (ReduceScatter(words=40, ordered=True),), words=80),
+    "ordered reduce_scatter of 2 rounds": Scenario(2, (ReduceScatter(words=20, ordered=True), IN_CELL), words=40),
+    "ordered reduce_scatter, 3 ranks": Scenario(
+        3, (ReduceScatter(words=20, ordered=True), IN_CELL), words=60, settings={"cell_bytes": 384}
+    ),
+    "scan": Scenario(2, (Scan(), Exscan(), Scan(in_place=True))),
+    "scan, 3 ranks": Scenario(3, (Exscan(),)),
+    "chain": Scenario(2, (Scan(words=24), IN_CELL), words=24, settings=RING),
+    "chain of exscan": Scenario(2, (Exscan(words=20), IN_CELL), words=20, settings=RING),
+    "chain, 3 ranks": Scenario(3, (Scan(words=32, in_place=True), IN_CELL), words=32, settings=RING),
+    "chain of exscan, 3 ranks": Scenario(3, (Exscan(words=32, in_place=True), IN_CELL), words=32, settings=RING),
     "gather": Scenario(2, (Gather(100), Gather(8, root=1)), words=200),
     "gather of 2 rounds, then all_reduce": Scenario(2, (Gather(40), IN_CELL), words=80),
     "gather, 3 ranks": Scenario(3, (Gather(70, root=1), IN_CELL), words=210),
@@ -76,11 +101,46 @@ SCENARIOS = {
     "all_to_all of 2 rounds": Scenario(2, (AllToAll(24), AllToAll(8)), words=48),
     "all_to_all, 3 ranks": Scenario(3, (AllToAll(20), AllToAll(8)), words=60, settings={"cell_bytes": 384}),
     "all_to_all_v": Scenario(2, (UNEVEN,), words=80),
-    "all_to_all_v, then another": Scenario(2, (AllToAllV(((1, 2), (3, 1))), AllToAllV(((1, 3), (2, 1))))),
-    "all_to_all_v refused": Scenario(2, (AllToAllV(((3, 4), (2, 1)), room=4), AllToAllV(((1, 3), (2, 1)))), words=80),
-    "all_to_all_v, 3 ranks": Scenario(
-        3, (AllToAllV(((1, 20, 0), (3, 1, 2), (0, 1, 1))), IN_CELL), words=60, settings={"cell_bytes": 384}
+    "all_to_all_v, then another": Scenario(2, (all_to_all_v(((1, 2), (3, 1))), all_to_all_v(((1, 3), (2, 1))))),
+    "all_to_all_v refused": Scenario(
+        2, (all_to_all_v(((3, 4), (2, 1)), room=4), all_to_all_v(((1, 3), (2, 1)))), words=80
     ),
+    "all_to_all_v, 3 ranks": Scenario(
+        3, (all_to_all_v(((1, 20, 0), (3, 1, 2), (0, 1, 1))), IN_CELL), words=60, settings={"cell_bytes": 384}
+    ),
+    "gather_v": Scenario(2, (gather_v((5, 100), root=0), gather_v((8, 3), root=1, halfway=True)), words=105),
+    "gather_v of 2 rounds, then all_reduce": Scenario(2, (gather_v((40, 3), root=1), IN_CELL), words=43),
+    "gather_v refused": Scenario(2, (gather_v((3, 40), root=0, room=42), gather_v((3, 2), root=0)), words=43),
+    "gather_v, 3 ranks": Scenario(3, (gather_v((70, 2, 40), root=1, halfway=True), IN_CELL), words=112),
+    "gather_v, one sender is done early": Scenario(3, (gather_v((0, 100, 3), root=0), IN_CELL), words=103),
+    "scatter_v": Scenario(2, (scatter_v((5, 100), root=0), scatter_v((8, 3), root=1, halfway=True)), words=105),
+    "scatter_v of 2 rounds, then all_reduce": Scenario(2, (scatter_v((40, 3), root=1), IN_CELL), words=43),
+    "scatter_v refused": Scenario(2, (scatter_v((3, 40), root=0, room=39), scatter_v((3, 2), root=0)), words=43),
+    "scatter_v, 3 ranks": Scenario(
+        3, (scatter_v((40, 2, 20), root=1, halfway=True), IN_CELL), words=62, settings={"cell_bytes": 256}
+    ),
+    "scatter_v, one receiver is done early": Scenario(3, (scatter_v((0, 60, 3), root=0), IN_CELL), words=63),
+    "all_gather_v": Scenario(2, (all_gather_v((70, 3)), all_gather_v((2, 8), halfway=True)), words=73),
+    "all_gather_v of 2 rounds, then all_reduce": Scenario(2, (all_gather_v((40, 3)), IN_CELL), words=43),
+    "all_gather_v refused": Scenario(2, (all_gather_v((3, 40), room=42), all_gather_v((3, 2))), words=43),
+    "all_gather_v, 3 ranks": Scenario(3, (all_gather_v((40, 0, 3), halfway=True), IN_CELL), words=43),
+    "broadcast": Scenario(2, (Broadcast(40), Broadcast(2, root=1)), words=40),
+    "broadcast of 4 rounds, then all_reduce": Scenario(2, (Broadcast(50), IN_CELL), words=50),
+    "broadcast, 3 ranks": Scenario(3, (Broadcast(70, root=1), IN_CELL), words=70),
+    "broadcast of 4 rounds, 3 ranks": Scenario(3, (Broadcast(50, root=2), IN_CELL), words=50),
+    "all_gather": Scenario(2, (AllGather(2), AllGather(8, in_place=True))),
+    "all_gather of 2 rounds, then all_reduce": Scenario(2, (AllGather(40), IN_CELL), words=80),
+    "all_gather of 3 rounds": Scenario(2, (AllGather(70),), words=140),
+    "all_gather, 3 ranks": Scenario(3, (AllGather(100), IN_CELL), words=300),
+    "scatter": Scenario(2, (Scatter(100),), words=200),
+    "scatter halfway": Scenario(2, (Scatter(2, root=1, halfway=True), Scatter(8, halfway=True))),
+    "scatter of 2 rounds, then all_reduce": Scenario(2, (Scatter(40, root=1, halfway=True), IN_CELL), words=80),
+    "scatter of a list": Scenario(2, (Scatter(8, listed=True), Scatter(2, root=1, listed=True))),
+    "scatter refused": Scenario(2, (Scatter(8, room=7), Scatter(8)), words=16),
+    "scatter refused, 3 ranks": Scenario(3, (Scatter(2, root=1, room=1), Scatter(2)), words=16),
+    "scatter, 3 ranks": Scenario(3, (Scatter(40, root=1, halfway=True, listed=True), IN_CELL), words=120),
+    "all_to_all of lists": Scenario(2, (AllToAllOfLists(24), AllToAll(8)), words=48),
+    "all_to_all of lists, 3 ranks": Scenario(3, (AllToAllOfLists(20), IN_CELL), words=60, settings={"cell_bytes": 384}),
     "a rank returns": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.DEPARTED))), each=True),
     "a rank returns, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.DEPARTED),)), each=True),
     "a rank raises": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.FAILED))), each=True),

@@ -14,14 +14,21 @@ from typing import Any
 
 from explorer.program import FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Violation, perform
 from shmcoll.collectives import ROUTINES
-from shmcoll.engine import atomics, kernels, records, sync, wait
+from shmcoll.engine import atomics, group, kernels, records, reduction, sync, tables, wait
 from shmcoll.engine import context as c
 
 WORD = 8
 SHARED = 1 << 52  # above every address that a process can have
 KERNEL = 1  # "address" of the only kernel here: sums of int64
 
-MODULES: tuple[ModuleType, ...] = (wait, sync, kernels, *(sys.modules[routine.__module__] for routine in ROUTINES))
+MODULES: tuple[ModuleType, ...] = (
+    wait,
+    sync,
+    kernels,
+    reduction,
+    tables,
+    *(sys.modules[routine.__module__] for routine in ROUTINES.values()),
+)
 
 
 class Hooks:
@@ -91,15 +98,16 @@ def copy(target: int, source: int, length: int) -> None:
         write(target, words)
 
 
-def add_words(mode: int, target: int, accumulator: int, source: int, count: int, _ranks: int) -> None:
+def add_words(mode: int, target: int, accumulator: int, source: int, count: int, _ranks: int) -> int:
     """The reduce kernel: sums of int64. See `kernels.py` for the modes."""
     if count == 0:
-        return
-    words = read(source, count)
-    if mode != kernels.START:
+        return 0
+    words = read(accumulator if mode == kernels.STORE else source, count)
+    if mode in (kernels.STEP, kernels.FINISH):
         sums = read(accumulator, count)
         words = tuple(a + b for a, b in zip(sums, words, strict=True))
     write(accumulator if mode == kernels.STEP else target, words)
+    return 0
 
 
 def private(name: str, access: Callable[..., Any]) -> Callable[..., Any]:
@@ -127,7 +135,7 @@ def exploring() -> Iterator[None]:
                     put(module, name, stand_in)
         put(atomics, "hooks", Hooks())
         put(atomics, "python_kernels", {KERNEL: add_words})
-        put(records, "ctypes", SimpleNamespace(c_void_p=int))
-        put(records, "_LIBC", SimpleNamespace(sem_post=lambda semaphore: atomics.ring(semaphore)))
+        put(group, "ctypes", SimpleNamespace(c_void_p=int))
+        put(group, "_LIBC", SimpleNamespace(sem_post=lambda semaphore: atomics.ring(semaphore)))
         put(records, "time", SimpleNamespace(monotonic_ns=lambda: 1))
         yield

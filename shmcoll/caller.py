@@ -1,0 +1,146 @@
+"""The native side of a communicator: its context, how a routine is entered, and what becomes of its status."""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmcoll.collectives import ROUTINES
+from shmcoll.dtypes import DType
+from shmcoll.engine import compile as code
+from shmcoll.engine import context as c
+from shmcoll.engine import entry, layout
+from shmcoll.engine.group import Group
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.wait import MOST_POLLS
+from shmcoll.member import Member
+from shmcoll.verdicts import Checking, Verdicts
+from shmcoll.work import NOBODY, Worker
+
+_SLICE_NS = 20_000_000
+
+
+class Caller:
+    """What calls the routines of one group as its rank `rank`."""
+
+    def __init__(self, member: Member, group: Group, rank: int):
+        self.member = member
+        self.group = group
+        self.rank = rank
+        self.size = group.size
+        self.words = entry.new_context()
+        self._ranks = np.array(group.ranks, np.int64)
+        self._scratch = np.empty(c.SCRATCH_BYTES + 64, np.uint8)
+        self._fill_context()
+        self.verdicts = Verdicts(group, self.words, rank)
+        self.worker = Worker(self.words)
+        self.is_shut = False
+        self._routines: dict[str, Callable[..., int]] = {}
+
+    def _fill_context(self) -> None:
+        arena, size = self.group.arena, self.size
+        base, group = arena.address, arena.address + self.group.offset
+        # The creator's view of the cores: a rank that is bound to one core sees that one alone
+        crowded = arena.ranks > arena.load(layout.JOB_CORES)
+        for offset, value in (
+            (c.GROUP, group),
+            (c.RANKS, self._ranks.ctypes.data),
+            (c.MAILBOXES, group + layout.mailboxes_offset(size)),
+            (c.STRIDE, layout.mailbox_bytes(size)),
+            (c.CELLS, group + layout.cells_offset(size)),
+            (c.RECORDS, base + layout.record_offset(arena.ranks, 0, layout.BY_RANK)),
+            (c.RECORDS_LAUNCHER, base + layout.record_offset(arena.ranks, 0, layout.BY_LAUNCHER)),
+            (c.PIDFDS, self.member.pollfds.ctypes.data),
+            (c.RANK, self.rank),
+            (c.SIZE, size),
+            (c.POLLS, 0 if crowded else MOST_POLLS),
+            (c.YIELDS, 4),
+            (c.SLEEP, _SLICE_NS),
+            (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),
+            (c.CELL_BYTES, arena.load(layout.JOB_CELL_BYTES)),
+            (c.FLAT_BYTES, min(arena.load(layout.JOB_FLAT_BYTES), arena.load(layout.JOB_CELL_BYTES))),
+            (c.SLICE_BYTES, arena.load(layout.JOB_SLICE_BYTES)),
+            (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
+        ):
+            self.words[offset // WORD] = value
+
+    def shut(self) -> None:
+        """Let nobody in any more, ever: the group is closed, or this process is a fork of the rank."""
+        self.is_shut = True
+        self.words[c.OWNER // WORD] = NOBODY
+
+    def routine(self, name: str) -> Callable[..., int]:
+        """The native entry of a collective; compiled or loaded when first asked for."""
+        if name not in self._routines:
+            self._routines[name] = entry.make_callable(name, *code.load_routine(ROUTINES[name], _tell), self.words)
+        return self._routines[name]
+
+    def kernel(self, dtype: DType, reduction: str, number: int) -> int:
+        """Address of the kernel for a dtype and a reduction, which from now on the native entry finds by itself."""
+        address = code.load_kernel(dtype, reduction, _tell)
+        self.words[entry.kernel_slot(dtype.code, number)] = address
+        return address
+
+    def checking(self, operation: str) -> Checking:
+        """`with caller.checking(op) as check`: refused arguments are noted for the peers."""
+        return self.verdicts.checking(operation)
+
+    # --- calling ------------------------------------------------------------------------------------------------------
+
+    def run(self, operation: str, *arguments: Any) -> None:
+        """Call a collective's routine with the arguments of its native entry; anything but OK becomes an exception."""
+        self.complete(operation, self.routine(operation), arguments)
+
+    def complete(
+        self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...] = (), status: int = c.BUSY
+    ) -> None:
+        """Call until it is let in. `status`: what it has answered already."""
+        try:
+            if status == c.BUSY:
+                status = call(*arguments)
+                if status == c.BUSY:
+                    status = self._run_in_turn(operation, call, arguments)
+        except _NotNow:
+            raise
+        except BaseException:
+            self.verdicts.interrupted(operation)
+            raise
+        if status != c.OK:
+            raise self.verdicts.error(operation, status)
+
+    def _run_in_turn(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int:
+        """Another thread is inside, or asynchronous work is pending: queue behind it."""
+        if os.getpid() != self.member.pid:
+            raise _NotNow(
+                f"{operation}: this process was forked by rank {self.verdicts.name} and is no rank itself; "
+                f"call collectives in the rank"
+            )
+        if self.is_shut:
+            raise _NotNow(f"{operation} on rank {self.verdicts.name}: this communicator is closed; make a new one")
+        if self.words[c.ACTIVE // WORD] == c.ENDED:
+            return c.ABORTED
+        if self.words[c.ACTIVE // WORD] == threading.get_ident():
+            raise _NotNow(
+                f"{operation} on rank {self.verdicts.name}: called by a signal handler during another collective"
+            )
+
+        def patiently() -> int:
+            while (status := call(*arguments)) == c.BUSY:
+                if self.words[c.ACTIVE // WORD] == c.ENDED:
+                    return c.ABORTED
+                time.sleep(1e-4)
+            return status
+
+        return patiently() if self.worker.is_me() else self.worker.submit(patiently).wait()
+
+
+def _tell(progress: str) -> None:
+    print(f"shmcoll: {progress}", file=sys.stderr)
+
+
+class _NotNow(RuntimeError):
+    """A call from where no collective can be called. Nothing has happened; the group goes on."""

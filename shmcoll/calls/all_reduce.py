@@ -1,0 +1,37 @@
+"""all_reduce: its arguments and its call."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll import arguments as given
+from shmcoll.calls.reducing import algorithm_for, as_operand, as_operator
+from shmcoll.collectives.all_reduce import ALGORITHMS
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+def all_reduce(caller: "Caller", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:
+    with caller.checking("all_reduce") as check:
+        array = as_operand(x, *check)
+        operator = as_operator(caller, op, array.dtype, check)
+        number = algorithm_for(operator, algorithm, ALGORITHMS, check)
+        if out is not None:
+            given.as_output(out, array.shape, operator.dtype, *check)
+            if isinstance(x, np.ndarray):
+                given.check_overlap(x, out, *check)
+    target = operator.place_for(out, array.shape)
+    caller.run(
+        "all_reduce",
+        operator.operand(array),
+        target,
+        operator.reduction,
+        0,
+        operator.identity,
+        number,
+        operator.kernel,
+        operator.ordered,
+        0,
+    )
+    return operator.deliver(target, out)

@@ -1,0 +1,32 @@
+"""all_to_all_v: its arguments and its call."""
+
+from typing import TYPE_CHECKING, Any
+
+from shmcoll import arguments as given
+from shmcoll.calls.counts import Table, apart_from, exchange
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+def all_to_all_v(
+    caller: "Caller",
+    x: Any,
+    send_counts: Any,
+    send_displs: Any,
+    recv_counts: Any,
+    recv_displs: Any,
+    recv_room: Any,
+    out: Any,
+) -> Any:
+    with caller.checking("all_to_all_v") as check:
+        array = given.as_array(x, *check)
+        table = Table(caller.size, check)
+        table.source(array)
+        table.send(send_counts, send_displs)
+        table.expect(recv_counts, recv_displs, recv_room)
+        if out is not None:
+            table.target(out, array.dtype)
+            array = apart_from(array, out)
+    result = exchange(caller, "all_to_all_v", table, array, out)
+    return result, table.received

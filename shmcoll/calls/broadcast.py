@@ -1,0 +1,35 @@
+"""broadcast: its arguments and its call."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll import arguments as given
+from shmcoll.calls.common import deliver, exact, place_for
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+def broadcast(caller: "Caller", x: Any, root: int) -> Any:
+    with caller.checking("broadcast") as check:
+        root = given.as_root(root, caller.size, *check)
+        if caller.rank != root:
+            _check_writeable(x, *check)
+        array = given.as_array(x, *check)
+    if caller.rank == root:
+        caller.run("broadcast", exact(array), None, 0, root, 0, 0, 0)
+        return x if isinstance(x, np.ndarray) else array
+    target = place_for(x, array.shape, array.dtype)
+    caller.run("broadcast", target, target, 0, root, 0, 0, 0)
+    return deliver(target, x)
+
+
+def _check_writeable(x: Any, operation: str, rank: int) -> None:
+    if not isinstance(x, np.ndarray):
+        raise TypeError(
+            f"{operation} on rank {rank}: x must be a numpy array off the root, where it is written in place; "
+            f"got {type(x).__name__}"
+        )
+    if not x.flags.writeable:
+        raise TypeError(f"{operation} on rank {rank}: x is read-only; off the root it is written in place")

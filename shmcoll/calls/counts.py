@@ -1,0 +1,112 @@
+"""What the calls with counts share: a rank's table, and the call in one or two phases. See `engine/tables.py`."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll import arguments as given
+from shmcoll.calls.common import deliver, exact
+from shmcoll.dtypes import BY_CODE, dtype_of
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.tables import BOTH, COUNTS, DATA
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+class Table:
+    """What this rank tells the others, and afterwards what it has received. At first it sends nothing."""
+
+    def __init__(self, size: int, check: tuple[str, int]):
+        self.words = np.full(layout.table_words(size), -1, np.int64)
+        self.rows = self.words[: layout.TABLE_SIZES * size].reshape(layout.TABLE_SIZES, size)
+        self.rows[[layout.SEND_COUNTS, layout.SEND_DISPLS]] = 0
+        self._ends = self.words[layout.TABLE_SIZES * size :]
+        self._ends[layout.SOURCE_SIZE] = 0
+        self._check = check
+
+    @property
+    def received(self) -> np.ndarray:
+        return self.rows[layout.RECV_COUNTS].copy()
+
+    @property
+    def dtype(self) -> np.dtype:
+        return BY_CODE[int(self._ends[layout.ELEMENT_TYPE])].numpy
+
+    def source(self, array: np.ndarray) -> None:
+        """What is sent comes from this array."""
+        self._ends[layout.SOURCE_SIZE] = array.size
+        self._ends[layout.ELEMENT_TYPE] = dtype_of(array, *self._check).code
+
+    def target(self, out: Any, dtype: Any) -> None:
+        """What is received goes into `out`, of any shape; `TypeError` or `ValueError` where it cannot."""
+        given.as_output(out, out.shape if isinstance(out, np.ndarray) else (), dtype, *self._check)
+        self._ends[layout.RESULT_SIZE] = out.size
+        self._ends[layout.ELEMENT_TYPE] = dtype_of(out, *self._check).code
+
+    def put(self, row: int, values: Any, name: str) -> None:
+        """A row as the user gives it."""
+        self.rows[row] = given.as_counts(values, self.rows.shape[1], name, *self._check)
+
+    def send(self, counts: Any, displs: Any) -> None:
+        """Counts, and displacements, packed where there are none."""
+        self.put(layout.SEND_COUNTS, counts, "send_counts")
+        if displs is None:
+            self.rows[layout.SEND_DISPLS] = np.cumsum(self.rows[layout.SEND_COUNTS]) - self.rows[layout.SEND_COUNTS]
+        else:
+            self.put(layout.SEND_DISPLS, displs, "send_displs")
+
+    def expect(self, counts: Any, displs: Any, room: Any = None) -> None:
+        """What is to be received and where, as far as it is given."""
+        for row, values, name in (
+            (layout.RECV_COUNTS, counts, "recv_counts"),
+            (layout.RECV_DISPLS, displs, "recv_displs"),
+            (layout.RECV_ROOM, room, "recv_room"),
+        ):
+            if values is not None:
+                self.put(row, values, name)
+
+    def new_result(self) -> np.ndarray:
+        """A result just large enough for what is received, gaps zero."""
+        counts = self.rows[layout.RECV_COUNTS]
+        ends = self.rows[layout.RECV_DISPLS] + counts
+        return np.zeros(int(ends[counts > 0].max(initial=0)), self.dtype)
+
+
+def apart_from(array: np.ndarray, out: Any) -> np.ndarray:
+    """`array`, or a copy of it where it shares memory with `out`."""
+    return array.copy() if given.overlap(array, out) else array
+
+
+def send_only(caller: "Caller", operation: str, table: Table, source: np.ndarray, root: int) -> None:
+    """Call the routine on a rank that gets nothing."""
+    caller.run(operation, exact(source), None, 0, root, 0, 0, BOTH, table.words.ctypes.data)
+
+
+def exchange(caller: "Caller", operation: str, table: Table, source: np.ndarray | None, out: Any, root: int = 0) -> Any:
+    """Call the routine; the result is `out`, or a new array, which is made when the counts are known."""
+    source = None if source is None else exact(source)
+    address = table.words.ctypes.data
+    if out is not None:
+        target = out if given.is_plain(out) else exact(np.require(out, requirements=["C", "A"]))
+        caller.run(operation, source, target, 0, root, 0, 0, BOTH, address)
+        return deliver(target, out)
+    routine = caller.routine(operation)
+    result: np.ndarray | None = None
+
+    def in_two_phases() -> int:
+        nonlocal result
+        try:
+            status = routine(source, None, 0, root, 0, 0, COUNTS, address)
+            if status != c.HALFWAY:
+                return status
+            result = table.new_result()
+            return routine(source, result, 0, root, 0, 0, DATA, address)
+        except BaseException:  # no memory, a signal handler: peers wait for this rank's part in vain
+            caller.words[c.ACTIVE // WORD] = c.ENDED
+            raise
+
+    caller.complete(operation, in_two_phases)
+    return result

@@ -1,0 +1,30 @@
+"""gather_v: its arguments and its call."""
+
+from typing import TYPE_CHECKING, Any
+
+from shmcoll import arguments as given
+from shmcoll.calls.counts import Table, apart_from, exchange, send_only
+from shmcoll.engine.layout import SEND_COUNTS
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+def gather_v(caller: "Caller", x: Any, root: int, recv_counts: Any, recv_displs: Any, out: Any) -> Any:
+    """What is received is the root's business: the other ranks' arguments for it are not looked at, as in gather."""
+    with caller.checking("gather_v") as check:
+        array = given.as_array(x, *check)
+        root = given.as_root(root, caller.size, *check)
+        table = Table(caller.size, check)
+        table.source(array)
+        table.rows[SEND_COUNTS, root] = array.size
+        if caller.rank == root:
+            table.expect(recv_counts, recv_displs)
+            if out is not None:
+                table.target(out, array.dtype)
+                array = apart_from(array, out)
+    if caller.rank != root:
+        send_only(caller, "gather_v", table, array, root)
+        return None, None
+    result = exchange(caller, "gather_v", table, array, out, root)
+    return result, table.received

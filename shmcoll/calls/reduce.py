@@ -1,0 +1,37 @@
+"""reduce: its arguments and its call."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll import arguments as given
+from shmcoll.calls.reducing import algorithm_for, as_operand, as_operator
+from shmcoll.collectives.reduce import ALGORITHMS
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+def reduce(caller: "Caller", x: Any, root: int, op: Any, out: Any, algorithm: str | None) -> Any:
+    with caller.checking("reduce") as check:
+        array = as_operand(x, *check)
+        root = given.as_root(root, caller.size, *check)
+        operator = as_operator(caller, op, array.dtype, check)
+        number = algorithm_for(operator, algorithm, ALGORITHMS, check)
+        if caller.rank == root and out is not None:
+            given.as_output(out, array.shape, operator.dtype, *check)
+            given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
+    target = operator.place_for(out, array.shape) if caller.rank == root else None
+    caller.run(
+        "reduce",
+        operator.operand(array),
+        target,
+        operator.reduction,
+        root,
+        operator.identity,
+        number,
+        operator.kernel,
+        operator.ordered,
+        0,
+    )
+    return None if target is None else operator.deliver(target, out)

@@ -1,0 +1,77 @@
+"""reduce_scatter: its arguments and its call."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll import arguments as given
+from shmcoll.calls.common import addresses
+from shmcoll.calls.reducing import algorithm_for, as_operand, as_operator
+from shmcoll.collectives.reduce_scatter import ALGORITHMS, EVEN, LISTED
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+def reduce_scatter(caller: "Caller", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:
+    if given.is_list_of_arrays(x):
+        return _reduce_list(caller, x, op, out, algorithm)
+    size = caller.size
+    with caller.checking("reduce_scatter") as check:
+        array = as_operand(x, *check)
+        given.check_divisible(array, 0, size, *check)
+        operator = as_operator(caller, op, array.dtype, check)
+        number = algorithm_for(operator, algorithm, ALGORITHMS, check)
+        shape = (array.shape[0] // size, *array.shape[1:])
+        if out is not None:
+            given.as_output(out, shape, operator.dtype, *check)
+            _check_overlap(caller, np.split(x if isinstance(x, np.ndarray) else array, size), out, *check)
+    target = operator.place_for(out, shape)
+    caller.run(
+        "reduce_scatter",
+        operator.operand(array),
+        target,
+        operator.reduction,
+        EVEN,
+        operator.identity,
+        number,
+        operator.kernel,
+        operator.ordered,
+        0,
+    )
+    return operator.deliver(target, out)
+
+
+def _reduce_list(caller: "Caller", x: Sequence[Any], op: Any, out: Any, algorithm: str | None) -> Any:
+    """For n arrays in place of one: they stay where they are."""
+    with caller.checking("reduce_scatter") as check:
+        arrays = given.as_list(x, caller.size, *check)
+        own = arrays[caller.rank]
+        operator = as_operator(caller, op, own.dtype, check)
+        number = algorithm_for(operator, algorithm, ALGORITHMS, check)
+        if out is not None:
+            given.as_output(out, own.shape, operator.dtype, *check)
+            _check_overlap(caller, arrays, out, *check)
+    target = operator.place_for(out, own.shape)
+    sources = [operator.operand(array) for array in arrays]
+    table = addresses(sources)
+    caller.run(
+        "reduce_scatter",
+        sources[0],
+        target,
+        operator.reduction,
+        LISTED,
+        operator.identity,
+        number,
+        operator.kernel,
+        operator.ordered,
+        table.ctypes.data,
+    )
+    return operator.deliver(target, out)
+
+
+def _check_overlap(caller: "Caller", blocks: Sequence[np.ndarray], out: np.ndarray, operation: str, rank: int) -> None:
+    """`out` may be this rank's own block of x, and share memory with no other."""
+    outs = [out if r == rank else None for r in range(caller.size)]
+    given.check_blocks(blocks, outs, operation, rank)

@@ -1,0 +1,64 @@
+"""reduce_scatter_v: its arguments and its call. The routine is that of reduce_scatter."""
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll import arguments as given
+from shmcoll.calls.reducing import as_operand, as_operator
+from shmcoll.collectives.reduce_scatter import LISTED
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+def reduce_scatter_v(caller: "Caller", x: Any, counts: Any, op: Any, out: Any) -> Any:
+    rank = caller.rank
+    with caller.checking("reduce_scatter_v") as check:
+        array = as_operand(x, *check)
+        lengths = given.as_counts(counts, caller.size, "counts", *check)
+        if lengths.sum() != array.size:
+            raise ValueError(
+                f"reduce_scatter_v on rank {rank}: counts {lengths.tolist()} are {lengths.sum()} elements together, "
+                f"x has {array.size}"
+            )
+        operator = as_operator(caller, op, array.dtype, check)
+        shape: tuple[int, ...] = (int(lengths[rank]),)
+        if out is not None:
+            shape = _shape_of(out, shape, *check)
+            given.as_output(out, shape, operator.dtype, *check)
+            if given.overlap(array, out):
+                array = array.copy()
+    target = operator.place_for(out, shape)
+    source = operator.operand(array).reshape(-1)
+    starts = source.ctypes.data + (np.cumsum(lengths) - lengths) * source.itemsize
+    table = np.concatenate([starts, lengths])
+    caller.complete(
+        "reduce_scatter_v",
+        caller.routine("reduce_scatter"),
+        (
+            source,
+            target,
+            operator.reduction,
+            _mark(lengths),
+            operator.identity,
+            0,
+            operator.kernel,
+            operator.ordered,
+            table.ctypes.data,
+        ),
+    )
+    return operator.deliver(target, out)
+
+
+def _shape_of(out: Any, shape: tuple[int, ...], operation: str, rank: int) -> tuple[int, ...]:
+    """The shape of `out`, any of so many elements."""
+    if isinstance(out, np.ndarray) and out.size != shape[0]:
+        raise ValueError(f"{operation} on rank {rank}: out has {out.size} elements, the result has {shape[0]}")
+    return out.shape if isinstance(out, np.ndarray) else shape
+
+
+def _mark(lengths: np.ndarray) -> int:
+    """The routine's ARGUMENT: a hash of the lengths, which all ranks must have alike."""
+    return LISTED + 1 + int.from_bytes(hashlib.blake2b(lengths.tobytes(), digest_size=6).digest())

@@ -1,0 +1,45 @@
+"""scan: its arguments and its call."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll import arguments as given
+from shmcoll.calls.reducing import algorithm_for, as_operand, as_operator
+from shmcoll.collectives.scan import ALGORITHMS
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+def scan(caller: "Caller", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:
+    return running(caller, "scan", True, x, op, out, algorithm)
+
+
+def running(
+    caller: "Caller", operation: str, has_result: bool, x: Any, op: Any, out: Any, algorithm: str | None
+) -> Any:
+    """scan or exscan; `has_result`: whether this rank gets one."""
+    with caller.checking(operation) as check:
+        array = as_operand(x, *check)
+        if isinstance(op, str) and op == "avg":
+            raise ValueError(f"{operation} on rank {check[1]}: avg has no running form; use sum, and divide")
+        operator = as_operator(caller, op, array.dtype, check)
+        number = algorithm_for(operator, algorithm, ALGORITHMS, check)
+        if has_result and out is not None:
+            given.as_output(out, array.shape, operator.dtype, *check)
+            given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
+    target = operator.place_for(out, array.shape) if has_result else None
+    caller.run(
+        operation,
+        operator.operand(array),
+        target,
+        operator.reduction,
+        0,
+        operator.identity,
+        number,
+        operator.kernel,
+        operator.ordered,
+        0,
+    )
+    return None if target is None else operator.deliver(target, out)

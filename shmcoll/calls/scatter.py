@@ -1,0 +1,91 @@
+"""scatter: its arguments and its call."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll import arguments as given
+from shmcoll.calls.common import addresses, cut, deliver, exact, place_for
+from shmcoll.collectives.scatter import BOTH, DATA, MOST_DIMENSIONS, OPEN
+from shmcoll.dtypes import BY_CODE, dtype_of
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import WORD
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+def scatter(caller: "Caller", x: Any, root: int, out: Any) -> Any:
+    with caller.checking("scatter") as check:
+        root = given.as_root(root, caller.size, *check)
+    if caller.rank == root:
+        return _send(caller, x, root, out)
+    with caller.checking("scatter") as check:
+        _check_receiver(x, root, out, *check)
+    return _receive(caller, root) if out is None else _receive_into(caller, root, out)
+
+
+# --- the root ---------------------------------------------------------------------------------------------------------
+
+
+def _send(caller: "Caller", x: Any, root: int, out: Any) -> Any:
+    size, listed = caller.size, given.is_list_of_arrays(x)
+    with caller.checking("scatter") as check:
+        if listed:
+            parts = given.as_list(x, size, *check)
+            first = parts[0]
+        else:
+            first = given.as_array(x, *check)
+            given.check_divisible(first, 0, size, *check)
+            parts = cut(first, size)
+        own = parts[root]
+        if out is not None:
+            given.as_output(out, own.shape, own.dtype, *check)
+            theirs = cut(x, size) if isinstance(x, np.ndarray) else x if listed else parts
+            given.check_blocks(theirs, [None] * root + [out], *check)
+    target = place_for(out, own.shape, own.dtype)
+    table = addresses(parts)
+    caller.run("scatter", exact(first), target, 0, root, 0, 0, BOTH, table.ctypes.data if listed else 0, 0)
+    return deliver(target, out)
+
+
+# --- the others -------------------------------------------------------------------------------------------------------
+
+
+def _check_receiver(x: Any, root: int, out: Any, operation: str, rank: int) -> None:
+    if x is not None:
+        raise TypeError(
+            f"{operation} on rank {rank}: x must be None off the root, which is rank {root}; got {type(x).__name__}"
+        )
+    if out is not None:  # whether it fits what the root sends turns out when all have arrived
+        shape, dtype = getattr(out, "shape", ()), getattr(out, "dtype", np.dtype(bool))
+        given.as_output(out, shape, dtype, operation, rank)
+        dtype_of(out, operation, rank)
+
+
+def _receive_into(caller: "Caller", root: int, out: np.ndarray) -> np.ndarray:
+    target = place_for(out, out.shape, out.dtype)
+    caller.run("scatter", target, target, 0, root, 0, 0, BOTH, 0, 0)
+    return deliver(target, out)
+
+
+def _receive(caller: "Caller", root: int) -> np.ndarray:
+    """In two phases: what the root sends is known after the opening."""
+    routine = caller.routine("scatter")
+    told = np.zeros(2 + MOST_DIMENSIONS, np.int64)
+    target = np.empty(0)
+
+    def in_two_phases() -> int:
+        nonlocal target
+        try:
+            status = routine(None, None, 0, root, 0, 0, OPEN, 0, told.ctypes.data)
+            if status != c.HALFWAY:
+                return status
+            target = np.empty(told[2 : 2 + told[1]], BY_CODE[int(told[0])].numpy)
+            return routine(None, target, 0, root, 0, 0, DATA, 0, 0)
+        except BaseException:  # no memory, a signal handler: the root waits for this rank in vain
+            caller.words[c.ACTIVE // WORD] = c.ENDED
+            raise
+
+    caller.complete("scatter", in_two_phases)
+    return target

@@ -1,0 +1,206 @@
+"""scatter: rank i gets part i of the root's array, or array i of the root's list.
+
+The mirror of gather (its linear algorithm; within one machine a tree would only copy more): the root lays the part of
+each other rank into its cell, which is divided evenly among them, and each copies its own. Longer parts go through the
+two cells of the root in turn. One sync when all parts fit a cell.
+Cost: a + ((n - 1) + 1) S / n b, beyond a cell a ceil(S / cell) + (n - 1) / n S b, where the copies in and out overlap.
+
+    cell (s + k) & 1 of the root: written by it as round k, round 0 before the opening; for k >= 2 the piece of a reader
+    after that reader has done k - 1 steps, that is, has read round k - 2. The root leaves when all have read what lies
+    in cell (s + 1) & 1: the next operation may fill that cell at once. Readers wait for steps of the root, the root
+    for steps of the readers, and no reader for another: no cycle.
+
+Only the root knows what it sends. Its header describes one part: dtype, shape, count. The header of a rank that has
+an `out` describes that, and one without has dtype 0. After the opening each rank compares all headers, so all reach the
+same verdict before a byte of a result moves. Dimensions that a header has no room for lie at the start of the cell
+(s & 1) of the rank whose they are, and the pieces of the root behind them.
+
+A rank without `out` runs the routine in two phases, because it can allocate its result only after the opening: OPEN
+opens, judges and tells the shape, DATA moves.
+
+Arguments: ARGUMENT is the root. x: the root's array, or the first of its list; at a rank with `out`, `out` too. EXTRA
+words are the phase; at the root the address of n source addresses, or 0 for one array; for OPEN the address of 2 +
+MOST_DIMENSIONS words into which dtype, number of dimensions and dimensions of the part are written.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import copy, load, peek, poke, store
+from shmcoll.engine.layout import (
+    HEADER_CALL,
+    HEADER_COUNT,
+    HEADER_DIMS,
+    HEADER_INLINE,
+    HEADER_MAX_DIMS,
+    INLINE_BYTES,
+    LINE,
+    WORD,
+)
+from shmcoll.engine.sync import NOTHING, await_step, begin, cell, header, meet, my_header, publish_step
+
+PHASE, SOURCES, SHAPE = (c.EXTRA + WORD * i for i in range(3))
+BOTH, OPEN, DATA = range(3)
+
+MOST_DIMENSIONS = 64  # of a numpy array
+MORE_DIMENSIONS_BYTES = 512  # where those beyond HEADER_MAX_DIMS lie
+
+
+def scatter(ctx):
+    phase = peek(ctx + PHASE)
+    if phase != DATA:
+        status = agree(ctx)
+        if status != c.OK:
+            return status
+        if phase == OPEN:
+            tell_shape(ctx)
+            return c.HALFWAY
+    sequence, root = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT)
+    return send(ctx, sequence) if peek(ctx + c.RANK) == root else receive(ctx, sequence, root)
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def agree(ctx):
+    """Open, and judge whether what each rank has room for is what the root sends."""
+    sequence = begin(ctx, NOTHING)
+    describe(ctx, sequence)
+    root = peek(ctx + c.ARGUMENT)
+    if peek(ctx + c.RANK) == root:
+        fill(ctx, sequence, 0)
+    status = meet(ctx, sequence)
+    if status != c.OK:
+        return status
+    for rank in range(peek(ctx + c.SIZE)):
+        if not fits(ctx, sequence, rank, root):
+            poke(ctx + c.CULPRIT, rank)
+            return c.VERDICT
+    return c.OK
+
+
+def describe(ctx, sequence):
+    """Complete this rank's header: the shape of one part, and dimensions that do not fit it."""
+    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    dims = peek(ctx + c.X + c.DIMS)
+    if me == peek(ctx + c.ARGUMENT) and peek(ctx + SOURCES) == 0:
+        store(my_header(ctx, sequence) + HEADER_DIMS, peek(dims) // size)
+        store(my_header(ctx, sequence) + HEADER_COUNT, peek(ctx + c.X + c.COUNT) // size)
+    for i in range(HEADER_MAX_DIMS, peek(ctx + c.X + c.DIMENSIONS)):
+        store(cell(ctx, me, sequence) + (i - HEADER_MAX_DIMS) * WORD, peek(dims + i * WORD))
+
+
+def fits(ctx, sequence, rank, root):
+    """Whether the header of `rank` describes the same array as the root's, or none."""
+    call = load(header(ctx, rank, sequence) + HEADER_CALL)
+    if rank == root or call >> 8 & 0xFF == 0:
+        return 1
+    if call != load(header(ctx, root, sequence) + HEADER_CALL):
+        return 0
+    for i in range(call >> 32):
+        if dimension(ctx, sequence, rank, i) != dimension(ctx, sequence, root, i):
+            return 0
+    return 1
+
+
+def dimension(ctx, sequence, rank, i):
+    if i < HEADER_MAX_DIMS:
+        return load(header(ctx, rank, sequence) + HEADER_DIMS + i * WORD)
+    return load(cell(ctx, rank, sequence) + (i - HEADER_MAX_DIMS) * WORD)
+
+
+def tell_shape(ctx):
+    """Write what this rank gets where the caller looks for it."""
+    sequence, root = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT)
+    told = peek(ctx + SHAPE)
+    call = load(header(ctx, root, sequence) + HEADER_CALL)
+    poke(told, call >> 8 & 0xFF)
+    poke(told + WORD, call >> 32)
+    for i in range(call >> 32):
+        poke(told + (2 + i) * WORD, dimension(ctx, sequence, root, i))
+
+
+# --- the data ---------------------------------------------------------------------------------------------------------
+
+
+def send(ctx, sequence):
+    """The root's rounds after the first, and its own part."""
+    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    block = part_bytes(ctx)
+    rounds = -(-block // piece_bytes(ctx, sequence))
+    for k in range(1, rounds):
+        status = fill(ctx, sequence, k)
+        if status != c.OK:
+            return status
+        publish_step(ctx, sequence, k)
+    if source(ctx, me) != peek(ctx + c.OUT + c.DATA):
+        copy(peek(ctx + c.OUT + c.DATA), source(ctx, me), block)
+    for reader in range(size):
+        if reader != me and rounds > 1:
+            status = await_step(ctx, sequence, rounds & -2, reader)
+            if status != c.OK:
+                return status
+    return c.OK
+
+
+def fill(ctx, sequence, k):
+    """Lay the k-th piece of every other rank's part into the root's cell, each once its reader has left the place."""
+    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    block, piece = part_bytes(ctx), piece_bytes(ctx, sequence)
+    for i in range(1, size):
+        reader = me + i if me + i < size else me + i - size
+        if k > 1:
+            status = await_step(ctx, sequence, k - 1, reader)
+            if status != c.OK:
+                return status
+        copy(place(ctx, sequence, k, reader, block), source(ctx, reader) + k * piece, min(piece, block - k * piece))
+    return c.OK
+
+
+def receive(ctx, sequence, root):
+    """A reader's rounds: copy its piece from the root's cell, then say so."""
+    me, block, piece = peek(ctx + c.RANK), peek(ctx + c.OUT + c.BYTES), piece_bytes(ctx, sequence)
+    rounds = -(-block // piece)
+    for k in range(rounds):
+        if k > 0:
+            status = await_step(ctx, sequence, k, root)
+            if status != c.OK:
+                return status
+        target = peek(ctx + c.OUT + c.DATA) + k * piece
+        copy(target, place(ctx, sequence, k, me, block), min(piece, block - k * piece))
+        if rounds > 1:
+            publish_step(ctx, sequence, k + 1)
+    return c.OK
+
+
+def place(ctx, sequence, k, reader, block):
+    """Where the k-th piece for `reader` lies: beside the root's header when all parts fit there, else in its cell."""
+    size, root = peek(ctx + c.SIZE), peek(ctx + c.ARGUMENT)
+    i = reader - root - 1 if reader > root else reader - root - 1 + size
+    if (size - 1) * block <= INLINE_BYTES:
+        return header(ctx, root, sequence) + HEADER_INLINE + i * block
+    return cell(ctx, root, sequence + k) + lead(ctx, sequence) + i * piece_bytes(ctx, sequence)
+
+
+def piece_bytes(ctx, sequence):
+    """The share of the root's cell that one reader has."""
+    readers = max(peek(ctx + c.SIZE) - 1, 1)
+    return (peek(ctx + c.CELL_BYTES) - lead(ctx, sequence)) // readers // LINE * LINE
+
+
+def lead(ctx, sequence):
+    """Bytes at the start of the root's cells that are kept for dimensions."""
+    dimensions = load(header(ctx, peek(ctx + c.ARGUMENT), sequence) + HEADER_CALL) >> 32
+    return MORE_DIMENSIONS_BYTES if dimensions > HEADER_MAX_DIMS else 0
+
+
+def part_bytes(ctx):
+    """Bytes of the part of one rank, as the root knows it."""
+    length = peek(ctx + c.X + c.BYTES)
+    return length if peek(ctx + SOURCES) else length // peek(ctx + c.SIZE)
+
+
+def source(ctx, rank):
+    """Where the root has the part of `rank`."""
+    table = peek(ctx + SOURCES)
+    if table:
+        return peek(table + rank * WORD)
+    return peek(ctx + c.X + c.DATA) + rank * part_bytes(ctx)

@@ -1,0 +1,59 @@
+"""A group as plain Python sees it: where its region lies, who its members are, whether it has ended.
+
+ABORT goes from 0 to 1 once, and anyone may set it: it does not matter how many do. Whoever ends a group has written why
+before (`records.py`), and rings every doorbell afterwards. A waiter looks at ABORT after announcing that it sleeps and
+before it does, so either it sees the word or the ring comes after its look and ends its sleep: nobody sleeps on.
+"""
+
+import ctypes
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shmcoll.engine import layout
+from shmcoll.engine.arena import Arena
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The group whose region starts at `offset` of the arena; `ranks` are its members, as ranks of the world."""
+
+    arena: Arena
+    offset: int
+    ranks: tuple[int, ...]
+
+    @classmethod
+    def world(cls, arena: Arena) -> "Group":
+        return cls(arena, arena.world, tuple(range(arena.ranks)))
+
+    @property
+    def size(self) -> int:
+        return len(self.ranks)
+
+    def names(self, ranks: Iterable[int]) -> str:
+        """'rank 2' or 'ranks 0, 2', for messages: the ranks of the world that these ranks of the group are."""
+        told = [str(self.ranks[rank]) for rank in ranks]
+        return f"rank {told[0]}" if len(told) == 1 else f"ranks {', '.join(told)}"
+
+    def mailbox(self, rank: int) -> int:
+        """Offset in the arena of the mailbox of a rank of the group."""
+        return self.offset + layout.mailbox_offset(self.size, rank)
+
+    def published(self, rank: int) -> int:
+        """Number of the last collective that a rank has published: its two headers take turns."""
+        headers = (self.mailbox(rank), self.mailbox(rank) + layout.HEADER_BYTES)
+        return max(self.arena.load(header + layout.HEADER_SEQUENCE) for header in headers)
+
+    def has_ended(self) -> bool:
+        return self.arena.load(self.offset + layout.ABORT) != 0
+
+    def abort(self) -> None:
+        """End the group: every wait in it returns at once, every later call raises."""
+        self.arena.store(self.offset + layout.ABORT, 1)
+        self.ring()
+
+    def ring(self) -> None:
+        """Post every doorbell, so that each sleeping rank looks around."""
+        for rank in range(self.size):
+            _LIBC.sem_post(ctypes.c_void_p(self.arena.address + self.mailbox(rank) + layout.SEMAPHORE))

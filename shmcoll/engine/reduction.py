@@ -1,0 +1,137 @@
+"""What every reducing collective is made of: slices, and the element-wise steps on them.
+
+Order of operations. The elements are cut into slices, and slice j is reduced starting from rank j mod n and going up,
+whichever algorithm runs, so that the result's bits depend on n, the count, the dtype and the arena's thresholds alone.
+An operator that is not commutative starts from rank 0 everywhere. reduce_scatter starts block b at rank b + 1, so that
+rank b, whose it is, comes last; scan and exscan start at rank 0.
+
+Arguments of reducing calls: EXTRA words are the kernel's address (0: the one in the table), whether the order of ranks
+matters, and the address of n addresses in place of x, or 0. `entry.py` clears them for calls that give none.
+"""
+
+from shmcoll.dtypes import BY_NAME, REDUCTIONS
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import call_kernel, copy, peek, poke
+from shmcoll.engine.kernels import FINISH, START, STEP, STORE
+from shmcoll.engine.layout import WORD
+
+KERNEL_GIVEN, ORDERED, SOURCES = (c.EXTRA + WORD * i for i in range(3))
+
+FLOAT16, BFLOAT16 = BY_NAME["float16"].code, BY_NAME["bfloat16"].code
+LAND, LXOR = REDUCTIONS["land"], REDUCTIONS["lxor"]
+SLICE_UNIT = 64  # elements: slices start on cache lines
+SHORTEST_SLICE = 1024  # elements
+
+
+def reduce(ctx, mode, target, accumulator, source, count):
+    """One kernel step on `count` elements. OK, or RAISED when a user's function did: DETAIL words then lead to its
+    two arguments."""
+    failed = call_kernel(peek(ctx + c.KERNEL), mode, target, accumulator, source, count, peek(ctx + c.SIZE))
+    if failed == 0:
+        return c.OK
+    poke(ctx + c.CULPRIT, peek(ctx + c.RANK))
+    poke(ctx + c.DETAIL, accumulator + (failed - 1) * accumulator_bytes(ctx))
+    poke(ctx + c.DETAIL_2, source + (failed - 1) * peek(ctx + c.X + c.ITEM))
+    return c.RAISED
+
+
+def is_flat(ctx, flat, length):
+    """Whether a call goes the flat way, with `length` bytes beside this rank's header or in its cell: when they are few
+    or it is told to (`flat`: the number of that algorithm), and never more than a cell holds."""
+    algorithm = peek(ctx + c.ALGORITHM)
+    if algorithm == flat:
+        return length <= peek(ctx + c.CELL_BYTES)
+    return algorithm == 0 and length <= peek(ctx + c.FLAT_BYTES)
+
+
+def fold(ctx, target, places, stride, count, start, ranks):
+    """Reduce `count` elements of `ranks` ranks, from rank `start` on and past the last to rank 0, into `target`.
+
+    Those of rank r lie at `places` + r * `stride`; `target` may be one of these places.
+    """
+    item, block = peek(ctx + c.X + c.ITEM), scratch_length(ctx)
+    for first in range(0, count, block):
+        offset = first * item
+        status = fold_block(ctx, target + offset, places + offset, stride, min(block, count - first), start, ranks)
+        if status != c.OK:
+            return status
+    return c.OK
+
+
+def fold_block(ctx, target, places, stride, count, start, ranks):
+    """The same for no more than `scratch_length` elements."""
+    size = peek(ctx + c.SIZE)
+    accumulator = places + start * stride
+    if ranks != 2 or accumulator_bytes(ctx) != peek(ctx + c.X + c.ITEM) or is_logical(ctx):
+        source, accumulator = accumulator, peek(ctx + c.SCRATCH)
+        reduce(ctx, START, accumulator, 0, source, count)
+    if ranks == 1:
+        return reduce(ctx, STORE, target, accumulator, 0, count)
+    rank = start
+    for i in range(1, ranks):
+        rank = rank + 1 if rank + 1 < size else 0
+        source = places + rank * stride
+        if i < ranks - 1:
+            status = reduce(ctx, STEP, 0, accumulator, source, count)
+        else:
+            status = reduce(ctx, FINISH, target, accumulator, source, count)
+        if status != c.OK:
+            return status
+    return c.OK
+
+
+def fold_slices(ctx, target, places, stride, first, end):
+    """Reduce elements [first, end) of all ranks into `target`, each slice from where it starts.
+
+    Element `first` of rank r lies at `places` + r * `stride`; `target` may be one of these places.
+    """
+    item, length = peek(ctx + c.X + c.ITEM), slice_length(ctx)
+    size = peek(ctx + c.SIZE)
+    while first < end:
+        j = first // length
+        start = 0 if peek(ctx + ORDERED) else j % size
+        count = min(end, (j + 1) * length) - first
+        status = fold(ctx, target, places, stride, count, start, size)
+        if status != c.OK:
+            return status
+        first += count
+        target += count * item
+        places += count * item
+    return c.OK
+
+
+def reduce_alone(ctx):
+    """The reduction of one rank's array: a copy, but for logical operators, which make every element 0 or 1."""
+    target, source = peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.DATA)
+    if not is_logical(ctx):
+        if target != source:
+            copy(target, source, peek(ctx + c.X + c.BYTES))
+        return c.OK
+    return fold(ctx, target, source, 0, peek(ctx + c.X + c.COUNT), 0, 1)
+
+
+def is_logical(ctx):
+    return LAND <= peek(ctx + c.REDUCTION) <= LXOR
+
+
+def slice_length(ctx):
+    """Elements of a slice: as few rounds as SLICE_BYTES allows, evenly filled."""
+    return slice_length_of(ctx, peek(ctx + c.X + c.COUNT))
+
+
+def slice_length_of(ctx, count):
+    size = peek(ctx + c.SIZE)
+    longest = peek(ctx + c.SLICE_BYTES) // accumulator_bytes(ctx)
+    rounds = -(-count // (size * longest))
+    even = -(-count // (size * max(rounds, 1)))
+    return min(max(-(-even // SLICE_UNIT) * SLICE_UNIT, SHORTEST_SLICE), longest)
+
+
+def accumulator_bytes(ctx):
+    dtype = peek(ctx + c.X + c.DTYPE)
+    return 4 if dtype in (FLOAT16, BFLOAT16) else peek(ctx + c.X + c.ITEM)
+
+
+def scratch_length(ctx):
+    """Elements that the scratch memory holds."""
+    return c.SCRATCH_BYTES // accumulator_bytes(ctx)

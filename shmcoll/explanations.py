@@ -1,0 +1,97 @@
+"""What a verdict that all ranks have reached together says: in the same words on every rank."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from shmcoll.dtypes import BY_CODE
+from shmcoll.engine import layout
+from shmcoll.engine.group import Group
+from shmcoll.engine.layout import WORD
+
+
+def explain_parts(group: Group, sequence: int, root: int) -> str:
+    """Which `out` of a scatter is not like the part that the root sends."""
+    names = group.ranks
+    told = [array_in_header(group, rank, sequence) for rank in range(group.size)]
+    for rank, array in enumerate(told):
+        if array not in ("None", told[root]):
+            sent = f"rank {names[root]} sends it {told[root]}"
+            return f"scatter #{sequence}: out of rank {names[rank]} is {array}, but {sent}"
+    sent = f"{told[root]}, which rank {names[root]} sends"
+    return f"scatter #{sequence}: an out differs from {sent}, in a dimension after these"
+
+
+def array_in_header(group: Group, rank: int, sequence: int) -> str:
+    """Dtype and shape of the array that a rank's header describes, in words; None for no array."""
+    header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
+    word = group.arena.load(header + layout.HEADER_CALL)
+    dtype, ndim = word >> 8 & 0xFF, word >> 32 & 0xFF
+    if dtype == 0:
+        return "None"
+    shown = min(ndim, layout.HEADER_MAX_DIMS)
+    dims = [str(group.arena.load(header + layout.HEADER_DIMS + i * WORD)) for i in range(shown)]
+    more = ["..."] if ndim > shown else []
+    return f"{BY_CODE[dtype].title if dtype in BY_CODE else dtype}[{', '.join(dims + more)}]"
+
+
+class Table:
+    """What one rank said of its counts. See `engine/tables.py`; -1: not given."""
+
+    def __init__(self, group: Group, rank: int, sequence: int):
+        n = group.size
+        half = layout.TABLES + (sequence & 1) * layout.table_bytes(n)
+        words = np.frombuffer(group.arena.read(group.mailbox(rank) + half, layout.table_words(n) * WORD), np.int64)
+        self.rank, self.name = rank, group.ranks[rank]
+        self.counts, self.displs, self.expected, self.places, self.room = (words[i * n : (i + 1) * n] for i in range(5))
+        self.source, self.result, self.dtype = words[layout.TABLE_SIZES * n :].tolist()
+
+
+def explain_counts(group: Group, operation: str, sequence: int, root: int) -> str:
+    """Which entry of the tables does not fit. `root`: who sends, where only one rank does; else anyone."""
+    tables = [Table(group, rank, sequence) for rank in range(group.size)]
+    for table in tables:
+        wrong = _wrong_dtype(table, tables[root]) or _wrong_send(table, tables) or _wrong_receive(table, tables)
+        if wrong:
+            return f"{operation} #{sequence}: {wrong}"
+    return f"{operation} #{sequence}: the counts do not fit"
+
+
+def _wrong_dtype(table: Table, root: Table) -> str:
+    if table.dtype in (-1, root.dtype):
+        return ""
+    mine, sent = (BY_CODE[t.dtype].name for t in (table, root))
+    return f"rank {table.name} receives into an array of {mine}, but rank {root.name} sends {sent}"
+
+
+def _wrong_send(table: Table, tables: list[Table]) -> str:
+    for i in map(int, np.flatnonzero(table.counts > 0)):
+        count, displacement = table.counts[i], table.displs[i]
+        if displacement + count > table.source:
+            return (
+                f"rank {table.name} sends {count} elements from displacement {displacement} to rank {tables[i].name}, "
+                f"but its source has {table.source}"
+            )
+    return ""
+
+
+def _wrong_receive(table: Table, tables: list[Table]) -> str:
+    arriving = np.array([t.counts[table.rank] for t in tables])
+    places = np.cumsum(arriving) - arriving if (table.places < 0).all() else table.places
+    names = [t.name for t in tables]
+    for i, count in enumerate(arriving.tolist()):
+        if 0 <= table.expected[i] != count:
+            return f"rank {table.name} expects {table.expected[i]} elements from rank {names[i]}, which sends {count}"
+        if 0 <= table.room[i] < count:
+            return f"rank {names[i]} sends {count} elements to rank {table.name}, which has room for {table.room[i]}"
+        if count and 0 <= table.result < places[i] + count:
+            return (
+                f"{count} elements from rank {names[i]} at displacement {places[i]} of rank {table.name} "
+                f"do not fit its result of {table.result}"
+            )
+    taken = sorted((places[i], places[i] + arriving[i], i) for i in np.flatnonzero(arriving > 0))
+    for (_, end, a), (begin, _, b) in pairwise(taken):
+        if begin < end:
+            both = f"ranks {names[a]} and {names[b]}"
+            return f"what rank {table.name} receives from {both} overlaps at displacement {begin}"
+    return ""

@@ -1,0 +1,181 @@
+"""How the members of a group come to share its region, without the help of anybody else.
+
+The member with the lowest rank leads: it takes the region from its heap, prepares it, and enters it in its directory;
+the others look there. Who writes what:
+
+    region      the leader, before anybody can find it: identity, members, doorbells
+    SLOT        the leader: offset first, then identity. A reader that finds the identity finds the offset; it
+                cannot be taken away under it, because the reader has not closed this group
+    CLOSED      of each member, in its mailbox of the region, by that member alone: 1 when it has closed the group,
+                which ends the waits of who still needs it; 2 when it will not touch the region any more
+    identity 0  the leader, once every member has let go or is dead; then it gives the region back
+
+Which group is meant: a hash of its members and of an origin that all members know. `split` starts a new group each
+time, told apart by the parent's identity and how often it has been split. `subgroup` finds a group that exists: its
+origin is how often this member has closed the group of these ranks. Who is a generation ahead waits for the others.
+
+No memory: the leader enters the identity with a negative offset, minus the bytes it needed, and all members raise. For
+all of them that counts as a generation, closed.
+
+Why nobody waits for ever: who looks for a slot looks at the leader's records and process, too, and has a deadline.
+"""
+
+import ctypes
+import hashlib
+import time
+
+from shmcoll.engine import layout, records
+from shmcoll.engine.arena import Arena, mib
+from shmcoll.engine.group import Group
+from shmcoll.engine.heap import Heap
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.processes import process_start
+from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
+
+STILL_IN, CLOSED, LET_GO = range(3)
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LONGEST_NAP = 0.001  # seconds
+
+Identity = tuple[int, int]
+WORLD: Identity = (0, 0)
+
+
+def identity(ranks: tuple[int, ...], *origin: object) -> Identity:
+    """Which group of these ranks of the world is meant: two words, not zero."""
+    digest = hashlib.sha256(repr((ranks, origin)).encode()).digest()
+    first, second = (int.from_bytes(digest[i : i + WORD], "little", signed=True) for i in (0, WORD))
+    return first or 1, second
+
+
+class Directory:
+    """The groups that this rank leads."""
+
+    def __init__(self, arena: Arena, rank: int, heap: Heap):
+        self._arena = arena
+        self._heap = heap
+        self._base = layout.directory_offset(arena.ranks, rank)
+        self._led: dict[int, Group | None] = {}  # by slot; None: one that says that there was no memory
+
+    def lead(self, ranks: tuple[int, ...], which: Identity) -> Group:
+        """Make the region of a new group and let its members find it. Raises `ArenaError` on all of them."""
+        self.sweep()
+        slot = self._free_slot()
+        size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_CELL_BYTES))
+        try:
+            offset = self._heap.take(size, f"a group of {len(ranks)} ranks")
+        except ArenaError:
+            self._enter(slot, which, -size)
+            self._led[slot] = None
+            raise
+        group = Group(self._arena, offset, ranks)
+        _prepare(group, which)
+        self._led[slot] = group
+        self._enter(slot, which, offset)
+        return group
+
+    def _enter(self, slot: int, which: Identity, offset: int) -> None:
+        at = self._base + layout.SLOTS + slot * layout.SLOT_BYTES
+        self._arena.store(at + layout.SLOT_IDENTITY, 0)
+        self._arena.store(at + layout.SLOT_OFFSET, offset)
+        self._arena.store(at + layout.SLOT_IDENTITY, which[0])
+
+    def sweep(self) -> None:
+        """Give back the regions that nobody needs any more."""
+        for slot, group in list(self._led.items()):
+            if group is not None and all(_has_let_go(group, rank) for rank in range(group.size)):
+                at = self._base + layout.SLOTS + slot * layout.SLOT_BYTES
+                self._arena.store(at + layout.SLOT_IDENTITY, 0)
+                self._heap.give(group.offset)
+                del self._led[slot]
+
+    def _free_slot(self) -> int:
+        for slot in range(layout.SLOT_COUNT):
+            if slot not in self._led:
+                return slot
+        refusals = [slot for slot, group in self._led.items() if group is None]
+        if refusals:
+            return refusals[0]
+        raise ArenaError(f"this rank leads {layout.SLOT_COUNT} open groups, which is the limit; close some of them")
+
+
+def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout: float) -> Group:
+    """The group that its leader, ranks[0], has entered or will enter; `me` is this rank, of the world, for messages.
+
+    Raises `ArenaError` when the leader had no memory for it, `RankFailed` when the leader has ended, and
+    `CollectiveTimeout` when it does not enter the group within `timeout` seconds.
+    """
+    leader, nap, end = ranks[0], 1e-5, time.monotonic() + timeout
+    while True:
+        offset = _look_up(arena, leader, which)
+        if offset < 0:
+            raise ArenaError(
+                f"subgroup {list(ranks)}: rank {leader} found no memory for it, {mib(-offset)} needed; close groups or "
+                f"drop shared arrays, or raise the limit: shmrun --heap, SHMCOLL_HEAP"
+            )
+        if offset > 0:
+            group = Group(arena, offset, ranks)
+            if _identity_of(group) == which:
+                return group
+        how = _how_ended(arena, leader)
+        if how and _look_up(arena, leader, which) == 0:
+            raise RankFailed(f"subgroup {list(ranks)} on rank {me}: {how}; it leads that group, and never made it")
+        if time.monotonic() > end:
+            raise CollectiveTimeout(
+                f"subgroup {list(ranks)} on rank {me}: waited {timeout:g} s in vain for rank {leader}, which leads the "
+                f"group, to call subgroup with the same ranks (and to close the one before as often)"
+            )
+        time.sleep(nap)
+        nap = min(2 * nap, _LONGEST_NAP)
+
+
+def let_go(group: Group, rank: int) -> None:
+    """Close the group as its rank `rank`: wake who waits for it, then touch the region no more."""
+    closed = group.mailbox(rank) + layout.CLOSED
+    group.arena.store(closed, CLOSED)
+    group.ring()
+    group.arena.store(closed, LET_GO)
+
+
+def _prepare(group: Group, which: Identity) -> None:
+    arena = group.arena
+    for i, word in enumerate(which):
+        arena.store(group.offset + layout.IDENTITY + i * WORD, word)
+    for i, rank in enumerate(group.ranks):
+        arena.store(group.offset + layout.MEMBERS + i * WORD, rank)
+    for rank in range(group.size):
+        bell = arena.address + group.mailbox(rank) + layout.SEMAPHORE
+        _LIBC.sem_init(ctypes.c_void_p(bell), 1, 0)
+
+
+def _look_up(arena: Arena, leader: int, which: Identity) -> int:
+    """The offset that the leader has entered for a group; 0 when it has not."""
+    base = layout.directory_offset(arena.ranks, leader) + layout.SLOTS
+    for at in range(base, base + layout.SLOT_COUNT * layout.SLOT_BYTES, layout.SLOT_BYTES):
+        if arena.load(at + layout.SLOT_IDENTITY) == which[0]:
+            return arena.load(at + layout.SLOT_OFFSET)
+    return 0
+
+
+def _identity_of(group: Group) -> Identity:
+    first, second = (group.arena.load(group.offset + layout.IDENTITY + i * WORD) for i in (0, 1))
+    return first, second
+
+
+def _has_let_go(group: Group, rank: int) -> bool:
+    if group.arena.load(group.mailbox(rank) + layout.CLOSED) == LET_GO:
+        return True
+    return bool(_how_ended(group.arena, group.ranks[rank]))
+
+
+def _how_ended(arena: Arena, rank: int) -> str:
+    """How the process of a rank of the world has ended; empty while it lives or has not joined yet."""
+    told = [records.read(arena, rank, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK)]
+    for record in told:
+        if record.state == records.FAILED:
+            return record.text
+    if told[0].state == records.DEPARTED or told[1].state == records.DEPARTED:
+        return f"rank {rank} has ended"
+    if told[1].pid and process_start(told[1].pid) != told[1].start:
+        return f"rank {rank}'s process has ended"
+    return ""

@@ -1,0 +1,105 @@
+"""This process as a rank of the job: what all its communicators share, and how its end is told to the peers.
+
+An uncaught exception ends every group that the rank belongs to at once, quoting it; a normal end writes 'departed', an
+error only for those who still need the rank.
+"""
+
+import atexit
+import os
+import sys
+import threading
+from collections import Counter
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+
+from shmcoll.engine import context as c
+from shmcoll.engine import layout, records
+from shmcoll.engine.arena import Arena
+from shmcoll.engine.group import Group
+from shmcoll.engine.heap import Heap
+from shmcoll.engine.layout import WORD
+from shmcoll.groups import Directory, Identity
+
+
+class Line(Protocol):
+    """What a member knows of an open communicator: its group, its context, how to end it."""
+
+    group: Group
+    words: np.ndarray
+
+    def shut(self) -> None: ...
+
+
+class Member:
+    """Rank `rank` of the job whose arena this is; `launcher` says who started it."""
+
+    def __init__(self, arena: Arena, rank: int, launcher: str):
+        self.arena = arena
+        self.rank = rank
+        self.launcher = launcher
+        self.pid = os.getpid()
+        self._moved = self._slept = 0  # by communicators that have been closed
+        self.pollfds = np.zeros(arena.ranks, np.int64)
+        self.heap = Heap(arena, rank)
+        self.directory = Directory(arena, rank, self.heap)
+        self.lock = threading.Lock()  # guards what follows
+        self.callers: list[Line] = []
+        self.subgroups: dict[Identity, Any] = {}  # the communicators of open subgroups
+        self.closes: Counter[tuple[int, ...]] = Counter()  # how often this rank has closed the subgroup of these ranks
+        records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
+        self._tell_the_end()
+        os.register_at_fork(after_in_child=self._leave_in_child)
+
+    def forget(self, caller: Line) -> None:
+        """A communicator has been closed."""
+        self.callers.remove(caller)
+        self._moved += int(caller.words[c.MOVED // WORD])
+        self._slept += int(caller.words[c.SLEPT // WORD])
+
+    def _publish_statistics(self) -> None:
+        """For the launcher's report: what this rank has moved and slept, as it leaves."""
+        mailbox = Group.world(self.arena).mailbox(self.rank)
+        moved = self._moved + sum(int(caller.words[c.MOVED // WORD]) for caller in self.callers)
+        slept = self._slept + sum(int(caller.words[c.SLEPT // WORD]) for caller in self.callers)
+        self.arena.store(mailbox + layout.STATISTICS_MOVED, moved)
+        self.arena.store(mailbox + layout.STATISTICS_SLEPT, slept)
+        self.arena.store(mailbox + layout.STATISTICS_LEFT, 1)
+
+    def _leave_in_child(self) -> None:
+        """A process forked by this rank is not the rank: no call of its shall be let in."""
+        for caller in self.callers:
+            caller.shut()
+        self.arena.abandon()
+
+    def _tell_the_end(self) -> None:
+        previous = sys.excepthook
+
+        def failed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+            if os.getpid() == self.pid and not self._has_failed():
+                text = f"rank {self.rank} raised {kind.__name__}: {error}"
+                records.write(self.arena, self.rank, layout.BY_RANK, records.FAILED, records.RAISED, 1, text)
+                self._groups_look(abort=True)
+            previous(kind, error, traceback)
+
+        def departed() -> None:
+            if os.getpid() != self.pid:
+                return
+            self._publish_statistics()
+            if not self._has_failed():
+                records.write(self.arena, self.rank, layout.BY_RANK, records.DEPARTED, pid=self.pid)
+                self._groups_look(abort=False)
+
+        sys.excepthook = failed
+        atexit.register(departed)
+
+    def _has_failed(self) -> bool:
+        return records.read(self.arena, self.rank, layout.BY_RANK).state == records.FAILED
+
+    def _groups_look(self, *, abort: bool) -> None:
+        for group in (Group.world(self.arena), *(caller.group for caller in self.callers)):
+            if abort:
+                group.abort()
+            else:
+                group.ring()

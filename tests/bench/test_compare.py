@@ -1,0 +1,260 @@
+"""`shmbench compare`: who runs when, what is printed, what happens to those that fail. The peers here are stand-ins."""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from shmbench import compare
+from shmbench.curves import compared
+from shmbench.launch import Failed
+from shmbench.options import COLLECTIVES, LIMITS
+from shmbench.peers import PEERS
+
+needs_matplotlib = pytest.mark.skipif(
+    find_spec("matplotlib") is None, reason="matplotlib is not installed: pip install 'shmcoll[bench]'"
+)
+
+
+def table(library, collective, times, ranks=2):
+    """What a run writes: {size: (microseconds out of place, in place)}, None where there is no such form."""
+    factor = 1.0 if collective in LIMITS else 0.5
+
+    def timing(size, time):
+        bandwidth = time and size / time / 1e3
+        return time and {"time": time, "algbw": bandwidth, "busbw": factor * bandwidth, "wrong": 0}
+
+    return {
+        "format": 1,
+        "library": library,
+        "library_version": "1.0",
+        "machine": {"processor": "Some CPU", "cores": 2},
+        "collective": collective,
+        "ranks": ranks,
+        "rows": [
+            {
+                "size": size,
+                "type": "float32",
+                "redop": "none",
+                "out_of_place": timing(size, outside),
+                "in_place": timing(size, inside),
+            }
+            for size, (outside, inside) in times.items()
+        ],
+        "wrong": 0,
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Environments that look complete."""
+    for name in PEERS:
+        (tmp_path / "peers" / name / "bin").mkdir(parents=True)
+        (tmp_path / "peers" / name / "installed").touch()
+    return tmp_path / "peers"
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Stand in for the runs of all libraries; returns the list of what was run. `figures` answers with a table."""
+    calls = []
+
+    def install(figures):
+        def run(library, folder, arguments, ranks, timeout):
+            measured, sizes = arguments[0], arguments[arguments.index("--sizes") + 1]
+            calls.append((library, measured, sizes))
+            answer = figures(library, measured, len(calls))
+            Path(arguments[arguments.index("-J") + 1]).write_text(json.dumps(answer))
+
+        monkeypatch.setattr(compare, "run", run)
+        return calls
+
+    return install
+
+
+def test_in_turn_round_after_round_and_medians(folder, runs, capsys):
+    times = iter([3.0, 1.0, 2.0])
+
+    def figures(library, measured, number):
+        if measured == "memcpy":
+            return table("shmcoll", "memcpy", {12: (0.5, None)})
+        return table(library, measured, {12: (next(times) if library == "shmcoll" else 8.0 + number, 7.0)})
+
+    calls = runs(figures)
+    line = ["all_gather", "-n", "3", "--sizes", "8", "--libraries", "impi", "mpich", "--peers", str(folder)]
+    assert compare.main([*line, "--rounds", "3"]) == 0
+    assert calls == 3 * [
+        ("shmcoll", "all_gather", "8"),
+        ("impi", "all_gather", "8"),
+        ("mpich", "all_gather", "8"),
+        ("shmcoll", "memcpy", "12"),  # the size that 8 has become
+    ]
+    out, progress = capsys.readouterr()
+    assert out == (
+        "# ranks: 3, rounds: 3. Microseconds a call, medians; ratio: shmcoll over the fastest peer.\n"
+        "# memcpy, add (c = a + b): no collectives; the memory's limit, by as many processes at once.\n"
+        "#\n"
+        "# collective            size  placement       shmcoll  Intel MPI      MPICH     memcpy        add   ratio\n"
+        "  all_gather              12  out of place       2.00      14.00      15.00       0.50          -    0.14\n"
+        "  all_gather              12  in place           7.00       7.00       7.00       0.50          -    1.00\n"
+        "# shmcoll 1.0; impi 1.0; mpich 1.0\n"
+        "# Some CPU, 2 cores\n"
+    )
+    assert progress.splitlines()[:2] == ["round 1 of 3: all_gather, shmcoll", "round 1 of 3: all_gather, Intel MPI"]
+
+
+def test_who_lacks_or_fails_is_left_out(folder, runs, capsys):
+    def figures(library, measured, number):
+        if library == "openmpi" and number > 5:
+            raise Failed("exit code 1: no slots")
+        return table(library, measured, {8: (4.0, None)})
+
+    calls = runs(figures)
+    line = ["scan", "--sizes", "8", "--libraries", "openmpi", "gloo", "mpich", "--peers", str(folder), "--rounds", "3"]
+    assert compare.main(line) == 0
+    limits = ["shmcoll", "shmcoll"]
+    first, others = ["shmcoll", "openmpi", "mpich", *limits], ["shmcoll", "mpich", *limits]
+    assert [library for library, _, _ in calls] == [*first, *first, *others]  # gloo has no scan
+    out, progress = capsys.readouterr()
+    assert out.splitlines()[3:] == [
+        "# collective            size  placement       shmcoll   Open MPI       gloo      MPICH     memcpy"
+        "        add   ratio",
+        "  scan                     8  out of place       4.00          -          -       4.00       4.00"
+        "       4.00    1.00",
+        "# shmcoll 1.0; openmpi 1.0; mpich 1.0",
+        "# Some CPU, 2 cores",
+        "# left out of scan: Open MPI: exit code 1: no slots",
+    ]
+    assert "left out: exit code 1: no slots\n" in progress
+
+
+def test_shmcoll_itself_must_not_fail(folder, runs, capsys):
+    def figures(library, measured, number):
+        if library == "shmcoll":
+            raise Failed("exit code 1: # Out of bounds values : 1 FAILED")
+        return table(library, measured, {0: (4.0, None)})
+
+    runs(figures)
+    assert compare.main(["barrier", "--libraries", "mpich", "--peers", str(folder), "--rounds", "1"]) == 1
+    out = capsys.readouterr().out
+    assert "  barrier                  -  out of place          -       4.00          -          -       -\n" in out
+    assert out.endswith("# left out of barrier: shmcoll: exit code 1: # Out of bounds values : 1 FAILED\n")
+
+
+def test_all_collectives_when_none_is_named(folder, runs, capsys):
+    calls = runs(lambda library, measured, _: table(library, measured, {8: (1.0, 1.0)}))
+    assert compare.main(["--libraries", "gloo", "--peers", str(folder), "--rounds", "1"]) == 0
+    assert list(dict.fromkeys(measured for _, measured, _ in calls if measured in COLLECTIVES)) == list(COLLECTIVES)
+    assert {measured for library, measured, _ in calls if library == "gloo"} == set(COLLECTIVES) - PEERS["gloo"].lacks
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("gather_all", "unknown collective 'gather_all'"),
+        ("gather -o avg", "unknown op 'avg'"),
+        ("gather -n 2 -r 2", "-r 2 is no rank of 2"),
+        ("gather --libraries nccl", "unknown library 'nccl'"),
+        ("gather --sizes 8Q", "'8Q' is no size"),
+        ("gather --json no/such/folder/x.json", "there is no folder no/such/folder"),
+        ("barrier --plot x.png", "a barrier has none"),
+        ("gather --plot x.gif", "a picture's name ends in"),
+        ("gather --peers /nowhere", "not installed in /nowhere: openmpi, mpich, impi, gloo; `make peers` does that"),
+        ("gather --peers /nowhere --libraries gloo", "not installed in /nowhere: gloo;"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(folder, line, told, capsys):
+    arguments = line.split()
+    with pytest.raises(SystemExit) as caught:
+        compare.main(arguments if "--peers" in arguments else [*arguments, "--peers", str(folder)])
+    assert caught.value.code == 2
+    complaint = capsys.readouterr().err
+    assert told in complaint and complaint.count("\n") == 1
+
+
+DRAW = """
+import json, sys
+from pathlib import Path
+from shmbench.compare import _draw
+
+_draw(Path(sys.argv[2]), json.loads(Path(sys.argv[1]).read_text())["results"])
+"""  # in a process of its own, for matplotlib keeps font files open
+
+
+def test_a_picture_has_a_line_for_each_library_and_the_limit(folder, runs, tmp_path):
+    def figures(library, measured, number):
+        outside, inside = (None if measured == "broadcast" else 4.0), (None if measured in LIMITS else 3.0)
+        return table(library, measured, {8: (outside, inside), 1024: (outside, inside)})
+
+    runs(figures)
+    kept, drawn = tmp_path / "x.json", tmp_path / "x.svg"
+    line = ["broadcast", "reduce", "barrier", "--libraries", "mpich", "--peers", str(folder), "--rounds", "1"]
+    assert compare.main([*line, "--json", str(kept)]) == 0
+    results = json.loads(kept.read_text())["results"]
+    chart = compared([result for result in results if result["collective"] == "reduce"])
+    curves = {curve.library: curve for curve in chart.curves}
+    assert [(name, curve.is_limit) for name, curve in curves.items()] == [
+        ("shmcoll", False),
+        ("mpich", False),
+        ("memcpy", True),
+        ("add", True),
+    ]
+    assert curves["mpich"].bandwidths == curves["memcpy"].bandwidths  # as long, as many bytes: the same bandwidth
+    assert compared([]) is None
+
+    if find_spec("matplotlib"):
+        subprocess.run([sys.executable, "-c", DRAW, kept, drawn], check=True, timeout=50)
+        text = drawn.read_text()
+        assert text.count(">broadcast, 2 ranks, float32, in place<") == text.count(">reduce, 2 ranks, float32<") == 1
+        assert "barrier" not in text and "dashed" not in text
+        assert [text.count(f">{name}<") for name in ("shmcoll", "mpich", "memcpy", "add")] == [4, 4, 4, 2]
+
+
+FAKE_MPI = """
+import sys
+from shmbench import library, options, worker
+
+class Fake(library.Shmcoll):
+    name, version = "Fake MPI", "0"
+
+fake = Fake()
+fake.version = "0"
+sys.exit(worker.work(fake, options.parse(sys.argv[1:])))
+"""
+
+
+@needs_matplotlib
+def test_for_real(folder, tmp_path):
+    """Launchers, processes, tables: an mpiexec that starts shmcoll under another name, and a torch that is broken."""
+    script = tmp_path / "fake_mpi.py"
+    script.write_text(FAKE_MPI)
+    programs = {
+        "mpich/bin/mpiexec": "import os; os.execv(sys.executable, [sys.executable, '-m', 'shmrun', '-n', sys.argv[2], "
+        f"{str(script)!r}, *sys.argv[5:]])",
+        "gloo/bin/python": "sys.exit('ImportError: no torch here')",
+    }
+    for name, code in programs.items():
+        (folder / name).write_text(f"#!{sys.executable}\nimport sys\n{code}\n")
+        (folder / name).chmod(0o755)
+    line = ["broadcast", "--libraries", "mpich", "gloo", "--peers", folder, "--sizes", "8,64K", "--iters", 3]
+    line += ["--rounds", 1, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.png"]
+    command = [sys.executable, "-m", "shmbench", "compare", *map(str, line)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert [row[:4] for row in rows] == [["broadcast", "8", "in", "place"], ["broadcast", "64K", "in", "place"]]
+    for _, _, _, _, ours, fake, gloo, memcpy, add, ratio in rows:
+        assert float(ours) > 0 and float(fake) > 0 and float(memcpy) > 0 and (gloo, add) == ("-", "-")
+        assert float(ratio) == pytest.approx(float(ours) / float(fake), abs=0.01, rel=0.01)
+    assert "; Fake MPI 0\n" in done.stdout
+    assert done.stdout.endswith("# left out of broadcast: gloo: exit code 1: ImportError: no torch here\n")
+    results = json.loads((tmp_path / "x.json").read_text())["results"]
+    assert [(r["library"], r["error"] is None) for r in results] == [
+        ("shmcoll", True),
+        ("mpich", True),
+        ("gloo", False),
+        ("memcpy", True),
+    ]
+    assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"

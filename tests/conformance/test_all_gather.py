@@ -1,0 +1,17 @@
+"""all_gather on real ranks."""
+
+from cases_all_gather import sample
+from suite import judge, run_cases
+
+
+def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
+    return run_cases(comm, sample(seed, comm.size, factor))
+
+
+def test_all_gather(ranks, n, seed, factor):
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=140)
+
+
+def test_all_gather_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
+    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=140)

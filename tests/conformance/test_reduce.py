@@ -1,0 +1,66 @@
+"""reduce on real ranks."""
+
+import hashlib
+
+import layouts
+import numpy as np
+from cases_reduce import sample
+from suite import judge, run_cases
+
+import shmcoll
+
+#: each rank's digit behind those of the ranks before it; compiled before the ranks are forked
+APPEND = shmcoll.op(lambda a, b: a * 10 + b, commutative=False, dtypes=["int64"])
+
+
+def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
+    return run_cases(comm, sample(seed, comm.size, factor))
+
+
+def test_reduce(ranks, n, environment, seed, factor):
+    judge(ranks(n, run, seed, factor, environment=environment, deadline=40 * factor), at_least=100)
+
+
+def test_reduce_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
+    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=100)
+
+
+def digests(comm, seed: int) -> list[tuple[str, str]]:
+    """Of all_reduce, and of reduce by each algorithm to each root in turn."""
+    rng = np.random.default_rng([seed, comm.rank])
+    found = []
+    for count in (7, 1000, 8193, 60_000):
+        for dtype in (np.float32, np.float16, np.complex64):
+            for op in ("sum", "prod", "avg"):
+                x = rng.standard_normal(count).astype(dtype)
+                wanted = hashlib.sha256(comm.all_reduce(x, op).tobytes()).hexdigest()
+                for i, algorithm in enumerate((None, "flat", "ring", "cells")):
+                    got = comm.reduce(x, i % comm.size, op, algorithm=algorithm)
+                    if got is not None:
+                        found.append((hashlib.sha256(got.tobytes()).hexdigest(), wanted))
+    return found
+
+
+def test_the_bits_are_those_of_all_reduce_at_any_root_and_by_any_algorithm(ranks, n, seed):
+    slices = {"SHMCOLL_SLICE_BYTES": "8192"}
+    told = ranks(n, digests, seed, environment=slices)
+    assert sum(map(len, told)) == 4 * 9 * 4
+    assert [got for pairs in told for got, _ in pairs] == [wanted for pairs in told for _, wanted in pairs]
+    assert ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": "128", **slices}) == told
+
+
+def in_order(comm) -> list[str]:
+    digits = int("".join(str(r + 1) for r in range(comm.size)))
+    wrong = []
+    for count in (1, 5, 9000, 100_001):
+        for root in {0, comm.size - 1}:
+            for algorithm in (None, "flat", "cells"):
+                got = comm.reduce(np.full(count, comm.rank + 1), root, APPEND, algorithm=algorithm)
+                told = "" if got is None else layouts.same(got, np.full(count, digits))
+                wrong += [f"{count} {root} {algorithm}: {told}"] if told else []
+    return wrong
+
+
+def test_an_operator_that_is_not_commutative_sees_the_ranks_in_order(ranks, n):
+    assert ranks(n, in_order, environment={"SHMCOLL_SLICE_BYTES": "8192"}) == [[]] * n

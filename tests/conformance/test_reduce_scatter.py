@@ -1,0 +1,63 @@
+"""reduce_scatter and reduce_scatter_v on real ranks."""
+
+import hashlib
+
+import layouts
+import numpy as np
+from cases_reduce_scatter import sample
+from suite import judge, run_cases
+
+import shmcoll
+
+#: each rank's digit behind those of the ranks before it; compiled before the ranks are forked
+APPEND = shmcoll.op(lambda a, b: a * 10 + b, commutative=False, dtypes=["int64"])
+
+
+def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
+    return run_cases(comm, sample(seed, comm.size, factor))
+
+
+def test_reduce_scatter(ranks, n, environment, seed, factor):
+    judge(ranks(n, run, seed, factor, environment=environment, deadline=40 * factor), at_least=100)
+
+
+def test_reduce_scatter_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
+    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=100)
+
+
+def digests(comm, seed: int) -> list[str]:
+    """Of each form and algorithm; all of the same block must be alike."""
+    rng = np.random.default_rng([seed, comm.rank])
+    found = []
+    for count in (1, 7, 1000, 8193, 60_000):
+        for dtype in (np.float32, np.float16, np.complex64):
+            for op in ("sum", "prod", "avg"):
+                x = rng.standard_normal(count * comm.size).astype(dtype)
+                results = [comm.reduce_scatter(x, op, algorithm=a) for a in (None, "flat", "ring", "cells")]
+                results.append(comm.reduce_scatter(list(x.reshape(comm.size, count)), op))
+                results.append(comm.reduce_scatter_v(x, [count] * comm.size, op))
+                (digest,) = {hashlib.sha256(result.tobytes()).hexdigest() for result in results}
+                found.append(digest)
+    return found
+
+
+def test_the_bits_are_the_same_in_every_run_and_form_and_by_any_algorithm(ranks, n, seed):
+    told = ranks(n, digests, seed)
+    assert ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_SLICE_BYTES": "512"}) == told
+    assert ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": str(256 << 10)}) == told
+
+
+def in_order(comm) -> list[str]:
+    digits = int("".join(str(r + 1) for r in range(comm.size)))
+    wrong = []
+    for count in (1, 5, 9000, 40_001):
+        for algorithm in (None, "flat", "cells"):
+            got = comm.reduce_scatter(np.full(count * comm.size, comm.rank + 1), APPEND, algorithm=algorithm)
+            told = layouts.same(got, np.full(count, digits))
+            wrong += [f"{count} {algorithm}: {told}"] if told else []
+    return wrong
+
+
+def test_an_operator_that_is_not_commutative_sees_the_ranks_in_order(ranks, n):
+    assert ranks(n, in_order) == [[]] * n

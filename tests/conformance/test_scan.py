@@ -1,0 +1,66 @@
+"""scan and exscan on real ranks."""
+
+import hashlib
+
+import layouts
+import numpy as np
+from cases_scan import sample
+from suite import judge, run_cases
+
+import shmcoll
+
+#: each rank's digit behind those of the ranks before it; compiled before the ranks are forked
+APPEND = shmcoll.op(lambda a, b: a * 10 + b, commutative=False, dtypes=["int64"])
+
+
+def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
+    return run_cases(comm, sample(seed, comm.size, factor))
+
+
+def test_scan_and_exscan(ranks, n, environment, seed, factor):
+    judge(ranks(n, run, seed, factor, environment=environment, deadline=40 * factor), at_least=150)
+
+
+def test_scan_and_exscan_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
+    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=150)
+
+
+def digests(comm, seed: int) -> list[str]:
+    rng = np.random.default_rng([seed, comm.rank])
+    found = []
+    for count in (1, 7, 1000, 8193, 60_000):
+        for dtype in (np.float32, np.float16, np.complex64):
+            for op in ("sum", "prod"):
+                x = rng.standard_normal(count).astype(dtype)
+                for call in (comm.scan, comm.exscan):
+                    results = [call(x, op, algorithm=a) for a in (None, "flat", "chain")]
+                    (digest,) = {hashlib.sha256(b"" if r is None else r.tobytes()).hexdigest() for r in results}
+                    found.append(digest)
+    return found
+
+
+def test_the_bits_are_the_same_in_every_run_and_by_either_algorithm(ranks, n, seed):
+    told = ranks(n, digests, seed)
+    assert ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_SLICE_BYTES": "512"}) == told
+
+
+def test_exscan_of_a_rank_is_scan_of_the_one_before(ranks, n, seed):
+    told = ranks(n, digests, seed)
+    scans, exscans = [of_rank[0::2] for of_rank in told], [of_rank[1::2] for of_rank in told]
+    assert exscans[1:] == scans[:-1]
+
+
+def in_order(comm) -> list[str]:
+    digits = [int("".join(str(r + 1) for r in range(ranks))) for ranks in range(1, comm.size + 1)]
+    wrong = []
+    for count in (1, 5, 9000, 100_001):
+        x = np.full(count, comm.rank + 1)
+        wrong.append(layouts.same(comm.scan(x, APPEND), np.full(count, digits[comm.rank])))
+        before = comm.exscan(x, APPEND)
+        wrong.append(layouts.same(before, np.full(count, digits[comm.rank - 1])) if comm.rank else "")
+    return [told for told in wrong if told]
+
+
+def test_an_operator_that_is_not_commutative_sees_the_ranks_in_order(ranks, n):
+    assert ranks(n, in_order) == [[]] * n

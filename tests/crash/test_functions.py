@@ -1,0 +1,93 @@
+"""A user's function that raises in a reduction: the exception itself where it was called, its words everywhere."""
+
+import numpy as np
+import pytest
+
+import shmcoll
+from shmcoll.errors import RankFailed
+
+
+def limited(a, b):
+    if a > 1000 or b > 1000:
+        raise ValueError("too large")
+    return max(a, b)
+
+
+def quotient(a, b):
+    return a / b if b < 5 else a // (b - b)
+
+
+LIMITED = shmcoll.op(limited, dtypes=["int32", "float16"])
+IN_ORDER = shmcoll.op(limited, commutative=False, dtypes=["int32"])
+QUOTIENT = shmcoll.op(quotient, dtypes=["float64"])
+
+
+def collect(comm, dtype, count: int, where: int, op, algorithm, later: bool) -> tuple[str, str, str]:
+    """Rank 1 has one element that is too large; what this rank is told, in that call and in the next."""
+    comm.barrier()
+    x = np.zeros(count, dtype)
+    x[where] = 1001 * (comm.rank == 1)
+    with pytest.raises((ValueError, RankFailed)) as told:
+        got = comm.all_reduce(x, op, algorithm=algorithm, async_op=later)
+        got.wait()
+    with pytest.raises(RankFailed) as again:
+        comm.all_reduce(np.zeros(3))
+    return type(told.value).__name__, str(told.value), str(again.value)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["", "async"])
+@pytest.mark.parametrize(
+    ("count", "where", "op", "algorithm"),
+    [
+        (3, 2, LIMITED, None),
+        (5000, 4999, LIMITED, "flat"),
+        (200_000, 0, LIMITED, "ring"),
+        (200_000, 199_999, LIMITED, "ring"),
+        (200_000, 123_456, LIMITED, "cells"),
+        (200_000, 77_777, IN_ORDER, None),
+    ],
+)
+def test_a_function_that_raises(ranks, count, where, op, algorithm, later):
+    for n in (2, 3):
+        told = ranks(n, collect, np.int32, count, where, op, algorithm, later)
+        raised = [rank for rank, (name, _, _) in enumerate(told) if name == "ValueError"]
+        words = [f"rank {r}: function limited raised ValueError: too large at all_reduce #2" for r in raised]
+        assert raised
+        for rank, (_, text, again) in enumerate(told):
+            if rank in raised:
+                assert text == "too large"
+            else:
+                assert any(text == f"all_reduce #2 on rank {rank}: {w}" for w in words)
+            assert any(again.endswith(w) for w in words)
+
+
+def test_half_types(ranks):
+    """Accumulated in float32, called with Python's floats."""
+    told = ranks(2, collect, np.float16, 3, 1, LIMITED, None, False)
+    assert "ValueError" in {name for name, _, _ in told}
+    for name, text, _ in told:
+        assert text == "too large" if name == "ValueError" else "function limited raised ValueError: too large" in text
+
+
+def test_the_exception_comes_from_the_function_in_python(ranks):
+    """It is called again with Python's own numbers: its traceback leads into it."""
+
+    def divide(comm) -> tuple[str, str]:
+        with pytest.raises((ZeroDivisionError, RankFailed)) as told:
+            comm.all_reduce(np.array([1.0, 5.0]), QUOTIENT)
+        return type(told.value).__name__, told.traceback[-1].name
+
+    told = ranks(2, divide)
+    assert ("ZeroDivisionError", "quotient") in told
+
+
+def test_the_operands_are_where_they_were_in_place(ranks):
+    """FINISH into x: the element that raises has not been written."""
+
+    def in_place(comm) -> str:
+        x = np.full(3, 2000 + comm.rank, np.int32)
+        with pytest.raises((ValueError, RankFailed)) as told:
+            comm.all_reduce(x, LIMITED, out=x)
+        return str(told.value)
+
+    assert all("too large" in text for text in ranks(2, in_place))

@@ -1,0 +1,152 @@
+"""broadcast, all_gather, scatter, and all_to_all of lists, as explored ranks call them."""
+
+from dataclasses import dataclass
+
+from explorer.calls import Call, _expect, _expected, _fill, value
+from explorer.job import Rank
+from explorer.program import Violation
+from explorer.stand_ins import WORD
+from shmcoll.collectives import all_gather, all_to_all, broadcast, scatter
+from shmcoll.collectives.all_to_all import SOURCES as BLOCKS
+from shmcoll.collectives.all_to_all import TARGETS, WHOLE
+from shmcoll.collectives.scatter import BOTH, DATA, OPEN, PHASE, SHAPE, SOURCES
+from shmcoll.engine import atomics, layout
+from shmcoll.engine import context as c
+
+
+@dataclass(frozen=True)
+class Broadcast(Call):
+    words: int
+    root: int = 0
+
+    def run(self, rank: Rank, number: int) -> int:
+        _fill(rank, number, self.words)
+        rank.view(c.OUT, rank.x, self.words)
+        rank.set(c.OPERATION, layout.BROADCAST)
+        rank.set(c.ARGUMENT, self.root)
+        return broadcast(rank.ctx)
+
+    def check(self, rank: Rank, number: int) -> None:
+        _expect(rank, number, rank.x, [value(self.root, number, i) for i in range(self.words)])
+
+
+@dataclass(frozen=True)
+class AllGather(Call):
+    """`in_place`: what a rank sends lies where it belongs in the result."""
+
+    words: int
+    in_place: bool = False
+
+    def run(self, rank: Rank, number: int) -> int:
+        _fill(rank, number, self.words)
+        for i in range(self.words * rank.job.ranks):
+            atomics.poke(rank.out + i * WORD, 0)
+        rank.view(c.OUT, rank.out, self.words * rank.job.ranks)
+        rank.view(c.X, rank.x, self.words)
+        if self.in_place:
+            own = rank.out + rank.number * self.words * WORD
+            for i in range(self.words):
+                atomics.poke(own + i * WORD, value(rank.number, number, i))
+            rank.view(c.X, own, self.words)
+        rank.set(c.OPERATION, layout.ALL_GATHER)
+        rank.set(c.EXTRA, 0)
+        return all_gather(rank.ctx)
+
+    def check(self, rank: Rank, number: int) -> None:
+        wanted = [value(r, number, i) for r in range(rank.job.ranks) for i in range(self.words)]
+        _expect(rank, number, rank.out, wanted)
+
+
+@dataclass(frozen=True)
+class Scatter(Call):
+    """`words` to each rank. `listed`: the root's parts lie in an order of their own. `halfway`: receivers learn how
+    much they get. `room`: what they have an `out` for, when it is something else."""
+
+    words: int
+    root: int = 0
+    listed: bool = False
+    halfway: bool = False
+    room: int = -1
+
+    def run(self, rank: Rank, number: int) -> int:
+        rank.set(c.OPERATION, layout.SCATTER)
+        rank.set(c.ARGUMENT, self.root)
+        rank.set(PHASE, BOTH)
+        rank.set(SOURCES, 0)
+        status = self._send(rank, number) if rank.number == self.root else self._receive(rank, number)
+        return status if self.room < 0 else _expected(c.VERDICT, status)
+
+    def check(self, rank: Rank, number: int) -> None:
+        if self.room < 0:
+            place = self._ranks_in_order(rank).index(rank.number)
+            wanted = [value(self.root, number, place * self.words + i) for i in range(self.words)]
+        else:
+            wanted = [0] * self.words
+        _expect(rank, number, rank.out, wanted)
+
+    def _ranks_in_order(self, rank: Rank) -> list[int]:
+        ranks = list(range(rank.job.ranks))
+        return ranks[::-1] if self.listed else ranks
+
+    def _send(self, rank: Rank, number: int) -> int:
+        _fill(rank, number, self.words * rank.job.ranks)
+        rank.view(c.OUT, rank.out, self.words)
+        rank.view(c.X, rank.x, self.words * rank.job.ranks)
+        if self.listed:
+            rank.view(c.X, rank.x, self.words)
+            rank.set(SOURCES, rank.table)
+            for place, receiver in enumerate(self._ranks_in_order(rank)):
+                atomics.poke(rank.table + receiver * WORD, rank.x + place * self.words * WORD)
+        return scatter(rank.ctx)
+
+    def _receive(self, rank: Rank, number: int) -> int:
+        words = self.words if self.room < 0 else self.room
+        _fill(rank, number, words)
+        rank.view(c.OUT, rank.out, words)
+        rank.view(c.X, rank.out, words)
+        if not self.halfway:
+            return scatter(rank.ctx)
+        for field in (c.DATA, c.COUNT, c.BYTES, c.DIMENSIONS, c.DTYPE):
+            rank.set(c.X + field, 0)
+        rank.set(PHASE, OPEN)
+        rank.set(SHAPE, rank.table)
+        status = scatter(rank.ctx)
+        if status != c.HALFWAY:
+            return status
+        told = tuple(atomics.peek(rank.table + i * WORD) for i in range(3))
+        if told != (5, 1, self.words):
+            raise Violation(f"dtype, dimensions and length of the part are {told} in call {number}")
+        rank.set(PHASE, DATA)
+        return scatter(rank.ctx)
+
+
+@dataclass(frozen=True)
+class AllToAllOfLists(Call):
+    """`words` to each rank; the blocks lie in an order of their own, and the results take their places."""
+
+    words: int
+
+    def run(self, rank: Rank, number: int) -> int:
+        n = rank.job.ranks
+        _fill(rank, number, self.words * n)
+        rank.view(c.X, rank.x, self.words)
+        rank.set(c.OPERATION, layout.ALL_TO_ALL)
+        for i in range(5):
+            rank.set(c.EXTRA + i * WORD, self.words * WORD)
+        whole = rank.table + n * WORD
+        for word, address in ((BLOCKS, rank.table), (TARGETS, rank.table), (WHOLE, whole)):
+            rank.set(word, address)
+        for peer in range(n):
+            atomics.poke(rank.table + peer * WORD, self._place(rank, peer))
+        for i, entry in enumerate((1, self.words * n)):
+            atomics.poke(whole + i * WORD, entry)
+        return all_to_all(rank.ctx)
+
+    def check(self, rank: Rank, number: int) -> None:
+        for sender in range(rank.job.ranks):
+            first = (rank.job.ranks - 1 - rank.number) * self.words
+            wanted = [value(sender, number, first + i) for i in range(self.words)]
+            _expect(rank, number, self._place(rank, sender), wanted)
+
+    def _place(self, rank: Rank, peer: int) -> int:
+        return rank.x + (rank.job.ranks - 1 - peer) * self.words * WORD

@@ -1,0 +1,60 @@
+"""Cases of scan and exscan: every pair of dtype and op that has a running form."""
+
+from collections.abc import Iterator
+
+import layouts
+import models
+import numpy as np
+from cases_all_reduce import LARGE, SHAPES
+from suite import Case
+
+from shmcoll.dtypes import BY_NAME, DType
+from shmcoll.engine.compile import all_kernels
+
+
+def case(
+    seed: int, n: int, operation: str, dtype: DType, op: str, shape: tuple, layout: str, out: str, later: bool
+) -> Case:
+    name = f"{operation} {dtype.name} {op} {shape=} x={layout} out={out}{' async' if later else ''} {seed=}"
+
+    def check(comm) -> str:
+        rng = np.random.default_rng(seed)
+        inputs = [layouts.values(rng, dtype.numpy, shape, op) for _ in range(n)]
+        x = layouts.INPUTS[layout](inputs[comm.rank])
+        target = layouts.output(out, x, shape, dtype.numpy)
+        before = None if target is None or out == "in place" else target.copy()
+        got = getattr(comm, operation)(x, op, out=target, async_op=later)
+        if later:
+            got = got.wait()
+        wanted = getattr(models, operation)(inputs, op, comm.rank)
+        if wanted is None:
+            told = "" if before is None else layouts.changed(target, before, "none")
+            return f"got {got!r}, not None" if got is not None else told or layouts.changed(x, inputs[0], "none")
+        if target is not None and got is not target:
+            return "out was not returned"
+        return layouts.same(got, wanted) or layouts.changed(x, inputs[comm.rank], out)
+
+    return name, check
+
+
+def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
+    """Each with shapes, layouts and outputs drawn at random."""
+    rng = np.random.default_rng(seed)
+
+    def one(operation: str, dtype: DType, op: str, shape: tuple) -> Case:
+        layout = layouts.draw_input(rng, dtype.numpy)
+        out = layouts.draw_output(rng, layout)
+        return case(int(rng.integers(1 << 32)), n, operation, dtype, op, shape, layout, out, rng.random() < 0.1)
+
+    operations = ("scan", "exscan")
+    for i, (dtype, op) in enumerate(all_kernels()):
+        if op == "avg":
+            continue
+        for k in range(factor):
+            yield one(operations[(seed + i + k) % 2], dtype, op, SHAPES[rng.integers(len(SHAPES))])
+        if rng.random() < 0.05 * factor:
+            yield one(operations[(seed + i) % 2], dtype, op, LARGE[rng.integers(len(LARGE))])
+    for operation in operations:
+        for out in ("none", "in place", "strided"):
+            yield case(seed, n, operation, BY_NAME["float32"], "sum", (500_001,), "contiguous", out, False)
+        yield case(seed, n, operation, BY_NAME["bfloat16"], "sum", LARGE[0], "contiguous", "in place", False)

@@ -1,0 +1,308 @@
+"""Groups: who belongs to them, how members find each other, how they end and give their memory back."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from shmcoll.engine.heap import held_by_all
+from shmcoll.errors import ArenaError, CollectiveMismatch, CollectiveTimeout, RankFailed
+
+
+def sums(comm, value: int) -> int:
+    return int(comm.all_reduce(np.array([value]))[0])
+
+
+def test_split_by_color_and_key(ranks):
+    def cut(comm) -> tuple:
+        half = comm.split(comm.rank % 2, -comm.rank)
+        return half.rank, half.size, half.ranks, half.name, half.launcher, sums(half, comm.rank), half.gather(comm.rank)
+
+    told = ranks(5, cut)
+    even, odd = [4, 2, 0], [3, 1]
+    for rank, (place, size, members, name, launcher, total, gathered) in enumerate(told):
+        mine = odd if rank % 2 else even
+        assert (place, size, members, total) == (mine.index(rank), len(mine), mine, sum(mine))
+        assert (name, launcher) == (str(mine), "shmrun")
+        assert (None if gathered is None else gathered.tolist()) == (mine if rank == mine[0] else None)
+
+
+def test_a_rank_without_a_color_is_in_no_group(ranks):
+    def cut(comm) -> list | None:
+        part = comm.split(None if comm.rank == 1 else 7)
+        return part and [part.ranks, sums(part, 1)]
+
+    assert ranks(3, cut) == [[[0, 2], 2], None, [[0, 2], 2]]
+
+
+def test_each_split_makes_a_group_of_its_own(ranks):
+    def cut(comm) -> bool:
+        first, second = comm.split(0), comm.split(0)
+        if comm.rank == 0:  # operations of the two do not mix
+            a, b = sums(first, 1), sums(second, 10)
+        else:
+            work = second.all_reduce(np.array([10]), async_op=True)
+            a, b = sums(first, 1), int(work.wait()[0])
+        return first is not second and (a, b) == (2, 20)
+
+    assert ranks(2, cut) == [True, True]
+
+
+def test_subgroups_are_called_by_their_members_alone_in_any_order(ranks):
+    def use(comm) -> list[int]:
+        told = []
+        mine = [(0, 1), (0, 2), (1, 2)]
+        for members in mine if comm.rank != 1 else reversed(mine):
+            if comm.rank in members:
+                group = comm.subgroup(members)
+                told.append((group, members))
+        return [sums(group, comm.rank + 1) for group, members in sorted(told, key=lambda t: t[1])]
+
+    assert ranks(3, use) == [[3, 4], [3, 5], [4, 5]]
+
+
+def test_the_same_ranks_are_the_same_group_until_it_is_closed(ranks):
+    def use(comm) -> list:
+        group = comm.subgroup([1, 0])
+        again = comm.subgroup((0, 1))
+        same = group is again and group.ranks == [0, 1]
+        group.close()
+        group.close()
+        new = comm.subgroup([0, 1])
+        other = comm.split(0)
+        other.close()
+        return [same, new is not group, sums(new, 1), comm.subgroup([0, 1]) is new]
+
+    assert ranks(2, use) == [[True, True, 2, True]] * 2
+
+
+def test_groups_of_groups(ranks):
+    def nest(comm) -> list:
+        group, told = comm, []
+        while group.size > 1:
+            group = group.split(group.rank // (group.size // 2), group.rank)
+            told.append((group.ranks, sums(group, comm.rank)))
+        row = comm.split(comm.rank % 2)
+        pair = row.subgroup([0, 1]) if comm.rank < 4 else None
+        return [*told, pair and (pair.ranks, sums(pair, comm.rank))]
+
+    for rank, (four, two, one, pair) in enumerate(ranks(8, nest)):
+        for size, (members, total) in ((4, four), (2, two), (1, one)):
+            first = rank // size * size
+            assert members == list(range(first, first + size))
+            assert total == sum(members)
+        first = rank % 2
+        assert pair == (([first, first + 2], 2 * first + 2) if rank < 4 else None)
+
+
+def test_operations_of_different_groups_overlap_in_time(ranks):
+    """Each rank is in a row and a column, and has work pending in both."""
+
+    def use(comm) -> list:
+        row, column = comm.split(comm.rank // 2), comm.split(comm.rank % 2)
+        groups = (row, column) if comm.rank % 3 else (column, row)
+        works = {}
+        for i in range(20):
+            for group in groups:
+                works[group.name, i] = group.all_reduce(np.full(10_000, comm.rank + i), async_op=True)
+        return [
+            all((works[group.name, i].wait() == sum(group.ranks) + 2 * i).all() for i in range(20))
+            for group in (row, column)
+        ]
+
+    assert ranks(4, use) == [[True, True]] * 4
+
+
+def test_a_thousand_groups_leave_memory_flat(ranks):
+    def churn(comm) -> list[int]:
+        import resource
+
+        held, resident = [], []
+        for i in range(1000):
+            group = comm.subgroup([0, 1]) if i % 2 else comm.split(0)
+            assert sums(group, i) == 2 * i
+            group.close()
+            if i in (200, 999):
+                comm.barrier()
+                held.append(held_by_all(comm._member.arena))
+                resident.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        return [held[1] - held[0], resident[1] - resident[0], sum(1 for _ in Path("/proc/self/fd").iterdir())]
+
+    for held, resident, descriptors in ranks(2, churn):
+        assert abs(held) <= 3 << 20  # a region or two that the last to close gives back, or not yet
+        assert resident < 4096  # KiB
+        assert descriptors < 40
+
+
+def test_a_closed_group_says_so_and_to_those_who_need_it(ranks):
+    def close(comm) -> str:
+        group = comm.subgroup([0, 1])
+        sums(group, 1)
+        if comm.rank == 0:
+            group.close()
+            with pytest.raises(RuntimeError, match="barrier on rank 0: this communicator is closed") as told:
+                group.barrier()
+        else:
+            with pytest.raises(
+                RankFailed, match="barrier #2 on rank 1, in the group of ranks 0, 1: rank 0 has closed"
+            ) as told:
+                group.barrier()
+        comm.barrier()
+        return str(told.value)
+
+    ranks(2, close)
+
+
+def test_the_world_is_not_closed(ranks):
+    def close(comm) -> None:
+        with pytest.raises(ValueError, match="closed by the end of the process"):
+            comm.close()
+        comm.barrier()
+
+    ranks(1, close)
+
+
+def test_a_failure_ends_the_groups_that_hold_the_rank_and_no_other(ranks):
+    """Rank 3 raises. Its pair learns of it at once; the other pair and the group of three go on."""
+
+    def fail(comm) -> str:
+        pair, three = comm.split(comm.rank // 2), comm.split(0 if comm.rank < 3 else 1)
+        if comm.rank == 3:
+            raise ZeroDivisionError("on purpose")
+        told = ""
+        if comm.rank == 2:
+            begin = time.monotonic()
+            with pytest.raises(RankFailed, match="rank 3 raised ZeroDivisionError: on purpose") as error:
+                pair.barrier()
+            assert time.monotonic() - begin < 1
+            told = str(error.value)
+        assert sums(three, 1) == 3
+        if comm.rank < 2:
+            assert sums(pair, 1) == 2
+        with pytest.raises(RankFailed, match="on purpose"):
+            comm.barrier()
+        return told
+
+    outcomes = ranks.outcomes(4, fail)
+    assert [o.status for o in outcomes] == [0, 0, 0, 1]
+    assert (
+        outcomes[2].value
+        == "barrier #1 on rank 2, in the group of ranks 2, 3: rank 3 raised ZeroDivisionError: on purpose"
+    )
+
+
+def test_a_group_that_failed_leaves_its_members_alive_for_others(ranks):
+    def fail(comm) -> list[int]:
+        group = comm.split(0)
+        if comm.rank == 0:
+            group.abort("enough")
+        with pytest.raises(RankFailed, match="rank 0 aborted: enough"):
+            group.barrier()
+        group.close()
+        return [sums(comm, 1), sums(comm.split(0), 1)]
+
+    assert ranks(3, fail) == [[3, 3]] * 3
+
+
+def test_a_leader_that_never_comes_is_named(ranks):
+    def wait(comm) -> None:
+        if comm.rank == 1:
+            comm.timeout = 0.2
+            text = r"subgroup \[0, 1\] on rank 1: waited 0\.2 s in vain for rank 0, which leads the group"
+            with pytest.raises(CollectiveTimeout, match=text):
+                comm.subgroup([0, 1])
+            comm.timeout = 20
+        comm.barrier()
+
+    ranks(2, wait)
+
+
+def test_a_leader_that_is_killed_is_named(ranks):
+    def wait(comm) -> str:
+        if comm.rank == 0:
+            os.kill(os.getpid(), 9)
+        with pytest.raises(RankFailed) as told:
+            comm.subgroup([0, 1])
+        return str(told.value)
+
+    outcomes = ranks.outcomes(2, wait)
+    assert outcomes[0].status == -9
+    assert outcomes[1].value.startswith("subgroup [0, 1] on rank 1: rank 0")
+    assert "it leads that group, and never made it" in outcomes[1].value
+
+
+def test_no_memory_is_an_error_on_all_members_and_all_may_try_again(ranks):
+    def exhaust(comm) -> list:
+        filled = comm.empty(700 << 10, np.int8) if comm.rank == 0 else None
+        comm.barrier()
+        with pytest.raises(ArenaError) as told:
+            comm.subgroup([0, 1])
+        with pytest.raises(ArenaError):
+            comm.split(5)
+        comm.barrier()
+        del filled
+        comm.barrier()
+        group = comm.subgroup([0, 1])
+        return [str(told.value), sums(group, 1)]
+
+    told = ranks(2, exhaust, environment={"SHMCOLL_HEAP": "1500K"})
+    assert [t[1] for t in told] == [2, 2]
+    assert told[0][0].startswith("the heap is full: 1.0 MiB needed for a group of 2 ranks, 0.7 MiB of 1.5 MiB in use.")
+    assert told[1][0].startswith("subgroup [0, 1]: rank 0 found no memory for it, 1.0 MiB needed")
+
+
+@pytest.mark.parametrize(
+    ("members", "kind"),
+    [([0], ValueError), ([1, 1], ValueError), ([1, 2], ValueError), ([1, -1], ValueError), ([1, "a"], TypeError)],
+)
+def test_who_cannot_be_a_group(ranks, members, kind):
+    def refused(comm) -> None:
+        if comm.rank == 1:
+            with pytest.raises(kind, match="subgroup on rank 1"):
+                comm.subgroup(members)
+        comm.barrier()
+
+    ranks(2, refused)
+
+
+def test_a_forked_child_is_in_no_group(ranks):
+    def fork(comm) -> None:
+        group = comm.split(0)
+        pid = os.fork()
+        if pid == 0:
+            with pytest.raises(RuntimeError, match="no rank itself"):
+                group.barrier()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        group.barrier()
+
+    ranks(2, fork)
+
+
+def test_a_job_of_one_has_groups_too(ranks):
+    assert ranks(1, lambda comm: comm.split(3).subgroup([0]).ranks) == [[0]]
+
+
+def test_messages_name_ranks_of_the_world(ranks):
+    def fail(comm) -> list[str]:
+        pair = comm.split(comm.rank % 2)
+        told = []
+        with pytest.raises(ValueError, match="pass out=x") as refused:
+            x = np.zeros(4)
+            pair.all_reduce(x[1:], out=x[:3])
+        told.append(str(refused.value).partition(":")[0])
+        with pytest.raises(ValueError, match=r"all_to_all_v #1: rank \d sends 5") as counts:
+            comm.split(comm.rank % 2).all_to_all_v(np.zeros(2), [1, 5 if comm.rank > 1 else 1], [0, 0])
+        told.append(str(counts.value))
+        with pytest.raises(CollectiveMismatch) as mismatch:
+            pair.all_reduce(np.zeros(comm.rank + 1))
+        return [*told, str(mismatch.value)]
+
+    for rank, (refused, counts, mismatch) in enumerate(ranks(4, fail)):
+        assert refused == f"all_reduce on rank {rank}"
+        first = rank % 2
+        assert f"rank {first + 2} sends 5 elements from displacement 0 to rank {first + 2}" in counts
+        assert f"rank {first} called all_reduce(float64[{first + 1}], sum)" in mismatch
+        assert f"rank {first + 2} called all_reduce(float64[{first + 3}], sum)" in mismatch

@@ -1,0 +1,46 @@
+"""The reference pages say what the docstrings say, and the docstrings say enough."""
+
+import inspect
+import runpy
+from pathlib import Path
+
+import pytest
+
+from shmcoll.collectives import ROUTINES
+from shmcoll.communicator import Communicator
+from shmcoll.methods import Collectives
+
+GENERATOR = Path(__file__).parents[2] / "docs" / "generate.py"
+METHODS = {
+    name: member
+    for cls in (Collectives, Communicator)
+    for name, member in vars(cls).items()
+    if not name.startswith("_")
+}
+
+
+def test_the_pages_are_what_the_docstrings_say(capsys):
+    made = runpy.run_path(str(GENERATOR))
+    assert made["main"](["--check"]) == 0, capsys.readouterr().out
+    assert set(made["pages"]()) == {path.name for path in made["FOLDER"].glob("*.md")}
+
+
+def test_a_stale_page_is_found(capsys, tmp_path):
+    made = runpy.run_path(str(GENERATOR))
+    made["main"].__globals__["FOLDER"] = tmp_path
+    assert made["main"](["--check"]) == 1
+    assert "communicator.md" in capsys.readouterr().out
+    assert made["main"]([]) == 0
+    assert made["main"](["--check"]) == 0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_says_what_it_does(name):
+    assert len(inspect.getdoc(METHODS[name]) or "") > 20
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_every_collective_says_how_it_works_and_what_it_costs(name):
+    text = inspect.getdoc(inspect.getmodule(ROUTINES[name])) or ""
+    assert text.startswith(name)
+    assert "Cost" in text
