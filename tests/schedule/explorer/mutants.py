@@ -54,7 +54,7 @@ MUTANTS = {
     "no fence in the waiter": Mutant("engine.wait.sleep_until", "        fence()\n", "", "park", BUFFERED),
     "no fence in the poster": Mutant("engine.wait.wake", "    fence()\n", "", "park", BUFFERED),
     "PARKED is never set": Mutant("engine.wait.sleep_until", "store(mine + PARKED, peer + 1)", "pass", "park"),
-    "PARKED names the wrong rank": Mutant("engine.wait.sleep_until", "peer + 1)", "peer)", "park"),
+    "PARKED names the wrong rank": Mutant("engine.wait.sleep_until", "PARKED, peer + 1)", "PARKED, peer)", "park"),
     "no look before sleeping": Mutant(
         "engine.wait.sleep_until", "status = look(ctx, word, wanted, peer)", "status = c.PREPARE", "park"
     ),
