@@ -9,6 +9,8 @@ import pytest
 from shmbench import launch
 from shmbench.peers import PEERS, SCRIPTS, installed
 
+from shmcoll.engine.processes import process_start
+
 HANGS = "import signal; signal.pause()"
 
 
@@ -57,7 +59,7 @@ p.wait()
     with pytest.raises(launch.Failed, match="not done after 3 s"):
         start(code, timeout=3)
     for _ in range(500):
-        if not Path(f"/proc/{child.read_text()}").exists():
+        if process_start(int(child.read_text())) == 0:
             return
         time.sleep(0.01)
     pytest.fail("the child of what was ended is still there")
