@@ -8,6 +8,13 @@ from shmbench.collectives import Case, Counts, find
 from shmbench.measure import Bench, Plan, cases
 from shmbench.options import COLLECTIVES, LIMITS
 
+
+@pytest.fixture(autouse=True)
+def no_collection(monkeypatch):
+    """The collector would go through what all tests before these have left, hundreds of times."""
+    monkeypatch.setattr("shmbench.measure.gc.collect", lambda: 0)
+
+
 PLAN = Plan(iterations=20, warmup=2, rounds=2, check=True)
 
 

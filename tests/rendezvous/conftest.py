@@ -1,6 +1,10 @@
-"""Processes that nobody forked from pytest: each test starts its ranks as a user would, from the outside."""
+"""Processes that nobody forked from pytest: each test starts its ranks as a user would, from the outside.
+
+SHMCOLL_LAUNCHERS    folder with one environment a launcher (.launchers); `make test-launchers` fills it
+"""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,6 +13,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+LAUNCHERS = Path(os.environ.get("SHMCOLL_LAUNCHERS") or ROOT / ".launchers")
+COMMANDS = {
+    "openmpi": ["mpiexec", "--allow-run-as-root", "--oversubscribe", "-n", "3", sys.executable],
+    "mpich": ["mpiexec", "-n", "3", sys.executable],
+    "torch": ["torchrun", "--standalone", "--nproc-per-node", "3", "--no-python", sys.executable],
+}
 
 #: joins, makes sure that the data is right, and says who it is
 RANK = """
@@ -59,3 +69,17 @@ def start(script: Path, environment: dict[str, str]) -> Iterator[Callable[..., s
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def launcher_command() -> Callable[[str], list[str]]:
+    """`launcher_command(name)`: what starts 3 ranks of a script under it; skips the test where it is not installed."""
+
+    def command(launcher: str) -> list[str]:
+        first, *rest = COMMANDS[launcher]
+        found = shutil.which(first, path=str(LAUNCHERS / launcher / "bin"))
+        if found is None:
+            pytest.skip(f"{launcher} is not installed; make test-launchers does it")
+        return [found, *rest]
+
+    return command

@@ -1,5 +1,6 @@
 """Time limits, Ctrl-C, and kill -9 of each process that takes part: ranks end, and nothing is left."""
 
+import math
 import os
 import random
 import signal
@@ -8,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import kills
 import leaks
 import psutil
 import pytest
@@ -174,40 +176,29 @@ BUSY = """
 """
 
 
-def kill_at_random_instants(scripts: Any, seed: int, times: int) -> None:
+def kill_at_random_instants(scripts: Any, seed: int, times: int, limit: float = math.inf) -> None:
     """Kill caller, server or a rank; after the latter two the caller goes on. In the end nothing is left of it."""
     draw = random.Random(seed)
     before = leaks.snapshot()
-    for i in range(times):
+    for number, instant in enumerate(kills.instants(draw, times, 0.8, limit)):
         script = scripts.start(BUSY)
         assert script.stdout.readline() == "begun\n"
-        victim = ("caller", "server", "rank")[i % 3]
-        time.sleep(draw.uniform(0.0, 0.8))  # the instant; synchronises nothing
+        victim = ("caller", "server", "rank")[number % 3]
+        print(f"seed {seed}: kill {number}: {victim}, {instant:.4f} s after its start")
+        time.sleep(instant)
         if victim != "caller":
-            _kill_below(script.pid, victim == "rank", draw)
+            kills.kill_one(draw, lambda caller=script.pid, what=victim: _below(caller, what))
             lines = [script.stdout.readline() for _ in range(2)] + [_line_after_failure(script)]
             assert lines[-1] == "done\n"
         script.kill()
-        script.wait()
-        script.stdout.close()
-        script.stderr.close()
-        left = [one for one in leaks.left_since(before) if not one.startswith("descriptor")]
-        assert left == [], f"after killing {victim}"
+        script.communicate(timeout=DEADLINE)
+        kills.nothing_left(before)
 
 
-def _kill_below(caller: int, grandchild: bool, draw: random.Random) -> None:
-    end = time.monotonic() + DEADLINE
-    while time.monotonic() < end:
-        try:
-            below = psutil.Process(caller).children()
-            if grandchild:
-                below = [rank for server in below for rank in server.children()]
-            if below:
-                draw.choice(below).kill()
-                return
-        except psutil.NoSuchProcess:
-            pass
-    pytest.fail("there was nothing to kill")
+def _below(caller: int, what: str) -> list[psutil.Process]:
+    """The caller's server, or its ranks."""
+    servers = kills.children(caller)
+    return servers if what == "server" else [rank for server in servers for rank in kills.children(server.pid)]
 
 
 def _line_after_failure(script: Any) -> str:
@@ -218,7 +209,7 @@ def _line_after_failure(script: Any) -> str:
 
 
 def test_kill_9_leaves_nothing(scripts: Any, seed: int) -> None:
-    kill_at_random_instants(scripts, seed, 9)
+    kill_at_random_instants(scripts, seed, 9, kills.LIMIT)
 
 
 @pytest.mark.stress
@@ -233,10 +224,9 @@ def test_kill_9_while_routines_are_compiled(scripts: Any, tmp_path: Any, victim:
     script = scripts.start(BUSY, SHMCOLL_CACHE_DIR=str(tmp_path / "cache"))
     assert "compiling" in script.stderr.readline()
     if victim == "server":
-        _kill_below(script.pid, False, random.Random(0))
+        kills.kill_one(random.Random(0), lambda: _below(script.pid, "server"))
         assert script.stdout.readline() == "begun\n"
         assert script.stdout.readline() == "failed\n"
     script.kill()
-    script.wait()
-    left = [one for one in leaks.left_since(before) if not one.startswith("descriptor")]
-    assert left == []
+    script.communicate(timeout=DEADLINE)
+    kills.nothing_left(before)
