@@ -35,7 +35,7 @@ def test_what_ends_well_says_nothing(start, capfd):
     ("code", "told"),
     [
         ("raise SystemExit(3)", "exit code 3: nothing printed"),
-        ("print('one'); raise SystemExit('two')", "exit code 1: two"),
+        ("print('one', flush=True); raise SystemExit('two')", "exit code 1: two"),
         (
             "print('KeyError: 7'); print('=== the launcher'); raise SystemExit(9)",
             "exit code 9: KeyError: 7",
