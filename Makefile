@@ -55,7 +55,7 @@ test-launchers: $(TESTS)  ## install Open MPI, MPICH and torchrun into .launcher
 	  $(PYTHON) -m venv $$home \
 	    && $$home/bin/python -m pip install --quiet --disable-pip-version-check $$launcher && touch $$home/.ready || exit 1; \
 	done
-	@$(BIN)/python -m pytest tests/rendezvous/test_started_by.py $(ARGS)
+	@$(BIN)/python -m pytest tests/rendezvous/test_started_by.py tests/rendezvous/test_random_kills_started_by.py $(ARGS)
 
 lint: $(TESTS)  ## ruff and mypy
 	@ruff check . && ruff format --check . && mypy
