@@ -64,6 +64,7 @@ class Caller:
             (c.CELL_BYTES, arena.load(layout.JOB_CELL_BYTES)),
             (c.FLAT_BYTES, min(arena.load(layout.JOB_FLAT_BYTES), arena.load(layout.JOB_CELL_BYTES))),
             (c.SLICE_BYTES, arena.load(layout.JOB_SLICE_BYTES)),
+            (c.STREAM_BYTES, arena.load(layout.JOB_STREAM_BYTES)),
             (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
         ):
             self.words[offset // WORD] = value

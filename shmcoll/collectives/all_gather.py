@@ -15,6 +15,7 @@ Arguments: EXTRA is the address of n target addresses, or 0 for one array.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.landing import land
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
 
@@ -51,7 +52,7 @@ def keep_own(ctx, k):
     """Copy the k-th part of this rank's array to its place in the result, if it is not there."""
     place = target(ctx, peek(ctx + c.RANK))
     if place != peek(ctx + c.X + c.DATA):
-        copy(place + offset(ctx, k), peek(ctx + c.X + c.DATA) + offset(ctx, k), part(ctx, k))
+        land(ctx, place + offset(ctx, k), peek(ctx + c.X + c.DATA) + offset(ctx, k), part(ctx, k))
 
 
 def fetch(ctx, sequence, k, peer):
@@ -60,7 +61,7 @@ def fetch(ctx, sequence, k, peer):
         status = await_step(ctx, sequence, k, peer)
         if status != c.OK:
             return status
-    copy(target(ctx, peer) + offset(ctx, k), lying(ctx, sequence, k, peer), part(ctx, k))
+    land(ctx, target(ctx, peer) + offset(ctx, k), lying(ctx, sequence, k, peer), part(ctx, k))
     return c.OK
 
 

@@ -28,6 +28,7 @@ Cost for each round: 2 a + 2 cell b + (n - 1) / n cell g.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels import FINISH, START, STEP
+from shmcoll.engine.landing import land
 from shmcoll.engine.reduction import ORDERED, fold_slices, is_flat, reduce, reduce_alone, slice_length
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
 
@@ -139,7 +140,7 @@ def copy_out(ctx, sequence, k, half, length):
         if status != c.OK:
             return status
         first, count = slice_bounds(ctx, k, j, length)
-        copy(peek(ctx + c.OUT + c.DATA) + first * item, cell(ctx, j, half), count * item)
+        land(ctx, peek(ctx + c.OUT + c.DATA) + first * item, cell(ctx, j, half), count * item)
     return c.OK
 
 
@@ -214,7 +215,7 @@ def collect_parts(ctx, sequence, k, chunk):
                 return status
         first, offset, count = part_bounds(ctx, k, peer, chunk)
         source = cell(ctx, peer, sequence + k) + offset * item
-        copy(peek(ctx + c.OUT + c.DATA) + first * item, source, count * item)
+        land(ctx, peek(ctx + c.OUT + c.DATA) + first * item, source, count * item)
     return c.OK
 
 

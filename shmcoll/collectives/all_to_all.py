@@ -16,7 +16,8 @@ number of dimensions and the dimensions that an array of all blocks of x would h
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
-from shmcoll.engine.kernels import gather_runs, move_runs, scatter_runs
+from shmcoll.engine.kernels import gather_runs
+from shmcoll.engine.landing import land_block, land_runs
 from shmcoll.engine.layout import LINE, WORD
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, publish_step, release_cells
 
@@ -85,7 +86,7 @@ def fetch(ctx, sequence, k, peer, part):
     end = min(begin_byte + part, peek(ctx + BLOCK))
     run, stride = peek(ctx + TARGET_RUN), peek(ctx + TARGET_STRIDE)
     place = cell(ctx, peer, sequence + k) + peek(ctx + c.RANK) * part
-    scatter_runs(target(ctx, peer), run, stride, place, begin_byte, end)
+    land_runs(ctx, target(ctx, peer), run, stride, place, begin_byte, end)
     return c.OK
 
 
@@ -93,7 +94,8 @@ def keep_own(ctx):
     """The block that this rank has for itself, straight from array to result."""
     me = peek(ctx + c.RANK)
     if target(ctx, me) != source(ctx, me):
-        move_runs(
+        land_block(
+            ctx,
             target(ctx, me),
             peek(ctx + TARGET_RUN),
             peek(ctx + TARGET_STRIDE),

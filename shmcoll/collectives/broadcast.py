@@ -16,6 +16,7 @@ Arguments: x of the root and out of the others are read and written; ARGUMENT is
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.landing import replace
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
 
 
@@ -76,7 +77,7 @@ def receive(ctx, sequence, rounds, size, root):
                 return status
         offset = k * size
         source = payload(ctx, root, sequence, length) if k == 0 else cell(ctx, root, sequence + k)
-        copy(peek(ctx + c.OUT + c.DATA) + offset, source, min(size, length - offset))
+        replace(ctx, peek(ctx + c.OUT + c.DATA) + offset, source, min(size, length - offset))
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)
     return c.OK

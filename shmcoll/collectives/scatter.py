@@ -25,6 +25,7 @@ MOST_DIMENSIONS words into which dtype, number of dimensions and dimensions of t
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, peek, poke, store
+from shmcoll.engine.landing import land
 from shmcoll.engine.layout import (
     HEADER_CALL,
     HEADER_COUNT,
@@ -132,7 +133,7 @@ def send(ctx, sequence):
             return status
         publish_step(ctx, sequence, k)
     if source(ctx, me) != peek(ctx + c.OUT + c.DATA):
-        copy(peek(ctx + c.OUT + c.DATA), source(ctx, me), block)
+        land(ctx, peek(ctx + c.OUT + c.DATA), source(ctx, me), block)
     for reader in range(size):
         if reader != me and rounds > 1:
             status = await_step(ctx, sequence, rounds & -2, reader)
@@ -165,7 +166,7 @@ def receive(ctx, sequence, root):
             if status != c.OK:
                 return status
         target = peek(ctx + c.OUT + c.DATA) + k * piece
-        copy(target, place(ctx, sequence, k, me, block), min(piece, block - k * piece))
+        land(ctx, target, place(ctx, sequence, k, me, block), min(piece, block - k * piece))
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)
     return c.OK

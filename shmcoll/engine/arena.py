@@ -107,6 +107,7 @@ def create(
     """
     flat_bytes = _setting("SHMCOLL_FLAT_BYTES", 32 << 10)
     slice_bytes = min(_setting("SHMCOLL_SLICE_BYTES", 128 << 10), cell_bytes)
+    stream_bytes = _setting("SHMCOLL_STREAM_BYTES", 2 << 20)
     need = layout.arena_bytes(ranks, cell_bytes)
     fd = _nameless() if name else _shm_descriptor(need)
     try:
@@ -129,6 +130,7 @@ def create(
         (layout.JOB_CELL_BYTES, cell_bytes),
         (layout.JOB_FLAT_BYTES, flat_bytes),
         (layout.JOB_SLICE_BYTES, slice_bytes),
+        (layout.JOB_STREAM_BYTES, stream_bytes),
         (layout.JOB_TIMEOUT, int(timeout * 1e9)),
         (layout.JOB_HEAP, heap),
     ):

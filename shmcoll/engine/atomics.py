@@ -17,6 +17,7 @@ and enough for tests), while code compiled by `compile.py` gets the twin from `i
     process_gone             whether a pidfd reports the end of its process
     signals_pending          lets Python run its signal handlers; true when one raised
     copy                     bytes, not overlapping
+    stream                   the same, past the caches
     call_kernel              a reduce kernel by its address
     reached                  compares sequence words; nothing else does
     wrapping_multiply        for hashes
@@ -143,6 +144,10 @@ def signals_pending(ctx):
 
 
 def copy(target, source, length):
+    ctypes.memmove(target, source, length)
+
+
+def stream(target, source, length):
     ctypes.memmove(target, source, length)
 
 

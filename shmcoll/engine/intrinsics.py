@@ -221,6 +221,30 @@ def _copy(builder, module, target, source, length):
     _call(builder, module, "memcpy", POINTER, *(builder.inttoptr(a, POINTER) for a in (target, source)), length)
 
 
+@_twin(atomics.stream, (types.int64, types.int64, types.int64), types.void)
+def _stream(builder, module, target, source, length):
+    """Whole lines as vectors with the nontemporal hint, what is before and behind them by memcpy. Such stores are not
+    ordered among others, hence the fence."""
+
+    def copy(done: ir.Value, count: ir.Value) -> None:
+        there, here = (builder.inttoptr(builder.add(a, done), POINTER) for a in (target, source))
+        _call(builder, module, "memcpy", POINTER, there, here, count)
+
+    line = ir.VectorType(I64, 8)
+    head = builder.and_(builder.neg(target), I64(63))
+    head = builder.select(builder.icmp_signed("<", head, length), head, length)
+    copy(I64(0), head)
+    lines = builder.lshr(builder.sub(length, head), I64(6))
+    with cgutils.for_range(builder, lines) as loop:
+        offset = builder.add(head, builder.shl(loop.index, I64(6)))
+        there, here = (builder.inttoptr(builder.add(a, offset), line.as_pointer()) for a in (target, source))
+        stored = builder.store(builder.load(here, align=1), there, align=64)
+        stored.set_metadata("nontemporal", module.add_metadata([I32(1)]))
+    done = builder.add(head, builder.shl(lines, I64(6)))
+    copy(done, builder.sub(length, done))
+    builder.fence("seq_cst")
+
+
 @_twin(atomics.call_kernel, (types.int64,) * 7, types.int64)
 def _call_kernel(builder, _module, address, *arguments):
     signature = ir.FunctionType(I64, [I64] * 6)

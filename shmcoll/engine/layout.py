@@ -61,6 +61,7 @@ JOB_TIMEOUT = 88  # default limit of one wait, ns
 JOB_CREATOR_START = 96  # start time of the creator: with its pid it names a process for ever
 JOB_CORES = 104  # cores that the job may use: more ranks than these take turns
 JOB_HEAP = 112  # most bytes that the heaps of all ranks together may hold
+JOB_STREAM_BYTES = 120  # results as long as this are written past the caches
 
 # --- records ----------------------------------------------------------------------------------------------------------
 RECORDS = PAGE

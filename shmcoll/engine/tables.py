@@ -24,6 +24,7 @@ The verdict leaves the receive counts and the displacements of the result in it.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, peek, store
+from shmcoll.engine.landing import land
 from shmcoll.engine.layout import (
     ELEMENT_TYPE,
     RECV_COUNTS,
@@ -165,7 +166,7 @@ def take(ctx, sequence, k, peer, part, offset):
     left = get(own, size, RECV_COUNTS, peer) * item - k * part
     if left > 0:
         place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item + k * part
-        copy(place, cell(ctx, peer, sequence + k) + offset, min(left, part))
+        land(ctx, place, cell(ctx, peer, sequence + k) + offset, min(left, part))
     return c.OK
 
 
@@ -174,7 +175,7 @@ def keep_own(ctx):
     size, me, own, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
     place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, me) * item
     source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, me) * item
-    copy(place, source, get(own, size, SEND_COUNTS, me) * item)
+    land(ctx, place, source, get(own, size, SEND_COUNTS, me) * item)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

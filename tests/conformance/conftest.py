@@ -26,6 +26,13 @@ def environment(algorithm: str) -> dict[str, str]:
 
 
 @pytest.fixture
+def the_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In through `PlainEntry`, for interpreters whose arrays have their fields elsewhere; out past the caches."""
+    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+    monkeypatch.setenv("SHMCOLL_STREAM_BYTES", "128")
+
+
+@pytest.fixture
 def factor(request: pytest.FixtureRequest) -> int:
     """How many times more cases are drawn: a sample by default, many under `stress`."""
     option = request.config.option

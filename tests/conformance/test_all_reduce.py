@@ -19,9 +19,7 @@ def test_all_reduce(ranks, n, environment, seed, factor):
     judge(ranks(n, run, seed, factor, environment=environment, deadline=40 * factor), at_least=162)
 
 
-def test_all_reduce_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
-    """Through `PlainEntry`, for interpreters whose arrays have their fields elsewhere."""
-    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+def test_all_reduce_by_the_other_ways(ranks, n, seed, factor, the_other_ways):
     judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=162)
 
 

@@ -12,6 +12,5 @@ def test_all_to_all(ranks, n, seed, factor):
     judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=40)
 
 
-def test_all_to_all_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
-    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+def test_all_to_all_by_the_other_ways(ranks, n, seed, factor, the_other_ways):
     judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=40)

@@ -20,8 +20,7 @@ def test_all_to_all_v_of_sixteen_ranks(ranks, n16, seed):
     judge(ranks(n16, run, seed, 1), at_least=40)
 
 
-def test_all_to_all_v_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
-    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+def test_all_to_all_v_by_the_other_ways(ranks, n, seed, factor, the_other_ways):
     judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=40)
 
 

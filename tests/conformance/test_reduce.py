@@ -21,8 +21,7 @@ def test_reduce(ranks, n, environment, seed, factor):
     judge(ranks(n, run, seed, factor, environment=environment, deadline=40 * factor), at_least=100)
 
 
-def test_reduce_by_the_other_entry(ranks, n, seed, factor, monkeypatch):
-    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+def test_reduce_by_the_other_ways(ranks, n, seed, factor, the_other_ways):
     judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=100)
 
 

@@ -18,6 +18,7 @@ from shmcoll.engine.atomics import (
     sleep_on,
     store,
     store_release,
+    stream,
     wrapping_multiply,
     yield_core,
 )
@@ -39,6 +40,7 @@ ARITIES = {
     "gone": 1,
     "pending": 1,
     "copied": 3,
+    "streamed": 3,
     "kernel_called": 4,
     "has_reached": 2,
     "multiplied": 2,
@@ -111,6 +113,11 @@ def pending(ctx):
 
 def copied(target, source, length):
     copy(target, source, length)
+    return 0
+
+
+def streamed(target, source, length):
+    stream(target, source, length)
     return 0
 
 

@@ -121,6 +121,18 @@ def test_copy(call: Callable[..., int], length: int) -> None:
     np.testing.assert_array_equal(target, expected)
 
 
+@pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 127, 128, 200, 4096, 5000])
+@pytest.mark.parametrize("offset", [0, 1, 8, 32, 63])
+def test_stream(call: Callable[..., int], offset: int, length: int) -> None:
+    """Not a byte before or behind is touched, wherever in a line target and source begin."""
+    source = np.random.default_rng(length).integers(0, 255, 5200, np.uint8)
+    target = np.full(5200, 255, np.uint8)
+    call("streamed", target.ctypes.data + offset, source.ctypes.data + 7, length)
+    expected = np.full(5200, 255, np.uint8)
+    expected[offset : offset + length] = source[7 : 7 + length]
+    np.testing.assert_array_equal(target, expected)
+
+
 def test_kernels_are_called_by_address(compiled: Callable[..., int]) -> None:
     """With all six arguments in their places, in both forms."""
     got: list[tuple[int, ...]] = []

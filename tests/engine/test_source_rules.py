@@ -37,7 +37,7 @@ LAYERS = (
 ROUTINES = [
     n
     for n in TREES
-    if n in ("shmcoll.engine.wait", "shmcoll.engine.sync", "shmcoll.engine.tables") or "shmcoll.collectives." in n
+    if n.removeprefix("shmcoll.engine.") in ("wait", "sync", "tables", "landing") or "shmcoll.collectives." in n
 ]
 
 #: what of atomics.py each module of routines may use; none but wait.py may wait, ring, fence or look at the clock
@@ -47,6 +47,7 @@ SANCTIONED = {
         "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
     },
     "shmcoll.engine.sync": {"load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply"},
+    "shmcoll.engine.landing": {"copy", "peek", "stream"},
     "shmcoll.engine.tables": {"copy", "load", "peek", "store"},
     "shmcoll.collectives": {"call_kernel", "copy", "load", "peek", "poke", "store"},
 }  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 
 from explorer.program import FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Violation, perform
 from shmcoll.collectives import ROUTINES
-from shmcoll.engine import atomics, group, kernels, records, reduction, sync, tables, wait
+from shmcoll.engine import atomics, group, kernels, landing, records, reduction, sync, tables, wait
 from shmcoll.engine import context as c
 
 WORD = 8
@@ -25,6 +25,7 @@ MODULES: tuple[ModuleType, ...] = (
     wait,
     sync,
     kernels,
+    landing,
     reduction,
     tables,
     *(sys.modules[routine.__module__] for routine in ROUTINES.values()),
@@ -122,7 +123,8 @@ def private(name: str, access: Callable[..., Any]) -> Callable[..., Any]:
 @contextlib.contextmanager
 def exploring() -> Iterator[None]:
     """Put the stand-ins in place."""
-    stand_ins = {"copy": copy, "peek": private("peek", atomics.peek), "poke": private("poke", atomics.poke)}
+    words = {"peek": private("peek", atomics.peek), "poke": private("poke", atomics.poke)}
+    stand_ins = {"copy": copy, "stream": copy, **words}
     with contextlib.ExitStack() as undo:
 
         def put(owner: Any, name: str, value: Any) -> None:
