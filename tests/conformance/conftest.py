@@ -14,8 +14,10 @@ ALGORITHMS = {
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "n" in metafunc.fixturenames:
-        more = [pytest.param(n, marks=pytest.mark.stress) for n in MORE]
-        metafunc.parametrize("n", [*SOME, *more])
+        # under stress all numbers of ranks have more cases: see `factor`
+        long_forms = (*SOME, *MORE) if _stress(metafunc.config) else MORE
+        marks = dict.fromkeys(long_forms, pytest.mark.stress)
+        metafunc.parametrize("n", [pytest.param(n, marks=marks.get(n, ())) for n in (*SOME, *MORE)])
     if "algorithm" in metafunc.fixturenames:
         metafunc.parametrize("algorithm", ALGORITHMS)
 
@@ -34,6 +36,10 @@ def the_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def factor(request: pytest.FixtureRequest) -> int:
-    """How many times more cases are drawn: a sample by default, many under `stress`."""
-    option = request.config.option
-    return 20 if option.stress or "stress" in option.markexpr else 1
+    """How many times more cases are drawn: a sample by default; under `stress` as many as there are pairs of a form of
+    an operation and a shape, so that each meets every dtype and operator."""
+    return 30 if _stress(request.config) else 1
+
+
+def _stress(config: pytest.Config) -> bool:
+    return config.option.stress or "stress" in config.option.markexpr

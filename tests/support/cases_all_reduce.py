@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import layouts
 import models
 import numpy as np
-from suite import Case
+from suite import Case, in_turn
 
 from shmcoll.dtypes import BY_NAME, DType
 from shmcoll.engine.compile import all_kernels
@@ -52,8 +52,7 @@ def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
     """Every pair of dtype and op, pairs of value and index too, with shapes, layouts and outputs drawn at random."""
     rng = np.random.default_rng(seed)
     for dtype, op in all_kernels():
-        for _ in range(factor):
-            shape = SHAPES[rng.integers(len(SHAPES))]
+        for shape in in_turn(rng, SHAPES, factor):
             layout = layouts.draw_input(rng, dtype.numpy)
             out = layouts.draw_output(rng, layout)
             yield case(int(rng.integers(1 << 32)), n, dtype, op, shape, layout, out, rng.random() < 0.1)

@@ -6,7 +6,7 @@ import layouts
 import models
 import numpy as np
 from cases_all_reduce import LARGE, SHAPES
-from suite import Case
+from suite import Case, in_turn
 
 from shmcoll.dtypes import BY_NAME, DType
 from shmcoll.engine.compile import all_kernels
@@ -43,8 +43,8 @@ def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
         return case(int(rng.integers(1 << 32)), n, dtype, op, shape, root, layout, out, rng.random() < 0.1)
 
     for dtype, op in all_kernels():
-        for _ in range(factor):
-            yield one(dtype, op, SHAPES[rng.integers(len(SHAPES))])
+        for shape in in_turn(rng, SHAPES, factor):
+            yield one(dtype, op, shape)
         if rng.random() < 0.05 * factor:
             yield one(dtype, op, LARGE[rng.integers(len(LARGE))])
     for root in range(n):

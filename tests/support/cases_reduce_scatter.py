@@ -1,11 +1,12 @@
 """Cases of reduce_scatter: of an array, of a list of arrays, of blocks of different lengths."""
 
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import layouts
 import models
 import numpy as np
-from suite import Case
+from suite import Case, in_turn
 
 from shmcoll.dtypes import BY_NAME, DType
 from shmcoll.engine.compile import all_kernels
@@ -105,8 +106,8 @@ def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
 
     forms: tuple[Draw, ...] = (of_array, of_list, of_counts)
     for i, (dtype, op) in enumerate(all_kernels()):
-        for k in range(factor):
-            yield one(forms[(seed + i + k) % 3], dtype, op, SHAPES[rng.integers(len(SHAPES))])
+        for form, shape in in_turn(rng, list(product(forms, SHAPES)), factor):
+            yield one(form, dtype, op, shape)
         if rng.random() < 0.05 * factor:
             yield one(forms[(seed + i) % 3], dtype, op, LARGE[rng.integers(len(LARGE))])
     for form in forms:

@@ -1,12 +1,13 @@
 """Cases of scan and exscan: every pair of dtype and op that has a running form."""
 
 from collections.abc import Iterator
+from itertools import product
 
 import layouts
 import models
 import numpy as np
 from cases_all_reduce import LARGE, SHAPES
-from suite import Case
+from suite import Case, in_turn
 
 from shmcoll.dtypes import BY_NAME, DType
 from shmcoll.engine.compile import all_kernels
@@ -50,8 +51,8 @@ def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
     for i, (dtype, op) in enumerate(all_kernels()):
         if op == "avg":
             continue
-        for k in range(factor):
-            yield one(operations[(seed + i + k) % 2], dtype, op, SHAPES[rng.integers(len(SHAPES))])
+        for operation, shape in in_turn(rng, list(product(operations, SHAPES)), factor):
+            yield one(operation, dtype, op, shape)
         if rng.random() < 0.05 * factor:
             yield one(operations[(seed + i) % 2], dtype, op, LARGE[rng.integers(len(LARGE))])
     for operation in operations:

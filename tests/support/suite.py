@@ -4,12 +4,20 @@ A case is a name and a function of a communicator that returns what is wrong, ''
 cases in the same order, built from the same seed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from shmcoll.errors import ShmcollError
 
 Case = tuple[str, Callable[[Any], str]]
+
+
+def in_turn(rng: np.random.Generator, values: Sequence[Any], times: int) -> list[Any]:
+    """So many of the values, in an order of chance: each once before any comes again."""
+    order = rng.permutation(len(values))
+    return [values[order[i % len(values)]] for i in range(times)]
 
 
 def run_cases(comm: Any, cases: Iterable[Case]) -> tuple[int, list[str]]:
