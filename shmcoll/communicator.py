@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll import arguments as given
-from shmcoll import shared
+from shmcoll import shared, survivors
 from shmcoll.caller import Caller
 from shmcoll.engine import context as c
 from shmcoll.engine import records
@@ -39,7 +39,7 @@ class Communicator(Collectives):
         self.launcher = member.launcher
         self._member = member
         self._identity = which
-        self._splits = 0
+        self._splits = self._shrinks = 0
         self._caller = Caller(member, group, self.rank)
         member.callers.append(self._caller)
 
@@ -122,6 +122,27 @@ class Communicator(Collectives):
         except ArenaError:
             self._member.closes[world] = generation + 1
             raise
+
+    def shrink(self) -> "Communicator":
+        """The group of those who are left, after a failure has ended this one. Every survivor calls it.
+
+        Ranks are numbered in the order that they have here. Who dies meanwhile may still be in it: then its first
+        collective raises `RankFailed`, and it can be shrunk again. Under `shmrun --on-failure continue`, or
+        `shmcoll.run(..., on_failure="continue")`, survivors have all the time they want; else the launcher ends them.
+
+        Raises `ValueError` while the group has not ended; `ArenaError`, on all survivors, when there is no memory;
+        `CollectiveTimeout` naming the rank that did not call it within `timeout`.
+        """
+        member = self._member
+        with self._caller.checking("shrink"):
+            survivors.check_ended(self._caller.group, member.rank)
+        self._shrinks += 1
+        which = identity(tuple(self.ranks), "shrink", self._identity, self._shrinks)
+        group = survivors.decided_before(self._caller.group, which, member.rank, self.timeout)
+        with member.lock:
+            group = group or member.directory.lead(survivors.living(self._caller.group), which)
+            made = member.subgroups[which] = Communicator(member, group, f"{list(group.ranks)}", which)
+        return made
 
     def close(self) -> None:
         """Leave the group and give its memory back once all its members have. Not a collective.

@@ -3,7 +3,7 @@
 The member with the lowest rank leads: it takes the region from its heap, prepares it, and enters it in its directory;
 the others look there. Who writes what:
 
-    region      the leader, before anybody can find it: identity, members, doorbells
+    region      the leader, before anybody can find it: identity, members and their number, doorbells
     SLOT        the leader: offset first, then identity. A reader that finds the identity finds the offset; it
                 cannot be taken away under it, because the reader has not closed this group
     CLOSED      of each member, in its mailbox of the region, by that member alone: 1 when it has closed the group,
@@ -107,18 +107,11 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
     """
     leader, nap, end = ranks[0], 1e-5, time.monotonic() + timeout
     while True:
-        offset = _look_up(arena, leader, which)
-        if offset < 0:
-            raise ArenaError(
-                f"subgroup {list(ranks)}: rank {leader} found no memory for it, {mib(-offset)} needed; close groups or "
-                f"drop shared arrays, or raise the limit: shmrun --heap, SHMCOLL_HEAP"
-            )
-        if offset > 0:
-            group = Group(arena, offset, ranks)
-            if _identity_of(group) == which:
-                return group
-        how = _how_ended(arena, leader)
-        if how and _look_up(arena, leader, which) == 0:
+        how = how_ended(arena, leader)
+        group = entered(arena, leader, which, f"subgroup {list(ranks)}")  # after we know that it will enter no more
+        if group:
+            return group
+        if how:
             raise RankFailed(f"subgroup {list(ranks)} on rank {me}: {how}; it leads that group, and never made it")
         if time.monotonic() > end:
             raise CollectiveTimeout(
@@ -127,6 +120,21 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
             )
         time.sleep(nap)
         nap = min(2 * nap, _LONGEST_NAP)
+
+
+def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group | None:
+    """The group that a leader has entered; None when it has not. Raises `ArenaError` when it had no memory for it."""
+    offset = _look_up(arena, leader, which)
+    if offset < 0:
+        raise ArenaError(
+            f"{purpose}: rank {leader} found no memory for it, {mib(-offset)} needed; close groups or drop shared "
+            f"arrays, or raise the limit: shmrun --heap, SHMCOLL_HEAP"
+        )
+    if offset == 0:
+        return None
+    members = range(arena.load(offset + layout.MEMBER_COUNT))
+    group = Group(arena, offset, tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in members))
+    return group if _identity_of(group) == which else None
 
 
 def let_go(group: Group, rank: int) -> None:
@@ -141,6 +149,7 @@ def _prepare(group: Group, which: Identity) -> None:
     arena = group.arena
     for i, word in enumerate(which):
         arena.store(group.offset + layout.IDENTITY + i * WORD, word)
+    arena.store(group.offset + layout.MEMBER_COUNT, group.size)
     for i, rank in enumerate(group.ranks):
         arena.store(group.offset + layout.MEMBERS + i * WORD, rank)
     for rank in range(group.size):
@@ -165,10 +174,10 @@ def _identity_of(group: Group) -> Identity:
 def _has_let_go(group: Group, rank: int) -> bool:
     if group.arena.load(group.mailbox(rank) + layout.CLOSED) == LET_GO:
         return True
-    return bool(_how_ended(group.arena, group.ranks[rank]))
+    return bool(how_ended(group.arena, group.ranks[rank]))
 
 
-def _how_ended(arena: Arena, rank: int) -> str:
+def how_ended(arena: Arena, rank: int) -> str:
     """How the process of a rank of the world has ended; empty while it lives or has not joined yet."""
     told = [records.read(arena, rank, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK)]
     for record in told:

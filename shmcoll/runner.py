@@ -22,6 +22,7 @@ from shmcoll.server.calls import End, Over, Request, Stop
 from shmcoll.server.client import Lost, Server, Stream
 
 _METHODS = ("fork", "spawn")
+_REACTIONS = ("stop", "continue")
 _STOPPING = 5.0  # seconds: how long the server may take to stop ranks that were told to
 
 _lock = threading.Lock()  # calls from several threads take turns
@@ -29,7 +30,12 @@ _inside: int | None = None  # the thread that holds the lock
 
 
 def run(
-    fn: Callable[..., Any], nprocs: int, *args: Any, timeout: float | None = None, method: str = "fork"
+    fn: Callable[..., Any],
+    nprocs: int,
+    *args: Any,
+    timeout: float | None = None,
+    method: str = "fork",
+    on_failure: str = "stop",
 ) -> list[Any]:
     """Call `fn(*args)` on `nprocs` new ranks and return their results, in rank order.
 
@@ -40,19 +46,21 @@ def run(
     When ranks fail, the exception of the one that failed first is raised here. It has a note that names the rank, the
     rank's traceback as `__cause__`, and the exceptions of other ranks that failed in `others`, a dict by rank. A rank
     that ended without a result (killed, `os._exit`) counts as `RankFailed` with its signal or exit code. The other
-    ranks have a second to end. All ranks have ended when this function returns or raises.
+    ranks have a second to end. With on_failure="continue" they have all the time they want (see `comm.shrink`), and
+    the exceptions of ranks that failed stand among the results instead of being raised. All ranks have ended when this
+    function returns or raises.
 
     Raises `TimeoutError` naming the ranks that were still running; `TypeError` for a function, argument or result that
     cannot be pickled; `ArenaError` when there is too little shared memory; `RuntimeError` when called by a rank.
     """
-    nprocs = _check(fn, nprocs, timeout, method)
+    nprocs = _check(fn, nprocs, timeout, method, on_failure)
     _refuse_ranks()
     with contextlib.ExitStack() as stack:
         files = _Files(stack)
         with _turn():
             calls.write_call(files.call, fn, args)
-            over = _exchange(files, nprocs, timeout, method)
-        return _results(over, files, nprocs, timeout)
+            over = _exchange(files, nprocs, timeout, method, on_failure)
+        return _results(over, files, nprocs, timeout, on_failure)
 
 
 def shutdown() -> None:
@@ -65,7 +73,7 @@ def shutdown() -> None:
             _lock.release()
 
 
-def _check(fn: Any, nprocs: Any, timeout: Any, method: Any) -> int:
+def _check(fn: Any, nprocs: Any, timeout: Any, method: Any, on_failure: Any) -> int:
     if not callable(fn):
         raise TypeError(f"fn must be callable, got {fn!r} of type {type(fn).__name__}")
     try:
@@ -83,6 +91,8 @@ def _check(fn: Any, nprocs: Any, timeout: Any, method: Any) -> int:
             raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
     if method not in _METHODS:
         raise ValueError(f"method must be 'fork' or 'spawn', got {method!r}")
+    if on_failure not in _REACTIONS:
+        raise ValueError(f"on_failure must be 'stop' or 'continue', got {on_failure!r}")
     return number
 
 
@@ -133,11 +143,11 @@ class _Files:
             stream.write.close()
 
 
-def _exchange(files: _Files, nprocs: int, timeout: float | None, method: str) -> Over:
+def _exchange(files: _Files, nprocs: int, timeout: float | None, method: str, on_failure: str) -> Over:
     """Have the server run the call. Whatever is raised meanwhile, the ranks are stopped before it goes on its way."""
     server = client.running_server()
     server.count += 1
-    request = Request(server.count, nprocs, timeout, method == "fork")
+    request = Request(server.count, nprocs, timeout, method == "fork", on_failure == "stop")
     try:
         server.send(request, files.descriptors())
         files.sent()
@@ -160,14 +170,14 @@ def _stop(server: Server, streams: list[Stream]) -> None:
         server.end()
 
 
-def _results(over: Over, files: _Files, nprocs: int, timeout: float | None) -> list[Any]:
+def _results(over: Over, files: _Files, nprocs: int, timeout: float | None, on_failure: str) -> list[Any]:
     if over.refused:
         raise over.refused
     if over.late:
         raise TimeoutError(f"shmcoll.run: {timeout:g} s are over; still running: {ranks.names(over.late)} of {nprocs}")
-    if over.first is None:
-        return [calls.read_result(files.answers, rank) for rank in range(nprocs)]
     errors = {rank: _error(files, rank, end) for rank, end in over.failed.items()}
+    if over.first is None or on_failure == "continue":
+        return [errors.get(rank) or calls.read_result(files.answers, rank) for rank in range(nprocs)]
     first = errors.pop(over.first)
     with contextlib.suppress(Exception):  # its class may forbid new attributes
         first.others = errors  # type: ignore[attr-defined]

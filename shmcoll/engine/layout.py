@@ -17,7 +17,8 @@
     group region of n ranks, page aligned
 
     0        ABORT         one word: 0, or 1 once the group has ended. Anyone sets it, always to 1
-    128      IDENTITY      two words: which group this is (see `groups.py`)
+    128      IDENTITY      two words: which group this is (see `groups.py`); of the world, zero
+    144      MEMBER_COUNT  n; of the world, zero
     256      MEMBERS       n words: the ranks of the world that are ranks 0, 1, ... of this group
     ...      MAILBOXES     n x (1 KiB + tables): what rank r tells its peers; r is the only writer, except for SEMAPHORE
     ...      ENDINGS       n records of 2 KiB: why the group ended, as rank r of it found
@@ -90,6 +91,7 @@ SLOT_COUNT = (DIRECTORY_BYTES - SLOTS) // SLOT_BYTES
 # --- group region -----------------------------------------------------------------------------------------------------
 ABORT = 0
 IDENTITY = LINE
+MEMBER_COUNT = IDENTITY + 2 * WORD
 MEMBERS = 2 * LINE
 
 HEADER_BYTES = 256

@@ -42,6 +42,7 @@ class Request:
     nprocs: int
     timeout: float | None
     fork: bool
+    stops: bool  # whether the failure of a rank stops the others
 
 
 @dataclass(frozen=True)

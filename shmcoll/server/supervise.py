@@ -4,7 +4,8 @@ What can happen, and what then happens. No wait here is without an end:
 
     a rank ends with its result    its record says departed, and all doorbells ring: only who needs it will mind
     a rank answers an exception,   its record says so, the world is aborted (collectives raise `RankFailed`), and all
-    or ends without a result       have GRACE seconds to end; then they get SIGTERM, GRACE later SIGKILL
+    or ends without a result       have GRACE seconds to end, unless the caller wants them to go on; then they get
+                                   SIGTERM, GRACE later SIGKILL
     the time limit is over         SIGTERM at once, GRACE later SIGKILL
     the caller says stop           SIGINT at once, then as after a failure
     the caller ends                SIGKILL at once; this process ends, too
@@ -130,7 +131,7 @@ class _Watcher:
 
     def _note_failure(self, rank: Rank) -> None:
         rank.tell_failure(self._job.arena)
-        if not self._ending:
+        if self._request.stops and not self._ending:
             self._end((GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
 
     def _end(self, *steps: tuple[float, signal.Signals]) -> None:

@@ -23,7 +23,7 @@ LAYERS = (
     ("shmcoll.collectives",),
     (
         "shmcoll.arguments", "shmcoll.ops", "shmcoll.explanations", "shmcoll.verdicts", "shmcoll.work",
-        "shmcoll.groups", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
+        "shmcoll.groups", "shmcoll.survivors", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
     ),
     ("shmcoll.calls",),
     (

@@ -1,0 +1,105 @@
+"""Survivors of a failure agree on who they are, whoever dies meanwhile, and go on."""
+
+import os
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from shmcoll.errors import CollectiveTimeout, RankFailed
+
+
+def go_on(comm, wanted: int) -> list:
+    """Call collectives until so many ranks are left, shrinking after each failure."""
+    ranks_of = [comm.ranks]
+    while True:
+        try:
+            while comm.size > wanted:
+                comm.all_reduce(np.ones(100_000))
+            total = comm.all_reduce(np.array([comm._member.rank]))[0]
+            return [*ranks_of, int(total)]
+        except RankFailed:
+            comm = comm.shrink()
+            ranks_of.append(comm.ranks)
+
+
+def lose(ranks, seed: int, n: int, losses: int) -> None:
+    """Kill ranks at random instants; those who are left agree, each time, and on the right ones in the end."""
+    draw = random.Random(seed)
+    victims = draw.sample(range(n), losses)
+    job = ranks.start(n, go_on, n - losses, timeout=20)
+    for victim in victims:
+        time.sleep(draw.random() * 0.02)
+        os.kill(job.pids[victim], signal.SIGKILL)
+    left = [rank for rank in range(n) if rank not in victims]
+    told = [outcome for outcome in job.finish() if outcome.rank in left]
+    for outcome in told:
+        assert outcome.error is None, outcome.traceback
+        assert outcome.value[-2:] == [left, sum(left)]
+
+
+@pytest.mark.parametrize("losses", [1, 2, 3])
+def test_survivors_go_on(ranks, seed, losses):
+    lose(ranks, seed, 4, losses)
+
+
+@pytest.mark.stress
+def test_survivors_go_on_after_two_hundred_failures(ranks, seed):
+    for instant in range(200):
+        lose(ranks, seed + instant, 5, 1 + instant % 4)
+
+
+def part_of_it(comm) -> list:
+    """A subgroup in an order of its own loses its second rank; the world goes on without it, too."""
+    group = comm.split(0 if comm.rank < 3 else None, key=-comm.rank)
+    if comm.rank == 1:
+        os._exit(7)
+    told = []
+    if group:
+        with pytest.raises(RankFailed):
+            group.barrier()
+        left = group.shrink()
+        told = [left.ranks, int(left.all_reduce(np.array([comm.rank]))[0])]
+        left.close()
+    with pytest.raises(RankFailed):
+        comm.barrier()
+    return [*told, comm.shrink().ranks]
+
+
+def test_groups_shrink_each_for_itself(ranks):
+    told = ranks.start(4, part_of_it).finish()
+    assert [t.value for t in told] == [[[2, 0], 2, [0, 2, 3]], None, [[2, 0], 2, [0, 2, 3]], [[0, 2, 3]]]
+
+
+def too_early(comm) -> str:
+    with pytest.raises(ValueError, match="no rank has failed") as caught:
+        comm.shrink()
+    comm.barrier()
+    return str(caught.value)
+
+
+def test_a_group_that_works_is_not_shrunk(ranks):
+    assert (
+        ranks(2, too_early)[1] == "shrink on rank 1: no rank has failed; use split or subgroup for a part of the ranks"
+    )
+
+
+def one_is_absent(comm) -> str:
+    comm.timeout = 0.5
+    if comm.rank == 0:
+        comm.abort("enough")
+        time.sleep(2)
+        return ""
+    with pytest.raises(RankFailed):
+        comm.barrier()
+    with pytest.raises(CollectiveTimeout) as caught:
+        comm.shrink()
+    return str(caught.value)
+
+
+def test_who_does_not_call_it_is_named(ranks):
+    assert ranks(2, one_is_absent)[1] == (
+        "shrink on rank 1: rank 0 lives and did not call shrink in time; all survivors must"
+    )
