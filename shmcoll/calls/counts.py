@@ -125,4 +125,4 @@ def second_phase(caller: "Caller", routine: Callable[..., int], x: Any, root: in
     ends = OWN_TABLE // WORD + layout.TABLE_SIZES * caller.size
     dtype = BY_CODE[words.item(ends + layout.ELEMENT_TYPE)].numpy
     result = np.zeros(words.item(ends + layout.RESULT_SIZE), dtype)
-    return routine(x, result, 0, root, 0, 0, DATA, words.ctypes.data + OWN_TABLE), result
+    return routine(x, result, 0, root, 0, 0, DATA, caller.own_table), result

@@ -7,7 +7,7 @@ Such a call has the first FIXED arguments of any (`entry.py`), then
     reduce_scatter_v    None, counts                                                             (of reduce_scatter)
 
 received: an int64 array of n that the communicator made, into which the receive counts go, or None. The others: an
-exact tuple or list of n exact ints, an exact int64 or uint64 ndarray of shape (n,), or None where nothing is given. All
+exact tuple or list of n exact ints, an exact ndarray of integers of shape (n,), or None where nothing is given. All
 other calls of these operations are as everybody's.
 
 The entry answers PREPARE, having done nothing, for anything else, for numbers out of range, and for arrays that do not
@@ -69,7 +69,7 @@ RECEIVED = FIXED  # arguments by number
 ROWS = FIXED + 1
 
 LARGEST = 1 << 48  # no count or displacement is above; with the bytes of an element it stays a signed word
-INT64, UINT64 = BY_NAME["int64"].code, BY_NAME["uint64"].code
+INT8, UINT8, UINT64 = (BY_NAME[name].code for name in ("int8", "uint8", "uint64"))  # codes of integers: signed first
 
 MARK_BITS = 48
 
@@ -281,17 +281,20 @@ def read_row(ctx, values, target):
 
 
 def read_words(ctx, array, target, size):
-    """The same from an array."""
-    code = type_of_plain(ctx, array, 0) & 0xFF
-    if code != INT64 and code != UINT64:
+    """The same from an array of any integers."""
+    known = type_of_plain(ctx, array, 0)
+    code, item = known & 0xFF, known >> 8
+    if not INT8 <= code <= UINT64:
         return 0
     if peek(array + py.ARRAY_DIMENSIONS) & 0xFFFFFFFF != 1 or peek(peek(array + py.ARRAY_DIMS)) != size:
         return 0
+    # A narrow number is copied into a word of zeros: a negative one is then among the upper half of its type
+    largest = LARGEST if code >= UINT8 or item == WORD else (1 << (8 * item - 1)) - 1
     for i in range(size):
-        value = peek(peek(array + py.ARRAY_DATA) + i * WORD)
-        if not 0 <= value <= LARGEST:
+        poke(target + i * WORD, 0)
+        copy(target + i * WORD, peek(array + py.ARRAY_DATA) + i * item, item)
+        if not 0 <= peek(target + i * WORD) <= largest:
             return 0
-        poke(target + i * WORD, value)
     return 1
 
 

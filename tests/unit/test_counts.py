@@ -18,18 +18,16 @@ from shmcoll.engine.layout import WORD
 
 ROWS = ("send_counts", "send_displs", "recv_counts", "recv_displs", "recv_room")
 
+INTEGERS = ("int8", "int16", "int32", "int64", "longlong", "uint8", "uint16", "uint32", "uint64", "ulonglong")
+
 #: two numbers, of which the second is 1, as a user may hold them: read by the native entry, by Python, or refused
 NATIVE: dict[str, Callable[[list[int]], Any]] = {
     "tuple": tuple,
     "list": list,
-    "int64": np.array,
-    "long long": lambda v: np.array(v, np.longlong),
-    "uint64": lambda v: np.array(v, np.uint64),
+    **{name: lambda v, name=name: np.array(v, name) for name in INTEGERS},
     "read-only": lambda v: layouts.read_only(np.array(v)),
 }
 PYTHON: dict[str, Callable[[list[int]], Any]] = {
-    "int32": lambda v: np.array(v, np.int32),
-    "uint8": lambda v: np.array(v, np.uint8),
     "strided": lambda v: layouts.strided(np.array(v)),
     "misaligned": lambda v: layouts.misaligned(np.array(v)),
     "foreign": lambda v: layouts.foreign(np.array(v)),
@@ -65,7 +63,13 @@ REFUSED: dict[str, Callable[[list[int]], Any]] = {
     "one column": lambda v: np.array(v)[:, None],
     "nested": lambda v: [v, v],
     "negative": lambda v: [v[0], -1],
-    "negative in an array": lambda v: np.array([-1, v[1]]),
+    **{
+        f"negative {name}": lambda v, name=name: np.array([v[0], -1], name)
+        for name in INTEGERS
+        if not name.startswith("u")
+    },
+    "lowest int8": lambda v: np.array([v[0], -128], np.int8),
+    "lowest int64": lambda v: np.array([v[0], -(1 << 63)]),
     "beyond the limit": lambda v: (v[0], LARGEST + 1),
     "beyond the limit in an array": lambda v: np.array([v[0], LARGEST + 1]),
     "beyond 63 bits": lambda v: [v[0], 1 << 63],
@@ -283,10 +287,22 @@ def test_lengths_are_the_same_by_either_way(ranks):
     """The mark that stands for the lengths of a reduce_scatter_v, between ranks that go different ways."""
 
     def mixed(comm) -> list:
-        counts = [np.array([3, 0, 2]), np.array([3, 0, 2], np.int32), (3, 0, 2)][comm.rank]
+        counts = [np.array([3, 0, 2]), layouts.strided(np.array([3, 0, 2])), (3, 0, 2)][comm.rank]
         return [comm.reduce_scatter_v(np.arange(5.0).reshape(5, 1), counts).tolist() for _ in range(3)]
 
     assert ranks(3, mixed) == [[[0.0, 3.0, 6.0]] * 3, [[]] * 3, [[9.0, 12.0]] * 3]
+
+
+def test_numbers_up_to_the_largest_of_their_type(ranks):
+    """As limits of what may be received, which are not used otherwise."""
+
+    def statuses(comm) -> list[int]:
+        x, out = np.zeros(1), np.zeros(1)
+        rooms: list = [np.array([min(np.iinfo(name).max, LARGEST)], name) for name in INTEGERS]
+        rooms += [[LARGEST], (LARGEST,)]
+        return [comm._all_to_all_v(x, out, 0, 0, 0, 0, None, [1], None, None, None, room) for room in rooms]
+
+    assert ranks(1, statuses) == [[c.OK] * (len(INTEGERS) + 2)]
 
 
 def test_a_block_of_x_is_reduced_in_place(ranks):
