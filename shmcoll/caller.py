@@ -32,7 +32,8 @@ class Caller:
         self.group = group
         self.rank = rank
         self.size = group.size
-        self.words = entry.new_context()
+        self.words = entry.new_context(self.size)
+        self.own_table = self.words.ctypes.data + entry.OWN_TABLE  # looking it up in each call would take 2 us
         self._ranks = np.array(group.ranks, np.int64)
         self._scratch = np.empty(c.SCRATCH_BYTES + 64, np.uint8)
         self._fill_context()
@@ -91,6 +92,12 @@ class Caller:
         return self.verdicts.checking(operation)
 
     # --- calling ------------------------------------------------------------------------------------------------------
+
+    def left(self, operation: str) -> None:
+        """An exception has come out of a call, in a wait or between two phases: peers wait for this rank in vain, and
+        nobody enters again."""
+        self.words[c.ACTIVE // WORD] = c.ENDED
+        self.verdicts.interrupted(operation)
 
     def run(self, operation: str, *arguments: Any) -> None:
         """Call a collective's routine with the arguments of its native entry; anything but OK becomes an exception."""

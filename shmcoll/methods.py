@@ -12,6 +12,7 @@ import numpy as np
 
 from shmcoll import calls
 from shmcoll.caller import Caller
+from shmcoll.calls.counts import second_phase
 from shmcoll.dtypes import REDUCTIONS
 from shmcoll.engine import context as c
 from shmcoll.work import Work
@@ -19,6 +20,8 @@ from shmcoll.work import Work
 _empty = np.empty
 _empty_like = np.empty_like
 _ndarray = np.ndarray
+_int64 = np.dtype(np.int64)
+_HALFWAY = c.HALFWAY
 
 
 class _Native:
@@ -50,6 +53,10 @@ class Collectives:
     _reduce_scatter = _Native()
     _scan = _Native()
     _exscan = _Native()
+    _all_to_all_v = _Native()
+    _gather_v = _Native()
+    _scatter_v = _Native()
+    _all_gather_v = _Native()
 
     def barrier(self, *, async_op: bool = False) -> Any:
         """Return when every rank has called it."""
@@ -167,7 +174,21 @@ class Collectives:
         """
         if async_op:
             return self._submit(calls.reduce_scatter_v, x, counts, op, out)
-        return calls.perform(calls.reduce_scatter_v, self._caller, (x, counts, op, out))
+        result = out
+        if out is None and type(x) is _ndarray:
+            try:
+                result = _empty(counts[self.rank], x.dtype)
+            except Exception:  # counts that are none: Python's way says what is wrong with them
+                result = None
+        reduction = REDUCTIONS.get(op, 0) if type(op) is str else 0
+        try:
+            status = self._reduce_scatter(x, result, reduction, 0, 0, 0, None, counts)
+        except BaseException:
+            self._caller.verdicts.interrupted("reduce_scatter_v")
+            raise
+        if status:
+            return self._again("reduce_scatter_v", status, calls.reduce_scatter_v, x, counts, op, out)
+        return result
 
     def scan(
         self, x: Any, op: Any = "sum", *, out: Any = None, algorithm: str | None = None, async_op: bool = False
@@ -346,7 +367,18 @@ class Collectives:
         arguments = (x, send_counts, send_displs, recv_counts, recv_displs, recv_room, out)
         if async_op:
             return self._submit(calls.all_to_all_v, *arguments)
-        return calls.perform(calls.all_to_all_v, self._caller, arguments)
+        result, received = out, _empty(self.size, _int64)
+        entry = self._all_to_all_v
+        try:
+            status = entry(x, out, 0, 0, 0, 0, received, send_counts, send_displs, recv_counts, recv_displs, recv_room)
+            if status == _HALFWAY:
+                status, result = second_phase(self._caller, entry, x)
+        except BaseException:
+            self._caller.left("all_to_all_v")
+            raise
+        if status:
+            return self._again("all_to_all_v", status, calls.all_to_all_v, *arguments)
+        return result, received
 
     def gather_v(
         self,
@@ -368,10 +400,22 @@ class Collectives:
         Raises `ValueError` on every rank, before a byte moves, when an array lies outside the result, has another count
         than expected, or overlaps another in the result. The group stays usable.
         """
-        arguments = (x, root, recv_counts, recv_displs, out)
         if async_op:
-            return self._submit(calls.gather_v, *arguments)
-        return calls.perform(calls.gather_v, self._caller, arguments)
+            return self._submit(calls.gather_v, x, root, recv_counts, recv_displs, out)
+        result = received = None
+        if self.rank == root:
+            result, received = out, _empty(self.size, _int64)
+        entry = self._gather_v
+        try:
+            status = entry(x, result, 0, root, 0, 0, received, None, None, recv_counts, recv_displs, None)
+            if status == _HALFWAY:
+                status, result = second_phase(self._caller, entry, x, root)
+        except BaseException:
+            self._caller.left("gather_v")
+            raise
+        if status:
+            return self._again("gather_v", status, calls.gather_v, x, root, recv_counts, recv_displs, out)
+        return result, received
 
     def scatter_v(
         self,
@@ -392,10 +436,19 @@ class Collectives:
         Raises `ValueError` on every rank, before a byte moves, when a block lies outside x, or an `out` has another
         size or dtype than what comes. The group stays usable.
         """
-        arguments = (x, send_counts, send_displs, root, out)
         if async_op:
-            return self._submit(calls.scatter_v, *arguments)
-        return calls.perform(calls.scatter_v, self._caller, arguments)
+            return self._submit(calls.scatter_v, x, send_counts, send_displs, root, out)
+        result, entry = out, self._scatter_v
+        try:
+            status = entry(x, out, 0, root, 0, 0, None, send_counts, send_displs, None, None, None)
+            if status == _HALFWAY:
+                status, result = second_phase(self._caller, entry, x, root)
+        except BaseException:
+            self._caller.left("scatter_v")
+            raise
+        if status:
+            return self._again("scatter_v", status, calls.scatter_v, x, send_counts, send_displs, root, out)
+        return result
 
     def all_gather_v(
         self, x: Any, *, recv_counts: Any = None, recv_displs: Any = None, out: Any = None, async_op: bool = False
@@ -405,10 +458,20 @@ class Collectives:
         As `gather_v` for each rank: everyone may give its own displacements, expected counts and `out`. Raises
         `ValueError` on every rank, before a byte moves, when what one of them gives does not fit.
         """
-        arguments = (x, recv_counts, recv_displs, out)
         if async_op:
-            return self._submit(calls.all_gather_v, *arguments)
-        return calls.perform(calls.all_gather_v, self._caller, arguments)
+            return self._submit(calls.all_gather_v, x, recv_counts, recv_displs, out)
+        result, received = out, _empty(self.size, _int64)
+        entry = self._all_gather_v
+        try:
+            status = entry(x, out, 0, 0, 0, 0, received, None, None, recv_counts, recv_displs, None)
+            if status == _HALFWAY:
+                status, result = second_phase(self._caller, entry, x)
+        except BaseException:
+            self._caller.left("all_gather_v")
+            raise
+        if status:
+            return self._again("all_gather_v", status, calls.all_gather_v, x, recv_counts, recv_displs, out)
+        return result, received
 
     # --- calling ------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,10 @@
-"""What the calls with counts share: a rank's table, and the call in one or two phases. See `engine/tables.py`."""
+"""What the calls with counts share: a rank's table, and the call in one or two phases. See `engine/tables.py`.
 
+Most calls come straight from `methods.py`: the native entry reads their counts itself (`engine/counts.py`), and
+`second_phase` is all that happens here.
+"""
+
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +14,7 @@ from shmcoll.calls.common import deliver, exact
 from shmcoll.dtypes import BY_CODE, dtype_of
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
+from shmcoll.engine.entry import OWN_TABLE
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.tables import BOTH, COUNTS, DATA
 
@@ -110,3 +116,13 @@ def exchange(caller: "Caller", operation: str, table: Table, source: np.ndarray 
 
     caller.complete(operation, in_two_phases)
     return result
+
+
+def second_phase(caller: "Caller", routine: Callable[..., int], x: Any, root: int = 0) -> tuple[int, Any]:
+    """After HALFWAY of a native call without `out`: a result just large enough, gaps zero, and the status of moving
+    what is received into it. On an exception the caller has `left`."""
+    words = caller.words
+    ends = OWN_TABLE // WORD + layout.TABLE_SIZES * caller.size
+    dtype = BY_CODE[words.item(ends + layout.ELEMENT_TYPE)].numpy
+    result = np.zeros(words.item(ends + layout.RESULT_SIZE), dtype)
+    return routine(x, result, 0, root, 0, 0, DATA, caller.own_table), result

@@ -1,13 +1,12 @@
 """reduce_scatter_v: its arguments and its call. The routine is that of reduce_scatter."""
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmcoll import arguments as given
 from shmcoll.calls.reducing import as_operand, as_operator
-from shmcoll.collectives.reduce_scatter import LISTED
+from shmcoll.engine.counts import mark_of
 
 if TYPE_CHECKING:
     from shmcoll.caller import Caller
@@ -41,7 +40,7 @@ def reduce_scatter_v(caller: "Caller", x: Any, counts: Any, op: Any, out: Any) -
             source,
             target,
             operator.reduction,
-            _mark(lengths),
+            mark_of(lengths.ctypes.data, caller.size),
             operator.identity,
             0,
             operator.kernel,
@@ -57,8 +56,3 @@ def _shape_of(out: Any, shape: tuple[int, ...], operation: str, rank: int) -> tu
     if isinstance(out, np.ndarray) and out.size != shape[0]:
         raise ValueError(f"{operation} on rank {rank}: out has {out.size} elements, the result has {shape[0]}")
     return out.shape if isinstance(out, np.ndarray) else shape
-
-
-def _mark(lengths: np.ndarray) -> int:
-    """The routine's ARGUMENT: a hash of the lengths, which all ranks must have alike."""
-    return LISTED + 1 + int.from_bytes(hashlib.blake2b(lengths.tobytes(), digest_size=6).digest())

@@ -118,12 +118,17 @@ def _lock(path: Path) -> Iterator[None]:
 def _fingerprint(name: str) -> str:
     """A hash of all that decides what the machine code of a routine or kernel looks like."""
     digest = hashlib.sha256()
-    routine = _ROOT / "collectives" / f"{name}.py"
-    own = (routine, "engine/entry.py") if routine.exists() else ("engine/kernels.py",)
-    for path in sorted(_reached([*own, "engine/intrinsics.py"]) | {_ROOT / "engine/compile.py"}):
+    for path in sorted(_sources(name)):
         digest.update(path.read_bytes())
     digest.update(_platform().encode())
     return digest.hexdigest()[:32]
+
+
+def _sources(name: str) -> set[Path]:
+    """The files that a routine or kernel is made from."""
+    routine = _ROOT / "collectives" / f"{name}.py"
+    own = (routine, "engine/entry.py", "engine/counts.py") if routine.exists() else ("engine/kernels.py",)
+    return _reached([*own, "engine/intrinsics.py"]) | {_ROOT / "engine/compile.py"}
 
 
 @cache

@@ -16,7 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from shmcoll.dtypes import DTYPES, PAIRS, REDUCTIONS, DType
-from shmcoll.engine import entry, kernels, layout
+from shmcoll.engine import counts, entry, kernels, layout
 from shmcoll.engine.cache import Progress, object_file
 
 
@@ -24,11 +24,12 @@ def load_routine(routine: Callable[[int], int], progress: Progress | None = None
     """Addresses of the two entry points (fast, plain) of a collective's routine, which bears the operation's name."""
     operation = routine.__name__
     code = layout.OPERATION_NAMES.index(operation)
+    make_entry = counts.make_entry if code in counts.OPERATIONS else entry.make_entry
 
     def build() -> bytes:
         return _emit(
             {
-                f"{operation}_fast": (entry.make_entry(routine, code), 3),
+                f"{operation}_fast": (make_entry(routine, code), 3),
                 f"{operation}_plain": (entry.make_plain(routine), 1),
             }
         )

@@ -1,4 +1,4 @@
-"""What native code knows of CPython and numpy: field offsets of an ndarray, and six functions.
+"""What native code knows of CPython and numpy: field offsets of an ndarray, and ten functions.
 
 The offsets are those of an ordinary build of CPython 3.11 and later with numpy 1.26 and later. `offsets_hold` checks
 them against living objects; where they do not hold (a free-threaded build, an interpreter to come), `entry.py` takes
@@ -38,6 +38,26 @@ def integer_value(python_object):
 
 def forget_error():
     """Whether a Python exception was pending; it no longer is."""
+    raise NotImplementedError("compiled only")
+
+
+def list_length(python_object):
+    """Items of a list."""
+    raise NotImplementedError("compiled only")
+
+
+def list_item(python_object, i):
+    """Item i of a list that has it; a borrowed reference."""
+    raise NotImplementedError("compiled only")
+
+
+def tuple_length(python_object):
+    """Items of a tuple."""
+    raise NotImplementedError("compiled only")
+
+
+def tuple_item(python_object, i):
+    """Item i of a tuple that has it; a borrowed reference."""
     raise NotImplementedError("compiled only")
 
 

@@ -9,7 +9,8 @@ Arguments of the callable: nothing, or (x, out, reduction, argument, argument 2,
 be None. Without extra words a call comes straight from the user, and the entry itself checks what `ready` says. It
 answers PREPARE, having done nothing, for what it does not read or accept: no exact ndarray, not contiguous or aligned,
 foreign byte order or dtype, read-only or overlapping `out`, a shape that does not fit, no kernel loaded. The
-communicator then prepares arrays that it does read, or raises; with extra words a call has been checked.
+communicator then prepares arrays that it does read, or raises; with extra words a call has been checked. Calls with
+counts come in a form of their own: see `counts.py`.
 
 The entry answers BUSY while another thread, or a signal handler's interrupted caller, is inside, while a worker owns
 the context, and when the group has ended.
@@ -28,6 +29,7 @@ import numpy as np
 from shmcoll.dtypes import BY_NAME, BY_NUMPY, DTYPES, PAIRS, DType
 from shmcoll.engine import context as c
 from shmcoll.engine import cpython as py
+from shmcoll.engine import layout
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import (
     ALL_GATHER,
@@ -54,11 +56,13 @@ BFLOAT16_CODE = BFLOAT16_NUMBER + WORD
 NDARRAY = BFLOAT16_CODE + WORD
 NONE = NDARRAY + WORD
 INTEGER = NONE + WORD
-PAIR_DTYPES = INTEGER + WORD  # address of the numpy dtype, and its type word, of each dtype of pairs
+LIST = INTEGER + WORD
+TUPLE = LIST + WORD
+PAIR_DTYPES = TUPLE + WORD  # address of the numpy dtype, and its type word, of each dtype of pairs
 PAIR_COUNT = len(PAIRS)
 KERNELS = PAIR_DTYPES + 2 * PAIR_COUNT * WORD  # dtype code * REDUCTION_CODES + reduction code -> address of the kernel
 DTYPE_CODES, REDUCTION_CODES = 64, 16
-WORDS = KERNELS // WORD + DTYPE_CODES * REDUCTION_CODES
+OWN_TABLE = KERNELS + DTYPE_CODES * REDUCTION_CODES * WORD  # a table of counts, see `counts.py`
 
 RUN_WORDS = 5  # block, and run and stride at either end: see `all_to_all.py`
 LIST_WORDS = 3  # behind them: what an all_to_all of lists has
@@ -77,9 +81,9 @@ BIG_ENDIAN = ord(">")
 FAST = py.offsets_hold()
 
 
-def new_context() -> np.ndarray:
-    """A context whose tables are filled; the words of the communicator are still zero."""
-    words = np.zeros(WORDS, np.int64)
+def new_context(ranks: int) -> np.ndarray:
+    """A context for a group of so many, whose tables are filled; the words of the communicator are still zero."""
+    words = np.zeros(OWN_TABLE // WORD + layout.table_words(ranks), np.int64)
     for known in DTYPES:
         if known.numpy.num < TYPE_NUMBERS:
             words[TYPE_CODES // WORD + known.numpy.num] = _type_word(known)
@@ -91,6 +95,8 @@ def new_context() -> np.ndarray:
     words[NDARRAY // WORD] = id(np.ndarray)
     words[NONE // WORD] = id(None)
     words[INTEGER // WORD] = id(int)
+    words[LIST // WORD] = id(list)
+    words[TUPLE // WORD] = id(tuple)
     for i, pair in enumerate(PAIRS):
         words[PAIR_DTYPES // WORD + 2 * i :][:2] = id(pair.numpy), _type_word(pair)
     return words
@@ -116,22 +122,10 @@ def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, 
         ctx = peek(self + py.ARRAY_DATA)
         if taken(ctx):
             return py.new_integer(c.BUSY)
-        if nargs > 0:
-            if not read_array(ctx, peek(args), ctx + c.X, 0):
-                return py.new_integer(c.PREPARE)
-            if not read_array(ctx, peek(args + WORD), ctx + c.OUT, 1):
-                return py.new_integer(c.PREPARE)
-            for i in range(2, nargs):
-                word = ARGUMENT_WORD + i * WORD if i < FIXED else EXTRA_WORD + i * WORD
-                if not read_integer(ctx, peek(args + i * WORD), ctx + word):
-                    return py.new_integer(c.PREPARE)
-        else:
-            forget_arguments(ctx)
-        if not judge(ctx, nargs):
+        if not read_call(ctx, args, nargs) or not judge(ctx, nargs):
             return py.new_integer(c.PREPARE)
         poke(ctx + c.OPERATION, operation)
-        status = run(ctx, routine)
-        return 0 if status == c.INTERRUPTED else py.new_integer(status)
+        return answer(run(ctx, routine))
 
     return entry
 
@@ -161,6 +155,25 @@ def make_judge(operation: int) -> Callable[[int, int], int]:
             return nargs > FIXED
 
     return judge
+
+
+def read_call(ctx, args, nargs):
+    """Fill the context from so many arguments; 0 when one of them is none that is read here."""
+    if nargs == 0:
+        forget_arguments(ctx)
+        return 1
+    if not read_array(ctx, peek(args), ctx + c.X, 0) or not read_array(ctx, peek(args + WORD), ctx + c.OUT, 1):
+        return 0
+    for i in range(2, nargs):
+        word = ARGUMENT_WORD + i * WORD if i < FIXED else EXTRA_WORD + i * WORD
+        if not read_integer(ctx, peek(args + i * WORD), ctx + word):
+            return 0
+    return 1
+
+
+def answer(status):
+    """What CPython gets: a status as an int, or the pending exception of a signal handler."""
+    return 0 if status == c.INTERRUPTED else py.new_integer(status)
 
 
 def forget_arguments(ctx):
@@ -221,21 +234,8 @@ def read_array(ctx, array, view, writeable):
         poke(view + c.DIMENSIONS, 0)
         poke(view + c.DTYPE, 0)
         return 1
-    if peek(array + py.OBJECT_TYPE) != peek(ctx + NDARRAY):
-        return 0
-    needed = py.C_CONTIGUOUS | py.ALIGNED | (py.WRITEABLE if writeable else 0)
-    if peek(array + py.ARRAY_FLAGS) & needed != needed:
-        return 0
-    descriptor = peek(peek(array + py.ARRAY_DESCRIPTOR) + py.DESCRIPTOR_KINDS)
-    number = descriptor >> 32
-    known = 0
-    if number == py.VOID:
-        known = find_pair(ctx, peek(array + py.ARRAY_DESCRIPTOR))
-    elif 0 <= number < TYPE_NUMBERS:
-        known = peek(ctx + TYPE_CODES + number * WORD)
-    elif number == peek(ctx + BFLOAT16_NUMBER):
-        known = peek(ctx + BFLOAT16_CODE)
-    if known == 0 or (descriptor >> 16) & 0xFF == BIG_ENDIAN:
+    known = type_of_plain(ctx, array, writeable)
+    if known == 0:
         return 0
     dims, dimensions = peek(array + py.ARRAY_DIMS), peek(array + py.ARRAY_DIMENSIONS) & 0xFFFFFFFF
     count = 1
@@ -249,6 +249,24 @@ def read_array(ctx, array, view, writeable):
     poke(view + c.DIMS, dims)
     poke(view + c.DTYPE, known & 0xFF)
     return 1
+
+
+def type_of_plain(ctx, array, writeable):
+    """The type word of an exact ndarray on which native code can work as it is; 0 for any other object."""
+    if peek(array + py.OBJECT_TYPE) != peek(ctx + NDARRAY):
+        return 0
+    needed = py.C_CONTIGUOUS | py.ALIGNED | (py.WRITEABLE if writeable else 0)
+    if peek(array + py.ARRAY_FLAGS) & needed != needed:
+        return 0
+    descriptor = peek(peek(array + py.ARRAY_DESCRIPTOR) + py.DESCRIPTOR_KINDS)
+    number = descriptor >> 32
+    if (descriptor >> 16) & 0xFF == BIG_ENDIAN:
+        return 0
+    if number == py.VOID:
+        return find_pair(ctx, peek(array + py.ARRAY_DESCRIPTOR))
+    if 0 <= number < TYPE_NUMBERS:
+        return peek(ctx + TYPE_CODES + number * WORD)
+    return peek(ctx + BFLOAT16_CODE) if number == peek(ctx + BFLOAT16_NUMBER) else 0
 
 
 def find_pair(ctx, descriptor):

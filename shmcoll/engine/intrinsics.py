@@ -198,6 +198,28 @@ def _forget_error(builder, module):
     return builder.zext(pending, I64)
 
 
+@_twin(cpython.list_length, (types.int64,), types.int64)
+def _list_length(builder, module, python_object):
+    return _call(builder, module, "PyList_Size", I64, builder.inttoptr(python_object, POINTER))
+
+
+@_twin(cpython.list_item, (types.int64, types.int64), types.int64)
+def _list_item(builder, module, python_object, i):
+    item = _call(builder, module, "PyList_GetItem", POINTER, builder.inttoptr(python_object, POINTER), i)
+    return builder.ptrtoint(item, I64)
+
+
+@_twin(cpython.tuple_length, (types.int64,), types.int64)
+def _tuple_length(builder, module, python_object):
+    return _call(builder, module, "PyTuple_Size", I64, builder.inttoptr(python_object, POINTER))
+
+
+@_twin(cpython.tuple_item, (types.int64, types.int64), types.int64)
+def _tuple_item(builder, module, python_object, i):
+    item = _call(builder, module, "PyTuple_GetItem", POINTER, builder.inttoptr(python_object, POINTER), i)
+    return builder.ptrtoint(item, I64)
+
+
 @_twin(cpython.release_gil, (), types.int64)
 def _release_gil(builder, module):
     return builder.ptrtoint(_call(builder, module, "PyEval_SaveThread", POINTER), I64)

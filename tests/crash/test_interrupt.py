@@ -80,12 +80,13 @@ def test_a_handler_cannot_call_a_collective_meanwhile(ranks, board):
     assert "rank 1 was interrupted" in first
 
 
-def test_a_rank_without_memory_for_its_result_ends_the_group(ranks, monkeypatch):
+@pytest.mark.parametrize("natively", [True, False])
+def test_a_rank_without_memory_for_its_result_ends_the_group(ranks, monkeypatch, natively):
     """all_to_all_v makes its result when the counts are known: by then the peers count on it."""
 
     def starved(comm) -> str:
         units = 200_000
-        x = np.ones(comm.size * units)
+        x = np.ones(comm.size * units * 2)[:: 1 if natively else 2]
         if comm.rank == 1:
 
             def no_memory(*_: object) -> None:

@@ -29,7 +29,7 @@ FOREIGN = {
     "__errno_location", "clock_gettime", "memcpy", "memmove", "memset", "poll", "pthread_self", "sched_yield",
     "sem_clockwait", "sem_post", "syscall",
     "PyErr_CheckSignals", "PyErr_Clear", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread",
-    "PyLong_AsLong", "PyLong_FromLong",
+    "PyList_GetItem", "PyList_Size", "PyLong_AsLong", "PyLong_FromLong", "PyTuple_GetItem", "PyTuple_Size",
 }  # fmt: skip
 
 #: operation -> how it looks in LLVM IR

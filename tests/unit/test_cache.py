@@ -1,6 +1,7 @@
 """Object files on disk: compiled once, never believed when damaged or when others could have written them."""
 
 import fcntl
+import inspect
 import os
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shmcoll.engine import cache
+from shmcoll.collectives import ROUTINES
+from shmcoll.engine import cache, counts, entry
 
 #: a process that needs one kernel, and says what it compiled and what the kernel made of 2 + 3
 NEEDS_ONE = """
@@ -131,3 +133,9 @@ def test_the_name_of_a_file_depends_on_the_sources_that_it_is_made_from():
     assert "collectives/gather.py" not in routine
     assert cache._fingerprint("gather") != cache._fingerprint("barrier") != cache._fingerprint("sum_int8")
     assert cache._fingerprint("sum_int8") == cache._fingerprint("max_float64")
+
+
+@pytest.mark.parametrize("name", ROUTINES)
+def test_a_routine_is_named_by_all_that_it_is_compiled_from(name):
+    makers = (ROUTINES[name], entry.make_entry, counts.make_entry)
+    assert {inspect.getsourcefile(maker) for maker in makers} <= {str(path) for path in cache._sources(name)}
