@@ -21,6 +21,7 @@
     256      MEMBERS       n words: the ranks of the world that are ranks 0, 1, ... of this group
     ...      MAILBOXES     n x (1 KiB + tables): what rank r tells its peers; r is the only writer, except for SEMAPHORE
     ...      ENDINGS       n records of 2 KiB: why the group ended, as rank r of it found
+    ...      SITES         n records of 2 KiB: where in its code rank r made the call that failed
     ...      CELLS         n x 2 x cell_bytes: staging memory, two cells a rank, used in turn
 
     mailbox of one rank
@@ -40,7 +41,7 @@ Words that different ranks write lie at least 128 bytes apart: two cache lines, 
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 2
+VERSION = 3
 
 WORD = 8
 LINE = 128
@@ -187,8 +188,12 @@ def ending_offset(ranks: int, rank: int) -> int:
     return mailbox_offset(ranks, ranks) + rank * RECORD_BYTES
 
 
+def site_offset(ranks: int, rank: int) -> int:
+    return ending_offset(ranks, ranks) + rank * RECORD_BYTES
+
+
 def cells_offset(ranks: int) -> int:
-    return align(ending_offset(ranks, ranks), PAGE)
+    return align(site_offset(ranks, ranks), PAGE)
 
 
 def group_bytes(ranks: int, cell_bytes: int) -> int:

@@ -33,7 +33,7 @@ def apart(ranges: list[tuple[int, int]], distance: int) -> bool:
 
 def test_offsets_of_two_ranks_by_hand() -> None:
     """Every rank and the launcher must agree on these: a change needs a new VERSION."""
-    assert layout.VERSION == 2
+    assert layout.VERSION == 3
     assert layout.RECORDS == 4096
     assert layout.record_offset(2, 1, layout.BY_RANK) == 4096 + 2048
     assert layout.record_offset(2, 1, layout.BY_LAUNCHER) == 4096 + 3 * 2048
@@ -43,9 +43,10 @@ def test_offsets_of_two_ranks_by_hand() -> None:
     assert layout.mailbox_bytes(2) == 1024 + 2 * 128
     assert layout.mailbox_offset(2, 1) == 4096 + 1024 + 2 * 128
     assert layout.ending_offset(2, 1) == 4096 + 2 * (1024 + 2 * 128) + 2048
-    assert layout.cells_offset(2) == 4096 + 8192
-    assert layout.group_bytes(2, CELL) == 12288 + 4 * CELL
-    assert layout.arena_bytes(2, CELL) == layout.world_offset(2) + 12288 + 4 * CELL
+    assert layout.site_offset(2, 1) == layout.ending_offset(2, 1) + 2 * 2048
+    assert layout.cells_offset(2) == 4096 + 12288
+    assert layout.group_bytes(2, CELL) == 16384 + 4 * CELL
+    assert layout.arena_bytes(2, CELL) == layout.world_offset(2) + 16384 + 4 * CELL
 
 
 @pytest.mark.parametrize("ranks", SIZES)
@@ -63,7 +64,7 @@ def test_regions_do_not_overlap(ranks: int) -> None:
 
     abort = (layout.ABORT, layout.ABORT + 8)
     names = [(layout.IDENTITY, layout.IDENTITY + 16), (layout.MEMBERS, layout.MEMBERS + 8 * ranks)]
-    starts = [layout.ending_offset(ranks, r) for r in range(ranks)]
+    starts = [offset(ranks, r) for r in range(ranks) for offset in (layout.ending_offset, layout.site_offset)]
     endings = [(start, start + layout.RECORD_BYTES) for start in starts]
     boxes = [part for r in range(ranks) for part in mailbox_words(ranks, r).values()]
     cells = (layout.cells_offset(ranks), layout.cells_offset(ranks) + 2 * ranks * CELL)

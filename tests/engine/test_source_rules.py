@@ -23,6 +23,7 @@ LAYERS = (
     ("shmcoll.collectives",),
     (
         "shmcoll.arguments", "shmcoll.ops", "shmcoll.explanations", "shmcoll.verdicts", "shmcoll.work",
+        "shmcoll.call_sites", "shmcoll.called", "shmcoll.culprits", "shmcoll.telling",
         "shmcoll.groups", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
     ),
     ("shmcoll.calls",),
