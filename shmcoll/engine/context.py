@@ -42,7 +42,8 @@ from shmcoll.engine.layout import WORD
     KERNEL,  # address of the reduce kernel for the dtype and reduction
     MOVED,  # bytes of all arrays given so far
     SLEPT,  # ns that waits have slept so far
-) = (WORD * i for i in range(34))
+    FLIGHTS,  # address of this rank's ring in the flight recorder
+) = (WORD * i for i in range(35))
 
 # two array views, filled from ndarrays by entry.py
 X = 40 * WORD

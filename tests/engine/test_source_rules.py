@@ -24,6 +24,7 @@ LAYERS = (
     (
         "shmcoll.arguments", "shmcoll.ops", "shmcoll.explanations", "shmcoll.verdicts", "shmcoll.work",
         "shmcoll.call_sites", "shmcoll.called", "shmcoll.culprits", "shmcoll.telling",
+        "shmcoll.flights",
         "shmcoll.groups", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
     ),
     ("shmcoll.calls",),
@@ -38,7 +39,8 @@ LAYERS = (
 ROUTINES = [
     n
     for n in TREES
-    if n in ("shmcoll.engine.wait", "shmcoll.engine.sync", "shmcoll.engine.tables") or "shmcoll.collectives." in n
+    if n in ("shmcoll.engine.recorder", "shmcoll.engine.wait", "shmcoll.engine.sync", "shmcoll.engine.tables")
+    or "shmcoll.collectives." in n
 ]
 
 #: what of atomics.py each module of routines may use; none but wait.py may wait, ring, fence or look at the clock
@@ -47,13 +49,14 @@ SANCTIONED = {
         "clock", "fence", "load", "load_acquire", "note", "open_process", "pause", "peek", "poke", "process_gone",
         "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
     },
+    "shmcoll.engine.recorder": {"note", "peek", "recent"},
     "shmcoll.engine.sync": {"load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply"},
     "shmcoll.engine.tables": {"copy", "load", "peek", "store"},
     "shmcoll.collectives": {"call_kernel", "copy", "load", "peek", "poke", "store"},
 }  # fmt: skip
 
 #: pointers of the context that lead into the arena
-SHARED_POINTERS = {"GROUP", "MAILBOXES", "CELLS", "RECORDS", "RECORDS_LAUNCHER"}
+SHARED_POINTERS = {"GROUP", "MAILBOXES", "CELLS", "RECORDS", "RECORDS_LAUNCHER", "FLIGHTS"}
 
 
 def imports(tree: ast.AST) -> set[str]:
