@@ -5,6 +5,11 @@ from shmcoll.engine.atomics import reached
 from shmcoll.engine.group import Group
 
 
+def not_arrived(group: Group, sequence: int) -> list[int]:
+    """The ranks that have not published operation `sequence`: everybody waits for them first."""
+    return [rank for rank in range(group.size) if group.published(rank) < sequence]
+
+
 def who_stopped(group: Group, waiting: int, awaited: int, sequence: int) -> list[int]:
     """Who keeps rank `waiting`, which waits for rank `awaited` within operation `sequence`, from going on.
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from shmcoll import stacks
 from shmcoll.engine import context as c
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
@@ -49,6 +50,7 @@ class Member:
         self.subgroups: dict[Identity, Any] = {}  # the communicators of open subgroups
         self.closes: Counter[tuple[int, ...]] = Counter()  # how often this rank has closed the subgroup of these ranks
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
+        stacks.offer()
         self._tell_the_end()
         os.register_at_fork(after_in_child=self._leave_in_child)
 

@@ -14,7 +14,7 @@ import numpy as np
 from shmcoll import telling
 from shmcoll.call_sites import at_site
 from shmcoll.called import called
-from shmcoll.culprits import who_stopped
+from shmcoll.culprits import not_arrived, who_stopped
 from shmcoll.dtypes import BY_CODE
 from shmcoll.engine import context as c
 from shmcoll.engine import layout, records
@@ -174,13 +174,11 @@ class Verdicts:
 
     def _who_is_missing(self) -> str:
         """Peers that have not published this operation, and what each last did; else who is late within it."""
-        sequence = self._sequence()
-        missing = []
-        for rank in range(self._group.size):
+        sequence, missing = self._sequence(), []
+        for rank in not_arrived(self._group, sequence):
             seen = self._group.published(rank)
-            if seen < sequence:
-                last = f"last called {called(self._group, rank, seen)} as #{seen}" if seen else "has called nothing yet"
-                missing.append(f"rank {self._group.ranks[rank]} did not arrive ({last})")
+            last = f"last called {called(self._group, rank, seen)} as #{seen}" if seen else "has called nothing yet"
+            missing.append(f"rank {self._group.ranks[rank]} did not arrive ({last})")
         if not missing:
             return f"{self._who_stopped()} arrived but did not go on"
         return "; ".join(missing) + self._refusals(range(self._group.size))
