@@ -39,8 +39,8 @@ class Flight:
 
     @property
     def flying(self) -> bool:
-        """Whether the rank is still in it."""
-        return self.state in (layout.FLYING, c.HALFWAY)
+        """Whether the rank is still in it, or has given it up."""
+        return self.state in (layout.FLYING, c.HALFWAY, c.TIMEOUT_PASSED)
 
     @property
     def since(self) -> float:

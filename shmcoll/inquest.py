@@ -2,7 +2,8 @@
 names who keeps the others waiting.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from shmcoll import stacks as rank_stacks
 from shmcoll.columns import aligned
@@ -15,10 +16,21 @@ PATIENCE = 1.0  # seconds: shorter waits are usual
 _DOING = {"R": "running", "S": "sleeping", "D": "waiting for a disk or a device"}
 
 
-def inquest(arena: Arena, *, stacks: bool, limit: float = 1.0, patience: float = PATIENCE) -> str:
-    """The table as text. `stacks`: ask the ranks for theirs, for `limit` seconds at most. Waits up to `patience`
-    seconds accuse nobody."""
-    found = standings(arena)
+def inquest(
+    arena: Arena,
+    *,
+    stacks: bool,
+    limit: float = 1.0,
+    patience: float = PATIENCE,
+    pids: Mapping[int, int] | None = None,
+) -> str:
+    """The table as text.
+
+    stacks: ask the ranks for theirs, for `limit` seconds at most. patience: shorter waits accuse nobody. pids: of ranks
+    that have not joined, as far as they are known.
+    """
+    pids = pids or {}
+    found = [replace(s, pid=s.pid or pids.get(s.rank, 0)) for s in standings(arena)]
     below = rank_stacks.ask(_processes(arena, found), limit) if stacks else {}
     return f"{table(found, below)}\n{verdict(found, patience)}"
 
@@ -111,7 +123,6 @@ def names(ranks: Iterable[int]) -> str:
 
 
 def _processes(arena: Arena, found: list[Standing]) -> dict[int, tuple[int, int]]:
-    """Of each rank that may still run: pid, start time."""
-    alive = [s.rank for s in found if s.pid and s.state not in (ABSENT, ENDED, GONE)]
-    told = {rank: records.read(arena, rank, layout.BY_RANK) for rank in alive}
-    return {rank: (record.pid, record.start) for rank, record in told.items()}
+    """Of each rank that may still run: pid, start time, or 0 where that is not known."""
+    alive = [s for s in found if s.pid and s.state not in (ENDED, GONE)]
+    return {s.rank: (s.pid, records.read(arena, s.rank, layout.BY_RANK).start) for s in alive}

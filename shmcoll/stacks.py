@@ -27,7 +27,7 @@ _DEEPEST = 12  # frames shown
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
-_INTERNAL = re.compile(r"<frozen |.*/(runpy\.py|shmrun/\w+\.py|bin/shmrun)$")
+_INTERNAL = re.compile(r"<frozen |.*/(runpy\.py|contextlib\.py|shmrun/\w+\.py|bin/shmrun)$")
 
 _offered: tuple[int, int] | None = None  # pid and descriptor
 

@@ -5,6 +5,7 @@ A rank that finds a mismatch, a lost peer or a passed limit writes why and ends 
 on the group raises it again.
 """
 
+import contextlib
 import ctypes
 import time
 from types import TracebackType
@@ -22,9 +23,11 @@ from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
 from shmcoll.explanations import explain_counts, explain_parts
+from shmcoll.inquest import inquest
 from shmcoll.ops import of_kernel
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
+STACKS_PATIENCE = 0.3  # seconds: how long a rank that gives up waits for the stacks of the others
 SITES_PATIENCE = 0.1  # seconds: how long who tells of a mismatch waits for the others to say where they are
 
 _ERRORS: dict[int, type[ShmcollError]] = {
@@ -76,7 +79,9 @@ class Verdicts:
         if self._ended is None:
             if status == c.RAISED:
                 return self._raised(operation)
-            self._ended = self._judge(operation, status)
+            error = self._judge(operation, status)
+            self._ended = type(error)(str(error))
+            return error
         return type(self._ended)(str(self._ended))
 
     def _judge(self, operation: str, status: int) -> ShmcollError:
@@ -90,13 +95,21 @@ class Verdicts:
             return self._disagreement(call)
         if status == c.TIMEOUT_PASSED:
             waited = f"waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain"
-            text = f"{call}{at_site()}: {waited}; {self._who_is_missing()}"
-            self._end(records.TIMED_OUT, text)
-            return CollectiveTimeout(f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow.")
+            return self._timeout(f"{call}{at_site()}: {waited}; {self._who_is_missing()}")
         name = self._group.ranks[culprit]
         text = f"{call}: status {status}, header of rank {name} changed under a reader; please report this"
         self._end(records.BROKEN, text)
         return InternalError(text)
+
+    def _timeout(self, text: str) -> ShmcollError:
+        """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
+        error = CollectiveTimeout(f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow.")
+        with telling.turn(self._group, 2 * STACKS_PATIENCE) as mine:
+            if mine:
+                with contextlib.suppress(Exception):  # nothing that goes wrong there shall hide the timeout
+                    error.add_note(inquest(self._arena, stacks=True, limit=STACKS_PATIENCE, patience=0))
+            self._end(records.TIMED_OUT, text)
+        return error
 
     def _disagreement(self, call: str) -> ShmcollError:
         """All ranks find it in the same operation. Each notes where it is; one of them tells for all."""

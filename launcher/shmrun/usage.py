@@ -36,7 +36,8 @@ examples:
 
 Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, RANK_ID, RANK_SIZE, DEVICE_ID, MASTER_ADDR and
 MASTER_PORT in its environment. The exit code is that of the rank that failed first (128 + signal when it was killed),
-124 when --timeout is over, 130 after Ctrl-C. Press Ctrl-C twice to kill all ranks at once.
+124 when --timeout is over, 130 after Ctrl-C. Press Ctrl-C twice to kill all ranks at once. Ctrl-\\ (SIGQUIT)
+shows where each rank is, with its Python stack, and the job goes on.
 """
 
 SUBCOMMANDS = {
