@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 Site = tuple[str, int]  # file, line
 
@@ -37,6 +38,17 @@ def submitted_at(site: Site | None) -> Iterator[None]:
         yield
     finally:
         _submitted.site = None
+
+
+def end_at_call(trace: TracebackType | None) -> None:
+    """Cut a traceback behind the last line that is the user's: how we came to raise it from there helps nobody."""
+    last = None
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            last = trace
+        trace = trace.tb_next
+    if last is not None:
+        last.tb_next = None
 
 
 def at_site() -> str:
