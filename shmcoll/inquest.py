@@ -5,7 +5,7 @@ names who keeps the others waiting.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from shmcoll import stacks as rank_stacks
+from shmcoll.asking import ask
 from shmcoll.columns import aligned
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
@@ -31,7 +31,7 @@ def inquest(
     """
     pids = pids or {}
     found = [replace(s, pid=s.pid or pids.get(s.rank, 0)) for s in standings(arena)]
-    below = rank_stacks.ask(_processes(arena, found), limit) if stacks else {}
+    below = ask(_processes(arena, found), limit) if stacks else {}
     return f"{table(found, below)}\n{verdict(found, patience)}"
 
 

@@ -23,7 +23,6 @@ from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
 from shmcoll.explanations import explain_counts, explain_parts
-from shmcoll.inquest import inquest
 from shmcoll.ops import of_kernel
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
@@ -103,6 +102,8 @@ class Verdicts:
 
     def _timeout(self, text: str) -> ShmcollError:
         """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
+        from shmcoll.inquest import inquest
+
         error = CollectiveTimeout(f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow.")
         with telling.turn(self._group, 2 * STACKS_PATIENCE) as mine:
             if mine:

@@ -25,7 +25,7 @@ LAYERS = (
         "shmcoll.arguments", "shmcoll.ops", "shmcoll.explanations", "shmcoll.verdicts", "shmcoll.work",
         "shmcoll.call_sites", "shmcoll.called", "shmcoll.culprits", "shmcoll.telling",
         "shmcoll.flights", "shmcoll.standings", "shmcoll.onlooker", "shmcoll.stacks", "shmcoll.inquest",
-        "shmcoll.columns",
+        "shmcoll.asking", "shmcoll.columns",
         "shmcoll.groups", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
     ),
     ("shmcoll.calls",),

@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-from shmcoll import stacks
+from shmcoll import asking
 
-PACKAGE = Path(stacks.__file__).parent
+PACKAGE = Path(asking.__file__).parent
 
 
 def test_the_programs_own_frames_are_shown():
@@ -18,7 +18,7 @@ Current thread 0x00007f0000000000 (most recent call first):
   File "/data/other (1).py", line 12 in <module>
   File "<frozen runpy>", line 88 in _run_code
 """
-    assert stacks._shown(text) == ["train.py:7 in step", "/data/other (1).py:12 in <module>"]
+    assert asking._shown(text) == ["train.py:7 in step", "/data/other (1).py:12 in <module>"]
 
 
 def test_threads_are_named_when_there_are_several():
@@ -30,7 +30,7 @@ Current thread 0x00007f0000000001 [python] (most recent call first):
   File "/a.py", line 2 in wait
   File "/a.py", line 3 in <module>
 """
-    assert stacks._shown(text) == [
+    assert asking._shown(text) == [
         "main thread:",
         "/a.py:2 in wait",
         "/a.py:3 in <module>",
@@ -49,16 +49,16 @@ Thread 0x00007f0000000002 (most recent call first):
 Thread 0x00007f0000000001 (most recent call first):
   File "/a.py", line 3 in <module>
 """
-    assert stacks._shown(text) == ["/a.py:3 in <module>"]
+    assert asking._shown(text) == ["/a.py:3 in <module>"]
 
 
 def test_deep_stacks_are_cut_and_empty_ones_said():
     frames = "".join(f'  File "/a.py", line {i} in recur\n' for i in range(90))
-    shown = stacks._shown(f"Current thread 0x1 (most recent call first):\n{frames}")
+    shown = asking._shown(f"Current thread 0x1 (most recent call first):\n{frames}")
     assert len(shown) < 20
     assert shown[-1] == "..."
     for nothing in ("", "nonsense\n", "Thread 0x1 (most recent call first):\n  <no Python frame>\n"):
-        assert stacks._shown(nothing) == ["(no Python code of the program's own)"]
+        assert asking._shown(nothing) == ["(no Python code of the program's own)"]
 
 
 def test_a_process_that_has_ended_is_not_asked():
@@ -66,5 +66,5 @@ def test_a_process_that_has_ended_is_not_asked():
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-    assert stacks.ask({3: (pid, 1)}, 1) == {3: ["(its process has ended)"]}
-    assert stacks.ask({0: (os.getppid(), 1)}, 1) == {0: ["(its process has ended)"]}  # the pid is another's
+    assert asking.ask({3: (pid, 1)}, 1) == {3: ["(its process has ended)"]}
+    assert asking.ask({0: (os.getppid(), 1)}, 1) == {0: ["(its process has ended)"]}  # the pid is another's
