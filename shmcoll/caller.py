@@ -53,6 +53,7 @@ class Caller:
             (c.MAILBOXES, group + layout.mailboxes_offset(size)),
             (c.STRIDE, layout.mailbox_bytes(size)),
             (c.CELLS, group + layout.cells_offset(size)),
+            (c.FLIGHTS, group + layout.flight_offset(size, self.rank)),
             (c.RECORDS, base + layout.record_offset(arena.ranks, 0, layout.BY_RANK)),
             (c.RECORDS_LAUNCHER, base + layout.record_offset(arena.ranks, 0, layout.BY_LAUNCHER)),
             (c.PIDFDS, self.member.pollfds.ctypes.data),

@@ -3,7 +3,7 @@
 The member with the lowest rank leads: it takes the region from its heap, prepares it, and enters it in its directory;
 the others look there. Who writes what:
 
-    region      the leader, before anybody can find it: identity, members and their number, doorbells
+    region      the leader, before anybody can find it: identity, size, members, doorbells
     SLOT        the leader: offset first, then identity. A reader that finds the identity finds the offset; it
                 cannot be taken away under it, because the reader has not closed this group
     CLOSED      of each member, in its mailbox of the region, by that member alone: 1 when it has closed the group,
@@ -132,7 +132,7 @@ def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group |
         )
     if offset == 0:
         return None
-    members = range(arena.load(offset + layout.MEMBER_COUNT))
+    members = range(arena.load(offset + layout.SIZE))
     group = Group(arena, offset, tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in members))
     return group if _identity_of(group) == which else None
 
@@ -149,7 +149,7 @@ def _prepare(group: Group, which: Identity) -> None:
     arena = group.arena
     for i, word in enumerate(which):
         arena.store(group.offset + layout.IDENTITY + i * WORD, word)
-    arena.store(group.offset + layout.MEMBER_COUNT, group.size)
+    arena.store(group.offset + layout.SIZE, group.size)
     for i, rank in enumerate(group.ranks):
         arena.store(group.offset + layout.MEMBERS + i * WORD, rank)
     for rank in range(group.size):

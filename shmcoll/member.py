@@ -14,12 +14,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from shmcoll import stacks
+from shmcoll.call_sites import end_at_call
 from shmcoll.engine import context as c
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.group import Group
 from shmcoll.engine.heap import Heap
 from shmcoll.engine.layout import WORD
+from shmcoll.errors import InternalError, ShmcollError
 from shmcoll.groups import Directory, Identity
 
 
@@ -49,6 +52,7 @@ class Member:
         self.subgroups: dict[Identity, Any] = {}  # the communicators of open subgroups
         self.closes: Counter[tuple[int, ...]] = Counter()  # how often this rank has closed the subgroup of these ranks
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
+        stacks.offer()
         self._tell_the_end()
         os.register_at_fork(after_in_child=self._leave_in_child)
 
@@ -81,6 +85,8 @@ class Member:
                 text = f"rank {self.rank} raised {kind.__name__}: {error}"
                 records.write(self.arena, self.rank, layout.BY_RANK, records.FAILED, records.RAISED, 1, text)
                 self._groups_look(abort=True)
+            if isinstance(error, ShmcollError) and not isinstance(error, InternalError):
+                end_at_call(traceback)
             previous(kind, error, traceback)
 
         def departed() -> None:

@@ -5,24 +5,29 @@ A rank that finds a mismatch, a lost peer or a passed limit writes why and ends 
 on the group raises it again.
 """
 
+import contextlib
 import ctypes
 import time
 from types import TracebackType
 
 import numpy as np
 
-from shmcoll.collectives.reduce_scatter import LISTED
+from shmcoll import telling
+from shmcoll.call_sites import at_site
+from shmcoll.called import called
+from shmcoll.culprits import not_arrived, who_stopped
 from shmcoll.dtypes import BY_CODE
 from shmcoll.engine import context as c
 from shmcoll.engine import layout, records
-from shmcoll.engine.atomics import reached
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
-from shmcoll.explanations import array_in_header, explain_counts, explain_parts
-from shmcoll.ops import of_kernel, reduction_name
+from shmcoll.explanations import explain_counts, explain_parts
+from shmcoll.ops import of_kernel
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
+STACKS_PATIENCE = 0.3  # seconds: how long a rank that gives up waits for the stacks of the others
+SITES_PATIENCE = 0.1  # seconds: how long who tells of a mismatch waits for the others to say where they are
 
 _ERRORS: dict[int, type[ShmcollError]] = {
     records.MISMATCHED: CollectiveMismatch,
@@ -54,12 +59,14 @@ class Verdicts:
         """Note a call of this rank that was refused, so that peers who then miss it learn of it."""
         if not self._arena.load(layout.JOB_MAGIC):
             return  # a child of this rank is calling
-        text = f"rank {self.name}'s call of {operation} was refused: {type(error).__name__}: {error}"
+        text = f"rank {self.name}'s call of {operation}{at_site()} was refused: {type(error).__name__}: {error}"
         records.note_refusal(self._group, self._rank, self._sequence() + 1, text)
 
     def interrupted(self, operation: str) -> None:
         """A signal handler raised inside a collective: this rank has left the protocol, so the group ends."""
-        self._end(records.INTERRUPTED, f"rank {self.name} was interrupted in {operation} #{self._sequence()}")
+        self._end(
+            records.INTERRUPTED, f"rank {self.name} was interrupted in {operation} #{self._sequence()}{at_site()}"
+        )
 
     def error(self, operation: str, status: int) -> BaseException:
         """The exception for a status other than OK, after telling the others where that is due."""
@@ -71,7 +78,9 @@ class Verdicts:
         if self._ended is None:
             if status == c.RAISED:
                 return self._raised(operation)
-            self._ended = self._judge(operation, status)
+            error = self._judge(operation, status)
+            self._ended = type(error)(str(error))
+            return error
         return type(self._ended)(str(self._ended))
 
     def _judge(self, operation: str, status: int) -> ShmcollError:
@@ -82,17 +91,36 @@ class Verdicts:
         if status == c.PEER_LOST:
             return self._lost(call, int(culprit))
         if status == c.MISMATCH:
-            text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what()}"
-            self._end(records.MISMATCHED, f"{text}. All ranks must make the same calls in the same order.")
-            return self._first_cause(call)
+            return self._disagreement(call)
         if status == c.TIMEOUT_PASSED:
-            text = f"{call}: waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain; {self._who_is_missing()}"
-            self._end(records.TIMED_OUT, text)
-            return CollectiveTimeout(f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow.")
+            waited = f"waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain"
+            return self._timeout(f"{call}{at_site()}: {waited}; {self._who_is_missing()}")
         name = self._group.ranks[culprit]
         text = f"{call}: status {status}, header of rank {name} changed under a reader; please report this"
         self._end(records.BROKEN, text)
         return InternalError(text)
+
+    def _timeout(self, text: str) -> ShmcollError:
+        """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
+        from shmcoll.inquest import inquest
+
+        error = CollectiveTimeout(f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow.")
+        with telling.turn(self._group, 2 * STACKS_PATIENCE) as mine:
+            if mine:
+                with contextlib.suppress(Exception):  # nothing that goes wrong there shall hide the timeout
+                    error.add_note(inquest(self._arena, stacks=True, limit=STACKS_PATIENCE, patience=0))
+            self._end(records.TIMED_OUT, text)
+        return error
+
+    def _disagreement(self, call: str) -> ShmcollError:
+        """All ranks find it in the same operation. Each notes where it is; one of them tells for all."""
+        records.note_site(self._group, self._rank, self._sequence(), at_site())
+        with telling.turn(self._group, 2 * SITES_PATIENCE) as mine:
+            if mine:
+                sites = telling.sites(self._group, self._sequence(), SITES_PATIENCE)
+                text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what(sites)}"
+                self._end(records.MISMATCHED, f"{text}. All ranks must make the same calls in the same order.")
+        return self._first_cause(call)
 
     def _raised(self, operation: str) -> BaseException:
         """A user's function has raised: the very exception, by calling it again, in Python, on the same values."""
@@ -103,7 +131,7 @@ class Verdicts:
         error = function.raised(a.item(), b.item())
         text = (
             f"rank {self.name}: function {function.name} raised {type(error).__name__}: {error} "
-            f"at {operation} #{self._sequence()}"
+            f"in {operation} #{self._sequence()}{at_site()}"
         )
         self._end(records.RAISED, text)
         self._ended = RankFailed(text)
@@ -151,82 +179,27 @@ class Verdicts:
     def _sequence(self) -> int:
         return int(self._words[c.SEQUENCE // WORD])
 
-    def _call(self, rank: int, sequence: int) -> str:
-        """What a rank called, as its header for that operation says."""
-        header = self._group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
-        word = self._arena.load(header + layout.HEADER_CALL)
-        code, reduction = word & 0xFF, word >> 16 & 0xFF
-        operation = layout.OPERATION_NAMES[code] if code < len(layout.OPERATION_NAMES) else f"operation {code}"
-        if operation == "barrier":
-            return "barrier()"
-        first, second = (self._arena.load(header + layout.HEADER_ARGUMENTS + i * WORD) for i in (0, 1))
-        if operation == "reduce_scatter" and first > LISTED:
-            operation = "reduce_scatter_v"
-        details = {
-            "all_reduce": f", {reduction_name(reduction, second)}",
-            "all_to_all": f", split_axis={first}, concat_axis={second}",
-            "gather": f", root={first}",
-            "broadcast": f", root={first}",
-            "scatter": f", root={first}",
-            "reduce": f", {reduction_name(reduction, second)}, root={first}",
-            "reduce_scatter": f", {reduction_name(reduction, second)}{', first of a list' if first == LISTED else ''}",
-            "reduce_scatter_v": f", {reduction_name(reduction, second)}, counts of hash {first:x}",
-            "scan": f", {reduction_name(reduction, second)}",
-            "exscan": f", {reduction_name(reduction, second)}",
-            "gather_v": f", root={first}",
-            "scatter_v": f", root={first}",
-        }
-        return f"{operation}({array_in_header(self._group, rank, sequence)}{details.get(operation, '')})"
-
-    def _who_called_what(self) -> str:
+    def _who_called_what(self, sites: list[str]) -> str:
         calls: dict[str, list[int]] = {}
-        for rank in range(self._group.size):
-            calls.setdefault(self._call(rank, self._sequence()), []).append(rank)
+        for rank, site in enumerate(sites):
+            calls.setdefault(called(self._group, rank, self._sequence()) + site, []).append(rank)
         told = "; ".join(f"{self._group.names(ranks)} called {call}" for call, ranks in calls.items())
         return told + self._refusals(range(self._group.size))
 
     def _who_is_missing(self) -> str:
         """Peers that have not published this operation, and what each last did; else who is late within it."""
-        sequence = self._sequence()
-        missing = []
-        for rank in range(self._group.size):
+        sequence, missing = self._sequence(), []
+        for rank in not_arrived(self._group, sequence):
             seen = self._group.published(rank)
-            if seen < sequence:
-                last = f"last called {self._call(rank, seen)} as #{seen}" if seen else "has called nothing yet"
-                missing.append(f"rank {self._group.ranks[rank]} did not arrive ({last})")
+            last = f"last called {called(self._group, rank, seen)} as #{seen}" if seen else "has called nothing yet"
+            missing.append(f"rank {self._group.ranks[rank]} did not arrive ({last})")
         if not missing:
             return f"{self._who_stopped()} arrived but did not go on"
         return "; ".join(missing) + self._refusals(range(self._group.size))
 
     def _who_stopped(self) -> str:
-        """Who keeps the others waiting: the end of the chain of ranks that sleep for one another. Where that leads in a
-        circle, who has done the fewest steps of this operation, the one that this rank waits for first.
-        """
-        seen, rank = {self._rank}, int(self._words[c.CULPRIT // WORD])
-        while rank not in seen:
-            seen.add(rank)
-            awaited = self._awaited_by(rank)
-            if awaited is None:
-                return self._group.names([rank])
-            rank = awaited
-        begun = self._sequence() << layout.STEP_BITS
-        steps = {
-            rank: max(self._arena.load(self._group.mailbox(rank) + layout.PROGRESS) - begun, 0)
-            for rank in range(self._group.size)
-            if rank != self._rank
-        }
-        awaited, fewest = int(self._words[c.CULPRIT // WORD]), min(steps.values())
-        slowest = [rank for rank, done in steps.items() if done == fewest]
-        return self._group.names([awaited] if awaited in slowest else slowest)
-
-    def _awaited_by(self, rank: int) -> int | None:
-        """Whose word a rank sleeps for; None when it has come, or it has never slept."""
-        box, load = self._group.mailbox(rank), self._arena.load
-        peer, word, value = (load(box + w) for w in (layout.AWAITED_PEER, layout.AWAITED_WORD, layout.AWAITED_VALUE))
-        end = layout.cells_offset(self._group.size)
-        if not 0 < peer <= self._group.size or not 0 <= word < end or reached(load(self._group.offset + word), value):
-            return None
-        return peer - 1
+        awaited = int(self._words[c.CULPRIT // WORD])
+        return self._group.names(who_stopped(self._group, self._rank, awaited, self._sequence()))
 
     def _refusals(self, ranks: range) -> str:
         """Calls refused just before this operation: the likely reason of a mismatch."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.call_sites import Site, here, submitted_at
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 
@@ -46,7 +47,9 @@ class Worker:
     def __init__(self, words: np.ndarray):
         self._words = words
         self._lock = threading.Lock()
-        self._pending: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any], Site | None] | None] = (
+            queue.SimpleQueue()
+        )
         self._count = 0
         self._thread: threading.Thread | None = None
 
@@ -62,7 +65,7 @@ class Worker:
                 self._thread.start()
             else:
                 self._words[c.OWNER // WORD] = self._thread.ident
-            self._pending.put((future, call))
+            self._pending.put((future, call, here()))
         return Work(future)
 
     def is_me(self) -> bool:
@@ -78,10 +81,11 @@ class Worker:
         with self._lock:
             self._words[c.OWNER // WORD] = threading.get_ident()
         while item := self._pending.get():
-            future, call = item
+            future, call, site = item
             tell: Callable[[Any], None]
             try:
-                tell, outcome = future.set_result, call()
+                with submitted_at(site):
+                    tell, outcome = future.set_result, call()
             except BaseException as error:
                 tell, outcome = future.set_exception, error
             with self._lock:

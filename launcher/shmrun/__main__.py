@@ -10,11 +10,14 @@ import sys
 
 from shmrun import options
 
+#: subcommands, and the flags that each takes
+_FLAGS: dict[str, tuple[str, ...]] = {"doctor": (), "warm": ("--all",), "ps": (), "inspect": ("-v", "--stacks")}
+
 
 def main() -> int:
     """Run `shmrun` with `sys.argv`; the return value is for `sys.exit`."""
     arguments = sys.argv[1:]
-    if arguments[:1] in (["doctor"], ["warm"]):
+    if arguments and arguments[0] in _FLAGS:
         return _subcommand(*arguments)
     wanted = options.parse(arguments)
     from shmrun import job, program, spawn, supervise, verdict
@@ -50,10 +53,20 @@ def _subcommand(name: str, *arguments: str) -> int:
     if {"-h", "--help"} & set(arguments):
         print(usage.SUBCOMMANDS[name], end="")
         return 0
-    if set(arguments) - ({"--all"} if name == "warm" else set()):
+    words = [word for word in arguments if word not in _FLAGS[name]]
+    if any(word.startswith("-") for word in words) or len(words) > (name == "inspect"):
         told = f"shmrun {name} takes no {' '.join(arguments)}; to run a program of that name: shmrun -n 2 {name}"
         print(f"shmrun: {told} (shmrun {name} --help tells more)", file=sys.stderr)
         return 2
+    if name == "ps":
+        from shmrun import ps
+
+        return ps.show()
+    if name == "inspect":
+        from shmrun import inspect
+
+        given = set(arguments)
+        return inspect.show(words[0] if words else None, verbose="-v" in given, stacks="--stacks" in given)
     if name == "doctor":
         from shmrun import doctor
 

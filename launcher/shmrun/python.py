@@ -16,6 +16,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 
+from shmcoll import stacks
 from shmrun import report
 from shmrun.program import Kind, Program
 
@@ -29,6 +30,7 @@ def run(program: Program, report_fd: int, mask: Iterable[int], *, line_buffered:
     if line_buffered and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     report.install(report_fd)
+    stacks.offer()
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if program.kind is Kind.MODULE:

@@ -7,8 +7,8 @@ What can happen, and what then happens. Nobody waits for ever, because each wait
                                  others have `grace` seconds to end; then all get SIGTERM, after `grace` more SIGKILL;
                                  with `--on-failure continue` they have all the time they want
     SIGINT SIGTERM SIGHUP        sent on to all ranks, once each; a second SIGINT kills them at once
-    SIGQUIT
-    the time limit is over       as after a failure, but SIGTERM at once
+    SIGQUIT                      a table of where the ranks are is printed, and the job goes on
+    the time limit is over       the same table; then as after a failure, but SIGTERM at once
     output, a report             is read as far as it has come
     the launcher dies            the kernel kills the ranks (see `spawn`)
 
@@ -65,6 +65,7 @@ class _Watcher:
         self.arena = job.arena
         ranks = [_rank(child, sinks, options) for child in children.ranks]
         self.outcome = Outcome(job.arena, ranks, options.grace, options.timeout)
+        self._python = job.program.python  # else nobody could tell where it is
         self._stops = options.on_failure == "stop"
         self._sinks = sinks
         self._deadline = time.monotonic() + options.timeout if options.timeout else None
@@ -143,11 +144,21 @@ class _Watcher:
         for number in os.read(self._arrived, 4096):
             if number not in FORWARDED:
                 continue
-            if number not in self._forwarded:
+            if number == signal.SIGQUIT:
+                self._tell_where()
+            elif number not in self._forwarded:
                 self._forward(signal.Signals(number))
             elif number == signal.SIGINT:
                 self._ending, self._steps = True, [(0.0, signal.SIGKILL)]
                 self._stop_writing()
+
+    def _tell_where(self) -> None:
+        """Print where every rank is. The ranks have a second to give their stacks; meanwhile nothing else happens."""
+        from shmcoll.inquest import inquest
+
+        pids = {rank.number: rank.child.pid for rank in self._living()}
+        text = inquest(self.arena, stacks=True, pids=pids)
+        self._sinks[1].pending += f"shmrun: where the ranks are:\n{text}\n".encode()
 
     def _forward(self, signum: signal.Signals) -> None:
         self._forwarded.add(signum)
@@ -193,6 +204,8 @@ class _Watcher:
             self._deadline, self._over = None, True
             if not self._ending:
                 self.outcome.late = [rank.number for rank in self._living()]
+                if self._python:
+                    self._tell_where()
             self._ending, self._steps = True, [(now, signal.SIGTERM), (now + grace, signal.SIGKILL)]
         while self._steps and self._steps[0][0] <= now:
             _, signum = self._steps.pop(0)

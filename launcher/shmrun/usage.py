@@ -1,4 +1,4 @@
-"""What `shmrun --help`, `shmrun doctor --help` and `shmrun warm --help` say."""
+"""What `shmrun --help` and `shmrun doctor --help` and the like say."""
 
 from shmrun.settings import SETTINGS, Setting
 
@@ -8,6 +8,8 @@ _BEGIN = """\
 usage: shmrun -n RANKS [options] script.py [arguments]
        shmrun doctor        whether this machine is fit for shmcoll, and what would make it fitter
        shmrun warm          compile ahead what the first job would have to compile
+       shmrun ps            the jobs that run, whoever started them
+       shmrun inspect [JOB] where each rank of a running job stands, and who keeps the others waiting
 
 Run a program as several ranks on this machine, joined by shared memory.
 
@@ -34,7 +36,8 @@ examples:
 
 Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, RANK_ID, RANK_SIZE, DEVICE_ID, MASTER_ADDR and
 MASTER_PORT in its environment. The exit code is that of the rank that failed first (128 + signal when it was killed),
-124 when --timeout is over, 130 after Ctrl-C. Press Ctrl-C twice to kill all ranks at once.
+124 when --timeout is over, 130 after Ctrl-C. Press Ctrl-C twice to kill all ranks at once. Ctrl-\\ (SIGQUIT)
+shows where each rank is, with its Python stack, and the job goes on.
 """
 
 SUBCOMMANDS = {
@@ -49,6 +52,20 @@ usage: shmrun warm [--all]
 
 Compile the routines ahead, for images and CI, so that the first job starts at once. --all: the reductions of all_reduce
 for every dtype as well, each of which is otherwise compiled when it is first used. SHMCOLL_CACHE_DIR says where to.
+""",
+    "ps": """\
+usage: shmrun ps
+
+The jobs of this user, whoever started them: the pid of who made it (shmrun, or rank 0), eight digits that tell it from
+others, ranks, age, what it does, its command.
+""",
+    "inspect": """\
+usage: shmrun inspect [JOB] [-v] [--stacks]
+
+Where each rank of a running or hanging job stands: its last operation, since when, whom it waits for; and who keeps the
+others waiting. JOB is what `shmrun ps` prints, or the pid of a rank; it may be left out when there is one only. The job
+takes no notice. -v: the last operations of each rank, too. --stacks: each rank's Python stack, by a signal that ranks
+catch and answer, even in native code.
 """,
 }
 

@@ -43,8 +43,11 @@ def speak(outcome: Outcome) -> int:
 
 
 def _say(outcome: Outcome, others: list[Rank], cause: str, code: int) -> int:
+    lines: dict[str, list[int]] = {}
     for rank in others:
-        print(f"rank {rank.number}: {_in_one_line(outcome, rank)}", file=sys.stderr)
+        lines.setdefault(_in_one_line(outcome, rank), []).append(rank.number)
+    for line, ranks in lines.items():
+        print(f"{_names(ranks)}: {line}", file=sys.stderr)
     print(f"shmrun: {cause}", file=sys.stderr)
     return code
 

@@ -150,6 +150,14 @@ def attach(fd: int, nonce: str | None) -> Arena:
 
     Raises `ArenaError` for a wrong owner, mode, size, magic, version or nonce.
     """
+    arena = Arena(fd, checked_size(fd))
+    verify(arena, nonce)
+    os.set_inheritable(fd, False)
+    return arena
+
+
+def checked_size(fd: int) -> int:
+    """The size of the file behind a descriptor. Raises `ArenaError` when it cannot be our arena."""
     try:
         info = os.fstat(fd)
     except OSError as e:
@@ -163,10 +171,7 @@ def attach(fd: int, nonce: str | None) -> Arena:
         raise ArenaError(f"the arena has mode {info.st_mode:o}; expected a regular file that only its owner can open")
     if info.st_size < layout.world_offset(1):
         raise ArenaError(f"the arena has {info.st_size} bytes, too few for its own job page")
-    arena = Arena(fd, info.st_size)
-    _verify(arena, nonce)
-    os.set_inheritable(fd, False)
-    return arena
+    return info.st_size
 
 
 def open_named(name: str) -> Arena | None:
@@ -204,7 +209,8 @@ def _is_ready(fd: int) -> bool:
     return any(head)
 
 
-def _verify(arena: Arena, nonce: str | None) -> None:
+def verify(arena: Arena, nonce: str | None) -> None:
+    """Check the job page, by the nonce too if it is known, and take the number of ranks from it."""
     magic, version, size, ranks = (
         arena.load(o) for o in (layout.JOB_MAGIC, layout.JOB_VERSION, layout.JOB_BYTES, layout.JOB_RANKS)
     )

@@ -13,6 +13,7 @@ and enough for tests), while code compiled by `compile.py` gets the twin from `i
     pause, yield_core        while polling
     sleep_on, ring           a doorbell (sem_t): sleep until it is rung or `ns` have passed; ring it
     clock                    CLOCK_MONOTONIC, ns
+    recent                   the same as of the last tick of the kernel: cheap, and some ms old
     open_process             a pidfd, or why there is none
     process_gone             whether a pidfd reports the end of its process
     signals_pending          lets Python run its signal handlers; true when one raised
@@ -33,6 +34,8 @@ from typing import Any
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _WORD = ctypes.c_int64.from_address
 _SPAN = 1 << 64
+
+CLOCK_MONOTONIC_COARSE = 6  # Linux's, which Python's time module does not name
 
 #: None, or an object whose methods of the same names replace the operations on shared words and doorbells
 hooks: Any = None
@@ -112,6 +115,10 @@ def ring(semaphore):
 
 def clock():
     return hooks.clock() if hooks else time.monotonic_ns()
+
+
+def recent():
+    return 0 if hooks else time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE)
 
 
 def open_process(pid):

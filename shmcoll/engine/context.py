@@ -43,7 +43,8 @@ from shmcoll.engine.layout import WORD
     MOVED,  # bytes of all arrays given so far
     SLEPT,  # ns that waits have slept so far
     STREAM_BYTES,  # results as long as this are written past the caches
-) = (WORD * i for i in range(35))
+    FLIGHTS,  # address of this rank's ring in the flight recorder
+) = (WORD * i for i in range(36))
 
 # two array views, filled from ndarrays by entry.py
 X = 40 * WORD

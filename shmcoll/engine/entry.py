@@ -46,6 +46,7 @@ from shmcoll.engine.layout import (
     SCATTER,
     WORD,
 )
+from shmcoll.engine.recorder import note_end
 from shmcoll.engine.reduction import KERNEL_GIVEN
 
 # tables behind the words that routines see
@@ -211,6 +212,7 @@ def run(ctx, routine):
     poke(ctx + c.ACTIVE, me)
     poke(ctx + c.THREAD, py.release_gil())
     status = routine(ctx)
+    note_end(ctx, status)
     py.take_gil(peek(ctx + c.THREAD))
     poke(ctx + c.THREAD, 0)
     poke(ctx + c.ACTIVE, active_after(status, me))

@@ -120,9 +120,9 @@ def _yield_core(builder, module):
     _call(builder, module, "sched_yield", I32)
 
 
-def _now(builder: ir.IRBuilder, module: ir.Module) -> ir.Value:
+def _now(builder: ir.IRBuilder, module: ir.Module, clock: int = CLOCK_MONOTONIC) -> ir.Value:
     now = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))
-    _call(builder, module, "clock_gettime", I32, I32(CLOCK_MONOTONIC), builder.bitcast(now, POINTER))
+    _call(builder, module, "clock_gettime", I32, I32(clock), builder.bitcast(now, POINTER))
     seconds, ns = (builder.load(builder.gep(now, [I32(0), I32(i)])) for i in (0, 1))
     return builder.add(builder.mul(seconds, I64(NS)), ns)
 
@@ -130,6 +130,11 @@ def _now(builder: ir.IRBuilder, module: ir.Module) -> ir.Value:
 @_twin(atomics.clock, (), types.int64)
 def _clock(builder, module):
     return _now(builder, module)
+
+
+@_twin(atomics.recent, (), types.int64)
+def _recent(builder, module):
+    return _now(builder, module, atomics.CLOCK_MONOTONIC_COARSE)
 
 
 @_twin(atomics.sleep_on, (types.int64, types.int64), types.void)

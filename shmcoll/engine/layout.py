@@ -17,11 +17,12 @@
     group region of n ranks, page aligned
 
     0        ABORT         one word: 0, or 1 once the group has ended. Anyone sets it, always to 1
-    128      IDENTITY      two words: which group this is (see `groups.py`); of the world, zero
-    144      MEMBER_COUNT  n; of the world, zero
+    128      IDENTITY      two words: which group this is (see `groups.py`);  144  SIZE  its number of members
     256      MEMBERS       n words: the ranks of the world that are ranks 0, 1, ... of this group
     ...      MAILBOXES     n x (1 KiB + tables): what rank r tells its peers; r is the only writer, except for SEMAPHORE
     ...      ENDINGS       n records of 2 KiB: why the group ended, as rank r of it found
+    ...      SITES         n records of 2 KiB: where in its code rank r made the call that failed
+    ...      FLIGHTS       n x 32 entries of 64 bytes: the last operations of rank r (`recorder.py`)
     ...      CELLS         n x 2 x cell_bytes: staging memory, two cells a rank, used in turn
 
     mailbox of one rank
@@ -41,7 +42,7 @@ Words that different ranks write lie at least 128 bytes apart: two cache lines, 
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 2
+VERSION = 4
 
 WORD = 8
 LINE = 128
@@ -91,7 +92,7 @@ SLOT_COUNT = (DIRECTORY_BYTES - SLOTS) // SLOT_BYTES
 # --- group region -----------------------------------------------------------------------------------------------------
 ABORT = 0
 IDENTITY = LINE
-MEMBER_COUNT = IDENTITY + 2 * WORD
+SIZE = IDENTITY + 2 * WORD
 MEMBERS = 2 * LINE
 
 HEADER_BYTES = 256
@@ -115,6 +116,17 @@ CLOSED = STATISTICS + 24
 TABLES = 1024
 
 STEP_BITS = 24
+
+FLIGHT_ENTRIES = 32  # a power of two
+FLIGHT_BYTES = 64
+FLIGHT_SEQUENCE = 0
+FLIGHT_CALL = 8  # as HEADER_CALL
+FLIGHT_ARGUMENTS = 16  # as HEADER_ARGUMENTS
+FLIGHT_COUNT = 32
+FLIGHT_STARTED = 40  # CLOCK_MONOTONIC, ns, coarse
+FLIGHT_WOKEN = 48  # when it last slept until, or 0
+FLIGHT_STATE = 56  # the status of the routine, or
+FLYING = -1
 
 # rows of a table of counts, each of n words; behind them, at TABLE_SIZES * n, three words
 SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS, RECV_ROOM, TABLE_SIZES = range(6)
@@ -190,8 +202,16 @@ def ending_offset(ranks: int, rank: int) -> int:
     return mailbox_offset(ranks, ranks) + rank * RECORD_BYTES
 
 
+def site_offset(ranks: int, rank: int) -> int:
+    return ending_offset(ranks, ranks) + rank * RECORD_BYTES
+
+
+def flight_offset(ranks: int, rank: int) -> int:
+    return site_offset(ranks, ranks) + rank * FLIGHT_ENTRIES * FLIGHT_BYTES
+
+
 def cells_offset(ranks: int) -> int:
-    return align(ending_offset(ranks, ranks), PAGE)
+    return align(flight_offset(ranks, ranks), PAGE)
 
 
 def group_bytes(ranks: int, cell_bytes: int) -> int:

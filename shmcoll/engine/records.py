@@ -2,9 +2,9 @@
 
 Who writes what. Of each rank there are two records of its life: one that it writes itself, one that the launcher writes
 about it. In each group each member has a record of the group's ending, which it alone writes: why it ended the group;
-or, before that, which call of its own was refused. So every record has a single writer. A record is written at most a
-few times: text and words first, a checksum over them last; a reader that finds a wrong checksum reads again. No
-ordering between processors is relied upon.
+or, before that, which call of its own was refused. And another that says where in its code it made a call that failed
+on all members. So every record has a single writer. A record is written at most a few times: text and words first, a
+checksum over them last; a reader that finds a wrong checksum reads again. No ordering between processors is relied on.
 
 A member's failed life ends every group that it belongs to; a group's ending leaves the lives of its members alone.
 Whoever finds a reason writes its record first and then ends the group (`Group.abort`). The earliest record names the
@@ -69,6 +69,17 @@ def ending(group: Group, rank: int) -> Record:
     return _read(group.arena, _ending(group, rank))
 
 
+def note_site(group: Group, rank: int, sequence: int, text: str) -> None:
+    """Note where in its code this rank called operation `sequence`, which has failed."""
+    _write(group.arena, _site(group, rank), JOINED, NONE, sequence, text, 0)
+
+
+def site(group: Group, rank: int, sequence: int) -> str | None:
+    """Where `rank` of the group called operation `sequence`; None while it has not noted that."""
+    told = _read(group.arena, _site(group, rank))
+    return told.text if told.state == JOINED and told.code == sequence else None
+
+
 def own_failures(group: Group, rank: int) -> list[Record]:
     """The failures that `rank` of the group has told itself: of its life, and of the group."""
     told = (read(group.arena, group.ranks[rank], layout.BY_RANK), ending(group, rank))
@@ -89,6 +100,10 @@ def first_failure(group: Group) -> Record | None:
 
 def _ending(group: Group, rank: int) -> int:
     return group.offset + layout.ending_offset(group.size, rank)
+
+
+def _site(group: Group, rank: int) -> int:
+    return group.offset + layout.site_offset(group.size, rank)
 
 
 def _write(arena: Arena, base: int, state: int, cause: int, code: int, text: str, pid: int) -> None:

@@ -42,6 +42,7 @@ from shmcoll.engine.layout import (
     STEP_BITS,
     WORD,
 )
+from shmcoll.engine.recorder import note_begin
 from shmcoll.engine.wait import mailbox, wait, wake
 
 SEED = 0x2545F4914F6CDD1D
@@ -77,10 +78,12 @@ def begin(ctx, covers):
             fingerprint = mix(fingerprint, extent)
     poke(ctx + c.FINGERPRINT, fingerprint)
     store(box + HEADER_FINGERPRINT, fingerprint)
-    store(box + HEADER_CALL, what | dtype << 8 | dimensions << 32)
+    call = what | dtype << 8 | dimensions << 32
+    store(box + HEADER_CALL, call)
     store(box + HEADER_ARGUMENTS, peek(ctx + c.ARGUMENT))
     store(box + HEADER_ARGUMENTS + WORD, peek(ctx + c.ARGUMENT_2))
     store(box + HEADER_COUNT, peek(ctx + c.X + c.COUNT))
+    note_begin(ctx, sequence, call)
     return sequence
 
 

@@ -62,6 +62,7 @@ from shmcoll.engine.layout import (
     RECORD_STATE,
     SEMAPHORE,
 )
+from shmcoll.engine.recorder import note_wake
 
 LEFT = 2  # records.DEPARTED, and FAILED above it
 POLLIN = 1
@@ -115,6 +116,7 @@ def sleep_until(ctx, word, wanted, peer):
             sleep_on(mine + SEMAPHORE, peek(ctx + c.SLEEP))
             poke(ctx + c.SLEPT, peek(ctx + c.SLEPT) + clock() - before)
         store(mine + PARKED, 0)
+        note_wake(ctx)
         if status != c.PREPARE:
             return status
         if reached(load_acquire(word), wanted):

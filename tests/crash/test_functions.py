@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import shmcoll
+from shmcoll.call_sites import short_path
 from shmcoll.errors import RankFailed
 
 
@@ -51,7 +52,9 @@ def test_a_function_that_raises(ranks, count, where, op, algorithm, later):
     for n in (2, 3):
         told = ranks(n, collect, np.int32, count, where, op, algorithm, later)
         raised = [rank for rank, (name, _, _) in enumerate(told) if name == "ValueError"]
-        words = [f"rank {r}: function limited raised ValueError: too large at all_reduce #2" for r in raised]
+        place = f"{short_path(__file__)}:{collect.__code__.co_firstlineno + 6}"
+        what = f"function limited raised ValueError: too large in all_reduce #2 at {place}"
+        words = [f"rank {r}: {what}" for r in raised]
         assert raised
         for rank, (_, text, again) in enumerate(told):
             if rank in raised:

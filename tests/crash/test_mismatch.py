@@ -1,5 +1,6 @@
 """Ranks that make different calls: `CollectiveMismatch` on all of them, saying who called what. Never wrong data."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from calls import SHORT, barrier
 from ranks import poll
 
 import shmcoll
+from shmcoll.call_sites import short_path
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout
 
 FLOAT_PAIRS = np.zeros(6, shmcoll.pair_dtype(np.float32))
@@ -241,6 +243,12 @@ def disagree(comm, what: str, odd: tuple[int, ...]) -> list[str]:
     return texts
 
 
+def line_of(function: Callable[..., Any], below: int = 0) -> str:
+    """'tests/crash/test_mismatch.py:22', of the function's first line or one below it, as messages show it."""
+    code = function.__code__
+    return f"{short_path(code.co_filename)}:{code.co_firstlineno + below}"
+
+
 def listed(ranks: list[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
 
@@ -257,8 +265,8 @@ def test_every_rank_learns_who_called_what(ranks, seed, what):
         assert text.startswith("the ranks disagree in ")
         assert f"#{len(SHORT) + 1}: " in text
         if call != other:
-            assert f"{listed(usual)} called {call}" in text
-            assert f"{listed(list(odd))} called {other}" in text
+            assert f"{listed(usual)} called {call} at {line_of(PAIRS[what][0])}" in text
+            assert f"{listed(list(odd))} called {other} at {line_of(PAIRS[what][1])}" in text
 
 
 def test_three_kinds_of_calls(ranks):
@@ -271,6 +279,66 @@ def test_three_kinds_of_calls(ranks):
         assert "ranks 0, 3 called all_reduce(float32[1], sum)" in text
         assert "rank 1 called all_reduce(float32[2], sum)" in text
         assert "rank 2 called all_reduce(float32[3], sum)" in text
+
+
+def test_the_same_call_in_different_places(ranks):
+    def branch(comm) -> str:
+        with pytest.raises(CollectiveMismatch) as told:
+            if comm.rank == 0:  # noqa: SIM114 - each has its own line
+                comm.all_reduce(FLOATS)
+            elif comm.rank == 1:
+                comm.all_reduce(FLOATS)
+            else:
+                comm.barrier()
+        return str(told.value)
+
+    places = [f"all_reduce(float32[6], sum) at {line_of(branch, line)}" for line in (3, 5)]
+    calls = [*places, f"barrier() at {line_of(branch, 7)}"]
+    told = "; ".join(f"rank {rank} called {call}" for rank, call in enumerate(calls))
+    text = f"the ranks disagree in operation #1: {told}. All ranks must make the same calls in the same order."
+    assert ranks(3, branch) == [text] * 3
+
+
+def test_asynchronous_work_was_called_where_it_was_submitted(ranks):
+    def submit(comm) -> str:
+        work = comm.all_reduce(FLOATS, async_op=True) if comm.rank else comm.barrier(async_op=True)
+        with pytest.raises(CollectiveMismatch) as told:
+            work.wait()
+        return str(told.value)
+
+    for text in ranks(2, submit):
+        assert f"rank 0 called barrier() at {line_of(submit, 1)}; rank 1 called all_reduce" in text
+        assert text.count(f" at {line_of(submit, 1)}") == 2
+
+
+def test_a_call_behind_asynchronous_work_was_made_where_it_waits(ranks, board):
+    def behind(comm) -> str:
+        if comm.rank:
+            assert poll(lambda: board[0], 20)
+        work = comm.barrier(async_op=True)
+        board[0] = 1
+        with pytest.raises(CollectiveMismatch) as told:
+            comm.all_reduce(FLOATS) if comm.rank else comm.gather(FLOATS)
+        work.wait()
+        return str(told.value)
+
+    for text in ranks(2, behind):
+        assert text.count(f" at {line_of(behind, 6)}") == 2
+
+
+def test_who_does_not_say_where_it_is_is_not_waited_for(ranks, monkeypatch):
+    """And the message is still the same on all ranks, on the one that comes late too."""
+
+    def late(comm) -> str:
+        if comm.rank == 1:
+            monkeypatch.setattr("shmcoll.verdicts.at_site", lambda: time.sleep(1) or " too late")
+        with pytest.raises(CollectiveMismatch) as told:
+            comm.barrier() if comm.rank else comm.all_reduce(FLOATS)
+        return str(told.value)
+
+    texts = ranks(3, late)
+    assert texts == texts[:1] * 3
+    assert "; rank 1 called barrier(); rank 2 called barrier() at " in texts[0]
 
 
 def test_nothing_is_written_to_out(ranks):
@@ -294,7 +362,7 @@ def test_a_refused_call_before_is_named(ranks):
         return str(told.value)
 
     for text in ranks(3, refused_then_other):
-        assert "rank 1's call of all_reduce was refused: ValueError: " in text
+        assert f"rank 1's call of all_reduce at {line_of(refused_then_other, 4)} was refused: ValueError: " in text
         assert "unknown op 'median'" in text
 
 
@@ -313,7 +381,8 @@ def test_a_refused_call_is_named_when_nothing_follows_it(ranks, board):
 
     text = ranks(2, refused_then_nothing)[0]
     assert "rank 1 did not arrive (has called nothing yet)" in text
-    assert "rank 1's call of all_reduce was refused" in text
+    assert f"all_reduce #1 on rank 0 at {line_of(refused_then_nothing, 8)}: waited 0.3 s in vain" in text
+    assert f"rank 1's call of all_reduce at {line_of(refused_then_nothing, 4)} was refused" in text
 
 
 def test_a_refused_call_after_the_end_does_not_hide_the_cause(ranks, board):

@@ -36,7 +36,8 @@ def late_or_waiting(comm, board, operation: str, victim: int):
         board[2 + comm.rank] = 1
         with pytest.raises(CollectiveTimeout) as again:
             call(comm)
-        return waited, str(error), str(again.value)
+        assert not hasattr(again.value, "__notes__")
+        return waited, str(error), str(again.value), getattr(error, "__notes__", [])
     return None
 
 
@@ -67,9 +68,15 @@ def test_a_stopped_rank_is_named_at_the_limit(ranks, board, n, operation):
     waits = [outcomes[r].value[0] for r in survivors]
     assert LIMIT <= max(waits) < LIMIT + 1
     for r in survivors:
-        _, first, again = outcomes[r].value
+        _, first, again, _ = outcomes[r].value
         assert named(first) == {victim}, first
         assert again == first
+    # One of those that gave up shows where all were, for all
+    (note,) = [note for r in survivors for note in outcomes[r].value[3]]
+    *_, verdict = note.splitlines()
+    assert verdict.startswith(f"Rank {victim} keeps rank")
+    assert f"its process is stopped (kill -CONT {job.pids[victim]} lets it go on)" in verdict
+    assert note.count("test_stop.py:") >= len(survivors)
 
 
 def test_a_rank_that_goes_on_before_the_limit_is_only_slow(ranks, board):

@@ -33,7 +33,7 @@ def apart(ranges: list[tuple[int, int]], distance: int) -> bool:
 
 def test_offsets_of_two_ranks_by_hand() -> None:
     """Every rank and the launcher must agree on these: a change needs a new VERSION."""
-    assert layout.VERSION == 2
+    assert layout.VERSION == 4
     assert layout.RECORDS == 4096
     assert layout.record_offset(2, 1, layout.BY_RANK) == 4096 + 2048
     assert layout.record_offset(2, 1, layout.BY_LAUNCHER) == 4096 + 3 * 2048
@@ -43,9 +43,11 @@ def test_offsets_of_two_ranks_by_hand() -> None:
     assert layout.mailbox_bytes(2) == 1024 + 2 * 128
     assert layout.mailbox_offset(2, 1) == 4096 + 1024 + 2 * 128
     assert layout.ending_offset(2, 1) == 4096 + 2 * (1024 + 2 * 128) + 2048
-    assert layout.cells_offset(2) == 4096 + 8192
-    assert layout.group_bytes(2, CELL) == 12288 + 4 * CELL
-    assert layout.arena_bytes(2, CELL) == layout.world_offset(2) + 12288 + 4 * CELL
+    assert layout.site_offset(2, 1) == layout.ending_offset(2, 1) + 2 * 2048
+    assert layout.flight_offset(2, 1) == layout.site_offset(2, 1) + 2048 + 32 * 64
+    assert layout.cells_offset(2) == 4096 + 16384
+    assert layout.group_bytes(2, CELL) == 20480 + 4 * CELL
+    assert layout.arena_bytes(2, CELL) == layout.world_offset(2) + 20480 + 4 * CELL
 
 
 @pytest.mark.parametrize("ranks", SIZES)
@@ -62,13 +64,22 @@ def test_regions_do_not_overlap(ranks: int) -> None:
     assert world[1] == layout.arena_bytes(ranks, CELL)
 
     abort = (layout.ABORT, layout.ABORT + 8)
-    names = [(layout.IDENTITY, layout.IDENTITY + 16), (layout.MEMBERS, layout.MEMBERS + 8 * ranks)]
-    starts = [layout.ending_offset(ranks, r) for r in range(ranks)]
+    names = [
+        (layout.IDENTITY, layout.IDENTITY + 16),
+        (layout.SIZE, layout.SIZE + 8),
+        (layout.MEMBERS, layout.MEMBERS + 8 * ranks),
+    ]
+    starts = [offset(ranks, r) for r in range(ranks) for offset in (layout.ending_offset, layout.site_offset)]
     endings = [(start, start + layout.RECORD_BYTES) for start in starts]
+    rings = [(start, start + layout.FLIGHT_ENTRIES * layout.FLIGHT_BYTES) for start in _flights(ranks)]
     boxes = [part for r in range(ranks) for part in mailbox_words(ranks, r).values()]
     cells = (layout.cells_offset(ranks), layout.cells_offset(ranks) + 2 * ranks * CELL)
-    assert apart([abort, *names, *boxes, *endings, cells], 0)
+    assert apart([abort, *names, *boxes, *endings, *rings, cells], 0)
     assert cells[1] <= layout.group_bytes(ranks, CELL)
+
+
+def _flights(ranks: int) -> list[int]:
+    return [layout.flight_offset(ranks, r) for r in range(ranks)]
 
 
 def _directories(ranks: int) -> list[int]:
@@ -95,6 +106,7 @@ def test_words_of_different_writers_are_two_cache_lines_apart(ranks: int) -> Non
         writers["bell", rank] = [words.pop("semaphore")]
         writers[rank] = list(words.values())
         cells = layout.cells_offset(ranks) + 2 * rank * CELL
+        writers[rank].append((layout.flight_offset(ranks, rank), layout.flight_offset(ranks, rank + 1)))
         writers["cells", rank] = [(cells, cells + 2 * CELL)]
     owner = [(range_, who) for who, ranges in writers.items() for range_ in ranges]
     for ((_, end), who), ((begin, _), other) in itertools.pairwise(sorted(owner, key=lambda o: o[0])):
@@ -114,6 +126,7 @@ def test_header_and_record_fit_their_room() -> None:
     assert layout.HEADER_DIMS + 8 * layout.HEADER_MAX_DIMS <= layout.HEADER_BYTES
     assert 2 * layout.HEADER_BYTES <= layout.PROGRESS
     assert layout.SEMAPHORE + 32 <= layout.TABLES
+    assert layout.FLIGHT_STATE + 8 == layout.FLIGHT_BYTES
     assert layout.RECORD_TEXT + layout.RECORD_TEXT_BYTES == layout.RECORD_BYTES
 
 
@@ -132,8 +145,8 @@ def test_align(offset: int, unit: int, expected: int) -> None:
 
 
 def test_words_of_the_context_do_not_overlap() -> None:
-    named = [context.ACTIVE, context.SLEPT]
-    assert named == [0, 33 * 8]
+    named = [context.ACTIVE, context.FLIGHTS]
+    assert named == [0, 35 * 8]
     assert max(named) < context.X
     assert context.X + context.DTYPE < context.OUT
     assert context.OUT + context.DTYPE < context.EXTRA

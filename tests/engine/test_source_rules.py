@@ -23,6 +23,9 @@ LAYERS = (
     ("shmcoll.collectives",),
     (
         "shmcoll.arguments", "shmcoll.ops", "shmcoll.explanations", "shmcoll.verdicts", "shmcoll.work",
+        "shmcoll.call_sites", "shmcoll.called", "shmcoll.culprits", "shmcoll.telling",
+        "shmcoll.flights", "shmcoll.standings", "shmcoll.onlooker", "shmcoll.stacks", "shmcoll.inquest",
+        "shmcoll.asking", "shmcoll.columns",
         "shmcoll.groups", "shmcoll.survivors", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
     ),
     ("shmcoll.calls",),
@@ -37,7 +40,8 @@ LAYERS = (
 ROUTINES = [
     n
     for n in TREES
-    if n.removeprefix("shmcoll.engine.") in ("wait", "sync", "tables", "landing") or "shmcoll.collectives." in n
+    if n.removeprefix("shmcoll.engine.") in ("recorder", "wait", "sync", "tables", "landing")
+    or "shmcoll.collectives." in n
 ]
 
 #: what of atomics.py each module of routines may use; none but wait.py may wait, ring, fence or look at the clock
@@ -46,6 +50,7 @@ SANCTIONED = {
         "clock", "fence", "load", "load_acquire", "note", "open_process", "pause", "peek", "poke", "process_gone",
         "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
     },
+    "shmcoll.engine.recorder": {"note", "peek", "recent"},
     "shmcoll.engine.sync": {"load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply"},
     "shmcoll.engine.landing": {"copy", "peek", "stream"},
     "shmcoll.engine.tables": {"copy", "load", "peek", "store"},
@@ -53,7 +58,7 @@ SANCTIONED = {
 }  # fmt: skip
 
 #: pointers of the context that lead into the arena
-SHARED_POINTERS = {"GROUP", "MAILBOXES", "CELLS", "RECORDS", "RECORDS_LAUNCHER"}
+SHARED_POINTERS = {"GROUP", "MAILBOXES", "CELLS", "RECORDS", "RECORDS_LAUNCHER", "FLIGHTS"}
 
 
 def imports(tree: ast.AST) -> set[str]:

@@ -57,7 +57,8 @@ def test_each_rank_has_a_session_of_its_own(shmrun):
 
 @pytest.mark.parametrize("way", ["fork", "tagged", "--fresh", "executable"])
 def test_no_descriptor_of_the_launcher_but_the_arena(shmrun, way):
-    """A rank of many has seen the pipes of those before it. Its own report pipe is left, in Python ranks."""
+    """A rank of many has seen the pipes of those before it. In Python ranks its own report pipe is left, and
+    the file that it would write its stacks to."""
     text = """#!/usr/bin/env python3
 import os
 def link(fd):
@@ -72,7 +73,7 @@ os.write(1, (" ".join(sorted(links)).strip() + "\\n").encode())
     options = {"tagged": ["-l"], "--fresh": ["--fresh"]}.get(way, [])
     told = shmrun("-n", 4, *options, f"./{script}")
     lines = {line.partition("] ")[2] if way == "tagged" else line for line in told.stdout.splitlines()}
-    assert lines == ({"/dev/shm/"} if way == "executable" else {"/dev/shm/ pipe"})
+    assert lines == ({"/dev/shm/"} if way == "executable" else {"/dev/shm/ /memfd pipe"})
 
 
 def test_descriptors_of_the_caller_pass_through(shmrun):

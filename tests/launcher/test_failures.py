@@ -159,5 +159,33 @@ def test_wait_timeout_limits_a_wait(shmrun):
     """)
     told = shmrun("-n", 2, "--wait-timeout", "0.25", "--grace", "0.1", script)
     assert told.returncode == 1
-    assert "CollectiveTimeout" in told.stderr.splitlines()[-1]
+    assert "CollectiveTimeout: barrier #1 on rank 0 at job.py:6: waited 0.25 s in vain; rank 1 did not" in told.stderr
+    assert told.stderr.splitlines()[-1].startswith("Rank 1 keeps rank 0 waiting, for ")
     assert "shmrun: rank 0 failed first" in told.stderr
+
+
+def test_ranks_that_disagree_are_told_where_in_a_few_lines(shmrun):
+    script = shmrun.write("""
+        import shmcoll
+
+        def step(comm):
+            if comm.rank == 2:
+                comm.barrier()
+            else:
+                comm.all_reduce([1.0, 2.0])
+
+        step(shmcoll.init())
+    """)
+    told = shmrun("-n", 4, script)
+    assert told.returncode == 1
+    lines = told.stderr.splitlines()
+    calls = (
+        "ranks 0, 1, 3 called all_reduce(float64[2], sum) at job.py:8; rank 2 called barrier() at job.py:6. "
+        "All ranks must make the same calls in the same order."
+    )
+    assert lines[0].endswith(f": CollectiveMismatch: the ranks disagree in operation #1: {calls}")
+    assert lines[-1] == f"shmcoll.errors.CollectiveMismatch: the ranks disagree in operation #1: {calls}"
+    frames = [line.rpartition("/")[2] for line in lines if line.startswith("  File ")]
+    assert frames[0] == 'job.py", line 10, in <module>'
+    assert frames[1:] in (['job.py", line 6, in step'], ['job.py", line 8, in step'])
+    assert len(lines) < 10

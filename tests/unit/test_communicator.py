@@ -45,7 +45,8 @@ def test_no_error_before_the_limit_and_one_soon_after(ranks):
         comm.timeout = 0.3
         begin = time.monotonic()
         with pytest.raises(
-            CollectiveTimeout, match=r"barrier #1 on rank 0: waited 0\.3 s in vain; rank 1 did not arrive"
+            CollectiveTimeout,
+            match=r"barrier #1 on rank 0 at .*test_communicator\.py:\d+: waited 0\.3 s in vain; rank 1 did not arrive",
         ):
             comm.barrier()
         return time.monotonic() - begin

@@ -134,6 +134,7 @@ class Job:
             c.CELLS: group + layout.cells_offset(self.ranks),
             c.RECORDS: SHARED + layout.record_offset(self.ranks, 0, layout.BY_RANK),
             c.RECORDS_LAUNCHER: SHARED + layout.record_offset(self.ranks, 0, layout.BY_LAUNCHER),
+            c.FLIGHTS: group + layout.flight_offset(self.ranks, rank.number),
             c.PIDFDS: rank.pollfds,
             c.RANK: rank.number,
             c.SIZE: self.ranks,

@@ -1,0 +1,13 @@
+"""Tables in plain text."""
+
+from collections.abc import Sequence
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """The rows as lines, their columns below each other; those in `right` flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(_padded(row, widths, right)).rstrip() for row in rows]
+
+
+def _padded(row: Sequence[str], widths: list[int], right: Sequence[int]) -> list[str]:
+    return [row[i].rjust(width) if i in right else row[i].ljust(width) for i, width in enumerate(widths)]

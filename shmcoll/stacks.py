@@ -1,0 +1,28 @@
+"""A rank offers its Python stacks to whoever asks: its launcher, another rank, or `shmrun inspect` (`asking.py`).
+
+On SIGNAL, faulthandler writes those of all its threads into a file in memory that stays open. That happens in the
+signal handler itself, so it works while the rank is stuck in native code. Every rank loads this file: it is short.
+"""
+
+import contextlib
+import faulthandler
+import os
+import signal
+
+SIGNAL = signal.SIGRTMAX - 7  # a real-time signal, which programs hardly ever use
+FILE = "shmcoll-stacks"
+
+_offered: tuple[int, int] | None = None  # pid and descriptor
+
+
+def offer() -> None:
+    """From now on, this process writes its stacks when asked. Again: nothing."""
+    global _offered
+    if _offered and _offered[0] == os.getpid():
+        return
+    with contextlib.suppress(OSError, RuntimeError):
+        fd = os.memfd_create(FILE, os.MFD_CLOEXEC)
+        faulthandler.register(SIGNAL, file=fd, all_threads=True)
+        if _offered:
+            os.close(_offered[1])  # of the process that has forked this one
+        _offered = os.getpid(), fd

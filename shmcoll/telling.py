@@ -1,0 +1,54 @@
+"""Ranks that find together that a group cannot go on: one of them tells why, the others repeat it.
+
+Every one of them knows some of it (where in its own code it is), none knows all. Who holds a lock on the group's first
+word, which the kernel gives back when its holder dies, collects what the others note, writes the cause and ends the
+group. Nobody waits for a lock: who does not get it waits for the end of the group, and after a limit tells by itself.
+"""
+
+import contextlib
+import fcntl
+import time
+from collections.abc import Iterator
+
+from shmcoll.engine import records
+from shmcoll.engine.group import Group
+from shmcoll.engine.layout import WORD
+
+_NAP = 0.0005  # seconds
+
+
+@contextlib.contextmanager
+def turn(group: Group, patience: float) -> Iterator[bool]:
+    """Whether it is for this rank to tell why the group ends; False when the group has ended. Waits up to `patience`
+    seconds for another rank that is about to."""
+    end = time.monotonic() + patience
+    while not group.has_ended():
+        locked = _lock(group)
+        if locked or time.monotonic() > end:
+            try:
+                yield not group.has_ended()
+            finally:
+                if locked:
+                    fcntl.lockf(group.arena.fd, fcntl.LOCK_UN, WORD, group.offset)
+            return
+        time.sleep(_NAP)
+    yield False
+
+
+def sites(group: Group, sequence: int, patience: float) -> list[str]:
+    """Where each rank has called operation `sequence`, '' for who does not say so within `patience` seconds."""
+    end = time.monotonic() + patience
+    while True:
+        told = [records.site(group, rank, sequence) for rank in range(group.size)]
+        if None not in told or time.monotonic() > end or group.has_ended():
+            return [site or "" for site in told]
+        time.sleep(_NAP)
+
+
+def _lock(group: Group) -> bool:
+    """A lock of this process, on this word alone."""
+    try:
+        fcntl.lockf(group.arena.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, WORD, group.offset)
+    except OSError:
+        return False
+    return True
