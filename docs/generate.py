@@ -15,6 +15,8 @@ from shmcoll import mindspore, nki
 from shmcoll.collectives import ROUTINES
 from shmcoll.communicator import Communicator
 from shmcoll.methods import Collectives
+from shmcoll.objects import Objects
+from shmcoll.plans import Plan
 from shmcoll.work import Work
 
 FOLDER = Path(__file__).parent / "reference"
@@ -47,15 +49,16 @@ def _page(title: str, introduction: str, sections: Iterator[str]) -> str:
 def _of_package() -> Iterator[str]:
     for name in FUNCTIONS:
         yield _function(f"shmcoll.{name}", getattr(shmcoll, name))
-    yield _section("shmcoll.Work", inspect.getdoc(Work))
-    yield from _of_class(Work)
+    for cls in (Work, Plan):
+        yield _section(f"shmcoll.{cls.__name__}", inspect.getdoc(cls))
+        yield from _of_class(cls)
     for name in ERRORS:
         yield _section(f"shmcoll.{name}", inspect.getdoc(getattr(shmcoll, name)))
 
 
 def _of_communicator() -> Iterator[str]:
-    yield from _of_class(Collectives)
-    yield from _of_class(Communicator)
+    for cls in (Collectives, Objects, Communicator):
+        yield from _of_class(cls)
 
 
 def _of_class(cls: type) -> Iterator[str]:

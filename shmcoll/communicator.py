@@ -1,4 +1,5 @@
-"""What a user calls: a group of ranks, its subgroups, shared arrays. The collectives are in `methods.py`."""
+"""What a user calls: a group of ranks, its subgroups, shared arrays. The collectives are in `methods.py` and
+`objects.py`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll import arguments as given
-from shmcoll import shared, survivors
+from shmcoll import plans, shared, survivors
 from shmcoll.caller import Caller
 from shmcoll.engine import context as c
 from shmcoll.engine import records
@@ -15,10 +16,11 @@ from shmcoll.engine.layout import WORD
 from shmcoll.errors import ArenaError
 from shmcoll.groups import WORLD, Identity, find, identity, let_go
 from shmcoll.member import Member
-from shmcoll.methods import Collectives
+from shmcoll.objects import Objects
+from shmcoll.plans import OPERATIONS, Plan
 
 
-class Communicator(Collectives):
+class Communicator(Objects):
     """A group of ranks that call collectives together. `shmcoll.init()` makes that of all ranks.
 
     Every method is a collective where not said otherwise: all ranks of the group call it, in the same order, with the
@@ -61,6 +63,18 @@ class Communicator(Collectives):
         """End the group: every rank's pending and later calls raise `RankFailed` quoting `text`. Not a collective."""
         records.end(self._caller.group, self.rank, records.ABORTED, f"rank {self._member.rank} aborted: {text}")
         self._caller.words[c.ACTIVE // WORD] = c.ENDED
+
+    def plan(self, operation: str, *args: Any, **keywords: Any) -> Plan:
+        """A collective to be called many times on the same arrays: `plan = comm.plan("all_reduce", x, out=y); plan()`.
+
+        operation: a name such as "all_reduce" or "barrier", without the `_v` forms; then what the method takes. The
+        arguments are checked now, and not again: the arrays must be used where they are (`ValueError` for one that
+        would be copied), and their contents are what they are at each call. Without `out` the result is one array, made
+        now. Not a collective itself.
+        """
+        if operation not in OPERATIONS:
+            raise ValueError(f"plan: no plan of {operation!r}; there are plans of {', '.join(OPERATIONS)}")
+        return plans.make(self._caller, getattr(self, operation), operation, args, keywords)
 
     # --- shared arrays ------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ they were issued, and the common case, no asynchronous work at all, costs a bloc
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from typing import Any
 
@@ -24,7 +24,7 @@ NOBODY = -1  # no thread has this identity: everybody must queue until the worke
 
 
 class Work:
-    """A pending collective. It completes whether or not anybody waits for it."""
+    """A pending collective. It completes whether or not anybody waits for it; `await` gives its result, too."""
 
     def __init__(self, future: "Future[Any]"):
         self._future = future
@@ -36,6 +36,11 @@ class Work:
     def done(self) -> bool:
         """Whether the operation has ended, well or badly."""
         return self._future.done()
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        import asyncio
+
+        return asyncio.wrap_future(self._future).__await__()
 
     def __repr__(self) -> str:
         return f"<shmcoll.Work {'done' if self.done() else 'pending'}>"

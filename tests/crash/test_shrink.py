@@ -30,6 +30,8 @@ def lose(ranks, seed: int, n: int, losses: int) -> None:
     draw = random.Random(seed)
     victims = draw.sample(range(n), losses)
     job = ranks.start(n, go_on, n - losses, timeout=20)
+    # who dies before it joins is missed by nobody but a launcher, and there is none here
+    job.until(lambda: all(map(job.sequence, range(n))), "all have joined")
     for victim in victims:
         time.sleep(draw.random() * 0.02)
         os.kill(job.pids[victim], signal.SIGKILL)

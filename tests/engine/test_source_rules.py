@@ -30,7 +30,8 @@ LAYERS = (
     ),
     ("shmcoll.calls",),
     (
-        "shmcoll.methods", "shmcoll.communicator", "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers",
+        "shmcoll.methods", "shmcoll.objects", "shmcoll.plans",
+        "shmcoll.communicator", "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers",
         "shmcoll.rendezvous", "shmcoll.job",
     ),
     ("shmcoll.server", "shmcoll.runner"),

@@ -1,10 +1,13 @@
-"""The examples of docs/run.md do what their comments say."""
+"""The examples of docs/run.md and docs/beyond.md do what their comments say."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "run.md"
+BEYOND = DOCUMENT.parent / "beyond.md"
 
 
 def test_examples_run_as_written(scripts: Any) -> None:
@@ -13,3 +16,21 @@ def test_examples_run_as_written(scripts: Any) -> None:
     promised = re.findall(r"print\(.*?\) +# (.*)", text)
     assert len(promised) == 3
     assert scripts(text).splitlines() == promised
+
+
+def test_what_goes_beyond_runs_on_two_ranks(tmp_path: Path) -> None:
+    text = "\n".join(re.findall(r"```python\n(.*?)```", BEYOND.read_text(), re.DOTALL))
+    (tmp_path / "beyond.py").write_text(text)
+    command = [sys.executable, "-m", "shmrun", "-n", "2", "--tag-output", str(tmp_path / "beyond.py")]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    promised = re.findall(r"print\(.*\) +# (.*)", text)
+    assert len(promised) == 8
+    for rank in (0, 1):
+        lines = [line.removeprefix(f"[{rank}] ") for line in told.stdout.splitlines() if line.startswith(f"[{rank}]")]
+        assert lines == [_for(rank, words) for words in promised]
+
+
+def _for(rank: int, promised: str) -> str:
+    """What a comment promises one rank: 'rank 0: a; rank 1: b', or the same for both."""
+    each = dict(re.findall(r"rank (\d): (.*?)(?:; |$)", promised))
+    return each.get(str(rank), promised)

@@ -1,0 +1,143 @@
+"""Objects on real ranks: nested ones, short and long frames, buffers of every kind, one object or as many as ranks."""
+
+import array
+import asyncio
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from ml_dtypes import bfloat16
+from suite import judge, run_cases
+
+
+@dataclass
+class Point:
+    x: float
+    y: list
+
+
+def drawn(rng, depth: int = 0):
+    """A random object, made of all that pickle treats differently."""
+    size = int(rng.choice([0, 1, 7, 2_000, 2_049, 9_000, 70_000]))
+    kinds = [
+        lambda: int(rng.integers(1 << 62)),
+        lambda: "ünï" * int(rng.integers(3_000)),
+        lambda: bytes(rng.integers(0, 256, size, np.uint8)),
+        lambda: bytearray(rng.integers(0, 256, size, np.uint8)),
+        lambda: array.array("d", rng.random(size % 5_000)),
+        lambda: rng.integers(-9, 9, size),
+        lambda: np.asfortranarray(rng.random((size // 7, 7))),
+        lambda: rng.random((size // 3, 6))[:, ::2],
+        lambda: rng.integers(0, 9, size).astype(bfloat16),
+        lambda: rng.random(size).astype(">f4"),
+        lambda: Fraction(int(rng.integers(99)), 7),
+        lambda: Point(float(rng.random()), [None, Ellipsis]),
+    ]
+    nested = [
+        lambda: [drawn(rng, depth + 1) for _ in range(rng.integers(6))],
+        lambda: {f"k{i}": drawn(rng, depth + 1) for i in range(rng.integers(4))},
+        lambda: (drawn(rng, depth + 1),) * 2,
+    ]
+    every = kinds + nested * (depth < 3)
+    return every[rng.integers(len(every))]()
+
+
+def same(a, b) -> bool:
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.flags.aligned and bool((a == b).all())
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    return a == b
+
+
+def case(seed: int, n: int, operation: str):
+    def check(comm) -> str:
+        rng = np.random.default_rng(seed)
+        objects, root, later = [drawn(rng) for _ in range(n)], int(rng.integers(n)), bool(rng.random() < 0.2)
+        mine, wanted = objects[comm.rank], objects
+        if operation == "broadcast_object":
+            got = comm.broadcast_object(mine, root, async_op=later)
+            wanted = objects[root]
+        elif operation == "gather_object":
+            got = comm.gather_object(mine, root, async_op=later)
+            wanted = objects if comm.rank == root else None
+        elif operation == "all_gather_object":
+            got = comm.all_gather_object(mine, async_op=later)
+        else:
+            got = comm.scatter_object(objects if comm.rank == root else None, root, async_op=later)
+            wanted = mine
+        got = got.wait() if later else got
+        return "" if same(got, wanted) else f"got {got!r:.200}, wanted {wanted!r:.200}"
+
+    return f"{operation} {n=} {seed=}", check
+
+
+OPERATIONS = ("broadcast_object", "gather_object", "all_gather_object", "scatter_object")
+
+
+def run(comm, seed: int, factor: int):
+    rng = np.random.default_rng(seed)
+    cases = [case(int(rng.integers(1 << 32)), comm.size, op) for _ in range(25 * factor) for op in OPERATIONS]
+    return run_cases(comm, cases)
+
+
+def test_objects(ranks, n, seed, factor):
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=100)
+
+
+def what_arrives(comm) -> list:
+    """Objects that arrive are the rank's own: to be written to, apart from each other, kept by themselves."""
+    sent = [np.arange(5_000), np.zeros(10)] if comm.rank == 0 else "not looked at"
+    got = comm.broadcast_object(sent)
+    rows = comm.all_gather_object(np.full(5_000, comm.rank))
+    got[0][:] += comm.rank
+    rows[0][:] = 7
+    comm.barrier()
+    return [got is sent, int(got[0][1]), got[1].flags.writeable, int(rows[1][0])]
+
+
+def test_what_arrives_can_be_written(ranks):
+    assert ranks(2, what_arrives) == [[True, 1, True, 1], [False, 2, True, 1]]
+
+
+def refused(comm) -> list[str]:
+    told = []
+    for call in (
+        lambda: comm.broadcast_object(lambda: 0, comm.rank),
+        lambda: comm.gather_object(None, 2),
+        lambda: comm.scatter_object([1], comm.rank),
+        lambda: comm.scatter_object({1, 2}, comm.rank),
+    ):
+        with pytest.raises((TypeError, ValueError, IndexError)) as caught:
+            call()
+        told.append(f"{type(caught.value).__name__}: {caught.value}")
+    comm.barrier()
+    return told
+
+
+def test_bad_objects_are_refused_before_a_byte_moves(ranks):
+    told = ranks(2, refused)[1]
+    assert told[0].startswith("TypeError: broadcast_object on rank 1: a function cannot be pickled: ")
+    assert told[1:] == [
+        "ValueError: gather_object on rank 1: root 2 is no rank of this group of 2",
+        "ValueError: scatter_object on rank 1: 1 objects for 2 ranks",
+        "TypeError: scatter_object on rank 1: the root gives a sequence of 2 objects, got {1, 2}",
+    ]
+
+
+def awaited(comm) -> list:
+    async def both():
+        first = comm.all_reduce(np.ones(3), async_op=True)
+        second = comm.all_gather_object(comm.rank, async_op=True)
+        return [(await first).tolist(), await second]
+
+    return asyncio.run(both())
+
+
+def test_work_is_awaitable(ranks):
+    assert ranks(2, awaited) == [[[2.0] * 3, [0, 1]]] * 2
