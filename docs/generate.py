@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import shmcoll
-from shmcoll import mindspore, nki
+from shmcoll import jit, mindspore, nki
 from shmcoll.collectives import ROUTINES
 from shmcoll.communicator import Communicator
 from shmcoll.methods import Collectives
@@ -52,6 +52,8 @@ def _of_package() -> Iterator[str]:
     for cls in (Work, Plan):
         yield _section(f"shmcoll.{cls.__name__}", inspect.getdoc(cls))
         yield from _of_class(cls)
+    for name in jit.OPERATIONS:
+        yield _function(f"shmcoll.jit.{name}", getattr(jit, name))
     for name in ERRORS:
         yield _section(f"shmcoll.{name}", inspect.getdoc(getattr(shmcoll, name)))
 

@@ -79,7 +79,9 @@ class Caller:
     def routine(self, name: str) -> Callable[..., int]:
         """The native entry of a collective; compiled or loaded when first asked for."""
         if name not in self._routines:
-            self._routines[name] = entry.make_callable(name, *code.load_routine(ROUTINES[name], _tell), self.words)
+            fast, plain = code.load_routine(ROUTINES[name], _tell)
+            self._routines[name] = entry.make_callable(name, fast, plain, self.words)
+            self.words[entry.ROUTINES // WORD + layout.OPERATION_NAMES.index(name)] = plain
         return self._routines[name]
 
     def kernel(self, dtype: DType, reduction: str, number: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll import arguments as given
-from shmcoll import plans, shared, survivors
+from shmcoll import handles, plans, shared, survivors
 from shmcoll.caller import Caller
 from shmcoll.engine import context as c
 from shmcoll.engine import records
@@ -58,6 +58,11 @@ class Communicator(Objects):
         if not 0 < seconds <= 1e9:
             raise ValueError(f"timeout must be a positive number of seconds, got {seconds!r}")
         self._caller.words[c.TIMEOUT // WORD] = int(seconds * 1e9)
+
+    @property
+    def handle(self) -> np.ndarray:
+        """This communicator for jitted code: an argument for the functions of `shmcoll.jit`."""
+        return handles.make(self)
 
     def abort(self, text: str) -> None:
         """End the group: every rank's pending and later calls raise `RankFailed` quoting `text`. Not a collective."""

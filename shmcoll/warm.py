@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine import cache
-from shmcoll.engine.compile import load_routine
+from shmcoll.engine.compile import load_gate, load_routine
 from shmcoll.engine.cores import usable_cores
 from shmcoll.ranks import die_with
 
@@ -21,6 +21,8 @@ Progress = Callable[[str], None]
 
 #: what nearly every job uses
 USUAL = ("all_reduce", "barrier")
+GATE = "gate"  # for jitted code
+ALL = (*ROUTINES, GATE)
 
 
 def preload(progress: Progress | None = None) -> None:
@@ -57,12 +59,12 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
 
 def main(names: list[str]) -> None:
     if not names:
-        fill_cache(ROUTINES, lambda text: print(f"shmcoll: {text}", file=sys.stderr))
-        names = list(ROUTINES)
+        names = list(ALL)
+        fill_cache(names, lambda text: print(f"shmcoll: {text}", file=sys.stderr))
     else:
         die_with(int(names.pop(0)))  # of whose death we would not learn before we are done
     for name in names:
-        load_routine(ROUTINES[name])
+        load_gate() if name == GATE else load_routine(ROUTINES[name])
         print(name, flush=True)
 
 

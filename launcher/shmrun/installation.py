@@ -44,10 +44,9 @@ def native_entry() -> Iterator[Finding]:
 
 
 def compiled() -> Iterator[Finding]:
-    from shmcoll.collectives import ROUTINES
     from shmcoll.engine import cache
     from shmcoll.engine.compile import all_kernels
-    from shmcoll.warm import USUAL
+    from shmcoll.warm import ALL, USUAL
 
     try:
         folder = cache.cache_folder()
@@ -59,8 +58,8 @@ def compiled() -> Iterator[Finding]:
         yield Finding(Level.WARNING, "cache", f"{folder} cannot be written", "set SHMCOLL_CACHE_DIR to one that can")
     else:
         yield Finding(Level.OK, "cache", f"{folder}, which nobody else may write")
-    missing = [name for name in ROUTINES if not cache.holds(name)]
-    text = f"compiled: {len(ROUTINES) - len(missing)} of {len(ROUTINES)}"
+    missing = [name for name in ALL if not cache.holds(name)]
+    text = f"compiled: {len(ALL) - len(missing)} of {len(ALL)}"
     if any(name in missing for name in USUAL):
         advice = "the first job will compile what it needs; shmrun warm does so ahead"
         yield Finding(Level.WARNING, "routines", f"{text}; missing: {', '.join(missing)}", advice)

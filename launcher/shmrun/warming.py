@@ -14,13 +14,12 @@ def warm(*, everything: bool) -> int:
     begin = time.monotonic()
     try:
         from shmcoll import warm as routines
-        from shmcoll.collectives import ROUTINES
         from shmcoll.engine import cache
 
         folder = cache.cache_folder()
-        routines.fill_cache(ROUTINES, _tell)
-        lost = [name for name in ROUTINES if not cache.holds(name)]
-        what = f"{len(ROUTINES)} routines"
+        routines.fill_cache(routines.ALL, _tell)
+        lost = [name for name in routines.ALL if not cache.holds(name)]
+        what = f"{len(routines.ALL)} routines"
         if everything:
             names = _kernels()
             _compile([name for name in names if not cache.holds(name)])

@@ -20,6 +20,7 @@ and enough for tests), while code compiled by `compile.py` gets the twin from `i
     copy                     bytes, not overlapping
     stream                   the same, past the caches
     call_kernel              a reduce kernel by its address
+    call_routine             the plain form of a routine by its address
     reached                  compares sequence words; nothing else does
     wrapping_multiply        for hashes
 """
@@ -160,6 +161,10 @@ def stream(target, source, length):
 
 def call_kernel(address, mode, target, accumulator, source, count, ranks):
     return python_kernels[address](mode, target, accumulator, source, count, ranks)
+
+
+def call_routine(address, ctx):
+    raise NotImplementedError("compiled only")
 
 
 def reached(value, wanted):

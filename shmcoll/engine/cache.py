@@ -127,7 +127,9 @@ def _fingerprint(name: str) -> str:
 def _sources(name: str) -> set[Path]:
     """The files that a routine or kernel is made from."""
     routine = _ROOT / "collectives" / f"{name}.py"
-    own = (routine, "engine/entry.py", "engine/counts.py") if routine.exists() else ("engine/kernels.py",)
+    own: tuple[Path | str, ...] = ("engine/gate.py",) if name == "gate" else ("engine/kernels.py",)
+    if routine.exists():
+        own = (routine, "engine/entry.py", "engine/counts.py")
     return _reached([*own, "engine/intrinsics.py"]) | {_ROOT / "engine/compile.py"}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from shmcoll.dtypes import DTYPES, PAIRS, REDUCTIONS, DType
-from shmcoll.engine import counts, entry, kernels, layout
+from shmcoll.engine import counts, entry, gate, kernels, layout
 from shmcoll.engine.cache import Progress, object_file
 
 
@@ -36,6 +36,12 @@ def load_routine(routine: Callable[[int], int], progress: Progress | None = None
 
     fast, plain = _load(operation, (f"{operation}_fast", f"{operation}_plain"), build, progress)
     return fast, plain
+
+
+def load_gate(progress: Progress | None = None) -> int:
+    """Address of the gate for jitted code."""
+    (address,) = _load("gate", ("gate",), lambda: _emit({"gate": (gate.gate, 2)}), progress)
+    return address
 
 
 def load_kernel(dtype: DType, reduction: str, progress: Progress | None = None) -> int:

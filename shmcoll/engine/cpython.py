@@ -1,4 +1,4 @@
-"""What native code knows of CPython and numpy: field offsets of an ndarray, and ten functions.
+"""What native code knows of CPython and numpy: field offsets of an ndarray, and fifteen functions.
 
 The offsets are those of an ordinary build of CPython 3.11 and later with numpy 1.26 and later. `offsets_hold` checks
 them against living objects; where they do not hold (a free-threaded build, an interpreter to come), `entry.py` takes
@@ -67,6 +67,31 @@ def release_gil():
 
 
 def take_gil(thread):
+    raise NotImplementedError("compiled only")
+
+
+def ensure_gil():
+    """PyGILState_Ensure, with the GIL held or not; returns what `leave_gil` wants."""
+    raise NotImplementedError("compiled only")
+
+
+def leave_gil(state):
+    """PyGILState_Release."""
+    raise NotImplementedError("compiled only")
+
+
+def call_back(function, word):
+    """Call a Python function with an int; whether it raised, and the exception is then pending."""
+    raise NotImplementedError("compiled only")
+
+
+def take_error(place):
+    """Move the pending exception to three words; returns 1."""
+    raise NotImplementedError("compiled only")
+
+
+def put_error(place):
+    """Make the exception in three words pending again."""
     raise NotImplementedError("compiled only")
 
 

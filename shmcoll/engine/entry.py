@@ -63,7 +63,11 @@ PAIR_DTYPES = TUPLE + WORD  # address of the numpy dtype, and its type word, of 
 PAIR_COUNT = len(PAIRS)
 KERNELS = PAIR_DTYPES + 2 * PAIR_COUNT * WORD  # dtype code * REDUCTION_CODES + reduction code -> address of the kernel
 DTYPE_CODES, REDUCTION_CODES = 64, 16
-OWN_TABLE = KERNELS + DTYPE_CODES * REDUCTION_CODES * WORD  # a table of counts, see `counts.py`
+ROUTINES = KERNELS + DTYPE_CODES * REDUCTION_CODES * WORD  # operation -> address of the plain form, 0 while not loaded
+GATE = ROUTINES + len(OPERATION_NAMES) * WORD  # address of the gate for jitted code, see `gate.py`
+CALLBACK = GATE + WORD  # address of the Python function that it calls
+HANDLE = CALLBACK + WORD  # address of the context itself, once jitted code may use it
+OWN_TABLE = HANDLE + WORD  # a table of counts, see `counts.py`
 
 RUN_WORDS = 5  # block, and run and stride at either end: see `all_to_all.py`
 LIST_WORDS = 3  # behind them: what an all_to_all of lists has
@@ -87,23 +91,24 @@ def new_context(ranks: int) -> np.ndarray:
     words = np.zeros(OWN_TABLE // WORD + layout.table_words(ranks), np.int64)
     for known in DTYPES:
         if known.numpy.num < TYPE_NUMBERS:
-            words[TYPE_CODES // WORD + known.numpy.num] = _type_word(known)
+            words[TYPE_CODES // WORD + known.numpy.num] = type_word(known)
     # int64 and uint64 have two type numbers each: C's long and long long
-    words[TYPE_CODES // WORD + np.dtype(np.longlong).num] = _type_word(BY_NAME["int64"])
-    words[TYPE_CODES // WORD + np.dtype(np.ulonglong).num] = _type_word(BY_NAME["uint64"])
+    words[TYPE_CODES // WORD + np.dtype(np.longlong).num] = type_word(BY_NAME["int64"])
+    words[TYPE_CODES // WORD + np.dtype(np.ulonglong).num] = type_word(BY_NAME["uint64"])
     words[BFLOAT16_NUMBER // WORD] = BY_NAME["bfloat16"].numpy.num
-    words[BFLOAT16_CODE // WORD] = _type_word(BY_NAME["bfloat16"])
+    words[BFLOAT16_CODE // WORD] = type_word(BY_NAME["bfloat16"])
     words[NDARRAY // WORD] = id(np.ndarray)
     words[NONE // WORD] = id(None)
     words[INTEGER // WORD] = id(int)
     words[LIST // WORD] = id(list)
     words[TUPLE // WORD] = id(tuple)
     for i, pair in enumerate(PAIRS):
-        words[PAIR_DTYPES // WORD + 2 * i :][:2] = id(pair.numpy), _type_word(pair)
+        words[PAIR_DTYPES // WORD + 2 * i :][:2] = id(pair.numpy), type_word(pair)
     return words
 
 
-def _type_word(dtype: DType) -> int:
+def type_word(dtype: DType) -> int:
+    """What native code is told of a dtype: its code, and above it the bytes of an element."""
     return dtype.code | dtype.numpy.itemsize << 8
 
 

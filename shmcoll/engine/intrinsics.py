@@ -235,6 +235,44 @@ def _take_gil(builder, module, thread):
     _call(builder, module, "PyEval_RestoreThread", ir.VoidType(), builder.inttoptr(thread, POINTER))
 
 
+@_twin(cpython.ensure_gil, (), types.int64)
+def _ensure_gil(builder, module):
+    return builder.zext(_call(builder, module, "PyGILState_Ensure", I32), I64)
+
+
+@_twin(cpython.leave_gil, (types.int64,), types.void)
+def _leave_gil(builder, module, state):
+    _call(builder, module, "PyGILState_Release", ir.VoidType(), builder.trunc(state, I32))
+
+
+@_twin(cpython.call_back, (types.int64, types.int64), types.int64)
+def _call_back(builder, module, function, word):
+    arguments = cgutils.alloca_once(builder, POINTER)
+    number = _call(builder, module, "PyLong_FromLong", POINTER, word)
+    builder.store(number, arguments)
+    function, none = builder.inttoptr(function, POINTER), POINTER(None)
+    result = _call(builder, module, "PyObject_Vectorcall", POINTER, function, arguments, I64(1), none)
+    for reference in (number, result):
+        _call(builder, module, "Py_DecRef", ir.VoidType(), reference)  # which does not mind NULL
+    return builder.zext(builder.icmp_unsigned("==", builder.ptrtoint(result, I64), I64(0)), I64)
+
+
+def _three_places(builder: ir.IRBuilder, place: ir.Value) -> list[ir.Value]:
+    return [_word(builder, builder.add(place, I64(8 * i))) for i in range(3)]
+
+
+@_twin(cpython.take_error, (types.int64,), types.int64)
+def _take_error(builder, module, place):
+    _call(builder, module, "PyErr_Fetch", ir.VoidType(), *_three_places(builder, place))
+    return I64(1)
+
+
+@_twin(cpython.put_error, (types.int64,), types.void)
+def _put_error(builder, module, place):
+    kept = [builder.inttoptr(builder.load(word), POINTER) for word in _three_places(builder, place)]
+    _call(builder, module, "PyErr_Restore", ir.VoidType(), *kept)
+
+
 @_twin(cpython.thread_id, (), types.int64)
 def _thread_id(builder, module):
     return _call(builder, module, "pthread_self", I64)
@@ -276,6 +314,12 @@ def _stream(builder, module, target, source, length):
 def _call_kernel(builder, _module, address, *arguments):
     signature = ir.FunctionType(I64, [I64] * 6)
     return builder.call(builder.inttoptr(address, signature.as_pointer()), arguments)
+
+
+@_twin(atomics.call_routine, (types.int64, types.int64), types.int64)
+def _call_routine(builder, _module, address, ctx):
+    signature = ir.FunctionType(I64, [I64])
+    return builder.call(builder.inttoptr(address, signature.as_pointer()), (ctx,))
 
 
 @_twin(atomics.reached, (types.int64, types.int64), types.boolean)
