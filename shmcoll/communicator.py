@@ -101,6 +101,27 @@ class Communicator(Objects):
         made[...] = value
         return made
 
+    def views(self, x: np.ndarray) -> list[np.ndarray]:
+        """Every rank's shared array, in rank order, to be read and written where it lies.
+
+        x: an array made by `empty`, `zeros` or `full`, or a part of one; of any shape and dtype, which may differ
+        between ranks. Nothing is copied, and nothing is synchronised: put `barrier()` between writing and reading.
+        Memory that others view is given back when its owner and all of them have dropped their arrays. Raises
+        `ValueError`, on all ranks, when the array of one of them does not lie in shared memory.
+        """
+        arena, heap = self._member.arena, self._member.heap
+        places = self.all_gather_object(shared.place_of(arena, heap, x) if isinstance(x, np.ndarray) else None)
+        missing = [i for i, place in enumerate(places) if place is None]
+        if missing:
+            raise ValueError(
+                f"views: the array of {self._caller.group.names(missing)} does not lie in shared memory; "
+                f"make it with comm.empty, comm.zeros or comm.full"
+            )
+        own = self.rank
+        views = [x if i == own else shared.view(arena, place, self._member.rank) for i, place in enumerate(places)]
+        self.barrier()  # until all hold what they view, nobody may drop its array
+        return views
+
     # --- groups -------------------------------------------------------------------------------------------------------
 
     def split(self, color: int | None, key: int = 0) -> "Communicator | None":

@@ -29,7 +29,6 @@ from shmcoll.engine.arena import Arena, mib
 from shmcoll.engine.group import Group
 from shmcoll.engine.heap import Heap
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.processes import process_start
 from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
 
 STILL_IN, CLOSED, LET_GO = range(3)
@@ -107,7 +106,7 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
     """
     leader, nap, end = ranks[0], 1e-5, time.monotonic() + timeout
     while True:
-        how = how_ended(arena, leader)
+        how = records.how_ended(arena, leader)
         group = entered(arena, leader, which, f"subgroup {list(ranks)}")  # after we know that it will enter no more
         if group:
             return group
@@ -174,17 +173,4 @@ def _identity_of(group: Group) -> Identity:
 def _has_let_go(group: Group, rank: int) -> bool:
     if group.arena.load(group.mailbox(rank) + layout.CLOSED) == LET_GO:
         return True
-    return bool(how_ended(group.arena, group.ranks[rank]))
-
-
-def how_ended(arena: Arena, rank: int) -> str:
-    """How the process of a rank of the world has ended; empty while it lives or has not joined yet."""
-    told = [records.read(arena, rank, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK)]
-    for record in told:
-        if record.state == records.FAILED:
-            return record.text
-    if told[0].state == records.DEPARTED or told[1].state == records.DEPARTED:
-        return f"rank {rank} has ended"
-    if told[1].pid and process_start(told[1].pid) != told[1].start:
-        return f"rank {rank}'s process has ended"
-    return ""
+    return bool(records.how_ended(group.arena, group.ranks[rank]))

@@ -1,10 +1,17 @@
 """Shared arrays: numpy arrays whose memory lies in the arena, in this rank's heap.
 
 Taken when made, given back when the last array that looks at the memory is gone. Any rank makes them alone.
+
+Views of other ranks' arrays are made together (`Communicator.views`): each rank tells where its array lies, counts a
+hold on those of the others in the words behind their blocks, and then all meet, so that no owner has dropped its array
+before it is held. A view that goes away counts its hold down.
 """
 
 import ctypes
+import os
+import threading
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +19,7 @@ import numpy as np
 from shmcoll.dtypes import dtype_of
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.heap import Heap
+from shmcoll.engine.layout import WORD
 
 
 def zeros(arena: Arena, heap: Heap, shape: Any, dtype: Any, rank: int) -> np.ndarray:
@@ -25,7 +33,56 @@ def zeros(arena: Arena, heap: Heap, shape: Any, dtype: Any, rank: int) -> np.nda
     dtype_of(like, "empty", rank)
     if not like.size:
         return np.empty(like.shape, like.dtype)
-    offset = heap.take(like.nbytes, f"a shared array of shape {like.shape}, {like.dtype}")
+    offset = heap.take(like.nbytes, f"a shared array of shape {like.shape}, {like.dtype}", holds=True)
     memory = (ctypes.c_char * like.nbytes).from_address(arena.address + offset)
     weakref.finalize(memory, heap.give, offset).atexit = False
     return np.ndarray(like.shape, like.dtype, memory)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank's shared array lies: what another rank needs to look at it. `first`, `bytes`: all that it spans."""
+
+    first: int
+    bytes: int
+    holds: int
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+
+
+def place_of(arena: Arena, heap: Heap, array: np.ndarray) -> Place | None:
+    """Where an array of this rank lies; None when that is not in its heap."""
+    if not array.size:
+        return Place(0, 0, 0, 0, array.shape, array.strides, array.dtype)
+    reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+    start = array.ctypes.data - arena.address
+    low, high = start + sum(min(r, 0) for r in reach), start + sum(max(r, 0) for r in reach) + array.itemsize
+    block = heap.block_of(low)
+    return block and Place(block[0], high - block[0], block[1], start, array.shape, array.strides, array.dtype)
+
+
+def view(arena: Arena, place: Place, rank: int) -> np.ndarray:
+    """An array at the place of another rank's; `rank`, of the world, holds it as long as it is looked at."""
+    if not place.bytes:
+        return np.empty(place.shape, place.dtype)
+    word = place.holds + rank * WORD
+    memory = (ctypes.c_char * place.bytes).from_address(arena.address + place.first)
+    _count(arena, word, 1)
+    weakref.finalize(memory, _let_go, arena, word, os.getpid()).atexit = False
+    offset = place.start - place.first
+    return np.ndarray(place.shape, place.dtype, memory, offset, place.strides)  # type: ignore[arg-type]
+
+
+def _let_go(arena: Arena, word: int, pid: int) -> None:
+    if os.getpid() == pid:  # in a fork of the rank the views are copies
+        _count(arena, word, -1)
+
+
+def _count(arena: Arena, word: int, more: int) -> None:
+    with _lock:
+        arena.store(word, arena.load(word) + more)
+
+
+_lock = threading.RLock()  # the garbage collector may let go of a view in the midst of counting another

@@ -18,16 +18,17 @@ Why nobody waits for ever: a rank that is waited for lives, and has `timeout` se
 
 import time
 
+from shmcoll.engine import records
 from shmcoll.engine.group import Group
 from shmcoll.errors import CollectiveTimeout, RankFailed
-from shmcoll.groups import Identity, entered, how_ended
+from shmcoll.groups import Identity, entered
 
 _NAP = 0.001  # seconds
 
 
 def check_ended(group: Group, me: int) -> None:
     """Raise `ValueError` while no failure has ended the group. `me`: this rank of the world, for the message."""
-    if not group.has_ended() and not any(how_ended(group.arena, rank) for rank in group.ranks):
+    if not group.has_ended() and not any(records.how_ended(group.arena, rank) for rank in group.ranks):
         raise ValueError(f"shrink on rank {me}: no rank has failed; use split or subgroup for a part of the ranks")
     group.abort()
 
@@ -49,13 +50,13 @@ def decided_before(group: Group, which: Identity, me: int, timeout: float) -> Gr
 
 def living(group: Group) -> tuple[int, ...]:
     """Ranks of the world that belong to the group and have not ended."""
-    return tuple(rank for rank in group.ranks if not how_ended(group.arena, rank))
+    return tuple(rank for rank in group.ranks if not records.how_ended(group.arena, rank))
 
 
 def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Group | None:
     """What a rank has decided; None when it has ended without."""
     while True:
-        how = how_ended(group.arena, rank)
+        how = records.how_ended(group.arena, rank)
         decided = entered(group.arena, rank, which, f"shrink on rank {me}")
         if decided or how:
             return decided

@@ -6,6 +6,10 @@ adds its need to its own word first and sums all words afterwards, so that of tw
 at least one sees the other: the limit is never passed, though both may be refused.
 
 Memory is committed when taken and punched out when given back: it reads as zero when it is taken again.
+
+A block may have HOLDS behind it, a word a rank, that rank's alone: how many views of the block it has (`shared.py`). A
+block that is given back stays until all ranks that hold it have let go or ended, which is looked at whenever memory is
+taken or given. A rank holds only what its owner has at that time, so nobody holds what has been given back.
 """
 
 import ctypes
@@ -14,7 +18,7 @@ import threading
 from bisect import insort
 from collections import deque
 
-from shmcoll.engine import layout
+from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena, mib
 from shmcoll.errors import ArenaError
 
@@ -32,12 +36,14 @@ class Heap:
         first, length = span(arena, rank)
         self._free = [(first, length)]
         self._taken: dict[int, int] = {}
+        self._holds: dict[int, int] = {}  # where those are, of blocks that have any
         self._dropped: deque[int] = deque()
         self._lock = threading.Lock()
 
-    def take(self, length: int, purpose: str) -> int:
+    def take(self, length: int, purpose: str, *, holds: bool = False) -> int:
         """Offset of `length` bytes of zeros. Raises `ArenaError`, with nothing taken, when there is too little."""
-        length = layout.align(max(length, 1), layout.PAGE)
+        behind = layout.align(length, layout.LINE)
+        length = layout.align(max(behind + holds * self._arena.ranks * layout.WORD, 1), layout.PAGE)
         with self._lock:
             self._put_back()
             self._reserve(length, purpose)
@@ -49,7 +55,13 @@ class Heap:
                 raise
             self._free = _without(self._free, offset, length)
             self._taken[offset] = length
+            if holds:
+                self._holds[offset] = offset + behind
         return offset
+
+    def block_of(self, offset: int) -> tuple[int, int] | None:
+        """First byte and HOLDS of the block in which a byte lies; None where no rank may have views."""
+        return next(((first, at) for first, at in self._holds.items() if first <= offset < at), None)
 
     def give(self, offset: int) -> None:
         """Give a block back. May be called from anywhere, even by the garbage collector in the midst of `take`."""
@@ -61,8 +73,12 @@ class Heap:
                 self._lock.release()
 
     def _put_back(self) -> None:
-        while self._dropped:
+        for _ in range(len(self._dropped)):
             offset = self._dropped.popleft()
+            if self._is_held(offset):
+                self._dropped.append(offset)
+                continue
+            self._holds.pop(offset, None)
             length = self._taken.pop(offset)
             if os.getpid() != self._pid:
                 continue  # a fork of the rank: the block is the rank's
@@ -70,6 +86,15 @@ class Heap:
             _LIBC.fallocate(ctypes.c_int(self._arena.fd), mode, ctypes.c_long(offset), ctypes.c_long(length))
             self._hold(-length)
             self._free = _merged(self._free, offset, length)
+
+    def _is_held(self, offset: int) -> bool:
+        """Whether a living rank has views of a block."""
+        if offset not in self._holds or os.getpid() != self._pid:
+            return False
+        arena, at = self._arena, self._holds[offset]
+        return any(
+            arena.load(at + rank * layout.WORD) and not records.how_ended(arena, rank) for rank in range(arena.ranks)
+        )
 
     def _hold(self, more: int) -> None:
         self._arena.store(self._held_word, self._arena.load(self._held_word) + more)

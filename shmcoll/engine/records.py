@@ -86,6 +86,19 @@ def own_failures(group: Group, rank: int) -> list[Record]:
     return [t for t in told if t.state == FAILED]
 
 
+def how_ended(arena: Arena, rank: int) -> str:
+    """How the process of a rank of the world has ended; empty while it lives or has not joined yet."""
+    told = [read(arena, rank, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK)]
+    for record in told:
+        if record.state == FAILED:
+            return record.text
+    if told[0].state == DEPARTED or told[1].state == DEPARTED:
+        return f"rank {rank} has ended"
+    if told[1].pid and process_start(told[1].pid) != told[1].start:
+        return f"rank {rank}'s process has ended"
+    return ""
+
+
 def first_failure(group: Group) -> Record | None:
     """The earliest failure of the group or of a member's life; None if there is none.
 
