@@ -12,7 +12,7 @@ from typing import Any
 
 import shmcoll
 from shmcoll import jit, mindspore, nki
-from shmcoll.collectives import ROUTINES
+from shmcoll.collectives import ROUTINES, all_reduce_shared
 from shmcoll.communicator import Communicator
 from shmcoll.methods import Collectives
 from shmcoll.objects import Objects
@@ -78,6 +78,7 @@ def _of_class(cls: type) -> Iterator[str]:
 def _of_collectives() -> Iterator[str]:
     for name, routine in ROUTINES.items():
         yield _section(name, inspect.getdoc(sys.modules[routine.__module__]))
+    yield _section("all_reduce of shared arrays", inspect.getdoc(all_reduce_shared))
 
 
 def _of_modules(*modules: ModuleType) -> Iterator[str]:

@@ -48,6 +48,8 @@ class Caller:
         # The creator's view of the cores: a rank that is bound to one core sees that one alone
         crowded = arena.ranks > arena.load(layout.JOB_CORES)
         for offset, value in (
+            (c.ARENA, base),
+            (c.ARENA_BYTES, arena.size),
             (c.GROUP, group),
             (c.RANKS, self._ranks.ctypes.data),
             (c.MAILBOXES, group + layout.mailboxes_offset(size)),

@@ -1,6 +1,6 @@
 """What a verdict that all ranks have reached together says: in the same words on every rank."""
 
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -20,6 +20,22 @@ def explain_parts(group: Group, sequence: int, root: int) -> str:
             return f"scatter #{sequence}: out of rank {names[rank]} is {array}, but {sent}"
     sent = f"{told[root]}, which rank {names[root]} sends"
     return f"scatter #{sequence}: an out differs from {sent}, in a dimension after these"
+
+
+def explain_overlap(group: Group, sequence: int) -> str:
+    """Whose out overlaps which array, in an all_reduce of shared arrays. See `collectives/all_reduce_shared.py`."""
+    half = (sequence & 1) * layout.HEADER_BYTES + layout.HEADER_INLINE
+    places = [[group.arena.load(group.mailbox(r) + half + i * WORD) for i in (0, 1)] for r in range(group.size)]
+    header = group.mailbox(0) + (sequence & 1) * layout.HEADER_BYTES
+    dtype = BY_CODE[group.arena.load(header + layout.HEADER_CALL) >> 8 & 0xFF].numpy
+    length = group.arena.load(header + layout.HEADER_COUNT) * dtype.itemsize
+    for a, b in product(range(group.size), repeat=2):
+        for which, name in enumerate(("x", "out")):
+            is_itself = a == b and (name == "out" or places[a][1] == places[b][0])
+            if not is_itself and abs(places[a][1] - places[b][which]) < length:
+                whose = f"rank {group.ranks[a]} overlaps {name} of rank {group.ranks[b]}"
+                return f"all_reduce #{sequence}: out of {whose}; give an out of its own, or out=x"
+    return f"all_reduce #{sequence}: an out overlaps another array"
 
 
 def array_in_header(group: Group, rank: int, sequence: int) -> str:

@@ -22,7 +22,7 @@ from shmcoll.engine import layout, records
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
-from shmcoll.explanations import explain_counts, explain_parts
+from shmcoll.explanations import explain_counts, explain_overlap, explain_parts
 from shmcoll.ops import of_kernel
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
@@ -72,6 +72,8 @@ class Verdicts:
         """The exception for a status other than OK, after telling the others where that is due."""
         if status == c.VERDICT:
             root = int(self._words[c.ARGUMENT // WORD])
+            if operation == "all_reduce":
+                return ValueError(explain_overlap(self._group, self._sequence()))
             if operation == "scatter":
                 return ValueError(explain_parts(self._group, self._sequence(), root))
             return ValueError(explain_counts(self._group, operation, self._sequence(), root))

@@ -16,6 +16,8 @@ Cost for each round of n slices: n a + (2 n slice) b + (n slice) g.
     ranks, and those come after their reads of round k. The last round uses cell s & 1, so that the next operation may
     fill cell (s + 1) & 1.
 
+Where all arrays lie in the arena, the ring gives way to `all_reduce_shared.py`.
+
 cells, for operators that are not commutative (the ring starts each slice elsewhere): reduce-scatter and all-gather
 through the cells. In each round everybody lays a cellful into its cell, reduces its n-th of it from all cells into its
 own cell, in place (nobody else reads that part of it), and copies all parts from the cells that hold them.
@@ -25,6 +27,7 @@ Cost for each round: 2 a + 2 cell b + (n - 1) / n cell g.
     2 k + 1. Filled again for round k + 2 after step 2 (k + 1) of every peer, which comes after its reads of round k.
 """
 
+from shmcoll.collectives.all_reduce_shared import all_are_shared, offer, reduce_shared
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels import FINISH, START, STEP
@@ -70,9 +73,12 @@ def fold_payloads(ctx, sequence, length):
 
 
 def ring(ctx, sequence):
+    offer(ctx, sequence)
     status = meet(ctx, sequence)
     if status != c.OK:
         return status
+    if peek(ctx + c.ALGORITHM) == 0 and all_are_shared(ctx, sequence):
+        return reduce_shared(ctx, sequence)
     length = slice_length(ctx)
     rounds = -(-peek(ctx + c.X + c.COUNT) // (peek(ctx + c.SIZE) * length))
     for k in range(rounds):

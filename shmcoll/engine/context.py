@@ -44,7 +44,9 @@ from shmcoll.engine.layout import WORD
     SLEPT,  # ns that waits have slept so far
     STREAM_BYTES,  # results as long as this are written past the caches
     FLIGHTS,  # address of this rank's ring in the flight recorder
-) = (WORD * i for i in range(36))
+    ARENA,  # address of the arena, and how long it is
+    ARENA_BYTES,
+) = (WORD * i for i in range(38))
 
 # two array views, filled from ndarrays by entry.py
 X = 40 * WORD

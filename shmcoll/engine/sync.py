@@ -28,6 +28,7 @@ A rank that fails between two steps of this never publishes; its peers leave the
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import load, load_acquire, peek, poke, store, store_release, wrapping_multiply
 from shmcoll.engine.layout import (
+    ABORT,
     HEADER_ARGUMENTS,
     HEADER_BYTES,
     HEADER_CALL,
@@ -148,11 +149,19 @@ def await_step(ctx, sequence, steps, peer):
     return wait(ctx, mailbox(ctx, peer) + PROGRESS, (sequence << STEP_BITS) + steps, peer)
 
 
+def has_ended(ctx):
+    """Whether the group has ended: asked by who has read a peer's own memory, which a peer that left may change."""
+    return load_acquire(peek(ctx + c.GROUP) + ABORT)
+
+
 def release_cells(ctx, sequence, rounds, steps):
     """The end of an operation of so many rounds: after an even number, one more step, number `steps`, of every rank,
     so that nobody fills a cell which others still read."""
-    if rounds & 1:
-        return c.OK
+    return c.OK if rounds & 1 else say_and_await(ctx, sequence, steps)
+
+
+def say_and_await(ctx, sequence, steps):
+    """Tell all peers that this rank has done so many steps, and wait until they have."""
     publish_step(ctx, sequence, steps)
     for peer in range(peek(ctx + c.SIZE)):
         if peer != peek(ctx + c.RANK):

@@ -145,8 +145,8 @@ def test_align(offset: int, unit: int, expected: int) -> None:
 
 
 def test_words_of_the_context_do_not_overlap() -> None:
-    named = [context.ACTIVE, context.FLIGHTS]
-    assert named == [0, 35 * 8]
+    named = [context.ACTIVE, context.ARENA_BYTES]
+    assert named == [0, 37 * 8]
     assert max(named) < context.X
     assert context.X + context.DTYPE < context.OUT
     assert context.OUT + context.DTYPE < context.EXTRA

@@ -59,7 +59,7 @@ SANCTIONED = {
 }  # fmt: skip
 
 #: pointers of the context that lead into the arena
-SHARED_POINTERS = {"GROUP", "MAILBOXES", "CELLS", "RECORDS", "RECORDS_LAUNCHER", "FLIGHTS"}
+SHARED_POINTERS = {"ARENA", "GROUP", "MAILBOXES", "CELLS", "RECORDS", "RECORDS_LAUNCHER", "FLIGHTS"}
 
 
 def imports(tree: ast.AST) -> set[str]:

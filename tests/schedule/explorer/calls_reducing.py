@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass
 
-from explorer.calls import Call, _expect, _fill, value
+from explorer.calls import Call, _expect, _expected, _fill, value
 from explorer.job import Rank
-from explorer.stand_ins import WORD
-from shmcoll.collectives import ROUTINES
+from explorer.program import Violation
+from explorer.stand_ins import SHARED, WORD, read, write
+from shmcoll.collectives import ROUTINES, all_reduce
 from shmcoll.collectives.reduce_scatter import EVEN
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.reduction import ORDERED, SOURCES
+
+HEAP, HEAP_BYTES = SHARED + (1 << 32), 1 << 16  # where shared arrays lie, two a rank
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,46 @@ class Reducing(Call):
 def sums(ranks: range, number: int, first: int, words: int) -> tuple[int, ...]:
     """Sums over ranks of what they send, `words` elements from `first` on."""
     return tuple(sum(value(r, number, i) for r in ranks) for i in range(first, first + words))
+
+
+@dataclass(frozen=True)
+class AllReduceShared(Call):
+    """Of arrays in the arena, `words` words; `private`: but for those of one rank. `overlap`: the outs of ranks do."""
+
+    words: int
+    in_place: bool = False
+    private: int = -1
+    overlap: bool = False
+
+    def run(self, rank: Rank, number: int) -> int:
+        x, out = self._places(rank)
+        write(x, sums(range(rank.number, rank.number + 1), number, 0, self.words))
+        if not self.in_place and not self.overlap:
+            write(out, (0,) * self.words)
+        rank.view(c.X, x, self.words)
+        rank.view(c.OUT, out, self.words)
+        rank.set(c.OPERATION, layout.ALL_REDUCE)
+        rank.set(c.REDUCTION, 1)
+        rank.set(ORDERED, 0)
+        status = all_reduce(rank.ctx)
+        if status in (c.ABORTED, c.PEER_LOST):
+            write(x, (-1,) * self.words)  # as one may who has been told that the call failed
+        return _expected(c.VERDICT, status) if self.overlap else status
+
+    def check(self, rank: Rank, number: int) -> None:
+        if self.overlap:
+            return
+        _, out = self._places(rank)
+        wanted = sums(range(rank.job.ranks), number, 0, self.words)
+        if read(out, self.words) != wanted:
+            raise Violation(f"wrong result in call {number}: {read(out, self.words)}, not {wanted}")
+
+    def _places(self, rank: Rank) -> tuple[int, int]:
+        if rank.number == self.private:
+            return rank.x, rank.x if self.in_place else rank.out
+        x = HEAP + 2 * rank.number * HEAP_BYTES
+        out = x if self.in_place else x + HEAP_BYTES
+        return x, out - 2 * rank.number * HEAP_BYTES + rank.number * WORD if self.overlap else out
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,8 @@ class Job:
             c.SLEEP: 1,
             c.TIMEOUT: 1,
             c.SCRATCH: rank.scratch,
+            c.ARENA: SHARED,
+            c.ARENA_BYTES: 1 << 40,
             c.KERNEL: KERNEL,
             **self.settings,
         }

@@ -84,6 +84,38 @@ MUTANTS = {
     "does not see that a peer has returned": Mutant(
         "engine.wait.has_left", "    offset = ", "    return 0\n    offset = ", "a rank returns"
     ),
+    "shared arrays are left before all have read them": Mutant(
+        "collectives.all_reduce_shared.reduce_shared",
+        "say_and_await(ctx, sequence, 2)",
+        "c.OK",
+        "shared all_reduce",
+    ),
+    "a part is copied before it is there": Mutant(
+        "collectives.all_reduce_shared.copy_the_others",
+        "await_step(ctx, sequence, 1, peer)",
+        "c.OK",
+        "shared all_reduce",
+    ),
+    "a part is told of before it is there": Mutant(
+        "collectives.all_reduce_shared.reduce_shared",
+        "    while first < end:",
+        "    publish_step(ctx, sequence, 1)\n    while first < end:",
+        "shared all_reduce",
+    ),
+    "who has read shared arrays does not look whether they held": Mutant(
+        "collectives.all_reduce_shared.reduce_shared",
+        "c.ABORTED if has_ended(ctx) else ",
+        "",
+        "shared all_reduce, 3 ranks",
+        KILLS,
+        sampled=True,
+    ),
+    "outs that overlap go on": Mutant(
+        "collectives.all_reduce_shared.reduce_shared",
+        "if not outs_lie_apart(ctx, sequence):",
+        "if False:",
+        "shared all_reduce, then others",
+    ),
     "the opening rings nobody": Mutant("engine.sync.meet", "    wake(ctx)\n", "", "barrier, 2 ranks"),
     "the opening forgets the last peer": Mutant(
         "engine.sync.meet", "range(1, size)", "range(1, size - 1)", "barrier, 3 ranks"

@@ -19,7 +19,7 @@ from explorer.calls import (
     Post,
 )
 from explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
-from explorer.calls_reducing import Exscan, Reduce, ReduceScatter, Scan
+from explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
 from explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
 from explorer.job import Job
 from explorer.machine import Machine
@@ -70,6 +70,11 @@ SCENARIOS = {
     "ring": Scenario(2, (AllReduce(16),), settings=RING),
     "ring, then flat": Scenario(2, (AllReduce(16), IN_CELL), settings=RING),
     "two rings": Scenario(2, (AllReduce(20), AllReduce(16, in_place=True)), words=20, settings=RING),
+    "shared all_reduce": Scenario(2, (AllReduceShared(10, in_place=True), AllReduceShared(10)), settings=RING),
+    "shared all_reduce, then others": Scenario(
+        2, (AllReduceShared(10, private=1), AllReduceShared(10, overlap=True), INLINE), settings=RING
+    ),
+    "shared all_reduce, 3 ranks": Scenario(3, (AllReduceShared(10, in_place=True),), settings=RING),
     "ring, 3 ranks": Scenario(3, (AllReduce(20), IN_CELL), words=20, settings=RING),
     "ordered all_reduce": Scenario(2, (AllReduce(40, ordered=True), IN_CELL), words=40),
     "reduce": Scenario(2, (Reduce(), Reduce(root=1, in_place=True))),

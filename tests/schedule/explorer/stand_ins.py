@@ -28,6 +28,7 @@ MODULES: tuple[ModuleType, ...] = (
     landing,
     reduction,
     tables,
+    sys.modules["shmcoll.collectives.all_reduce_shared"],
     *(sys.modules[routine.__module__] for routine in ROUTINES.values()),
 )
 
