@@ -180,6 +180,14 @@ def open_named(name: str) -> Arena | None:
         fd = int(posix_ipc.SharedMemory(name).fd)
     except (posix_ipc.Error, OSError, ValueError):
         return None
+    return open_descriptor(fd)
+
+
+def open_descriptor(fd: int) -> Arena | None:
+    """The arena behind a descriptor, which it takes over; None, and the descriptor closed, when it is not ready yet.
+
+    Raises `ArenaError` as `open_named` does.
+    """
     try:
         if not _is_ready(fd):
             os.close(fd)
