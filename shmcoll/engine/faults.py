@@ -41,7 +41,7 @@ def plan(rank: int) -> bool:
     mine = [_parsed(fault) for fault in text.split(",")]
     faults = [(what, number) for who, what, number in mine if who in ("*", str(rank))]
     if faults and not isinstance(atomics.hooks, Hooks):
-        atomics.hooks = Hooks(faults)
+        atomics.hooks = Hooks(faults, rank)
         atomics.python_kernels = _NativeKernels()
     return bool(faults)
 
@@ -65,10 +65,10 @@ def make_callable(routine: Callable[[int], int], words: np.ndarray) -> Callable[
 class Hooks:
     """In front of each operation on shared words: count, and do what has been planned; then do it."""
 
-    def __init__(self, faults: list[tuple[str, int]]):
+    def __init__(self, faults: list[tuple[str, int]], rank: int):
         self._signals = {number: _SIGNALS[what] for what, number in faults if what in _SIGNALS}
         seeds = [number for what, number in faults if what == "jitter"]
-        self._draw = random.Random(seeds[0]) if seeds else None
+        self._draw = random.Random(f"{seeds[0]} {rank}") if seeds else None
         self._private = (ctypes.c_int64 * 4)()  # a semaphore
         self.count = 0
 
