@@ -62,6 +62,9 @@ MUTANTS = {
     ),
 }
 
+#: what shows only where a barrier follows another
+IN_TWO_BARRIERS = {"one header for all", "ABORT is not looked at"}
+
 
 def verify(folder: Path, source: str, kind: tuple[tuple[str, ...], tuple[str, ...]], **settings: int) -> str:
     """What the verifier of a model prints; its search must have been exhaustive."""
@@ -122,5 +125,6 @@ def test_a_bug_in_the_model_is_found(tmp_path: Path, name: str) -> None:
     model, old, new = MUTANTS[name]
     right = source(model)
     assert right.count(old) == 1, f"{model} does not have {old!r} once"
-    told = verify(tmp_path, right.replace(old, new), SAFETY)
+    settings = {} if name in IN_TWO_BARRIERS or model == "arena" else {"ROUNDS": 1}
+    told = verify(tmp_path, right.replace(old, new), SAFETY, **settings)
     assert re.search(r"errors: [1-9]", told), told
