@@ -4,6 +4,7 @@ All are long forms: `make stress ARGS='tests/figures -s'`. Two more stand beside
 tests/unit/test_hostile_arena.py, operations under random delays in tests/faults/test_jitter.py.
 """
 
+import mmap
 import os
 import random
 import signal
@@ -42,8 +43,6 @@ def until_it_fails(comm: Any, operation: str, sizes_late: np.ndarray) -> str:
 
 
 def test_a_thousand_kills_are_told_right_and_soon(ranks: Any, seed: int) -> None:
-    import mmap
-
     board = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
     draw, seconds = random.Random(seed), []
     for i in range(KILLS):
@@ -91,6 +90,8 @@ def test_memory_stays_flat_over_jobs_that_are_killed(ranks: Any, seed: int) -> N
         job.until(lambda job=job, v=victim: job.sequence(v) > 0, "the victim calls")
         os.kill(job.pids[victim], signal.SIGKILL)
         assert all(f"rank {victim} " in o.value for o in job.finish() if o.rank != victim)
+        del job
+        ranks._jobs.clear()  # the fixture would keep them all
         if i >= CYCLES // 10:  # before, allocators still grow
             marks.append((process.memory_info().rss, process.num_fds()))
     grown = (marks[-1][0] - marks[0][0]) / (1 << 20)
