@@ -13,7 +13,7 @@ from shmcoll.collectives import ROUTINES
 from shmcoll.dtypes import DType
 from shmcoll.engine import compile as code
 from shmcoll.engine import context as c
-from shmcoll.engine import entry, layout
+from shmcoll.engine import entry, faults, layout
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.wait import MOST_POLLS
@@ -40,6 +40,7 @@ class Caller:
         self.verdicts = Verdicts(group, self.words, rank)
         self.worker = Worker(self.words)
         self.is_shut = False
+        self._faulty = faults.plan(member.rank)
         self._routines: dict[str, Callable[..., int]] = {}
 
     def _fill_context(self) -> None:
@@ -81,6 +82,9 @@ class Caller:
     def routine(self, name: str) -> Callable[..., int]:
         """The native entry of a collective; compiled or loaded when first asked for."""
         if name not in self._routines:
+            if self._faulty:
+                self._routines[name] = faults.make_callable(ROUTINES[name], self.words)
+                return self._routines[name]
             fast, plain = code.load_routine(ROUTINES[name], _tell)
             self._routines[name] = entry.make_callable(name, fast, plain, self.words)
             self.words[entry.ROUTINES // WORD + layout.OPERATION_NAMES.index(name)] = plain

@@ -139,7 +139,8 @@ def _register(arena: Arena, rank: int, key: str, end: float) -> bool:
         if records.read(arena, rank, layout.BY_LAUNCHER).pid == os.getpid():
             return True
         if not _creator_lives(arena):
-            return False
+            # Once more: it may have let us in, done its work, and ended, all since we looked
+            return records.read(arena, rank, layout.BY_LAUNCHER).pid == os.getpid()
         if time.monotonic() > end:
             raise ShmcollError(f"rank 0 of job {key!r} lives but has not let rank {rank} in")
         atomics.sleep_on(arena.doorbell(rank), SLICE_NS)
@@ -158,7 +159,7 @@ def _remove_leftover(name: str) -> None:
             fcntl.flock(fd, fcntl.LOCK_EX)
             held = os.fstat(fd)
             if path.stat().st_ino == held.st_ino and held.st_uid == os.geteuid():
-                arena = arenas.open_named(name)
+                arena = arenas.open_descriptor(os.dup(fd))  # what the lock is on, whatever the name means by now
                 dead = time.time() - held.st_mtime > MAKING if arena is None else not _creator_lives(arena)
                 if arena is not None:
                     arena.close()

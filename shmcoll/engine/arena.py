@@ -185,6 +185,14 @@ def open_named(name: str) -> Arena | None:
         fd = int(posix_ipc.SharedMemory(name).fd)
     except (posix_ipc.Error, OSError, ValueError):
         return None
+    return open_descriptor(fd)
+
+
+def open_descriptor(fd: int) -> Arena | None:
+    """The arena behind a descriptor, which it takes over; None, and the descriptor closed, when it is not ready yet.
+
+    Raises `ArenaError` as `open_named` does.
+    """
     try:
         if not _is_ready(fd):
             os.close(fd)
@@ -226,10 +234,24 @@ def verify(arena: Arena, nonce: str | None) -> None:
     if nonce is not None and arena.nonce != nonce:
         raise ArenaError("the arena's nonce is not the one this rank was given: it belongs to another job")
     cell_bytes = arena.load(layout.JOB_CELL_BYTES)
-    room = 0 < ranks < 1 << 16 and 0 < cell_bytes <= size and layout.arena_bytes(ranks, cell_bytes) <= size
-    if not room:
+    cells = 0 < cell_bytes <= size and cell_bytes % layout.LINE == 0
+    room = 0 < ranks < 1 << 16 and cells and layout.arena_bytes(ranks, cell_bytes) <= size
+    if not (room and all(lowest <= arena.load(word) <= highest for word, lowest, highest in _limits(cell_bytes))):
         raise ArenaError(f"the arena's job page is damaged: {ranks} ranks, cells of {cell_bytes} bytes, {size} in all")
     arena.ranks = ranks
+
+
+def _limits(cell_bytes: int) -> tuple[tuple[int, int, int], ...]:
+    """Words of the job page with the least and the most that `create` may have stored there."""
+    most = 1 << 62  # sums with it do not overflow
+    return (
+        (layout.JOB_FLAT_BYTES, 1, most),
+        (layout.JOB_SLICE_BYTES, 1, cell_bytes),
+        (layout.JOB_STREAM_BYTES, 1, most),
+        (layout.JOB_TIMEOUT, 1, most),
+        (layout.JOB_HEAP, 0, WIDEST_BYTES),
+        (layout.JOB_CORES, 1, most),
+    )
 
 
 def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:

@@ -1,5 +1,6 @@
 """Ranks that are started by hand meet under a name, and the name is gone afterwards whatever happens."""
 
+import os
 import signal
 import subprocess
 import time
@@ -10,6 +11,7 @@ import pytest
 
 from shmcoll import rendezvous
 from shmcoll.engine import arena as arenas
+from shmcoll.engine import layout, records
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -160,6 +162,19 @@ def test_a_rank_that_was_gone_before_anybody_looked(start: Start, script: Path) 
     assert start(1).wait(timeout=50) == 0
     out, err = survivor.communicate("", timeout=50)
     assert out.startswith("True barrier #1 on rank 0: rank 1 left the job without taking part"), (out, err)
+
+
+def test_let_in_by_a_rank_0_that_has_ended_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between a rank's look at its admission and its look at rank 0 that may do both; Spin found it (tests/models)."""
+    arena = arenas.create(2, timeout=1)
+
+    def admits_and_ends(_: arenas.Arena) -> bool:
+        records.write(arena, 1, layout.BY_LAUNCHER, records.JOINED, pid=os.getpid())
+        return False
+
+    monkeypatch.setattr(rendezvous, "_creator_lives", admits_and_ends)
+    assert rendezvous._register(arena, 1, "job", time.monotonic() + 5)
+    arena.close()
 
 
 @pytest.mark.parametrize("victim", [0, 1])
