@@ -155,10 +155,12 @@ class Verdicts:
         return kind(failure.text if kind is CollectiveMismatch else f"{call}: {failure.text}")
 
     def _lost(self, call: str, culprit: int) -> ShmcollError:
-        """The peer's process has ended. The launcher knows how; give it a moment to say so."""
+        """The peer's process has ended. A launcher of ours knows how; give it a moment to say so."""
         how = "left the job without taking part: its process has ended"
-        end = time.monotonic() + LAUNCHER_PATIENCE
-        while time.monotonic() < end:
+        # Where rank 0 has made the arena there is none that would tell
+        is_launched = self._arena.load(layout.JOB_CREATOR) != records.read(self._arena, 0, layout.BY_RANK).pid
+        end = time.monotonic() + (LAUNCHER_PATIENCE if is_launched else 0)
+        while True:
             lives = (layout.BY_LAUNCHER, layout.BY_RANK)
             told = [records.read(self._arena, self._group.ranks[culprit], by) for by in lives]
             # A survivor that knew before may have left already, because of the one that we look for
@@ -169,7 +171,7 @@ class Verdicts:
                 break
             if any(t.state == records.DEPARTED for t in told):
                 how = "left the job without taking part: it ended normally"
-            if told[0].state == records.DEPARTED:
+            if told[0].state == records.DEPARTED or time.monotonic() >= end:
                 break
             time.sleep(0.001)
         text = f"rank {self._group.ranks[culprit]} {how}"
