@@ -1,4 +1,5 @@
-"""What a user calls: a group of ranks, its subgroups, shared arrays. The collectives are in `methods.py`."""
+"""What a user calls: a group of ranks, its subgroups, shared arrays. Collectives: `methods.py`; messages: `messages.py`.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,10 +16,10 @@ from shmcoll.engine.layout import WORD
 from shmcoll.errors import ArenaError
 from shmcoll.groups import WORLD, Identity, find, identity, let_go
 from shmcoll.member import Member
-from shmcoll.methods import Collectives
+from shmcoll.messages import Messages
 
 
-class Communicator(Collectives):
+class Communicator(Messages):
     """A group of ranks that call collectives together. `shmcoll.init()` makes that of all ranks.
 
     Every method is a collective where not said otherwise: all ranks of the group call it, in the same order, with the

@@ -44,7 +44,10 @@ from shmcoll.engine.layout import WORD
     SLEPT,  # ns that waits have slept so far
     STREAM_BYTES,  # results as long as this are written past the caches
     FLIGHTS,  # address of this rank's ring in the flight recorder
-) = (WORD * i for i in range(36))
+    ARENA,  # address of the arena
+    MAIL,  # address of private memory about messages, see `rings.py`
+    RINGS,  # bytes from the beginning of a mailbox to its words about rings
+) = (WORD * i for i in range(39))
 
 # two array views, filled from ndarrays by entry.py
 X = 40 * WORD
@@ -61,7 +64,7 @@ SCRATCH_BYTES = 64 << 10
 
 ENDED = -1  # in ACTIVE: the group has ended, nobody enters again
 
-# what a routine returns
+# what a routine returns; recv returns OK as a negative number, which says where the message came from
 OK, PREPARE, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, VERDICT, INTERRUPTED, BROKEN, HALFWAY, RAISED = range(
     12
 )

@@ -26,11 +26,12 @@ LAYERS = (
         "shmcoll.call_sites", "shmcoll.called", "shmcoll.culprits", "shmcoll.telling",
         "shmcoll.flights", "shmcoll.standings", "shmcoll.onlooker", "shmcoll.stacks", "shmcoll.inquest",
         "shmcoll.asking", "shmcoll.columns",
+        "shmcoll.mail", "shmcoll.mail_in_words", "shmcoll.receives",
         "shmcoll.groups", "shmcoll.survivors", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
     ),
     ("shmcoll.calls",),
     (
-        "shmcoll.methods", "shmcoll.communicator", "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers",
+        "shmcoll.methods", "shmcoll.messages", "shmcoll.communicator", "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers",
         "shmcoll.rendezvous", "shmcoll.job",
     ),
     ("shmcoll.server", "shmcoll.runner"),
