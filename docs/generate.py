@@ -14,6 +14,7 @@ import shmcoll
 from shmcoll import mindspore, nki
 from shmcoll.collectives import ROUTINES
 from shmcoll.communicator import Communicator
+from shmcoll.messages import Messages, Recv, Send
 from shmcoll.methods import Collectives
 from shmcoll.work import Work
 
@@ -49,12 +50,15 @@ def _of_package() -> Iterator[str]:
         yield _function(f"shmcoll.{name}", getattr(shmcoll, name))
     yield _section("shmcoll.Work", inspect.getdoc(Work))
     yield from _of_class(Work)
+    for kind in (Send, Recv):
+        yield _section(f"shmcoll.{kind.__name__}", inspect.getdoc(kind))
     for name in ERRORS:
         yield _section(f"shmcoll.{name}", inspect.getdoc(getattr(shmcoll, name)))
 
 
 def _of_communicator() -> Iterator[str]:
     yield from _of_class(Collectives)
+    yield from _of_class(Messages)
     yield from _of_class(Communicator)
 
 

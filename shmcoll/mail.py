@@ -50,9 +50,9 @@ class Mail:
         oldest = self._group.arena.address + mine[0] if len(mine) > 1 else 0
         self.words[(chain + rings.OLDEST) // WORD] = oldest
 
-    def drop_all(self) -> list[tuple[int, list[int]]]:
-        """The rings to each rank of the world, to be given back once that has let go of the group."""
-        left = [(self._group.ranks[dest], mine) for dest, mine in enumerate(self._rings) if mine]
+    def drop_all(self) -> dict[int, list[int]]:
+        """The rings by receiver, which are somebody else's business now."""
+        left = {dest: mine for dest, mine in enumerate(self._rings) if mine}
         self._rings = [[] for _ in self._rings]
         return left
 
@@ -84,7 +84,7 @@ class Mail:
         return self.words.item(self._found + offset // WORD)
 
     def waiting(self, source: int) -> list[int]:
-        """The tags of the messages from a rank that have come and not been received, in order; for messages of errors."""
+        """The tags of the messages from a rank that have come and not been received, in order, for error texts."""
         load, tags = self._group.arena.load, list[int]()
         chain = (rings.chains_offset(self._group.size) + (2 * source + 1) * rings.CHAIN_BYTES) // WORD
         ring = self.words.item(chain) - self._group.arena.address

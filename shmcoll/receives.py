@@ -10,7 +10,7 @@ before a later one takes what it has found, the earlier ones are asked whether i
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,16 +18,34 @@ from shmcoll.call_sites import submitted_at
 from shmcoll.collectives.recv import ATTEND, DATA, FETCH, MARK, TRY
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
+from shmcoll.engine.group import Group
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.groups import how_ended
-from shmcoll.work import Pending, Work
-
-if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+from shmcoll.mail import Mail
+from shmcoll.verdicts import Verdicts
+from shmcoll.work import Pending, Work, Worker
 
 Finish = Callable[[np.ndarray, int], Any]
 
 _NAP = 0.001  # seconds, where there is nobody to sleep for
+
+
+class Line(Protocol):
+    """What is used here of the `Caller` of the communicator."""
+
+    group: Group
+    rank: int
+    size: int
+    words: np.ndarray
+    mail: Mail
+    worker: Worker
+    verdicts: Verdicts
+
+    def routine(self, name: str) -> Callable[..., int]: ...
+
+    def check_open(self, operation: str) -> None: ...
+
+    def left(self, operation: str) -> None: ...
 
 
 class Receive(Pending):
@@ -48,7 +66,7 @@ class Receive(Pending):
 class Receives:
     """The posted receives of one communicator. All but `post` and `is_empty` on its worker alone."""
 
-    def __init__(self, caller: "Caller"):
+    def __init__(self, caller: Line):
         self._caller = caller
         self._posted: list[Receive] = []
 
@@ -73,8 +91,8 @@ class Receives:
         if self._posted and not self._serve_one():
             before = time.monotonic()
             status = self._enter(None, ATTEND)
-            if status == c.PREPARE:
-                self._look_for_the_late()
+            if status in (c.PREPARE, c.VERDICT):
+                self._look_for_the_late(lost=status == c.VERDICT)
                 if time.monotonic() - before < _NAP:
                     time.sleep(_NAP)
             elif status != c.OK:
@@ -107,7 +125,7 @@ class Receives:
             status = self._enter(receive, phase, place)
             if status == c.HALFWAY:
                 return self._complete(receive, DATA)
-            outcome = receive.finish(array, status) if status < 0 else None
+            outcome = receive.finish(array, status) if status < 0 and array is not None else None
         except BaseException as error:
             self._caller.left("recv")
             self._settle(receive, error)
@@ -120,26 +138,24 @@ class Receives:
             self._fail(status, receive)
         return None
 
-    def _look_for_the_late(self) -> None:
-        """What can never come, or has not come in time."""
+    def _look_for_the_late(self, lost: bool) -> None:
+        """What can never come, or has not come in time. `lost`: somebody has died, or all others have left."""
         for receive in list(self._posted):
             if receive.deadline < time.monotonic():
                 self._enter(receive, TRY)  # so that the context says which call it is
                 self._fail(c.TIMEOUT_PASSED, receive)
                 return
-            if self._is_in_vain(receive.source):
+            if (lost and receive.source == ANY and self._caller.size > 1) or self._is_in_vain(receive.source):
                 self._complete(receive, FETCH)
                 return
 
     def _is_in_vain(self, source: int) -> bool:
-        """Whether nobody is left who could send; receives from this rank itself wait for it for as long as they may."""
-        caller = self._caller
-        sources = [rank for rank in range(caller.size) if rank != caller.rank] if source == ANY else [source]
-        group = caller.group
-        return source != caller.rank and all(
-            group.arena.load(group.mailbox(rank) + layout.CLOSED) or how_ended(group.arena, group.ranks[rank])
-            for rank in sources
-        ) and bool(sources)
+        """Whether a source has left. This rank itself can still send while its receive is posted."""
+        if source in (ANY, self._caller.rank):
+            return False
+        group = self._caller.group
+        has_closed = group.arena.load(group.mailbox(source) + layout.CLOSED)
+        return bool(has_closed or how_ended(group.arena, group.ranks[source]))
 
     # --- calling and telling ------------------------------------------------------------------------------------------
 

@@ -67,9 +67,7 @@ class Verdicts:
 
     def interrupted(self, operation: str) -> None:
         """A signal handler raised inside a collective: this rank has left the protocol, so the group ends."""
-        self._end(
-            records.INTERRUPTED, f"rank {self.name} was interrupted in {self._call(operation)}{at_site()}"
-        )
+        self._end(records.INTERRUPTED, f"rank {self.name} was interrupted in {self._call(operation)}{at_site()}")
 
     def error(self, operation: str, status: int) -> BaseException:
         """The exception for a status other than OK, after telling the others where that is due."""

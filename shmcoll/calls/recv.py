@@ -10,7 +10,7 @@ from shmcoll.caller import Caller
 from shmcoll.collectives.recv import DATA, FETCH, SOURCE_SHIFT
 from shmcoll.dtypes import dtype_of
 from shmcoll.engine import context as c
-from shmcoll.engine.layout import LARGEST_TAG
+from shmcoll.engine.layout import LARGEST_TAG, WORD
 from shmcoll.work import Work
 
 Received = tuple[Any, int, int]

@@ -7,12 +7,13 @@ for those of all sources at once.
 Phases, in REDUCTION:
 
     FETCH     find a message and read it into `out`. HALFWAY: there is no `out`, or the message does not fill it; FOUND
-              says what it is, then comes DATA. VERDICT: it does not fit `out`, and stays. PREPARE: it would have to come
-              from this rank itself
+              says what it is, then comes DATA. VERDICT: it does not fit `out`, and stays. PREPARE: it would have to
+              come from this rank itself
     DATA      read what has been found into `out`. PREPARE: its sender has taken it back
     TRY       HALFWAY when there is a message now, PREPARE when not
     MARK      note up to where every source has sent, for
-    ATTEND    sleep until a source has sent more than that, for a slice at most: then PREPARE
+    ATTEND    sleep until a source has sent more than that, for a slice at most: then PREPARE. VERDICT: one of the
+              others has died, or all have left
 
 Who has receives posted (`posted.py`) marks, tries each of them, and attends when there was nothing.
 
@@ -84,7 +85,9 @@ def recv(ctx):
     size = peek(ctx + c.SIZE)
     if phase == ATTEND:
         status = sleep_once(ctx, size)
-        return c.PREPARE if status == c.TIMEOUT_PASSED or status == c.PEER_LOST else status
+        if status == c.PEER_LOST:
+            return c.VERDICT
+        return c.PREPARE if status == c.TIMEOUT_PASSED else status
     for source in range(size):
         find_from(ctx, source, NO_TAG, source)
     return c.OK

@@ -113,7 +113,8 @@ def put_rest(ctx, peer):
 def put_first(ctx, peer, length):
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     at = piece(peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL))
-    dimensions, dims = peek(ctx + c.X + c.DIMENSIONS), peek(ctx + c.X + c.DIMS)
+    dimensions = peek(ctx + c.X + c.DIMENSIONS)
+    dims = peek(ctx + c.X + c.DIMS)
     for i in range(dimensions):
         store(at + PIECE_DIMS + i * WORD, peek(dims + i * WORD))
     store(at + PIECE_TAG, peek(ctx + c.ARGUMENT_2))
@@ -166,7 +167,8 @@ def make_room(ctx, peer, needed):
 
 
 def await_receiver(ctx, peer, wanted):
-    """Wait until HEAD is at `wanted`: for ever, as ever goes, while the receiver reads this message, else for a while."""
+    """Wait until HEAD is at `wanted`: without a limit of ours while the receiver reads this message, else
+    for a while."""
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     ring = peek(chain + RING)
     if peer == peek(ctx + c.RANK):

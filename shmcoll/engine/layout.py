@@ -51,7 +51,7 @@
 
     0        FLAG          1 + where it begins, in bytes since the first piece of the ring; 0: not there yet
     8        KIND          kind | dtype << 8 | number of dimensions << 16
-    16       TAG           of the message;  24  TOTAL  its bytes, or where the next ring begins;  32  LENGTH  of its part
+    16       TAG           of the message;  24  TOTAL  its bytes, or where the next ring begins;  32  LENGTH  its part
     40       TAKEN         1 once the receiver has taken the message before its turn; written by the receiver
     48       DIMENSIONS    of the message, in its first piece; behind them the part of the array
 

@@ -47,7 +47,7 @@ from shmcoll.engine.wait import EVENT_BYTES, EVENTS
 FIRST, MORE, SKIP, NEXT, DROPPED = range(1, 6)
 
 PART_BYTES = 64 << 10  # longest part of a message in one piece
-FIRST_RING, USUAL_RING, KEPT_RING = 64 << 10, 512 << 10, 1 << 20  # bytes of pieces; larger ones go when they are empty
+FIRST_RING, USUAL_RING, KEPT_RING = 64 << 10, 512 << 10, 4 << 20  # bytes of pieces; larger ones go when they are empty
 SPARE = 3 * PIECE_UNIT  # room that a piece leaves: for NEXT or DROPPED, and for the flag behind
 
 # the piece that the receiver looks at, and what it has found: words of MAIL behind the events

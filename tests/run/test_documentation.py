@@ -1,14 +1,17 @@
-"""The examples of docs/run.md do what their comments say."""
+"""The examples of docs/run.md and docs/point_to_point.md do what their comments say."""
 
 import re
 from pathlib import Path
 from typing import Any
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "run.md"
+import pytest
+
+DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 
-def test_examples_run_as_written(scripts: Any) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+@pytest.mark.parametrize("name", ["run.md", "point_to_point.md"])
+def test_examples_run_as_written(scripts: Any, name: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (DOCUMENTS / name).read_text(), re.DOTALL)
     text = "\n".join(blocks)
     promised = re.findall(r"print\(.*?\) +# (.*)", text)
     assert len(promised) == 3
