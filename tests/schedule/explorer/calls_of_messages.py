@@ -108,5 +108,7 @@ class ReceivePosted(Receive):
                 return self._told(rank, self._enter(rank, DATA, self.source), number)
             if status == c.PREPARE:
                 status = self._enter(rank, ATTEND, ANY)
+            if status == c.VERDICT:  # somebody has gone: see whether it is the source
+                return self._told(rank, self._enter(rank, FETCH, self.source), number)
             if status not in (c.OK, c.PREPARE):
                 return status
