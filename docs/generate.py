@@ -14,6 +14,7 @@ import shmcoll
 from shmcoll import jit, mindspore, nki
 from shmcoll.collectives import ROUTINES, all_reduce_shared
 from shmcoll.communicator import Communicator
+from shmcoll.messages import Messages, Recv, Send
 from shmcoll.methods import Collectives
 from shmcoll.objects import Objects
 from shmcoll.plans import Plan
@@ -54,12 +55,14 @@ def _of_package() -> Iterator[str]:
         yield from _of_class(cls)
     for name in jit.OPERATIONS:
         yield _function(f"shmcoll.jit.{name}", getattr(jit, name))
+    for kind in (Send, Recv):
+        yield _section(f"shmcoll.{kind.__name__}", inspect.getdoc(kind))
     for name in ERRORS:
         yield _section(f"shmcoll.{name}", inspect.getdoc(getattr(shmcoll, name)))
 
 
 def _of_communicator() -> Iterator[str]:
-    for cls in (Collectives, Objects, Communicator):
+    for cls in (Collectives, Objects, Messages, Communicator):
         yield from _of_class(cls)
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ShmcollError,
     )
     from shmcoll.job import init
+    from shmcoll.messages import ANY, Recv, Send
     from shmcoll.ops import op, premul_sum
     from shmcoll.runner import run
     from shmcoll.work import Work
@@ -41,6 +42,9 @@ _HOME = {
     "op": "shmcoll.ops",
     "premul_sum": "shmcoll.ops",
     "pair_dtype": "shmcoll.dtypes",
+    "ANY": "shmcoll.messages",
+    "Recv": "shmcoll.messages",
+    "Send": "shmcoll.messages",
     "Communicator": "shmcoll.communicator",
     "Work": "shmcoll.work",
     "ShmcollError": "shmcoll.errors",
@@ -52,12 +56,15 @@ _HOME = {
 }
 
 __all__ = [
+    "ANY",
     "ArenaError",
     "CollectiveMismatch",
     "CollectiveTimeout",
     "Communicator",
     "InternalError",
     "RankFailed",
+    "Recv",
+    "Send",
     "ShmcollError",
     "Work",
     "__version__",

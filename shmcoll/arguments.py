@@ -11,6 +11,7 @@ import numpy as np
 
 from shmcoll.dtypes import BY_NUMPY, REDUCTIONS, DType, dtype_of
 from shmcoll.engine.kernels import has_kernel
+from shmcoll.engine.layout import ANY, LARGEST_TAG
 
 
 def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
@@ -203,6 +204,23 @@ def as_root(value: Any, size: int, operation: str, rank: int) -> int:
     if not 0 <= root < size:
         raise ValueError(f"{operation} on rank {rank}: root {root} is no rank of this group of {size}")
     return root
+
+
+def as_peer(value: Any, name: str, size: int, operation: str, rank: int, *, any_too: bool = False) -> int:
+    """The other end of a message: a rank of the group, or, where that has a meaning, ANY."""
+    peer = as_index(value, name, operation, rank)
+    if not (0 <= peer < size or (any_too and peer == ANY)):
+        hint = f"; use 0 to {size - 1}{', or shmcoll.ANY' if any_too else ''}"
+        raise ValueError(f"{operation} on rank {rank}: {name} {peer} is no rank of this group of {size}{hint}")
+    return peer
+
+
+def as_tag(value: Any, name: str, operation: str, rank: int, *, any_too: bool = False) -> int:
+    tag = as_index(value, name, operation, rank)
+    if not (0 <= tag <= LARGEST_TAG or (any_too and tag == ANY)):
+        hint = f"use 0 to {LARGEST_TAG}{', or shmcoll.ANY' if any_too else ''}"
+        raise ValueError(f"{operation} on rank {rank}: {name} {tag} is out of range; {hint}")
+    return tag
 
 
 def as_axis(value: Any, name: str, ndim: int, operation: str, rank: int) -> int:

@@ -17,7 +17,9 @@ from shmcoll.engine import entry, faults, layout
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.wait import MOST_POLLS
+from shmcoll.mail import Mail
 from shmcoll.member import Member
+from shmcoll.receives import Receives
 from shmcoll.verdicts import Checking, Verdicts
 from shmcoll.work import NOBODY, Worker
 
@@ -36,9 +38,11 @@ class Caller:
         self.own_table = self.words.ctypes.data + entry.OWN_TABLE  # looking it up in each call would take 2 us
         self._ranks = np.array(group.ranks, np.int64)
         self._scratch = np.empty(c.SCRATCH_BYTES + 64, np.uint8)
+        self.mail = Mail(member.heap, group, rank, self.words)
         self._fill_context()
-        self.verdicts = Verdicts(group, self.words, rank)
-        self.worker = Worker(self.words)
+        self.verdicts = Verdicts(group, self.words, rank, self.mail)
+        self.worker = Worker(self.words, group, rank)
+        self.receives = Receives(self)
         self.is_shut = False
         self._faulty = faults.plan(member.rank)
         self._routines: dict[str, Callable[..., int]] = {}
@@ -70,6 +74,8 @@ class Caller:
             (c.FLAT_BYTES, min(arena.load(layout.JOB_FLAT_BYTES), arena.load(layout.JOB_CELL_BYTES))),
             (c.SLICE_BYTES, arena.load(layout.JOB_SLICE_BYTES)),
             (c.STREAM_BYTES, arena.load(layout.JOB_STREAM_BYTES)),
+            (c.MAIL, self.mail.words.ctypes.data),
+            (c.RINGS, layout.rings_offset(size)),
             (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
         ):
             self.words[offset // WORD] = value
@@ -114,8 +120,8 @@ class Caller:
 
     def complete(
         self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...] = (), status: int = c.BUSY
-    ) -> None:
-        """Call until it is let in. `status`: what it has answered already."""
+    ) -> int:
+        """Call until it is let in; its status, which is OK or says more. `status`: what it has answered already."""
         try:
             if status == c.BUSY:
                 status = call(*arguments)
@@ -126,18 +132,13 @@ class Caller:
         except BaseException:
             self.verdicts.interrupted(operation)
             raise
-        if status != c.OK:
+        if status > c.OK:
             raise self.verdicts.error(operation, status)
+        return status
 
     def _run_in_turn(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int:
         """Another thread is inside, or asynchronous work is pending: queue behind it."""
-        if os.getpid() != self.member.pid:
-            raise _NotNow(
-                f"{operation}: this process was forked by rank {self.verdicts.name} and is no rank itself; "
-                f"call collectives in the rank"
-            )
-        if self.is_shut:
-            raise _NotNow(f"{operation} on rank {self.verdicts.name}: this communicator is closed; make a new one")
+        self.check_open(operation)
         if self.words[c.ACTIVE // WORD] == c.ENDED:
             return c.ABORTED
         if self.words[c.ACTIVE // WORD] == threading.get_ident():
@@ -153,6 +154,16 @@ class Caller:
             return status
 
         return patiently() if self.worker.is_me() else self.worker.submit(patiently).wait()
+
+    def check_open(self, operation: str) -> None:
+        """Raise when nobody can call any more."""
+        if os.getpid() != self.member.pid:
+            raise _NotNow(
+                f"{operation}: this process was forked by rank {self.verdicts.name} and is no rank itself; "
+                f"call collectives in the rank"
+            )
+        if self.is_shut:
+            raise _NotNow(f"{operation} on rank {self.verdicts.name}: this communicator is closed; make a new one")
 
 
 def _tell(progress: str) -> None:

@@ -1,5 +1,5 @@
-"""What a user calls: a group of ranks, its subgroups, shared arrays. The collectives are in `methods.py` and
-`objects.py`."""
+"""What a user calls: a group of ranks, its subgroups, shared arrays. More of it in `methods.py`, `objects.py` and
+`messages.py`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,13 +14,14 @@ from shmcoll.engine import records
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import ArenaError
-from shmcoll.groups import WORLD, Identity, find, identity, let_go
+from shmcoll.groups import WORLD, Identity, find, identity
 from shmcoll.member import Member
+from shmcoll.messages import Messages
 from shmcoll.objects import Objects
 from shmcoll.plans import OPERATIONS, Plan
 
 
-class Communicator(Objects):
+class Communicator(Objects, Messages):
     """A group of ranks that call collectives together. `shmcoll.init()` makes that of all ranks.
 
     Every method is a collective where not said otherwise: all ranks of the group call it, in the same order, with the
@@ -202,8 +203,7 @@ class Communicator(Objects):
             ranks, closes = tuple(self.ranks), self._member.closes
             if self._identity == identity(ranks, "subgroup", closes[ranks]):
                 closes[ranks] += 1
-            let_go(self._caller.group, self.rank)
-            self._member.directory.sweep()
+            self._member.directory.leave(self._caller.group, self.rank, self._caller.mail.drop_all())
 
     def _join(self, ranks: tuple[int, ...], which: Identity) -> "Communicator":
         """The communicator of a group that this rank belongs to, made by the first of its ranks."""

@@ -55,6 +55,7 @@ class Directory:
         self._heap = heap
         self._base = layout.directory_offset(arena.ranks, rank)
         self._led: dict[int, Group | None] = {}  # by slot; None: one that says that there was no memory
+        self._leaving: list[tuple[Group, int, dict[int, list[int]]]] = []
 
     def lead(self, ranks: tuple[int, ...], which: Identity) -> Group:
         """Make the region of a new group and let its members find it. Raises `ArenaError` on all of them."""
@@ -79,8 +80,28 @@ class Directory:
         self._arena.store(at + layout.SLOT_OFFSET, offset)
         self._arena.store(at + layout.SLOT_IDENTITY, which[0])
 
+    def leave(self, group: Group, rank: int, rings: dict[int, list[int]]) -> None:
+        """Close the group as its rank `rank`, and wake who waits for it. `rings`: memory in which messages of this
+        rank may lie, by receiver; it is given back once that one has closed the group too, and only then do we touch
+        the region no more."""
+        group.arena.store(group.mailbox(rank) + layout.CLOSED, CLOSED)
+        group.ring()
+        self._leaving.append((group, rank, rings))
+        self.sweep()
+
+    def _let_go(self) -> None:
+        for leaving in list(self._leaving):
+            group, rank, rings = leaving
+            for receiver in [r for r in rings if _has_closed(group, r)]:
+                for offset in rings.pop(receiver):
+                    self._heap.give(offset)
+            if not rings:
+                group.arena.store(group.mailbox(rank) + layout.CLOSED, LET_GO)
+                self._leaving.remove(leaving)
+
     def sweep(self) -> None:
-        """Give back the regions that nobody needs any more."""
+        """Give back the regions, and the memory of messages, that nobody needs any more."""
+        self._let_go()
         for slot, group in list(self._led.items()):
             if group is not None and all(_has_let_go(group, rank) for rank in range(group.size)):
                 at = self._base + layout.SLOTS + slot * layout.SLOT_BYTES
@@ -136,14 +157,6 @@ def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group |
     return group if _identity_of(group) == which else None
 
 
-def let_go(group: Group, rank: int) -> None:
-    """Close the group as its rank `rank`: wake who waits for it, then touch the region no more."""
-    closed = group.mailbox(rank) + layout.CLOSED
-    group.arena.store(closed, CLOSED)
-    group.ring()
-    group.arena.store(closed, LET_GO)
-
-
 def _prepare(group: Group, which: Identity) -> None:
     arena = group.arena
     for i, word in enumerate(which):
@@ -168,6 +181,12 @@ def _look_up(arena: Arena, leader: int, which: Identity) -> int:
 def _identity_of(group: Group) -> Identity:
     first, second = (group.arena.load(group.offset + layout.IDENTITY + i * WORD) for i in (0, 1))
     return first, second
+
+
+def _has_closed(group: Group, rank: int) -> bool:
+    return group.arena.load(group.mailbox(rank) + layout.CLOSED) != STILL_IN or bool(
+        records.how_ended(group.arena, group.ranks[rank])
+    )
 
 
 def _has_let_go(group: Group, rank: int) -> bool:

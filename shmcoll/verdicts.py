@@ -23,6 +23,8 @@ from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
 from shmcoll.explanations import explain_counts, explain_overlap, explain_parts
+from shmcoll.mail import Mail
+from shmcoll.mail_in_words import MESSAGES, from_itself, message_in_words, misfit, missing_message
 from shmcoll.ops import of_kernel
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
@@ -39,8 +41,9 @@ _ERRORS: dict[int, type[ShmcollError]] = {
 class Verdicts:
     """What statuses mean for one rank of one group. Ranks in messages are those of the world."""
 
-    def __init__(self, group: Group, words: np.ndarray, rank: int):
+    def __init__(self, group: Group, words: np.ndarray, rank: int, mail: Mail):
         self._arena = group.arena
+        self._mail = mail
         self._group = group
         self._words = words
         self._rank = rank
@@ -64,12 +67,13 @@ class Verdicts:
 
     def interrupted(self, operation: str) -> None:
         """A signal handler raised inside a collective: this rank has left the protocol, so the group ends."""
-        self._end(
-            records.INTERRUPTED, f"rank {self.name} was interrupted in {operation} #{self._sequence()}{at_site()}"
-        )
+        self._end(records.INTERRUPTED, f"rank {self.name} was interrupted in {self._call(operation)}{at_site()}")
 
     def error(self, operation: str, status: int) -> BaseException:
         """The exception for a status other than OK, after telling the others where that is due."""
+        if operation in MESSAGES and status in (c.PREPARE, c.VERDICT):
+            call = f"{self._call(operation)} on rank {self.name}"
+            return misfit(call, self._words, self._mail) if status == c.VERDICT else ValueError(from_itself(call))
         if status == c.VERDICT:
             root = int(self._words[c.ARGUMENT // WORD])
             if operation == "all_reduce":
@@ -86,7 +90,7 @@ class Verdicts:
         return type(self._ended)(str(self._ended))
 
     def _judge(self, operation: str, status: int) -> ShmcollError:
-        call = f"{operation} #{self._sequence()} on {self._where}"
+        call = f"{self._call(operation)} on {self._where}"
         culprit = self._words[c.CULPRIT // WORD]
         if status == c.ABORTED:
             return self._first_cause(call)
@@ -96,11 +100,17 @@ class Verdicts:
             return self._disagreement(call)
         if status == c.TIMEOUT_PASSED:
             waited = f"waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain"
-            return self._timeout(f"{call}{at_site()}: {waited}; {self._who_is_missing()}")
+            return self._timeout(f"{call}{at_site()}: {waited}; {self._who_is_missing(operation)}")
         name = self._group.ranks[culprit]
         text = f"{call}: status {status}, header of rank {name} changed under a reader; please report this"
         self._end(records.BROKEN, text)
         return InternalError(text)
+
+    def _call(self, operation: str) -> str:
+        """The call in words: a collective by its number, a message by its peer and tag."""
+        if operation in MESSAGES:
+            return message_in_words(self._group, self._words, operation)
+        return f"{operation} #{self._sequence()}"
 
     def _timeout(self, text: str) -> ShmcollError:
         """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
@@ -190,8 +200,10 @@ class Verdicts:
         told = "; ".join(f"{self._group.names(ranks)} called {call}" for call, ranks in calls.items())
         return told + self._refusals(range(self._group.size))
 
-    def _who_is_missing(self) -> str:
+    def _who_is_missing(self, operation: str) -> str:
         """Peers that have not published this operation, and what each last did; else who is late within it."""
+        if operation in MESSAGES:
+            return missing_message(self._group, self._words, operation, self._mail)
         sequence, missing = self._sequence(), []
         for rank in not_arrived(self._group, sequence):
             seen = self._group.published(rank)

@@ -6,18 +6,24 @@ they were issued, and the common case, no asynchronous work at all, costs a bloc
 
     OWNER    0: anyone may call. Set to the worker when work is submitted, back to 0 by the worker when the last piece
              is done; both under `_lock`. Nobody can wait for ever on it: the worker only runs collectives, which end.
+
+Receives are different: one whose message has not come would keep all later work waiting. A call may return a `Pending`,
+which is completed later by what the worker does when it has nothing else to do (`attend`, see `receives.py`). That may
+sleep in native code, so who submits work rings this rank's own doorbell.
 """
 
 import queue
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from shmcoll.call_sites import Site, here, submitted_at
 from shmcoll.engine import context as c
+from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 
 NOBODY = -1  # no thread has this identity: everybody must queue until the worker has said who it is
@@ -46,11 +52,24 @@ class Work:
         return f"<shmcoll.Work {'done' if self.done() else 'pending'}>"
 
 
+class Pending:
+    """What a call returns whose end is still to come. The worker sets both attributes.
+
+    settle: takes the result, or the error. site: where the user has made the call.
+    """
+
+    settle: Callable[[Any], None]
+    site: Site | None
+
+
 class Worker:
     """Runs the asynchronous operations of one communicator, one after the other."""
 
-    def __init__(self, words: np.ndarray):
+    def __init__(self, words: np.ndarray, group: Group, rank: int):
         self._words = words
+        self._group = group
+        self._rank = rank
+        self._attend: Callable[[], bool] | None = None
         self._lock = threading.Lock()
         self._pending: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any], Site | None] | None] = (
             queue.SimpleQueue()
@@ -58,8 +77,11 @@ class Worker:
         self._count = 0
         self._thread: threading.Thread | None = None
 
-    def submit(self, call: Callable[[], Any]) -> Work:
-        """Queue a call; its arguments stay alive until it is done."""
+    def submit(self, call: Callable[[], Any], attend: Callable[[], bool] | None = None) -> Work:
+        """Queue a call; its arguments stay alive until it is done.
+
+        attend: what completes a `Pending` that it returns; called again and again until it says that nothing is left.
+        """
         future: Future[Any] = Future()
         with self._lock:
             self._count += 1
@@ -70,7 +92,10 @@ class Worker:
                 self._thread.start()
             else:
                 self._words[c.OWNER // WORD] = self._thread.ident
+            self._attend = attend or self._attend
             self._pending.put((future, call, here()))
+        if self._attend:
+            self._group.ring_one(self._rank)
         return Work(future)
 
     def is_me(self) -> bool:
@@ -85,17 +110,36 @@ class Worker:
     def _run(self) -> None:
         with self._lock:
             self._words[c.OWNER // WORD] = threading.get_ident()
-        while item := self._pending.get():
-            future, call, site = item
-            tell: Callable[[Any], None]
-            try:
-                with submitted_at(site):
-                    tell, outcome = future.set_result, call()
-            except BaseException as error:
-                tell, outcome = future.set_exception, error
-            with self._lock:
-                self._count -= 1
-                if self._count == 0:
-                    self._words[c.OWNER // WORD] = 0
-            tell(outcome)
-            del item, future, call, tell, outcome
+        while item := self._next():
+            self._perform(*item)
+            del item
+        while self._attend and self._attend():
+            pass
+
+    def _next(self) -> "tuple[Future[Any], Callable[[], Any], Site | None] | None":
+        """The next piece of work; until it comes, attend to what is pending."""
+        while self._attend and self._pending.empty() and self._attend():
+            pass
+        return self._pending.get()
+
+    def _perform(self, future: "Future[Any]", call: Callable[[], Any], site: Site | None) -> None:
+        outcome: Any
+        try:
+            with submitted_at(site):
+                outcome = call()
+        except BaseException as error:
+            outcome = error
+        if isinstance(outcome, Pending):
+            outcome.settle, outcome.site = partial(self._settle, future), site
+        else:
+            self._settle(future, outcome)
+
+    def _settle(self, future: "Future[Any]", outcome: Any) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                self._words[c.OWNER // WORD] = 0
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

@@ -15,12 +15,14 @@ from shmcoll.calls.common import perform
 from shmcoll.calls.exscan import exscan
 from shmcoll.calls.gather import gather
 from shmcoll.calls.gather_v import gather_v
+from shmcoll.calls.recv import recv
 from shmcoll.calls.reduce import reduce
 from shmcoll.calls.reduce_scatter import reduce_scatter
 from shmcoll.calls.reduce_scatter_v import reduce_scatter_v
 from shmcoll.calls.scan import scan
 from shmcoll.calls.scatter import scatter
 from shmcoll.calls.scatter_v import scatter_v
+from shmcoll.calls.send import send
 
 __all__ = [
     "all_gather",
@@ -34,10 +36,12 @@ __all__ = [
     "gather",
     "gather_v",
     "perform",
+    "recv",
     "reduce",
     "reduce_scatter",
     "reduce_scatter_v",
     "scan",
     "scatter",
     "scatter_v",
+    "send",
 ]

@@ -1,4 +1,4 @@
-"""One file a collective: what it does, its algorithm and cost, and the routine.
+"""One file a collective, or end of a message: what it does, its algorithm and cost, and the routine.
 
 A routine is a function of one argument, the address of this rank's context, and returns a status of `context.py`. It
 is plain Python that `compile.py` compiles; it works on addresses and byte counts, allocates nothing and raises nothing.
@@ -16,11 +16,13 @@ from shmcoll.collectives.broadcast import broadcast
 from shmcoll.collectives.exscan import exscan
 from shmcoll.collectives.gather import gather
 from shmcoll.collectives.gather_v import gather_v
+from shmcoll.collectives.recv import recv
 from shmcoll.collectives.reduce import reduce
 from shmcoll.collectives.reduce_scatter import reduce_scatter
 from shmcoll.collectives.scan import scan
 from shmcoll.collectives.scatter import scatter
 from shmcoll.collectives.scatter_v import scatter_v
+from shmcoll.collectives.send import send
 
 ROUTINES = {
     routine.__name__: routine
@@ -40,5 +42,7 @@ ROUTINES = {
         gather_v,
         scatter_v,
         all_gather_v,
+        send,
+        recv,
     )
 }

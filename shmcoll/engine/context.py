@@ -46,7 +46,9 @@ from shmcoll.engine.layout import WORD
     FLIGHTS,  # address of this rank's ring in the flight recorder
     ARENA,  # address of the arena, and how long it is
     ARENA_BYTES,
-) = (WORD * i for i in range(38))
+    MAIL,  # address of private memory about messages, see `rings.py`
+    RINGS,  # bytes from the beginning of a mailbox to its words about rings
+) = (WORD * i for i in range(40))
 
 # two array views, filled from ndarrays by entry.py
 X = 40 * WORD
@@ -63,7 +65,7 @@ SCRATCH_BYTES = 64 << 10
 
 ENDED = -1  # in ACTIVE: the group has ended, nobody enters again
 
-# what a routine returns
+# what a routine returns; recv returns OK as a negative number, which says where the message came from
 OK, PREPARE, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, VERDICT, INTERRUPTED, BROKEN, HALFWAY, RAISED = range(
     12
 )

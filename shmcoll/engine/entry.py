@@ -10,7 +10,8 @@ be None. Without extra words a call comes straight from the user, and the entry 
 answers PREPARE, having done nothing, for what it does not read or accept: no exact ndarray, not contiguous or aligned,
 foreign byte order or dtype, read-only or overlapping `out`, a shape that does not fit, no kernel loaded. The
 communicator then prepares arrays that it does read, or raises; with extra words a call has been checked. Calls with
-counts come in a form of their own: see `counts.py`.
+counts come in a form of their own: see `counts.py`. Of a message, `argument` is the peer, `argument 2` the tag, and
+`reduction` the phase of its routine.
 
 The entry answers BUSY while another thread, or a signal handler's interrupted caller, is inside, while a worker owns
 the context, and when the group has ended.
@@ -35,15 +36,19 @@ from shmcoll.engine.layout import (
     ALL_GATHER,
     ALL_REDUCE,
     ALL_TO_ALL,
+    ANY,
     BARRIER,
     BROADCAST,
     EXSCAN,
     GATHER,
+    LARGEST_TAG,
     OPERATION_NAMES,
+    RECV,
     REDUCE,
     REDUCE_SCATTER,
     SCAN,
     SCATTER,
+    SEND,
     WORD,
 )
 from shmcoll.engine.recorder import note_end
@@ -75,6 +80,7 @@ PLAIN_EXTRA = 3  # extra words that a routine may read in a call that gives none
 FIXED = 6  # arguments before the extra words
 REDUCING = (ALL_REDUCE, REDUCE, REDUCE_SCATTER, SCAN, EXSCAN)
 ROOTED = (REDUCE, BROADCAST, GATHER, SCATTER)
+MESSAGES = (SEND, RECV)
 #: operations whose arguments the entry checks itself
 CHECKED = (BARRIER, *REDUCING, *ROOTED, ALL_GATHER, ALL_TO_ALL)
 
@@ -155,6 +161,11 @@ def make_judge(operation: int) -> Callable[[int, int], int]:
             forget_extra(ctx)
             return ready(ctx, operation)
 
+    elif operation in MESSAGES:
+
+        def judge(ctx, nargs):
+            return nargs == FIXED and is_addressed(ctx, operation)
+
     else:
 
         def judge(ctx, nargs):
@@ -217,7 +228,8 @@ def run(ctx, routine):
     poke(ctx + c.ACTIVE, me)
     poke(ctx + c.THREAD, py.release_gil())
     status = routine(ctx)
-    note_end(ctx, status)
+    if peek(ctx + c.OPERATION) not in MESSAGES:  # the recorder knows operations by their numbers; these have none
+        note_end(ctx, status)
     py.take_gil(peek(ctx + c.THREAD))
     poke(ctx + c.THREAD, 0)
     poke(ctx + c.ACTIVE, active_after(status, me))
@@ -227,7 +239,7 @@ def run(ctx, routine):
 def active_after(status, me):
     """Who is inside after a routine. Once the group has ended nobody ever: a header that this rank published then could
     be taken for an answer by a peer that is still busy with the operation that failed."""
-    if status == c.OK or status == c.VERDICT:
+    if status <= c.PREPARE or status == c.VERDICT:
         return 0
     return -me if status == c.HALFWAY else c.ENDED
 
@@ -320,6 +332,16 @@ def ready(ctx, operation):
     if operation == ALL_TO_ALL and not is_cut_evenly(ctx, x, out):
         return 0
     return are_alike(x, out) and (peek(x + c.DATA) == peek(out + c.DATA) or are_apart(x, out))
+
+
+def is_addressed(ctx, operation):
+    """Whether a message goes to a rank of this group, or may come from one, and has a tag that there is."""
+    lowest = ANY if operation == RECV else 0
+    if not lowest <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
+        return 0
+    if not lowest <= peek(ctx + c.ARGUMENT_2) <= LARGEST_TAG:
+        return 0
+    return operation == RECV or peek(ctx + c.X + c.DTYPE) != 0
 
 
 def are_alike(x, out):

@@ -56,4 +56,8 @@ class Group:
     def ring(self) -> None:
         """Post every doorbell, so that each sleeping rank looks around."""
         for rank in range(self.size):
-            _LIBC.sem_post(ctypes.c_void_p(self.arena.address + self.mailbox(rank) + layout.SEMAPHORE))
+            self.ring_one(rank)
+
+    def ring_one(self, rank: int) -> None:
+        """Post the doorbell of one rank."""
+        _LIBC.sem_post(ctypes.c_void_p(self.arena.address + self.mailbox(rank) + layout.SEMAPHORE))

@@ -37,12 +37,29 @@
     920      CLOSED        0, or 1 once this rank has closed the group
     1024     TABLE 0       5 x n + 3 words: counts and displacements of the collectives that have them (`tables.py`)
     ...      TABLE 1       the same for odd sequence numbers
+    ...      RINGS         n words: where in the arena this rank's first ring to rank i begins; 0: it never sent to it
+
+    ring from one rank to another (`rings.py`), in the heap of the sender, page aligned
+
+    0        HEAD          bytes of pieces that the receiver needs no more
+    8        READING       1 + where the message begins that the receiver reads at HEAD
+    16       LEFT          0, or 1 once the receiver has gone on to the next ring
+    128      CAPACITY      bytes of pieces that it holds; written by the sender before anybody can find it
+    256      PIECES        messages, in pieces of whole cache lines, round and round
+
+    piece
+
+    0        FLAG          1 + where it begins, in bytes since the first piece of the ring; 0: not there yet
+    8        KIND          kind | dtype << 8 | number of dimensions << 16
+    16       TAG           of the message;  24  TOTAL  its bytes, or where the next ring begins;  32  LENGTH  its part
+    40       TAKEN         1 once the receiver has taken the message before its turn; written by the receiver
+    48       DIMENSIONS    of the message, in its first piece; behind them the part of the array
 
 Words that different ranks write lie at least 128 bytes apart: two cache lines, because processors fetch them in pairs.
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 4
+VERSION = 5
 
 WORD = 8
 LINE = 128
@@ -134,6 +151,14 @@ SOURCE_SIZE, RESULT_SIZE, ELEMENT_TYPE = range(3)
 
 CELL_BYTES = 256 << 10
 
+ANY = -1  # in place of the source or the tag of a message
+LARGEST_TAG = (1 << 31) - 1
+
+# --- rings ------------------------------------------------------------------------------------------------------------
+RING_HEAD, RING_READING, RING_LEFT, RING_CAPACITY, RING_PIECES = 0, 8, 16, LINE, 2 * LINE
+PIECE_UNIT = 64
+PIECE_FLAG, PIECE_KIND, PIECE_TAG, PIECE_TOTAL, PIECE_LENGTH, PIECE_TAKEN, PIECE_DIMS = (WORD * i for i in range(7))
+
 #: operations by code; the code stands in the header
 OPERATION_NAMES = (
     "",
@@ -152,6 +177,8 @@ OPERATION_NAMES = (
     "gather_v",
     "scatter_v",
     "all_gather_v",
+    "send",
+    "recv",
 )
 (
     BARRIER,
@@ -169,6 +196,8 @@ OPERATION_NAMES = (
     GATHER_V,
     SCATTER_V,
     ALL_GATHER_V,
+    SEND,
+    RECV,
 ) = range(1, len(OPERATION_NAMES))
 
 
@@ -185,8 +214,13 @@ def table_bytes(ranks: int) -> int:
     return align(table_words(ranks) * WORD, LINE)
 
 
-def mailbox_bytes(ranks: int) -> int:
+def rings_offset(ranks: int) -> int:
+    """Where the words about rings lie within a mailbox."""
     return TABLES + 2 * table_bytes(ranks)
+
+
+def mailbox_bytes(ranks: int) -> int:
+    return rings_offset(ranks) + align(ranks * WORD, LINE)
 
 
 def mailboxes_offset(ranks: int) -> int:

@@ -44,7 +44,7 @@ from shmcoll.engine.layout import (
     WORD,
 )
 from shmcoll.engine.recorder import note_begin
-from shmcoll.engine.wait import mailbox, wait, wake
+from shmcoll.engine.wait import mailbox, wait, wake, wake_one
 
 SEED = 0x2545F4914F6CDD1D
 MULTIPLIER = 0x5851F42D4C957F2D
@@ -142,6 +142,12 @@ def publish_step(ctx, sequence, steps):
     """Tell all peers that this rank has done `steps` steps of operation `sequence`."""
     store_release(mailbox(ctx, peek(ctx + c.RANK)) + PROGRESS, (sequence << STEP_BITS) + steps)
     wake(ctx)
+
+
+def publish_to(ctx, word, value, peer):
+    """Store a word that `peer` alone waits for."""
+    store_release(word, value)
+    wake_one(ctx, peer)
 
 
 def await_step(ctx, sequence, steps, peer):

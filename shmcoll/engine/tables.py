@@ -183,7 +183,7 @@ def keep_own(ctx):
 
 def table(ctx, rank, sequence):
     """Address of the table that `rank` lays out for operation `sequence`."""
-    stride = (peek(ctx + c.STRIDE) - TABLES) // 2
+    stride = (peek(ctx + c.RINGS) - TABLES) // 2
     return mailbox(ctx, rank) + TABLES + (sequence & 1) * stride
 
 

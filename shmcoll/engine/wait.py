@@ -1,9 +1,10 @@
 """The only loop that waits.
 
-A rank waits for a sequence word of one peer to reach a value. Words involved, and who writes them:
+A rank waits for a sequence word of one peer to reach a value, or for one of several words of several peers. Words
+involved, and who writes them:
 
     the word     header sequence or PROGRESS of the peer; written by the peer alone, release, never decreases
-    PARKED       of the waiter; written by the waiter alone: 1 + the peer it sleeps for, else 0
+    PARKED       of the waiter; written by the waiter alone: 1 + the peer it sleeps for, EVERYBODY, else 0
     AWAITED      of the waiter; written by the waiter alone: what it sleeps for, for messages
     SEMAPHORE    of the waiter; posted by anyone, taken by the waiter alone. A doorbell: the word is the truth
     ABORT        of the group; goes from 0 to 1 once
@@ -23,6 +24,14 @@ Of the two looks across the two fences at least one sees the other's store: eith
 not sleep, or the poster finds it parked and rings. Only the peer that is waited for rings, so that a rank which waits
 for seven peers in turn is not woken seven times. A ring too many (the waiter has woken, but not yet cleared PARKED)
 ends a later sleep early and is harmless. If a ring were lost all the same, the slice ends the sleep.
+
+Several words (`wait_any`), for a message from anybody: the table EVENTS, private, says which, and whose. The waiter
+looks at all of them where it would look at one, and PARKED is EVERYBODY, so that each of their writers rings. Nothing
+else changes: whichever word is stored, either the waiter finds it in its look or its poster finds the waiter parked.
+Such a wait ends in vain when one of the peers has died, or all of them have left: as long as one is there, it may come.
+
+A wait with a limit of its own (`wait_a_while`, `sleep_once`) answers TIMEOUT_PASSED when that has passed, and its
+caller goes on.
 
 Why nobody waits for ever: before each sleep the waiter looks, in this order, at the word (what arrived before a failure
 counts), at ABORT, and at the peer's records and CLOSED; whoever sets one of these rings afterwards. Each sleep ends
@@ -68,6 +77,13 @@ LEFT = 2  # records.DEPARTED, and FAILED above it
 POLLIN = 1
 GONE = -1  # in PIDFDS: the process had ended before its pidfd could be opened
 
+SEVERAL = 0  # in place of the word: those of EVENTS, and `wanted` is their number
+ANYBODY = -2  # in place of the peer, then
+EVERYBODY = ANYBODY + 1  # in PARKED
+ONCE = -1  # in place of a limit: one slice
+EVENTS = 0  # in the memory about messages: {address of a word, value, peer} a word
+EVENT_BYTES = 3 * layout.WORD
+
 FEWEST_POLLS, MOST_POLLS = 64, 2048  # about 1.5 and 50 us
 
 
@@ -83,66 +99,105 @@ def in_world(ctx, rank):
 
 def wait(ctx, word, wanted, peer):
     """Wait until the word at address `word`, written by `peer`, reaches `wanted`. Returns OK or why not."""
-    if reached(load_acquire(word), wanted):
+    if comes_soon(ctx, word, wanted):
         return c.OK
+    return sleep_until(ctx, word, wanted, peer, peek(ctx + c.TIMEOUT))
+
+
+def wait_any(ctx, events):
+    """Wait until one of the first so many words of EVENTS reaches its value."""
+    return wait(ctx, SEVERAL, events, ANYBODY)
+
+
+def wait_a_while(ctx, word, wanted, peer, limit):
+    """As `wait`, for `limit` ns and hardly longer; 0: as long as it takes to poll."""
+    if comes_soon(ctx, word, wanted):
+        return c.OK
+    return sleep_until(ctx, word, wanted, peer, limit) if limit > 0 else c.TIMEOUT_PASSED
+
+
+def sleep_once(ctx, events):
+    """One slice of `wait_any`, which this process may end by ringing its own doorbell."""
+    if has_come(ctx, SEVERAL, events):
+        return c.OK
+    return sleep_until(ctx, SEVERAL, events, ANYBODY, ONCE)
+
+
+def comes_soon(ctx, word, wanted):
+    """Whether the word comes while we poll and yield."""
+    if has_come(ctx, word, wanted):
+        return 1
     polls = peek(ctx + c.POLLS)
     for _ in range(polls):
         pause()
-        if reached(load_acquire(word), wanted):
+        if has_come(ctx, word, wanted):
             if polls < MOST_POLLS:
                 poke(ctx + c.POLLS, 2 * polls)
-            return c.OK
+            return 1
     if polls > FEWEST_POLLS:
         poke(ctx + c.POLLS, polls // 2)
     for _ in range(peek(ctx + c.YIELDS)):
         yield_core()
-        if reached(load_acquire(word), wanted):
-            return c.OK
-    return sleep_until(ctx, word, wanted, peer)
+        if has_come(ctx, word, wanted):
+            return 1
+    return 0
 
 
-def sleep_until(ctx, word, wanted, peer):
+def has_come(ctx, word, wanted):
+    """Whether what we wait for is there."""
+    if word != SEVERAL:
+        return reached(load_acquire(word), wanted)
+    event = peek(ctx + c.MAIL) + EVENTS
+    for _ in range(wanted):
+        if reached(load_acquire(peek(event)), peek(event + layout.WORD)):
+            return True
+        event += EVENT_BYTES
+    return False
+
+
+def sleep_until(ctx, word, wanted, peer, limit):
     mine = mailbox(ctx, peek(ctx + c.RANK))
     note(mine + AWAITED_WORD, word - peek(ctx + c.GROUP))
     note(mine + AWAITED_VALUE, wanted)
     note(mine + AWAITED_PEER, peer + 1)
-    deadline = clock() + peek(ctx + c.TIMEOUT)
+    deadline = clock() + limit
     while True:
         store(mine + PARKED, peer + 1)
         fence()
         status = look(ctx, word, wanted, peer)
         if status == c.PREPARE:
             before = clock()
-            sleep_on(mine + SEMAPHORE, peek(ctx + c.SLEEP))
+            sleep_on(mine + SEMAPHORE, min(peek(ctx + c.SLEEP), limit) if limit > 0 else peek(ctx + c.SLEEP))
             poke(ctx + c.SLEPT, peek(ctx + c.SLEPT) + clock() - before)
         store(mine + PARKED, 0)
         note_wake(ctx)
         if status != c.PREPARE:
             return status
-        if reached(load_acquire(word), wanted):
+        if has_come(ctx, word, wanted):
             return c.OK
-        if is_gone(ctx, peer) and not reached(load_acquire(word), wanted):
-            poke(ctx + c.CULPRIT, peer)
+        if is_gone(ctx, peer, wanted) and not has_come(ctx, word, wanted):
             return c.PEER_LOST
         if signals_pending(ctx):
             return c.INTERRUPTED
         if clock() > deadline:
-            poke(ctx + c.CULPRIT, peer)
+            if peer != ANYBODY:
+                poke(ctx + c.CULPRIT, peer)
             return c.TIMEOUT_PASSED
 
 
 def look(ctx, word, wanted, peer):
     """What a waiter knows before it sleeps: OK, ABORTED, PEER_LOST, or PREPARE for none of them."""
-    if reached(load_acquire(word), wanted):
+    if has_come(ctx, word, wanted):
         return c.OK
     status = c.PREPARE
     if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
         status = c.ABORTED
-    elif has_left(ctx, peer):
-        poke(ctx + c.CULPRIT, peer)
+    elif have_left(ctx, wanted) if peer == ANYBODY else has_left(ctx, peer):
+        if peer != ANYBODY:
+            poke(ctx + c.CULPRIT, peer)
         status = c.PEER_LOST
     # The word once more: what a peer published before it failed or left counts.
-    return c.OK if status != c.PREPARE and reached(load_acquire(word), wanted) else status
+    return c.OK if status != c.PREPARE and has_come(ctx, word, wanted) else status
 
 
 def has_left(ctx, peer):
@@ -155,8 +210,46 @@ def has_left(ctx, peer):
     return load_acquire(mailbox(ctx, peer) + CLOSED)
 
 
-def is_gone(ctx, peer):
-    """Whether the peer's process has ended, by its pidfd."""
+def has_failed(ctx, peer):
+    """Whether a record says that the peer has failed."""
+    offset = in_world(ctx, peer) * RECORD_BYTES + RECORD_STATE
+    if load_acquire(peek(ctx + c.RECORDS) + offset) > LEFT:
+        return 1
+    return load_acquire(peek(ctx + c.RECORDS_LAUNCHER) + offset) > LEFT
+
+
+def have_left(ctx, events):
+    """Whether one of the peers of EVENTS has failed, or all have left. From this rank itself nothing can come."""
+    event = peek(ctx + c.MAIL) + EVENTS
+    waiting = 0
+    for i in range(events):
+        peer = peek(event + i * EVENT_BYTES + 2 * layout.WORD)
+        if peer != peek(ctx + c.RANK):
+            if has_failed(ctx, peer):
+                poke(ctx + c.CULPRIT, peer)
+                return 1
+            if not has_left(ctx, peer):
+                waiting = 1
+            elif waiting == 0:
+                poke(ctx + c.CULPRIT, peer)
+    return 1 - waiting
+
+
+def is_gone(ctx, peer, events):
+    """Whether the process of the peer has ended, by its pidfd; or of one of EVENTS that has not left before."""
+    if peer != ANYBODY:
+        poke(ctx + c.CULPRIT, peer)
+        return process_has_ended(ctx, peer)
+    event = peek(ctx + c.MAIL) + EVENTS
+    for i in range(events):
+        peer = peek(event + i * EVENT_BYTES + 2 * layout.WORD)
+        if peer != peek(ctx + c.RANK) and process_has_ended(ctx, peer) and not has_left(ctx, peer):
+            poke(ctx + c.CULPRIT, peer)
+            return 1
+    return 0
+
+
+def process_has_ended(ctx, peer):
     peer = in_world(ctx, peer)
     pollfd = peek(ctx + c.PIDFDS) + peer * layout.WORD
     if peek(pollfd) == 0:
@@ -181,3 +274,12 @@ def wake(ctx):
         if load(box + PARKED) == me + 1:
             ring(box + SEMAPHORE)
         box += stride
+
+
+def wake_one(ctx, peer):
+    """The same for one peer, who alone may wait for the word."""
+    fence()
+    box = mailbox(ctx, peer)
+    parked = load(box + PARKED)
+    if parked == peek(ctx + c.RANK) + 1 or parked == EVERYBODY:
+        ring(box + SEMAPHORE)

@@ -20,6 +20,8 @@ def mailbox_words(ranks: int, rank: int) -> dict[str, tuple[int, int]]:
         "parked": (layout.PARKED, layout.PARKED + 8),
         "semaphore": (layout.SEMAPHORE, layout.SEMAPHORE + 32),
     }
+    rings = layout.rings_offset(ranks)
+    parts["rings"] = (rings, rings + 8 * ranks)
     for half in (0, 1):
         table = layout.TABLES + half * layout.table_bytes(ranks)
         parts[f"table {half}"] = (table, table + 8 * layout.table_words(ranks))
@@ -33,16 +35,16 @@ def apart(ranges: list[tuple[int, int]], distance: int) -> bool:
 
 def test_offsets_of_two_ranks_by_hand() -> None:
     """Every rank and the launcher must agree on these: a change needs a new VERSION."""
-    assert layout.VERSION == 4
+    assert layout.VERSION == 5
     assert layout.RECORDS == 4096
     assert layout.record_offset(2, 1, layout.BY_RANK) == 4096 + 2048
     assert layout.record_offset(2, 1, layout.BY_LAUNCHER) == 4096 + 3 * 2048
     assert layout.directory_offset(2, 1) == 4096 + 4 * 2048 + 16384
     assert layout.world_offset(2) == 4096 + 4 * 2048 + 2 * 16384
     assert layout.table_bytes(2) == 128
-    assert layout.mailbox_bytes(2) == 1024 + 2 * 128
-    assert layout.mailbox_offset(2, 1) == 4096 + 1024 + 2 * 128
-    assert layout.ending_offset(2, 1) == 4096 + 2 * (1024 + 2 * 128) + 2048
+    assert layout.mailbox_bytes(2) == 1024 + 2 * 128 + 128  # tables, and the words about rings
+    assert layout.mailbox_offset(2, 1) == 4096 + 1024 + 3 * 128
+    assert layout.ending_offset(2, 1) == 4096 + 2 * (1024 + 3 * 128) + 2048
     assert layout.site_offset(2, 1) == layout.ending_offset(2, 1) + 2 * 2048
     assert layout.flight_offset(2, 1) == layout.site_offset(2, 1) + 2048 + 32 * 64
     assert layout.cells_offset(2) == 4096 + 16384
@@ -145,8 +147,8 @@ def test_align(offset: int, unit: int, expected: int) -> None:
 
 
 def test_words_of_the_context_do_not_overlap() -> None:
-    named = [context.ACTIVE, context.ARENA_BYTES]
-    assert named == [0, 37 * 8]
+    named = [context.ACTIVE, context.RINGS]
+    assert named == [0, 39 * 8]
     assert max(named) < context.X
     assert context.X + context.DTYPE < context.OUT
     assert context.OUT + context.DTYPE < context.EXTRA

@@ -1,4 +1,4 @@
-"""The examples of docs/run.md and docs/beyond.md do what their comments say."""
+"""The examples of docs/run.md, docs/point_to_point.md and docs/beyond.md do what their comments say."""
 
 import re
 import subprocess
@@ -6,12 +6,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "run.md"
-BEYOND = DOCUMENT.parent / "beyond.md"
+import pytest
+
+DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 
-def test_examples_run_as_written(scripts: Any) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+@pytest.mark.parametrize("name", ["run.md", "point_to_point.md"])
+def test_examples_run_as_written(scripts: Any, name: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (DOCUMENTS / name).read_text(), re.DOTALL)
     text = "\n".join(blocks)
     promised = re.findall(r"print\(.*?\) +# (.*)", text)
     assert len(promised) == 3
@@ -19,7 +21,7 @@ def test_examples_run_as_written(scripts: Any) -> None:
 
 
 def test_what_goes_beyond_runs_on_two_ranks(tmp_path: Path) -> None:
-    text = "\n".join(re.findall(r"```python\n(.*?)```", BEYOND.read_text(), re.DOTALL))
+    text = "\n".join(re.findall(r"```python\n(.*?)```", (DOCUMENTS / "beyond.md").read_text(), re.DOTALL))
     (tmp_path / "beyond.py").write_text(text)
     command = [sys.executable, "-m", "shmrun", "-n", "2", "--tag-output", str(tmp_path / "beyond.py")]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)

@@ -65,6 +65,11 @@ PLAIN_CASES = [
     "scatter of a list",
     "scatter refused",
     "all_to_all of lists",
+    "a message",
+    "messages both ways",
+    "messages by tag",
+    "a message taken before its turn is gone",
+    "a posted receive",
     "a rank raises",
     "a rank raises, 3 ranks",
 ]
@@ -77,6 +82,9 @@ BUFFERED_CASES = [
     "all_reduce in place",
     "reduce",
     "reduce_scatter",
+    "a message",
+    "messages by tag",
+    "a posted receive",
 ]
 KILL_CASES = [
     "park",
@@ -86,6 +94,7 @@ KILL_CASES = [
     "disagreement",
     "all_reduce in place",
     "reduce",
+    "a message",
 ]
 
 LARGE_CASES = [
@@ -121,6 +130,13 @@ LARGE_CASES = [
     "scatter, 3 ranks",
     "scatter refused, 3 ranks",
     "all_to_all of lists, 3 ranks",
+    "a message longer than the ring",
+    "messages round the ring",
+    "messages that look like flags",
+    "long messages both ways",
+    "a long message before its turn",
+    "messages of anybody",
+    "a posted receive, 3 ranks",
 ]
 RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
 

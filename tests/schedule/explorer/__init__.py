@@ -4,7 +4,7 @@
     machine.py    shared memory, doorbells, store buffers; the steps that are possible in a state and what they do
     search.py     all schedules of a machine, or many random ones; counterexamples
     stand_ins.py  what takes the place of the operations on shared words
-    calls.py      what ranks call, and the results that are right
+    calls.py      what ranks call, and the results that are right;  calls_of_messages.py and others: more of them
     job.py        an arena of a few small cells, the ranks on it, and what they call
     scenarios.py  small jobs by name
     mutants.py    the routines' source with one thing changed

@@ -1,7 +1,8 @@
 """What explored ranks call: each collective with arguments that depend on rank and number, and results to compare.
 
 A call has `run(rank, number)`, which returns a status, and `check(rank, number)`, called when it was OK. `together`: no
-rank may leave it before all have entered it. `ends`: afterwards this rank is no part of the job.
+rank may leave it before all have entered it. `ends`: afterwards this rank is no part of the job. `is_message`: it is
+no collective, see `calls_of_messages.py`.
 """
 
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ def _expected(wanted: int, status: int) -> int:
 class Call:
     together = True
     ends = False
+    is_message = False
 
     def run(self, rank: Rank, number: int) -> int:
         raise NotImplementedError

@@ -11,11 +11,12 @@ from typing import Any
 from explorer.machine import Machine
 from explorer.program import Program
 from explorer.stand_ins import KERNEL, SHARED, WORD, read, write
-from shmcoll.engine import atomics, layout, records
+from shmcoll.engine import atomics, layout, records, rings
 from shmcoll.engine import context as c
 from shmcoll.engine.group import Group
 
 PID = 4711
+RING_DISTANCE = 1 << 16
 
 
 class Rank:
@@ -25,7 +26,8 @@ class Rank:
         self.job = job
         self.number = number
         self.calls = calls
-        self.memory = (ctypes.c_int64 * (c.CONTEXT_WORDS + 3 * job.words + 80 + job.ranks))()
+        mail = rings.mail_words(job.ranks) if job.has_messages else 0
+        self.memory = (ctypes.c_int64 * (c.CONTEXT_WORDS + 3 * job.words + 80 + job.ranks + mail))()
         self._free = ctypes.addressof(self.memory)
         self.ctx = self.take(c.CONTEXT_WORDS)
         self.counters = self.take(2)  # operations entered, operations done
@@ -34,6 +36,8 @@ class Rank:
         self.pollfds, self.world = self.take(job.ranks), self.take(job.ranks)
         for r in range(job.ranks):
             atomics.poke(self.world + r * WORD, r)
+        self.mail = self.take(mail)
+        self.rings = self.take(1)  # how many it has made
         self.x, self.out, self.scratch = (self.take(job.words) for _ in range(3))
         for offset, value in job.context(self).items():
             self.set(offset, value)
@@ -101,6 +105,7 @@ class Job:
             c.YIELDS: yields,
         }
         self.arena = SharedArena(ranks)
+        self.has_messages = any(call.is_message for rank in range(ranks) for call in calls(rank))
         self._ends = any(call.ends for rank in range(ranks) for call in calls(rank))
         self._ranks = [Rank(self, rank, calls(rank)) for rank in range(ranks)]
 
@@ -136,6 +141,9 @@ class Job:
             c.RECORDS_LAUNCHER: SHARED + layout.record_offset(self.ranks, 0, layout.BY_LAUNCHER),
             c.FLIGHTS: group + layout.flight_offset(self.ranks, rank.number),
             c.PIDFDS: rank.pollfds,
+            c.MAIL: rank.mail,
+            c.RINGS: layout.rings_offset(self.ranks),
+            c.STREAM_BYTES: 1 << 40,
             c.RANK: rank.number,
             c.SIZE: self.ranks,
             c.SLEEP: 1,
@@ -146,6 +154,14 @@ class Job:
             c.KERNEL: KERNEL,
             **self.settings,
         }
+
+    def ring(self, rank: int, number: int) -> int:
+        """Offset of the memory for a ring of a rank."""
+        return self.world_end + (number * self.ranks + rank) * RING_DISTANCE
+
+    @property
+    def world_end(self) -> int:
+        return layout.arena_bytes(self.ranks, self.settings[c.CELL_BYTES])
 
     def mailbox(self, rank: int) -> int:
         return SHARED + self.arena.world + layout.mailbox_offset(self.ranks, rank)
@@ -160,6 +176,9 @@ class Job:
         if offset < world:
             number, within = divmod(offset - layout.RECORDS, layout.RECORD_BYTES)
             return f"RECORD[{number % self.ranks}] by {number // self.ranks} +{within}"
+        if offset >= self.world_end:
+            number, within = divmod(offset - self.world_end, RING_DISTANCE)
+            return f"ring {number // self.ranks} of rank {number % self.ranks} +{within}"
         offset -= world
         if offset < layout.mailboxes_offset(self.ranks):
             return "ABORT"

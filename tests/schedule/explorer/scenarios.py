@@ -19,11 +19,13 @@ from explorer.calls import (
     Post,
 )
 from explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
+from explorer.calls_of_messages import Receive, ReceivePosted, Send
 from explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
 from explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
 from explorer.job import Job
 from explorer.machine import Machine
 from shmcoll.engine import records
+from shmcoll.engine.layout import ANY
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,49 @@ SCENARIOS = {
     "scatter, 3 ranks": Scenario(3, (Scatter(40, root=1, halfway=True, listed=True), IN_CELL), words=120),
     "all_to_all of lists": Scenario(2, (AllToAllOfLists(24), AllToAll(8)), words=48),
     "all_to_all of lists, 3 ranks": Scenario(3, (AllToAllOfLists(20), IN_CELL), words=60, settings={"cell_bytes": 384}),
+    "a message": Scenario(2, ((Send(1, 1),), (Receive(0, 1),)), each=True),
+    "messages both ways": Scenario(
+        2, ((Send(1, 2), Receive(1, 2, call=1)), (Send(0, 2), Receive(0, 2, call=1))), each=True
+    ),
+    "messages by tag": Scenario(
+        2,
+        ((Send(1, 2, tag=1), Send(1, 3, tag=2)), (Receive(0, 3, tag=2, call=2), Receive(0, 2, tag=1, call=1))),
+        each=True,
+    ),
+    "a message taken before its turn is gone": Scenario(
+        2,
+        (
+            (Send(1, 2, tag=1), Send(1, 2, tag=2), Send(1, 2, tag=2)),
+            (Receive(0, 2, tag=2, call=2), Receive(0, 2, tag=2, call=3), Receive(0, 2, tag=1, call=1)),
+        ),
+        each=True,
+    ),
+    # the flag of the piece that begins 576 bytes after the first lies where this message had its second word
+    "messages that look like flags": Scenario(
+        2,
+        ((Send(1, 14, fill=577), *(Send(1, 1),) * 7), (Receive(0, 14, fill=577), *(Receive(0, 1),) * 7)),
+        each=True,
+    ),
+    "a message longer than the ring": Scenario(2, ((Send(1, 100),), (Receive(0, 100),)), each=True, words=100),
+    "messages round the ring": Scenario(2, ((Send(1, 14),) * 4, (Receive(0, 14),) * 4), each=True),
+    "long messages both ways": Scenario(
+        2, ((Send(1, 70), Receive(1, 70, call=1)), (Send(0, 70), Receive(0, 70, call=1))), each=True, words=70
+    ),
+    "a long message before its turn": Scenario(
+        2,
+        ((Send(1, 70, tag=1), Send(1, 70, tag=2)), (Receive(0, 70, tag=2, call=2), Receive(0, 70, tag=1, call=1))),
+        each=True,
+        words=70,
+    ),
+    "messages of anybody": Scenario(
+        3, ((Receive(ANY, 1, call=1), Receive(ANY, 1, call=1)), (Send(0, 1),), (Send(0, 1),)), each=True
+    ),
+    "a posted receive": Scenario(
+        2, ((Send(1, 1, tag=1), Send(1, 2)), (ReceivePosted(0, 2, tag=0, call=2),)), each=True
+    ),
+    "a posted receive, 3 ranks": Scenario(
+        3, ((Send(2, 1, tag=1),), (Send(2, 2),), (ReceivePosted(1, 2, tag=0, call=1),)), each=True
+    ),
     "a rank returns": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.DEPARTED))), each=True),
     "a rank returns, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.DEPARTED),)), each=True),
     "a rank raises": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.FAILED))), each=True),

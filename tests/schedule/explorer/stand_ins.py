@@ -14,7 +14,7 @@ from typing import Any
 
 from explorer.program import FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Violation, perform
 from shmcoll.collectives import ROUTINES
-from shmcoll.engine import atomics, group, kernels, landing, records, reduction, sync, tables, wait
+from shmcoll.engine import atomics, group, kernels, landing, records, reduction, rings, sync, tables, wait
 from shmcoll.engine import context as c
 
 WORD = 8
@@ -27,6 +27,7 @@ MODULES: tuple[ModuleType, ...] = (
     kernels,
     landing,
     reduction,
+    rings,
     tables,
     sys.modules["shmcoll.collectives.all_reduce_shared"],
     *(sys.modules[routine.__module__] for routine in ROUTINES.values()),
@@ -124,7 +125,8 @@ def private(name: str, access: Callable[..., Any]) -> Callable[..., Any]:
 @contextlib.contextmanager
 def exploring() -> Iterator[None]:
     """Put the stand-ins in place."""
-    words = {"peek": private("peek", atomics.peek), "poke": private("poke", atomics.poke)}
+    words: dict[str, Any] = {"peek": private("peek", atomics.peek), "poke": private("poke", atomics.poke)}
+    words |= {"PART_BYTES": 128, "FIRST_RING": 512, "USUAL_RING": 512, "KEPT_RING": 1024}
     stand_ins = {"copy": copy, "stream": copy, **words}
     with contextlib.ExitStack() as undo:
 
@@ -136,6 +138,7 @@ def exploring() -> Iterator[None]:
             for name, stand_in in stand_ins.items():
                 if hasattr(module, name):
                     put(module, name, stand_in)
+        put(sys.modules["shmcoll.collectives.send"], "PAGE", 64)
         put(atomics, "hooks", Hooks())
         put(atomics, "python_kernels", {KERNEL: add_words})
         put(group, "ctypes", SimpleNamespace(c_void_p=int))

@@ -1,0 +1,95 @@
+"""recv: its arguments and its call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmcoll import arguments as given
+from shmcoll.caller import Caller
+from shmcoll.collectives.recv import DATA, FETCH, SOURCE_SHIFT
+from shmcoll.dtypes import dtype_of
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import LARGEST_TAG, WORD
+from shmcoll.work import Work
+
+Received = tuple[Any, int, int]
+
+
+def recv(caller: Caller, out: Any, source: Any, tag: Any) -> Received:
+    place, source, tag = check_arguments(caller, out, source, tag)
+    if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
+        return caller.receives.post(place, source, tag, lambda array, status: told(array, out, status)).wait()
+    entry, array = caller.routine("recv"), place
+
+    def fetch() -> int:
+        nonlocal array
+        try:
+            status = entry(None, place, FETCH, source, tag, 0)
+            if status == c.HALFWAY:
+                status, array = go_on(caller, entry, place, source, tag)
+        except BaseException:  # no memory, a signal handler
+            caller.words[c.ACTIVE // WORD] = c.ENDED
+            raise
+        return status
+
+    status = caller.complete("recv", fetch)
+    return told(array, out, status)
+
+
+def post(caller: Caller, out: Any, source: Any, tag: Any) -> Work:
+    """A receive that waits without keeping others from anything."""
+    view = given.as_memory(out)
+    place, source, tag = check_arguments(caller, view, source, tag)
+
+    def finish(array: np.ndarray, status: int) -> Received:
+        result, *rest = told(array, view, status)
+        return (out if result is view else result, *rest)
+
+    return caller.receives.post(place, source, tag, finish)
+
+
+def check_arguments(caller: Caller, out: Any, source: Any, tag: Any) -> tuple[np.ndarray | None, int, int]:
+    """Where the routine can write, or None; and what it waits for."""
+    with caller.checking("recv") as check:
+        operation, rank = check
+        source = given.as_peer(source, "source", caller.size, *check, any_too=True)
+        tag = given.as_tag(tag, "tag", *check, any_too=True)
+        if out is None:
+            return None, source, tag
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"{operation} on rank {rank}: out must be an array, got {type(out).__name__}")
+        if not out.flags.writeable:
+            raise ValueError(f"{operation} on rank {rank}: out is read-only")
+        known = dtype_of(out.view(out.dtype.newbyteorder("=")), operation, rank)
+        return (out if given.is_plain(out) else np.empty(out.shape, known.numpy)), source, tag
+
+
+def go_on(
+    caller: Caller, entry: Callable[..., int], place: np.ndarray | None, source: int, tag: int
+) -> tuple[int, Any]:
+    """After HALFWAY: read the message that has been found, and the next one if its sender takes it back. The last
+    status, and where the message lies: in a new array, or in so much of `place` as it needs. On an exception the
+    caller has left."""
+    status, array = c.HALFWAY, place
+    while status == c.HALFWAY:
+        target = caller.mail.new_array() if place is None else place
+        array = part_of(target, caller.mail.found_count)
+        status = entry(None, target, DATA, source, tag, 0)
+        if status == c.PREPARE:
+            status, array = entry(None, place, FETCH, source, tag, 0), place
+    return status, array
+
+
+def part_of(place: np.ndarray, count: int) -> np.ndarray:
+    """The whole array, or its first `count` elements."""
+    return place if place.size == count else place.reshape(-1)[:count]
+
+
+def told(array: Any, out: Any, status: int) -> Received:
+    """What the user gets, where the status tells where the message came from."""
+    code = -1 - status
+    if out is not None and not given.is_plain(out):
+        out.flat[: array.size] = array.reshape(-1)
+        array = part_of(out, array.size)
+    return array, code >> SOURCE_SHIFT, code & LARGEST_TAG

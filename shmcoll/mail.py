@@ -1,0 +1,105 @@
+"""A rank's messages as plain Python sees them: the memory of its rings, and what the routines note beside them.
+
+The routines ask for memory and say in DETAIL how much; see `engine/rings.py`.
+"""
+
+import numpy as np
+
+from shmcoll.dtypes import BY_CODE, DType
+from shmcoll.engine import context as c
+from shmcoll.engine import layout, rings
+from shmcoll.engine.group import Group
+from shmcoll.engine.heap import Heap
+from shmcoll.engine.layout import WORD
+
+
+class Mail:
+    """The private side of the messages of one rank of a group. `words` is MAIL."""
+
+    def __init__(self, heap: Heap, group: Group, rank: int, context: np.ndarray):
+        self._heap = heap
+        self._group = group
+        self._rank = rank
+        self._context = context
+        self.words = np.zeros(rings.mail_words(group.size), np.int64)
+        self._found = rings.found_offset(group.size) // WORD
+        self._rings: list[list[int]] = [[] for _ in range(group.size)]  # offsets, of those to each rank, in order
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def new_ring(self, dest: int) -> int:
+        """Offset of the memory that the routine has asked for. Raises `ArenaError` when there is too little."""
+        self.sweep(dest)
+        length = self._context.item(c.DETAIL // WORD)
+        offset = self._heap.take(length, f"messages to rank {self._group.ranks[dest]} that it has not received yet")
+        self._rings[dest].append(offset)
+        self._note_oldest(dest)
+        return offset
+
+    def sweep(self, dest: int) -> None:
+        """Give back the rings that their receiver has left."""
+        mine = self._rings[dest]
+        while mine and self._group.arena.load(mine[0] + layout.RING_LEFT):
+            self._heap.give(mine.pop(0))
+        self._note_oldest(dest)
+
+    def _note_oldest(self, dest: int) -> None:
+        """Tell the routine which ring may be left next: there is none while there is only one."""
+        mine = self._rings[dest]
+        chain = rings.chains_offset(self._group.size) + 2 * dest * rings.CHAIN_BYTES
+        oldest = self._group.arena.address + mine[0] if len(mine) > 1 else 0
+        self.words[(chain + rings.OLDEST) // WORD] = oldest
+
+    def drop_all(self) -> dict[int, list[int]]:
+        """The rings by receiver, which are somebody else's business now."""
+        left = {dest: mine for dest, mine in enumerate(self._rings) if mine}
+        self._rings = [[] for _ in self._rings]
+        return left
+
+    # --- receiving ----------------------------------------------------------------------------------------------------
+
+    @property
+    def found(self) -> tuple[int, int]:
+        """Source and tag of the message that `recv` has found."""
+        return self._word(rings.FOUND_SOURCE), self._word(rings.FOUND_TAG)
+
+    @property
+    def found_type(self) -> DType:
+        return BY_CODE[self._word(rings.FOUND_TYPE)]
+
+    @property
+    def found_shape(self) -> tuple[int, ...]:
+        start = self._found + rings.FOUND_DIMS // WORD
+        return tuple(self.words[start : start + self._word(rings.FOUND_DIMENSIONS)].tolist())
+
+    @property
+    def found_count(self) -> int:
+        return self._word(rings.FOUND_TOTAL) // self.found_type.numpy.itemsize
+
+    def new_array(self) -> np.ndarray:
+        """An array for the message that has been found."""
+        return np.empty(self.found_shape, self.found_type.numpy)
+
+    def _word(self, offset: int) -> int:
+        return self.words.item(self._found + offset // WORD)
+
+    def waiting(self, source: int) -> list[int]:
+        """The tags of the messages from a rank that have come and not been received, in order, for error texts."""
+        load, tags = self._group.arena.load, list[int]()
+        chain = (rings.chains_offset(self._group.size) + (2 * source + 1) * rings.CHAIN_BYTES) // WORD
+        ring = self.words.item(chain) - self._group.arena.address
+        at = self.words.item(chain + rings.HEAD // WORD)
+        while ring > 0:
+            here = rings.piece(ring, load(ring + layout.RING_CAPACITY), at)
+            if load(here + layout.PIECE_FLAG) != at + 1:
+                break
+            what = load(here + layout.PIECE_KIND)
+            kind, total = what & 0xFF, load(here + layout.PIECE_TOTAL)
+            if kind == rings.NEXT:
+                ring, at = total, 0
+                continue
+            if kind == rings.FIRST and not load(here + layout.PIECE_TAKEN):
+                tags.append(load(here + layout.PIECE_TAG))
+            length = rings.head_bytes(what) + load(here + layout.PIECE_LENGTH)
+            at += total if kind == rings.SKIP else rings.whole_units(length)
+        return tags

@@ -1,0 +1,58 @@
+"""What is said of messages when something is wrong with them."""
+
+from collections import Counter
+
+import numpy as np
+
+from shmcoll.dtypes import BY_CODE
+from shmcoll.engine import context as c
+from shmcoll.engine.group import Group
+from shmcoll.engine.layout import ANY, WORD
+from shmcoll.mail import Mail
+
+MESSAGES = ("send", "recv")
+_SHOWN = 8  # at most so many different tags
+
+
+def message_in_words(group: Group, words: np.ndarray, operation: str) -> str:
+    """`recv(source=1, tag=ANY)`: the call that the context is about, with ranks of the world."""
+    peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
+    name = "dest" if operation == "send" else "source"
+    return f"{operation}({name}={'ANY' if peer == ANY else group.ranks[peer]}, tag={'ANY' if tag == ANY else tag})"
+
+
+def missing_message(group: Group, words: np.ndarray, operation: str, mail: Mail) -> str:
+    """Whom a call has waited for in vain, and what has come instead."""
+    peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
+    if operation == "send":
+        return f"rank {group.ranks[peer]} has begun to receive this message and does not go on"
+    me = words.item(c.RANK // WORD)
+    sources = [rank for rank in range(group.size) if rank != me] if peer == ANY else [peer]
+    what = "nothing that has not been received" if tag == ANY else f"nothing with tag {tag}"
+    told = f"{group.names(sources)} {'has' if len(sources) == 1 else 'have'} sent {what}"
+    others = [f"from rank {group.ranks[source]} {_tags(mail.waiting(source))}" for source in sources]
+    come = [text for text, source in zip(others, sources, strict=True) if mail.waiting(source)]
+    return told + (f" (what waits to be received: {'; '.join(come)})" if come else "")
+
+
+def _tags(tags: list[int]) -> str:
+    counts = Counter(tags)
+    shown = [f"{n} with tag {tag}" for tag, n in list(counts.items())[:_SHOWN]]
+    return ", ".join(shown) + (", and others" if len(counts) > _SHOWN else "")
+
+
+def misfit(call: str, words: np.ndarray, mail: Mail) -> Exception:
+    """For a message that does not go into the `out` of a receive."""
+    source, tag = mail.found
+    sent = f"the next message, from rank {source} with tag {tag}, has {mail.found_count} x {mail.found_type.title}"
+    out = BY_CODE[words.item((c.OUT + c.DTYPE) // WORD)]
+    count = words.item((c.OUT + c.COUNT) // WORD)
+    kind = TypeError if out is not mail.found_type else ValueError
+    return kind(
+        f"{call}: {sent}, out has room for {count} x {out.title}. It stays: receive it without out, or into one that "
+        f"it fits"
+    )
+
+
+def from_itself(call: str) -> str:
+    return f"{call}: this rank has sent itself nothing that fits, and while it waits it cannot; send first"

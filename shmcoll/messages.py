@@ -1,0 +1,141 @@
+"""Messages between two ranks as methods of a communicator. How they travel: `engine/rings.py`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shmcoll import calls
+from shmcoll.calls.recv import check_arguments as check_recv
+from shmcoll.calls.recv import go_on, post
+from shmcoll.calls.send import check_arguments as check_send
+from shmcoll.calls.send import put
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import ANY
+from shmcoll.errors import ArenaError
+from shmcoll.methods import Collectives, _Native
+from shmcoll.work import Work
+
+_HALFWAY = c.HALFWAY
+
+
+@dataclass(frozen=True)
+class Send:
+    """A message for `comm.batch`: the arguments of `comm.send`."""
+
+    x: Any
+    dest: int
+    tag: int = 0
+
+
+@dataclass(frozen=True)
+class Recv:
+    """A receive for `comm.batch`: the arguments of `comm.recv`."""
+
+    out: Any = None
+    source: int = ANY
+    tag: int = ANY
+
+
+class Messages(Collectives):
+    """What two ranks can do without the others."""
+
+    _send = _Native()
+    _recv = _Native()
+
+    def send(self, x: Any, dest: int, tag: int = 0, *, async_op: bool = False) -> Any:
+        """Send an array to rank `dest` of this group. Not a collective: that rank receives it, when it likes.
+
+        x: array of any shape and of a dtype that collectives know. tag: 0 to 2**31 - 1. Messages from one rank to
+        another arrive in the order in which they were sent; the receiver may choose among them by tag.
+
+        Returns as soon as `x` may be changed. It does not wait for the receiver: a message that the receiver does not
+        wait for is kept in shared memory. So both sides may send first, and a rank may send to itself. Raises
+        `ArenaError` when the heap allows no more of that (`shmrun --heap`, SHMCOLL_HEAP): then this message has not
+        been sent, those before stay, and the group goes on. `RankFailed` when the receiver has left.
+        """
+        if async_op:
+            return self._submit(calls.send, x, dest, tag)
+        refused: list[ArenaError] = []
+        try:
+            status = self._send(x, None, 0, dest, tag, 0)
+            if status == _HALFWAY:
+                status = put(self._caller, self._send, x, dest, tag, refused, status)
+        except BaseException:
+            self._caller.left("send")
+            raise
+        if status:
+            return self._again("send", status, calls.send, x, dest, tag)
+        if refused:
+            raise refused[0]
+        return None
+
+    def recv(self, out: Any = None, source: int = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
+        """Receive a message: (array, source, tag). Waits for it, for up to `timeout`. Not a collective.
+
+        source: a rank of this group; tag: 0 to 2**31 - 1; either may be `shmcoll.ANY`. Of the messages that fit, the
+        first that its rank has sent.
+
+        Without `out` the array has the dtype and shape that were sent. `out` is an array of the same dtype and at least
+        as many elements, of any shape: it is filled in C order and returned. A message of fewer elements fills the
+        first of them, and the array returned is those alone, in one dimension. A longer message is a `ValueError`, one
+        of another dtype a `TypeError`; the message stays and can be received again.
+
+        With `async_op=True` the receive is posted and returns a `Work` at once, whose result is the same. It keeps no
+        other operation waiting. Receives take what fits them in the order in which they were posted.
+
+        Raises `RankFailed` when `source` has left, or for ANY a rank has failed or all have left; `ValueError` for a
+        message from this rank itself that has not been sent.
+        """
+        if async_op:
+            return post(self._caller, out, source, tag)
+        array, entry = out, self._recv
+        try:
+            status = entry(None, out, 0, source, tag, 0)
+            if status == _HALFWAY:
+                status, array = go_on(self._caller, entry, out, source, tag)
+        except BaseException:
+            self._caller.left("recv")
+            raise
+        if status < 0:
+            code = -1 - status
+            return array, code >> 32, code & 0x7FFFFFFF
+        return self._again("recv", status, calls.recv, out, source, tag)
+
+    def sendrecv(
+        self, x: Any, dest: int, out: Any = None, source: int = ANY, sendtag: int = 0, recvtag: int = ANY
+    ) -> tuple[Any, int, int]:
+        """`send(x, dest, sendtag)`, then `recv(out, source, recvtag)`, whose result it returns.
+
+        `out` may be `x` itself: it has been sent by then.
+        """
+        self.send(x, dest, sendtag)
+        return self.recv(out, source, recvtag)
+
+    def batch(self, messages: Sequence[Send | Recv]) -> list[Work]:
+        """Start many messages at once: a `Work` for each, in the order given. Not a collective.
+
+        messages: `shmcoll.Send(x, dest, tag)` and `shmcoll.Recv(out, source, tag)`. All receives are posted before the
+        first message is sent. What is wrong with one of them is raised before anything of the batch has begun.
+        """
+        caller = self._caller
+        for one in messages:
+            if isinstance(one, Send):
+                check_send(caller, one.x, one.dest, one.tag)
+            elif isinstance(one, Recv):
+                check_recv(caller, one.out, one.source, one.tag)
+            else:
+                raise TypeError(
+                    f"batch on rank {caller.verdicts.name}: {type(one).__name__} is no message; "
+                    f"use shmcoll.Send(x, dest, tag) and shmcoll.Recv(out, source, tag)"
+                )
+        started: dict[int, Work] = {}
+        for i, one in enumerate(messages):
+            if isinstance(one, Recv):
+                started[i] = self.recv(one.out, one.source, one.tag, async_op=True)
+        for i, one in enumerate(messages):
+            if isinstance(one, Send):
+                started[i] = self.send(one.x, one.dest, one.tag, async_op=True)
+        return [started[i] for i in range(len(messages))]
+
+
+__all__ = ["ANY", "Messages", "Recv", "Send"]

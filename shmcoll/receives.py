@@ -1,0 +1,186 @@
+"""Receives that have been posted: they wait for their messages without keeping anybody from anything else.
+
+They live on the worker of the communicator (`work.py`). A receive whose turn has come is entered in a list and lets the
+worker go on; when the worker has nothing else to do it attends to the list: it marks up to where every source has sent,
+tries each receive in the order of posting, and when none has found its message sleeps until there is more than that.
+
+Order: a message goes to the first receive in the list that it fits. It may come while we try them one by one; so
+before a later one takes what it has found, the earlier ones are asked whether it fits them, and then we begin again.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from shmcoll.call_sites import submitted_at
+from shmcoll.collectives.recv import ATTEND, DATA, FETCH, MARK, TRY
+from shmcoll.engine import context as c
+from shmcoll.engine import layout, records
+from shmcoll.engine.group import Group
+from shmcoll.engine.layout import ANY, WORD
+from shmcoll.mail import Mail
+from shmcoll.verdicts import Verdicts
+from shmcoll.work import Pending, Work, Worker
+
+Finish = Callable[[np.ndarray, int], Any]
+
+_NAP = 0.001  # seconds, where there is nobody to sleep for
+
+
+class Line(Protocol):
+    """What is used here of the `Caller` of the communicator."""
+
+    group: Group
+    rank: int
+    size: int
+    words: np.ndarray
+    mail: Mail
+    worker: Worker
+    verdicts: Verdicts
+
+    def routine(self, name: str) -> Callable[..., int]: ...
+
+    def check_open(self, operation: str) -> None: ...
+
+    def left(self, operation: str) -> None: ...
+
+
+class Receive(Pending):
+    """One posted receive. `place`: where to read the message into, or None. `finish`: makes the user's result of the
+    array that holds the message and the status of the routine."""
+
+    def __init__(self, place: np.ndarray | None, source: int, tag: int, finish: "Finish", deadline: float):
+        self.place = place
+        self.source = source
+        self.tag = tag
+        self.finish = finish
+        self.deadline = deadline
+
+    def fits(self, source: int, tag: int) -> bool:
+        return self.source in (ANY, source) and self.tag in (ANY, tag)
+
+
+class Receives:
+    """The posted receives of one communicator. All but `post` and `is_empty` on its worker alone."""
+
+    def __init__(self, caller: Line):
+        self._caller = caller
+        self._posted: list[Receive] = []
+
+    def is_empty(self) -> bool:
+        return not self._posted
+
+    def post(self, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> Work:
+        """Have a receive entered in its turn."""
+        caller = self._caller
+
+        def enter() -> Receive:
+            caller.check_open("recv")
+            seconds = caller.words.item(c.TIMEOUT // WORD) / 1e9
+            receive = Receive(place, source, tag, finish, time.monotonic() + seconds)
+            self._posted.append(receive)
+            return receive
+
+        return caller.worker.submit(enter, self.attend)
+
+    def attend(self) -> bool:
+        """Look once for what has come, and sleep when there is nothing. Returns whether receives are left."""
+        if self._posted and not self._serve_one():
+            before = time.monotonic()
+            status = self._enter(None, ATTEND)
+            if status in (c.PREPARE, c.VERDICT):
+                self._look_for_the_late(lost=status == c.VERDICT)
+                if time.monotonic() - before < _NAP:
+                    time.sleep(_NAP)
+            elif status != c.OK:
+                self._fail(status)
+        return bool(self._posted)
+
+    def _serve_one(self) -> bool:
+        """Whether a message has come, or the group has ended: then it is worth to look again."""
+        status = self._enter(None, MARK)
+        if status != c.OK:
+            return self._fail(status)
+        for i, receive in enumerate(self._posted):
+            status = self._enter(receive, TRY)
+            if status == c.HALFWAY:
+                if not any(earlier.fits(*self._caller.mail.found) for earlier in self._posted[:i]):
+                    self._complete(receive, DATA)
+                return True
+            if status != c.PREPARE:
+                return self._fail(status)
+        return False
+
+    def _complete(self, receive: Receive, phase: int) -> None:
+        """Read what has been found, or (FETCH) wait for it."""
+        array = place = receive.place
+        try:
+            if phase == DATA:
+                mail = self._caller.mail
+                place = mail.new_array() if place is None else place
+                array = place if place.size <= mail.found_count else place.reshape(-1)[: mail.found_count]
+            status = self._enter(receive, phase, place)
+            if status == c.HALFWAY:
+                return self._complete(receive, DATA)
+            outcome = receive.finish(array, status) if status < 0 and array is not None else None
+        except BaseException as error:
+            self._caller.left("recv")
+            self._settle(receive, error)
+            return None
+        if status < 0:
+            self._settle(receive, outcome)
+        elif status == c.VERDICT:
+            self._settle(receive, self._error(receive, status))
+        elif status != c.PREPARE:
+            self._fail(status, receive)
+        return None
+
+    def _look_for_the_late(self, lost: bool) -> None:
+        """What can never come, or has not come in time. `lost`: somebody has died, or all others have left."""
+        for receive in list(self._posted):
+            if receive.deadline < time.monotonic():
+                self._enter(receive, TRY)  # so that the context says which call it is
+                self._fail(c.TIMEOUT_PASSED, receive)
+                return
+            if (lost and receive.source == ANY and self._caller.size > 1) or self._is_in_vain(receive.source):
+                self._complete(receive, FETCH)
+                return
+
+    def _is_in_vain(self, source: int) -> bool:
+        """Whether a source has left. This rank itself can still send while its receive is posted."""
+        if source in (ANY, self._caller.rank):
+            return False
+        group = self._caller.group
+        has_closed = group.arena.load(group.mailbox(source) + layout.CLOSED)
+        return bool(has_closed or records.how_ended(group.arena, group.ranks[source]))
+
+    # --- calling and telling ------------------------------------------------------------------------------------------
+
+    def _enter(self, receive: Receive | None, phase: int, place: np.ndarray | None = None) -> int:
+        call = self._caller.routine("recv")
+        source, tag = (receive.source, receive.tag) if receive else (ANY, ANY)
+        status = call(None, place, phase, source, tag, 0)
+        while status == c.BUSY and self._caller.words[c.ACTIVE // WORD] != c.ENDED:
+            time.sleep(1e-4)  # a call that was let in before the worker owned the context
+            status = call(None, place, phase, source, tag, 0)
+        return c.ABORTED if status == c.BUSY else status
+
+    def _fail(self, status: int, first: Receive | None = None) -> bool:
+        """The group has ended, by what befell the receive `first`: all raise that."""
+        posted = list(self._posted)
+        if first:
+            posted.sort(key=lambda receive: receive is not first)
+        self._caller.words[c.ACTIVE // WORD] = c.ENDED
+        for receive in posted:
+            self._settle(receive, self._error(receive, status))
+        return True
+
+    def _error(self, receive: Receive, status: int) -> BaseException:
+        with submitted_at(receive.site):
+            return self._caller.verdicts.error("recv", status)
+
+    def _settle(self, receive: Receive, outcome: Any) -> None:
+        self._posted.remove(receive)
+        receive.settle(outcome)

@@ -1,0 +1,70 @@
+"""Seeded bugs in what carries messages between two ranks: see `mutants.py`."""
+
+from explorer.mutants import Mutant
+
+MUTANTS_OF_MESSAGES = {
+    "a message is published before it is laid": Mutant(
+        "collectives.send.put_first",
+        "    copy(at + head, peek(ctx + c.X + c.DATA), length)\n"
+        "    what = FIRST | peek(ctx + c.X + c.DTYPE) << 8 | dimensions << 16\n"
+        "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n",
+        "    what = FIRST | peek(ctx + c.X + c.DTYPE) << 8 | dimensions << 16\n"
+        "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n"
+        "    copy(at + head, peek(ctx + c.X + c.DATA), length)\n",
+        "a message",
+    ),
+    "the flag behind a piece keeps old bytes": Mutant(
+        "collectives.send.publish_piece",
+        "    store(piece(ring, capacity, tail + whole) + PIECE_FLAG, 0)\n",
+        "",
+        "messages that look like flags",
+        sampled=True,
+    ),
+    "no room is left for what must always fit": Mutant(
+        "collectives.send.make_room", "needed + SPARE", "needed", "long messages both ways", sampled=True
+    ),
+    "a sender waits for who does not read": Mutant(
+        "collectives.send.await_receiver",
+        "return ask(ctx, peer)\n        status = wait(",
+        "pass\n        status = wait(",
+        "long messages both ways", sampled=True,
+    ),
+    "a receiver promises to read what is not at HEAD": Mutant(
+        "collectives.recv.read",
+        "    elif part_here",
+        "    if part_here",
+        "a long message before its turn",
+        sampled=True,
+    ),
+    "a piece is given up before it is read": Mutant(
+        "collectives.recv.read",
+        "        done += lay_part(ctx, done, total)\n        pass_piece(ctx, source, at_once)\n",
+        "        at = here(ctx)\n        pass_piece(ctx, source, at_once)\n        done += lay_from(ctx, at, done)\n",
+        "a message longer than the ring",
+        sampled=True,
+    ),
+    "HEAD passes what is still wanted": Mutant(
+        "collectives.recv.find_from",
+        "            skip_piece(ctx)\n",
+        "            pass_piece(ctx, source, 0)\n",
+        "messages by tag",
+    ),
+    "what has been taken is found again": Mutant(
+        "collectives.recv.has_message",
+        " and load(here(ctx) + PIECE_TAKEN) == 0",
+        "",
+        "a message taken before its turn is gone",
+    ),
+    "only who is waited for by name rings": Mutant(
+        "engine.wait.wake_one", " or parked == EVERYBODY", "", "messages of anybody", sampled=True
+    ),
+    "a wait for several looks at the first": Mutant(
+        "engine.wait.has_come", "range(wanted)", "range(1)", "messages of anybody", sampled=True
+    ),
+    "the mark moves with each try": Mutant(
+        "collectives.recv.try_to_find", "NOWHERE", "0", "a posted receive"
+    ),
+    "a receiver waits for the first piece of a chain only": Mutant(
+        "collectives.recv.skip_piece", "kind_here(ctx) == NEXT", "False", "long messages both ways", sampled=True
+    ),
+}  # fmt: skip
