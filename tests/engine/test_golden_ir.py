@@ -121,7 +121,7 @@ def test_polling_looks_at_memory() -> None:
                 assert any(re.search(ATOMICS["load_acquire"], line) for b in loop for line in blocks[b])
                 found += 1
     assert found >= 2
-    assert "pause" in inspect.getsource(wait.wait)
+    assert "pause" in inspect.getsource(wait.comes_soon)
 
 
 def functions(text: str) -> list[dict[str, list[str]]]:
