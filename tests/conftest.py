@@ -6,6 +6,7 @@ SHMCOLL_SEED    seed of all random choices; printed at the start of a run, so th
 
 import os
 import secrets
+import signal
 import sys
 import zlib
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     leaks.adopt_orphans()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it would be ignored
     if _stress(config):
         config._inicache["faulthandler_timeout"] = 1800.0  # seconds; long forms take more than the usual limit
 

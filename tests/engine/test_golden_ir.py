@@ -22,7 +22,9 @@ from shmcoll.engine import cache as object_cache
 from shmcoll.engine import compile as code
 from shmcoll.engine import entry, kernels, wait
 
-NAMES = list(ROUTINES)
+#: one of each kind; to compile the others takes as long again, and is done under stress
+USUAL = {"barrier", "all_reduce", "all_to_all_v", "scatter", "send", "recv"}
+NAMES = [pytest.param(n, marks=() if n in USUAL else pytest.mark.stress) for n in ROUTINES]
 
 #: what the objects may take from the process: libc, libm, CPython's C API
 FOREIGN = {
@@ -185,7 +187,7 @@ def undefined_symbols(data: bytes) -> set[str]:
     return found - {"_GLOBAL_OFFSET_TABLE_"}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ROUTINES)
 def test_objects_need_libc_and_cpython_only(name: str) -> None:
     code.load_routine(routine(name))
 

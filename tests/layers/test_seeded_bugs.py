@@ -123,7 +123,11 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("name", BUGS)
+#: these compile routines anew, or start many jobs
+LONG = {"a fence that is too weak", "the wrong rank is blamed", "torn records are believed"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.stress if n in LONG else ()) for n in BUGS])
 def test_its_layer_finds_it(tmp_path: Path, name: str) -> None:
     bug = BUGS[name]
     for folder in ("shmcoll", "tests", "launcher"):
