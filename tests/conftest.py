@@ -33,7 +33,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     leaks.adopt_orphans()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell it would be ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell these would be ignored
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if _stress(config):
         config._inicache["faulthandler_timeout"] = 1800.0  # seconds; long forms take more than the usual limit
 
