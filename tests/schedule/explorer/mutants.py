@@ -68,7 +68,7 @@ MUTANTS = {
     "gives up after one sleep": Mutant("engine.wait.sleep_until", "if clock() > deadline", "if True", "park for two"),
     "takes a ring for the word": Mutant(
         "engine.wait.sleep_until",
-        "        if reached(load_acquire(word), wanted):\n            return c.OK\n        if is_gone",
+        "        if has_come(ctx, word, wanted):\n            return c.OK\n        if is_gone",
         "        return c.OK\n        if is_gone",
         "barrier, 2 ranks",
     ),
@@ -276,10 +276,10 @@ MUTANTS = {
         "collectives.all_to_all.fetch", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all"
     ),
     "cells are not released": Mutant(
-        "collectives.all_to_all.release_cells", "if rounds & 1:", "if True:", "all_to_all of 2 rounds"
+        "collectives.all_to_all.release_cells", "if rounds & 1 else", "if True else", "all_to_all of 2 rounds"
     ),
     "cells are released after odd rounds": Mutant(
-        "collectives.all_to_all.release_cells", "if rounds & 1:", "if not rounds & 1:", "all_to_all of 2 rounds"
+        "collectives.all_to_all.release_cells", "if rounds & 1 else", "if not rounds & 1 else", "all_to_all of 2 rounds"
     ),
     "a step is published before it is laid": Mutant(
         "collectives.all_to_all.all_to_all",

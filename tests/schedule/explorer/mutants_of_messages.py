@@ -36,13 +36,6 @@ MUTANTS_OF_MESSAGES = {
         "a long message before its turn",
         sampled=True,
     ),
-    "a piece is given up before it is read": Mutant(
-        "collectives.recv.read",
-        "        done += lay_part(ctx, done, total)\n        pass_piece(ctx, source, at_once)\n",
-        "        at = here(ctx)\n        pass_piece(ctx, source, at_once)\n        done += lay_from(ctx, at, done)\n",
-        "a message longer than the ring",
-        sampled=True,
-    ),
     "HEAD passes what is still wanted": Mutant(
         "collectives.recv.find_from",
         "            skip_piece(ctx)\n",
