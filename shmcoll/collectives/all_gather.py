@@ -15,7 +15,7 @@ Arguments: EXTRA is the address of n target addresses, or 0 for one array.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.landing import land
+from shmcoll.engine.landing import land, replace
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
 
@@ -61,7 +61,7 @@ def fetch(ctx, sequence, k, peer):
         status = await_step(ctx, sequence, k, peer)
         if status != c.OK:
             return status
-    land(ctx, target(ctx, peer) + offset(ctx, k), lying(ctx, sequence, k, peer), part(ctx, k))
+    replace(ctx, target(ctx, peer) + offset(ctx, k), lying(ctx, sequence, k, peer), part(ctx, k))
     return c.OK
 
 

@@ -13,7 +13,7 @@ Arguments: ARGUMENT is the root; EXTRA, at the root, the address of n target add
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.landing import land
+from shmcoll.engine.landing import land, replace
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
 
@@ -61,7 +61,7 @@ def collect(ctx, sequence, rounds):
                 if status != c.OK:
                     return status
             source = payload(ctx, sender, sequence, length) if k == 0 else cell(ctx, sender, sequence + k)
-            land(ctx, target(ctx, sender) + offset, source, min(size, length - offset))
+            replace(ctx, target(ctx, sender) + offset, source, min(size, length - offset))
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)
     if target(ctx, me) != peek(ctx + c.X + c.DATA):

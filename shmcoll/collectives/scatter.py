@@ -25,7 +25,7 @@ MOST_DIMENSIONS words into which dtype, number of dimensions and dimensions of t
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, peek, poke, store
-from shmcoll.engine.landing import land
+from shmcoll.engine.landing import land, replace
 from shmcoll.engine.layout import (
     HEADER_CALL,
     HEADER_COUNT,
@@ -166,7 +166,7 @@ def receive(ctx, sequence, root):
             if status != c.OK:
                 return status
         target = peek(ctx + c.OUT + c.DATA) + k * piece
-        land(ctx, target, place(ctx, sequence, k, me, block), min(piece, block - k * piece))
+        replace(ctx, target, place(ctx, sequence, k, me, block), min(piece, block - k * piece))
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)
     return c.OK

@@ -22,7 +22,7 @@ def land(ctx, target, source, length):
 
 
 def replace(ctx, target, source, length):
-    """Copy `length` bytes to where nothing has been read."""
+    """Copy `length` bytes to where this rank has read nothing, though x may begin at the same place."""
     if max(peek(ctx + c.X + c.BYTES), peek(ctx + c.OUT + c.BYTES)) >= peek(ctx + c.STREAM_BYTES):
         stream(target, source, length)
     else:
