@@ -3,7 +3,7 @@
 import pytest
 
 SOME = (1, 2, 3, 8)
-FEW = (1, 3)  # for the other ways in and out
+FEW = (1, 3)  # for the other ways in and out, and where there are several algorithms
 MORE = (4, 5, 6, 7, 16)
 
 ALGORITHMS = {
@@ -16,7 +16,9 @@ ALGORITHMS = {
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "n" in metafunc.fixturenames:
         # under stress all numbers of ranks have more cases: see `factor`
-        usual = FEW if "the_other_ways" in metafunc.fixturenames else SOME
+        usual = SOME
+        if "the_other_ways" in metafunc.fixturenames or "algorithm" in metafunc.fixturenames:
+            usual = FEW
         long_forms = [n for n in (*SOME, *MORE) if _stress(metafunc.config) or n not in usual]
         marks = dict.fromkeys(long_forms, pytest.mark.stress)
         metafunc.parametrize("n", [pytest.param(n, marks=marks.get(n, ())) for n in (*SOME, *MORE)])

@@ -124,7 +124,13 @@ ELSEWHERE = {
 
 
 #: these compile routines anew, or start many jobs
-LONG = {"a fence that is too weak", "the wrong rank is blamed", "torn records are believed"}
+LONG = {
+    "a fence that is too weak",
+    "a relaxed load where it must acquire",
+    "the wrong rank is blamed",
+    "torn records are believed",
+    "the name stays when ranks do not come",
+}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.stress if n in LONG else ()) for n in BUGS])
