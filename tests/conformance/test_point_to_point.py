@@ -335,6 +335,7 @@ def others_go_on(comm) -> str:
     comm.send(np.array([1]), other, 5)
     assert comm.recv(tag=5)[1] == other
     assert not late.done()
+    comm.barrier()
     comm.send(np.array([comm.rank]), other, 77)
     assert late.wait(20)[0].item() == other
     before = time.monotonic()
