@@ -16,8 +16,8 @@ another (n - 1) slice b at the root.
     k + 1, the root too, which does so when it has read round k. The last round uses cell s & 1: who leaves knows by the
     same that the root has read cell (s + 1) & 1, which the next operation may fill at once.
 
-cells, for operators that are not commutative: that of all_reduce; the root alone collects the parts. (It says so by its
-next step, for which all wait.)
+cells, for operators that are not commutative and up to (n - 2) RING_BYTES: that of all_reduce; the root alone collects
+the parts. (It says so by its next step, for which all wait.)
 
 Argument: ARGUMENT is the root.
 """
@@ -26,7 +26,7 @@ from shmcoll.collectives.all_reduce import accumulate, cells, fold_payloads, sli
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels import FINISH, STEP, STORE
-from shmcoll.engine.reduction import ORDERED, is_flat, reduce_alone, slice_length
+from shmcoll.engine.reduction import goes_through_cells, is_flat, reduce_alone, slice_length
 from shmcoll.engine.reduction import reduce as apply
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
 
@@ -40,7 +40,7 @@ def reduce(ctx):
         return reduce_alone(ctx)
     if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
         return flat(ctx, sequence)
-    if peek(ctx + c.ALGORITHM) == CELLS or peek(ctx + ORDERED):
+    if goes_through_cells(ctx, CELLS, peek(ctx + c.X + c.BYTES)):
         return cells(ctx, sequence, is_root(ctx))
     return ring(ctx, sequence)
 

@@ -18,8 +18,9 @@ Cost for each round of n slices: n a + slice b + (n - 1) slice g.
     has seen that j - 1 had finished round k. The last round uses cell s & 1, so that the next operation may fill cell
     (s + 1) & 1.
 
-cells, for operators that are not commutative: all_to_all through the cells. Part b of a cell is for block b; in each
-round everybody lays the next piece of every block into its cell and reduces its own from all n cells.
+cells, for operators that are not commutative and up to (n - 2) RING_BYTES: all_to_all through the cells. Part b of a
+cell is for block b; in each round everybody lays the next piece of every block into its cell and reduces its own from
+all n cells.
 Cost for each round: a + cell b + (n - 1) / n cell g.
 
     cell (s + k) & 1 of a rank: filled as step k (round 0: before the opening), for round k + 2 after step k + 1 of
@@ -35,7 +36,16 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.kernels import FINISH, START, STEP
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.reduction import ORDERED, SOURCES, fold, is_flat, reduce, reduce_alone, slice_length_of
+from shmcoll.engine.reduction import (
+    ORDERED,
+    SOURCES,
+    fold,
+    goes_through_cells,
+    is_flat,
+    reduce,
+    reduce_alone,
+    slice_length_of,
+)
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
 
 ALGORITHMS = ("flat", "ring", "cells")
@@ -53,7 +63,7 @@ def reduce_scatter(ctx):
     poke(ctx + c.MOVED, peek(ctx + c.MOVED) + length - peek(ctx + c.X + c.BYTES))  # x is but the first of a list
     if is_flat(ctx, FLAT, length):
         return flat(ctx, sequence, length)
-    if peek(ctx + c.ALGORITHM) == CELLS or peek(ctx + ORDERED):
+    if goes_through_cells(ctx, CELLS, length):
         return cells(ctx, sequence)
     return ring(ctx, sequence)
 

@@ -108,6 +108,9 @@ def create(
     flat_bytes = _setting("SHMCOLL_FLAT_BYTES", 32 << 10)
     slice_bytes = min(_setting("SHMCOLL_SLICE_BYTES", 128 << 10), cell_bytes)
     stream_bytes = _setting("SHMCOLL_STREAM_BYTES", 2 << 20)
+    cores = usable_cores()
+    # A step of the ring waits for a rank that may have to get a core first
+    ring_bytes = _setting("SHMCOLL_RING_BYTES", (48 if ranks > cores else 8) << 10)
     need = layout.arena_bytes(ranks, cell_bytes)
     fd = _nameless() if name else _shm_descriptor(need)
     try:
@@ -126,11 +129,12 @@ def create(
         (layout.JOB_CREATOR, os.getpid()),
         (layout.JOB_CREATOR_START, process_start(os.getpid())),
         (layout.JOB_CREATED, time.monotonic_ns()),
-        (layout.JOB_CORES, usable_cores()),
+        (layout.JOB_CORES, cores),
         (layout.JOB_CELL_BYTES, cell_bytes),
         (layout.JOB_FLAT_BYTES, flat_bytes),
         (layout.JOB_SLICE_BYTES, slice_bytes),
         (layout.JOB_STREAM_BYTES, stream_bytes),
+        (layout.JOB_RING_BYTES, ring_bytes),
         (layout.JOB_TIMEOUT, int(timeout * 1e9)),
         (layout.JOB_HEAP, heap),
     ):
@@ -248,6 +252,7 @@ def _limits(cell_bytes: int) -> tuple[tuple[int, int, int], ...]:
         (layout.JOB_FLAT_BYTES, 1, most),
         (layout.JOB_SLICE_BYTES, 1, cell_bytes),
         (layout.JOB_STREAM_BYTES, 1, most),
+        (layout.JOB_RING_BYTES, 1, most),
         (layout.JOB_TIMEOUT, 1, most),
         (layout.JOB_HEAP, 0, WIDEST_BYTES),
         (layout.JOB_CORES, 1, most),

@@ -48,18 +48,19 @@ from shmcoll.engine.layout import WORD
     ARENA_BYTES,
     MAIL,  # address of private memory about messages, see `rings.py`
     RINGS,  # bytes from the beginning of a mailbox to its words about rings
-) = (WORD * i for i in range(40))
+    RING_BYTES,  # reductions of a group go through the cells while they are shorter, round the ring then
+) = (WORD * i for i in range(41))
 
 # two array views, filled from ndarrays by entry.py
-X = 40 * WORD
-OUT = 48 * WORD
+X = 48 * WORD
+OUT = 56 * WORD
 DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
 
 # further integer arguments of the call
-EXTRA = 56 * WORD
+EXTRA = 64 * WORD
 EXTRA_WORDS = 16
 
-CONTEXT_WORDS = 72  # what the routines see; entry.py keeps its own tables behind
+CONTEXT_WORDS = 80  # what the routines see; entry.py keeps its own tables behind
 
 SCRATCH_BYTES = 64 << 10
 

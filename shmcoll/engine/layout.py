@@ -59,7 +59,7 @@ Words that different ranks write lie at least 128 bytes apart: two cache lines, 
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 5
+VERSION = 6
 
 WORD = 8
 LINE = 128
@@ -74,13 +74,14 @@ JOB_NONCE = 32  # 16 random bytes, told to the ranks by whoever started them
 JOB_CREATOR = 48  # pid
 JOB_CREATED = 56  # CLOCK_MONOTONIC, ns
 JOB_CELL_BYTES = 64
-JOB_FLAT_BYTES = 72  # all_reduce: up to here everybody reads everybody, above it the ring
-JOB_SLICE_BYTES = 80  # all_reduce: longest slice that travels the ring
+JOB_FLAT_BYTES = 72  # reductions: up to here everybody reads everybody
+JOB_SLICE_BYTES = 80  # reductions: longest slice that travels the ring
 JOB_TIMEOUT = 88  # default limit of one wait, ns
 JOB_CREATOR_START = 96  # start time of the creator: with its pid it names a process for ever
 JOB_CORES = 104  # cores that the job may use: more ranks than these take turns
 JOB_HEAP = 112  # most bytes that the heaps of all ranks together may hold
 JOB_STREAM_BYTES = 120  # results as long as this are written past the caches
+JOB_RING_BYTES = 128  # reductions: from so many bytes on for each rank beyond two, the ring is faster than the cells
 
 # --- records ----------------------------------------------------------------------------------------------------------
 RECORDS = PAGE

@@ -44,6 +44,16 @@ def is_flat(ctx, flat, length):
     return algorithm == 0 and length <= peek(ctx + c.FLAT_BYTES)
 
 
+def goes_through_cells(ctx, cells, length):
+    """Whether a call that is not flat, of `length` bytes, goes through the cells (`cells`: the number of that
+    algorithm) and not round the ring: when it must, because the order of ranks matters, when it is told to, and while
+    all of it fits a cell and the n steps of the ring would take longer than laying it there."""
+    algorithm = peek(ctx + c.ALGORITHM)
+    if peek(ctx + ORDERED) or algorithm == cells:
+        return 1
+    return algorithm == 0 and length <= min(peek(ctx + c.CELL_BYTES), peek(ctx + c.RING_BYTES))
+
+
 def fold(ctx, target, places, stride, count, start, ranks):
     """Reduce `count` elements of `ranks` ranks, from rank `start` on and past the last to rank 0, into `target`.
 

@@ -8,7 +8,7 @@ MORE = (4, 5, 6, 7, 16)
 
 ALGORITHMS = {
     "usual": {},
-    "ring": {"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_SLICE_BYTES": "512"},
+    "ring": {"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_RING_BYTES": "1", "SHMCOLL_SLICE_BYTES": "512"},
     "flat": {"SHMCOLL_FLAT_BYTES": str(256 << 10), "SHMCOLL_SLICE_BYTES": "4096"},
 }
 

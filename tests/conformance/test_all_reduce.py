@@ -52,9 +52,12 @@ def digests(comm, seed: int) -> list[str]:
 def test_the_bits_are_the_same_on_every_rank_in_every_run_and_by_either_algorithm(ranks, n, seed):
     """The order of additions is a function of the ranks, the count and the index alone."""
     slices = {"SHMCOLL_SLICE_BYTES": "8192"}
-    ring = ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": "128", **slices})
-    again = ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": "128", **slices})
+    around = {"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_RING_BYTES": "1", **slices}
+    ring = ranks(n, digests, seed, environment=around)
+    again = ranks(n, digests, seed, environment=around)
+    cells = ranks(n, digests, seed, environment=around | {"SHMCOLL_RING_BYTES": str(256 << 10)})
     flat = ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": str(256 << 10), **slices})
     assert ring[1:] == ring[:-1]
     assert again == ring
     assert flat == ring
+    assert cells == ring

@@ -63,8 +63,8 @@ def check_sane(arena: Arena, draw: random.Random) -> None:
     cell, ranks = arena.load(layout.JOB_CELL_BYTES), arena.ranks
     assert layout.arena_bytes(ranks, cell) <= arena.size
     assert cell >= layout.LINE and cell % layout.WORD == 0, cell
-    for word in (layout.JOB_FLAT_BYTES, layout.JOB_SLICE_BYTES, layout.JOB_STREAM_BYTES, layout.JOB_TIMEOUT):
-        assert arena.load(word) > 0, word
+    for name in ("FLAT_BYTES", "SLICE_BYTES", "STREAM_BYTES", "RING_BYTES", "TIMEOUT"):
+        assert arena.load(getattr(layout, f"JOB_{name}")) > 0, name
     assert arena.load(layout.JOB_SLICE_BYTES) <= cell
     assert arena.load(layout.JOB_HEAP) >= 0
     group = Group.world(arena)

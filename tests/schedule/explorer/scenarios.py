@@ -51,6 +51,7 @@ INLINE = AllReduce(2)
 IN_CELL = AllReduce(8)
 SPIN = {"polls": 1, "yields": 1}
 RING = {"flat_bytes": 64, "slice_bytes": 32}
+RING_OF_3 = RING | {"flat_bytes": 96}  # IN_CELL is flat with 3 ranks, too
 UNEVEN = all_to_all_v(((3, 40), (2, 1)))
 
 SCENARIOS = {
@@ -77,19 +78,19 @@ SCENARIOS = {
         2, (AllReduceShared(10, private=1), AllReduceShared(10, overlap=True), INLINE), settings=RING
     ),
     "shared all_reduce, 3 ranks": Scenario(3, (AllReduceShared(10, in_place=True),), settings=RING),
-    "ring, 3 ranks": Scenario(3, (AllReduce(20), IN_CELL), words=20, settings=RING),
+    "ring, 3 ranks": Scenario(3, (AllReduce(20), IN_CELL), words=20, settings=RING_OF_3),
     "ordered all_reduce": Scenario(2, (AllReduce(40, ordered=True), IN_CELL), words=40),
     "reduce": Scenario(2, (Reduce(), Reduce(root=1, in_place=True))),
     "reduce by the ring": Scenario(2, (Reduce(words=20, root=1),), words=20, settings=RING),
-    "reduce by the ring, 3 ranks": Scenario(3, (Reduce(words=40, root=1), IN_CELL), words=40, settings=RING),
+    "reduce by the ring, 3 ranks": Scenario(3, (Reduce(words=40, root=1), IN_CELL), words=40, settings=RING_OF_3),
     "ordered reduce": Scenario(2, (Reduce(words=70, ordered=True), IN_CELL), words=70),
     "ordered reduce, 3 ranks": Scenario(3, (Reduce(words=40, root=2, ordered=True), IN_CELL), words=40),
     "reduce_scatter": Scenario(2, (ReduceScatter(), ReduceScatter(in_place=True))),
     "reduce_scatter by the ring": Scenario(2, (ReduceScatter(words=12), IN_CELL), words=24, settings=RING),
     "reduce_scatter by the ring, 3 ranks": Scenario(
-        3, (ReduceScatter(words=12, in_place=True), IN_CELL), words=36, settings=RING
+        3, (ReduceScatter(words=12, in_place=True), IN_CELL), words=36, settings=RING_OF_3
     ),
-    "reduce_scatter_v": Scenario(3, (ReduceScatter(counts=(5, 0, 12)), IN_CELL), words=17, settings=RING),
+    "reduce_scatter_v": Scenario(3, (ReduceScatter(counts=(5, 0, 12)), IN_CELL), words=17, settings=RING_OF_3),
     "ordered reduce_scatter": Scenario(2, (ReduceScatter(words=40, ordered=True),), words=80),
     "ordered reduce_scatter of 2 rounds": Scenario(2, (ReduceScatter(words=20, ordered=True), IN_CELL), words=40),
     "ordered reduce_scatter, 3 ranks": Scenario(
@@ -99,8 +100,8 @@ SCENARIOS = {
     "scan, 3 ranks": Scenario(3, (Exscan(),)),
     "chain": Scenario(2, (Scan(words=24), IN_CELL), words=24, settings=RING),
     "chain of exscan": Scenario(2, (Exscan(words=20), IN_CELL), words=20, settings=RING),
-    "chain, 3 ranks": Scenario(3, (Scan(words=32, in_place=True), IN_CELL), words=32, settings=RING),
-    "chain of exscan, 3 ranks": Scenario(3, (Exscan(words=32, in_place=True), IN_CELL), words=32, settings=RING),
+    "chain, 3 ranks": Scenario(3, (Scan(words=32, in_place=True), IN_CELL), words=32, settings=RING_OF_3),
+    "chain of exscan, 3 ranks": Scenario(3, (Exscan(words=32, in_place=True), IN_CELL), words=32, settings=RING_OF_3),
     "gather": Scenario(2, (Gather(100), Gather(8, root=1)), words=200),
     "gather of 2 rounds, then all_reduce": Scenario(2, (Gather(40), IN_CELL), words=80),
     "gather, 3 ranks": Scenario(3, (Gather(70, root=1), IN_CELL), words=210),
