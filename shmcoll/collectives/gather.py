@@ -48,7 +48,7 @@ def deliver(ctx, sequence, rounds, root):
 
 
 def collect(ctx, sequence, rounds):
-    """The root's rounds: read every sender's cell, then say so."""
+    """The root's rounds: read every sender's cell, then say so, and copy a piece of its own array while they go on."""
     length, me = peek(ctx + c.X + c.BYTES), peek(ctx + c.RANK)
     size = peek(ctx + c.CELL_BYTES)
     for k in range(rounds):
@@ -64,8 +64,8 @@ def collect(ctx, sequence, rounds):
             replace(ctx, target(ctx, sender) + offset, source, min(size, length - offset))
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)
-    if target(ctx, me) != peek(ctx + c.X + c.DATA):
-        land(ctx, target(ctx, me), peek(ctx + c.X + c.DATA), length)
+        if target(ctx, me) != peek(ctx + c.X + c.DATA):
+            land(ctx, target(ctx, me) + offset, peek(ctx + c.X + c.DATA) + offset, min(size, length - offset))
     return c.OK
 
 

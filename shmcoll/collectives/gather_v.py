@@ -19,7 +19,7 @@ Arguments: ARGUMENT is the root; else see `engine/tables.py`.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.sync import DTYPE, await_step, meet, publish_step
-from shmcoll.engine.tables import ANYONE, is_opening, judge, keep_own, lay, lay_table, rounds_of, take
+from shmcoll.engine.tables import ANYONE, is_opening, judge, keep_part, lay, lay_table, own_bytes, rounds_of, take
 
 
 def gather_v(ctx):
@@ -57,9 +57,8 @@ def deliver(ctx, rounds):
 
 
 def collect(ctx, rounds):
-    """The root's rounds: read every sender's cell, then say so."""
+    """The root's rounds: read every sender's cell, then say so, and copy a part of its own array while they go on."""
     sequence, me, part = peek(ctx + c.SEQUENCE), peek(ctx + c.RANK), peek(ctx + c.CELL_BYTES)
-    keep_own(ctx)
     for k in range(rounds):
         for sender in range(peek(ctx + c.SIZE)):
             if sender != me:
@@ -68,4 +67,7 @@ def collect(ctx, rounds):
                     return status
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)
+        keep_part(ctx, k, part)
+    for k in range(rounds, -(-own_bytes(ctx) // part)):
+        keep_part(ctx, k, part)
     return c.OK

@@ -172,10 +172,21 @@ def take(ctx, sequence, k, peer, part, offset):
 
 def keep_own(ctx):
     """Copy the block that this rank has for itself, straight from array to result."""
+    keep_part(ctx, 0, own_bytes(ctx))
+
+
+def keep_part(ctx, k, part):
+    """The k-th part of it, of `part` bytes."""
     size, me, own, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
-    place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, me) * item
-    source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, me) * item
-    land(ctx, place, source, get(own, size, SEND_COUNTS, me) * item)
+    left = own_bytes(ctx) - k * part
+    if left > 0:
+        place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, me) * item + k * part
+        source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, me) * item + k * part
+        land(ctx, place, source, min(left, part))
+
+
+def own_bytes(ctx):
+    return get(peek(ctx + TABLE), peek(ctx + c.SIZE), SEND_COUNTS, peek(ctx + c.RANK)) * peek(ctx + c.X + c.ITEM)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
