@@ -341,6 +341,18 @@ class Collectives:
             return self._again("scatter", status, calls.scatter, x, root, out)
         return result
 
+    def collective_permute(self, x: Any, pairs: Any, *, out: Any = None, async_op: bool = False) -> Any:
+        """The array of the rank that sends to this one; zeros on a rank to which nobody sends. XLA's CollectivePermute,
+        `jax.lax.ppermute`.
+
+        x: array of any shape, equal on all ranks, like the result. pairs: a sequence of (source, target), in any order,
+        the same on all ranks; each rank at most once a source and at most once a target (else `ValueError`), which may
+        be the same rank. A shift round a ring: `[(i, (i + 1) % n) for i in range(n)]`. `out=x` works in place.
+        """
+        if async_op:
+            return self._submit(calls.collective_permute, x, pairs, out)
+        return calls.perform(calls.collective_permute, self._caller, (x, pairs, out))
+
     def all_to_all_v(
         self,
         x: Any,

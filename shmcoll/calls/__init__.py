@@ -11,6 +11,7 @@ from shmcoll.calls.all_to_all import all_to_all
 from shmcoll.calls.all_to_all_v import all_to_all_v
 from shmcoll.calls.barrier import barrier
 from shmcoll.calls.broadcast import broadcast
+from shmcoll.calls.collective_permute import collective_permute
 from shmcoll.calls.common import perform
 from shmcoll.calls.exscan import exscan
 from shmcoll.calls.gather import gather
@@ -32,6 +33,7 @@ __all__ = [
     "all_to_all_v",
     "barrier",
     "broadcast",
+    "collective_permute",
     "exscan",
     "gather",
     "gather_v",

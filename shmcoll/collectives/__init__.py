@@ -13,6 +13,7 @@ from shmcoll.collectives.all_to_all import all_to_all
 from shmcoll.collectives.all_to_all_v import all_to_all_v
 from shmcoll.collectives.barrier import barrier
 from shmcoll.collectives.broadcast import broadcast
+from shmcoll.collectives.collective_permute import collective_permute
 from shmcoll.collectives.exscan import exscan
 from shmcoll.collectives.gather import gather
 from shmcoll.collectives.gather_v import gather_v
@@ -42,6 +43,7 @@ ROUTINES = {
         gather_v,
         scatter_v,
         all_gather_v,
+        collective_permute,
         send,
         recv,
     )

@@ -59,7 +59,7 @@ Words that different ranks write lie at least 128 bytes apart: two cache lines, 
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 5
+VERSION = 6
 
 WORD = 8
 LINE = 128
@@ -179,6 +179,7 @@ OPERATION_NAMES = (
     "all_gather_v",
     "send",
     "recv",
+    "collective_permute",
 )
 (
     BARRIER,
@@ -198,6 +199,7 @@ OPERATION_NAMES = (
     ALL_GATHER_V,
     SEND,
     RECV,
+    COLLECTIVE_PERMUTE,
 ) = range(1, len(OPERATION_NAMES))
 
 

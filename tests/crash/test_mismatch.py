@@ -193,6 +193,18 @@ PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, str]] = 
         "gather(float64[1, 1, 1, 1, 1, 1, 1, 1, ...], root=0)",
         "gather(float64[1, 1, 1, 1, 1, 1, 1, 1, ...], root=0)",
     ),
+    "permutation": (
+        lambda comm: comm.collective_permute(FLOATS, [(0, 1), (1, 0)]),
+        lambda comm: comm.collective_permute(FLOATS, [(0, 1)]),
+        "collective_permute(float32[6], pairs of hash ",
+        "collective_permute(float32[6], pairs of hash ",
+    ),
+    "shape of the permuted": (
+        lambda comm: comm.collective_permute(FLOATS, []),
+        lambda comm: comm.collective_permute(FLOATS[:5], []),
+        "collective_permute(float32[6], pairs of hash 12545f4914f6c)",
+        "collective_permute(float32[5], pairs of hash 12545f4914f6c)",
+    ),
     "dtype of a table of counts": (
         lambda comm: comm.all_to_all_v(FLOATS, [0] * comm.size),
         lambda comm: comm.all_to_all_v(INTS, [0] * comm.size),

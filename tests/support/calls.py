@@ -210,6 +210,19 @@ def _collect_lengths_everywhere(comm: Any, unit: int) -> None:
     assert (got == np.repeat(np.arange(comm.size), counts)).all()
 
 
+def collective_permute(comm: Any) -> None:
+    _shift(comm, 3)
+
+
+def collective_permute_in_rounds(comm: Any) -> None:
+    _shift(comm, 200_000)
+
+
+def _shift(comm: Any, count: int) -> None:
+    got = comm.collective_permute(np.full(count, comm.rank), [(i, (i + 1) % comm.size) for i in range(comm.size)])
+    assert (got == (comm.rank - 1) % comm.size).all()
+
+
 SHORT: dict[str, Callable[[Any], None]] = {
     f.__name__: f
     for f in (
@@ -224,6 +237,7 @@ SHORT: dict[str, Callable[[Any], None]] = {
         gather_v,
         scatter_v,
         all_gather_v,
+        collective_permute,
         reduce,
         reduce_scatter,
         scan,
@@ -243,6 +257,7 @@ LONG: dict[str, Callable[[Any], None]] = {
         gather_v_in_rounds,
         scatter_v_in_rounds,
         all_gather_v_in_rounds,
+        collective_permute_in_rounds,
         reduce_in_rounds,
         reduce_scatter_in_rounds,
         scan_in_rounds,
