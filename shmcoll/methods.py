@@ -12,6 +12,7 @@ import numpy as np
 
 from shmcoll import calls
 from shmcoll.caller import Caller
+from shmcoll.calls.collective_permute import route_of
 from shmcoll.calls.counts import second_phase
 from shmcoll.dtypes import REDUCTIONS
 from shmcoll.engine import context as c
@@ -53,6 +54,7 @@ class Collectives:
     _reduce_scatter = _Native()
     _scan = _Native()
     _exscan = _Native()
+    _collective_permute = _Native()
     _all_to_all_v = _Native()
     _gather_v = _Native()
     _scatter_v = _Native()
@@ -351,7 +353,20 @@ class Collectives:
         """
         if async_op:
             return self._submit(calls.collective_permute, x, pairs, out)
-        return calls.perform(calls.collective_permute, self._caller, (x, pairs, out))
+        result = _empty_like(x) if out is None and type(x) is _ndarray else out
+        try:
+            pairs = tuple(pairs)
+            route = route_of(pairs, self.size, self.rank, "collective_permute", self.rank)
+        except (TypeError, ValueError):  # no pairs that can be looked up; the long way says what is wrong, if anything
+            return calls.perform(calls.collective_permute, self._caller, (x, pairs, out))
+        try:
+            status = self._collective_permute(x, result, *route)
+        except BaseException:
+            self._caller.verdicts.interrupted("collective_permute")
+            raise
+        if status:
+            return self._again("collective_permute", status, calls.collective_permute, x, pairs, out)
+        return result
 
     def all_to_all_v(
         self,

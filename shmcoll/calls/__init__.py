@@ -16,6 +16,7 @@ from shmcoll.calls.common import perform
 from shmcoll.calls.exscan import exscan
 from shmcoll.calls.gather import gather
 from shmcoll.calls.gather_v import gather_v
+from shmcoll.calls.halo_exchange import halo_exchange
 from shmcoll.calls.recv import recv
 from shmcoll.calls.reduce import reduce
 from shmcoll.calls.reduce_scatter import reduce_scatter
@@ -37,6 +38,7 @@ __all__ = [
     "exscan",
     "gather",
     "gather_v",
+    "halo_exchange",
     "perform",
     "recv",
     "reduce",

@@ -17,6 +17,7 @@ from shmcoll.collectives.collective_permute import collective_permute
 from shmcoll.collectives.exscan import exscan
 from shmcoll.collectives.gather import gather
 from shmcoll.collectives.gather_v import gather_v
+from shmcoll.collectives.halo_exchange import halo_exchange
 from shmcoll.collectives.recv import recv
 from shmcoll.collectives.reduce import reduce
 from shmcoll.collectives.reduce_scatter import reduce_scatter
@@ -44,6 +45,7 @@ ROUTINES = {
         scatter_v,
         all_gather_v,
         collective_permute,
+        halo_exchange,
         send,
         recv,
     )

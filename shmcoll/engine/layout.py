@@ -180,6 +180,7 @@ OPERATION_NAMES = (
     "send",
     "recv",
     "collective_permute",
+    "halo_exchange",
 )
 (
     BARRIER,
@@ -200,6 +201,7 @@ OPERATION_NAMES = (
     SEND,
     RECV,
     COLLECTIVE_PERMUTE,
+    HALO_EXCHANGE,
 ) = range(1, len(OPERATION_NAMES))
 
 
