@@ -14,6 +14,7 @@ import shmcoll
 from shmcoll import jit, mindspore, nki
 from shmcoll.collectives import ROUTINES, all_reduce_shared
 from shmcoll.communicator import Communicator
+from shmcoll.grid import Grid
 from shmcoll.messages import Messages, Recv, Send
 from shmcoll.methods import Collectives
 from shmcoll.objects import Objects
@@ -50,7 +51,7 @@ def _page(title: str, introduction: str, sections: Iterator[str]) -> str:
 def _of_package() -> Iterator[str]:
     for name in FUNCTIONS:
         yield _function(f"shmcoll.{name}", getattr(shmcoll, name))
-    for cls in (Work, Plan):
+    for cls in (Work, Plan, Grid):
         yield _section(f"shmcoll.{cls.__name__}", inspect.getdoc(cls))
         yield from _of_class(cls)
     for name in jit.OPERATIONS:

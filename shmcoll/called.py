@@ -37,5 +37,7 @@ def call_in_words(word: int, first: int, second: int, array: str) -> str:
         "exscan": f", {reduction_name(reduction, second)}",
         "gather_v": f", root={first}",
         "scatter_v": f", root={first}",
+        "collective_permute": f", pairs of hash {first:x}",
+        "halo_exchange": f", width={second}, grid of hash {first:x}",
     }
     return f"{operation}({array}{details.get(operation, '')})"

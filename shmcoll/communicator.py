@@ -14,6 +14,7 @@ from shmcoll.engine import records
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import ArenaError
+from shmcoll.grid import Grid
 from shmcoll.groups import WORLD, Identity, find, identity
 from shmcoll.member import Member
 from shmcoll.messages import Messages
@@ -81,6 +82,16 @@ class Communicator(Objects, Messages):
         if operation not in OPERATIONS:
             raise ValueError(f"plan: no plan of {operation!r}; there are plans of {', '.join(OPERATIONS)}")
         return plans.make(self._caller, getattr(self, operation), operation, args, keywords)
+
+    def grid(self, dims: Any, periods: Any = False) -> Grid:
+        """The ranks as a Cartesian grid, to exchange halos with neighbours: see `Grid`. Not a collective itself.
+
+        dims: how many ranks lie along each axis, as a sequence or one number; those given as 0 are chosen as close to
+        each other as can be, as MPI_Dims_create does. periods: whether an axis is closed to a ring, for all axes or for
+        each. Ranks are numbered as by MPI_Cart_create, the last axis fastest. `ValueError` when the product of dims is
+        not the number of ranks.
+        """
+        return Grid(self._caller, dims, periods)
 
     # --- shared arrays ------------------------------------------------------------------------------------------------
 

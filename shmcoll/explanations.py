@@ -5,6 +5,7 @@ from itertools import pairwise, product
 import numpy as np
 
 from shmcoll.dtypes import BY_CODE
+from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
@@ -36,6 +37,17 @@ def explain_overlap(group: Group, sequence: int) -> str:
                 whose = f"rank {group.ranks[a]} overlaps {name} of rank {group.ranks[b]}"
                 return f"all_reduce #{sequence}: out of {whose}; give an out of its own, or out=x"
     return f"all_reduce #{sequence}: an out overlaps another array"
+
+
+def explain_faces(group: Group, words: np.ndarray) -> str:
+    """Whose faces a halo exchange found unlike, as it left it in a context; '' where it did not get so far."""
+    culprit, axis, other = (int(words[word // WORD]) for word in (c.CULPRIT, c.DETAIL, c.DETAIL_2))
+    if axis == 0:
+        return ""
+    return (
+        f"Ranks {group.ranks[culprit]} and {group.ranks[other]} are neighbours along axis {axis - 1}, "
+        f"so all other axes of their arrays must be equal."
+    )
 
 
 def array_in_header(group: Group, rank: int, sequence: int) -> str:

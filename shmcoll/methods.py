@@ -12,6 +12,7 @@ import numpy as np
 
 from shmcoll import calls
 from shmcoll.caller import Caller
+from shmcoll.calls.collective_permute import route_of
 from shmcoll.calls.counts import second_phase
 from shmcoll.dtypes import REDUCTIONS
 from shmcoll.engine import context as c
@@ -53,6 +54,7 @@ class Collectives:
     _reduce_scatter = _Native()
     _scan = _Native()
     _exscan = _Native()
+    _collective_permute = _Native()
     _all_to_all_v = _Native()
     _gather_v = _Native()
     _scatter_v = _Native()
@@ -339,6 +341,31 @@ class Collectives:
             raise
         if status:
             return self._again("scatter", status, calls.scatter, x, root, out)
+        return result
+
+    def collective_permute(self, x: Any, pairs: Any, *, out: Any = None, async_op: bool = False) -> Any:
+        """The array of the rank that sends to this one; zeros on a rank to which nobody sends. XLA's CollectivePermute,
+        `jax.lax.ppermute`.
+
+        x: array of any shape, equal on all ranks, like the result. pairs: a sequence of (source, target), in any order,
+        the same on all ranks; each rank at most once a source and at most once a target (else `ValueError`), which may
+        be the same rank. A shift round a ring: `[(i, (i + 1) % n) for i in range(n)]`. `out=x` works in place.
+        """
+        if async_op:
+            return self._submit(calls.collective_permute, x, pairs, out)
+        result = _empty_like(x) if out is None and type(x) is _ndarray else out
+        try:
+            pairs = tuple(pairs)
+            route = route_of(pairs, self.size, self.rank, "collective_permute", self.rank)
+        except (TypeError, ValueError):  # no pairs that can be looked up; the long way says what is wrong, if anything
+            return calls.perform(calls.collective_permute, self._caller, (x, pairs, out))
+        try:
+            status = self._collective_permute(x, result, *route)
+        except BaseException:
+            self._caller.verdicts.interrupted("collective_permute")
+            raise
+        if status:
+            return self._again("collective_permute", status, calls.collective_permute, x, pairs, out)
         return result
 
     def all_to_all_v(

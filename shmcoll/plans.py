@@ -27,6 +27,7 @@ OPERATIONS = (
     "gather",
     "scatter",
     "all_to_all",
+    "collective_permute",
 )
 
 

@@ -22,7 +22,7 @@ from shmcoll.engine import layout, records
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
-from shmcoll.explanations import explain_counts, explain_overlap, explain_parts
+from shmcoll.explanations import explain_counts, explain_faces, explain_overlap, explain_parts
 from shmcoll.mail import Mail
 from shmcoll.mail_in_words import MESSAGES, from_itself, message_in_words, misfit, missing_message
 from shmcoll.ops import of_kernel
@@ -97,7 +97,8 @@ class Verdicts:
         if status == c.PEER_LOST:
             return self._lost(call, int(culprit))
         if status == c.MISMATCH:
-            return self._disagreement(call)
+            faces = operation == "halo_exchange" and explain_faces(self._group, self._words)
+            return self._disagreement(call, faces or "All ranks must make the same calls in the same order.")
         if status == c.TIMEOUT_PASSED:
             waited = f"waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain"
             return self._timeout(f"{call}{at_site()}: {waited}; {self._who_is_missing(operation)}")
@@ -124,14 +125,14 @@ class Verdicts:
             self._end(records.TIMED_OUT, text)
         return error
 
-    def _disagreement(self, call: str) -> ShmcollError:
+    def _disagreement(self, call: str, advice: str) -> ShmcollError:
         """All ranks find it in the same operation. Each notes where it is; one of them tells for all."""
         records.note_site(self._group, self._rank, self._sequence(), at_site())
         with telling.turn(self._group, 2 * SITES_PATIENCE) as mine:
             if mine:
                 sites = telling.sites(self._group, self._sequence(), SITES_PATIENCE)
                 text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what(sites)}"
-                self._end(records.MISMATCHED, f"{text}. All ranks must make the same calls in the same order.")
+                self._end(records.MISMATCHED, f"{text}. {advice}")
         return self._first_cause(call)
 
     def _raised(self, operation: str) -> BaseException:

@@ -11,10 +11,12 @@ from shmcoll.calls.all_to_all import all_to_all
 from shmcoll.calls.all_to_all_v import all_to_all_v
 from shmcoll.calls.barrier import barrier
 from shmcoll.calls.broadcast import broadcast
+from shmcoll.calls.collective_permute import collective_permute
 from shmcoll.calls.common import perform
 from shmcoll.calls.exscan import exscan
 from shmcoll.calls.gather import gather
 from shmcoll.calls.gather_v import gather_v
+from shmcoll.calls.halo_exchange import halo_exchange
 from shmcoll.calls.recv import recv
 from shmcoll.calls.reduce import reduce
 from shmcoll.calls.reduce_scatter import reduce_scatter
@@ -32,9 +34,11 @@ __all__ = [
     "all_to_all_v",
     "barrier",
     "broadcast",
+    "collective_permute",
     "exscan",
     "gather",
     "gather_v",
+    "halo_exchange",
     "perform",
     "recv",
     "reduce",

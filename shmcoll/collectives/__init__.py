@@ -13,9 +13,11 @@ from shmcoll.collectives.all_to_all import all_to_all
 from shmcoll.collectives.all_to_all_v import all_to_all_v
 from shmcoll.collectives.barrier import barrier
 from shmcoll.collectives.broadcast import broadcast
+from shmcoll.collectives.collective_permute import collective_permute
 from shmcoll.collectives.exscan import exscan
 from shmcoll.collectives.gather import gather
 from shmcoll.collectives.gather_v import gather_v
+from shmcoll.collectives.halo_exchange import halo_exchange
 from shmcoll.collectives.recv import recv
 from shmcoll.collectives.reduce import reduce
 from shmcoll.collectives.reduce_scatter import reduce_scatter
@@ -42,6 +44,8 @@ ROUTINES = {
         gather_v,
         scatter_v,
         all_gather_v,
+        collective_permute,
+        halo_exchange,
         send,
         recv,
     )

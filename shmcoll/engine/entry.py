@@ -9,9 +9,9 @@ Arguments of the callable: nothing, or (x, out, reduction, argument, argument 2,
 be None. Without extra words a call comes straight from the user, and the entry itself checks what `ready` says. It
 answers PREPARE, having done nothing, for what it does not read or accept: no exact ndarray, not contiguous or aligned,
 foreign byte order or dtype, read-only or overlapping `out`, a shape that does not fit, no kernel loaded. The
-communicator then prepares arrays that it does read, or raises; with extra words a call has been checked. Calls with
-counts come in a form of their own: see `counts.py`. Of a message, `argument` is the peer, `argument 2` the tag, and
-`reduction` the phase of its routine.
+communicator then prepares arrays that it does read, or raises; with extra words a call has been checked, but for the
+arrays of a collective_permute. Calls with counts come in a form of their own: see `counts.py`. Of a message, `argument`
+is the peer, `argument 2` the tag, and `reduction` the phase of its routine.
 
 The entry answers BUSY while another thread, or a signal handler's interrupted caller, is inside, while a worker owns
 the context, and when the group has ended.
@@ -39,6 +39,7 @@ from shmcoll.engine.layout import (
     ANY,
     BARRIER,
     BROADCAST,
+    COLLECTIVE_PERMUTE,
     EXSCAN,
     GATHER,
     LARGEST_TAG,
@@ -160,6 +161,11 @@ def make_judge(operation: int) -> Callable[[int, int], int]:
                 return 1
             forget_extra(ctx)
             return ready(ctx, operation)
+
+    elif operation == COLLECTIVE_PERMUTE:
+
+        def judge(ctx, nargs):
+            return nargs > FIXED and ready(ctx, operation)
 
     elif operation in MESSAGES:
 

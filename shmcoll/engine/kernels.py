@@ -202,6 +202,12 @@ def make_function_kernel(dtype: DType, function: Callable) -> Callable[..., int]
     return kernel
 
 
+def clear(target, length):
+    """Make `length` bytes zero. The loop becomes a call of memset."""
+    for i in range(length):
+        set_element(target, i, np.uint8, 0)
+
+
 # --- blocks -----------------------------------------------------------------------------------------------------------
 #
 # A block is the part of an array that goes from one rank to another, in C order. In memory it is a row of runs: `run`

@@ -180,6 +180,8 @@ OPERATION_NAMES = (
     "all_gather_v",
     "send",
     "recv",
+    "collective_permute",
+    "halo_exchange",
 )
 (
     BARRIER,
@@ -199,6 +201,8 @@ OPERATION_NAMES = (
     ALL_GATHER_V,
     SEND,
     RECV,
+    COLLECTIVE_PERMUTE,
+    HALO_EXCHANGE,
 ) = range(1, len(OPERATION_NAMES))
 
 

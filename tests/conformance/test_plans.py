@@ -22,6 +22,7 @@ def every_operation(comm) -> list[str]:
         "gather": [((block,), {"root": 0})],
         "scatter": [((whole if rank == 0 else None,), {"out": np.empty_like(block)})],
         "all_to_all": [((whole,), {}), ((whole.reshape(n, 6), 0, 1), {})],
+        "collective_permute": [((block, [(0, n - 1)]), {}), ((block, [(n - 1, 0)]), {"out": block})],
         "barrier": [((), {})],
     }
     for operation, several in calls.items():

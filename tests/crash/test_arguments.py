@@ -342,6 +342,94 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         ValueError,
         "all_to_all on rank 1: array 1 of out overlaps one before it",
     ),
+    "no pairs": (
+        lambda c: c.collective_permute(X, None),
+        TypeError,
+        "pairs must be a sequence of (source, target)",
+    ),
+    "one pair, not in a list": (
+        lambda c: c.collective_permute(X, (0, 1)),
+        TypeError,
+        "collective_permute on rank 1: 0 in pairs is no pair (source, target)",
+    ),
+    "a pair of three": (lambda c: c.collective_permute(X, [(0, 1, 2)]), TypeError, "(0, 1, 2) in pairs is no pair"),
+    "a pair of strings": (lambda c: c.collective_permute(X, ["01"]), TypeError, "'01' in pairs is no pair"),
+    "source of floats": (lambda c: c.collective_permute(X, [(0.0, 1)]), TypeError, "source must be an integer, got fl"),
+    "source of a pair": (
+        lambda c: c.collective_permute(X, [(0, 1), (2, 0)]),
+        ValueError,
+        "collective_permute on rank 1: source 2 is no rank of this group of 2; use 0 to 1",
+    ),
+    "target of a pair": (lambda c: c.collective_permute(X, [(0, -1)]), ValueError, "target -1 is no rank of this"),
+    "a source twice": (
+        lambda c: c.collective_permute(X, [(0, 1), (0, 0)]),
+        ValueError,
+        "collective_permute on rank 1: rank 0 is the source of two pairs; one is allowed",
+    ),
+    "a target twice": (
+        lambda c: c.collective_permute(X, [(0, 1), (1, 1)]),
+        ValueError,
+        "collective_permute on rank 1: rank 1 is the target of two pairs; one is allowed",
+    ),
+    "shape of the permuted": (
+        lambda c: c.collective_permute(X, [(0, 1)], out=X[0].copy()),
+        ValueError,
+        "out has shape (6,), the result has (4, 6)",
+    ),
+    "permuted onto a part": (
+        lambda c: c.collective_permute((R := np.zeros((6, 6)))[:4], [(0, 1)], out=R[2:]),
+        ValueError,
+        "collective_permute on rank 1: out overlaps x without being x",
+    ),
+    "no place on the grid": (
+        lambda c: c.grid((2, 2)),
+        ValueError,
+        "grid on rank 1: dims [2, 2] do not give a place to each of 2 ranks; their product must be 2, and a 0 lets it",
+    ),
+    "no axis of a grid": (lambda c: c.grid(()), ValueError, "dims [] do not give a place to each of 2 ranks"),
+    "a grid that cannot be chosen": (lambda c: c.grid((3, 0)), ValueError, "dims [3, 0] do not give a place to each"),
+    "negative dims": (lambda c: c.grid((-2, -1)), ValueError, "dims [-2, -1] do not give a place to each of 2 ranks"),
+    "dims of floats": (lambda c: c.grid(2.0), TypeError, "grid on rank 1: dims must be an integer, got float"),
+    "number of periods": (
+        lambda c: c.grid((2, 1), (True,)),
+        ValueError,
+        "grid on rank 1: periods (True,) must be True or False, or one of them for each of 2 axes",
+    ),
+    "a halo of a list": (
+        lambda c: c.grid(2).exchange([1, 2, 3]),
+        TypeError,
+        "halo_exchange on rank 1: x must be a numpy array, whose halo is written; got list",
+    ),
+    "a halo of dates": (lambda c: c.grid(2).exchange(np.zeros(3, "M8[s]")), TypeError, "dtype datetime64[s] is not"),
+    "a halo that is read-only": (lambda c: c.grid(2).exchange(read_only((4, 6))), ValueError, "x is read-only"),
+    "a halo of a part": (
+        lambda c: c.grid(2).exchange(np.zeros((4, 6))[:, :3]),
+        ValueError,
+        "halo_exchange on rank 1: x must be C-contiguous, aligned and in native byte order",
+    ),
+    "a halo of nine dimensions": (
+        lambda c: c.grid(2).exchange(np.zeros((3,) * 9)),
+        ValueError,
+        "x has 9 dimensions, at most 8 are possible",
+    ),
+    "fewer axes than the grid": (
+        lambda c: c.grid((2, 1)).exchange(np.zeros(3)),
+        ValueError,
+        "halo_exchange on rank 1: x has 1 dimensions, fewer than the 2 axes of the grid",
+    ),
+    "an axis twice": (
+        lambda c: c.grid((2, 1)).exchange(np.zeros((3, 3)), axes=(1, -1)),
+        ValueError,
+        "halo_exchange on rank 1: axes (1, -1) must be 2 different ones, one for each axis of the grid",
+    ),
+    "axis of a halo": (lambda c: c.grid(2).exchange(X, axes=2), IndexError, "axis 2 is out of range for 2 dimensions"),
+    "no width": (lambda c: c.grid(2).exchange(X, 0), ValueError, "width must be at least 1, got 0"),
+    "width of floats": (lambda c: c.grid(2).exchange(X, 1.0), TypeError, "width must be an integer, got float"),
+    "an array that is all halo": (
+        lambda c: c.grid(2).exchange(X, 2),
+        ValueError,
+        "axis 0 of length 4 is too short for a halo of width 2 on both sides and as much between them; shape (4, 6)",
+    ),
     "number of counts": (lambda c: c.all_to_all_v(X, [1]), ValueError, "send_counts must have one entry for each of 2"),
     "counts of floats": (lambda c: c.all_to_all_v(X, [1.0, 2]), TypeError, "send_counts must be integers, got float64"),
     "counts of bool": (lambda c: c.all_to_all_v(X, [True, False]), TypeError, "send_counts must be integers, got bool"),
@@ -462,12 +550,14 @@ def refuse_all(comm, later: bool) -> list[str]:
 
 
 class Later:
-    """A communicator whose every call is asynchronous, and waited for."""
+    """A communicator, or a grid of it, whose every call is asynchronous, and waited for."""
 
     def __init__(self, comm: Any):
         self._comm = comm
 
     def __getattr__(self, name: str) -> Call:
+        if name == "grid":
+            return lambda *args: Later(self._comm.grid(*args))
         return lambda *args, **keywords: getattr(self._comm, name)(*args, async_op=True, **keywords).wait(20)
 
 

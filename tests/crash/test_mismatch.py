@@ -193,6 +193,42 @@ PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, str]] = 
         "gather(float64[1, 1, 1, 1, 1, 1, 1, 1, ...], root=0)",
         "gather(float64[1, 1, 1, 1, 1, 1, 1, 1, ...], root=0)",
     ),
+    "permutation": (
+        lambda comm: comm.collective_permute(FLOATS, [(0, 1), (1, 0)]),
+        lambda comm: comm.collective_permute(FLOATS, [(0, 1)]),
+        "collective_permute(float32[6], pairs of hash ",
+        "collective_permute(float32[6], pairs of hash ",
+    ),
+    "shape of the permuted": (
+        lambda comm: comm.collective_permute(FLOATS, []),
+        lambda comm: comm.collective_permute(FLOATS[:5], []),
+        "collective_permute(float32[6], pairs of hash 12545f4914f6c)",
+        "collective_permute(float32[5], pairs of hash 12545f4914f6c)",
+    ),
+    "faces": (
+        lambda comm: comm.grid(comm.size, True).exchange(TABLE),
+        lambda comm: comm.grid(comm.size, True).exchange(TABLE[:, :5].copy()),
+        "halo_exchange(float32[6, 6], width=1, grid of hash 1",
+        "halo_exchange(float32[6, 6], width=1, grid of hash 1",
+    ),
+    "width of the halo": (
+        lambda comm: comm.grid(comm.size).exchange(TABLE),
+        lambda comm: comm.grid(comm.size).exchange(TABLE, 2),
+        "halo_exchange(float32[6, 6], width=1, grid of hash 1",
+        "halo_exchange(float32[6, 6], width=1, grid of hash 1",
+    ),
+    "periods": (
+        lambda comm: comm.grid(comm.size).exchange(TABLE),
+        lambda comm: comm.grid(comm.size, periods=True).exchange(TABLE),
+        "halo_exchange(float32[6, 6], width=1, grid of hash 1",
+        "halo_exchange(float32[6, 6], width=1, grid of hash 1",
+    ),
+    "number of dimensions of what has a halo": (
+        lambda comm: comm.grid(comm.size).exchange(TABLE),
+        lambda comm: comm.grid(comm.size).exchange(FLOATS),
+        "halo_exchange(float32[6, 6], width=1, grid of hash 1",
+        "halo_exchange(float32[6, 6], width=1, grid of hash 1",
+    ),
     "dtype of a table of counts": (
         lambda comm: comm.all_to_all_v(FLOATS, [0] * comm.size),
         lambda comm: comm.all_to_all_v(INTS, [0] * comm.size),
@@ -267,6 +303,26 @@ def test_every_rank_learns_who_called_what(ranks, seed, what):
         if call != other:
             assert f"{listed(usual)} called {call} at {line_of(PAIRS[what][0])}" in text
             assert f"{listed(list(odd))} called {other} at {line_of(PAIRS[what][1])}" in text
+
+
+def test_neighbours_whose_faces_are_unlike_are_named(ranks):
+    """On 2 x 2 ranks with extents that may differ, but for that of rank 3: along axis 1 it is like no neighbour."""
+
+    def uneven(comm) -> list:
+        grid = comm.grid((2, 2))
+        x = np.full(((5, 7), (5, 4), (3, 7), (3, 5))[comm.rank], comm.rank)
+        with pytest.raises(CollectiveMismatch) as told:
+            grid.exchange(x)
+        return [str(told.value), bool((x == comm.rank).all())]
+
+    told = ranks(4, uneven)
+    assert told == told[:1] * 4
+    text, untouched = told[0]
+    assert untouched
+    assert "; rank 1 called halo_exchange(int64[5, 4], width=1, grid of hash " in text
+    assert "; rank 3 called halo_exchange(int64[3, 5], width=1, grid of hash " in text
+    advice = "Ranks 1 and 3 are neighbours along axis 0, so all other axes of their arrays must be equal."
+    assert text.endswith(f". {advice}")
 
 
 def test_three_kinds_of_calls(ranks):

@@ -32,7 +32,7 @@ LAYERS = (
     ("shmcoll.calls",),
     (
         "shmcoll.methods", "shmcoll.objects", "shmcoll.messages", "shmcoll.plans", "shmcoll.handles", "shmcoll.jit",
-        "shmcoll.communicator", "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers",
+        "shmcoll.grid", "shmcoll.communicator", "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers",
         "shmcoll.rendezvous", "shmcoll.job",
     ),
     ("shmcoll.server", "shmcoll.runner"),

@@ -3,12 +3,13 @@
 import pytest
 from explorer.mutants import MUTANTS
 from explorer.mutants_of_messages import MUTANTS_OF_MESSAGES
+from explorer.mutants_of_neighbours import MUTANTS_OF_NEIGHBOURS
 from explorer.mutants_with_counts import MUTANTS_WITH_COUNTS
 from explorer.program import Violation
 from explorer.scenarios import SCENARIOS
 from explorer.search import exhaust, sample
 
-ALL = MUTANTS | MUTANTS_WITH_COUNTS | MUTANTS_OF_MESSAGES
+ALL = MUTANTS | MUTANTS_WITH_COUNTS | MUTANTS_OF_MESSAGES | MUTANTS_OF_NEIGHBOURS
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -210,6 +210,33 @@ def _collect_lengths_everywhere(comm: Any, unit: int) -> None:
     assert (got == np.repeat(np.arange(comm.size), counts)).all()
 
 
+def collective_permute(comm: Any) -> None:
+    _shift(comm, 3)
+
+
+def collective_permute_in_rounds(comm: Any) -> None:
+    _shift(comm, 200_000)
+
+
+def _shift(comm: Any, count: int) -> None:
+    got = comm.collective_permute(np.full(count, comm.rank), [(i, (i + 1) % comm.size) for i in range(comm.size)])
+    assert (got == (comm.rank - 1) % comm.size).all()
+
+
+def halo_exchange(comm: Any) -> None:
+    _meet_neighbours(comm, 3)
+
+
+def halo_exchange_in_rounds(comm: Any) -> None:
+    _meet_neighbours(comm, 100_000)
+
+
+def _meet_neighbours(comm: Any, count: int) -> None:
+    """Round a ring."""
+    got = comm.grid(comm.size, periods=True).exchange(np.full((3, count), comm.rank))
+    assert (got == np.array([[comm.rank - 1], [comm.rank], [comm.rank + 1]]) % comm.size).all()
+
+
 SHORT: dict[str, Callable[[Any], None]] = {
     f.__name__: f
     for f in (
@@ -224,6 +251,8 @@ SHORT: dict[str, Callable[[Any], None]] = {
         gather_v,
         scatter_v,
         all_gather_v,
+        collective_permute,
+        halo_exchange,
         reduce,
         reduce_scatter,
         scan,
@@ -243,6 +272,8 @@ LONG: dict[str, Callable[[Any], None]] = {
         gather_v_in_rounds,
         scatter_v_in_rounds,
         all_gather_v_in_rounds,
+        collective_permute_in_rounds,
+        halo_exchange_in_rounds,
         reduce_in_rounds,
         reduce_scatter_in_rounds,
         scan_in_rounds,

@@ -66,6 +66,11 @@ def gather(inputs: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.atleast_1d(x) for x in inputs])
 
 
+def collective_permute(inputs: list[np.ndarray], pairs: list[tuple[int, int]], rank: int) -> np.ndarray:
+    sources = [source for source, target in pairs if target == rank]
+    return inputs[sources[0]] if sources else np.zeros_like(inputs[rank])
+
+
 def all_to_all_v(
     inputs: list[np.ndarray],
     counts: np.ndarray,

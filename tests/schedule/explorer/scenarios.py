@@ -20,6 +20,7 @@ from explorer.calls import (
 )
 from explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
 from explorer.calls_of_messages import Receive, ReceivePosted, Send
+from explorer.calls_of_neighbours import Exchange, Permute
 from explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
 from explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
 from explorer.job import Job
@@ -147,6 +148,28 @@ SCENARIOS = {
     "scatter refused": Scenario(2, (Scatter(8, room=7), Scatter(8)), words=16),
     "scatter refused, 3 ranks": Scenario(3, (Scatter(2, root=1, room=1), Scatter(2)), words=16),
     "scatter, 3 ranks": Scenario(3, (Scatter(40, root=1, halfway=True, listed=True), IN_CELL), words=120),
+    "permute": Scenario(2, (Permute(70, (1, 0), in_place=True),), words=70),
+    "permute of 2 rounds, then all_reduce": Scenario(2, (Permute(40, (1, 0)), IN_CELL), words=40),
+    "chain of permute of 4 rounds": Scenario(2, (Permute(100, (1, -1), in_place=True),), words=100),
+    "chain of permute, then all_reduce": Scenario(2, (Permute(70, (1, -1)), IN_CELL), words=70),
+    "permute in a ring, 3 ranks": Scenario(3, (Permute(70, (1, 2, 0), in_place=True), IN_CELL), words=70),
+    "permute in a chain, 3 ranks": Scenario(3, (Permute(40, (1, 2, -1), in_place=True), IN_CELL), words=40),
+    "permute with itself, 3 ranks": Scenario(3, (Permute(40, (0, 2, 1)), Permute(2, (1, -1, 2))), words=40),
+    "halo": Scenario(2, (Exchange((2,), ((9,), (6,)), 2), Exchange((2,), ((3,), (4,)), is_periodic=True))),
+    "halo of 2 rounds, then all_reduce": Scenario(
+        2, (Exchange((2,), ((60,), (63,)), 20, is_periodic=True), IN_CELL), words=63
+    ),
+    "halo of 3 rounds": Scenario(2, (Exchange((2,), ((105,), (120,)), 35),), words=120),
+    "halo of unlike faces": Scenario(
+        2, (Exchange((2, 1), ((3, 4), (3, 3)), unlike=True),), settings={"cell_bytes": 512}
+    ),
+    "halo of a line, 3 ranks": Scenario(3, (Exchange((3,), ((60,), (63,), (60,)), 20), AllReduce(24)), words=63),
+    "halo of 2 axes, 4 ranks": Scenario(
+        4,
+        (Exchange((2, 2), ((3, 20), (3, 3), (4, 20), (4, 3))), IN_CELL),
+        words=80,
+        settings={"cell_bytes": 512},
+    ),
     "all_to_all of lists": Scenario(2, (AllToAllOfLists(24), AllToAll(8)), words=48),
     "all_to_all of lists, 3 ranks": Scenario(3, (AllToAllOfLists(20), IN_CELL), words=60, settings={"cell_bytes": 384}),
     "a message": Scenario(2, ((Send(1, 1),), (Receive(0, 1),)), each=True),

@@ -101,6 +101,11 @@ def copy(target: int, source: int, length: int) -> None:
         write(target, words)
 
 
+def copy_rows(target: int, target_step: int, source: int, source_step: int, length: int, rows: int) -> None:
+    for i in range(rows):
+        copy(target + i * target_step, source + i * source_step, length)
+
+
 def add_words(mode: int, target: int, accumulator: int, source: int, count: int, _ranks: int) -> int:
     """The reduce kernel: sums of int64. See `kernels.py` for the modes."""
     if count == 0:
@@ -127,7 +132,7 @@ def exploring() -> Iterator[None]:
     """Put the stand-ins in place."""
     words: dict[str, Any] = {"peek": private("peek", atomics.peek), "poke": private("poke", atomics.poke)}
     words |= {"PART_BYTES": 128, "FIRST_RING": 512, "USUAL_RING": 512, "KEPT_RING": 1024}
-    stand_ins = {"copy": copy, "stream": copy, **words}
+    stand_ins = {"copy": copy, "stream": copy, "copy_rows": copy_rows, **words}
     with contextlib.ExitStack() as undo:
 
         def put(owner: Any, name: str, value: Any) -> None:

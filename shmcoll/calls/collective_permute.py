@@ -1,0 +1,64 @@
+"""collective_permute: its arguments and its call."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll import arguments as given
+from shmcoll.calls.common import deliver, exact, place_for
+from shmcoll.collectives.collective_permute import NOBODY
+from shmcoll.engine.counts import mark_of
+
+if TYPE_CHECKING:
+    from shmcoll.caller import Caller
+
+
+def collective_permute(caller: "Caller", x: Any, pairs: Any, out: Any) -> Any:
+    with caller.checking("collective_permute") as check:
+        array = given.as_array(x, *check)
+        route = route_of(_as_pairs(pairs, *check), caller.size, caller.rank, *check)
+        if out is not None:
+            given.as_output(out, array.shape, array.dtype, *check)
+            given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
+    place = place_for(out, array.shape, array.dtype)
+    caller.run("collective_permute", exact(array), place, *route)
+    return deliver(place, out)
+
+
+@lru_cache(maxsize=64)
+def route_of(pairs: tuple[tuple[Any, ...], ...], size: int, rank: int, operation: str, name: int) -> tuple[int, ...]:
+    """What the native entry takes behind the arrays, on rank `rank` of the group, which is `name` in messages."""
+    targets = _as_permutation(pairs, size, operation, name)
+    source = next((s for s, t in targets.items() if t == rank), NOBODY)
+    words = np.array([*sorted(targets.items())], np.int64).reshape(-1)
+    return 0, mark_of(words.ctypes.data, words.size), 0, 0, source, targets.get(rank, NOBODY)
+
+
+def _as_pairs(pairs: Any, operation: str, rank: int) -> tuple[tuple[Any, ...], ...]:
+    if not isinstance(pairs, Iterable):
+        raise TypeError(
+            f"{operation} on rank {rank}: pairs must be a sequence of (source, target), got {type(pairs).__name__}"
+        )
+    found = []
+    for pair in pairs:
+        if isinstance(pair, str) or not isinstance(pair, Iterable) or len(both := tuple(pair)) != 2:
+            raise TypeError(f"{operation} on rank {rank}: {pair!r} in pairs is no pair (source, target)")
+        found.append(
+            tuple(given.as_index(*one, operation, rank) for one in zip(both, ("source", "target"), strict=True))
+        )
+    return tuple(found)
+
+
+def _as_permutation(pairs: tuple[tuple[Any, ...], ...], size: int, operation: str, rank: int) -> dict[int, int]:
+    """Source to target, of pairs in any order."""
+    targets: dict[int, int] = {}
+    for one, another in pairs:
+        source = given.as_peer(one, "source", size, operation, rank)
+        target = given.as_peer(another, "target", size, operation, rank)
+        for known, peer, role in ((targets, source, "source"), (targets.values(), target, "target")):
+            if peer in known:
+                raise ValueError(f"{operation} on rank {rank}: rank {peer} is the {role} of two pairs; one is allowed")
+        targets[source] = target
+    return targets

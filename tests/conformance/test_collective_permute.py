@@ -1,0 +1,16 @@
+"""collective_permute on real ranks."""
+
+from cases_collective_permute import sample
+from suite import judge, run_cases
+
+
+def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
+    return run_cases(comm, sample(seed, comm.size, factor))
+
+
+def test_collective_permute(ranks, n, seed, factor):
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=140)
+
+
+def test_collective_permute_by_the_other_ways(ranks, n, seed, factor, the_other_ways):
+    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=140)
