@@ -7,7 +7,7 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test launchers test-launchers lint docs bench peers stress clean
+.PHONY: help setup demo test launchers test-launchers coverage lint docs bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -81,6 +81,18 @@ bench: setup  ## every collective, 2 ranks, 8 B to 64 MiB
 
 peers: setup  ## install the peers into .peers (mpi4py over three MPIs, torch), for shmbench compare
 	@$(BIN)/python bench/peers/install.py .peers
+
+# What runs as plain Python; compiled code is not seen. COVERING: other tests, REACHED: other files
+COVERED := $(VENV)/coverage
+COVERING ?= tests/schedule/test_schedules.py -k random_schedules
+REACHED ?= shmcoll/collectives/*,shmcoll/engine/wait.py,shmcoll/engine/sync.py,shmcoll/engine/rings.py,shmcoll/engine/reduction.py,shmcoll/engine/tables.py,shmcoll/engine/recorder.py
+
+coverage: $(TESTS)  ## which branches of the routines the explorer reaches
+	@rm -rf $(COVERED); mkdir -p $(COVERED)
+	@export COVERAGE_FILE=$(abspath $(COVERED))/data; \
+	  $(BIN)/python -m coverage run -m pytest -q $(COVERING); status=$$?; \
+	  $(BIN)/python -m coverage combine --quiet; \
+	  $(BIN)/python -m coverage report --show-missing --include='$(REACHED)'; exit $$status
 
 stress: $(TESTS)  ## the long forms of the tests
 	@$(BIN)/python -m pytest -m stress $(ARGS)

@@ -2,6 +2,9 @@
 
 Who asks finds the file among the rank's descriptors, sends the signal, and reads what has been added. Nobody sends the
 signal to a process that does not catch it: a program that is no Python, or that has not joined yet, would be killed.
+
+The stacks are written in many pieces, and a busy machine may keep the rank from its core between any two of them. They
+are complete when the handler has returned: until then the thread that it runs in has the signal blocked.
 """
 
 import contextlib
@@ -16,7 +19,6 @@ from shmcoll import stacks
 from shmcoll.call_sites import short_path
 from shmcoll.engine.processes import process_start
 
-_QUIET = 0.02  # seconds without a further byte: the stacks are complete
 _NAP = 0.002
 _LONGEST = 1 << 20  # bytes of stacks read at once
 _DEEPEST = 12  # frames shown
@@ -31,8 +33,7 @@ class _Asked:
     pid: int
     fd: int
     begin: int  # size of the file before
-    size: int
-    grown: float  # when it last grew
+    deaf: set[str]  # threads that have the signal blocked all the time
 
 
 def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, list[str]]:
@@ -83,9 +84,9 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
         fd = _file_of(pid)
         if fd is None:
             return "it has closed the file that it would write its stack to"
-        size = os.fstat(fd).st_size
+        asked = _Asked(pid, fd, os.fstat(fd).st_size, _threads_blocking(pid))
         signal.pidfd_send_signal(pidfd, stacks.SIGNAL)
-        return _Asked(pid, fd, size, size, time.monotonic())
+        return asked
     except (OSError, KeyError, ValueError) as e:
         return f"cannot be asked: {e}"
     finally:
@@ -102,10 +103,18 @@ def _file_of(pid: int) -> int | None:
 
 
 def _is_complete(one: _Asked) -> bool:
-    size, now = os.fstat(one.fd).st_size, time.monotonic()
-    if size != one.size:
-        one.size, one.grown = size, now
-    return size > one.begin and now - one.grown > _QUIET
+    return os.fstat(one.fd).st_size > one.begin and _threads_blocking(one.pid) <= one.deaf
+
+
+def _threads_blocking(pid: int) -> set[str]:
+    """The threads of a process that have the signal blocked; none when it has ended."""
+    found = set()
+    for file in Path(f"/proc/{pid}/task").glob("*/status"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            blocked = re.search(r"^SigBlk:\t(.*)", file.read_text(), re.MULTILINE)
+            if blocked and int(blocked[1], 16) >> (stacks.SIGNAL - 1) & 1:
+                found.add(file.parent.name)
+    return found
 
 
 def _shown(text: str) -> list[str]:

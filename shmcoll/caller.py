@@ -1,6 +1,5 @@
 """The native side of a communicator: its context, how a routine is entered, and what becomes of its status."""
 
-import os
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from shmcoll.mail import Mail
 from shmcoll.member import Member
 from shmcoll.receives import Receives
 from shmcoll.verdicts import Checking, Verdicts
-from shmcoll.work import NOBODY, Worker
+from shmcoll.work import NOBODY, NotNow, Worker, check_rank
 
 _SLICE_NS = 20_000_000
 
@@ -128,7 +127,7 @@ class Caller:
                 status = call(*arguments)
                 if status == c.BUSY:
                     status = self._run_in_turn(operation, call, arguments)
-        except _NotNow:
+        except NotNow:
             raise
         except BaseException:
             self.verdicts.interrupted(operation)
@@ -143,7 +142,7 @@ class Caller:
         if self.words[c.ACTIVE // WORD] == c.ENDED:
             return c.ABORTED
         if self.words[c.ACTIVE // WORD] == threading.get_ident():
-            raise _NotNow(
+            raise NotNow(
                 f"{operation} on rank {self.verdicts.name}: called by a signal handler during another collective"
             )
 
@@ -156,20 +155,16 @@ class Caller:
 
         return patiently() if self.worker.is_me() else self.worker.submit(patiently).wait()
 
+    def check_rank(self, operation: str) -> None:
+        """Raise in a process that this rank has forked."""
+        check_rank(self.member.pid, operation, f"rank {self.verdicts.name}")
+
     def check_open(self, operation: str) -> None:
         """Raise when nobody can call any more."""
-        if os.getpid() != self.member.pid:
-            raise _NotNow(
-                f"{operation}: this process was forked by rank {self.verdicts.name} and is no rank itself; "
-                f"call collectives in the rank"
-            )
+        self.check_rank(operation)
         if self.is_shut:
-            raise _NotNow(f"{operation} on rank {self.verdicts.name}: this communicator is closed; make a new one")
+            raise NotNow(f"{operation} on rank {self.verdicts.name}: this communicator is closed; make a new one")
 
 
 def _tell(progress: str) -> None:
     print(f"shmcoll: {progress}", file=sys.stderr)
-
-
-class _NotNow(RuntimeError):
-    """A call from where no collective can be called. Nothing has happened; the group goes on."""

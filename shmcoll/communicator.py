@@ -101,6 +101,7 @@ class Communicator(Objects, Messages):
         shape, dtype: as for `numpy.empty`; dtype one that collectives know. Its elements are zero. Raises `ArenaError`
         when all ranks together would take more than the heap allows (`shmrun --heap`, SHMCOLL_HEAP).
         """
+        self._caller.check_rank("empty")
         return shared.zeros(self._member.arena, self._member.heap, shape, dtype, self.rank)
 
     def zeros(self, shape: Any, dtype: Any = "float64") -> np.ndarray:
@@ -167,6 +168,7 @@ class Communicator(Objects, Messages):
                     f"subgroup on rank {check[1]}: ranks {members} must be different and hold this rank; "
                     f"only members call it"
                 )
+        self._caller.check_rank("subgroup")
         world = tuple(sorted(self.ranks[rank] for rank in members))
         generation = self._member.closes[world]
         try:
@@ -186,6 +188,7 @@ class Communicator(Objects, Messages):
         `CollectiveTimeout` naming the rank that did not call it within `timeout`.
         """
         member = self._member
+        self._caller.check_rank("shrink")
         with self._caller.checking("shrink"):
             survivors.check_ended(self._caller.group, member.rank)
         self._shrinks += 1
@@ -204,6 +207,8 @@ class Communicator(Objects, Messages):
         """
         if self._caller.group == Group.world(self._member.arena):
             raise ValueError("close: the group of all ranks is closed by the end of the process")
+        if self._caller.is_shut:
+            return  # before the lock, which a fork of the rank may have found taken
         with self._member.lock:
             if self._caller.is_shut:
                 return

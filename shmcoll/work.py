@@ -12,6 +12,7 @@ which is completed later by what the worker does when it has nothing else to do 
 sleep in native code, so who submits work rings this rank's own doorbell.
 """
 
+import os
 import queue
 import threading
 from collections.abc import Callable, Generator
@@ -29,14 +30,31 @@ from shmcoll.engine.layout import WORD
 NOBODY = -1  # no thread has this identity: everybody must queue until the worker has said who it is
 
 
+def check_rank(pid: int, operation: str, name: str) -> None:
+    """Raise in a process that the rank, whose pid and name these are, has forked: it is no rank, and a lock that it has
+    found taken stays so."""
+    if os.getpid() != pid:
+        raise NotNow(
+            f"{operation}: this process was forked by {name} and is no rank itself; call collectives in the rank"
+        )
+
+
+class NotNow(RuntimeError):
+    """A call from where no collective can be called. Nothing has happened; the group goes on."""
+
+
 class Work:
     """A pending collective. It completes whether or not anybody waits for it; `await` gives its result, too."""
 
-    def __init__(self, future: "Future[Any]"):
+    def __init__(self, future: "Future[Any]", name: str):
         self._future = future
+        self._name = name
+        self._pid = os.getpid()
 
     def wait(self, timeout: float | None = None) -> Any:
-        """The operation's result, or its error. After `timeout` seconds `TimeoutError`; the operation goes on."""
+        """The operation's result, or its error. After `timeout` seconds `TimeoutError`; the operation goes on.
+        `RuntimeError` in a process that the rank has forked, where nobody works at it."""
+        check_rank(self._pid, "wait", self._name)
         return self._future.result(timeout)
 
     def done(self) -> bool:
@@ -46,6 +64,7 @@ class Work:
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio
 
+        check_rank(self._pid, "await", self._name)
         return asyncio.wrap_future(self._future).__await__()
 
     def __repr__(self) -> str:
@@ -69,6 +88,8 @@ class Worker:
         self._words = words
         self._group = group
         self._rank = rank
+        self._pid = os.getpid()
+        self._name = group.names([rank])
         self._attend: Callable[[], bool] | None = None
         self._lock = threading.Lock()
         self._pending: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any], Site | None] | None] = (
@@ -82,6 +103,7 @@ class Worker:
 
         attend: what completes a `Pending` that it returns; called again and again until it says that nothing is left.
         """
+        check_rank(self._pid, "async_op", self._name)
         future: Future[Any] = Future()
         with self._lock:
             self._count += 1
@@ -96,7 +118,7 @@ class Worker:
             self._pending.put((future, call, here()))
         if self._attend:
             self._group.ring_one(self._rank)
-        return Work(future)
+        return Work(future, self._name)
 
     def is_me(self) -> bool:
         return self._thread is threading.current_thread()

@@ -4,6 +4,7 @@ SHMCOLL_SEED    seed of all random choices; printed at the start of a run, so th
 --stress        run the long forms too (`-m stress`: these alone)
 """
 
+import mmap
 import os
 import secrets
 import signal
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))
@@ -115,3 +117,9 @@ def ranks() -> Iterator[Ranks]:
     started = Ranks()
     yield started
     started.end()
+
+
+@pytest.fixture
+def board() -> np.ndarray:
+    """512 words that the test and its ranks share, beside the arena: who is where, and when what happened."""
+    return np.frombuffer(mmap.mmap(-1, 4096), np.int64)

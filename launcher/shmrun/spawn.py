@@ -28,7 +28,7 @@ from shmrun import binding, report
 from shmrun.job import Job
 from shmrun.program import Refused
 
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ What can happen, and what then happens. Nobody waits for ever, because each wait
                                  with `--on-failure continue` they have all the time they want
     SIGINT SIGTERM SIGHUP        sent on to all ranks, once each; a second SIGINT kills them at once
     SIGQUIT                      a table of where the ranks are is printed, and the job goes on
+    SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; with SIGCONT all go on
     the time limit is over       the same table; then as after a failure, but SIGTERM at once
     output, a report             is read as far as it has come
     the launcher dies            the kernel kills the ranks (see `spawn`)
@@ -146,6 +147,10 @@ class _Watcher:
                 continue
             if number == signal.SIGQUIT:
                 self._tell_where()
+            elif number == signal.SIGTSTP:
+                self._stop()
+            elif number == signal.SIGCONT:
+                self._send(signal.SIGCONT)
             elif number not in self._forwarded:
                 self._forward(signal.Signals(number))
             elif number == signal.SIGINT:
@@ -164,8 +169,20 @@ class _Watcher:
         self._forwarded.add(signum)
         if not self._ending and not self.outcome.interrupted:
             self.outcome.interrupted = signum
+        self._send(signum)
+
+    def _send(self, signum: signal.Signals) -> None:
         for rank in self._living():
             rank.send(signum)
+
+    def _stop(self) -> None:
+        """Stop the job, as a shell does with what runs in a terminal. The time until it goes on counts for no limit."""
+        self._send(signal.SIGSTOP)  # SIGTSTP would be ignored: no shell looks after their sessions
+        stopped = time.monotonic()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        gone_by = time.monotonic() - stopped
+        self._deadline = self._deadline and self._deadline + gone_by
+        self._steps = [(when + gone_by, signum) for when, signum in self._steps]
 
     def _read(self, ready: set[int]) -> None:
         for rank, stream in self._streams():

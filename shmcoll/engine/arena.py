@@ -70,6 +70,7 @@ class Arena:
         _mmap(self.address, self.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED, -1)
         with contextlib.suppress(OSError):
             os.close(self.fd)
+        self.fd = -1  # the number will be some other file's
 
     def doorbell(self, rank: int) -> int:
         """Address of the semaphore of a rank of the world."""

@@ -35,7 +35,8 @@ caller goes on.
 
 Why nobody waits for ever: before each sleep the waiter looks, in this order, at the word (what arrived before a failure
 counts), at ABORT, and at the peer's records and CLOSED; whoever sets one of these rings afterwards. Each sleep ends
-within SLEEP ns, and then it looks at the peer's pidfd, at pending signals, and at the deadline.
+within SLEEP ns, and then it looks at the peer's pidfd, at pending signals, and at the deadline. Time in which this
+process itself was stopped (Ctrl-Z) does not count: what took FROZEN times as long as a slice was no sleep.
 
 Cost: 0 slices when the peer is there already; one cache miss when it arrives while polling.
 """
@@ -85,6 +86,7 @@ EVENTS = 0  # in the memory about messages: {address of a word, value, peer} a w
 EVENT_BYTES = 3 * layout.WORD
 
 FEWEST_POLLS, MOST_POLLS = 64, 2048  # about 1.5 and 50 us
+FROZEN = 10  # slices
 
 
 def mailbox(ctx, rank):
@@ -160,8 +162,10 @@ def sleep_until(ctx, word, wanted, peer, limit):
     note(mine + AWAITED_WORD, word - peek(ctx + c.GROUP))
     note(mine + AWAITED_VALUE, wanted)
     note(mine + AWAITED_PEER, peer + 1)
-    deadline = clock() + limit
+    now = clock()
+    deadline = now + limit
     while True:
+        begun = now
         store(mine + PARKED, peer + 1)
         fence()
         status = look(ctx, word, wanted, peer)
@@ -179,7 +183,10 @@ def sleep_until(ctx, word, wanted, peer, limit):
             return c.PEER_LOST
         if signals_pending(ctx):
             return c.INTERRUPTED
-        if clock() > deadline:
+        now = clock()
+        if now - begun > FROZEN * peek(ctx + c.SLEEP):
+            deadline += now - begun
+        if now > deadline:
             if peer != ANYBODY:
                 poke(ctx + c.CULPRIT, peer)
             return c.TIMEOUT_PASSED

@@ -1,7 +1,5 @@
 """barrier, and operations of all kinds one after the other: headers, cells and tables alternate between them."""
 
-import mmap
-
 import cases_all_gather
 import cases_all_gather_v
 import cases_all_reduce
@@ -16,15 +14,7 @@ import cases_scan
 import cases_scatter
 import cases_scatter_v
 import numpy as np
-import pytest
 from suite import judge, run_cases
-
-
-@pytest.fixture
-def board():
-    """Words that the test and its ranks share, beside the arena."""
-    memory = mmap.mmap(-1, 4096)
-    return np.frombuffer(memory, np.int64)
 
 
 def test_nobody_leaves_before_all_have_entered(ranks, n, board, factor):

@@ -1,7 +1,10 @@
 """Signals, time limits, and the launcher's own death."""
 
+import fcntl
 import os
 import signal
+import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -90,6 +93,93 @@ def test_interrupt_reaches_ranks_within_collectives(shmrun, pids):
     assert told.returncode == 130
     # Not all there is: the signal may reach a rank that is ending already, because another was quicker.
     assert told.stderr.splitlines()[-1] == "shmrun: interrupted by SIGINT"
+
+
+def test_two_interrupts_at_once(shmrun, pids):
+    """Whether the launcher sees one or two of them: all is over soon, and the leak check finds nobody."""
+    script = shmrun.write(
+        READY + "    import shmcoll\n    c = shmcoll.init()\n    ready()\n    while True:\n        c.barrier()\n"
+    )
+    job = shmrun.start("-n", 3, script)
+    pids(3)
+    for _ in range(2):
+        job.send_signal(signal.SIGINT)
+    told = shmrun.finish(job)
+    assert told.returncode == 130
+    assert told.stderr.splitlines()[-1] == "shmrun: interrupted by SIGINT"
+
+
+def test_ctrl_c_at_a_terminal_reaches_every_rank_once(shmrun, pids, until):
+    """The terminal tells the launcher alone, for ranks have sessions of their own; and the launcher tells them."""
+    script = shmrun.write(
+        READY
+        + """
+    def note(*_):
+        os.write(log, b"told ")
+        if os.path.exists("enough"):
+            sys.exit(7)
+    log = os.open("log" + rank, os.O_CREAT | os.O_WRONLY)
+    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGTERM, note)
+    ready()
+    while True:
+        time.sleep(60)
+    """
+    )
+    keyboard, terminal = os.openpty()
+    job = shmrun.start("-n", 2, script, stdin=terminal, preexec_fn=lambda: _take_terminal(0))
+    os.close(terminal)
+    pids(2)
+    os.write(keyboard, b"\x03")
+    logs = [shmrun.folder / f"log{rank}" for rank in (0, 1)]
+    until(lambda: [log.read_text() for log in logs] == ["told "] * 2)
+    (shmrun.folder / "enough").touch()
+    job.send_signal(signal.SIGTERM)
+    assert shmrun.finish(job).returncode == 130
+    assert [log.read_text() for log in logs] == ["told told "] * 2
+    os.close(keyboard)
+
+
+def _take_terminal(fd):
+    """In the launcher-to-be: lead a session, with this terminal."""
+    os.setsid()
+    fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
+
+
+def _state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("limit", [(), ("--timeout", 8)], ids=["", "limited"])
+def test_a_job_that_is_stopped_stops_as_a_whole_and_goes_on(shmrun, pids, until, limit):
+    """Ctrl-Z and fg. Nobody has failed meanwhile, and the time does not count."""
+    script = shmrun.write(
+        READY
+        + """
+    import numpy, shmcoll
+    c = shmcoll.init()
+    c.timeout = 0.5
+    ready()
+    calls = 0
+    while not c.all_reduce(numpy.array([os.path.exists("enough")]), "lor")[0]:
+        calls += 1
+        if calls % 100 == 0:
+            open("calls" + rank, "w").write(str(calls))
+    """
+    )
+    job = shmrun.start("-n", 2, *limit, script)
+    everybody = [job.pid, *pids(2)]
+    for _ in range(2):
+        job.send_signal(signal.SIGTSTP)
+        until(lambda: [_state(pid) for pid in everybody] == ["T"] * 3)
+        time.sleep(1.0)
+        for file in shmrun.folder.glob("calls*"):
+            file.unlink()
+        job.send_signal(signal.SIGCONT)
+        until(lambda: len(list(shmrun.folder.glob("calls*"))) == 2)
+    (shmrun.folder / "enough").touch()
+    told = shmrun.finish(job)
+    assert (told.returncode, told.stderr) == (0, "")
 
 
 def test_the_program_may_end_well_after_an_interrupt(shmrun, pids):

@@ -58,7 +58,7 @@ def next_table(job) -> str:
 @pytest.mark.parametrize("where", ["python", "native"])
 def test_quit_prints_where_the_ranks_are_and_the_job_goes_on(shmrun, start, until, where):
     job = start(where=where)
-    until(lambda: "waits" in shmrun("ps").stdout)
+    until(lambda: "keeps ranks 0, 2 waiting" in shmrun("inspect", job.pid).stdout)  # both, for more than a second
     call, wait = line_numbers(where)
     for _ in range(2):
         job.send_signal(signal.SIGQUIT)

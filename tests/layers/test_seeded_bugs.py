@@ -74,6 +74,14 @@ BUGS = {
         "tests/faults/test_kill_at.py",
         "some_operations and 3-barrier",
     ),
+    "every part of a message of more than 64 KiB is the first": Bug(
+        "conformance",
+        "collectives/send.py",
+        "peek(ctx + c.X + c.DATA) + sent, length)",
+        "peek(ctx + c.X + c.DATA), length)",
+        "tests/conformance/test_point_to_point.py",
+        "both_sides",
+    ),
     "the name stays when ranks do not come": Bug(
         "leak check",
         "rendezvous.py",
@@ -116,6 +124,10 @@ ELSEWHERE = {
     "the opening forgets the last peer": ("explorer", "tests/schedule/explorer/mutants.py"),
     "waits for the operation before": ("explorer", "tests/schedule/explorer/mutants.py"),
     "no fence in the poster": ("explorer", "tests/schedule/explorer/mutants.py"),
+    "the parts of a long message are laid on one another": (
+        "explorer",
+        "tests/schedule/explorer/mutants_of_messages.py",
+    ),
     "one cell for all": ("explorer", "tests/schedule/explorer/mutants.py"),
     "rings before it stores": ("Spin", "tests/models/test_models.py"),
     "ABORT is not looked at": ("Spin", "tests/models/test_models.py"),
@@ -127,6 +139,7 @@ ELSEWHERE = {
 LONG = {
     "a fence that is too weak",
     "a relaxed load where it must acquire",
+    "every part of a message of more than 64 KiB is the first",
     "the wrong rank is blamed",
     "torn records are believed",
     "the name stays when ranks do not come",

@@ -1,6 +1,5 @@
 """The flight recorder: what a rank did last, as another process reads it."""
 
-import mmap
 import time
 
 import numpy as np
@@ -11,11 +10,6 @@ from shmcoll.engine import layout
 from shmcoll.engine.group import Group
 from shmcoll.errors import CollectiveTimeout
 from shmcoll.flights import flights, last_call
-
-
-@pytest.fixture
-def board():
-    return np.frombuffer(mmap.mmap(-1, 4096), np.int64)
 
 
 def told(group: Group, rank: int) -> list[tuple[int, str, str]]:

@@ -1,20 +1,12 @@
 """Who keeps the others waiting, across groups: the sentence below the table."""
 
-import mmap
 import os
 import signal
 
-import numpy as np
-import pytest
 from ranks import poll
 
 from shmcoll.inquest import inquest
 from shmcoll.standings import standings
-
-
-@pytest.fixture
-def board():
-    return np.frombuffer(mmap.mmap(-1, 4096), np.int64)
 
 
 def sentence(job) -> str:

@@ -1,9 +1,13 @@
 """Stacks of ranks as they are shown: what faulthandler writes, made shorter."""
 
+import ctypes
 import os
+import time
 from pathlib import Path
 
-from shmcoll import asking
+import pytest
+
+from shmcoll import asking, stacks
 
 PACKAGE = Path(asking.__file__).parent
 
@@ -68,3 +72,35 @@ def test_a_process_that_has_ended_is_not_asked():
     os.waitpid(pid, 0)
     assert asking.ask({3: (pid, 1)}, 1) == {3: ["(its process has ended)"]}
     assert asking.ask({0: (os.getppid(), 1)}, 1) == {0: ["(its process has ended)"]}  # the pid is another's
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+def test_a_rank_may_be_kept_from_its_core_while_it_writes(pause):
+    """As faulthandler does it, a handler in C writes the stack in pieces; here it sleeps between two of them."""
+    libc = ctypes.CDLL(None)
+    told, ready = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        fd = os.memfd_create(stacks.FILE)
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_int)
+        def write(_number: int) -> None:
+            os.write(fd, b'Current thread 0x1 (most recent call first):\n  File "/a.py", line 1 in work\n')
+            time.sleep(pause)
+            os.write(fd, b'  File "/a.py", line 2 in <module>\n')
+
+        libc.signal(stacks.SIGNAL, write)
+        os.write(ready, b"1")
+        while True:
+            libc.pause()
+    os.read(told, 1)
+    try:
+        assert asking.ask({5: (pid, 0)}, 5.0) == {5: ["/a.py:1 in work", "/a.py:2 in <module>"]}
+        assert asking.ask({5: (pid, 0)}, 5.0) == {5: ["/a.py:1 in work", "/a.py:2 in <module>"]}
+        if pause:
+            assert asking.ask({5: (pid, 0)}, pause / 10) == {5: [f"(no stack within {pause / 10:g} s)"]}
+    finally:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+        os.close(told)
+        os.close(ready)

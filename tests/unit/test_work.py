@@ -13,13 +13,6 @@ from shmcoll.errors import RankFailed
 from shmcoll.work import Work
 
 
-@pytest.fixture
-def board():
-    import mmap
-
-    return np.frombuffer(mmap.mmap(-1, 4096), np.int64)
-
-
 def held(comm, board) -> None:
     """Rank 0 comes when the test says so; the others come at once."""
     if comm.rank == 0:

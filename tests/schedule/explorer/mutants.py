@@ -65,7 +65,7 @@ MUTANTS = {
         "        status = look(ctx, word, wanted, peer)\n        store(mine + PARKED, peer + 1)\n        fence()\n",
         "park",
     ),
-    "gives up after one sleep": Mutant("engine.wait.sleep_until", "if clock() > deadline", "if True", "park for two"),
+    "gives up after one sleep": Mutant("engine.wait.sleep_until", "if now > deadline", "if True", "park for two"),
     "takes a ring for the word": Mutant(
         "engine.wait.sleep_until",
         "        if has_come(ctx, word, wanted):\n            return c.OK\n        if is_gone",

@@ -36,6 +36,13 @@ MUTANTS_OF_MESSAGES = {
         "a long message before its turn",
         sampled=True,
     ),
+    "the parts of a long message are laid on one another": Mutant(
+        "collectives.recv.read",
+        "lay_part(ctx, done, total)",
+        "lay_part(ctx, 0, total)",
+        "a message longer than the ring",
+        sampled=True,
+    ),
     "HEAD passes what is still wanted": Mutant(
         "collectives.recv.find_from",
         "            skip_piece(ctx)\n",

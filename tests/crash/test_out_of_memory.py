@@ -1,0 +1,187 @@
+"""Too little shared memory is an `ArenaError` that says how much is needed and how much there is, never a SIGBUS.
+
+The jobs run in a mount namespace of their own, whose /dev/shm has a few MiB: enough for the arena, and soon too little
+for what the ranks ask for. They fill what they got with bytes and read them again, which would kill them if it were not
+there; then they go on with the same group. Where nobody may mount, these tests are skipped.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmcoll.engine import cgroups, room
+
+BEGINS = """
+    import gc, json, os, sys
+    import numpy as np
+    import shmcoll
+
+    comm = shmcoll.init()
+    me, n = comm.rank, comm.size
+
+    def until_refused(call):
+        "How often it could be called, and the error."
+        made = []
+        while True:
+            try:
+                made.append(call())
+            except shmcoll.ArenaError as error:
+                return made, str(error)
+
+    def works():
+        long = np.full(3_000_000, me + 1, np.float32)
+        assert (comm.all_reduce(long) == n * (n + 1) // 2).all()
+        comm.barrier()
+
+    def tell(*told):
+        print(json.dumps([me, *told]), flush=True)
+"""
+
+#: what asks for memory, and what each rank tells: how much it got, and the error
+ASKS = {
+    "arrays": """
+    for _ in range(2):  # the memory of the first time serves the second time
+        made, text = until_refused(lambda: comm.full(100_000, me, np.int64))
+        works()
+        assert all((x == me).all() for x in made)
+        comm.barrier()
+        count = len(made)
+        del made
+        gc.collect()
+        works()
+    tell(count, text)
+    """,
+    "groups": """
+    for _ in range(2):
+        made, text = until_refused(lambda: comm.split(0, -me))
+        works()
+        for group in made:
+            assert group.all_reduce(1) == n
+            group.close()
+        works()
+    tell(len(made), text)
+    """,
+    "subgroups": """
+    filled, _ = until_refused(lambda: comm.full(50_000, me, np.int64)) if me == 0 else ([], "")
+    comm.barrier()
+    made, text = until_refused(lambda: comm.subgroup(range(n)))
+    works()
+    filled.clear()
+    gc.collect()
+    comm.barrier()
+    assert comm.subgroup(range(n)).all_reduce(1) == n
+    tell(len(made), text)
+    """,
+    "messages": """
+    most, text = 0, ""
+    for length in (1 << 20, 1 << 26):  # many; then one that does not fit in all there is
+        sent = []
+        if me == 0:
+            sent, text = until_refused(lambda: comm.send(np.full(length, 7, np.uint8), 1))
+        count = int(comm.broadcast(np.array(len(sent)))[()])
+        most = max(most, count)
+        if me == 1:
+            assert all((comm.recv()[0] == 7).all() for _ in range(count))
+        works()
+    if me == 0:
+        comm.send(np.full(1 << 20, 9, np.uint8), 1)
+    if me == 1:
+        assert (comm.recv()[0] == 9).all()
+    works()
+    tell(most, text)
+    """,
+    "views": """
+    x = comm.full(100_000, me, np.int64)
+    views = comm.views(x)
+    filled, text = until_refused(lambda: comm.full(100_000, me, np.int64))
+    assert all((view == i).all() for i, view in enumerate(views))
+    comm.barrier()
+    x[:] = me + 1
+    comm.barrier()
+    assert all((view == i + 1).all() for i, view in enumerate(views))
+    tell(len(filled), text)
+    """,
+}
+MEMORY = 16  # MiB
+
+
+def in_small_memory(folder: Path, mib: float, command: list[str], **environment: str) -> Any:
+    """Run a command where /dev/shm has so many MiB."""
+    mount = f'mount -t tmpfs -o size={int(mib * 1024)}k tmpfs /dev/shm || exit 99; exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mount, "sh", *command],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode == 99 or "unshare" in done.stderr:
+        pytest.skip(f"nobody may mount here: {done.stderr.strip()}")
+    return done
+
+
+def amounts(text: str) -> tuple[float, float]:
+    """MiB needed and MiB available."""
+    found = re.search(r"([\d,.]+) MiB needed, ([\d,.]+) MiB available", text)
+    assert found, text
+    needed, available = (float(amount.replace(",", "")) for amount in found.groups())
+    return needed, available
+
+
+@pytest.mark.parametrize("asks", ASKS)
+def test_the_group_goes_on_after_a_refusal(tmp_path: Path, asks: str) -> None:
+    n = 3
+    script = tmp_path / "job.py"
+    script.write_text(textwrap.dedent(BEGINS) + textwrap.dedent(ASKS[asks]))
+    done = in_small_memory(
+        tmp_path, MEMORY, [sys.executable, "-m", "shmrun", "-n", str(n), str(script)], SHMCOLL_HEAP="1G"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    told = sorted(json.loads(line) for line in done.stdout.splitlines())
+    assert [rank for rank, *_ in told] == list(range(n))
+    for rank, _, text in told:
+        if asks in ("groups", "subgroups") and rank != (n - 1 if asks == "groups" else 0):
+            leader = n - 1 if asks == "groups" else 0
+            assert re.search(rf"rank {leader} found no memory for it, [\d.]+ MiB needed", text), text
+        elif text or rank == 0:
+            needed, available = amounts(text)
+            assert needed > available, text
+            assert available < MEMORY
+    assert any(count for _, count, _ in told) or asks == "subgroups"
+
+
+def test_an_arena_that_has_a_name_needs_room_in_dev_shm(tmp_path: Path) -> None:
+    """There is no memfd under a name. Rank 0 tells how much is missing; nobody else can have come so far."""
+    script = tmp_path / "rank0.py"
+    script.write_text("import shmcoll\nshmcoll.init(rank=0, size=2, job='small')\n")
+    done = in_small_memory(tmp_path, 1, [sys.executable, str(script)])
+    assert done.returncode == 1
+    needed, available = amounts(done.stderr.splitlines()[-1])
+    assert needed > 1 >= available
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_limits_of_enclosing_memory_cgroups_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """A tree as the kernel shows it, of either version. What sets no limit, or is missing, is skipped."""
+    limit, usage = ("memory.max", "memory.current") if version == 2 else room._MEMORY_V1
+    root = tmp_path if version == 2 else tmp_path / "memory"
+    for folder, most, used in (("a/b", "9000", "2000"), ("a", "8000", "2500"), ("", "max", "1")):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+        (root / folder / limit).write_text(most)
+        (root / folder / usage).write_text(used)
+    listed = tmp_path / "cgroup"
+    listed.write_text("0::/a/b/c\n" if version == 2 else "7:cpu:/x\n4:memory:/a/b/c\n")
+    monkeypatch.setattr(cgroups, "_ROOT", tmp_path)
+    monkeypatch.setattr(cgroups, "Path", lambda path: listed if path == "/proc/self/cgroup" else Path(path))
+    assert room._cgroup_rooms() == [7000, 5500]

@@ -1,0 +1,131 @@
+"""Collectives in exit handlers, finalizers and threads that are left over: the job ends all the same."""
+
+import pytest
+
+JOINS = """
+    import atexit, sys, threading, time
+    import numpy as np
+    import shmcoll
+"""
+WAYS = pytest.mark.parametrize("way", [(), ("--fresh",)], ids=["fork", "fresh"])
+
+
+@WAYS
+def test_collectives_in_exit_handlers(shmrun, way):
+    """One that was registered after init comes before the rank says that it leaves, another one comes afterwards: by
+    then the others may have gone."""
+    script = shmrun.write(
+        JOINS
+        + """
+    def late():
+        try:
+            comm.barrier()
+        except shmcoll.RankFailed as e:
+            assert "left the job without taking part" in str(e), e
+    atexit.register(late)
+    comm = shmcoll.init()
+    atexit.register(lambda: print(comm.all_reduce(1), flush=True))
+    """
+    )
+    told = shmrun("-n", 3, *way, script)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "3\n" * 3, "")
+
+
+@WAYS
+def test_an_exit_handler_that_waits_in_vain(shmrun, way):
+    script = shmrun.write(
+        JOINS
+        + """
+    comm = shmcoll.init()
+    if comm.rank == 0:
+        atexit.register(comm.barrier)
+    """
+    )
+    told = shmrun("-n", 2, *way, script)
+    assert told.stdout == ""
+    assert "rank 1 left the job without taking part" in told.stderr
+
+
+@WAYS
+def test_finalizers_that_call_collectives(shmrun, way):
+    """In the midst of collectives, and as the interpreter ends, when all others may have gone."""
+    script = shmrun.write(
+        JOINS
+        + """
+    class Meeting:
+        def __init__(self, call):
+            self.call, self.me = call, self
+        def __del__(self):
+            try:
+                self.call()
+            except RuntimeError:
+                pass
+    comm = shmcoll.init()
+    for i in range(200):  # each is garbage at once, and collected at some later time
+        Meeting(lambda: comm.rank)
+        comm.all_reduce(np.ones(3))
+    import gc
+    gc.collect()
+    Meeting(comm.barrier)
+    gc.collect()
+    last = Meeting(comm.barrier)
+    print(comm.all_reduce(1), flush=True)
+    """
+    )
+    told = shmrun("-n", 2, *way, script)
+    assert (told.returncode, told.stdout) == (0, "2\n" * 2)
+
+
+@WAYS
+@pytest.mark.parametrize("daemon", [True, False])
+def test_a_thread_that_is_left_within_a_collective(shmrun, way, daemon):
+    """Rank 1 never comes. A daemon thread is left behind; another one is waited for, and its error is printed."""
+    script = shmrun.write(
+        JOINS
+        + f"""
+    comm = shmcoll.init()
+    if comm.rank == 0:
+        threading.Thread(target=comm.barrier, daemon={daemon}).start()
+        time.sleep(0.3)
+    else:
+        time.sleep(0.6)
+    """
+    )
+    told = shmrun("-n", 2, *way, script)
+    assert told.returncode == 0
+    assert ("rank 1 left the job without taking part" in told.stderr) is not daemon
+
+
+@WAYS
+def test_the_main_thread_fails_while_another_is_within_a_collective(shmrun, way):
+    script = shmrun.write(
+        JOINS
+        + """
+    comm = shmcoll.init()
+    if comm.rank == 0:
+        threading.Thread(target=comm.barrier).start()
+        time.sleep(0.3)
+        raise ValueError("bad")
+    time.sleep(60)
+    """
+    )
+    told = shmrun("-n", 2, "--grace", 0.2, *way, script)
+    assert told.returncode == 1
+    assert "RankFailed: barrier #1 on rank 0: rank 0 raised ValueError: bad" in told.stderr
+    assert told.stderr.splitlines()[-1] == "ValueError: bad"
+
+
+@WAYS
+def test_asynchronous_work_that_nobody_waits_for(shmrun, way):
+    """It is completed before the rank leaves."""
+    script = shmrun.write(
+        JOINS
+        + """
+    comm = shmcoll.init()
+    out = np.empty(100_000)
+    work = [comm.all_reduce(np.ones(100_000), out=out, async_op=True) for _ in range(5)]
+    atexit.register(lambda: print(out[0], work[-1].done()))
+    """
+    )
+    told = shmrun("-n", 2, *way, script)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "2.0 True\n" * 2, "")
