@@ -1,5 +1,6 @@
 """Objects sent from rank to rank: what arrives, in which order, beside arrays, and without copies."""
 
+import time
 import tracemalloc
 from typing import Any
 
@@ -112,6 +113,23 @@ def posted(comm) -> list:
 
 def test_posted_receives_of_both_kinds(ranks):
     assert ranks(2, posted) == [[(("first", o), o, 5), o, ("fourth", o, 6)] for o in (1, 0)]
+
+
+def behind_posted(comm) -> list[int]:
+    if comm.rank == 0:
+        comm.barrier()
+        time.sleep(0.05)  # rank 1 waits for all of them
+        for i in range(4):
+            comm.send_object(i, 1)
+        return []
+    works = [comm.recv_object(async_op=True), comm.recv_object(0, 0, async_op=True)]
+    comm.barrier()
+    now = [comm.recv_object()[0], comm.recv_object()[0]]
+    return [*(work.wait(20)[0] for work in works), *now]
+
+
+def test_posted_receives_come_first(ranks):
+    assert ranks(2, behind_posted)[1] == [0, 1, 2, 3]
 
 
 def other_kind(comm) -> list[str]:
