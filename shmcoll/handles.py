@@ -11,12 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.calls.send import put
 from shmcoll.dtypes import BY_CODE, REDUCTION_NAMES
 from shmcoll.engine import compile as code
 from shmcoll.engine import context as c
 from shmcoll.engine import entry, gate, layout
 from shmcoll.engine.layout import WORD
+from shmcoll.errors import ArenaError
 
+Received = tuple[int, int, int]  # source, tag, number of elements
+
+#: loaded with a handle; messages are when they are first called
 OPERATIONS = (
     layout.BARRIER,
     layout.ALL_REDUCE,
@@ -55,15 +60,18 @@ def _forget(words: np.ndarray) -> None:
     del _callbacks[words.ctypes.data]
 
 
-def in_python(h: np.ndarray, operation: int, x: Any, out: Any, op: int = 0, argument: int = 0) -> None:
+def in_python(
+    h: np.ndarray, operation: int, x: Any, out: Any, op: int = 0, argument: int = 0, argument_2: int = 0
+) -> Received | None:
     """Call the communicator's method for an operation, with the arguments that `shmcoll.jit` has."""
     comm = _communicators.get(h.ctypes.data) if isinstance(h, np.ndarray) else None
     if comm is None:
         raise ValueError(NO_HANDLE)
-    _call(comm, operation, x, out, op, argument)
+    return _call(comm, operation, x, out, op, argument, argument_2)
 
 
-def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int) -> None:
+def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, argument_2: int) -> Received | None:
+    """What a receive has to tell, else None."""
     name = layout.OPERATION_NAMES[operation]
     method = getattr(comm, name)
     if operation == layout.BARRIER:
@@ -74,22 +82,46 @@ def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int) -
         if not 0 < op < len(REDUCTION_NAMES):
             raise ValueError(f"{name} on rank {comm._caller.verdicts.name}: {op} is no operator of shmcoll.jit")
         method(x, REDUCTION_NAMES[op], out=out)
+    elif operation == layout.SEND:
+        method(x, argument, argument_2)
+    elif operation == layout.RECV:
+        array, source, tag = method(out, argument, argument_2)
+        return source, tag, array.size
     else:
         method(x, out=out)
+    return None
+
+
+def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
+    """A message has begun that asks for memory, which only Python can take."""
+    caller, refused = comm._caller, list[ArenaError]()
+    try:
+        status = put(caller, caller.routine("send"), array, dest, tag, refused, c.HALFWAY)
+    except BaseException:
+        caller.left("send")
+        raise
+    if status != c.OK:
+        raise caller.verdicts.error("send", status)
+    if refused:
+        raise refused[0]
 
 
 def _call_back(address: int, block: int) -> None:
     """What the gate asks for. Raises what the jitted function is to raise."""
     comm = _communicators[address]
-    operation, op, argument, status = (
-        _word(block + at) for at in (gate.OPERATION, gate.REDUCTION, gate.ARGUMENT, gate.STATUS)
+    operation, op, argument, argument_2, status = (
+        _word(block + at) for at in (gate.OPERATION, gate.REDUCTION, gate.ARGUMENT, gate.ARGUMENT_2, gate.STATUS)
     )
     if status == c.INTERRUPTED:
         comm._caller.verdicts.interrupted(layout.OPERATION_NAMES[operation])
-    elif status in (c.PREPARE, c.BUSY):
+    elif status in (c.PREPARE, c.BUSY, c.HALFWAY):
         x, behind = _array(block + gate.ARRAYS)
         out, _ = _array(behind)
-        _call(comm, operation, x, out, op, argument)
+        if status == c.HALFWAY and x is not None:
+            _send_on(comm, x, argument, argument_2)
+        elif received := _call(comm, operation, x, out, op, argument, argument_2):
+            for at, value in zip((gate.ARGUMENT, gate.ARGUMENT_2, gate.STATUS), received, strict=True):
+                ctypes.c_int64.from_address(block + at).value = value
     else:
         raise comm._caller.verdicts.error(layout.OPERATION_NAMES[operation], status)
 

@@ -1,4 +1,5 @@
-"""Collectives to call from your own jitted code: in `@njit` functions, `nogil=True` or not, with no way through Python.
+"""Collectives and messages to call from your own jitted code: in `@njit` functions, `nogil=True` or not, with no way
+through Python.
 
     from numba import njit
     import shmcoll
@@ -17,6 +18,9 @@ cached works in the next job. Arrays must be C-contiguous, of a dtype that both 
 used where they are. All checks are made, with the errors of the communicator's methods, raised in the jitted function.
 Called from plain Python they do the same. `SUM`, `PROD` and so on are the numbers of the operators; those of users are
 not for jitted code. Importing this module imports numba.
+
+Messages take turns with those of Python: behind receives that are posted there, `recv` waits for its own turn. Only
+the first message, and one that finds no room in shared memory and asks for more, go by way of Python.
 """
 
 from typing import Any
@@ -27,17 +31,19 @@ from numba.core import cgutils, errors, types
 from numba.extending import intrinsic, overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
+from shmcoll.collectives.recv import FILL
 from shmcoll.dtypes import BY_NUMPY, REDUCTIONS
-from shmcoll.engine import entry, layout
-from shmcoll.engine.layout import WORD
+from shmcoll.engine import entry, gate, layout
+from shmcoll.engine.layout import ANY, WORD
 from shmcoll.handles import NO_HANDLE, in_python
 
 SUM, PROD, MIN, MAX, AVG = (REDUCTIONS[name] for name in ("sum", "prod", "min", "max", "avg"))
 BAND, BOR, BXOR, LAND, LOR, LXOR = (REDUCTIONS[name] for name in ("band", "bor", "bxor", "land", "lor", "lxor"))
 
-OPERATIONS = ("barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all")
+OPERATIONS = ("barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv")
 
 _GATE, _HANDLE = entry.GATE // WORD, entry.HANDLE // WORD
+_TOLD = (gate.ARGUMENT, gate.ARGUMENT_2, gate.STATUS)
 _I64 = ir.IntType(64)
 
 
@@ -71,12 +77,26 @@ def all_to_all(h: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
     in_python(h, layout.ALL_TO_ALL, x, out)
 
 
+def send(h: np.ndarray, x: np.ndarray, dest: int, tag: int = 0) -> None:
+    """See `Communicator.send`: it does not wait for the receiver, so both sides may send first, whatever size."""
+    in_python(h, layout.SEND, x, None, 0, dest, tag)
+
+
+def recv(h: np.ndarray, out: np.ndarray, source: int = ANY, tag: int = ANY) -> tuple[int, int, int]:
+    """See `Communicator.recv`. Returns the source, the tag, and how many elements the message has, which are the first
+    of `out`; the others stay as they are. `jit.ANY` is any source or tag."""
+    received = in_python(h, layout.RECV, None, out, FILL, source, tag)
+    assert received is not None
+    return received
+
+
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
 
 @intrinsic
 def _through_gate(_typingctx, h, words):
-    """Lay the words on the stack and call the gate; a Python exception that it leaves goes on up."""
+    """Lay the words on the stack and call the gate; a Python exception that it leaves goes on up. What it tells of a
+    message, when it was one."""
 
     def codegen(context, builder, signature, values):
         handle = context.make_array(signature.args[0])(context, builder, values[0])
@@ -89,9 +109,10 @@ def _through_gate(_typingctx, h, words):
         failed = builder.call(function, [builder.ptrtoint(pointer, _I64) for pointer in (handle.data, block)])
         with builder.if_then(builder.icmp_unsigned("!=", failed, _I64(0))):
             context.call_conv.return_exc(builder)
-        return context.get_dummy_value()
+        told = [builder.load(builder.gep(block, [_I64(0), _I64(at // WORD)])) for at in _TOLD]
+        return context.make_tuple(builder, signature.return_type, told)
 
-    return types.void(h, words), codegen
+    return types.UniTuple(types.int64, len(_TOLD))(h, words), codegen
 
 
 def _type_word(name: str, array: Any) -> int:
@@ -104,6 +125,12 @@ def _type_word(name: str, array: Any) -> int:
     return entry.type_word(known)
 
 
+def _check_integers(**values: Any) -> None:
+    for name, value in values.items():
+        if isinstance(value, types.Type) and not isinstance(value, (types.Integer, types.Omitted)):
+            raise errors.TypingError(f"shmcoll.jit: {name} must be an integer, got {value}")
+
+
 def _check_handle(h: Any) -> None:
     if not isinstance(h, types.Array) or h.dtype != types.int64 or h.layout != "C" or h.ndim != 1:
         raise errors.TypingError(f"shmcoll.jit: the first argument must be comm.handle, got {h}")
@@ -111,12 +138,22 @@ def _check_handle(h: Any) -> None:
 
 @register_jitable
 def _run(h, operation, op, argument, x_type, x, out_type, out):
+    _tell(h, operation, op, argument, 0, x_type, x, out_type, out)
+
+
+@register_jitable
+def _tell(h, operation, op, argument, argument_2, x_type, x, out_type, out):
     if h.size <= _HANDLE or h[_HANDLE] != h.ctypes.data:
         raise ValueError(NO_HANDLE)
-    call = (operation, op, argument, 0, 0)
+    call = (operation, op, argument, argument_2, 0)
     source = (x_type, np.int64(x.ctypes.data), x.ndim)
     target = (out_type, np.int64(out.ctypes.data), out.ndim)
-    _through_gate(h, call + source + x.shape + target + out.shape)  # type: ignore[call-arg]
+    return _through_gate(h, call + source + x.shape + target + out.shape)  # type: ignore[call-arg]
+
+
+@register_jitable
+def _sent(h, dest, tag, x_type, x):
+    _tell(h, layout.SEND, 0, dest, tag, x_type, x, 0, h)
 
 
 @overload(barrier)
@@ -158,3 +195,19 @@ def _all_to_all(h, x, out):
     _check_handle(h)
     x_type, out_type = _type_word("x", x), _type_word("out", out)
     return lambda h, x, out: _run(h, layout.ALL_TO_ALL, 0, 0, x_type, x, out_type, out)
+
+
+@overload(send)
+def _send(h, x, dest, tag=0):
+    _check_handle(h)
+    _check_integers(dest=dest, tag=tag)
+    x_type = _type_word("x", x)
+    return lambda h, x, dest, tag=0: _sent(h, dest, tag, x_type, x)
+
+
+@overload(recv)
+def _recv(h, out, source=ANY, tag=ANY):
+    _check_handle(h)
+    _check_integers(source=source, tag=tag)
+    out_type = _type_word("out", out)
+    return lambda h, out, source=ANY, tag=ANY: _tell(h, layout.RECV, FILL, source, tag, 0, h, out_type, out)

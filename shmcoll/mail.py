@@ -5,7 +5,7 @@ The routines ask for memory and say in DETAIL how much; see `engine/rings.py`.
 
 import numpy as np
 
-from shmcoll.dtypes import BY_CODE, DType
+from shmcoll.dtypes import BY_CODE, BY_NAME, DType
 from shmcoll.engine import context as c
 from shmcoll.engine import layout, rings
 from shmcoll.engine.group import Group
@@ -64,11 +64,18 @@ class Mail:
         return self._word(rings.FOUND_SOURCE), self._word(rings.FOUND_TAG)
 
     @property
+    def found_object(self) -> bool:
+        """Whether it is an object; its elements are bytes."""
+        return self._word(rings.FOUND_TYPE) == rings.OBJECT
+
+    @property
     def found_type(self) -> DType:
-        return BY_CODE[self._word(rings.FOUND_TYPE)]
+        return BY_NAME["uint8"] if self.found_object else BY_CODE[self._word(rings.FOUND_TYPE)]
 
     @property
     def found_shape(self) -> tuple[int, ...]:
+        if self.found_object:
+            return (self.found_count,)
         start = self._found + rings.FOUND_DIMS // WORD
         return tuple(self.words[start : start + self._word(rings.FOUND_DIMENSIONS)].tolist())
 
@@ -77,7 +84,7 @@ class Mail:
         return self._word(rings.FOUND_TOTAL) // self.found_type.numpy.itemsize
 
     def new_array(self) -> np.ndarray:
-        """An array for the message that has been found."""
+        """An array for the message that has been found, or for the bytes of an object."""
         return np.empty(self.found_shape, self.found_type.numpy)
 
     def _word(self, offset: int) -> int:

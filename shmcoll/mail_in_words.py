@@ -8,23 +8,25 @@ from shmcoll.dtypes import BY_CODE
 from shmcoll.engine import context as c
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import ANY, WORD
+from shmcoll.engine.rings import ARRAY
 from shmcoll.mail import Mail
 
-MESSAGES = ("send", "recv")
+MESSAGES = ("send", "recv", "send_object", "recv_object")
+SENDING = ("send", "send_object")
 _SHOWN = 8  # at most so many different tags
 
 
 def message_in_words(group: Group, words: np.ndarray, operation: str) -> str:
     """`recv(source=1, tag=ANY)`: the call that the context is about, with ranks of the world."""
     peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
-    name = "dest" if operation == "send" else "source"
+    name = "dest" if operation in SENDING else "source"
     return f"{operation}({name}={'ANY' if peer == ANY else group.ranks[peer]}, tag={'ANY' if tag == ANY else tag})"
 
 
 def missing_message(group: Group, words: np.ndarray, operation: str, mail: Mail) -> str:
     """Whom a call has waited for in vain, and what has come instead."""
     peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
-    if operation == "send":
+    if operation in SENDING:
         return f"rank {group.ranks[peer]} has begun to receive this message and does not go on"
     me = words.item(c.RANK // WORD)
     sources = [rank for rank in range(group.size) if rank != me] if peer == ANY else [peer]
@@ -41,10 +43,15 @@ def _tags(tags: list[int]) -> str:
     return ", ".join(shown) + (", and others" if len(counts) > _SHOWN else "")
 
 
-def misfit(call: str, words: np.ndarray, mail: Mail) -> Exception:
-    """For a message that does not go into the `out` of a receive."""
+def misfit(call: str, group: Group, words: np.ndarray, mail: Mail) -> Exception:
+    """For a message that is not what a receive is for, or does not go into its `out`."""
     source, tag = mail.found
-    sent = f"the next message, from rank {source} with tag {tag}, has {mail.found_count} x {mail.found_type.title}"
+    sent = f"the next message, from rank {group.ranks[source]} with tag {tag},"
+    if mail.found_object:
+        return TypeError(f"{call}: {sent} is an object of {mail.found_count} bytes. It stays: use recv_object")
+    sent = f"{sent} has {mail.found_count} x {mail.found_type.title}"
+    if words.item(c.ALGORITHM // WORD) != ARRAY:
+        return TypeError(f"{call}: {sent}; it is no object. It stays: use recv")
     out = BY_CODE[words.item((c.OUT + c.DTYPE) // WORD)]
     count = words.item((c.OUT + c.COUNT) // WORD)
     kind = TypeError if out is not mail.found_type else ValueError

@@ -7,6 +7,7 @@ from typing import Any
 from shmcoll import calls
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.recv import go_on, post
+from shmcoll.calls.recv_object import post_object
 from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.send import put
 from shmcoll.engine import context as c
@@ -100,6 +101,28 @@ class Messages(Collectives):
             code = -1 - status
             return array, code >> 32, code & 0x7FFFFFFF
         return self._again("recv", status, calls.recv, out, source, tag)
+
+    def send_object(self, value: Any, dest: int, tag: int = 0, *, async_op: bool = False) -> Any:
+        """Send anything that can be pickled, of any size, to rank `dest`, as `send` does. For `recv_object` alone.
+
+        Arrays of 16 KiB and more within it are not pickled, but moved from where they lie. With `async_op=True` it is
+        pickled later: leave it alone until the work is done. Errors as of `send`, and `TypeError`, with nothing sent,
+        for an object that cannot be pickled.
+        """
+        if async_op:
+            return self._submit(calls.send_object, value, dest, tag)
+        return calls.send_object(self._caller, value, dest, tag)
+
+    def recv_object(self, source: int = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
+        """Receive an object: (object, source, tag). It and what it holds are this rank's own.
+
+        source, tag, and `async_op=True`: as for `recv`. Of the messages that fit, objects and arrays alike, the first
+        that its rank has sent: `TypeError` when it is an array, and for an object that `recv` meets; the message stays
+        and can be received rightly. Arrays that were not pickled share one piece of memory, which any of them keeps.
+        """
+        if async_op:
+            return post_object(self._caller, source, tag)
+        return calls.recv_object(self._caller, source, tag)
 
     def sendrecv(
         self, x: Any, dest: int, out: Any = None, source: int = ANY, sendtag: int = 0, recvtag: int = ANY

@@ -1,14 +1,8 @@
-"""Objects as methods of a communicator: anything that can be pickled, of any size.
+"""Objects as methods of a communicator: anything that can be pickled, of any size. How they become bytes: `frames.py`.
 
-An object travels as a frame and its buffers. The frame holds the lengths of both and the pickle; the buffers are the
-contiguous memory of arrays and the like from 16 KiB on, which pickle's protocol 5 leaves out (PEP 574): they are moved
-from where they lie, and the receiver's object is built around the memory in which they arrive. Sizes are found on the
-way: the first collective of each operation tells what the next ones need.
-
-Pickles are code. These come from ranks of the same job, that is, from processes of the same user.
+Sizes are found on the way: the first collective of each operation tells what the next ones need.
 """
 
-import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,11 +10,10 @@ import numpy as np
 
 from shmcoll import arguments as given
 from shmcoll.caller import Caller
+from shmcoll.frames import ALIGNED, lengths, packed, unpacked
 from shmcoll.methods import Collectives
 
 FIRST_BYTES = 4096  # of a frame come with its length, in one broadcast
-LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
-ALIGNED = 64  # where buffers begin that arrive side by side, so that arrays in them are aligned
 
 _WORD = 8
 
@@ -67,7 +60,7 @@ class Objects(Collectives):
     def _broadcast_object(self, value: Any, root: int) -> Any:
         with self._caller.checking("broadcast_object") as check:
             root = given.as_root(root, self.size, *check)
-            frame, buffers = _packed(value, *check) if self.rank == root else (_nothing(), [])
+            frame, buffers = packed(value, *check) if self.rank == root else (_nothing(), [])
         first = np.zeros(_WORD + FIRST_BYTES, np.uint8)
         first[:_WORD].view(np.int64)[0] = frame.size
         first[_WORD:][: frame.size] = frame[:FIRST_BYTES]
@@ -79,16 +72,16 @@ class Objects(Collectives):
         if length > FIRST_BYTES:
             self.broadcast(frame[FIRST_BYTES:], root)
         if self.rank != root:
-            buffers = [np.empty(size, np.uint8) for size in _lengths(frame)]
+            buffers = [np.empty(size, np.uint8) for size in lengths(frame)]
         for buffer in buffers:
             self.broadcast(buffer, root)
-        return value if self.rank == root else _unpacked(frame, buffers)
+        return value if self.rank == root else unpacked(frame, buffers)
 
     def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
         """On rank `root`, or on all."""
         with self._caller.checking(operation) as check:
             root = None if root is None else given.as_root(root, self.size, *check)
-            frame, buffers = _packed(value, *check)
+            frame, buffers = packed(value, *check)
         most = int(self.all_reduce(np.array([len(buffers)]), "max")[0])
         is_given = root is None or self.rank == root
         joined, counts = self._collect(frame, root)
@@ -96,7 +89,7 @@ class Objects(Collectives):
         found: list[list[np.ndarray]] = [[] for _ in frames]
         for k in range(most):
             part = buffers[k] if k < len(buffers) else _nothing()
-            sizes = np.array([(_lengths(one)[k : k + 1] or [0])[0] for one in frames], np.int64)
+            sizes = np.array([(lengths(one)[k : k + 1] or [0])[0] for one in frames], np.int64)
             displs = np.cumsum(-(-sizes // ALIGNED) * ALIGNED) - -(-sizes // ALIGNED) * ALIGNED
             if not is_given:
                 self._collect(part, root)
@@ -104,7 +97,7 @@ class Objects(Collectives):
             joined, _ = self._collect(part, root, recv_displs=displs, out=np.empty(displs[-1] + sizes[-1], np.uint8))
             for rank, (start, size) in enumerate(zip(displs, sizes, strict=True)):
                 found[rank].append(joined[start : start + size])
-        return [_unpacked(*row) for row in zip(frames, found, strict=True)] if is_given else None
+        return [unpacked(*row) for row in zip(frames, found, strict=True)] if is_given else None
 
     def _collect(self, part: np.ndarray, root: int | None, **where: Any) -> Any:
         return self.all_gather_v(part, **where) if root is None else self.gather_v(part, root, **where)
@@ -112,39 +105,19 @@ class Objects(Collectives):
     def _scatter_objects(self, values: Sequence[Any] | None, root: int) -> Any:
         with self._caller.checking("scatter_object") as check:
             root = given.as_root(root, self.size, *check)
-            packed = _all_packed(values, self.size, *check) if self.rank == root else []
-        most = np.array([max((len(buffers) for _, buffers in packed), default=0)])
+            rows = _all_packed(values, self.size, *check) if self.rank == root else []
+        most = np.array([max((len(buffers) for _, buffers in rows), default=0)])
         self.broadcast(most, root)
         mine = []
         for k in range(1 + int(most[0])):
-            parts = [([frame, *buffers] + [_nothing()] * (1 + most[0]))[k] for frame, buffers in packed]
-            joined, counts = (np.concatenate(parts), [part.size for part in parts]) if packed else (None, None)
+            parts = [([frame, *buffers] + [_nothing()] * (1 + most[0]))[k] for frame, buffers in rows]
+            joined, counts = (np.concatenate(parts), [part.size for part in parts]) if rows else (None, None)
             mine.append(self.scatter_v(joined, counts, root=root))
-        return values[root] if values is not None and self.rank == root else _unpacked(mine[0], mine[1:])
+        return values[root] if values is not None and self.rank == root else unpacked(mine[0], mine[1:])
 
 
 def _nothing() -> np.ndarray:
     return np.empty(0, np.uint8)
-
-
-def _packed(value: Any, operation: str, rank: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The frame of an object, and the memory of its buffers. `TypeError` where it cannot be pickled."""
-    buffers: list[np.ndarray] = []
-
-    def stays(buffer: pickle.PickleBuffer) -> bool:
-        memory = buffer.raw()
-        if memory.nbytes >= LEAST_BUFFER:
-            buffers.append(np.frombuffer(memory, np.uint8))
-        return memory.nbytes < LEAST_BUFFER
-
-    try:
-        data = pickle.dumps(value, protocol=5, buffer_callback=stays)
-    except Exception as e:
-        raise TypeError(
-            f"{operation} on rank {rank}: a {type(value).__name__} cannot be pickled: {type(e).__name__}: {e}"
-        ) from e
-    lengths = np.array([len(buffers), *(buffer.size for buffer in buffers)], np.int64)
-    return np.frombuffer(lengths.tobytes() + data, np.uint8), buffers
 
 
 def _all_packed(values: Any, size: int, operation: str, rank: int) -> list[tuple[np.ndarray, list[np.ndarray]]]:
@@ -152,16 +125,4 @@ def _all_packed(values: Any, size: int, operation: str, rank: int) -> list[tuple
         raise TypeError(f"{operation} on rank {rank}: the root gives a sequence of {size} objects, got {values!r}")
     if len(values) != size:
         raise ValueError(f"{operation} on rank {rank}: {len(values)} objects for {size} ranks")
-    return [_packed(value, operation, rank) for value in values]
-
-
-def _lengths(frame: np.ndarray) -> list[int]:
-    """Bytes of each buffer that belongs to a frame."""
-    count = int(frame[:_WORD].view(np.int64)[0])
-    return frame[_WORD:][: count * _WORD].view(np.int64).tolist()
-
-
-def _unpacked(frame: np.ndarray, buffers: Sequence[np.ndarray]) -> Any:
-    frame = frame.copy() if frame.ctypes.data % _WORD else frame
-    count = int(frame[:_WORD].view(np.int64)[0])
-    return pickle.loads(frame[(1 + count) * _WORD :].data, buffers=buffers[:count])
+    return [packed(value, operation, rank) for value in values]

@@ -20,6 +20,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine import layout, records
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import ANY, WORD
+from shmcoll.engine.rings import ARRAY, WHOLE
 from shmcoll.mail import Mail
 from shmcoll.verdicts import Verdicts
 from shmcoll.work import Pending, Work, Worker
@@ -48,15 +49,22 @@ class Line(Protocol):
 
 
 class Receive(Pending):
-    """One posted receive. `place`: where to read the message into, or None. `finish`: makes the user's result of the
-    array that holds the message and the status of the routine."""
+    """One posted receive. `operation`: what the user has called. `place`: where to read the message into, or None.
+    `finish`: makes the user's result of the array that holds the message and the status of the routine."""
 
-    def __init__(self, place: np.ndarray | None, source: int, tag: int, finish: "Finish", deadline: float):
+    def __init__(
+        self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: "Finish", deadline: float
+    ):
+        self.operation = operation
         self.place = place
         self.source = source
         self.tag = tag
         self.finish = finish
         self.deadline = deadline
+
+    @property
+    def form(self) -> int:
+        return WHOLE if self.operation == "recv_object" else ARRAY
 
     def fits(self, source: int, tag: int) -> bool:
         return self.source in (ANY, source) and self.tag in (ANY, tag)
@@ -72,14 +80,14 @@ class Receives:
     def is_empty(self) -> bool:
         return not self._posted
 
-    def post(self, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> Work:
+    def post(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> Work:
         """Have a receive entered in its turn."""
         caller = self._caller
 
         def enter() -> Receive:
-            caller.check_open("recv")
+            caller.check_open(operation)
             seconds = caller.words.item(c.TIMEOUT // WORD) / 1e9
-            receive = Receive(place, source, tag, finish, time.monotonic() + seconds)
+            receive = Receive(operation, place, source, tag, finish, time.monotonic() + seconds)
             self._posted.append(receive)
             return receive
 
@@ -124,13 +132,12 @@ class Receives:
             status = self._enter(receive, phase, place)
             if status == c.HALFWAY:
                 return self._complete(receive, DATA)
-            outcome = receive.finish(array, status) if status < 0 and array is not None else None
         except BaseException as error:
-            self._caller.left("recv")
+            self._caller.left(receive.operation)
             self._settle(receive, error)
             return None
         if status < 0:
-            self._settle(receive, outcome)
+            self._settle(receive, _outcome(receive, array, status))
         elif status == c.VERDICT:
             self._settle(receive, self._error(receive, status))
         elif status != c.PREPARE:
@@ -160,11 +167,11 @@ class Receives:
 
     def _enter(self, receive: Receive | None, phase: int, place: np.ndarray | None = None) -> int:
         call = self._caller.routine("recv")
-        source, tag = (receive.source, receive.tag) if receive else (ANY, ANY)
-        status = call(None, place, phase, source, tag, 0)
+        source, tag, form = (receive.source, receive.tag, receive.form) if receive else (ANY, ANY, ARRAY)
+        status = call(None, place, phase, source, tag, form)
         while status == c.BUSY and self._caller.words[c.ACTIVE // WORD] != c.ENDED:
             time.sleep(1e-4)  # a call that was let in before the worker owned the context
-            status = call(None, place, phase, source, tag, 0)
+            status = call(None, place, phase, source, tag, form)
         return c.ABORTED if status == c.BUSY else status
 
     def _fail(self, status: int, first: Receive | None = None) -> bool:
@@ -179,8 +186,16 @@ class Receives:
 
     def _error(self, receive: Receive, status: int) -> BaseException:
         with submitted_at(receive.site):
-            return self._caller.verdicts.error("recv", status)
+            return self._caller.verdicts.error(receive.operation, status)
 
     def _settle(self, receive: Receive, outcome: Any) -> None:
         self._posted.remove(receive)
         receive.settle(outcome)
+
+
+def _outcome(receive: Receive, array: np.ndarray | None, status: int) -> Any:
+    """The user's result, or what went wrong in making it: the group goes on."""
+    try:
+        return receive.finish(array, status) if array is not None else None
+    except Exception as error:
+        return error

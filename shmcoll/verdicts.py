@@ -73,7 +73,9 @@ class Verdicts:
         """The exception for a status other than OK, after telling the others where that is due."""
         if operation in MESSAGES and status in (c.PREPARE, c.VERDICT):
             call = f"{self._call(operation)} on rank {self.name}"
-            return misfit(call, self._words, self._mail) if status == c.VERDICT else ValueError(from_itself(call))
+            if status == c.PREPARE:
+                return ValueError(from_itself(call))
+            return misfit(call, self._group, self._words, self._mail)
         if status == c.VERDICT:
             root = int(self._words[c.ARGUMENT // WORD])
             if operation == "all_reduce":

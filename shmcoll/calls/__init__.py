@@ -18,6 +18,7 @@ from shmcoll.calls.gather import gather
 from shmcoll.calls.gather_v import gather_v
 from shmcoll.calls.halo_exchange import halo_exchange
 from shmcoll.calls.recv import recv
+from shmcoll.calls.recv_object import recv_object
 from shmcoll.calls.reduce import reduce
 from shmcoll.calls.reduce_scatter import reduce_scatter
 from shmcoll.calls.reduce_scatter_v import reduce_scatter_v
@@ -25,6 +26,7 @@ from shmcoll.calls.scan import scan
 from shmcoll.calls.scatter import scatter
 from shmcoll.calls.scatter_v import scatter_v
 from shmcoll.calls.send import send
+from shmcoll.calls.send_object import send_object
 
 __all__ = [
     "all_gather",
@@ -41,6 +43,7 @@ __all__ = [
     "halo_exchange",
     "perform",
     "recv",
+    "recv_object",
     "reduce",
     "reduce_scatter",
     "reduce_scatter_v",
@@ -48,4 +51,5 @@ __all__ = [
     "scatter",
     "scatter_v",
     "send",
+    "send_object",
 ]

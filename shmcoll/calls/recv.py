@@ -7,10 +7,11 @@ import numpy as np
 
 from shmcoll import arguments as given
 from shmcoll.caller import Caller
-from shmcoll.collectives.recv import DATA, FETCH, SOURCE_SHIFT
+from shmcoll.collectives.recv import DATA, FETCH
 from shmcoll.dtypes import dtype_of
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import LARGEST_TAG, WORD
+from shmcoll.engine.rings import ARRAY, SOURCE_SHIFT
 from shmcoll.work import Work
 
 Received = tuple[Any, int, int]
@@ -19,22 +20,30 @@ Received = tuple[Any, int, int]
 def recv(caller: Caller, out: Any, source: Any, tag: Any) -> Received:
     place, source, tag = check_arguments(caller, out, source, tag)
     if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
-        return caller.receives.post(place, source, tag, lambda array, status: told(array, out, status)).wait()
+        return caller.receives.post("recv", place, source, tag, lambda array, status: told(array, out, status)).wait()
+    array, status = receive(caller, "recv", place, source, tag)
+    return told(array, out, status)
+
+
+def receive(
+    caller: Caller, operation: str, place: np.ndarray | None, source: int, tag: int, form: int = ARRAY
+) -> tuple[Any, int]:
+    """Wait for a message and read it, in its turn: where it lies, and the status that says where it came from."""
     entry, array = caller.routine("recv"), place
 
     def fetch() -> int:
         nonlocal array
         try:
-            status = entry(None, place, FETCH, source, tag, 0)
+            status = entry(None, place, FETCH, source, tag, form)
             if status == c.HALFWAY:
-                status, array = go_on(caller, entry, place, source, tag)
+                status, array = go_on(caller, entry, place, source, tag, form)
         except BaseException:  # no memory, a signal handler
             caller.words[c.ACTIVE // WORD] = c.ENDED
             raise
         return status
 
-    status = caller.complete("recv", fetch)
-    return told(array, out, status)
+    status = caller.complete(operation, fetch)
+    return array, status
 
 
 def post(caller: Caller, out: Any, source: Any, tag: Any) -> Work:
@@ -46,15 +55,14 @@ def post(caller: Caller, out: Any, source: Any, tag: Any) -> Work:
         result, *rest = told(array, view, status)
         return (out if result is view else result, *rest)
 
-    return caller.receives.post(place, source, tag, finish)
+    return caller.receives.post("recv", place, source, tag, finish)
 
 
 def check_arguments(caller: Caller, out: Any, source: Any, tag: Any) -> tuple[np.ndarray | None, int, int]:
     """Where the routine can write, or None; and what it waits for."""
     with caller.checking("recv") as check:
         operation, rank = check
-        source = given.as_peer(source, "source", caller.size, *check, any_too=True)
-        tag = given.as_tag(tag, "tag", *check, any_too=True)
+        source, tag = wanted(caller, source, tag, *check)
         if out is None:
             return None, source, tag
         if not isinstance(out, np.ndarray):
@@ -65,8 +73,13 @@ def check_arguments(caller: Caller, out: Any, source: Any, tag: Any) -> tuple[np
         return (out if given.is_plain(out) else np.empty(out.shape, known.numpy)), source, tag
 
 
+def wanted(caller: Caller, source: Any, tag: Any, operation: str, rank: int) -> tuple[int, int]:
+    source = given.as_peer(source, "source", caller.size, operation, rank, any_too=True)
+    return source, given.as_tag(tag, "tag", operation, rank, any_too=True)
+
+
 def go_on(
-    caller: Caller, entry: Callable[..., int], place: np.ndarray | None, source: int, tag: int
+    caller: Caller, entry: Callable[..., int], place: np.ndarray | None, source: int, tag: int, form: int = ARRAY
 ) -> tuple[int, Any]:
     """After HALFWAY: read the message that has been found, and the next one if its sender takes it back. The last
     status, and where the message lies: in a new array, or in so much of `place` as it needs. On an exception the
@@ -75,9 +88,9 @@ def go_on(
     while status == c.HALFWAY:
         target = caller.mail.new_array() if place is None else place
         array = part_of(target, caller.mail.found_count)
-        status = entry(None, target, DATA, source, tag, 0)
+        status = entry(None, target, DATA, source, tag, form)
         if status == c.PREPARE:
-            status, array = entry(None, place, FETCH, source, tag, 0), place
+            status, array = entry(None, place, FETCH, source, tag, form), place
     return status, array
 
 

@@ -11,6 +11,7 @@ from shmcoll.calls.common import exact
 from shmcoll.collectives.send import NONE, STAY
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.rings import ARRAY
 from shmcoll.errors import ArenaError
 
 
@@ -36,13 +37,15 @@ def put(
     tag: int,
     refused: list[ArenaError],
     status: int = -1,
+    form: int = ARRAY,
 ) -> int:
     """Call the native entry, again with memory as often as it asks for some; its last status. `status`: what it has
-    answered already. An `ArenaError` that ends the message is put into `refused`, and the status is OK."""
+    answered already. `form`: see `collectives/send.py`. An `ArenaError` that ends the message is put into `refused`,
+    and the status is OK."""
     memory = 0
     try:
         if status < 0:
-            status = entry(array, None, memory, dest, tag, 0)
+            status = entry(array, None, memory, dest, tag, form)
         while status == c.HALFWAY:
             if caller.words.item(c.DETAIL // WORD) == 0:
                 caller.mail.sweep(dest)
@@ -52,10 +55,11 @@ def put(
                     memory = caller.mail.new_ring(dest)
                 except ArenaError as error:
                     if memory == STAY:
-                        told = f"send on rank {caller.verdicts.name}: {error}. The message has not been sent"
+                        name = "send" if form == ARRAY else "send_object"
+                        told = f"{name} on rank {caller.verdicts.name}: {error}. The message has not been sent"
                         refused.append(ArenaError(told))
                     memory = NONE if memory == STAY else STAY
-            status = entry(array, None, memory, dest, tag, 0)
+            status = entry(array, None, memory, dest, tag, form)
     except BaseException:  # a signal handler: the message is not complete
         caller.words[c.ACTIVE // WORD] = c.ENDED
         raise

@@ -9,6 +9,7 @@ Phases, in REDUCTION:
     FETCH     find a message and read it into `out`. HALFWAY: there is no `out`, or the message does not fill it; FOUND
               says what it is, then comes DATA. VERDICT: it does not fit `out`, and stays. PREPARE: it would have to
               come from this rank itself
+    FILL      the same without HALFWAY: a message that does not fill `out` is read into the beginning of it
     DATA      read what has been found into `out`. PREPARE: its sender has taken it back
     TRY       HALFWAY when there is a message now, PREPARE when not
     MARK      note up to where every source has sent, for
@@ -17,8 +18,9 @@ Phases, in REDUCTION:
 
 Who has receives posted (`posted.py`) marks, tries each of them, and attends when there was nothing.
 
-Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag. OK is told as a negative number, minus 1
-minus source << 32 | tag.
+Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag; ALGORITHM is ARRAY, or another form where an
+object is wanted: a message of the other kind does not fit. OK is told as a negative number, minus 1 minus
+source << 32 | tag.
 """
 
 from shmcoll.engine import context as c
@@ -40,6 +42,7 @@ from shmcoll.engine.layout import (
     WORD,
 )
 from shmcoll.engine.rings import (
+    ARRAY,
     CURSOR_AT,
     CURSOR_RING,
     DROPPED,
@@ -53,8 +56,10 @@ from shmcoll.engine.rings import (
     HEAD,
     KEPT_RING,
     NEXT,
+    OBJECT,
     PART_BYTES,
     RING,
+    SOURCE_SHIFT,
     TOLD_HEAD,
     chain_from,
     dimensions_of,
@@ -66,17 +71,15 @@ from shmcoll.engine.rings import (
 from shmcoll.engine.sync import publish_to
 from shmcoll.engine.wait import EVENT_BYTES, EVENTS, mailbox, sleep_once, wait, wait_any
 
-FETCH, DATA, TRY, MARK, ATTEND = range(5)
+FETCH, DATA, TRY, MARK, ATTEND, FILL = range(6)
 
 NO_TAG = -2  # no message has it
 NOWHERE = -1  # in place of an event
 
-SOURCE_SHIFT = 32
-
 
 def recv(ctx):
     phase = peek(ctx + c.REDUCTION)
-    if phase == FETCH:
+    if phase in (FETCH, FILL):
         return fetch(ctx)
     if phase == DATA:
         return take(ctx)
@@ -97,7 +100,7 @@ def fetch(ctx):
     source = peek(ctx + c.ARGUMENT)
     while True:
         if find(ctx, source, 0):
-            status = take(ctx) if is_filled(ctx) else c.HALFWAY
+            status = take(ctx) if peek(ctx + c.REDUCTION) == FILL or is_filled(ctx) else c.HALFWAY
             if status != c.PREPARE:
                 return status
         else:
@@ -208,12 +211,29 @@ def take(ctx):
     """Read what has been found into `out`."""
     found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
     total, room = peek(found + FOUND_TOTAL), peek(ctx + c.OUT + c.BYTES)
-    if peek(found + FOUND_TYPE) != peek(ctx + c.OUT + c.DTYPE) or total > room:
-        return c.VERDICT
+    wanted = peek(ctx + c.OUT + c.DTYPE) if peek(ctx + c.ALGORITHM) == ARRAY else OBJECT
+    if peek(found + FOUND_TYPE) != wanted or total > room:
+        return refuse(ctx, total)
     status = read(ctx, total)
     if status != c.OK:
         return status
     return -1 - (peek(found + FOUND_SOURCE) << SOURCE_SHIFT | peek(found + FOUND_TAG))
+
+
+def refuse(ctx, total):
+    """VERDICT for what has been found; PREPARE where it is known to end in DROPPED: then it counts as taken."""
+    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    first, ring, at = here(ctx), peek(found + CURSOR_RING), peek(found + CURSOR_AT)
+    done, dropped = 0, 0
+    while done < total and dropped == 0 and has_piece(ctx):
+        dropped = 1 if kind_here(ctx) == DROPPED else 0
+        done += part_here(ctx)
+        skip_piece(ctx)
+    set_cursor(ctx, ring, at)
+    if dropped == 0:
+        return c.VERDICT
+    store(first + PIECE_TAKEN, 1)
+    return c.PREPARE
 
 
 def read(ctx, total):

@@ -10,7 +10,10 @@ call comes again with the offset of that memory. When there was none, it comes w
 tries the ring as it is. After another HALFWAY it comes with NONE: what has been sent is taken back.
 DETAIL 0: a ring is empty that can be given back; the call comes again as it was.
 
-Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag; REDUCTION 0, or the memory asked for.
+Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag; REDUCTION 0, or the memory asked for. ALGORITHM is the form of
+the message: an array; or x is the bytes of an object, or a table of where they lie, to spare the sender another copy.
+A row of the table says at which byte of the message a segment begins, its address, and its length; the rows ascend.
+What lies between segments is not written. A last row says how long the message is.
 """
 
 from shmcoll.engine import context as c
@@ -34,6 +37,7 @@ from shmcoll.engine.layout import (
     WORD,
 )
 from shmcoll.engine.rings import (
+    ARRAY,
     BEGUN,
     CAPACITY,
     DROPPED,
@@ -43,9 +47,12 @@ from shmcoll.engine.rings import (
     KNOWN_HEAD,
     MORE,
     NEXT,
+    OBJECT,
     OLDEST,
     PART_BYTES,
     RING,
+    SEGMENT,
+    SEGMENTS,
     SENT,
     SKIP,
     SPARE,
@@ -61,10 +68,14 @@ from shmcoll.engine.wait import has_left, mailbox, wait, wait_a_while
 NONE, STAY = -1, -2  # in place of memory that was asked for
 NOTHING = -1  # in SENT: not even the first piece
 
+BEGIN, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
+
 
 def send(ctx):
     peer, memory = peek(ctx + c.ARGUMENT), peek(ctx + c.REDUCTION)
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    if peek(ctx + c.ALGORITHM) != ARRAY:
+        describe_object(ctx)
     if memory == NONE:
         return drop(ctx, peer)
     if memory == STAY:
@@ -82,9 +93,19 @@ def send(ctx):
         return c.HALFWAY
     poke(ctx + c.MOVED, peek(ctx + c.MOVED) + peek(ctx + c.X + c.BYTES))
     poke(chain + SENT, NOTHING)
+    poke(chain + SEGMENT, peek(ctx + c.X + c.DATA))
     if is_of_wrong_size(ctx, peer):
         return ask(ctx, peer)
     return put_rest(ctx, peer)
+
+
+def describe_object(ctx):
+    """What the entry has read of x is not what the message is."""
+    if peek(ctx + c.ALGORITHM) == SEGMENTS:
+        last_row = peek(ctx + c.X + c.DATA) + (peek(ctx + c.X + c.BYTES) - ROW_BYTES)
+        poke(ctx + c.X + c.BYTES, peek(last_row + BEGIN))
+    poke(ctx + c.X + c.DTYPE, OBJECT)
+    poke(ctx + c.X + c.DIMENSIONS, 0)
 
 
 def put_rest(ctx, peer):
@@ -120,7 +141,7 @@ def put_first(ctx, peer, length):
     store(at + PIECE_TAG, peek(ctx + c.ARGUMENT_2))
     store(at + PIECE_TAKEN, 0)
     head = PIECE_DIMS + dimensions * WORD
-    copy(at + head, peek(ctx + c.X + c.DATA), length)
+    lay_part(ctx, peer, at + head, 0, length)
     what = FIRST | peek(ctx + c.X + c.DTYPE) << 8 | dimensions << 16
     publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))
 
@@ -128,8 +149,24 @@ def put_first(ctx, peer, length):
 def put_more(ctx, peer, sent, length):
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     at = piece(peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL))
-    copy(at + PIECE_UNIT, peek(ctx + c.X + c.DATA) + sent, length)
+    lay_part(ctx, peer, at + PIECE_UNIT, sent, length)
     publish_piece(ctx, peer, MORE, 0, length, whole_units(PIECE_UNIT + length))
+
+
+def lay_part(ctx, peer, target, sent, length):
+    """Copy so much of the message, from byte `sent` on. SEGMENT is the row that this byte lies in, or one before."""
+    if peek(ctx + c.ALGORITHM) != SEGMENTS:
+        copy(target, peek(ctx + c.X + c.DATA) + sent, length)
+        return
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    row = peek(chain + SEGMENT)
+    while peek(row + BEGIN) < sent + length:
+        begin = max(peek(row + BEGIN), sent)
+        end = min(peek(row + BEGIN) + peek(row + LENGTH), sent + length)
+        if begin < end:
+            copy(target + begin - sent, peek(row + ADDRESS) + begin - peek(row + BEGIN), end - begin)
+        row += ROW_BYTES
+    poke(chain + SEGMENT, row - ROW_BYTES)
 
 
 def publish_piece(ctx, peer, what, total, length, whole):

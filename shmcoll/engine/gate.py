@@ -11,14 +11,28 @@ is checked here as for a call from Python. Whatever is not OK, a call that Pytho
 goes to the communicator's callback, a Python function of the block's address, with STATUS filled. The gate returns 0,
 or 1 with a Python exception pending.
 
+Messages: the callback also finds memory for one whose sender has asked for some (HALFWAY). After a recv ARGUMENT and
+ARGUMENT_2 say where the message came from, and STATUS how many elements it has.
+
 Cost: the entry's, and 20 to 60 ns for the GIL.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine import cpython as py
 from shmcoll.engine.atomics import call_routine, peek, poke
-from shmcoll.engine.entry import CALLBACK, REDUCING, ROUTINES, find_kernel, forget_extra, ready, taken
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.entry import (
+    CALLBACK,
+    MESSAGES,
+    REDUCING,
+    ROUTINES,
+    find_kernel,
+    forget_extra,
+    is_addressed,
+    ready,
+    taken,
+)
+from shmcoll.engine.layout import LARGEST_TAG, WORD
+from shmcoll.engine.rings import FOUND_TOTAL, SOURCE_SHIFT, found_offset
 
 OPERATION, REDUCTION, ARGUMENT, ARGUMENT_2, STATUS, ARRAYS = (WORD * i for i in range(6))
 TYPE, DATA, DIMENSIONS, DIMS = (WORD * i for i in range(4))
@@ -28,7 +42,9 @@ def gate(ctx, block):
     state = py.ensure_gil()
     status = c.BUSY if taken(ctx) else enter(ctx, block)
     failed = 0
-    if status == c.INTERRUPTED:
+    if status < c.OK:
+        note_message(ctx, block, -1 - status)
+    elif status == c.INTERRUPTED:
         failed = tell_and_keep_error(ctx, block, status)
     elif status != c.OK:
         poke(block + STATUS, status)
@@ -38,7 +54,8 @@ def gate(ctx, block):
 
 
 def enter(ctx, block):
-    """Fill the context and run the routine. PREPARE where the arguments do not suit it, or its kernel is not loaded."""
+    """Fill the context and run the routine. PREPARE where the arguments do not suit it, or it or its kernel is not
+    loaded."""
     operation = peek(block + OPERATION)
     poke(ctx + c.REDUCTION, peek(block + REDUCTION))
     poke(ctx + c.ARGUMENT, peek(block + ARGUMENT))
@@ -46,10 +63,23 @@ def enter(ctx, block):
     poke(ctx + c.ALGORITHM, 0)
     fill_view(ctx + c.OUT, fill_view(ctx + c.X, block + ARRAYS))
     forget_extra(ctx)
-    if not ready(ctx, operation) or (operation in REDUCING and not find_kernel(ctx)):
+    routine = peek(ctx + ROUTINES + operation * WORD)
+    if routine == 0 or not suits(ctx, operation) or (operation in REDUCING and not find_kernel(ctx)):
         return c.PREPARE
     poke(ctx + c.OPERATION, operation)
-    return call_routine(peek(ctx + ROUTINES + operation * WORD), ctx)
+    return call_routine(routine, ctx)
+
+
+def suits(ctx, operation):
+    return is_addressed(ctx, operation) if operation in MESSAGES else ready(ctx, operation)
+
+
+def note_message(ctx, block, where):
+    """What a recv tells of its message."""
+    total = peek(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + FOUND_TOTAL)
+    poke(block + ARGUMENT, where >> SOURCE_SHIFT)
+    poke(block + ARGUMENT_2, where & LARGEST_TAG)
+    poke(block + STATUS, total // peek(ctx + c.OUT + c.ITEM))
 
 
 def fill_view(view, array):

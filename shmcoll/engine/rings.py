@@ -46,6 +46,10 @@ from shmcoll.engine.wait import EVENT_BYTES, EVENTS
 
 FIRST, MORE, SKIP, NEXT, DROPPED = range(1, 6)
 
+ARRAY, WHOLE, SEGMENTS = range(3)  # forms of a message: an array, or the bytes of an object in one or in several runs
+OBJECT = 0xFF  # in place of a dtype: the message is an object
+SOURCE_SHIFT = 32  # of what `recv` tells: source << 32 | tag
+
 PART_BYTES = 64 << 10  # longest part of a message in one piece
 FIRST_RING, USUAL_RING, KEPT_RING = 64 << 10, 512 << 10, 4 << 20  # bytes of pieces; larger ones go when they are empty
 SPARE = 3 * PIECE_UNIT  # room that a piece leaves: for NEXT or DROPPED, and for the flag behind
@@ -57,7 +61,7 @@ CURSOR_RING, CURSOR_AT, FOUND_SOURCE, FOUND_TAG, FOUND_TYPE, FOUND_DIMENSIONS, F
 MOST_DIMENSIONS = 64  # numpy's
 
 # a chain, at the sender ...
-RING, CAPACITY, TAIL, KNOWN_HEAD, BEGUN, SENT, OLDEST = (WORD * i for i in range(7))
+RING, CAPACITY, TAIL, KNOWN_HEAD, BEGUN, SENT, OLDEST, SEGMENT = (WORD * i for i in range(8))
 # ... and at the receiver
 HEAD, TOLD_HEAD = 2 * WORD, 3 * WORD
 

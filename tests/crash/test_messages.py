@@ -44,6 +44,29 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         "recv(source=1, tag=3) on rank 1: this rank has sent itself nothing that fits",
     ),
     "async tag": (lambda c: c.recv(tag=-5, async_op=True), ValueError, "recv on rank 1: tag -5 is out of range"),
+    "object: dest": (
+        lambda c: c.send_object("", 2), ValueError,
+        "send_object on rank 1: dest 2 is no rank of this group of 2; use 0 to 1",
+    ),
+    "object: dest is a float": (lambda c: c.send_object("", 0.0), TypeError, "dest must be an integer, got float"),
+    "object: tag": (lambda c: c.send_object("", 0, -1), ValueError, "send_object on rank 1: tag -1 is out of range"),
+    "object: no pickle": (
+        lambda c: c.send_object(lambda: 0, 0), TypeError,
+        "send_object on rank 1: a function cannot be pickled: ",
+    ),
+    "object: no pickle, async": (
+        lambda c: c.send_object(lambda: 0, 0, async_op=True).wait(20), TypeError, "a function cannot be pickled: ",
+    ),
+    "object: source": (
+        lambda c: c.recv_object(source=2), ValueError, "recv_object on rank 1: source 2 is no rank of this group of 2; "
+        "use 0 to 1, or shmcoll.ANY",
+    ),
+    "object: tag of recv": (lambda c: c.recv_object(tag="a"), TypeError, "recv_object on rank 1: tag must be an int"),
+    "object: async tag": (lambda c: c.recv_object(tag=-5, async_op=True), ValueError, "tag -5 is out of range"),
+    "object: from oneself": (
+        lambda c: c.recv_object(1, 3), ValueError,
+        "recv_object(source=1, tag=3) on rank 1: this rank has sent itself nothing that fits",
+    ),
     "no message": (lambda c: c.batch([X]), TypeError, "batch on rank 1: ndarray is no message; use shmcoll.Send("),
     "batch": (lambda c: c.batch([shmcoll.Recv(), shmcoll.Send(X, 5)]), ValueError, "send on rank 1: dest 5 is no rank"),
 }  # fmt: skip
@@ -108,6 +131,8 @@ WAITS: dict[str, Callable[[Any], Any]] = {
     "recv": lambda comm: comm.recv(source=1),
     "recv of anybody": lambda comm: comm.recv(),
     "posted": lambda comm: comm.recv(source=1, async_op=True).wait(20),
+    "object": lambda comm: comm.recv_object(source=1),
+    "posted object": lambda comm: comm.recv_object(source=1, async_op=True).wait(20),
     "posted for anybody": lambda comm: comm.recv(async_op=True).wait(20),
 }
 
@@ -143,7 +168,8 @@ def test_who_waits_for_a_rank_that_has_gone_is_told(ranks, board, wait, end, tel
     outcomes = ranks.outcomes(3, survive, board, wait, end, tell=tell, timeout=15.0)
     assert outcomes[0].error is None, outcomes[0].traceback
     first, again = outcomes[0].value
-    assert first.startswith(f"recv(source={'ANY' if wait.endswith('anybody') else 1}, tag=ANY) on rank 0: rank ")
+    call = "recv_object" if wait.endswith("object") else "recv"
+    assert first.startswith(f"{call}(source={'ANY' if wait.endswith('anybody') else 1}, tag=ANY) on rank 0: rank ")
     if end == "kill":
         assert "rank 1 was killed" in first or "rank 1 left the job" in first
     assert again == first

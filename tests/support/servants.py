@@ -44,7 +44,7 @@ class Servants:
 
 def serve(comm: Any, ends: list[Connection]) -> None:
     """In a rank: carry out commands until None comes. Groups have names; the world's is ''."""
-    groups, pending = {"": comm}, {}
+    groups, pending, plans = {"": comm}, {}, {}
     while (command := ends[comm.rank].recv()) is not None:
         what, name, *rest = command
         try:
@@ -62,6 +62,13 @@ def serve(comm: Any, ends: list[Connection]) -> None:
             elif what == "start":
                 pending[rest[0]] = getattr(groups[name], rest[1])(*rest[2], **rest[3], async_op=True)
                 answer = None
+            elif what == "plan":
+                plans[rest[0]] = groups[name].plan(rest[1], rest[2], *rest[3]), rest[2]
+                answer = None
+            elif what == "run":
+                plan, x = plans[name]
+                x[...] = rest[0]
+                answer = plan.start().wait() if rest[1] else plan()
             else:
                 answer = getattr(groups[name], what)(*rest[0], **rest[1])
         except Exception as error:

@@ -10,10 +10,11 @@ from explorer.job import Rank
 from explorer.program import Violation
 from explorer.stand_ins import WORD
 from shmcoll.collectives import recv, send
-from shmcoll.collectives.recv import ATTEND, DATA, FETCH, MARK, SOURCE_SHIFT, TRY
+from shmcoll.collectives.recv import ATTEND, DATA, FETCH, MARK, TRY
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
+from shmcoll.engine.rings import SOURCE_SHIFT
 
 OTHER = 99
 

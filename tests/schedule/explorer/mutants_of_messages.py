@@ -5,12 +5,12 @@ from explorer.mutants import Mutant
 MUTANTS_OF_MESSAGES = {
     "a message is published before it is laid": Mutant(
         "collectives.send.put_first",
-        "    copy(at + head, peek(ctx + c.X + c.DATA), length)\n"
+        "    lay_part(ctx, peer, at + head, 0, length)\n"
         "    what = FIRST | peek(ctx + c.X + c.DTYPE) << 8 | dimensions << 16\n"
         "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n",
         "    what = FIRST | peek(ctx + c.X + c.DTYPE) << 8 | dimensions << 16\n"
         "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n"
-        "    copy(at + head, peek(ctx + c.X + c.DATA), length)\n",
+        "    lay_part(ctx, peer, at + head, 0, length)\n",
         "a message",
     ),
     "the flag behind a piece keeps old bytes": Mutant(

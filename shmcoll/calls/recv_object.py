@@ -1,0 +1,32 @@
+"""recv_object: its arguments, the call of `recv`, and the object that its bytes make."""
+
+from typing import Any
+
+import numpy as np
+
+from shmcoll.caller import Caller
+from shmcoll.calls.recv import Received, receive, told, wanted
+from shmcoll.engine.rings import WHOLE
+from shmcoll.frames import of_message
+from shmcoll.work import Work
+
+
+def recv_object(caller: Caller, source: Any, tag: Any) -> Received:
+    if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
+        result: Received = post_object(caller, source, tag).wait()
+        return result
+    with caller.checking("recv_object") as check:
+        source, tag = wanted(caller, source, tag, *check)
+    return _made(*receive(caller, "recv_object", None, source, tag, WHOLE))
+
+
+def post_object(caller: Caller, source: Any, tag: Any) -> Work:
+    """A receive that waits without keeping others from anything."""
+    with caller.checking("recv_object") as check:
+        source, tag = wanted(caller, source, tag, *check)
+    return caller.receives.post("recv_object", None, source, tag, _made)
+
+
+def _made(memory: np.ndarray, status: int) -> Received:
+    _, source, tag = told(memory, None, status)
+    return of_message(memory), source, tag
