@@ -26,7 +26,7 @@ def test_what_goes_beyond_runs_on_two_ranks(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "shmrun", "-n", "2", "--tag-output", str(tmp_path / "beyond.py")]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     promised = re.findall(r"print\(.*\) +# (.*)", text)
-    assert len(promised) == 12
+    assert len(promised) == 14
     for rank in (0, 1):
         lines = [line.removeprefix(f"[{rank}] ") for line in told.stdout.splitlines() if line.startswith(f"[{rank}]")]
         assert lines == [_for(rank, words) for words in promised]

@@ -3,6 +3,8 @@
 import os
 import signal
 
+import numpy as np
+import pytest
 from ranks import poll
 
 from shmcoll.errors import CollectiveTimeout
