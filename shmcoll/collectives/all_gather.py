@@ -66,7 +66,7 @@ def fetch(ctx, sequence, k, peer):
 
 
 def lying(ctx, sequence, k, rank):
-    """Where the k-th part of a rank's array lies for the others."""
+    """Where the k-th part of a rank's array lies for who takes it."""
     return payload(ctx, rank, sequence, peek(ctx + c.X + c.BYTES)) if k == 0 else cell(ctx, rank, sequence + k)
 
 

@@ -17,12 +17,13 @@ Arguments: ARGUMENT is a hash of all pairs; EXTRA words are the ranks from which
 -1 for none. A rank that sends to itself has itself in both.
 """
 
+from shmcoll.collectives.all_gather import lying, offset, part
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels import clear
 from shmcoll.engine.landing import land
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.sync import SHAPE, await_step, begin, meet, publish_step
 
 SOURCE, TARGET = (c.EXTRA + WORD * i for i in range(2))
 NOBODY = -1
@@ -93,17 +94,3 @@ def keep_own(ctx):
     """What a rank sends to itself."""
     if peek(ctx + c.OUT + c.DATA) != peek(ctx + c.X + c.DATA):
         land(ctx, peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES))
-
-
-def lying(ctx, sequence, k, rank):
-    """Where the k-th part of a rank's array lies for its target."""
-    return payload(ctx, rank, sequence, peek(ctx + c.X + c.BYTES)) if k == 0 else cell(ctx, rank, sequence + k)
-
-
-def offset(ctx, k):
-    return k * peek(ctx + c.CELL_BYTES)
-
-
-def part(ctx, k):
-    """Bytes of the k-th part."""
-    return min(peek(ctx + c.CELL_BYTES), peek(ctx + c.X + c.BYTES) - offset(ctx, k))

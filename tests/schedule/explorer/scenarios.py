@@ -163,7 +163,7 @@ SCENARIOS = {
     "halo of unlike faces": Scenario(
         2, (Exchange((2, 1), ((3, 4), (3, 3)), unlike=True),), settings={"cell_bytes": 512}
     ),
-    "halo of a line, 3 ranks": Scenario(3, (Exchange((3,), ((60,), (63,), (60,)), 20), AllReduce(24)), words=63),
+    "halo of a line, 3 ranks": Scenario(3, (Exchange((3,), ((60,), (63,), (60,)), 20), AllReduce(20)), words=63),
     "halo of 2 axes, 4 ranks": Scenario(
         4,
         (Exchange((2, 2), ((3, 20), (3, 3), (4, 20), (4, 3))), IN_CELL),
