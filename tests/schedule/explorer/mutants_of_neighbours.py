@@ -51,6 +51,13 @@ MUTANTS_OF_NEIGHBOURS = {
         "0",
         "halo of 2 rounds, then all_reduce",
     ),
+    "one side is forgotten at the end": Mutant(
+        "collectives.halo_exchange.await_readers",
+        "range(2 if",
+        "range(1 if",
+        "halo of a line, 3 ranks",
+        sampled=True,
+    ),
     "all axes have one place": Mutant(
         "collectives.halo_exchange.place", "2 * axis + side", "side", "halo of 2 axes, 4 ranks", sampled=True
     ),
