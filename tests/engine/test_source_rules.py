@@ -52,7 +52,7 @@ SANCTIONED = {
         "clock", "fence", "load", "load_acquire", "note", "open_process", "pause", "peek", "poke", "process_gone",
         "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
     },
-    "shmcoll.engine.recorder": {"note", "peek", "recent"},
+    "shmcoll.engine.recorder": {"note", "peek", "poke", "recent"},
     "shmcoll.engine.sync": {"load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply"},
     "shmcoll.engine.landing": {"copy", "peek", "stream"},
     "shmcoll.engine.tables": {"copy", "load", "peek", "store"},
