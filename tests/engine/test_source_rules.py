@@ -42,7 +42,7 @@ LAYERS = (
 ROUTINES = [
     n
     for n in TREES
-    if n.removeprefix("shmcoll.engine.") in ("recorder", "wait", "sync", "tables", "landing", "rings")
+    if n.removeprefix("shmcoll.engine.") in ("recorder", "wait", "sync", "tables", "landing", "rings", "reading")
     or "shmcoll.collectives." in n
 ]
 
@@ -58,7 +58,8 @@ SANCTIONED = {
     "shmcoll.engine.tables": {"copy", "load", "peek", "store"},
     "shmcoll.engine.rings": {"load", "peek"},
     "shmcoll.collectives.send": {"copy", "load_acquire", "peek", "poke", "store"},
-    "shmcoll.collectives.recv": {"copy", "load", "load_acquire", "peek", "poke", "store", "stream"},
+    "shmcoll.collectives.recv": {"load", "load_acquire", "peek", "poke", "store"},
+    "shmcoll.engine.reading": {"copy", "load", "load_acquire", "peek", "poke", "store", "stream"},
     "shmcoll.collectives": {"call_kernel", "copy", "load", "peek", "poke", "store"},
 }  # fmt: skip
 
