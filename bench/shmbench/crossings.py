@@ -2,8 +2,8 @@
 
 A threshold says up to which length calls go the short way. At lengths around it, each call is timed both ways, one
 after the other, in many rounds. The threshold is moved to where the calls that change sides by that gain most together,
-if that is more than the noise (LEAST of their time on average, and something in all rounds but one of ten), and if no
-collective among them loses as much.
+if that is more than the noise (LEAST of their time on average, and something in all rounds but one of ten), and if none
+of them loses as much.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,20 +59,15 @@ def choose(default: int, ratios: Ratios) -> int:
     best, most = default, 0.0
     for value in sorted((min(ratios) // 2, *ratios), key=lambda v: len(_moved(default, v, ratios))):
         moved = _moved(default, value, ratios)
-        gains = _gains(moved, ratios, -1 if value > default else 1)
-        together = sorted(map(fmean, gains))
-        least = LEAST * len(_moved(best, value, ratios))
-        if not moved or together[len(together) // 10] <= 0 or median(together) < most + least:
+        sign = -1 if value > default else 1
+        gains = [[sign * ratio for ratio in call] for edge in moved for call in zip(*ratios[edge], strict=True)]
+        if not moved or any(median(call) <= -LEAST for call in gains):
             continue
-        if all(median(one) > -LEAST * len(moved) for one in zip(*gains, strict=True)):
-            best, most = value, median(together)
+        together = sorted(fmean(round_) for round_ in zip(*gains, strict=True))
+        gain = median(together) * len(moved)
+        if together[len(together) // 10] > 0 and gain >= most + LEAST * len(_moved(best, value, ratios)):
+            best, most = value, gain
     return best
-
-
-def _gains(moved: Sequence[int], ratios: Ratios, sign: int) -> list[list[float]]:
-    """What the calls that change sides gain: in each round, of each collective."""
-    rounds = zip(*(ratios[edge] for edge in moved), strict=True)
-    return [[sign * sum(ones) for ones in zip(*round_, strict=True)] for round_ in rounds]
 
 
 def _moved(before: int, value: int, ratios: Ratios) -> list[int]:

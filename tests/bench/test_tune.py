@@ -26,8 +26,8 @@ def ratios(**told):
         (ratios(_8=0.5, _16=0.7, _32=0.9, _64=1.1, _128=1.5), 32),  # as it is
         (ratios(_8=0.5, _16=0.7, _32=0.8, _64=0.9, _128=1.1), 64),
         (ratios(_8=0.5, _16=0.7, _32=0.8, _64=0.9, _128=0.9), 128),
-        (ratios(_8=0.5, _16=0.7, _32=0.8, _64=1.1, _128=0.7), 128),  # loses at one, gains more at the next
-        (ratios(_8=0.5, _16=0.7, _32=0.8, _64=1.1, _128=0.95), 32),
+        (ratios(_8=0.5, _16=0.7, _32=0.8, _64=1.02, _128=0.7), 128),  # what it loses at one is but noise
+        (ratios(_8=0.5, _16=0.7, _32=0.8, _64=1.1, _128=0.7), 32),
         (ratios(_8=0.5, _16=0.9, _32=1.2, _64=1.1, _128=1.1), 16),
         (ratios(_8=1.5, _16=1.2, _32=1.2, _64=1.1, _128=1.1), 4),  # never
         (ratios(_8=0.5, _16=0.7, _32=0.8, _64=0.98, _128=0.99), 32),  # no more than the noise
@@ -47,7 +47,7 @@ def test_one_round_of_ten_may_be_spoilt():
     assert choose(DEFAULT, told) == DEFAULT
 
 
-def test_no_collective_may_lose_what_another_gains():
+def test_no_call_may_lose_what_another_gains():
     told = ratios(_32=0.8, _64=0.8, _128=1.2)
     assert choose(DEFAULT, {edge: [[*one, log(1.02)] for one in rounds] for edge, rounds in told.items()}) == 64
     assert choose(DEFAULT, {edge: [[*one, log(1.04)] for one in rounds] for edge, rounds in told.items()}) == DEFAULT
