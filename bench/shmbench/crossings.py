@@ -24,6 +24,7 @@ from shmcoll.engine.thresholds import MOST, Thresholds, defaults
 LEAST = 0.03
 LOOP_SECONDS = 0.01
 FEWEST_CALLS, MOST_CALLS = 16, 1000
+REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
 PASSES = 3  # over all calls, so that a noisy second does not meet all rounds of one
 
 # By the least value with which calls go the short way: in each round, of each call, the log of short way / long way
@@ -44,9 +45,10 @@ def crossings(ranks: int) -> list[Crossing]:
     cells = [CELL_BYTES >> power for power in range(5, -1, -1)]
     found = []
     if ranks > 2:
-        ring = {-(-size // (ranks - 2)): [("all_reduce", size), ("reduce", size)] for size in cells[1:]}
+        ring = {-(-size // (ranks - 2)): [(name, size) for name in REDUCTIONS] for size in cells[1:]}
         found.append(Crossing("ring_bytes", ring))
-    flat = {size: [("all_reduce", 2 * size // ranks), ("reduce", size), ("scan", size)] for size in cells}
+    others = (*REDUCTIONS[1:], "scan")
+    flat = {size: [("all_reduce", 2 * size // ranks), *((name, size) for name in others)] for size in cells}
     found.append(Crossing("flat_bytes", flat))
     # A result of just so many bytes is streamed, hence the one more
     stream = {size + 1: [("all_reduce", size), ("all_gather", size)] for size in (1 << p for p in range(19, 23))}

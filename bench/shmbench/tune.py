@@ -1,18 +1,23 @@
 """The command `shmbench tune`: measure the thresholds between algorithms on this machine, for the jobs to come.
 
-Each number of ranks is measured in a job of its own, whose rank 0 keeps what it found (`shmcoll/engine/thresholds.py`).
+Each number of ranks is measured in a job of its own. What it finds is kept (`shmcoll/engine/thresholds.py`), unless
+others were at work meanwhile: beside them waits are what costs, and the algorithms with the fewest look best.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from math import exp
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from shmbench.flags import Parser, at_least
+from shmbench.others import Others
 from shmcoll.engine import thresholds
 from shmcoll.engine.cores import usable_cores
 
@@ -21,11 +26,11 @@ if TYPE_CHECKING:
 
 ROUNDS = 12
 USUAL = (2, 4, 8)
-BUSY = 0.5  # of a core
+MOST_FOR_OTHERS = 0.1  # of the cores
 
 
 def main(argv: list[str]) -> int:
-    """Measure, show or forget. Returns 0, or the exit code of the first job that failed; 1 when nothing can be kept."""
+    """Measure, show or forget. Returns 0, 1 when something was not kept, or the exit code of a job that failed."""
     given = _parse(argv)
     try:
         if given.forget:
@@ -33,7 +38,7 @@ def main(argv: list[str]) -> int:
         elif given.show:
             _show()
         elif "SHMCOLL_ARENA" in os.environ:
-            _measure(given.rounds)
+            _measure(given.rounds, given.into)
         else:
             return _start_jobs(given)
     except OSError as e:
@@ -43,22 +48,36 @@ def main(argv: list[str]) -> int:
 
 
 def _start_jobs(given: argparse.Namespace) -> int:
-    thresholds.tuning_file()  # whether it can be kept, before anything is measured
-    if (load := os.getloadavg()[0]) > BUSY * usable_cores():
-        text = (
-            f"others are at work on this machine (load {load:.1f}); what is measured now may not hold when it is idle"
-        )
-        print(f"shmbench tune: {text}", file=sys.stderr, flush=True)
+    thresholds.tuning_file()  # whether anything can be kept, before it is measured
+    disturbed = 0
     for ranks in sorted(set(given.ranks)):
-        job = [sys.executable, "-m", "shmrun", "--bind-to", "none", "-n", str(ranks)]
-        code = subprocess.run([*job, "-m", "shmbench", "tune", "--rounds", str(given.rounds)], check=False).returncode
+        others = Others()
+        found, code = _run_job(ranks, given.rounds)
         if code:
             return code
+        share = others.share()
+        if share > MOST_FOR_OTHERS and not given.anyway:
+            text = (
+                f"{ranks} ranks: not kept, as others used {share:.0%} of the cores; try again later, or with --anyway"
+            )
+            print(f"shmbench tune: {text}", file=sys.stderr, flush=True)
+            disturbed = 1
+        else:
+            thresholds.keep(ranks, found)
     _show()
-    return 0
+    return disturbed
 
 
-def _measure(rounds: int) -> None:
+def _run_job(ranks: int, rounds: int) -> tuple[dict[str, int], int]:
+    """What a job of so many ranks finds, and its exit code."""
+    with tempfile.TemporaryDirectory() as scratch:
+        into = Path(scratch) / "found.json"
+        job = [sys.executable, "-m", "shmrun", "--bind-to", "none", "-n", str(ranks), "-m", "shmbench", "tune"]
+        code = subprocess.run([*job, "--rounds", str(rounds), "--into", str(into)], check=False).returncode
+        return json.loads(into.read_text()) if code == 0 else {}, code
+
+
+def _measure(rounds: int, into: Path) -> None:
     """What every rank does."""
     from shmbench.crossings import measure
     from shmbench.library import Shmcoll
@@ -71,7 +90,7 @@ def _measure(rounds: int) -> None:
         if value != getattr(usual, crossing.name):
             found[crossing.name] = value
     if library.rank == 0:
-        thresholds.keep(library.size, found)
+        into.write_text(json.dumps(found))
 
 
 def _lines(ranks: int, crossing: "Crossing", value: int, ratios: "Ratios") -> Iterator[str]:
@@ -95,16 +114,19 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         prog="shmbench tune",
         description="Measure from which length on one algorithm overtakes another on this machine, in under a minute, "
         "and keep it beside the compiled code. Jobs of as many ranks go by it from then on; results stay the same, bit "
-        "for bit. A threshold is moved only where that gains clearly more than the noise. Let the machine be idle.",
+        "for bit. A threshold is moved only where that gains clearly more than the noise, and nothing is kept that was "
+        "measured while others were at work on the machine.",
         epilog="The variables SHMCOLL_FLAT_BYTES, SHMCOLL_RING_BYTES and SHMCOLL_STREAM_BYTES go before what was "
-        "measured; with SHMCOLL_TUNING=0 a job ignores it. Exit code: 0, 1 when nothing can be kept, 2 for wrong "
-        "options, or that of a job that failed.",
+        "measured; with SHMCOLL_TUNING=0 a job ignores it. Exit code: 0, 1 when something was not kept, 2 for "
+        "wrong options, or that of a job that failed.",
     )
     add = parser.add_argument
     usual = sorted({*USUAL, usable_cores()} - {1})
     add("-n", "--ranks", type=at_least(2), nargs="+", default=usual, metavar="N",
         help=f"numbers of ranks to measure; others stay as they were ({' '.join(map(str, usual))})")  # fmt: skip
     add("--rounds", type=at_least(1), default=ROUNDS, metavar="N", help=f"rounds of each call ({ROUNDS})")
+    add("--anyway", action="store_true", help="keep what was measured although others were at work")
+    add("--into", type=Path, help=argparse.SUPPRESS)  # for the ranks of a job
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--show", action="store_true", help="print what has been measured, and where it is kept")
     only.add_argument("--forget", action="store_true", help="remove it: the defaults hold again")

@@ -6,7 +6,9 @@ import sys
 from math import log
 
 import pytest
+from shmbench import tune as command
 from shmbench.crossings import choose, crossings
+from shmbench.others import Others
 
 from shmcoll.engine import thresholds
 from shmcoll.engine.layout import CELL_BYTES
@@ -72,8 +74,8 @@ def test_what_is_measured_fits_the_cells(n):
 
 def tune(folder, *arguments, expect=0, **variables):
     environment = os.environ | {"SHMCOLL_CACHE_DIR": str(folder)} | variables
-    command = [sys.executable, "-m", "shmbench", "tune", *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50)
+    line = [sys.executable, "-m", "shmbench", "tune", *map(str, arguments)]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=50)
     assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout if expect == 0 else done.stderr
 
@@ -83,7 +85,7 @@ def test_a_short_run():
     path = thresholds.tuning_file()
     before = path.read_bytes() if path.exists() else None
     try:
-        told = tune(path.parent, "-n", 3, 2, "--rounds", 1)
+        told = tune(path.parent, "-n", 3, 2, "--rounds", 1, "--anyway")
         measured = [line.split(";")[0].split()[:3] for line in told.splitlines() if ";" in line]
         names = [(2, "flat_bytes"), (2, "stream_bytes"), (3, "ring_bytes"), (3, "flat_bytes"), (3, "stream_bytes")]
         assert [(int(n), name) for n, _, name in measured] == names
@@ -94,6 +96,40 @@ def test_a_short_run():
     finally:
         if before is not None:
             path.write_bytes(before)
+
+
+@pytest.mark.parametrize(("share", "arguments", "code"), [(0.09, [], 0), (0.5, [], 1), (0.5, ["--anyway"], 0)])
+def test_what_was_measured_beside_others_is_not_kept(monkeypatch, tmp_path, capfd, share, arguments, code):
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(command, "_run_job", lambda ranks, _: ({"flat_bytes": 4096 * ranks}, 0))
+    monkeypatch.setattr(Others, "share", lambda _: share)
+    assert command.main(["-n", "2", "4", *arguments]) == code
+    assert thresholds.known() == ({} if code else {2: {"flat_bytes": 8192}, 4: {"flat_bytes": 16384}})
+    told = "shmbench tune: 4 ranks: not kept, as others used 50% of the cores; try again later, or with --anyway\n"
+    assert capfd.readouterr().err.endswith(told if code else "")
+
+
+def test_a_job_that_fails_is_the_end(monkeypatch, tmp_path):
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(command, "_run_job", lambda ranks, _: ({}, 3))
+    assert command.main(["-n", "2"]) == 3
+    assert thresholds.known() == {}
+
+
+def test_who_has_used_the_cores(monkeypatch):
+    """20 s on two cores, on which 15 s were worked: 5 of them by us."""
+    told = iter([(100.0, 7.0, 1.0), (120.0, 22.0, 6.0)])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(Others, "_now", lambda _: next(told))
+    assert Others().share() == 0.25
+
+
+def test_the_clocks_of_the_cores_go_forward():
+    others = Others()
+    began = others._now()
+    sum(range(3_000_000))
+    assert all(now > then for now, then in zip(others._now(), began, strict=True))
+    assert others.share() >= 0
 
 
 def test_nothing_to_show_and_nothing_to_forget(tmp_path):
