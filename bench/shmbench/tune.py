@@ -24,7 +24,7 @@ from shmcoll.engine.cores import usable_cores
 if TYPE_CHECKING:
     from shmbench.crossings import Crossing, Ratios
 
-ROUNDS = 12
+ROUNDS = 9
 USUAL = (2, 4, 8)
 MOST_FOR_OTHERS = 0.1  # of the cores
 
