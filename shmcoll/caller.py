@@ -15,6 +15,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine import entry, faults, layout
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.thresholds import Thresholds
 from shmcoll.engine.wait import MOST_POLLS
 from shmcoll.mail import Mail
 from shmcoll.member import Member
@@ -70,13 +71,21 @@ class Caller:
             (c.SLEEP, _SLICE_NS),
             (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),
             (c.CELL_BYTES, arena.load(layout.JOB_CELL_BYTES)),
-            (c.FLAT_BYTES, min(arena.load(layout.JOB_FLAT_BYTES), arena.load(layout.JOB_CELL_BYTES))),
-            (c.SLICE_BYTES, arena.load(layout.JOB_SLICE_BYTES)),
-            (c.STREAM_BYTES, arena.load(layout.JOB_STREAM_BYTES)),
-            (c.RING_BYTES, min(max(size - 2, 0) * arena.load(layout.JOB_RING_BYTES), 1 << 62)),  # remains a word
             (c.MAIL, self.mail.words.ctypes.data),
             (c.RINGS, layout.rings_offset(size)),
             (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
+        ):
+            self.words[offset // WORD] = value
+        words = layout.JOB_FLAT_BYTES, layout.JOB_SLICE_BYTES, layout.JOB_STREAM_BYTES, layout.JOB_RING_BYTES
+        self.choose_by(Thresholds(*map(arena.load, words)))
+
+    def choose_by(self, thresholds: Thresholds) -> None:
+        """Choose among algorithms by these from the next call on; all ranks before the same one. For measurements."""
+        for offset, value in (
+            (c.FLAT_BYTES, min(thresholds.flat_bytes, int(self.words[c.CELL_BYTES // WORD]))),
+            (c.SLICE_BYTES, thresholds.slice_bytes),
+            (c.STREAM_BYTES, thresholds.stream_bytes),
+            (c.RING_BYTES, min(max(self.size - 2, 0) * thresholds.ring_bytes, 1 << 62)),  # remains a word
         ):
             self.words[offset // WORD] = value
 

@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     leaks.adopt_orphans()
+    os.environ["SHMCOLL_TUNING"] = "0"  # the same algorithms on every machine
     os.environ.pop("PYTHONUNBUFFERED", None)  # print() would write its line in pieces, between those of other ranks
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell these would be ignored
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)

@@ -12,6 +12,8 @@
     plot       `shmbench plot`: JSON to pictures;  curves: what is drawn;  picture: how, the only one with matplotlib
     compare    `shmbench compare`: shmcoll and its peers in turn;  peers: which there are;  launch: how each is started;
                ratios: the table
+    tune       `shmbench tune`: thresholds for this machine;  crossings: where one algorithm overtakes another;
+               others: how busy the machine was
 
-Everything but `library` is independent of shmcoll, so that peers are measured by the same code.
+Everything but `library`, `tune` and `crossings` is independent of shmcoll, so that peers are measured by the same code.
 """

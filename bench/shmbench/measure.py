@@ -8,8 +8,9 @@ same arrays: up to 16 pairs, but no more than `ROTATION_BYTES` a rank (or one pa
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from statistics import median
 
@@ -69,6 +70,12 @@ class Bench:
                 mistakes += self._mistakes(case, buffers, seqs)
         total = int(self.library.exchange(np.array([mistakes], dtype=np.float64)).sum()) if plan.check else None
         return Timing(median(seconds), seconds, n, total)
+
+    def loop(self, case: Case) -> Callable[[int], float]:
+        """What makes so many calls over arrays in turn, and tells how long one takes on the slowest rank."""
+        buffers = _buffers(self.collective, case)
+        self._refill(case, buffers)
+        return partial(self._slowest, case, buffers)
 
     def _seconds(self, case: Case, buffers: Buffers, n: int) -> float:
         """Seconds that this rank takes for `n` calls after a barrier."""

@@ -46,10 +46,11 @@ def native_entry() -> Iterator[Finding]:
 def compiled() -> Iterator[Finding]:
     from shmcoll.engine import cache
     from shmcoll.engine.compile import all_kernels
+    from shmcoll.engine.folder import cache_folder
     from shmcoll.warm import ALL, USUAL
 
     try:
-        folder = cache.cache_folder()
+        folder = cache_folder()
     except OSError as e:
         advice = "set SHMCOLL_CACHE_DIR to a directory of your own that nobody else may write"
         yield Finding(Level.WARNING, "cache", f"{e}; every process compiles for itself", advice)

@@ -15,8 +15,9 @@ def warm(*, everything: bool) -> int:
     try:
         from shmcoll import warm as routines
         from shmcoll.engine import cache
+        from shmcoll.engine.folder import cache_folder
 
-        folder = cache.cache_folder()
+        folder = cache_folder()
         routines.fill_cache(routines.ALL, _tell)
         lost = [name for name in routines.ALL if not cache.holds(name)]
         what = f"{len(routines.ALL)} routines"

@@ -33,9 +33,18 @@ Cost for each round: 2 a + 2 cell b + (n - 1) / n cell g.
 from shmcoll.collectives.all_reduce_shared import all_are_shared, offer, reduce_shared
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.kernels import FINISH, START, STEP
+from shmcoll.engine.kernels import STEP
 from shmcoll.engine.landing import land
-from shmcoll.engine.reduction import fold_slices, goes_through_cells, is_flat, reduce, reduce_alone, slice_length
+from shmcoll.engine.reduction import (
+    finish_slice,
+    fold_slices,
+    goes_through_cells,
+    is_flat,
+    reduce,
+    reduce_alone,
+    slice_length,
+    start_slice,
+)
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
 
 ALGORITHMS = ("flat", "ring", "cells")
@@ -116,7 +125,7 @@ def accumulate(ctx, sequence, k, half, length):
         place = cell(ctx, j, half)
         source = peek(ctx + c.X + c.DATA) + first * item
         if t == 0:
-            status = reduce(ctx, START, place, 0, source, count)
+            status = start_slice(ctx, place, source, count)
         else:
             status = await_step(ctx, sequence, k * size + t, left)
             if status != c.OK:
@@ -138,7 +147,7 @@ def finish(ctx, sequence, k, half, length):
     first, count = slice_bounds(ctx, k, j, length)
     offset = first * peek(ctx + c.X + c.ITEM)
     place, result = cell(ctx, j, half), peek(ctx + c.OUT + c.DATA) + offset
-    status = reduce(ctx, FINISH, result, place, peek(ctx + c.X + c.DATA) + offset, count)
+    status = finish_slice(ctx, result, place, peek(ctx + c.X + c.DATA) + offset, count)
     if status == c.OK:
         copy(place, result, count * peek(ctx + c.X + c.ITEM))
         publish_step(ctx, sequence, (k + 1) * size)

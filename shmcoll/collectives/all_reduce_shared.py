@@ -21,10 +21,10 @@ Cost: 3 a + S (b + g) / n + 2 S b, against the ring's copies into cells and out 
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import load, peek, store
-from shmcoll.engine.kernels import FINISH, START, STEP
+from shmcoll.engine.kernels import FINISH, JOIN, START, STEP
 from shmcoll.engine.landing import replace
 from shmcoll.engine.layout import HEADER_INLINE, WORD
-from shmcoll.engine.reduction import accumulator_bytes, is_logical, reduce, scratch_length, slice_length
+from shmcoll.engine.reduction import reduce, scratch_length, slice_length
 from shmcoll.engine.sync import await_step, has_ended, header, my_header, publish_step, say_and_await
 
 X_PLACE, OUT_PLACE = HEADER_INLINE, HEADER_INLINE + WORD
@@ -115,17 +115,19 @@ def outs_lie_apart(ctx, sequence):
 def reduce_block(ctx, sequence, offset, count, start):
     """Reduce `count` elements from byte `offset` on, from rank `start` up and around, into this rank's result."""
     size, target = peek(ctx + c.SIZE), peek(ctx + c.OUT + c.DATA) + offset
-    accumulator, rank, status = address(ctx, sequence, start, X_PLACE, offset), start, c.OK
-    if size != 2 or accumulator_bytes(ctx) != peek(ctx + c.X + c.ITEM) or is_logical(ctx):
-        source, accumulator = accumulator, peek(ctx + c.SCRATCH)
-        status = reduce(ctx, START, accumulator, 0, source, count)
+    first = address(ctx, sequence, start, X_PLACE, offset)
+    rank = start + 1 if start + 1 < size else 0
+    if size == 2:
+        return reduce(ctx, JOIN, target, first, address(ctx, sequence, rank, X_PLACE, offset), count)
+    accumulator = peek(ctx + c.SCRATCH)
+    status = reduce(ctx, START, accumulator, 0, first, count)
     for i in range(1, size):
         if status != c.OK:
             return status
-        rank = rank + 1 if rank + 1 < size else 0
         source = address(ctx, sequence, rank, X_PLACE, offset)
         if i < size - 1:
             status = reduce(ctx, STEP, 0, accumulator, source, count)
         else:
             status = reduce(ctx, FINISH, target, accumulator, source, count)
+        rank = rank + 1 if rank + 1 < size else 0
     return status

@@ -6,9 +6,9 @@ flat, up to FLAT_BYTES. Everybody lays its array beside its header or into its c
 reduces all n arrays. Cost: a + S b, and (n - 1) S g at the root.
 
 ring, above. The steps of a round are those of all_reduce: the slice that accumulates in the cell of rank j is started
-by j and added to by j + 1, ..., j - 1. It stays there, wide, for the root to narrow into its result; the one that the
-root itself comes last to goes straight there. Cost for each round of n slices: n a + slice b + (n - 1) slice g, and
-another (n - 1) slice b at the root.
+by j and added to by j + 1, ..., j - 1. It stays there, for the root to bring to its result, narrowed if more than two
+ranks have added to it; the one that the root itself comes last to goes straight there. Cost for each round of n slices:
+n a + slice b + (n - 1) slice g, and another (n - 1) slice b at the root.
 
     cell of rank j, round k: written in turn by ranks j, ..., j - 1, each after it has seen the step before, then read
     by the root. Rank j starts round k + 2 there when it has finished round k + 1, for which it waited for step n - 2
@@ -25,8 +25,9 @@ Argument: ARGUMENT is the root.
 from shmcoll.collectives.all_reduce import accumulate, cells, fold_payloads, slice_bounds
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.kernels import FINISH, STEP, STORE
-from shmcoll.engine.reduction import goes_through_cells, is_flat, reduce_alone, slice_length
+from shmcoll.engine.kernels import STEP, STORE
+from shmcoll.engine.landing import land
+from shmcoll.engine.reduction import finish_slice, goes_through_cells, is_flat, reduce_alone, slice_length
 from shmcoll.engine.reduction import reduce as apply
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
 
@@ -87,10 +88,13 @@ def finish(ctx, sequence, k, half, length):
     first, count = slice_bounds(ctx, k, j, length)
     offset = first * peek(ctx + c.X + c.ITEM)
     source = peek(ctx + c.X + c.DATA) + offset
+    place = cell(ctx, j, half)
     if is_root(ctx):
-        status = apply(ctx, FINISH, peek(ctx + c.OUT + c.DATA) + offset, cell(ctx, j, half), source, count)
+        status = finish_slice(ctx, peek(ctx + c.OUT + c.DATA) + offset, place, source, count)
+    elif size == 2:
+        status = finish_slice(ctx, place, place, source, count)
     else:
-        status = apply(ctx, STEP, 0, cell(ctx, j, half), source, count)
+        status = apply(ctx, STEP, 0, place, source, count)
     if status == c.OK:
         publish_step(ctx, sequence, (k + 1) * size)
     return status
@@ -98,7 +102,7 @@ def finish(ctx, sequence, k, half, length):
 
 def collect(ctx, sequence, k, half, length):
     """The root takes the slices that the others have been last to in round k."""
-    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    size, me, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + c.X + c.ITEM)
     for i in range(1, size):
         finisher = me + i if me + i < size else me + i - size
         j = finisher + 1 if finisher + 1 < size else 0
@@ -106,6 +110,9 @@ def collect(ctx, sequence, k, half, length):
         if status != c.OK:
             return status
         first, count = slice_bounds(ctx, k, j, length)
-        result = peek(ctx + c.OUT + c.DATA) + first * peek(ctx + c.X + c.ITEM)
-        apply(ctx, STORE, result, cell(ctx, j, half), 0, count)
+        result = peek(ctx + c.OUT + c.DATA) + first * item
+        if size == 2:
+            land(ctx, result, cell(ctx, j, half), count * item)
+        else:
+            apply(ctx, STORE, result, cell(ctx, j, half), 0, count)
     return c.OK

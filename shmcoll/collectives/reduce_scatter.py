@@ -34,17 +34,19 @@ in elements then stand behind the addresses.
 from shmcoll.collectives.all_to_all import part_bytes
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
-from shmcoll.engine.kernels import FINISH, START, STEP
+from shmcoll.engine.kernels import STEP
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.reduction import (
     ORDERED,
     SOURCES,
+    finish_slice,
     fold,
     goes_through_cells,
     is_flat,
     reduce,
     reduce_alone,
     slice_length_of,
+    start_slice,
 )
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
 
@@ -163,11 +165,11 @@ def pass_on(ctx, sequence, k, half, length):
             if status != c.OK:
                 return status
         if t == 0:
-            status = reduce(ctx, START, place, 0, source, count)
+            status = start_slice(ctx, place, source, count)
         elif t < size - 1:
             status = reduce(ctx, STEP, 0, place, source, count)
         else:
-            status = reduce(ctx, FINISH, peek(ctx + c.OUT + c.DATA) + offset, place, source, count)
+            status = finish_slice(ctx, peek(ctx + c.OUT + c.DATA) + offset, place, source, count)
         if status != c.OK:
             return status
         publish_step(ctx, sequence, k * size + t + 1)

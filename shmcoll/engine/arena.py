@@ -20,7 +20,7 @@ import stat
 import time
 import weakref
 
-from shmcoll.engine import layout
+from shmcoll.engine import layout, thresholds
 from shmcoll.engine.cores import usable_cores
 from shmcoll.engine.processes import process_start
 from shmcoll.engine.room import amount, available, filesystem_room
@@ -106,12 +106,8 @@ def create(
     is. The arena has no name, or the one given, which the caller takes away again (`unlink`). Raises `ArenaError` when
     there is too little shared memory, with the amounts; `FileExistsError` when the name exists.
     """
-    flat_bytes = _setting("SHMCOLL_FLAT_BYTES", 32 << 10)
-    slice_bytes = min(_setting("SHMCOLL_SLICE_BYTES", 128 << 10), cell_bytes)
-    stream_bytes = _setting("SHMCOLL_STREAM_BYTES", 2 << 20)
     cores = usable_cores()
-    # A step of the ring waits for a rank that may have to get a core first
-    ring_bytes = _setting("SHMCOLL_RING_BYTES", (48 if ranks > cores else 8) << 10)
+    limits = thresholds.of_job(ranks, cores)
     need = layout.arena_bytes(ranks, cell_bytes)
     fd = _nameless() if name else _shm_descriptor(need)
     try:
@@ -132,10 +128,10 @@ def create(
         (layout.JOB_CREATED, time.monotonic_ns()),
         (layout.JOB_CORES, cores),
         (layout.JOB_CELL_BYTES, cell_bytes),
-        (layout.JOB_FLAT_BYTES, flat_bytes),
-        (layout.JOB_SLICE_BYTES, slice_bytes),
-        (layout.JOB_STREAM_BYTES, stream_bytes),
-        (layout.JOB_RING_BYTES, ring_bytes),
+        (layout.JOB_FLAT_BYTES, limits.flat_bytes),
+        (layout.JOB_SLICE_BYTES, min(limits.slice_bytes, cell_bytes)),
+        (layout.JOB_STREAM_BYTES, limits.stream_bytes),
+        (layout.JOB_RING_BYTES, limits.ring_bytes),
         (layout.JOB_TIMEOUT, int(timeout * 1e9)),
         (layout.JOB_HEAP, heap),
     ):
@@ -330,17 +326,6 @@ def _heap_limit(fd: int) -> int:
     if not 0 < amount(given) <= WIDEST_BYTES:
         raise ValueError(f"SHMCOLL_HEAP={given!r} is no amount of memory; give one like 512M or 2G")
     return amount(given)
-
-
-def _setting(name: str, default: int) -> int:
-    """A threshold from the environment, read by the creator alone so that all ranks agree."""
-    try:
-        value = int(os.environ.get(name, default))
-    except ValueError:
-        value = -1
-    if value <= 0:
-        raise ValueError(f"{name}={os.environ[name]!r} is not a positive number of bytes")
-    return layout.align(value, layout.LINE)
 
 
 def _too_small(purpose: str, need: int, have: int) -> ArenaError:

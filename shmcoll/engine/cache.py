@@ -1,14 +1,12 @@
 """Object files on disk: compiled once per machine, shared by all processes of a user.
 
 A file is named by a hash of everything that matters (the sources it is made from, the versions of numba and llvmlite,
-the CPU and its features) and written by rename into a directory of the user's that nobody else may write; a checksum
-guards its contents. (numba's own cache has no lock, and pairs wrong code with an index when first runs race: numba
-#4807, #10128.)
+the CPU and its features) and written by rename into the directory of `folder.py`, which nobody else may write; a
+checksum guards its contents. (numba's own cache has no lock, and pairs wrong code with an index when first runs race:
+numba #4807, #10128.)
 
 Several processes: who compiles holds a lock on a file beside the object. Who waits for longer than PATIENCE compiles
 for itself: both write the same bytes under the same name.
-
-    SHMCOLL_CACHE_DIR    where the object files go, in place of the user's cache directory
 """
 
 import contextlib
@@ -17,7 +15,6 @@ import hashlib
 import os
 import platform
 import re
-import stat
 import sys
 import time
 import warnings
@@ -27,6 +24,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import llvmlite.binding as llvm
+
+from shmcoll.engine.folder import cache_folder
 
 PATIENCE = 60.0  # seconds
 
@@ -61,23 +60,6 @@ def holds(name: str) -> bool:
         return _read(cache_folder() / f"{name}-{_fingerprint(name)}.o") is not None
     except OSError:
         return False
-
-
-def cache_folder() -> Path:
-    """The directory of object files, made when needed.
-
-    Raises `PermissionError` when it belongs to somebody else or others may write it, `OSError` when it cannot be made.
-    """
-    from platformdirs import user_cache_path
-
-    folder = Path(os.environ.get("SHMCOLL_CACHE_DIR") or user_cache_path("shmcoll"))
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    info = folder.stat()
-    if info.st_uid != os.geteuid():
-        raise PermissionError(f"{folder} belongs to uid {info.st_uid}, not to uid {os.geteuid()}")
-    if stat.S_IMODE(info.st_mode) & 0o022:
-        raise PermissionError(f"others may write {folder} (mode {stat.S_IMODE(info.st_mode):o}); chmod go-w it")
-    return folder
 
 
 def _read(path: Path) -> bytes | None:

@@ -352,6 +352,18 @@ def _half_from_float(builder, _module, value):
     return builder.bitcast(builder.fptrunc(value, ir.HalfType()), ir.IntType(16))
 
 
+@_twin(operators.bfloat_from_float, (types.float32,), types.uint16)
+def _bfloat_from_float(builder, _module, value):
+    """In 32 bits, where numba would take 64: twice as many at once. Not fptrunc to bfloat, for which x86 has an
+    instruction that takes subnormal numbers for zero."""
+    bits = builder.bitcast(value, I32)
+    even = builder.and_(builder.lshr(bits, I32(16)), I32(1))
+    rounded = builder.add(builder.add(bits, I32(0x7FFF)), even)
+    quiet = builder.or_(bits, I32(0x40_0000))
+    chosen = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
+    return builder.trunc(builder.lshr(chosen, I32(16)), ir.IntType(16))
+
+
 def _element_pointer(ctx: Any, builder: ir.IRBuilder, dtype: types.Type, address: ir.Value, i: ir.Value) -> ir.Value:
     return builder.gep(builder.inttoptr(address, ctx.get_data_type(dtype).as_pointer()), [i])
 

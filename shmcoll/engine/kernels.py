@@ -8,12 +8,13 @@ A reduce kernel is one small function for a pair of dtype and reduction, compile
     STEP    accumulator[i] = accumulator[i] op source[i]                     target is not used
     FINISH  target[i] = narrowed(accumulator[i] op source[i])                avg: divided by `ranks` before
     STORE   target[i] = narrowed(accumulator[i])                             the same
+    JOIN    FINISH of two arrays: accumulator[i] is an element as it is stored, and widened first
 
-`target` may be exactly `source`, and in FINISH of equal types exactly `accumulator`; partial overlap is not allowed.
-`accumulator` has the accumulator's type (float32 for half types, else the dtype itself). It returns 0; one around a
-user's function may return 1 + the index of an element. Loops count from zero with a branch for each aliasing, because
-LLVM vectorises a loop over two names for one address only if it can see that they are the same. Complex sums are sums
-of twice as many reals. Operators and conversions are in `operators.py`.
+`target` may be exactly `source`, and in JOIN and in FINISH of equal types exactly `accumulator`; partial overlap is not
+allowed. `accumulator` has the accumulator's type (float32 for half types, else the dtype itself), but for JOIN. It
+returns 0; one around a user's function may return 1 + the index of an element. Loops count from zero with a branch for
+each aliasing, because LLVM vectorises a loop over two names for one address only if it can see that they are the same.
+Complex sums are sums of twice as many reals. Operators and conversions are in `operators.py`.
 """
 
 import ctypes
@@ -41,7 +42,7 @@ from shmcoll.engine.operators import (
     truth_of_half,
 )
 
-START, STEP, FINISH, STORE = range(4)
+START, STEP, FINISH, STORE, JOIN = range(5)
 
 
 def element(address, i, dtype):
@@ -91,6 +92,32 @@ def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
         widen = truth_as(kept) if stored is kept else truth_of_half
     scale = keep if reduction != "avg" else divide_double if kept is np.float64 else divide
 
+    def wide(accumulator, i):
+        return element(accumulator, i, kept)
+
+    def as_stored(accumulator, i):
+        return widen(element(accumulator, i, stored))
+
+    def last_step(first):
+        def last(target, accumulator, source, n, ranks):
+            if target == source:
+                for i in range(n):
+                    total = operator(first(accumulator, i), widen(element(source, i, stored)))
+                    set_element(source, i, stored, narrow(scale(total, ranks)))
+            elif target == accumulator:
+                for i in range(n):
+                    total = operator(first(accumulator, i), widen(element(source, i, stored)))
+                    set_element(accumulator, i, stored, narrow(scale(total, ranks)))
+            else:
+                for i in range(n):
+                    total = operator(first(accumulator, i), widen(element(source, i, stored)))
+                    set_element(target, i, stored, narrow(scale(total, ranks)))
+
+        return last
+
+    finish = last_step(wide)
+    join = finish if widen is same else last_step(as_stored)
+
     def kernel(mode, target, accumulator, source, count, ranks):
         n = count * parts
         if mode == START:
@@ -103,18 +130,10 @@ def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
         elif mode == STORE:
             for i in range(n):
                 set_element(target, i, stored, narrow(scale(element(accumulator, i, kept), ranks)))
-        elif target == source:
-            for i in range(n):
-                total = operator(element(accumulator, i, kept), widen(element(source, i, stored)))
-                set_element(source, i, stored, narrow(scale(total, ranks)))
-        elif target == accumulator:
-            for i in range(n):
-                total = operator(element(accumulator, i, kept), widen(element(source, i, stored)))
-                set_element(accumulator, i, stored, narrow(scale(total, ranks)))
+        elif mode == JOIN:
+            join(target, accumulator, source, n, ranks)
         else:
-            for i in range(n):
-                total = operator(element(accumulator, i, kept), widen(element(source, i, stored)))
-                set_element(target, i, stored, narrow(scale(total, ranks)))
+            finish(target, accumulator, source, n, ranks)
         return 0
 
     return kernel
@@ -168,14 +187,26 @@ def make_function_kernel(dtype: DType, function: Callable) -> Callable[..., int]
     stored, kept, widen, narrow = _formats(dtype)
     read, write = (bool_from_byte, byte_from_bool) if dtype.name == "bool" else (same, same)
 
-    def finish(target, accumulator, source, count):
-        for i in range(count):
-            a, b = read(element(accumulator, i, kept)), read(widen(element(source, i, stored)))
-            failed, total = attempt(function, a, b)
-            if failed:
-                return i + 1
-            set_element(target, i, stored, narrow(write(total)))
-        return 0
+    def wide(accumulator, i):
+        return element(accumulator, i, kept)
+
+    def as_stored(accumulator, i):
+        return widen(element(accumulator, i, stored))
+
+    def last_step(first):
+        def last(target, accumulator, source, count):
+            for i in range(count):
+                a, b = read(first(accumulator, i)), read(widen(element(source, i, stored)))
+                failed, total = attempt(function, a, b)
+                if failed:
+                    return i + 1
+                set_element(target, i, stored, narrow(write(total)))
+            return 0
+
+        return last
+
+    finish = last_step(wide)
+    join = finish if widen is same else last_step(as_stored)
 
     def kernel(mode, target, accumulator, source, count, ranks):
         if mode == START:
@@ -191,10 +222,8 @@ def make_function_kernel(dtype: DType, function: Callable) -> Callable[..., int]
         elif mode == STORE:
             for i in range(count):
                 set_element(target, i, stored, narrow(element(accumulator, i, kept)))
-        elif target == source:
-            return finish(source, accumulator, source, count)
-        elif target == accumulator:
-            return finish(accumulator, accumulator, source, count)
+        elif mode == JOIN:
+            return join(target, accumulator, source, count)
         else:
             return finish(target, accumulator, source, count)
         return 0

@@ -12,7 +12,7 @@ matters, and the address of n addresses in place of x, or 0. `entry.py` clears t
 from shmcoll.dtypes import BY_NAME, REDUCTIONS
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call_kernel, copy, peek, poke
-from shmcoll.engine.kernels import FINISH, START, STEP, STORE
+from shmcoll.engine.kernels import FINISH, JOIN, START, STEP, STORE
 from shmcoll.engine.layout import WORD
 
 KERNEL_GIVEN, ORDERED, SOURCES = (c.EXTRA + WORD * i for i in range(3))
@@ -25,14 +25,32 @@ SHORTEST_SLICE = 1024  # elements
 
 def reduce(ctx, mode, target, accumulator, source, count):
     """One kernel step on `count` elements. OK, or RAISED when a user's function did: DETAIL words then lead to its
-    two arguments."""
+    two arguments, the first in the accumulator's type."""
     failed = call_kernel(peek(ctx + c.KERNEL), mode, target, accumulator, source, count, peek(ctx + c.SIZE))
     if failed == 0:
         return c.OK
+    item = peek(ctx + c.X + c.ITEM)
+    value = accumulator + (failed - 1) * accumulator_bytes(ctx)
+    if mode == JOIN:
+        value = peek(ctx + c.SCRATCH)
+        call_kernel(peek(ctx + c.KERNEL), START, value, 0, accumulator + (failed - 1) * item, 1, peek(ctx + c.SIZE))
     poke(ctx + c.CULPRIT, peek(ctx + c.RANK))
-    poke(ctx + c.DETAIL, accumulator + (failed - 1) * accumulator_bytes(ctx))
-    poke(ctx + c.DETAIL_2, source + (failed - 1) * peek(ctx + c.X + c.ITEM))
+    poke(ctx + c.DETAIL, value)
+    poke(ctx + c.DETAIL_2, source + (failed - 1) * item)
     return c.RAISED
+
+
+def start_slice(ctx, place, source, count):
+    """The first step on a slice that all other ranks add to: widened, or as it is where there is only one of them."""
+    if peek(ctx + c.SIZE) > 2:
+        return reduce(ctx, START, place, 0, source, count)
+    copy(place, source, count * peek(ctx + c.X + c.ITEM))
+    return c.OK
+
+
+def finish_slice(ctx, target, place, source, count):
+    """The last step on a slice that has been started so."""
+    return reduce(ctx, FINISH if peek(ctx + c.SIZE) > 2 else JOIN, target, place, source, count)
 
 
 def is_flat(ctx, flat, length):
@@ -71,15 +89,14 @@ def fold(ctx, target, places, stride, count, start, ranks):
 def fold_block(ctx, target, places, stride, count, start, ranks):
     """The same for no more than `scratch_length` elements."""
     size = peek(ctx + c.SIZE)
-    accumulator = places + start * stride
-    if ranks != 2 or accumulator_bytes(ctx) != peek(ctx + c.X + c.ITEM) or is_logical(ctx):
-        source, accumulator = accumulator, peek(ctx + c.SCRATCH)
-        reduce(ctx, START, accumulator, 0, source, count)
+    rank = start + 1 if start + 1 < size else 0
+    if ranks == 2:
+        return reduce(ctx, JOIN, target, places + start * stride, places + rank * stride, count)
+    accumulator = peek(ctx + c.SCRATCH)
+    reduce(ctx, START, accumulator, 0, places + start * stride, count)
     if ranks == 1:
         return reduce(ctx, STORE, target, accumulator, 0, count)
-    rank = start
     for i in range(1, ranks):
-        rank = rank + 1 if rank + 1 < size else 0
         source = places + rank * stride
         if i < ranks - 1:
             status = reduce(ctx, STEP, 0, accumulator, source, count)
@@ -87,6 +104,7 @@ def fold_block(ctx, target, places, stride, count, start, ranks):
             status = reduce(ctx, FINISH, target, accumulator, source, count)
         if status != c.OK:
             return status
+        rank = rank + 1 if rank + 1 < size else 0
     return c.OK
 
 
@@ -131,7 +149,7 @@ def slice_length(ctx):
 
 def slice_length_of(ctx, count):
     size = peek(ctx + c.SIZE)
-    longest = peek(ctx + c.SLICE_BYTES) // accumulator_bytes(ctx)
+    longest = peek(ctx + c.SLICE_BYTES) // (accumulator_bytes(ctx) if size > 2 else peek(ctx + c.X + c.ITEM))
     rounds = -(-count // (size * longest))
     even = -(-count // (size * max(rounds, 1)))
     return min(max(-(-even // SLICE_UNIT) * SLICE_UNIT, SHORTEST_SLICE), longest)

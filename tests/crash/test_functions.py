@@ -5,6 +5,7 @@ import pytest
 
 import shmcoll
 from shmcoll.call_sites import short_path
+from shmcoll.dtypes import BY_NAME
 from shmcoll.errors import RankFailed
 
 
@@ -14,12 +15,19 @@ def limited(a, b):
     return max(a, b)
 
 
+def small(a, b):
+    if a > 1000:
+        raise ValueError(f"{a} and {b}")
+    return b
+
+
 def quotient(a, b):
     return a / b if b < 5 else a // (b - b)
 
 
 LIMITED = shmcoll.op(limited, dtypes=["int32", "float16"])
 IN_ORDER = shmcoll.op(limited, commutative=False, dtypes=["int32"])
+SMALL = shmcoll.op(small, dtypes=["float16", "bfloat16"])
 QUOTIENT = shmcoll.op(quotient, dtypes=["float64"])
 
 
@@ -70,6 +78,18 @@ def test_half_types(ranks):
     assert "ValueError" in {name for name, _, _ in told}
     for name, text, _ in told:
         assert text == "too large" if name == "ValueError" else "function limited raised ValueError: too large" in text
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_the_operands_of_half_types(ranks, name):
+    """The exception tells the values: with two ranks, neither of them has been widened in memory."""
+
+    def tell(comm) -> str:
+        with pytest.raises((ValueError, RankFailed)) as told:
+            comm.all_reduce(np.array([1, 96 + 1024 * (comm.rank == 0), 2], BY_NAME[name].numpy), SMALL)
+        return str(told.value)
+
+    assert all("1120.0 and 96.0" in text for text in ranks(2, tell))
 
 
 def test_the_exception_comes_from_the_function_in_python(ranks):

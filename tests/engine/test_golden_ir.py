@@ -209,6 +209,8 @@ VECTORS = [
     ("uint8", "sum", r"v?paddb"),
     ("bool", "max", r"v?(p?or|pord|porq|orps)"),
     ("bfloat16", "sum", r"v?addps"),
+    ("bfloat16", "sum", r"v?paddd"),  # rounding
+    ("float16", "sum", r"v?addps"),
     ("float32", "min", r"v?(cmp\w*ps|minps)"),
     ("int32", "band", r"v?(pand|andps)"),
     ("float32", "lxor", r"v?cmp\w*ps"),

@@ -4,13 +4,14 @@ import ctypes
 from functools import cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from shmcoll.dtypes import BY_NAME, DTYPES, PAIRS, REDUCTIONS, DType, value_of_pair
 from shmcoll.engine import compile as code
 from shmcoll.engine import kernels
-from shmcoll.engine.kernels import FINISH, START, STEP, STORE
+from shmcoll.engine.kernels import FINISH, JOIN, START, STEP, STORE
 
 ALL = code.all_kernels()
 
@@ -174,7 +175,7 @@ def placed(array: Words, offset: int) -> Words:
 
 @pytest.mark.parametrize(("dtype", "reduction"), CASES)
 def test_kernel(dtype: DType, reduction: str, seed: int) -> None:
-    """A whole reduction of three arrays: START, STEP, FINISH; and STORE after two."""
+    """A whole reduction of three arrays: START, STEP, FINISH; STORE after two; JOIN of two."""
     chance = np.random.default_rng(seed)
     kernel = native(dtype, reduction)
     for count in COUNTS:
@@ -194,11 +195,13 @@ def test_kernel(dtype: DType, reduction: str, seed: int) -> None:
             same(kept, total)
             kernel(STORE, out.ctypes.data, kept.ctypes.data, 0, count, RANKS)
             same(out, finished(dtype, reduction, total))
+            kernel(JOIN, out.ctypes.data, a.ctypes.data, b.ctypes.data, count, RANKS)
+            same(out, finished(dtype, reduction, total))
 
 
 @pytest.mark.parametrize(("dtype", "reduction"), CASES)
 def test_kernel_in_place(dtype: DType, reduction: str, seed: int) -> None:
-    """FINISH into the source, and into the accumulator where the types are equal."""
+    """FINISH into the source, and into the accumulator where the types are equal; JOIN into either."""
     chance = np.random.default_rng(seed)
     kernel = native(dtype, reduction)
     for count in COUNTS:
@@ -213,6 +216,11 @@ def test_kernel_in_place(dtype: DType, reduction: str, seed: int) -> None:
             kernel(FINISH, kept.ctypes.data, kept.ctypes.data, source.ctypes.data, count, RANKS)
             same(kept, wanted)
             same(source, x)
+        for into in range(2):
+            pair = placed(a, 1), placed(x, 1)
+            kernel(JOIN, pair[into].ctypes.data, pair[0].ctypes.data, pair[1].ctypes.data, count, RANKS)
+            same(pair[into], wanted)
+            same(pair[1 - into], (x, a)[into])
 
 
 @pytest.mark.parametrize(("dtype", "reduction"), CASES)
@@ -221,9 +229,10 @@ def test_nothing_around_is_touched(dtype: DType, reduction: str) -> None:
     a, x = (np.ones(count, dtype.numpy) for _ in range(2))
     kept = a.astype(dtype.accumulator)
     memory = np.full((count + 2) * item, 0xA5, np.uint8)
-    native(dtype, reduction)(FINISH, memory.ctypes.data + item, kept.ctypes.data, x.ctypes.data, count, RANKS)
-    assert (memory[:item] == 0xA5).all()
-    assert (memory[-item:] == 0xA5).all()
+    for mode, first in ((FINISH, kept), (JOIN, a)):
+        native(dtype, reduction)(mode, memory.ctypes.data + item, first.ctypes.data, x.ctypes.data, count, RANKS)
+        assert (memory[:item] == 0xA5).all()
+        assert (memory[-item:] == 0xA5).all()
 
 
 @pytest.mark.parametrize("dtype", [BY_NAME["float16"], BY_NAME["bfloat16"]], ids=lambda d: d.name)
@@ -238,6 +247,39 @@ def test_half_types_round_to_even_once(dtype: DType) -> None:
     native(dtype, "sum")(FINISH, out.ctypes.data, kept.ctypes.data, every.ctypes.data, len(every), 1)
     with np.errstate(all="ignore"):
         same(out, (kept + every.astype(np.float32)).astype(dtype.numpy))
+
+
+@pytest.mark.parametrize("dtype", [BY_NAME["float16"], BY_NAME["bfloat16"]], ids=lambda d: d.name)
+def test_all_half_values_and_some_others(dtype: DType) -> None:
+    """Each of the 65,536 patterns of bits with zeros, the least subnormal and normal numbers, the largest, infinities
+    and NaN that are quiet and not; the other way round too."""
+    info = ml_dtypes.finfo(dtype.numpy)
+    special = [0.0, info.smallest_subnormal, info.smallest_normal, 1.0, 1 + float(info.eps), info.max, np.inf, np.nan]
+    others = np.array([sign * float(value) for value in special for sign in (1, -1)], dtype.numpy)
+    signalling = others[np.isinf(others)].view(np.uint16) + np.uint16(1)
+    every = np.arange(1 << 16, dtype=np.uint16).view(dtype.numpy)
+    kernel, out = native(dtype, "sum"), np.zeros_like(every)
+    for other in (*others, *signalling.view(dtype.numpy)):
+        x = np.full_like(every, other)
+        with np.errstate(all="ignore"):
+            wanted = (every.astype(np.float32) + x.astype(np.float32)).astype(dtype.numpy)
+        for a, b in ((every, x), (x, every)):
+            kept = a.astype(np.float32)
+            for mode, first in ((FINISH, kept), (JOIN, a)):
+                kernel(mode, out.ctypes.data, first.ctypes.data, b.ctypes.data, len(out), RANKS)
+                same(out, wanted)
+
+
+@pytest.mark.parametrize("dtype", [BY_NAME["float16"], BY_NAME["bfloat16"]], ids=lambda d: d.name)
+def test_any_float32_is_rounded_as_numpy_does(dtype: DType, seed: int) -> None:
+    """STORE of patterns of 32 bits: subnormal numbers, ties, what overflows, NaN whose only bits are lost."""
+    bits = np.random.default_rng(seed).integers(0, 1 << 32, 1 << 17, np.uint32)
+    ends = np.array([0x7F80_0001, 0xFF80_0001, 0x7FFF_FFFF, 0x7F7F_FFFF, 0x0000_8000, 0x0001_8000, 0x477F_F000], "u4")
+    kept = np.concatenate([bits, ends]).view(np.float32)
+    out = np.zeros(len(kept), dtype.numpy)
+    native(dtype, "sum")(STORE, out.ctypes.data, kept.ctypes.data, 0, len(kept), RANKS)
+    with np.errstate(all="ignore"):
+        same(out, kept.astype(dtype.numpy))
 
 
 @pytest.mark.parametrize(("name", "reduction"), [("int8", "sum"), ("int32", "prod"), ("uint16", "prod")])
@@ -260,11 +302,12 @@ def test_plain_python_gives_the_same(dtype: DType, seed: int) -> None:
     results = []
     with np.errstate(all="ignore"):
         for kernel in (native(dtype, reduction), kernels.make_kernel(dtype, reduction)):
-            kept, out = np.zeros(9, dtype.accumulator), np.zeros(9, dtype.numpy)
+            kept, out, joined = np.zeros(9, dtype.accumulator), np.zeros(9, dtype.numpy), np.zeros(9, dtype.numpy)
             kernel(START, kept.ctypes.data, 0, a.ctypes.data, 9, RANKS)
             kernel(STEP, 0, kept.ctypes.data, x.ctypes.data, 9, RANKS)
             kernel(FINISH, out.ctypes.data, kept.ctypes.data, a.ctypes.data, 9, RANKS)
-            results.append(out)
+            kernel(JOIN, joined.ctypes.data, a.ctypes.data, x.ctypes.data, 9, RANKS)
+            results.append(np.concatenate([out, joined]))
     same(results[0], results[1])
 
 

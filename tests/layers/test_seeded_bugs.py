@@ -107,7 +107,7 @@ BUGS = {
         "any_job_page",
     ),
     "object files that others could have written": Bug(
-        "cache", "engine/cache.py", "& 0o022", "& 0", "tests/unit/test_cache.py", "others_may_write"
+        "cache", "engine/folder.py", "& 0o022", "& 0", "tests/unit/test_cache.py", "others_may_write"
     ),
     "torn records are believed": Bug(
         "records",

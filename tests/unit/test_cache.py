@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shmcoll.collectives import ROUTINES
-from shmcoll.engine import cache, counts, entry
+from shmcoll.engine import cache, counts, entry, folder
 
 #: a process that needs one kernel, and says what it compiled and what the kernel made of 2 + 3
 NEEDS_ONE = """
@@ -91,7 +91,7 @@ def test_a_folder_of_somebody_else(monkeypatch, tmp_path):
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     with pytest.raises(PermissionError, match=f"{tmp_path} belongs to uid {os.getuid()}, not to uid 4711"):
-        cache.cache_folder()
+        folder.cache_folder()
 
 
 def test_what_was_built_is_kept(monkeypatch, tmp_path):

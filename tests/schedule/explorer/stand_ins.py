@@ -112,7 +112,7 @@ def add_words(mode: int, target: int, accumulator: int, source: int, count: int,
     if count == 0:
         return 0
     words = read(accumulator if mode == kernels.STORE else source, count)
-    if mode in (kernels.STEP, kernels.FINISH):
+    if mode in (kernels.STEP, kernels.FINISH, kernels.JOIN):
         sums = read(accumulator, count)
         words = tuple(a + b for a, b in zip(sums, words, strict=True))
     write(accumulator if mode == kernels.STEP else target, words)
