@@ -250,7 +250,7 @@ def test_no_memory_is_an_error_on_all_members_and_all_may_try_again(ranks):
     told = ranks(2, exhaust, environment={"SHMCOLL_HEAP": "1500K"})
     assert [t[1] for t in told] == [2, 2]
     assert told[0][0].startswith("the heap is full: 1.0 MiB needed for a group of 2 ranks, 0.7 MiB of 1.5 MiB in use.")
-    assert told[1][0].startswith("subgroup [0, 1]: rank 0 found no memory for it, 1.0 MiB needed")
+    assert told[1][0].startswith("subgroup [0, 1]: rank 0 found no memory for it, 1.0 MiB needed, 0.8 MiB available")
 
 
 @pytest.mark.parametrize(
