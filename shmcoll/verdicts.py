@@ -183,7 +183,7 @@ class Verdicts:
                 how = "has closed the group"
                 break
             if any(t.state == records.DEPARTED for t in told):
-                how = "left the job without taking part: it ended normally"
+                how = "left the job without taking part: its program has ended"  # as it meant to, or by sys.exit
             if told[0].state == records.DEPARTED or time.monotonic() >= end:
                 break
             time.sleep(0.001)
