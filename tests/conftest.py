@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 import leaks
 import prepare
+import tally
 from ranks import Job, Outcome
 
 #: words in the names of files with tests of all reductions
@@ -64,6 +65,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     needing = [item for item in session.items if "ranks" in getattr(item, "fixturenames", ())]
     if needing and not session.config.option.collectonly:
         prepare.load(any(set(REDUCING) & set(item.path.stem.split("_")) for item in needing))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.option.capture == "no":
+        for line in tally.lines():
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)

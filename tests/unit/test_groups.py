@@ -211,8 +211,9 @@ def test_a_leader_that_never_comes_is_named(ranks):
         if comm.rank == 1:
             comm.timeout = 0.2
             text = r"subgroup \[0, 1\] on rank 1: waited 0\.2 s in vain for rank 0, which leads the group"
-            with pytest.raises(CollectiveTimeout, match=text):
+            with pytest.raises(CollectiveTimeout, match=text) as told:
                 comm.subgroup([0, 1])
+            assert told.value.__notes__[0].startswith("rank  ")  # the table of where all ranks are
             comm.timeout = 20
         comm.barrier()
 
