@@ -19,7 +19,7 @@ def reduce_scatter_v(caller: "Caller", x: Any, counts: Any, op: Any, out: Any) -
         lengths = given.as_counts(counts, caller.size, "counts", *check)
         if lengths.sum() != array.size:
             raise ValueError(
-                f"reduce_scatter_v on rank {rank}: counts {lengths.tolist()} are {lengths.sum()} elements together, "
+                f"reduce_scatter_v on rank {check[1]}: counts {lengths.tolist()} are {lengths.sum()} elements together, "
                 f"x has {array.size}"
             )
         operator = as_operator(caller, op, array.dtype, check)

@@ -97,6 +97,32 @@ def test_groups_of_groups(ranks):
         assert pair == (([first, first + 2], 2 * first + 2) if rank < 4 else None)
 
 
+def test_in_place_in_a_group_whose_ranks_have_other_numbers(ranks):
+    """What is in place is told by the rank in the group, what errors say by that in the world."""
+
+    def use(comm) -> list:
+        group = comm.split(0 if comm.rank else None, key=-comm.rank)  # ranks 3, 2, 1 of the world
+        if group is None:
+            return []
+        parts = [np.full(2, 10 * group.rank + i) for i in range(3)]
+        told = [group.reduce_scatter(parts, out=parts[group.rank]).tolist()]
+        with pytest.raises(ValueError, match=rf"on rank {comm.rank}: out overlaps x: block {group.rank} of out"):
+            group.reduce_scatter(parts, out=parts[group.rank - 1])
+        group.barrier()
+        mine, others = np.full(2, comm.rank), [np.zeros(2, int) for _ in range(3)]
+        if group.rank == 1:
+            with pytest.raises(ValueError, match=rf"on rank {comm.rank}: array 0 of out overlaps x"):
+                group.gather(mine, 1, out=[mine, *others[:2]])
+        group.barrier()
+        group.gather(mine, 1, out=[others[0], mine, others[1]] if group.rank == 1 else None)
+        return [*told, *(x.tolist() for x in others[:2] if group.rank == 1)]
+
+    told = ranks(4, use)
+    assert told[1] == [[36, 36]]
+    assert told[2] == [[33, 33], [3, 3], [1, 1]]
+    assert told[3] == [[30, 30]]
+
+
 def test_operations_of_different_groups_overlap_in_time(ranks):
     """Each rank is in a row and a column, and has work pending in both."""
 
