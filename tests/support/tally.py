@@ -1,4 +1,4 @@
-"""What the tests of a run have gone through, counted; printed in the end by `pytest -s`, in lines that begin "figure:"."""
+"""What the tests of a run have gone through, counted; `pytest -s` prints it at the end, as 'figure: ...'."""
 
 from collections import Counter
 
