@@ -145,7 +145,7 @@ def test_a_thousand_groups_leave_memory_flat(ranks):
     def churn(comm) -> list[int]:
         import resource
 
-        held, resident = [], []
+        held, resident, descriptors = [], [], []
         for i in range(1000):
             group = comm.subgroup([0, 1]) if i % 2 else comm.split(0)
             assert sums(group, i) == 2 * i
@@ -154,12 +154,14 @@ def test_a_thousand_groups_leave_memory_flat(ranks):
                 comm.barrier()
                 held.append(held_by_all(comm._member.arena))
                 resident.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-        return [held[1] - held[0], resident[1] - resident[0], sum(1 for _ in Path("/proc/self/fd").iterdir())]
+                descriptors.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
+        return [values[1] - values[0] for values in (held, resident, descriptors)]
 
     for held, resident, descriptors in ranks(2, churn):
         assert abs(held) <= 3 << 20  # a region or two that the last to close gives back, or not yet
         assert resident < 4096  # KiB
-        assert descriptors < 40
+        assert descriptors == 0
+        print(f"figure: 1,000 groups: memory {resident:+} KiB after the first 200, descriptors {descriptors:+}")
 
 
 def test_a_closed_group_says_so_and_to_those_who_need_it(ranks):
