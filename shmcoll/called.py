@@ -3,7 +3,7 @@
 from shmcoll.collectives.reduce_scatter import LISTED
 from shmcoll.engine import layout
 from shmcoll.engine.group import Group
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import ANY, WORD
 from shmcoll.explanations import array_in_header
 from shmcoll.ops import reduction_name
 
@@ -14,6 +14,13 @@ def called(group: Group, rank: int, sequence: int) -> str:
     word = group.arena.load(header + layout.HEADER_CALL)
     first, second = (group.arena.load(header + layout.HEADER_ARGUMENTS + i * WORD) for i in (0, 1))
     return call_in_words(word, first, second, array_in_header(group, rank, sequence))
+
+
+def message_in_words(group: Group, operation: str, peer: int, tag: int) -> str:
+    """`recv(source=1, tag=ANY)`: a call by its name, with the rank of the world that a peer of the group is."""
+    name = "dest" if operation.startswith("send") else "source"
+    whose, which = "ANY" if peer == ANY else group.ranks[peer], "ANY" if tag == ANY else tag
+    return f"{operation}({name}={whose}, tag={which})"
 
 
 def call_in_words(word: int, first: int, second: int, array: str) -> str:

@@ -51,7 +51,7 @@ def table(found: list[Standing], below: dict[int, list[str]] | None = None) -> s
     """One line a rank; `below`: lines to print under that of a rank."""
     rows = [("rank", "pid", "state", "for", "where", "waits for")]
     for s in found:
-        age = f"{s.since:.1f} s" if s.flight else ""
+        age = f"{s.since:.1f} s" if s.flight or s.message else ""
         rows.append((str(s.rank), str(s.pid or "-"), s.state, age, s.place, ", ".join(map(str, s.blames))))
     title, *lines = aligned(rows, right=(0, 1, 3))
     told = [title]
@@ -68,7 +68,8 @@ def verdict(found: list[Standing], patience: float = PATIENCE) -> str:
         return f"No rank has waited for another for more than {patience:g} s."
     if not blamed:
         circle = "; ".join(f"rank {s.rank} {s.place} for {names(s.blames)}" for s in waiting.values())
-        return f"{names(waiting).capitalize()} wait for one another in different groups: {circle}."
+        where = "" if any(s.message for s in waiting.values()) else " in different groups"
+        return f"{names(waiting).capitalize()} wait for one another{where}: {circle}."
     return " ".join(_accusation(found[rank], [waiting[r] for r in ranks]) for rank, ranks in sorted(blamed.items()))
 
 
@@ -107,6 +108,9 @@ def _accusation(culprit: Standing, waiting: list[Standing]) -> str:
     what = max(direct or waiting, key=lambda s: s.since)
     operation = f"{what.call} #{what.flight.sequence}" if what.flight else what.call
     does = f"has come to {operation}, but does not go on" if what.arrived else f"has not come to {operation}"
+    if what.message:
+        sends = what.call.startswith("send")
+        does = f"{'does not go on receiving' if sends else 'has sent nothing for'} {operation} of rank {what.rank}"
     return f"{keeps}, for {longest.since:.1f} s: it {does}; {_whereabouts(culprit)}."
 
 
@@ -121,6 +125,8 @@ def _whereabouts(culprit: Standing) -> str:
     if culprit.state == ENDED:
         return "it has left the job"
     doing = _DOING.get(process_state(pid), "alive")
+    if culprit.message:
+        return f"it is {culprit.place}, and {doing}"
     if culprit.flight is None:
         return f"it has called nothing yet, and is {doing}"
     if culprit.flight.flying:

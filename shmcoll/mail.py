@@ -63,6 +63,21 @@ class Mail:
         """Source and tag of the message that `recv` has found."""
         return self._word(rings.FOUND_SOURCE), self._word(rings.FOUND_TAG)
 
+    def expect(self, times: int) -> None:
+        """How often a send shall say that it is blocked, because this rank has something to receive."""
+        self.words[self._found + rings.EXPECTING // WORD] = times
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the last SEEK has found a message."""
+        return self._word(rings.DONE) == rings.UNREAD
+
+    def goes_into(self, place: np.ndarray | None, form: int) -> bool:
+        """Whether what has been found can be read into an array, or a new one, as `form` says."""
+        if self.found_object != (form != rings.ARRAY):
+            return False
+        return place is None or (place.dtype == self.found_type.numpy and place.size >= self.found_count)
+
     @property
     def found_object(self) -> bool:
         """Whether it is an object; its elements are bytes."""

@@ -12,21 +12,13 @@ from shmcoll.engine.rings import ARRAY
 from shmcoll.mail import Mail
 
 MESSAGES = ("send", "recv", "send_object", "recv_object")
-SENDING = ("send", "send_object")
 _SHOWN = 8  # at most so many different tags
-
-
-def message_in_words(group: Group, words: np.ndarray, operation: str) -> str:
-    """`recv(source=1, tag=ANY)`: the call that the context is about, with ranks of the world."""
-    peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
-    name = "dest" if operation in SENDING else "source"
-    return f"{operation}({name}={'ANY' if peer == ANY else group.ranks[peer]}, tag={'ANY' if tag == ANY else tag})"
 
 
 def missing_message(group: Group, words: np.ndarray, operation: str, mail: Mail) -> str:
     """Whom a call has waited for in vain, and what has come instead."""
     peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
-    if operation in SENDING:
+    if operation.startswith("send"):
         return f"rank {group.ranks[peer]} has begun to receive this message and does not go on"
     me = words.item(c.RANK // WORD)
     sources = [rank for rank in range(group.size) if rank != me] if peer == ANY else [peer]

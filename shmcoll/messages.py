@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from shmcoll import calls
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.recv import go_on, post
@@ -12,6 +14,7 @@ from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.send import put
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
+from shmcoll.engine.rings import USUAL_RING
 from shmcoll.errors import ArenaError
 from shmcoll.methods import Collectives, _Native
 from shmcoll.work import Work
@@ -127,10 +130,13 @@ class Messages(Collectives):
     def sendrecv(
         self, x: Any, dest: int, out: Any = None, source: int = ANY, sendtag: int = 0, recvtag: int = ANY
     ) -> tuple[Any, int, int]:
-        """`send(x, dest, sendtag)`, then `recv(out, source, recvtag)`, whose result it returns.
+        """`send(x, dest, sendtag)` and `recv(out, source, recvtag)`, whose result it returns.
 
-        `out` may be `x` itself: it has been sent by then.
+        Long arrays travel both ways at once. `out` may be `x`, or part of it: then all of it is sent first, and a long
+        one is copied once more.
         """
+        if isinstance(x, np.ndarray) and x.nbytes > USUAL_RING // 2 and not overlap(x, out):
+            return calls.sendrecv(self._caller, x, dest, out, source, sendtag, recvtag)
         self.send(x, dest, sendtag)
         return self.recv(out, source, recvtag)
 
@@ -159,6 +165,11 @@ class Messages(Collectives):
             if isinstance(one, Send):
                 started[i] = self.send(one.x, one.dest, one.tag, async_op=True)
         return [started[i] for i in range(len(messages))]
+
+
+def overlap(x: np.ndarray, out: Any) -> bool:
+    """Whether what is received may be written over what is sent."""
+    return isinstance(out, np.ndarray) and np.may_share_memory(x, out)
 
 
 __all__ = ["ANY", "Messages", "Recv", "Send"]

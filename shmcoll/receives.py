@@ -16,6 +16,7 @@ import numpy as np
 
 from shmcoll.call_sites import submitted_at
 from shmcoll.collectives.recv import ATTEND, DATA, FETCH, MARK, TRY
+from shmcoll.collectives.send import AT_ONCE
 from shmcoll.engine import context as c
 from shmcoll.engine import layout, records
 from shmcoll.engine.group import Group
@@ -76,6 +77,7 @@ class Receives:
     def __init__(self, caller: Line):
         self._caller = caller
         self._posted: list[Receive] = []
+        self._attached: tuple[Receive, np.ndarray] | None = None  # the one that a send reads meanwhile, and where
 
     def is_empty(self) -> bool:
         return not self._posted
@@ -106,24 +108,51 @@ class Receives:
                 self._fail(status)
         return bool(self._posted)
 
+    def attach(self) -> np.ndarray | None:
+        """See `Companion` in `calls/send.py`."""
+        self.detach()
+        come, receive = self._find()
+        while come and receive is None and self._posted:
+            come, receive = self._find()
+        mail = self._caller.mail
+        if receive is None or not mail.goes_into(receive.place, receive.form):
+            return None
+        place = mail.new_array() if receive.place is None else receive.place
+        self._attached = receive, place
+        mail.expect(AT_ONCE)
+        return place
+
+    def detach(self) -> None:
+        """Complete the receive that is attached."""
+        if self._attached:
+            receive, place = self._attached
+            self._attached = None
+            self._complete(receive, DATA, place)
+
     def _serve_one(self) -> bool:
         """Whether a message has come, or the group has ended: then it is worth to look again."""
+        come, receive = self._find()
+        if receive:
+            self._complete(receive, DATA)
+        return come
+
+    def _find(self) -> tuple[bool, Receive | None]:
+        """The same, and the receive that the message is for, if that is certain."""
         status = self._enter(None, MARK)
         if status != c.OK:
-            return self._fail(status)
+            return self._fail(status), None
         for i, receive in enumerate(self._posted):
             status = self._enter(receive, TRY)
             if status == c.HALFWAY:
-                if not any(earlier.fits(*self._caller.mail.found) for earlier in self._posted[:i]):
-                    self._complete(receive, DATA)
-                return True
+                earlier = any(one.fits(*self._caller.mail.found) for one in self._posted[:i])
+                return True, None if earlier else receive
             if status != c.PREPARE:
-                return self._fail(status)
-        return False
+                return self._fail(status), None
+        return False, None
 
-    def _complete(self, receive: Receive, phase: int) -> None:
-        """Read what has been found, or (FETCH) wait for it."""
-        array = place = receive.place
+    def _complete(self, receive: Receive, phase: int, begun: np.ndarray | None = None) -> None:
+        """Read what has been found, or (FETCH) wait for it. `begun`: where some of it has been read to."""
+        array = place = receive.place if begun is None else begun
         try:
             if phase == DATA:
                 mail = self._caller.mail

@@ -4,9 +4,11 @@ Read from the arena alone, by a rank, the launcher, or somebody outside (`onlook
 meanwhile, so what is said of different ranks may be some microseconds apart.
 """
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from shmcoll.called import message_in_words
 from shmcoll.culprits import awaited_by, not_arrived, who_stopped
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
@@ -22,7 +24,8 @@ ENDED, ABSENT, GONE, STOPPED, WAITING, INSIDE, OUTSIDE = (
 
 @dataclass(frozen=True)
 class Standing:
-    """One rank of the world. `flight`: its last operation, of all its groups, in `group`; None: it has called nothing.
+    """One rank of the world. `flight`: its last operation, of all its groups, in `group`; None: it has called nothing,
+    or is in a message, which has waited since `message` (CLOCK_MONOTONIC, ns; 0: it is in none).
 
     `blames`: the ranks of the world that keep it from going on. `arrived`: whether these have come to the operation.
     """
@@ -35,19 +38,24 @@ class Standing:
     call: str = ""
     blames: tuple[int, ...] = ()
     arrived: bool = False
+    message: int = 0
 
     @property
     def since(self) -> float:
         """Seconds since its last operation began, or ended when it has."""
+        if self.message:
+            return max(time.monotonic_ns() - self.message, 0) / 1e9
         return self.flight.since if self.flight else 0.0
 
     @property
     def place(self) -> str:
-        """'in barrier() #4', 'after barrier() #4 of ranks 0, 2'."""
-        if self.flight is None or self.group is None:
+        """'in barrier() #4', 'after barrier() #4 of ranks 0, 2', 'in recv(source=1, tag=5)'."""
+        if self.group is None:
             return "has called nothing yet"
         world = self.group == Group.world(self.group.arena)
         where = "" if world else f" of {self.group.names(range(self.group.size))}"
+        if self.flight is None:
+            return f"in {self.call}{where}"
         return f"{'in' if self.flight.flying else 'after'} {self.call} #{self.flight.sequence}{where}"
 
 
@@ -83,6 +91,12 @@ def _standing(arena: Arena, rank: int, groups: list[Group]) -> Standing:
                 if latest is None or _weight(flight) > _weight(latest[1]):
                     latest = group, flight
     state = _life(told, records.read(arena, rank, layout.BY_LAUNCHER))
+    for group in groups:
+        if rank in group.ranks and not group.has_ended():
+            waiting = _message(group, group.ranks.index(rank))
+            if waiting:
+                call, peers, since = waiting
+                return Standing(rank, told.pid, state or WAITING, group, None, call, peers, False, since)
     if latest is None:
         return Standing(rank, told.pid, state or OUTSIDE)
     group, flight = latest
@@ -93,6 +107,17 @@ def _standing(arena: Arena, rank: int, groups: list[Group]) -> Standing:
     blames, arrived = _blames(group, me, flight.sequence)
     names = tuple(group.ranks[r] for r in blames)
     return Standing(rank, told.pid, state or (WAITING if names else INSIDE), group, flight, call, names, arrived)
+
+
+def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int] | None:
+    """The send or recv that a rank of the group is in and that has slept: in words; the ranks of the world that it
+    waits for, for ANY all others; since when."""
+    words = (layout.MESSAGE, layout.MESSAGE_PEER, layout.MESSAGE_TAG, layout.MESSAGE_SINCE)
+    operation, peer, tag, since = (group.arena.load(group.mailbox(rank) + word) for word in words)
+    if operation not in (layout.SEND, layout.RECV) or not layout.ANY <= peer < group.size:
+        return None
+    blames = tuple(group.ranks[one] for one in range(group.size) if one == peer or (peer == layout.ANY and one != rank))
+    return message_in_words(group, layout.OPERATION_NAMES[operation], peer, tag), blames, since
 
 
 def _weight(flight: Flight) -> tuple[bool, int]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from shmcoll import telling
 from shmcoll.call_sites import at_site
-from shmcoll.called import called
+from shmcoll.called import called, message_in_words
 from shmcoll.culprits import not_arrived, who_stopped
 from shmcoll.dtypes import BY_CODE
 from shmcoll.engine import context as c
@@ -23,7 +23,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
 from shmcoll.explanations import explain_counts, explain_faces, explain_overlap, explain_parts
 from shmcoll.mail import Mail
-from shmcoll.mail_in_words import MESSAGES, from_itself, message_in_words, misfit, missing_message
+from shmcoll.mail_in_words import MESSAGES, from_itself, misfit, missing_message
 from shmcoll.ops import of_kernel
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
@@ -110,7 +110,8 @@ class Verdicts:
     def _call(self, operation: str) -> str:
         """The call in words: a collective by its number, a message by its peer and tag."""
         if operation in MESSAGES:
-            return message_in_words(self._group, self._words, operation)
+            peer, tag = self._words.item(c.ARGUMENT // WORD), self._words.item(c.ARGUMENT_2 // WORD)
+            return message_in_words(self._group, operation, peer, tag)
         return f"{operation} #{self._sequence()}"
 
     def _timeout(self, text: str) -> ShmcollError:

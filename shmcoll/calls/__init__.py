@@ -27,6 +27,7 @@ from shmcoll.calls.scatter import scatter
 from shmcoll.calls.scatter_v import scatter_v
 from shmcoll.calls.send import send
 from shmcoll.calls.send_object import send_object
+from shmcoll.calls.sendrecv import sendrecv
 
 __all__ = [
     "all_gather",
@@ -52,4 +53,5 @@ __all__ = [
     "scatter_v",
     "send",
     "send_object",
+    "sendrecv",
 ]

@@ -79,14 +79,21 @@ def wanted(caller: Caller, source: Any, tag: Any, operation: str, rank: int) -> 
 
 
 def go_on(
-    caller: Caller, entry: Callable[..., int], place: np.ndarray | None, source: int, tag: int, form: int = ARRAY
+    caller: Caller,
+    entry: Callable[..., int],
+    place: np.ndarray | None,
+    source: int,
+    tag: int,
+    form: int = ARRAY,
+    begun: np.ndarray | None = None,
 ) -> tuple[int, Any]:
     """After HALFWAY: read the message that has been found, and the next one if its sender takes it back. The last
     status, and where the message lies: in a new array, or in so much of `place` as it needs. On an exception the
-    caller has left."""
+    caller has left. `begun`: where some of the message has been read to."""
     status, array = c.HALFWAY, place
     while status == c.HALFWAY:
-        target = caller.mail.new_array() if place is None else place
+        target = begun if begun is not None else caller.mail.new_array() if place is None else place
+        begun = None
         array = part_of(target, caller.mail.found_count)
         status = entry(None, target, DATA, source, tag, form)
         if status == c.PREPARE:

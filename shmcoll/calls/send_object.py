@@ -4,7 +4,7 @@ from typing import Any
 
 from shmcoll import arguments as given
 from shmcoll.caller import Caller
-from shmcoll.calls.send import put
+from shmcoll.calls.send import put_beside
 from shmcoll.errors import ArenaError
 from shmcoll.frames import as_message
 
@@ -15,6 +15,6 @@ def send_object(caller: Caller, value: Any, dest: Any, tag: Any) -> None:
         array, form, _kept = as_message(value, *check)
     refused: list[ArenaError] = []
     entry = caller.routine("send")
-    caller.complete("send_object", lambda: put(caller, entry, array, dest, tag, refused, form=form))
+    caller.complete("send_object", lambda: put_beside(caller, entry, array, dest, tag, refused, form))
     if refused:
         raise refused[0]

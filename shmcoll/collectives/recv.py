@@ -10,8 +10,9 @@ Phases, in REDUCTION:
               says what it is, then comes DATA. VERDICT: it does not fit `out`, and stays. PREPARE: it would have to
               come from this rank itself
     FILL      the same without HALFWAY: a message that does not fill `out` is read into the beginning of it
-    DATA      read what has been found into `out`. PREPARE: its sender has taken it back
+    DATA      read what has been found into `out`, or what is left of it. PREPARE: its sender has taken it back
     TRY       HALFWAY when there is a message now, PREPARE when not
+    SEEK      HALFWAY; there is a message now if DONE is UNREAD
     MARK      note up to where every source has sent, for
     ATTEND    sleep until a source has sent more than that, for a slice at most: then PREPARE. VERDICT: one of the
               others has died, or all have left
@@ -25,26 +26,33 @@ source << 32 | tag.
 
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
-from shmcoll.engine.atomics import copy, load, load_acquire, peek, poke, store, stream
+from shmcoll.engine.atomics import load, load_acquire, peek, poke, store
 from shmcoll.engine.layout import (
     ANY,
     PIECE_DIMS,
     PIECE_FLAG,
     PIECE_KIND,
-    PIECE_LENGTH,
     PIECE_TAG,
     PIECE_TAKEN,
     PIECE_TOTAL,
-    RING_CAPACITY,
-    RING_HEAD,
-    RING_LEFT,
-    RING_READING,
     WORD,
+)
+from shmcoll.engine.reading import (
+    has_piece,
+    here,
+    kind_here,
+    note_event,
+    part_here,
+    pass_piece,
+    read,
+    set_cursor,
+    skip_piece,
 )
 from shmcoll.engine.rings import (
     ARRAY,
     CURSOR_AT,
     CURSOR_RING,
+    DONE,
     DROPPED,
     FIRST,
     FOUND_DIMENSIONS,
@@ -54,24 +62,18 @@ from shmcoll.engine.rings import (
     FOUND_TOTAL,
     FOUND_TYPE,
     HEAD,
-    KEPT_RING,
-    NEXT,
     OBJECT,
-    PART_BYTES,
     RING,
     SOURCE_SHIFT,
-    TOLD_HEAD,
+    TAKEN_BACK,
+    UNREAD,
     chain_from,
     dimensions_of,
     found_offset,
-    head_bytes,
-    piece,
-    piece_bytes,
 )
-from shmcoll.engine.sync import publish_to
-from shmcoll.engine.wait import EVENT_BYTES, EVENTS, mailbox, sleep_once, wait, wait_any
+from shmcoll.engine.wait import EVENTS, mailbox, sleep_once, wait, wait_any
 
-FETCH, DATA, TRY, MARK, ATTEND, FILL = range(6)
+FETCH, DATA, TRY, MARK, ATTEND, FILL, SEEK = range(7)
 
 NO_TAG = -2  # no message has it
 NOWHERE = -1  # in place of an event
@@ -85,6 +87,8 @@ def recv(ctx):
         return take(ctx)
     if phase == TRY:
         return try_to_find(ctx)
+    if phase == SEEK:
+        return seek(ctx)
     size = peek(ctx + c.SIZE)
     if phase == ATTEND:
         status = sleep_once(ctx, size)
@@ -113,6 +117,12 @@ def try_to_find(ctx):
     if find(ctx, peek(ctx + c.ARGUMENT), NOWHERE):
         return c.HALFWAY
     return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.PREPARE
+
+
+def seek(ctx):
+    if not find(ctx, peek(ctx + c.ARGUMENT), NOWHERE):
+        poke(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + DONE, TAKEN_BACK)
+    return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.HALFWAY
 
 
 def await_message(ctx, source):
@@ -149,7 +159,8 @@ def find_from(ctx, source, tag, event):
         told = mailbox(ctx, source) + peek(ctx + c.RINGS) + peek(ctx + c.RANK) * WORD
         offset = load_acquire(told)
         if offset == 0:
-            note_event(ctx, event, told, 1, source)
+            if event != NOWHERE:
+                note_event(ctx, event, told, 1, source)
             return 0
         poke(chain + RING, peek(ctx + c.ARENA) + offset)
     set_cursor(ctx, peek(chain + RING), peek(chain + HEAD))
@@ -162,7 +173,8 @@ def find_from(ctx, source, tag, event):
         else:
             skip_piece(ctx)
     found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    note_event(ctx, event, here(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, source)
+    if event != NOWHERE:
+        note_event(ctx, event, here(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, source)
     return 0
 
 
@@ -180,6 +192,7 @@ def note_found(ctx, source):
     found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
     first = here(ctx)
     what = load(first + PIECE_KIND)
+    poke(found + DONE, UNREAD)
     poke(found + FOUND_SOURCE, source)
     poke(found + FOUND_TAG, load(first + PIECE_TAG))
     poke(found + FOUND_TYPE, what >> 8 & 0xFF)
@@ -189,16 +202,7 @@ def note_found(ctx, source):
         poke(found + FOUND_DIMS + i * WORD, load(first + PIECE_DIMS + i * WORD))
 
 
-def note_event(ctx, event, word, wanted, source):
-    """What to wait for. A wait for one source has the first event, one for several each its own."""
-    if event != NOWHERE:
-        place = peek(ctx + c.MAIL) + EVENTS + event * EVENT_BYTES
-        poke(place, word)
-        poke(place + WORD, wanted)
-        poke(place + 2 * WORD, source)
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- taking -----------------------------------------------------------------------------------------------------------
 
 
 def is_filled(ctx):
@@ -214,7 +218,7 @@ def take(ctx):
     wanted = peek(ctx + c.OUT + c.DTYPE) if peek(ctx + c.ALGORITHM) == ARRAY else OBJECT
     if peek(found + FOUND_TYPE) != wanted or total > room:
         return refuse(ctx, total)
-    status = read(ctx, total)
+    status = read(ctx)
     if status != c.OK:
         return status
     return -1 - (peek(found + FOUND_SOURCE) << SOURCE_SHIFT | peek(found + FOUND_TAG))
@@ -234,110 +238,3 @@ def refuse(ctx, total):
         return c.VERDICT
     store(first + PIECE_TAKEN, 1)
     return c.PREPARE
-
-
-def read(ctx, total):
-    """Copy the parts of the message at the cursor as they come. PREPARE: it ends in DROPPED."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    source, at_once = peek(found + FOUND_SOURCE), total > PART_BYTES
-    if not is_head(ctx, source):
-        store(here(ctx) + PIECE_TAKEN, 1)
-    elif part_here(ctx) < total:
-        publish_to(ctx, peek(found + CURSOR_RING) + RING_READING, peek(found + CURSOR_AT) + 1, source)
-    done = lay_part(ctx, 0, total)
-    pass_piece(ctx, source, at_once)
-    while done < total:
-        status = piece_comes(ctx, source)
-        if status != c.OK:
-            return status
-        dropped = kind_here(ctx) == DROPPED
-        done += lay_part(ctx, done, total)
-        pass_piece(ctx, source, at_once)
-        if dropped:
-            return c.PREPARE
-    return c.OK
-
-
-def piece_comes(ctx, source):
-    """Wait for the piece at the cursor."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    return wait(ctx, here(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, source)
-
-
-def kind_here(ctx):
-    return load(here(ctx) + PIECE_KIND) & 0xFF
-
-
-def part_here(ctx):
-    return load(here(ctx) + PIECE_LENGTH)
-
-
-def lay_part(ctx, done, total):
-    """Copy the part at the cursor to its place in `out`, past the caches when the message is long (see `landing.py`);
-    returns its bytes."""
-    target, length = peek(ctx + c.OUT + c.DATA) + done, part_here(ctx)
-    part = here(ctx) + head_bytes(load(here(ctx) + PIECE_KIND))
-    if total >= peek(ctx + c.STREAM_BYTES):
-        stream(target, part, length)
-    else:
-        copy(target, part, length)
-    return length
-
-
-# --- going on ---------------------------------------------------------------------------------------------------------
-
-
-def set_cursor(ctx, ring, at):
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    poke(found + CURSOR_RING, ring)
-    poke(found + CURSOR_AT, at)
-
-
-def here(ctx):
-    """Address of the piece at the cursor."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    ring = peek(found + CURSOR_RING)
-    return piece(ring, load(ring + RING_CAPACITY), peek(found + CURSOR_AT))
-
-
-def has_piece(ctx):
-    """Whether the piece at the cursor has come."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    return load_acquire(here(ctx) + PIECE_FLAG) == peek(found + CURSOR_AT) + 1
-
-
-def is_head(ctx, source):
-    """Whether nothing before the cursor is still wanted."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    chain = peek(ctx + c.MAIL) + chain_from(ctx, source)
-    return peek(found + CURSOR_RING) == peek(chain + RING) and peek(found + CURSOR_AT) == peek(chain + HEAD)
-
-
-def skip_piece(ctx):
-    """Set the cursor to the piece behind, be it in the next ring."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    if kind_here(ctx) == NEXT:
-        set_cursor(ctx, peek(ctx + c.ARENA) + load(here(ctx) + PIECE_TOTAL), 0)
-    else:
-        set_cursor(ctx, peek(found + CURSOR_RING), peek(found + CURSOR_AT) + piece_bytes(here(ctx)))
-
-
-def pass_piece(ctx, source, at_once):
-    """The same, and if nothing before is still wanted, this piece is not either; tell the sender sooner or later."""
-    chain = peek(ctx + c.MAIL) + chain_from(ctx, source)
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    in_turn = is_head(ctx, source)
-    skip_piece(ctx)
-    if not in_turn:
-        return
-    ring, at = peek(chain + RING), peek(found + CURSOR_AT)
-    poke(chain + HEAD, at)
-    if peek(found + CURSOR_RING) != ring:
-        poke(chain + RING, peek(found + CURSOR_RING))
-        poke(chain + TOLD_HEAD, 0)
-        publish_to(ctx, ring + RING_LEFT, 1, source)
-        return
-    capacity = load(ring + RING_CAPACITY)
-    if at_once or capacity > KEPT_RING or at - peek(chain + TOLD_HEAD) >= capacity // 4:
-        poke(chain + TOLD_HEAD, at)
-        publish_to(ctx, ring + RING_HEAD, at, source)

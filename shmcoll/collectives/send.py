@@ -10,6 +10,12 @@ call comes again with the offset of that memory. When there was none, it comes w
 tries the ring as it is. After another HALFWAY it comes with NONE: what has been sent is taken back.
 DETAIL 0: a ring is empty that can be given back; the call comes again as it was.
 
+A rank that has something to receive says so in EXPECTING: then the answer is HALFWAY with BLOCKED in DETAIL when the
+receiver keeps this rank waiting, at once and then a few times, after as long as it would wait at all. The caller
+looks whether a message has come (SEEK, TRY) and comes again with GO_ON, and with that message's `out`, if there is one:
+it is read as far as it comes while this rank waits for room (`reading.py`). Such a call ends with HALFWAY and FINISHED;
+DATA then reads the rest.
+
 Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag; REDUCTION 0, or the memory asked for. ALGORITHM is the form of
 the message: an array; or x is the bytes of an object, or a table of where they lie, to spare the sender another copy.
 A row of the table says at which byte of the message a segment begins, its address, and its length; the rows ascend.
@@ -36,11 +42,13 @@ from shmcoll.engine.layout import (
     RING_READING,
     WORD,
 )
+from shmcoll.engine.reading import is_unfinished, read_along
 from shmcoll.engine.rings import (
     ARRAY,
     BEGUN,
     CAPACITY,
     DROPPED,
+    EXPECTING,
     FIRST,
     FIRST_RING,
     KEPT_RING,
@@ -59,19 +67,30 @@ from shmcoll.engine.rings import (
     TAIL,
     USUAL_RING,
     chain_to,
+    found_offset,
     piece,
     whole_units,
 )
 from shmcoll.engine.sync import publish_to
-from shmcoll.engine.wait import has_left, mailbox, wait, wait_a_while
+from shmcoll.engine.wait import has_left, mailbox
 
-NONE, STAY = -1, -2  # in place of memory that was asked for
+NONE, STAY, GO_ON = -1, -2, -3  # in place of memory that was asked for
+BLOCKED, FINISHED = -1, -2  # in DETAIL, in place of bytes to ask for
+AT_ONCE = 5  # in EXPECTING: times left to answer BLOCKED
 NOTHING = -1  # in SENT: not even the first piece
 
 BEGIN, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
 
 
 def send(ctx):
+    status = begin_or_go_on(ctx)
+    if status == c.OK and peek(ctx + c.OUT + c.DTYPE) != 0:
+        poke(ctx + c.DETAIL, FINISHED)
+        return c.HALFWAY
+    return status
+
+
+def begin_or_go_on(ctx):
     peer, memory = peek(ctx + c.ARGUMENT), peek(ctx + c.REDUCTION)
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     if peek(ctx + c.ALGORITHM) != ARRAY:
@@ -81,7 +100,8 @@ def send(ctx):
     if memory == STAY:
         return put_rest(ctx, peer) if peek(chain + SENT) == NOTHING and peek(chain + CAPACITY) > 0 else c.HALFWAY
     if memory != 0:
-        follow(ctx, peer, memory)
+        if memory != GO_ON:
+            follow(ctx, peer, memory)
         return put_rest(ctx, peer)
     if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
         return c.ABORTED
@@ -205,16 +225,23 @@ def make_room(ctx, peer, needed):
 
 def await_receiver(ctx, peer, wanted):
     """Wait until HEAD is at `wanted`: without a limit of ours while the receiver reads this message, else
-    for a while."""
+    for a while. What this rank itself is to receive goes on meanwhile."""
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     ring = peek(chain + RING)
     if peer == peek(ctx + c.RANK):
         return ask(ctx, peer)
-    status = wait_a_while(ctx, ring + RING_HEAD, wanted, peer, patience(peek(ctx + c.X + c.BYTES)))
+    expecting = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + EXPECTING
+    limit = patience(peek(ctx + c.X + c.BYTES))
+    status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, 0 if peek(expecting) == AT_ONCE else limit)
     if status == c.TIMEOUT_PASSED:
+        if peek(expecting) > 0 and not is_unfinished(ctx):
+            poke(expecting, peek(expecting) - 1)
+            poke(ctx + c.DETAIL, BLOCKED)
+            return c.HALFWAY
         if peek(chain + SENT) == NOTHING or load_acquire(ring + RING_READING) != peek(chain + BEGUN):
             return ask(ctx, peer)
-        status = wait(ctx, ring + RING_HEAD, wanted, peer)
+        limit = peek(ctx + c.TIMEOUT)
+        status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, limit)
     if status == c.OK:
         poke(chain + KNOWN_HEAD, load_acquire(ring + RING_HEAD))
     return status

@@ -49,7 +49,8 @@ from shmcoll.engine.layout import WORD
     MAIL,  # address of private memory about messages, see `rings.py`
     RINGS,  # bytes from the beginning of a mailbox to its words about rings
     RING_BYTES,  # reductions of a group go through the cells while they are shorter, round the ring then
-) = (WORD * i for i in range(41))
+    NOTED,  # the mailbox in which the recorder has noted that this message sleeps; 0: it has not
+) = (WORD * i for i in range(42))
 
 # two array views, filled from ndarrays by entry.py
 X = 48 * WORD

@@ -52,7 +52,7 @@ from shmcoll.engine.layout import (
     SEND,
     WORD,
 )
-from shmcoll.engine.recorder import note_end
+from shmcoll.engine.recorder import forget_message, note_end
 from shmcoll.engine.reduction import KERNEL_GIVEN
 
 # tables behind the words that routines see
@@ -234,7 +234,9 @@ def run(ctx, routine):
     poke(ctx + c.ACTIVE, me)
     poke(ctx + c.THREAD, py.release_gil())
     status = routine(ctx)
-    if peek(ctx + c.OPERATION) not in MESSAGES:  # the recorder knows operations by their numbers; these have none
+    if peek(ctx + c.OPERATION) in MESSAGES:
+        forget_message(ctx, status)
+    else:
         note_end(ctx, status)
     py.take_gil(peek(ctx + c.THREAD))
     poke(ctx + c.THREAD, 0)

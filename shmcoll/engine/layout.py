@@ -32,6 +32,7 @@
     512      PROGRESS      (sequence << STEP_BITS) + steps done within that operation
     640      PARKED        0, or 1 + the rank whose word this rank sleeps on
     648      AWAITED       the word it slept for last: 1 + the rank that writes it, its offset in the region, the value
+    672      MESSAGE       SEND or RECV while this rank is in one that has slept, else 0; its peer, its tag, since when
     768      SEMAPHORE     sem_t, shared between processes: the doorbell of this rank
     896      STATISTICS    bytes of arrays given to collectives, ns slept in waits, 1; written at the rank's end
     920      CLOSED        0, or 1 once this rank has closed the group
@@ -127,6 +128,7 @@ HEADER_MAX_DIMS = 8  # the fingerprint covers all of them; the message shows the
 PROGRESS = 512
 PARKED = PROGRESS + LINE
 AWAITED_PEER, AWAITED_WORD, AWAITED_VALUE = PARKED + 8, PARKED + 16, PARKED + 24
+MESSAGE, MESSAGE_PEER, MESSAGE_TAG, MESSAGE_SINCE = (PARKED + 32 + WORD * i for i in range(4))
 SEMAPHORE = PARKED + LINE
 STATISTICS = SEMAPHORE + LINE
 STATISTICS_MOVED, STATISTICS_SLEPT, STATISTICS_LEFT = STATISTICS, STATISTICS + 8, STATISTICS + 16

@@ -7,6 +7,9 @@ entry s % FLIGHT_ENTRIES.
     a sleep ends WOKEN: when
     the end      STATE: the status of the routine, see `context.py`
 
+Messages have no sequence numbers and no entries. One that sleeps is noted as MESSAGE in the mailbox, until its call
+ends: so one that does not, which is most, pays one look at a private word.
+
 Plain stores, no order between them: a reader takes an entry that reads the same twice. An entry of sequence number 0
 has never been written. How far an operation in flight has come says PROGRESS, whom its rank waits for AWAITED.
 
@@ -17,7 +20,7 @@ after WOKEN, or after STARTED when it never slept; what it did besides is to cop
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import note, peek, recent
+from shmcoll.engine.atomics import note, peek, poke, recent
 from shmcoll.engine.layout import (
     FLIGHT_ARGUMENTS,
     FLIGHT_BYTES,
@@ -29,6 +32,12 @@ from shmcoll.engine.layout import (
     FLIGHT_STATE,
     FLIGHT_WOKEN,
     FLYING,
+    MESSAGE,
+    MESSAGE_PEER,
+    MESSAGE_SINCE,
+    MESSAGE_TAG,
+    RECV,
+    SEND,
     WORD,
 )
 
@@ -54,6 +63,25 @@ def note_end(ctx, status):
 def note_wake(ctx):
     """A sleep within the operation in flight has ended."""
     note(flight(ctx, peek(ctx + c.SEQUENCE)) + FLIGHT_WOKEN, recent())
+
+
+def note_message(ctx, box):
+    """A send or recv of this rank, whose mailbox is `box`, is about to sleep. It may do so again and again."""
+    operation = peek(ctx + c.OPERATION)
+    if operation in (SEND, RECV) and peek(ctx + c.NOTED) == 0:
+        poke(ctx + c.NOTED, box)
+        note(box + MESSAGE_PEER, peek(ctx + c.ARGUMENT))
+        note(box + MESSAGE_TAG, peek(ctx + c.ARGUMENT_2))
+        note(box + MESSAGE_SINCE, recent())
+        note(box + MESSAGE, operation)
+
+
+def forget_message(ctx, status):
+    """A send or recv has ended, or is between its phases. Who has waited in vain tells so before it is forgotten."""
+    box = peek(ctx + c.NOTED)
+    if box != 0 and status != c.TIMEOUT_PASSED:
+        poke(ctx + c.NOTED, 0)
+        note(box + MESSAGE, 0)
 
 
 def flight(ctx, sequence):

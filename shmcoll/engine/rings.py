@@ -25,9 +25,13 @@ r takes messages out of their turn where tags say so: it reads them where they l
 the first that has not been taken. So messages never block one another, and what waits to be received is held by the
 heap of its sender alone.
 
-MAIL, private to each process: the table EVENTS of `wait.py`, then where `recv` looks (the cursor) and what it
-has found there, then two rows of words
-a peer: the chain to it and the chain from it.
+Both ways at once. A rank that sends while it has something to receive reads that meanwhile (`reading.py`): where it
+would wait for HEAD it waits for HEAD or for the next piece of the other message. So two ranks, or a circle of them,
+that send before they receive do it through rings that stay in the caches, without memory. Who has begun to read still
+depends on nobody but s: it reads on while it waits for room, and its own message finds memory if nobody reads that.
+
+MAIL, private to each process: the table EVENTS of `wait.py`, then where `recv` looks (the cursor), what it has found
+there and how much of it has been read, then two rows of words a peer: the chain to it and the chain from it.
 """
 
 from shmcoll.engine import context as c
@@ -55,9 +59,11 @@ FIRST_RING, USUAL_RING, KEPT_RING = 64 << 10, 512 << 10, 4 << 20  # bytes of pie
 SPARE = 3 * PIECE_UNIT  # room that a piece leaves: for NEXT or DROPPED, and for the flag behind
 
 # the piece that the receiver looks at, and what it has found: words of MAIL behind the events
-CURSOR_RING, CURSOR_AT, FOUND_SOURCE, FOUND_TAG, FOUND_TYPE, FOUND_DIMENSIONS, FOUND_TOTAL, FOUND_DIMS = (
-    WORD * i for i in range(8)
+CURSOR_RING, CURSOR_AT, DONE, EXPECTING, FOUND_SOURCE, FOUND_TAG, FOUND_TYPE, FOUND_DIMENSIONS, FOUND_TOTAL = (
+    WORD * i for i in range(9)
 )
+FOUND_DIMS = 9 * WORD
+UNREAD, TAKEN_BACK = -1, -2  # in DONE, which counts the bytes that have been read: see `reading.py`
 MOST_DIMENSIONS = 64  # numpy's
 
 # a chain, at the sender ...

@@ -72,7 +72,7 @@ from shmcoll.engine.layout import (
     RECORD_STATE,
     SEMAPHORE,
 )
-from shmcoll.engine.recorder import note_wake
+from shmcoll.engine.recorder import note_message, note_wake
 
 LEFT = 2  # records.DEPARTED, and FAILED above it
 POLLIN = 1
@@ -162,6 +162,8 @@ def sleep_until(ctx, word, wanted, peer, limit):
     note(mine + AWAITED_WORD, word - peek(ctx + c.GROUP))
     note(mine + AWAITED_VALUE, wanted)
     note(mine + AWAITED_PEER, peer + 1)
+    if limit != ONCE:
+        note_message(ctx, mine)
     now = clock()
     deadline = now + limit
     while True:

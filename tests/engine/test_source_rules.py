@@ -42,7 +42,7 @@ LAYERS = (
 ROUTINES = [
     n
     for n in TREES
-    if n.removeprefix("shmcoll.engine.") in ("recorder", "wait", "sync", "tables", "landing", "rings")
+    if n.removeprefix("shmcoll.engine.") in ("recorder", "wait", "sync", "tables", "landing", "rings", "reading")
     or "shmcoll.collectives." in n
 ]
 
@@ -52,13 +52,14 @@ SANCTIONED = {
         "clock", "fence", "load", "load_acquire", "note", "open_process", "pause", "peek", "poke", "process_gone",
         "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
     },
-    "shmcoll.engine.recorder": {"note", "peek", "recent"},
+    "shmcoll.engine.recorder": {"note", "peek", "poke", "recent"},
     "shmcoll.engine.sync": {"load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply"},
     "shmcoll.engine.landing": {"copy", "peek", "stream"},
     "shmcoll.engine.tables": {"copy", "load", "peek", "store"},
     "shmcoll.engine.rings": {"load", "peek"},
     "shmcoll.collectives.send": {"copy", "load_acquire", "peek", "poke", "store"},
-    "shmcoll.collectives.recv": {"copy", "load", "load_acquire", "peek", "poke", "store", "stream"},
+    "shmcoll.collectives.recv": {"load", "load_acquire", "peek", "poke", "store"},
+    "shmcoll.engine.reading": {"copy", "load", "load_acquire", "peek", "poke", "store", "stream"},
     "shmcoll.collectives": {"call_kernel", "copy", "load", "peek", "poke", "store"},
 }  # fmt: skip
 

@@ -10,11 +10,12 @@ from explorer.job import Rank
 from explorer.program import Violation
 from explorer.stand_ins import WORD
 from shmcoll.collectives import recv, send
-from shmcoll.collectives.recv import ATTEND, DATA, FETCH, MARK, TRY
+from shmcoll.collectives.recv import ATTEND, DATA, FETCH, MARK, SEEK, TRY
+from shmcoll.collectives.send import AT_ONCE, BLOCKED, FINISHED, GO_ON
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
-from shmcoll.engine.rings import SOURCE_SHIFT
+from shmcoll.engine.rings import DONE, EXPECTING, SOURCE_SHIFT, UNREAD, found_offset
 
 OTHER = 99
 
@@ -22,6 +23,21 @@ OTHER = 99
 class Message(Call):
     together = False
     is_message = True
+
+
+def put(rank: Rank, dest: int, tag: int, how: int) -> int:
+    rank.set(c.OPERATION, layout.SEND)
+    rank.set(c.ARGUMENT, dest)
+    rank.set(c.ARGUMENT_2, tag)
+    rank.set(c.REDUCTION, how)
+    return send(rank.ctx)
+
+
+def memory(rank: Rank) -> int:
+    """Where another ring can be."""
+    made = atomics.peek(rank.rings)
+    atomics.poke(rank.rings, made + 1)
+    return rank.job.ring(rank.number, made)
 
 
 @dataclass(frozen=True)
@@ -37,16 +53,10 @@ class Send(Message):
         _fill(rank, number, self.words)
         for i in range(self.words if self.fill else 0):
             atomics.poke(rank.x + i * WORD, self.fill)
-        rank.set(c.OPERATION, layout.SEND)
-        rank.set(c.ARGUMENT, self.dest)
-        rank.set(c.ARGUMENT_2, self.tag)
-        rank.set(c.REDUCTION, 0)
-        status = send(rank.ctx)
+        rank.set(c.OUT + c.DTYPE, 0)
+        status = put(rank, self.dest, self.tag, 0)
         while status == c.HALFWAY:
-            made = atomics.peek(rank.rings)
-            atomics.poke(rank.rings, made + 1)
-            rank.set(c.REDUCTION, rank.job.ring(rank.number, made))
-            status = send(rank.ctx)
+            status = put(rank, self.dest, self.tag, memory(rank))
         return status
 
 
@@ -113,3 +123,35 @@ class ReceivePosted(Receive):
                 return self._told(rank, self._enter(rank, FETCH, self.source), number)
             if status not in (c.OK, c.PREPARE):
                 return status
+
+
+@dataclass(frozen=True)
+class SendRecv(Receive):
+    """As `comm.sendrecv` of long arrays does it: what it receives from `source` is read while it sends to `dest`."""
+
+    dest: int = 0
+
+    def run(self, rank: Rank, number: int) -> int:
+        _fill(rank, number, self.words)
+        self._prepare(rank)
+        rank.set(c.OUT + c.DTYPE, 0)
+        found = rank.mail + found_offset(rank.job.ranks)
+        atomics.poke(found + EXPECTING, AT_ONCE)
+        attached, status = False, put(rank, self.dest, 0, 0)
+        while status == c.HALFWAY and (asked := atomics.peek(rank.ctx + c.DETAIL)) != FINISHED:
+            if asked == BLOCKED and not attached and self._seek(rank) == c.HALFWAY:
+                attached = atomics.peek(found + DONE) == UNREAD
+                if attached:
+                    rank.view(c.OUT, rank.out, self.words)
+            status = put(rank, self.dest, 0, GO_ON if asked == BLOCKED else memory(rank))
+        if status not in (c.OK, c.HALFWAY):
+            return status
+        rank.set(c.OPERATION, layout.RECV)
+        rank.set(c.ARGUMENT_2, self.tag)
+        rank.view(c.OUT, rank.out, self.words)
+        return self._told(rank, self._enter(rank, DATA if attached else FETCH, self.source), number)
+
+    def _seek(self, rank: Rank) -> int:
+        rank.set(c.OPERATION, layout.RECV)
+        rank.set(c.ARGUMENT_2, self.tag)
+        return self._enter(rank, SEEK, self.source)

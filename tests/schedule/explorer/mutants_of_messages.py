@@ -25,19 +25,19 @@ MUTANTS_OF_MESSAGES = {
     ),
     "a sender waits for who does not read": Mutant(
         "collectives.send.await_receiver",
-        "return ask(ctx, peer)\n        status = wait(",
-        "pass\n        status = wait(",
+        "return ask(ctx, peer)\n        limit",
+        "pass\n        limit",
         "long messages both ways", sampled=True,
     ),
     "a receiver promises to read what is not at HEAD": Mutant(
-        "collectives.recv.read",
+        "engine.reading.begin_to_read",
         "    elif part_here",
         "    if part_here",
         "a long message before its turn",
         sampled=True,
     ),
     "the parts of a long message are laid on one another": Mutant(
-        "collectives.recv.read",
+        "engine.reading.read_piece",
         "lay_part(ctx, done, total)",
         "lay_part(ctx, 0, total)",
         "a message longer than the ring",
@@ -65,6 +65,9 @@ MUTANTS_OF_MESSAGES = {
         "collectives.recv.try_to_find", "NOWHERE", "0", "a posted receive"
     ),
     "a receiver waits for the first piece of a chain only": Mutant(
-        "collectives.recv.skip_piece", "kind_here(ctx) == NEXT", "False", "long messages both ways", sampled=True
+        "engine.reading.skip_piece", "kind_here(ctx) == NEXT", "False", "long messages both ways", sampled=True
+    ),
+    "each piece begins the message again": Mutant(
+        "engine.reading.read_piece", "if peek(found + DONE) == UNREAD:", "if True:", "sendrecv", sampled=True
     ),
 }  # fmt: skip

@@ -19,7 +19,7 @@ from explorer.calls import (
     Post,
 )
 from explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
-from explorer.calls_of_messages import Receive, ReceivePosted, Send
+from explorer.calls_of_messages import Receive, ReceivePosted, Send, SendRecv
 from explorer.calls_of_neighbours import Exchange, Permute
 from explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
 from explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
@@ -199,6 +199,22 @@ SCENARIOS = {
     "messages round the ring": Scenario(2, ((Send(1, 14),) * 4, (Receive(0, 14),) * 4), each=True),
     "long messages both ways": Scenario(
         2, ((Send(1, 70), Receive(1, 70, call=1)), (Send(0, 70), Receive(0, 70, call=1))), each=True, words=70
+    ),
+    "sendrecv": Scenario(2, ((SendRecv(1, 70, dest=1),), (SendRecv(0, 70, dest=0),)), each=True, words=70),
+    "sendrecv round a circle": Scenario(
+        3,
+        ((SendRecv(2, 70, dest=1),), (SendRecv(0, 70, dest=2),), (SendRecv(1, 70, dest=0),)),
+        each=True,
+        words=70,
+    ),
+    "sendrecv with who receives first": Scenario(
+        2, ((SendRecv(1, 70, dest=1, call=2),), (Receive(0, 70, call=1), Send(0, 70))), each=True, words=70
+    ),
+    "sendrecv before its turn": Scenario(
+        2,
+        ((Send(1, 2, tag=5), SendRecv(1, 70, tag=0, dest=1)), (Send(0, 2, tag=5), SendRecv(0, 70, tag=0, dest=0))),
+        each=True,
+        words=70,
     ),
     "a long message before its turn": Scenario(
         2,

@@ -14,7 +14,7 @@ from typing import Any
 
 from explorer.program import FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Violation, perform
 from shmcoll.collectives import ROUTINES
-from shmcoll.engine import atomics, group, kernels, landing, records, reduction, rings, sync, tables, wait
+from shmcoll.engine import atomics, group, kernels, landing, reading, records, reduction, rings, sync, tables, wait
 from shmcoll.engine import context as c
 
 WORD = 8
@@ -26,6 +26,7 @@ MODULES: tuple[ModuleType, ...] = (
     sync,
     kernels,
     landing,
+    reading,
     reduction,
     rings,
     tables,

@@ -1,0 +1,158 @@
+"""Long messages both ways at once: they flow through rings, without memory for what is on its way."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmcoll
+
+HEAP = {"SHMCOLL_HEAP": "4M"}  # much less than a message
+LENGTH = 3_000_001
+
+
+def pattern(source: int, step: int, length: int = LENGTH) -> np.ndarray:
+    return np.arange(source * 1000 + step, source * 1000 + step + length, dtype=np.int32)
+
+
+def held(comm: Any) -> int:
+    return int(comm._member.arena.load(comm._member.heap._held_word))
+
+
+def exchange(comm: Any) -> None:
+    after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    for step, room in enumerate((LENGTH, LENGTH + 5, 0)):
+        out = np.zeros(room, np.int32) if room else None
+        got, source, tag = comm.sendrecv(pattern(comm.rank, step), after, out, before, step, step)
+        assert (source, tag, got.shape) == (before, step, (LENGTH,))
+        assert (got == pattern(before, step)).all()
+        assert out is None or np.shares_memory(got, out)
+    assert held(comm) <= 4 << 20
+
+
+@pytest.mark.parametrize("members", [2, 3, 4])
+def test_a_ring_of_ranks_exchanges_more_than_the_heap_holds(ranks, members):
+    ranks(members, exchange, environment=HEAP)
+
+
+def exchange_with_who_is_late(comm: Any, first: str) -> None:
+    """Rank 1 comes later, and receives first, or sends first, or does both at once."""
+    other = 1 - comm.rank
+    for step in range(3):
+        comm.barrier()
+        if comm.rank == 0:
+            got = comm.sendrecv(pattern(0, step), other)[0]
+        else:
+            time.sleep(0.02)
+            if first == "recv":
+                got = comm.recv()[0]
+                comm.send(pattern(1, step), other)
+            elif first == "send":
+                comm.send(pattern(1, step), other)
+                got = comm.recv()[0]
+            else:
+                got = comm.sendrecv(pattern(1, step), other)[0]
+        assert (got == pattern(other, step)).all()
+
+
+@pytest.mark.parametrize("first", ["recv", "send", "sendrecv"])
+def test_an_exchange_with_who_is_late(ranks, first):
+    ranks(2, exchange_with_who_is_late, first, environment={"SHMCOLL_HEAP": "64M"})
+
+
+def exchange_what_does_not_fit(comm: Any) -> str:
+    """The message stays, and the other half is done."""
+    other = 1 - comm.rank
+    with pytest.raises(ValueError, match="out has room for 3000000 x int32") as error:
+        comm.sendrecv(pattern(comm.rank, 0), other, np.zeros(LENGTH - 1, np.int32))
+    with pytest.raises(TypeError, match="out has room for 3000001 x float64"):
+        comm.recv(np.zeros(LENGTH))
+    assert (comm.recv()[0] == pattern(other, 0)).all()
+    for bad in ({"source": 7}, {"recvtag": -3}, {"dest": 9}, {"out": [1]}):
+        with pytest.raises((ValueError, TypeError, IndexError)):
+            comm.sendrecv(pattern(comm.rank, 0), **{"dest": other} | bad)
+    comm.barrier()
+    assert comm.sendrecv(np.array([comm.rank]), other)[0].item() == other  # nothing was sent by these
+    return str(error.value)
+
+
+def test_what_is_exchanged_does_not_fit(ranks):
+    texts = ranks(2, exchange_what_does_not_fit, environment={"SHMCOLL_HEAP": "64M"})
+    assert texts[0].startswith("recv(source=ANY, tag=ANY) on rank 0: the next message, from rank 1 with tag 0, has ")
+
+
+def exchange_by_tag(comm: Any) -> None:
+    """What is wanted lies behind another message, which is not."""
+    other = 1 - comm.rank
+    comm.send(np.array([comm.rank]), other, 5)
+    got, _, tag = comm.sendrecv(pattern(comm.rank, 1), other, None, other, 4, 4)
+    assert tag == 4 and (got == pattern(other, 1)).all()
+    assert comm.recv(tag=5)[0].item() == other
+
+
+def test_an_exchange_before_its_turn(ranks):
+    ranks(2, exchange_by_tag, environment={"SHMCOLL_HEAP": "64M"})
+
+
+def post_then_send(comm: Any) -> None:
+    """Receives are posted; then a blocking send, an asynchronous one, and an object: all long, both ways."""
+    other = 1 - comm.rank
+    for step in range(2):
+        outs = [np.zeros(LENGTH, np.int32), None]
+        works = [comm.recv(out, other, tag, async_op=True) for tag, out in enumerate(outs)]
+        works.append(comm.recv_object(other, 2, async_op=True))
+        comm.barrier()
+        comm.send(pattern(comm.rank, step), other, 0)
+        sent = comm.send(pattern(comm.rank, step + 10), other, 1, async_op=True)
+        comm.send_object([pattern(comm.rank, step + 20), "and so on"], other, 2)
+        for tag in range(2):
+            got, source, told = works[tag].wait(20)
+            assert (source, told) == (other, tag)
+            assert (got == pattern(other, step + 10 * tag)).all()
+        array, text = works[2].wait(20)[0]
+        assert (array == pattern(other, step + 20)).all() and text == "and so on"
+        sent.wait(20)
+        assert works[0].wait()[0] is outs[0]
+    comm.barrier()
+    assert held(comm) <= 4 << 20
+
+
+def test_what_is_posted_is_received_while_sending(ranks):
+    ranks(2, post_then_send, environment=HEAP)
+
+
+def exchange_batch(comm: Any) -> None:
+    """With both neighbours of a ring at once."""
+    after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    works = comm.batch(
+        [
+            shmcoll.Recv(None, before, 1),
+            shmcoll.Recv(None, after, 2),
+            shmcoll.Send(pattern(comm.rank, 1), after, 1),
+            shmcoll.Send(pattern(comm.rank, 2), before, 2),
+        ]
+    )
+    assert (works[0].wait(20)[0] == pattern(before, 1)).all()
+    assert (works[1].wait(20)[0] == pattern(after, 2)).all()
+    for work in works:
+        work.wait(20)
+
+
+def test_a_batch_of_long_messages(ranks):
+    ranks(3, exchange_batch, environment=HEAP)
+
+
+def exchange_while_one_is_killed(comm: Any) -> str:
+    with pytest.raises(shmcoll.RankFailed) as error:
+        while True:
+            comm.sendrecv(pattern(comm.rank, 0), (comm.rank + 1) % comm.size)
+    return str(error.value)
+
+
+def test_a_rank_is_killed_in_an_exchange(ranks):
+    outcomes = ranks.outcomes(3, exchange_while_one_is_killed, environment={"SHMCOLL_FAULTS": "1:kill@3000"})
+    assert outcomes[1].status == -9
+    for outcome in (outcomes[0], outcomes[2]):
+        assert outcome.error is None, outcome.traceback
+        assert "rank 1 " in outcome.value
