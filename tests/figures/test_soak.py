@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import time
-from statistics import median
 from typing import Any
 
 import kills
@@ -79,10 +78,10 @@ def soak_one(shmrun: Any, draw: random.Random, seconds: float, lenient: bool) ->
 
 
 def growth(report: dict[str, Any], what: str) -> float:
-    """By how much a rank held more in the last quarter of its life than in the second, when it had seen everything."""
+    """By how much what a rank cannot give back was more in the last quarter of its life than in the second."""
     values = [mark[what] for mark in report["marks"]]
     quarter = len(values) // 4
-    return median(values[-quarter:]) - median(values[quarter : 2 * quarter])
+    return min(values[-quarter:]) - min(values[quarter : 2 * quarter])
 
 
 def test_soak(shmrun: Any, seed: int) -> None:
@@ -104,4 +103,4 @@ def test_soak(shmrun: Any, seed: int) -> None:
     )
     assert descriptors <= 0
     assert memory < 8 or SECONDS < 400  # allocators grow until each size of array has come up often enough
-    assert held < 8
+    assert held < 4
