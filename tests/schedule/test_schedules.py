@@ -148,6 +148,11 @@ LARGE_CASES = [
     "messages round the ring",
     "messages that look like flags",
     "long messages both ways",
+    "a message in vain",
+    "a message in vain before its turn",
+    "a message in vain that does not fit",
+    "an object",
+    "an object longer than the ring",
     "sendrecv",
     "sendrecv round a circle",
     "sendrecv with who receives first",
@@ -189,6 +194,14 @@ def test_who_waits_for_a_rank_that_has_returned(name: str) -> None:
 def test_random_schedules(name: str, options: dict[str, bool], seed: int) -> None:
     sample(SCENARIOS[name].machine(**options), seed, runs=30)
     tally.count("random schedules of larger jobs", 30)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("options", [{}, KILLS], ids=["plain", "kills"])
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in RETURNING])
+def test_some_schedules_of_all(name: str, options: dict[str, bool], seed: int) -> None:
+    """For `make coverage`."""
+    sample(SCENARIOS[name].machine(**options), seed, runs=20)
 
 
 @pytest.mark.stress
