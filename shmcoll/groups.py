@@ -14,8 +14,8 @@ Which group is meant: a hash of its members and of an origin that all members kn
 time, told apart by the parent's identity and how often it has been split. `subgroup` finds a group that exists: its
 origin is how often this member has closed the group of these ranks. Who is a generation ahead waits for the others.
 
-No memory: the leader enters the identity with a negative offset, minus the bytes it needed, and all members raise. For
-all of them that counts as a generation, closed.
+No memory: the leader enters the identity with a negative offset, which says how much it needed and how much there was,
+and all members raise. For all of them that counts as a generation, closed.
 
 Why nobody waits for ever: who looks for a slot looks at the leader's records and process, too, and has a deadline.
 """
@@ -24,8 +24,9 @@ import ctypes
 import hashlib
 import time
 
+from shmcoll import telling
 from shmcoll.engine import layout, records
-from shmcoll.engine.arena import Arena, mib
+from shmcoll.engine.arena import WIDEST_BYTES, Arena, mib
 from shmcoll.engine.group import Group
 from shmcoll.engine.heap import Heap
 from shmcoll.engine.layout import WORD
@@ -35,6 +36,7 @@ STILL_IN, CLOSED, LET_GO = range(3)
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LONGEST_NAP = 0.001  # seconds
+_PAGES_BITS = (WIDEST_BYTES // layout.PAGE).bit_length()
 
 Identity = tuple[int, int]
 WORLD: Identity = (0, 0)
@@ -64,8 +66,8 @@ class Directory:
         size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_CELL_BYTES))
         try:
             offset = self._heap.take(size, f"a group of {len(ranks)} ranks")
-        except ArenaError:
-            self._enter(slot, which, -size)
+        except ArenaError as error:
+            self._enter(slot, which, _refusal(size, error.available))
             self._led[slot] = None
             raise
         group = Group(self._arena, offset, ranks)
@@ -134,10 +136,14 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
         if how:
             raise RankFailed(f"subgroup {list(ranks)} on rank {me}: {how}; it leads that group, and never made it")
         if time.monotonic() > end:
-            raise CollectiveTimeout(
+            from shmcoll.inquest import STACKS_PATIENCE, explained
+
+            text = (
                 f"subgroup {list(ranks)} on rank {me}: waited {timeout:g} s in vain for rank {leader}, which leads the "
                 f"group, to call subgroup with the same ranks (and to close the one before as often)"
             )
+            with telling.alone(arena, 2 * STACKS_PATIENCE):
+                raise explained(CollectiveTimeout(text), arena)
         time.sleep(nap)
         nap = min(2 * nap, _LONGEST_NAP)
 
@@ -146,9 +152,12 @@ def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group |
     """The group that a leader has entered; None when it has not. Raises `ArenaError` when it had no memory for it."""
     offset = _look_up(arena, leader, which)
     if offset < 0:
+        needed, available = _amounts(offset)
         raise ArenaError(
-            f"{purpose}: rank {leader} found no memory for it, {mib(-offset)} needed; close groups or drop shared "
-            f"arrays, or raise the limit: shmrun --heap, SHMCOLL_HEAP"
+            f"{purpose}: rank {leader} found no memory for it, {mib(needed)} needed, {mib(available)} available; close "
+            f"groups or drop shared arrays, or raise the limit: shmrun --heap, SHMCOLL_HEAP",
+            needed=needed,
+            available=available,
         )
     if offset == 0:
         return None
@@ -167,6 +176,17 @@ def _prepare(group: Group, which: Identity) -> None:
     for rank in range(group.size):
         bell = arena.address + group.mailbox(rank) + layout.SEMAPHORE
         _LIBC.sem_init(ctypes.c_void_p(bell), 1, 0)
+
+
+def _refusal(needed: int, available: int) -> int:
+    """What stands in place of an offset where there was no memory: both amounts, in pages, in one word below zero."""
+    return -(needed // layout.PAGE << _PAGES_BITS | min(available, WIDEST_BYTES) // layout.PAGE)
+
+
+def _amounts(refusal: int) -> tuple[int, int]:
+    """Bytes needed, bytes available."""
+    needed, available = divmod(-refusal, 1 << _PAGES_BITS)
+    return needed * layout.PAGE, available * layout.PAGE
 
 
 def _look_up(arena: Arena, leader: int, which: Identity) -> int:

@@ -2,6 +2,7 @@
 names who keeps the others waiting.
 """
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from shmcoll.engine.arena import Arena
 from shmcoll.standings import ABSENT, ENDED, GONE, STOPPED, Standing, process_state, standings
 
 PATIENCE = 1.0  # seconds: shorter waits are usual
+STACKS_PATIENCE = 0.3  # seconds: how long a rank that gives up waits for the stacks of the others
 
 _DOING = {"R": "running", "S": "sleeping", "D": "waiting for a disk or a device"}
 
@@ -33,6 +35,16 @@ def inquest(
     found = [replace(s, pid=s.pid or pids.get(s.rank, 0)) for s in standings(arena)]
     below = ask(_processes(arena, found), limit) if stacks else {}
     return f"{table(found, below)}\n{verdict(found, patience)}"
+
+
+def explained(error: Exception, arena: Arena) -> Exception:
+    """The error of a wait that was in vain; a note of it is the table: where all ranks are, while they still are there.
+
+    For one rank at a time (`telling.py`): of stacks that two ask for at once each would take some for another thread's.
+    """
+    with contextlib.suppress(Exception):  # nothing that goes wrong here shall hide the error
+        error.add_note(inquest(arena, stacks=True, limit=STACKS_PATIENCE, patience=0))
+    return error
 
 
 def table(found: list[Standing], below: dict[int, list[str]] | None = None) -> str:

@@ -10,7 +10,8 @@ check that it is ours, and register; when all have, rank 0 takes the name away a
 
 Why nobody waits for ever: each rank has a deadline, and in each slice looks whether rank 0, whose pid and start time
 stand in the job page, is alive. Rank 0 counts only ranks that are. All are let in together, so that nobody goes on to
-wait for a rank that has never come, whose death no pidfd could tell.
+wait for a rank that has never come, whose death no pidfd could tell. Where rank 0 cannot make the arena, the others
+learn why (`refusals.py`).
 
 A name whose creator is dead is a left-over. Whoever meets it removes it: under a file lock on the object, after
 making sure that the name still means this object, so that no two ranks remove each other's. Rank 0 looks through all of
@@ -26,6 +27,7 @@ import os
 import time
 from pathlib import Path
 
+from shmcoll import refusals
 from shmcoll.engine import arena as arenas
 from shmcoll.engine import atomics, layout, records
 from shmcoll.engine.arena import Arena
@@ -41,13 +43,13 @@ def meet(key: str, rank: int, size: int, *, wait_timeout: float, patience: float
     """The arena of the job `key`, mapped, with this rank acknowledged; on rank 0 with all ranks.
 
     wait_timeout: limit of one wait in collectives, in seconds; patience: how long to wait for the other ranks here.
-    Raises `ArenaError` when the name belongs to another job or is not ours, `ShmcollError` when ranks do not come or
-    disagree on the size.
+    Raises `ArenaError` when the name belongs to another job or is not ours, or when there is too little memory, on all
+    ranks; `ShmcollError` when ranks do not come or disagree on the size.
     """
     name = name_of(key)
     end = time.monotonic() + patience
     if rank == 0:
-        arena = _create(name, key, size, wait_timeout)
+        arena = _create(name, key, size, wait_timeout, end)
         records.write(arena, 0, layout.BY_RANK, records.JOINED, pid=os.getpid())  # who is let in may miss us at once
         return _gather_ranks(arena, name, end)
     while True:
@@ -67,7 +69,7 @@ def name_of(key: str) -> str:
 # --- rank 0 -----------------------------------------------------------------------------------------------------------
 
 
-def _create(name: str, key: str, size: int, wait_timeout: float) -> Arena:
+def _create(name: str, key: str, size: int, wait_timeout: float, end: float) -> Arena:
     for path in _FOLDER.glob(f"shmcoll.{os.geteuid()}.*"):
         _remove_leftover(f"/{path.name}")
     try:
@@ -77,6 +79,9 @@ def _create(name: str, key: str, size: int, wait_timeout: float) -> Arena:
             f"job {key!r} is running already: its rank 0 is another living process. "
             f"Give this one another name, as in shmcoll.init(job=...)"
         ) from None
+    except (ArenaError, ValueError) as error:
+        refusals.tell(name, size, error, end)
+        raise
 
 
 def _gather_ranks(arena: Arena, name: str, end: float) -> Arena:
@@ -117,6 +122,7 @@ def _open(name: str, key: str, end: float, rank: int) -> Arena:
         if arena is not None:
             arena.close()
             _remove_leftover(name)
+        refusals.ask(name, key, rank, end)
         if time.monotonic() > end:
             raise ShmcollError(
                 f"rank {rank} has waited in vain for rank 0 of job {key!r}; start all ranks, on this machine and as "

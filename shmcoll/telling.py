@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 from shmcoll.engine import records
+from shmcoll.engine.arena import Arena
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 
@@ -29,10 +30,23 @@ def turn(group: Group, patience: float) -> Iterator[bool]:
                 yield not group.has_ended()
             finally:
                 if locked:
-                    fcntl.lockf(group.arena.fd, fcntl.LOCK_UN, WORD, group.offset)
+                    _unlock(group)
             return
         time.sleep(_NAP)
     yield False
+
+
+@contextlib.contextmanager
+def alone(arena: Arena, patience: float) -> Iterator[None]:
+    """What ranks that give up, each by itself, do one after the other. Waits up to `patience` seconds for another."""
+    world, end = Group.world(arena), time.monotonic() + patience
+    while not (locked := _lock(world)) and time.monotonic() < end:
+        time.sleep(_NAP)
+    try:
+        yield
+    finally:
+        if locked:
+            _unlock(world)
 
 
 def sites(group: Group, sequence: int, patience: float) -> list[str]:
@@ -52,3 +66,7 @@ def _lock(group: Group) -> bool:
     except OSError:
         return False
     return True
+
+
+def _unlock(group: Group) -> None:
+    fcntl.lockf(group.arena.fd, fcntl.LOCK_UN, WORD, group.offset)

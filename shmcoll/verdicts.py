@@ -5,7 +5,6 @@ A rank that finds a mismatch, a lost peer or a passed limit writes why and ends 
 on the group raises it again.
 """
 
-import contextlib
 import ctypes
 import time
 from types import TracebackType
@@ -28,7 +27,6 @@ from shmcoll.mail_in_words import MESSAGES, from_itself, misfit, missing_message
 from shmcoll.ops import of_kernel
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
-STACKS_PATIENCE = 0.3  # seconds: how long a rank that gives up waits for the stacks of the others
 SITES_PATIENCE = 0.1  # seconds: how long who tells of a mismatch waits for the others to say where they are
 
 _ERRORS: dict[int, type[ShmcollError]] = {
@@ -118,13 +116,12 @@ class Verdicts:
 
     def _timeout(self, text: str) -> ShmcollError:
         """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
-        from shmcoll.inquest import inquest
+        from shmcoll.inquest import STACKS_PATIENCE, explained
 
         error = CollectiveTimeout(f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow.")
         with telling.turn(self._group, 2 * STACKS_PATIENCE) as mine:
             if mine:
-                with contextlib.suppress(Exception):  # nothing that goes wrong there shall hide the timeout
-                    error.add_note(inquest(self._arena, stacks=True, limit=STACKS_PATIENCE, patience=0))
+                explained(error, self._arena)
             self._end(records.TIMED_OUT, text)
         return error
 
@@ -184,7 +181,7 @@ class Verdicts:
                 how = "has closed the group"
                 break
             if any(t.state == records.DEPARTED for t in told):
-                how = "left the job without taking part: it ended normally"
+                how = "left the job without taking part: its program has ended"  # as it meant to, or by sys.exit
             if told[0].state == records.DEPARTED or time.monotonic() >= end:
                 break
             time.sleep(0.001)

@@ -2,10 +2,12 @@
 
 SHMCOLL_SEED    seed of all random choices; printed at the start of a run, so that a failure can be repeated
 --stress        run the long forms too (`-m stress`: these alone)
+--shuffle       run the tests in random order, which the seed gives
 """
 
 import mmap
 import os
+import random
 import secrets
 import signal
 import sys
@@ -21,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support"))
 
 import leaks
 import prepare
+import tally
 from ranks import Job, Outcome
 
 #: words in the names of files with tests of all reductions
@@ -31,6 +34,7 @@ SEED = int(os.environ.get("SHMCOLL_SEED") or secrets.randbelow(1 << 32))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stress", action="store_true", help="run the tests marked 'stress' too")
+    parser.addoption("--shuffle", action="store_true", help="run the tests in random order")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,10 +56,10 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if _stress(config):
-        return
+    if config.option.shuffle:
+        random.Random(SEED).shuffle(items)
     left_out = [item for item in items if item.get_closest_marker("stress")]
-    if left_out:
+    if left_out and not _stress(config):
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
 
@@ -65,6 +69,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     needing = [item for item in session.items if "ranks" in getattr(item, "fixturenames", ())]
     if needing and not session.config.option.collectonly:
         prepare.load(any(set(REDUCING) & set(item.path.stem.split("_")) for item in needing))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.option.capture == "no":
+        for line in tally.lines():
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(autouse=True)

@@ -47,6 +47,6 @@ def outputs_in_list(caller: Caller, out: Sequence[Any], array: np.ndarray, check
     for i, one in enumerate(targets):
         if any(given.overlap(one, other) for other in targets[:i]):
             raise ValueError(f"{operation} on rank {rank}: array {i} of out overlaps one before it")
-        if given.overlap(one, array) and not (i == rank and given.same_memory(one, array)):
+        if given.overlap(one, array) and not (i == caller.rank and given.same_memory(one, array)):
             raise ValueError(f"{operation} on rank {rank}: array {i} of out overlaps x")
     return targets

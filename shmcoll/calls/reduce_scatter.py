@@ -73,5 +73,5 @@ def _reduce_list(caller: "Caller", x: Sequence[Any], op: Any, out: Any, algorith
 
 def _check_overlap(caller: "Caller", blocks: Sequence[np.ndarray], out: np.ndarray, operation: str, rank: int) -> None:
     """`out` may be this rank's own block of x, and share memory with no other."""
-    outs = [out if r == rank else None for r in range(caller.size)]
+    outs = [out if r == caller.rank else None for r in range(caller.size)]
     given.check_blocks(blocks, outs, operation, rank)

@@ -19,8 +19,8 @@ def reduce_scatter_v(caller: "Caller", x: Any, counts: Any, op: Any, out: Any) -
         lengths = given.as_counts(counts, caller.size, "counts", *check)
         if lengths.sum() != array.size:
             raise ValueError(
-                f"reduce_scatter_v on rank {rank}: counts {lengths.tolist()} are {lengths.sum()} elements together, "
-                f"x has {array.size}"
+                f"reduce_scatter_v on rank {check[1]}: counts {lengths.tolist()} are {lengths.sum()} elements "
+                f"together, x has {array.size}"
             )
         operator = as_operator(caller, op, array.dtype, check)
         shape: tuple[int, ...] = (int(lengths[rank]),)

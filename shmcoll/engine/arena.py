@@ -332,7 +332,9 @@ def _too_small(purpose: str, need: int, have: int) -> ArenaError:
     return ArenaError(
         f"too little shared memory for {purpose}: {mib(need)} needed, {mib(max(have, 0))} available. "
         f"Start fewer ranks, give the container more (docker run --shm-size=1g, or a higher --memory), "
-        f"or free what lies in /dev/shm."
+        f"or free what lies in /dev/shm.",
+        needed=need,
+        available=max(have, 0),
     )
 
 

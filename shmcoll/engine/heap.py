@@ -107,14 +107,21 @@ class Heap:
             self._hold(-length)
             raise ArenaError(
                 f"the heap is full: {mib(length)} needed for {purpose}, {mib(held - length)} of {mib(limit)} in use. "
-                f"Drop arrays and close groups that you no longer need, or raise the limit: shmrun --heap, SHMCOLL_HEAP"
+                f"Drop arrays and close groups that you no longer need, or raise the limit: shmrun --heap, "
+                f"SHMCOLL_HEAP",
+                needed=length,
+                available=max(limit - (held - length), 0),
             )
 
     def _cut(self, length: int, purpose: str) -> int:
         for offset, room in self._free:
             if room >= length:
                 return offset
-        raise ArenaError(f"no block of {mib(length)} for {purpose} in this rank's part of the arena; it is in pieces")
+        raise ArenaError(
+            f"no block of {mib(length)} for {purpose} in this rank's part of the arena; it is in pieces",
+            needed=length,
+            available=max((room for _, room in self._free), default=0),
+        )
 
 
 def span(arena: Arena, rank: int) -> tuple[int, int]:

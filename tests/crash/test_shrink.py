@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import time
 
@@ -88,20 +89,20 @@ def test_a_group_that_works_is_not_shrunk(ranks):
     )
 
 
-def one_is_absent(comm) -> str:
+def one_is_absent(comm) -> list[str]:
     comm.timeout = 0.5
     if comm.rank == 0:
         comm.abort("enough")
         time.sleep(2)
-        return ""
+        return []
     with pytest.raises(RankFailed):
         comm.barrier()
     with pytest.raises(CollectiveTimeout) as caught:
         comm.shrink()
-    return str(caught.value)
+    return [str(caught.value), *caught.value.__notes__]
 
 
 def test_who_does_not_call_it_is_named(ranks):
-    assert ranks(2, one_is_absent)[1] == (
-        "shrink on rank 1: rank 0 lives and did not call shrink in time; all survivors must"
-    )
+    told, where = ranks(2, one_is_absent)[1]
+    assert told == "shrink on rank 1: rank 0 lives and did not call shrink in time; all survivors must"
+    assert re.search(r"^ +0 +\d+ .*\n.* in one_is_absent$", where, re.MULTILINE)

@@ -33,7 +33,7 @@ LAYERS = (
     (
         "shmcoll.methods", "shmcoll.objects", "shmcoll.messages", "shmcoll.plans", "shmcoll.handles", "shmcoll.jit",
         "shmcoll.grid", "shmcoll.communicator", "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers",
-        "shmcoll.rendezvous", "shmcoll.job",
+        "shmcoll.refusals", "shmcoll.rendezvous", "shmcoll.job",
     ),
     ("shmcoll.server", "shmcoll.runner"),
     ("shmcoll.mindspore", "shmcoll.nki"),

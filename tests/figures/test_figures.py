@@ -1,7 +1,7 @@
 """The figures of docs/reliability.md, measured: each test prints one line that begins with 'figure:'.
 
-All are long forms: `make stress ARGS='tests/figures -s'`. Two more stand beside what they measure: hostile headers in
-tests/unit/test_hostile_arena.py, operations under random delays in tests/faults/test_jitter.py.
+All are long forms: `make stress ARGS='tests/figures -s'`. Others stand beside what they measure, in other folders, and
+what is merely counted is printed at the end of a run (`tests/support/tally.py`).
 """
 
 import mmap

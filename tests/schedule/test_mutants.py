@@ -1,6 +1,7 @@
 """Seeded bugs, each of which the explorer must find."""
 
 import pytest
+import tally
 from explorer.mutants import MUTANTS
 from explorer.mutants_of_messages import MUTANTS_OF_MESSAGES
 from explorer.mutants_of_neighbours import MUTANTS_OF_NEIGHBOURS
@@ -21,6 +22,7 @@ def test_seeded_bug_is_found(name: str) -> None:
             sample(machine, seed=1, runs=1000)
         else:
             exhaust(machine)
+    tally.count(f"seeded bugs found by the explorer, of {len(ALL)}")
 
 
 @pytest.mark.parametrize("name", ["no fence in the waiter", "no fence in the poster"])

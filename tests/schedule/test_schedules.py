@@ -6,6 +6,7 @@ rank simply returns.
 """
 
 import pytest
+import tally
 from explorer.scenarios import SCENARIOS
 from explorer.search import TooLarge, exhaust, sample
 
@@ -175,6 +176,8 @@ RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
 def test_every_schedule(name: str, options: dict[str, bool]) -> None:
     report = exhaust(SCENARIOS[name].machine(**options))
     print(report.states, "states,", report.transitions, "transitions")
+    tally.count("small jobs of which every schedule was tried")
+    tally.count("states of these", report.states)
     killed = {status for outcome in report.outcomes for status in outcome if status == "killed"}
     assert bool(killed) == ("kills" in options), "the search did not do what it was asked to"
 
@@ -190,6 +193,7 @@ def test_who_waits_for_a_rank_that_has_returned(name: str) -> None:
 @pytest.mark.parametrize("name", LARGE_CASES)
 def test_random_schedules(name: str, options: dict[str, bool], seed: int) -> None:
     sample(SCENARIOS[name].machine(**options), seed, runs=30)
+    tally.count("random schedules of larger jobs", 30)
 
 
 @pytest.mark.stress
@@ -207,6 +211,10 @@ def test_every_schedule_of_all(name: str, options: dict[str, bool], seed: int) -
     """What has more states than half a minute allows is sampled at length."""
     machine = SCENARIOS[name].machine(**options)
     try:
-        print(exhaust(machine, limit=600_000).states, "states")
+        states = exhaust(machine, limit=600_000).states
+        print(states, "states")
+        tally.count("small jobs of which every schedule was tried")
+        tally.count("states of these", states)
     except TooLarge:
         print(sample(machine, seed, runs=4_000, changes=8).transitions, "steps of random schedules")
+        tally.count("random schedules of larger jobs", 4_000)

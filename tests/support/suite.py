@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import tally
 
 from shmcoll.errors import ShmcollError
 
@@ -41,4 +42,6 @@ def judge(results: list[tuple[int, list[str]]], at_least: int = 1) -> None:
     """Fail with the first failures of every rank; fail too when suspiciously few cases ran."""
     failures = [text for _, told in results for text in told[:5]]
     assert not failures, "\n".join(failures)
-    assert min(ran for ran, _ in results) >= at_least
+    ran = min(ran for ran, _ in results)
+    assert ran >= at_least
+    tally.count("cases of collectives, each compared with == on all ranks", ran)

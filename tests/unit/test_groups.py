@@ -97,6 +97,32 @@ def test_groups_of_groups(ranks):
         assert pair == (([first, first + 2], 2 * first + 2) if rank < 4 else None)
 
 
+def test_in_place_in_a_group_whose_ranks_have_other_numbers(ranks):
+    """What is in place is told by the rank in the group, what errors say by that in the world."""
+
+    def use(comm) -> list:
+        group = comm.split(0 if comm.rank else None, key=-comm.rank)  # ranks 3, 2, 1 of the world
+        if group is None:
+            return []
+        parts = [np.full(2, 10 * group.rank + i) for i in range(3)]
+        told = [group.reduce_scatter(parts, out=parts[group.rank]).tolist()]
+        with pytest.raises(ValueError, match=rf"on rank {comm.rank}: out overlaps x: block {group.rank} of out"):
+            group.reduce_scatter(parts, out=parts[group.rank - 1])
+        group.barrier()
+        mine, others = np.full(2, comm.rank), [np.zeros(2, int) for _ in range(3)]
+        if group.rank == 1:
+            with pytest.raises(ValueError, match=rf"on rank {comm.rank}: array 0 of out overlaps x"):
+                group.gather(mine, 1, out=[mine, *others[:2]])
+        group.barrier()
+        group.gather(mine, 1, out=[others[0], mine, others[1]] if group.rank == 1 else None)
+        return [*told, *(x.tolist() for x in others[:2] if group.rank == 1)]
+
+    told = ranks(4, use)
+    assert told[1] == [[36, 36]]
+    assert told[2] == [[33, 33], [3, 3], [1, 1]]
+    assert told[3] == [[30, 30]]
+
+
 def test_operations_of_different_groups_overlap_in_time(ranks):
     """Each rank is in a row and a column, and has work pending in both."""
 
@@ -119,7 +145,7 @@ def test_a_thousand_groups_leave_memory_flat(ranks):
     def churn(comm) -> list[int]:
         import resource
 
-        held, resident = [], []
+        held, resident, descriptors = [], [], []
         for i in range(1000):
             group = comm.subgroup([0, 1]) if i % 2 else comm.split(0)
             assert sums(group, i) == 2 * i
@@ -128,12 +154,14 @@ def test_a_thousand_groups_leave_memory_flat(ranks):
                 comm.barrier()
                 held.append(held_by_all(comm._member.arena))
                 resident.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-        return [held[1] - held[0], resident[1] - resident[0], sum(1 for _ in Path("/proc/self/fd").iterdir())]
+                descriptors.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
+        return [values[1] - values[0] for values in (held, resident, descriptors)]
 
     for held, resident, descriptors in ranks(2, churn):
         assert abs(held) <= 3 << 20  # a region or two that the last to close gives back, or not yet
         assert resident < 4096  # KiB
-        assert descriptors < 40
+        assert descriptors == 0
+        print(f"figure: 1,000 groups: memory {resident:+} KiB after the first 200, descriptors {descriptors:+}")
 
 
 def test_a_closed_group_says_so_and_to_those_who_need_it(ranks):
@@ -211,8 +239,9 @@ def test_a_leader_that_never_comes_is_named(ranks):
         if comm.rank == 1:
             comm.timeout = 0.2
             text = r"subgroup \[0, 1\] on rank 1: waited 0\.2 s in vain for rank 0, which leads the group"
-            with pytest.raises(CollectiveTimeout, match=text):
+            with pytest.raises(CollectiveTimeout, match=text) as told:
                 comm.subgroup([0, 1])
+            assert told.value.__notes__[0].startswith("rank  ")  # the table of where all ranks are
             comm.timeout = 20
         comm.barrier()
 
@@ -250,7 +279,7 @@ def test_no_memory_is_an_error_on_all_members_and_all_may_try_again(ranks):
     told = ranks(2, exhaust, environment={"SHMCOLL_HEAP": "1500K"})
     assert [t[1] for t in told] == [2, 2]
     assert told[0][0].startswith("the heap is full: 1.0 MiB needed for a group of 2 ranks, 0.7 MiB of 1.5 MiB in use.")
-    assert told[1][0].startswith("subgroup [0, 1]: rank 0 found no memory for it, 1.0 MiB needed")
+    assert told[1][0].startswith("subgroup [0, 1]: rank 0 found no memory for it, 1.0 MiB needed, 0.8 MiB available")
 
 
 @pytest.mark.parametrize(

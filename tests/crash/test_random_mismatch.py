@@ -1,0 +1,180 @@
+"""Random pairs of calls. Those that differ: `CollectiveMismatch` on all ranks in the same words. Equal ones: never.
+
+One job tries many pairs, each in a group of its own: a mismatch ends that group and leaves its members to the next.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmcoll.errors import CollectiveMismatch
+
+RANKS = 3
+DTYPES = ("int32", "int64", "float32", "float64", "uint8", "float16", "complex64")
+REDUCTIONS = ("sum", "prod", "min", "max")
+#: beside the header, in a cell, in several rounds; those of one row have the same size
+SHAPES = (((6,), (2, 3), (3, 2), (1, 6)), ((12,), (3, 4)), ((3000,), (3, 1000)), ((150_000,), (3, 50_000), (150, 1000)))
+PAIRS = ([(0, 1)], [(0, 1), (1, 0)], [(2, 1)], [])
+COUNTS = ([1, 2, 3], [3, 2, 1], [6, 0, 0], [2, 2, 2])
+
+Call = dict[str, Any]
+
+
+def scatter(comm: Any, call: Call, later: bool) -> Any:
+    x = [array(call)] * RANKS if comm.rank == call["root"] else None
+    return comm.scatter(x, call["root"], out=array(call), async_op=later)
+
+
+def scatter_v(comm: Any, call: Call, later: bool) -> Any:
+    given = (np.ones(3, call["dtype"]), [1] * RANKS) if comm.rank == call["root"] else (None, None)
+    return comm.scatter_v(*given, root=call["root"], out=np.empty(1, call["dtype"]), async_op=later)
+
+
+def array(call: Call) -> np.ndarray:
+    return np.ones(call["shape"], call["dtype"])
+
+
+def short(call: Call) -> np.ndarray:
+    return np.ones(6, call["dtype"])
+
+
+#: operation -> what belongs to the call, and the call
+OPERATIONS: dict[str, tuple[tuple[str, ...], Callable[[Any, Call, bool], Any]]] = {
+    "barrier": ((), lambda comm, call, later: comm.barrier(async_op=later)),
+    "all_reduce": (
+        ("dtype", "shape", "op"),
+        lambda comm, call, later: comm.all_reduce(array(call), call["op"], async_op=later),
+    ),
+    "reduce": (
+        ("dtype", "shape", "op", "root"),
+        lambda comm, call, later: comm.reduce(array(call), call["root"], call["op"], async_op=later),
+    ),
+    "reduce_scatter": (
+        ("dtype", "shape", "op"),
+        lambda comm, call, later: comm.reduce_scatter([array(call)] * RANKS, call["op"], async_op=later),
+    ),
+    "reduce_scatter_v": (
+        ("dtype", "counts", "op"),
+        lambda comm, call, later: comm.reduce_scatter_v(short(call), call["counts"], call["op"], async_op=later),
+    ),
+    "scan": (
+        ("dtype", "shape", "op"),
+        lambda comm, call, later: comm.scan(array(call), call["op"], async_op=later),
+    ),
+    "exscan": (
+        ("dtype", "shape", "op"),
+        lambda comm, call, later: comm.exscan(array(call), call["op"], async_op=later),
+    ),
+    "broadcast": (
+        ("dtype", "shape", "root"),
+        lambda comm, call, later: comm.broadcast(array(call), call["root"], async_op=later),
+    ),
+    "gather": (
+        ("dtype", "shape", "root"),
+        lambda comm, call, later: comm.gather(array(call), call["root"], async_op=later),
+    ),
+    "all_gather": (("dtype", "shape"), lambda comm, call, later: comm.all_gather(array(call), async_op=later)),
+    "scatter": (("root",), scatter),  # out is no part of the call: where it does not fit, all get a ValueError
+    "all_to_all": (
+        ("dtype", "shape"),
+        lambda comm, call, later: comm.all_to_all([array(call)] * RANKS, async_op=later),
+    ),
+    "all_to_all_v": (
+        ("dtype",),
+        lambda comm, call, later: comm.all_to_all_v(short(call), [2] * RANKS, async_op=later),
+    ),
+    "gather_v": (
+        ("dtype", "root"),
+        lambda comm, call, later: comm.gather_v(short(call), call["root"], async_op=later),
+    ),
+    "scatter_v": (("root",), scatter_v),
+    "all_gather_v": (("dtype",), lambda comm, call, later: comm.all_gather_v(short(call), async_op=later)),
+    "collective_permute": (
+        ("dtype", "shape", "pairs"),
+        lambda comm, call, later: comm.collective_permute(array(call), call["pairs"], async_op=later),
+    ),
+}
+
+
+def draw_call(draw: random.Random, operation: str) -> Call:
+    return {
+        "operation": operation,
+        "dtype": draw.choice(DTYPES),
+        "shape": draw.choice(draw.choice(SHAPES)),
+        "op": draw.choice(REDUCTIONS),
+        "root": draw.randrange(RANKS),
+        "pairs": draw.choice(PAIRS),
+        "counts": draw.choice(COUNTS),
+    }
+
+
+def changed(draw: random.Random, call: Call) -> Call:
+    """Another call, unlike this one in one thing that belongs to it."""
+    what = draw.choice(("operation", *OPERATIONS[call["operation"]][0]))
+    if what == "operation":
+        return call | {what: draw.choice([name for name in OPERATIONS if name != call[what]])}
+    same_size = next(row for row in SHAPES if call["shape"] in row)
+    while True:
+        other = draw_call(draw, call["operation"])
+        if draw.random() < 0.5:
+            other["shape"] = draw.choice(same_size)
+        if other[what] != call[what]:
+            return call | {what: other[what]}
+
+
+def try_pairs(comm: Any, seed: int, pairs: int) -> list[tuple[str, str]]:
+    """What came of each pair on this rank, the text of the mismatch or none; and what was called, if unlike."""
+    draw, told = random.Random(seed), []  # the same on all ranks
+    for _ in range(pairs):
+        call = draw_call(draw, draw.choice(list(OPERATIONS)))
+        differs = draw.random() < 0.8
+        other = changed(draw, call) if differs else dict(call)
+        odd = draw.sample(range(RANKS), draw.randrange(1, RANKS))
+        later = [draw.random() < 0.2 for _ in range(RANKS)][comm.rank]
+        mine = other if comm.rank in odd else call
+        group, text = comm.split(0), ""
+        try:
+            made = OPERATIONS[mine["operation"]][1](group, mine, later)
+            if later:
+                made.wait()
+        except CollectiveMismatch as error:
+            text = str(error)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+        group.close()
+        told.append((text, f"ranks {odd} {other}, others {call}" if differs else ""))
+    return told
+
+
+def check(results: list[list[tuple[str, str]]], seed: int) -> tuple[int, int]:
+    """Fail with the first pair that was judged wrongly; returns how many pairs differed, and how many were equal."""
+    differing = 0
+    for number, told in enumerate(zip(*results, strict=True)):
+        what = told[0][1]
+        texts = {text for text, _ in told}
+        assert len(texts) == 1, f"seed {seed}, pair {number}: {what}: not the same words: {texts}"
+        (text,) = texts
+        assert bool(what) == text.startswith("the ranks disagree in operation #1: "), f"seed {seed}, {what}: {text!r}"
+        differing += bool(what)
+    return differing, len(results[0]) - differing
+
+
+def test_who_differs_is_told_who_does_not_is_not(ranks, seed):
+    differing, equal = check(ranks(RANKS, try_pairs, seed, 150), seed)
+    assert differing > 100
+    assert equal > 10
+
+
+@pytest.mark.stress
+def test_who_differs_is_told_at_length(ranks, seed):
+    differing = equal = 0
+    for part in range(10):
+        found = check(ranks(RANKS, try_pairs, seed + part, 2000, deadline=600.0), seed + part)
+        differing, equal = differing + found[0], equal + found[1]
+    print(
+        f"figure: {differing:,} random pairs of calls that differ: CollectiveMismatch on all {RANKS} ranks in the same "
+        f"words; {equal:,} pairs that do not: none"
+    )

@@ -1,0 +1,137 @@
+"""Where there is no memory to meet in, all ranks learn so at once, in the same numbers, and nothing stays."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_memory import amounts, in_small_memory
+
+from shmcoll import rendezvous
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+#: as many ranks as have no memory anywhere; those that are started are the first of them
+FAR_TOO_MANY = 60_000
+
+#: starts ranks in the given order, a moment apart; tells what each wrote last, and after how many seconds all had ended
+IN_ORDER = """
+import json, subprocess, sys, time
+
+ranks = {}
+for rank in sys.argv[3:]:
+    ranks[rank] = subprocess.Popen([sys.executable, sys.argv[1], rank, sys.argv[2], "small"], stderr=subprocess.PIPE)
+    time.sleep(0.2)
+begun = time.monotonic()
+told = {rank: process.communicate()[1].decode().splitlines()[-1] for rank, process in ranks.items()}
+print(json.dumps([time.monotonic() - begun, told]))
+"""
+
+
+def lines(job: str) -> int:
+    """How many sockets have the address at which rank 0 of a job tells why it has failed: one, and one for each that
+    has asked and has not been told yet."""
+    return Path("/proc/net/unix").read_text().count(f"@{rendezvous.name_of(f'explicit:{job}')[1:]}\n")
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("order", ["102", *(pytest.param(o, marks=pytest.mark.stress) for o in ("012", "210"))])
+def test_every_rank_tells_how_much_is_missing(tmp_path: Path, script: Path, environment, order: str) -> None:
+    """There is no memfd under a name: the arena needs room in /dev/shm."""
+    driver = tmp_path / "in_order.py"
+    driver.write_text(IN_ORDER)
+    command = [sys.executable, str(driver), str(script), "3", *order]
+    done = in_small_memory(tmp_path, 1, command, **environment)
+    assert done.returncode == 0, done.stderr
+    seconds, told = json.loads(done.stdout)
+    assert seconds < 5  # not the 10 for which rank 0 would wait for a rank, nor their 30 for a rank 0
+    needed, available = amounts(told["0"])
+    assert needed > 1 >= available
+    for rank, text in told.items():
+        assert "ArenaError: " in text
+        assert amounts(text) == (needed, available)
+        assert rank == "0" or f"rank {rank}: rank 0 of job 'explicit:small' could not make the arena: " in text
+
+
+def test_a_rank_0_that_nobody_asks_goes_on(start: Start) -> None:
+    process = start(0, FAR_TOO_MANY, "unasked", SHMCOLL_JOIN_TIMEOUT="0.3")
+    _, err = process.communicate(timeout=50)
+    assert "ArenaError: too little shared memory for the arena of 60000 ranks" in err.splitlines()[-1]
+
+
+def test_a_setting_that_is_none_is_told_too(start: Start) -> None:
+    processes = [start(rank, 2, "setting", SHMCOLL_HEAP="plenty") for rank in (0, 1)]
+    told = [process.communicate(timeout=50)[1].splitlines()[-1] for process in processes]
+    assert told[0].startswith("ValueError: SHMCOLL_HEAP='plenty' is no amount of memory")
+    assert told[1].endswith(told[0].removeprefix("ValueError: "))
+
+
+def test_rank_0_is_killed_while_it_tells(start: Start) -> None:
+    """Who was told knows; who comes later waits in vain, as for any rank 0 that is not there; the next job works."""
+    telling = start(0, FAR_TOO_MANY, "killed")
+    wait_for(lambda: lines("killed"))
+    told = start(1, FAR_TOO_MANY, "killed")
+    assert "could not make the arena" in told.communicate(timeout=50)[1]
+    telling.kill()
+    telling.wait()
+    assert not lines("killed")
+    _, err = start(2, FAR_TOO_MANY, "killed", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=50)
+    assert "rank 2 has waited in vain for rank 0" in err
+    again = [start(rank, 2, "killed") for rank in (0, 1)]
+    assert all(process.communicate(timeout=50)[0] for process in again)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("then", [signal.SIGKILL, signal.SIGCONT])
+def test_rank_0_is_stopped_while_it_tells(start: Start, then: signal.Signals) -> None:
+    """A rank that has asked, and has no answer, looks on until its own deadline when rank 0 dies; else it is told."""
+    telling = start(0, FAR_TOO_MANY, "stopped")
+    wait_for(lambda: lines("stopped"))
+    telling.send_signal(signal.SIGSTOP)
+    asking = start(1, FAR_TOO_MANY, "stopped", SHMCOLL_JOIN_TIMEOUT="1" if then == signal.SIGKILL else "30")
+    wait_for(lambda: lines("stopped") == 2)
+    telling.send_signal(then)
+    expected = "could not make the arena" if then == signal.SIGCONT else "has waited in vain"
+    assert expected in asking.communicate(timeout=50)[1]
+
+
+def test_a_rank_0_that_is_never_let_go_on_keeps_nobody(start: Start) -> None:
+    telling = start(0, FAR_TOO_MANY, "held")
+    wait_for(lambda: lines("held"))
+    telling.send_signal(signal.SIGSTOP)
+    begun = time.monotonic()
+    _, err = start(1, FAR_TOO_MANY, "held", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=50)
+    assert "has waited in vain" in err
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_what_somebody_else_says_is_not_believed(start: Start) -> None:
+    stranger = (
+        "import os, socket, sys\n"
+        "os.setuid(65534)\n"
+        "listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
+        "listener.bind(b'\\0' + sys.argv[1].encode())\n"
+        "listener.listen()\n"
+        "while True: listener.accept()[0].send(b'[\"no\", 1, 0]')\n"
+    )
+    name = rendezvous.name_of("explicit:strange")[1:]
+    liar = subprocess.Popen([sys.executable, "-c", stranger, name])
+    try:
+        wait_for(lambda: lines("strange"))
+        _, err = start(1, 2, "strange", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=50)
+        assert "has waited in vain" in err
+    finally:
+        liar.kill()
+        liar.wait()

@@ -1,0 +1,34 @@
+"""Commands that run where /dev/shm has a few MiB, in a mount namespace of their own, and what errors say of amounts."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def in_small_memory(folder: Path, mib: float, command: list[str], **environment: str) -> Any:
+    """Run a command where /dev/shm has so many MiB. The test is skipped where nobody may mount."""
+    mount = f'mount -t tmpfs -o size={int(mib * 1024)}k tmpfs /dev/shm || exit 99; exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", mount, "sh", *command],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode == 99 or "unshare" in done.stderr:
+        pytest.skip(f"nobody may mount here: {done.stderr.strip()}")
+    return done
+
+
+def amounts(text: str) -> tuple[float, float]:
+    """MiB needed and MiB available."""
+    found = re.search(r"([\d,.]+) MiB needed, ([\d,.]+) MiB available", text)
+    assert found, text
+    needed, available = (float(amount.replace(",", "")) for amount in found.groups())
+    return needed, available
