@@ -12,6 +12,9 @@
     plot       `shmbench plot`: JSON to pictures;  curves: what is drawn;  picture: how, the only one with matplotlib
     compare    `shmbench compare`: shmcoll and its peers in turn;  peers: which there are;  launch: how each is started;
                ratios: the table
+    beyond     `shmbench beyond`: what the peers cannot do, beside its limits
+    abilities/     one file a group of its rows;  contest: things timed in turn;  entries: those with arrays
 
-Everything but `library` is independent of shmcoll, so that peers are measured by the same code.
+Everything but `library` and what belongs to `beyond` is independent of shmcoll, so that peers are measured by the same
+code.
 """

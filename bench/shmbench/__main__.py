@@ -1,6 +1,7 @@
 """The command `shmbench`: read the options, then become `shmrun` with as many ranks as asked for.
 
 `shmbench compare` starts one job after another, of shmcoll and its peers; `shmbench plot` draws what runs have left.
+`shmbench beyond` measures what the peers have nothing like.
 Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) it is a rank itself.
 """
 
@@ -22,6 +23,10 @@ def main(argv: list[str] | None = None) -> int:
         from shmbench.compare import main as compare
 
         return compare(arguments[1:])
+    if arguments[:1] == ["beyond"]:
+        from shmbench.beyond import main as beyond
+
+        return beyond(arguments[1:])
     if "SHMCOLL_ARENA" not in os.environ:
         _become_job(parse(arguments).ranks, arguments)
     from shmbench.worker import main as work
