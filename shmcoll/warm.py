@@ -36,10 +36,9 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
     """Compile the routines that are missing, in parallel. One that fails is left to `load_routine`, which raises."""
     missing = [name for name in names if not cache.holds(name)]
     workers = min(usable_cores(), len(missing))
-    if workers < 2:
-        return
-    if progress:
-        progress(f"compiling {len(missing)} routines for this machine, once; about {3 + 3 * len(missing) // workers} s")
+    if progress and missing:
+        what = f"{len(missing)} routine{'s' if len(missing) > 1 else ''}"
+        progress(f"compiling {what} for this machine, once; about {3 + 3 * len(missing) // workers} s")
     running = [
         subprocess.Popen(
             [sys.executable, "-m", "shmcoll.warm", str(os.getpid()), *missing[i::workers]],

@@ -148,6 +148,18 @@ def test_warm_says_what_is_ready_and_where(shmrun):
     assert shmrun("warm").stderr == ""  # nothing was left to compile
 
 
+def test_warm_compiles_the_only_routine_that_is_missing(monkeypatch, tmp_path, capsys):
+    """As a single core would compile them all: in one process."""
+    from shmcoll import warm
+    from shmcoll.engine import cache
+
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "cache"))
+    told: list[str] = []
+    warm.fill_cache([warm.GATE], told.append)
+    assert cache.holds(warm.GATE)
+    assert told == ["compiling 1 routine for this machine, once; about 6 s", "compiled gate"]
+
+
 def test_warm_compiles_reductions_and_says_so(monkeypatch, tmp_path, capsys):
     from shmcoll.engine import cache
 

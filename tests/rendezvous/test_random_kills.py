@@ -140,7 +140,7 @@ def _judge(ranks: Ranks, victim: int, *, may_end_well: bool = False) -> None:
 @in_both_ways
 def test_kill_9_leaves_nothing(meeting: Meeting, script: Path, seed: int) -> None:
     script.write_text(kills.FOREVER)
-    kill_at_random_instants(meeting, seed, 6, kills.LIMIT)
+    kill_at_random_instants(meeting, seed, 4, kills.LIMIT)
 
 
 @pytest.mark.stress

@@ -103,7 +103,7 @@ def _run_next_job(launched: Launched) -> None:
 
 
 def test_kill_9_leaves_nothing(launched: Launched, seed: int) -> None:
-    kill_at_random_instants(launched, seed, 4, kills.LIMIT)
+    kill_at_random_instants(launched, seed, 2, kills.LIMIT)
 
 
 @pytest.mark.stress

@@ -46,16 +46,21 @@ def attack(target: Arena, draw: random.Random, times: int) -> tuple[int, int]:
                 target.store(layout.JOB_MAGIC, layout.MAGIC)
                 target.store(layout.JOB_VERSION, layout.VERSION)
                 target.store(layout.JOB_BYTES, target.size)
-        try:
-            attached = arenas.attach(target.fd, draw.choice((nonce, None)))
-        except ArenaError:
-            refused += 1
-            continue
-        accepted += 1
-        check_sane(attached, draw)
-        attached.unmap()
+        taken = is_taken(target, draw.choice((nonce, None)), draw)
+        refused, accepted = refused + (not taken), accepted + taken
     target.write(0, good)
     return refused, accepted
+
+
+def is_taken(target: Arena, nonce: int | None, draw: random.Random) -> bool:
+    """Whether somebody attaches to the arena; then it must make sense."""
+    try:
+        attached = arenas.attach(target.fd, nonce)
+    except ArenaError:
+        return False
+    check_sane(attached, draw)
+    attached.unmap()
+    return True
 
 
 def check_sane(arena: Arena, draw: random.Random) -> None:
@@ -77,6 +82,16 @@ def test_any_job_page_is_refused_or_makes_sense(target: Arena, seed: int) -> Non
     refused, accepted = attack(target, random.Random(seed), 600)
     assert refused > 300 and accepted > 5
     assert arenas.attach(target.fd, target.nonce).ranks == 2
+
+
+def test_any_job_page_with_one_awkward_word(target: Arena, seed: int) -> None:
+    good, draw, taken = target.read(0, layout.PAGE), random.Random(seed), 0
+    for offset in WORDS:
+        for value in AWKWARD:
+            target.store(offset, value)
+            taken += is_taken(target, None, draw)
+            target.write(0, good)
+    assert 0 < taken < len(WORDS) * len(AWKWARD)
 
 
 @pytest.mark.stress

@@ -1,6 +1,7 @@
 """send and recv as explored ranks call them. Rings have 512 bytes, parts of messages 128; a word is 8.
 
-What is sent in call number k of rank r is `value(r, k, i)`. Memory that a sender asks for is always there.
+What is sent in call number k of rank r is `value(r, k, i)`. Memory that a sender asks for is always there, but for
+`SendInVain`.
 """
 
 from dataclasses import dataclass
@@ -11,13 +12,14 @@ from explorer.program import Violation
 from explorer.stand_ins import WORD
 from shmcoll.collectives import recv, send
 from shmcoll.collectives.recv import ATTEND, DATA, FETCH, MARK, SEEK, TRY
-from shmcoll.collectives.send import AT_ONCE, BLOCKED, FINISHED, GO_ON
+from shmcoll.collectives.send import AT_ONCE, BLOCKED, FINISHED, GO_ON, NONE, STAY
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
-from shmcoll.engine.rings import DONE, EXPECTING, SOURCE_SHIFT, UNREAD, found_offset
+from shmcoll.engine.rings import DONE, EXPECTING, SEGMENTS, SOURCE_SHIFT, UNREAD, WHOLE, found_offset
 
 OTHER = 99
+CUT, GAP = 16, 4  # words
 
 
 class Message(Call):
@@ -61,6 +63,43 @@ class Send(Message):
 
 
 @dataclass(frozen=True)
+class SendInVain(Send):
+    """There is no more memory than the first ring."""
+
+    def run(self, rank: Rank, number: int) -> int:
+        _fill(rank, number, self.words)
+        rank.set(c.OUT + c.DTYPE, 0)
+        how = 0
+        while (status := put(rank, self.dest, self.tag, how)) == c.HALFWAY:
+            if atomics.peek(rank.rings) == 0:
+                how = memory(rank)
+            else:
+                how = NONE if how == STAY else STAY
+        return status
+
+
+@dataclass(frozen=True)
+class SendObject(Send):
+    """An object of two segments; four words between them in memory are no part of it."""
+
+    def run(self, rank: Rank, number: int) -> int:
+        _fill(rank, number, self.words + GAP)
+        cut, end = CUT * WORD, self.words * WORD
+        rows = ((0, rank.x, cut), (cut, rank.x + cut + GAP * WORD, end - cut), (end, 0, 0))
+        for i, word in enumerate(word for row in rows for word in row):
+            atomics.poke(rank.scratch + i * WORD, word)
+        rank.view(c.X, rank.scratch, 9)
+        rank.set(c.OUT + c.DTYPE, 0)
+        rank.set(c.ALGORITHM, SEGMENTS)
+        how = 0
+        while (status := put(rank, self.dest, self.tag, how)) == c.HALFWAY:
+            rank.view(c.X, rank.scratch, 9)
+            how = memory(rank)
+        rank.set(c.ALGORITHM, 0)
+        return status
+
+
+@dataclass(frozen=True)
 class Receive(Message):
     """`call`: the number of the sender's call, by default that of this one."""
 
@@ -97,6 +136,31 @@ class Receive(Message):
         call = self.call or number
         _expect(rank, number, rank.out, [self.fill or value(source, call, i) for i in range(self.words)])
         return c.OK
+
+
+@dataclass(frozen=True)
+class ReceiveObject(Receive):
+    def run(self, rank: Rank, number: int) -> int:
+        self._prepare(rank)
+        rank.set(c.ALGORITHM, WHOLE)
+        status = self._enter(rank, FETCH, self.source)
+        rank.set(c.ALGORITHM, 0)
+        if status < 0:
+            call = self.call or number
+            words = [*range(CUT), *range(CUT + GAP, self.words + GAP)]
+            _expect(rank, number, rank.out, [value(self.source, call, i) for i in words])
+            return c.OK
+        return c.BROKEN if status == c.OK else status
+
+
+@dataclass(frozen=True)
+class ReceiveShort(Receive):
+    """A message that is longer than `words` is refused, unless it is known to have been taken back."""
+
+    def run(self, rank: Rank, number: int) -> int:
+        self._prepare(rank)
+        status = self._enter(rank, FETCH, self.source)
+        return c.OK if status == c.VERDICT else self._told(rank, status, number)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,16 @@ from explorer.calls import (
     Post,
 )
 from explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
-from explorer.calls_of_messages import Receive, ReceivePosted, Send, SendRecv
+from explorer.calls_of_messages import (
+    Receive,
+    ReceiveObject,
+    ReceivePosted,
+    ReceiveShort,
+    Send,
+    SendInVain,
+    SendObject,
+    SendRecv,
+)
 from explorer.calls_of_neighbours import Exchange, Permute
 from explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
 from explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
@@ -199,6 +208,31 @@ SCENARIOS = {
     "messages round the ring": Scenario(2, ((Send(1, 14),) * 4, (Receive(0, 14),) * 4), each=True),
     "long messages both ways": Scenario(
         2, ((Send(1, 70), Receive(1, 70, call=1)), (Send(0, 70), Receive(0, 70, call=1))), each=True, words=70
+    ),
+    "a message in vain": Scenario(
+        2, ((SendInVain(1, 70, tag=1), Send(1, 2, tag=2)), (Receive(0, 2, tag=2, call=2),)), each=True, words=70
+    ),
+    "a message in vain before its turn": Scenario(
+        2,
+        (
+            (Send(1, 2, tag=1), SendInVain(1, 70, tag=2), Send(1, 70, tag=2)),
+            (Receive(0, 70, tag=2, call=3), Receive(0, 2, tag=1, call=1)),
+        ),
+        each=True,
+        words=70,
+    ),
+    "a message in vain that does not fit": Scenario(
+        2,
+        (
+            (SendInVain(1, 70, tag=1), Send(1, 2, tag=2), Send(1, 2, tag=3)),
+            (Receive(0, 2, tag=2, call=2), ReceiveShort(0, 2, call=3)),
+        ),
+        each=True,
+        words=70,
+    ),
+    "an object": Scenario(2, ((SendObject(1, 40),), (ReceiveObject(0, 40),)), each=True, words=50),
+    "an object longer than the ring": Scenario(
+        2, ((SendObject(1, 90),), (ReceiveObject(0, 90),)), each=True, words=100
     ),
     "sendrecv": Scenario(2, ((SendRecv(1, 70, dest=1),), (SendRecv(0, 70, dest=0),)), each=True, words=70),
     "sendrecv round a circle": Scenario(
