@@ -1,5 +1,6 @@
 """A list of long arrays as one object, beside as many broadcasts into arrays as new as those that the object brings."""
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from shmbench.sizes import short_size
 
 ARRAYS = 10
 SIZE = 8 << 20
+_LIBC = ctypes.CDLL(None)
 
 
 class _Broadcast:
@@ -23,6 +25,7 @@ class _Broadcast:
 
     def refill(self, seq: int) -> None:
         self.kept = []
+        _LIBC.malloc_trim(0)  # else one of both may get memory that the other has left, which need not be found
         for k, array in enumerate(self.given):
             fill(array, self._pattern(k, seq))
 
