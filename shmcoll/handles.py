@@ -77,6 +77,8 @@ def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, a
     if operation == layout.BARRIER:
         method()
     elif operation == layout.BROADCAST:
+        if out is None:  # x is read-only; a view of its memory does not know
+            x.flags.writeable = False
         method(x, argument)
     elif operation in entry.REDUCING:
         if not 0 < op < len(REDUCTION_NAMES):

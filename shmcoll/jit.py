@@ -115,10 +115,12 @@ def _through_gate(_typingctx, h, words):
     return types.UniTuple(types.int64, len(_TOLD))(h, words), codegen
 
 
-def _type_word(name: str, array: Any) -> int:
-    """The type word of a numba array type; `TypingError` for what collectives do not take as it is."""
+def _type_word(name: str, array: Any, written: bool = False) -> int:
+    """The type word of a numba array type; `TypingError` for what collectives do not take or may not write."""
     if not isinstance(array, types.Array) or array.layout != "C" or not array.aligned:
         raise errors.TypingError(f"shmcoll.jit: {name} must be a C-contiguous array, got {array}")
+    if written and not array.mutable:
+        raise errors.TypingError(f"shmcoll.jit: {name} is read-only")
     known = BY_NUMPY.get(as_dtype(array.dtype))
     if known is None:
         raise errors.TypingError(f"shmcoll.jit: {name} has a dtype that collectives do not know: {array.dtype}")
@@ -165,35 +167,39 @@ def _barrier(h):
 @overload(all_reduce)
 def _all_reduce(h, x, out, op=SUM):
     _check_handle(h)
-    x_type, out_type = _type_word("x", x), _type_word("out", out)
+    _check_integers(op=op)
+    x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
     return lambda h, x, out, op=SUM: _run(h, layout.ALL_REDUCE, op, 0, x_type, x, out_type, out)
 
 
 @overload(broadcast)
 def _broadcast(h, x, root=0):
     _check_handle(h)
+    _check_integers(root=root)
     x_type = _type_word("x", x)
-    return lambda h, x, root=0: _run(h, layout.BROADCAST, 0, root, x_type, x, x_type, x)
+    out_type = x_type if x.mutable else 0  # the root's may be read-only
+    return lambda h, x, root=0: _run(h, layout.BROADCAST, 0, root, x_type, x, out_type, x)
 
 
 @overload(all_gather)
 def _all_gather(h, x, out):
     _check_handle(h)
-    x_type, out_type = _type_word("x", x), _type_word("out", out)
+    x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
     return lambda h, x, out: _run(h, layout.ALL_GATHER, 0, 0, x_type, x, out_type, out)
 
 
 @overload(reduce_scatter)
 def _reduce_scatter(h, x, out, op=SUM):
     _check_handle(h)
-    x_type, out_type = _type_word("x", x), _type_word("out", out)
+    _check_integers(op=op)
+    x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
     return lambda h, x, out, op=SUM: _run(h, layout.REDUCE_SCATTER, op, 0, x_type, x, out_type, out)
 
 
 @overload(all_to_all)
 def _all_to_all(h, x, out):
     _check_handle(h)
-    x_type, out_type = _type_word("x", x), _type_word("out", out)
+    x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
     return lambda h, x, out: _run(h, layout.ALL_TO_ALL, 0, 0, x_type, x, out_type, out)
 
 
@@ -209,5 +215,5 @@ def _send(h, x, dest, tag=0):
 def _recv(h, out, source=ANY, tag=ANY):
     _check_handle(h)
     _check_integers(source=source, tag=tag)
-    out_type = _type_word("out", out)
+    out_type = _type_word("out", out, written=True)
     return lambda h, out, source=ANY, tag=ANY: _tell(h, layout.RECV, FILL, source, tag, 0, h, out_type, out)

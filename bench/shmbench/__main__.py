@@ -1,7 +1,7 @@
 """The command `shmbench`: read the options, then become `shmrun` with as many ranks as asked for.
 
-`shmbench compare` starts one job after another, of shmcoll and its peers; `shmbench plot` draws what runs have left.
-`shmbench beyond` measures what the peers have nothing like.
+`shmbench compare` starts one job after another, of shmcoll and its peers; `shmbench plot` draws what runs have left,
+`shmbench predict` puts more ranks into the cost formulas, `shmbench beyond` measures what the peers have nothing like.
 Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) it is a rank itself.
 """
 
@@ -27,6 +27,10 @@ def main(argv: list[str] | None = None) -> int:
         from shmbench.beyond import main as beyond
 
         return beyond(arguments[1:])
+    if arguments[:1] == ["predict"]:
+        from shmbench.predict import main as predict
+
+        return predict(arguments[1:])
     if "SHMCOLL_ARENA" not in os.environ:
         _become_job(parse(arguments).ranks, arguments)
     from shmbench.worker import main as work

@@ -42,7 +42,9 @@ def test_a_quick_run(groups, tmp_path):
 
 
 def test_memory(tmp_path):
-    document = check(shmbench("beyond", "memory", "--quick", "--rounds", 1, "--json", tmp_path / "all.json"), ("memory",), tmp_path)
+    document = check(
+        shmbench("beyond", "memory", "--quick", "--rounds", 1, "--json", tmp_path / "all.json"), ("memory",), tmp_path
+    )
     private, committed = document["beyond"]
     assert (private["unit"], committed["unit"]) == ("B", "B")
     assert 0 < private["figure"] < 64 << 20

@@ -96,6 +96,33 @@ def transposed(h, x):
     jit.all_reduce(h, x.T, x)
 
 
+def read_only(count: int) -> np.ndarray:
+    array = np.arange(float(count))
+    array.flags.writeable = False
+    return array
+
+
+@njit(nogil=True)
+def broadcast_of(h, x, root):
+    jit.broadcast(h, x, root)
+
+
+def broadcast_of_the_read_only(comm) -> list[float]:
+    x = read_only(4) if comm.rank == 0 else np.zeros(4)
+    broadcast_of(comm.handle, x, 0)
+    comm.barrier()
+    if comm.rank:
+        with pytest.raises(TypeError, match="read-only; off the root it is written"):
+            broadcast_of(comm.handle, read_only(4), 0)
+        with pytest.raises(TypingError, match="root must be an integer, got float64"):
+            broadcast_of(comm.handle, x, 0.5)
+    return x.tolist()
+
+
+def test_the_roots_array_may_be_read_only(ranks):
+    assert ranks(2, broadcast_of_the_read_only) == [[0.0, 1.0, 2.0, 3.0]] * 2
+
+
 def refused(comm) -> list[str]:
     h, x = comm.handle, np.ones(4)
     told = []
@@ -108,6 +135,8 @@ def refused(comm) -> list[str]:
         lambda: reduced(x, x, x, jit.SUM),
         lambda: transposed(h, np.ones((2, 3))),
         lambda: reduced(h, np.ones(3, ">f8"), x, jit.SUM),
+        lambda: reduced(h, x, x, 1.5),
+        lambda: reduced(h, x, read_only(4), jit.SUM),
     ):
         with pytest.raises((ValueError, TypeError, TypingError)) as caught:
             call()
@@ -128,6 +157,8 @@ def test_bad_arguments_are_refused(ranks):
     )
     assert "the first argument must be comm.handle, got array(float64, 1d, C)" in told[5]
     assert "x must be a C-contiguous array, got array(float64, 2d, F)" in told[6]
+    assert "op must be an integer, got float64" in told[8]
+    assert "out is read-only" in told[9]
     assert "TypingError" in told[7] or "NumbaValueError" in told[7] or "unsupported" in told[7]
 
 
