@@ -14,6 +14,10 @@
                ratios: the table
     tune       `shmbench tune`: thresholds for this machine;  crossings: where one algorithm overtakes another;
                others: how busy the machine was
+    beyond     `shmbench beyond`: what the peers cannot do, beside its limits
+    abilities/     one file a group of its rows;  contest: things timed in turn;  entries: those with arrays
+    predict    `shmbench predict`: the cost formulas for machines of more cores
 
-Everything but `library`, `tune` and `crossings` is independent of shmcoll, so that peers are measured by the same code.
+Everything but `library`, `tune`, `crossings` and what belongs to `beyond` is independent of shmcoll, so that peers are
+measured by the same code.
 """

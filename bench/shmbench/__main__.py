@@ -1,7 +1,8 @@
 """The command `shmbench`: read the options, then become `shmrun` with as many ranks as asked for.
 
 `shmbench compare` starts one job after another, of shmcoll and its peers; `shmbench plot` draws what runs have left,
-`shmbench predict` puts more ranks into the cost formulas, `shmbench tune` measures what later jobs go by.
+`shmbench predict` puts more ranks into the cost formulas, `shmbench tune` measures what later jobs go by, `shmbench beyond`
+what the peers have nothing like.
 Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) it is a rank itself.
 """
 
@@ -27,6 +28,10 @@ def main(argv: list[str] | None = None) -> int:
         from shmbench.tune import main as tune
 
         return tune(arguments[1:])
+    if arguments[:1] == ["beyond"]:
+        from shmbench.beyond import main as beyond
+
+        return beyond(arguments[1:])
     if arguments[:1] == ["predict"]:
         from shmbench.predict import main as predict
 

@@ -120,7 +120,8 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         epilog="memcpy and add (c = a + b) are no collectives: every rank does them alone, all at once, which is the "
         "limit that the memory sets. Time is the average of a rank over the iterations, the maximum over the ranks, "
         "the median over the rounds. Exit code: 0, 1 when a result was wrong, 2 for wrong options. "
-        "`shmbench plot a.json b.json -o out.png` draws several results of -J into one picture.",
+        "`shmbench plot a.json b.json -o out.png` draws several results of -J into one picture; `shmbench beyond` "
+        "measures plans, jitted code, shared arrays, messages, objects and the like.",
     )
     add = parser.add_argument
     names = COLLECTIVES + LIMITS
