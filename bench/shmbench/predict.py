@@ -26,7 +26,7 @@ from shmbench.flags import Parser, at_least
 from shmbench.sizes import microseconds
 
 CELL = 256 << 10
-FLAT, SLICE = 32 << 10, 128 << 10
+FLAT, SLICE = 8 << 10, 128 << 10  # of the thresholds of shmcoll, where nothing has been measured
 SIZES = (8, 16 << 10, 256 << 10, 4 << 20, 64 << 20)
 RANKS = (2, 8, 16, 32, 64, 128, 256)
 

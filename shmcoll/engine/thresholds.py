@@ -34,16 +34,16 @@ Measured = dict[int, dict[str, int]]  # by the number of ranks
 class Thresholds:
     """In bytes. What each is for stands in `layout.py`, at the words of the job page."""
 
-    flat_bytes: int = 32 << 10
+    flat_bytes: int = 8 << 10
     slice_bytes: int = 128 << 10
     stream_bytes: int = 2 << 20
     ring_bytes: int = 8 << 10
 
 
 def defaults(ranks: int, cores: int) -> Thresholds:
-    """What holds where nothing has been measured. With more ranks than cores, a step of the ring waits for a rank that
-    may have to get a core first."""
-    return Thresholds(ring_bytes=48 << 10) if ranks > cores else Thresholds()
+    """What holds where nothing has been measured. With more ranks than cores, each sync waits for ranks that may have to
+    get a core first: then ways with few of them are ahead for longer."""
+    return Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10) if ranks > cores else Thresholds()
 
 
 def of_job(ranks: int, cores: int) -> Thresholds:
