@@ -32,10 +32,11 @@ LIMITS = (
 
 
 def test_measured_beside_the_formula(tmp_path, capsys):
-    """1 us to copy 16 KiB, 2 us to add them, 3 us a sync: 6 us for a flat all_reduce of 2 ranks."""
-    tables = (*LIMITS, table("barrier", {0: 3.0}), table("all_reduce", {16 << 10: 9.0}))
+    """1 us to copy 16 KiB, 2 us to add them, 3 us a sync: 3 us for 8 bytes, flat; for 16 KiB round the ring 9 for the
+    syncs, 2 for copies, 2 for sums."""
+    tables = (*LIMITS, table("barrier", {0: 3.0}), table("all_reduce", {8: 4.5, 16 << 10: 26.0}))
     lines = predict(tmp_path, capsys, *tables)
-    assert lines[0] == ["all_reduce", "1.50"]
+    assert lines[0] == ["all_reduce", "1.50", "2.00"]
 
 
 def test_more_ranks(tmp_path, capsys):

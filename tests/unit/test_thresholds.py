@@ -24,7 +24,7 @@ def folder(monkeypatch, tmp_path) -> Path:
 
 def test_without_a_file_the_defaults_hold(capfd):
     assert of_job(2, 2) == defaults(2, 2) == USUAL
-    assert of_job(3, 2) == defaults(3, 2) == Thresholds(ring_bytes=48 << 10)
+    assert of_job(3, 2) == defaults(3, 2) == Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10)
     assert capfd.readouterr().err == ""
 
 
