@@ -41,7 +41,7 @@ class Thresholds:
 
 
 def defaults(ranks: int, cores: int) -> Thresholds:
-    """What holds where nothing has been measured. With more ranks than cores, each sync waits for ranks that may have to
+    """What holds where nothing has been measured. With more ranks than cores, a sync waits for ranks that may have to
     get a core first: then ways with few of them are ahead for longer."""
     return Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10) if ranks > cores else Thresholds()
 
