@@ -24,7 +24,6 @@ import ctypes
 import hashlib
 import time
 
-from shmcoll import telling
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import WIDEST_BYTES, Arena, mib
 from shmcoll.engine.group import Group
@@ -136,14 +135,13 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
         if how:
             raise RankFailed(f"subgroup {list(ranks)} on rank {me}: {how}; it leads that group, and never made it")
         if time.monotonic() > end:
-            from shmcoll.inquest import STACKS_PATIENCE, explained
+            from shmcoll.inquest import explained
 
             text = (
                 f"subgroup {list(ranks)} on rank {me}: waited {timeout:g} s in vain for rank {leader}, which leads the "
                 f"group, to call subgroup with the same ranks (and to close the one before as often)"
             )
-            with telling.alone(arena, 2 * STACKS_PATIENCE):
-                raise explained(CollectiveTimeout(text), arena)
+            raise explained(CollectiveTimeout(text), arena)
         time.sleep(nap)
         nap = min(2 * nap, _LONGEST_NAP)
 

@@ -11,6 +11,7 @@ from shmcoll.columns import aligned
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
 from shmcoll.standings import ABSENT, ENDED, GONE, STOPPED, Standing, process_state, standings
+from shmcoll.telling import alone
 
 PATIENCE = 1.0  # seconds: shorter waits are usual
 STACKS_PATIENCE = 0.3  # seconds: how long a rank that gives up waits for the stacks of the others
@@ -40,9 +41,9 @@ def inquest(
 def explained(error: Exception, arena: Arena) -> Exception:
     """The error of a wait that was in vain; a note of it is the table: where all ranks are, while they still are there.
 
-    For one rank at a time (`telling.py`): of stacks that two ask for at once each would take some for another thread's.
+    For one rank at a time: of stacks that two ask for at once each would take some for another thread's.
     """
-    with contextlib.suppress(Exception):  # nothing that goes wrong here shall hide the error
+    with contextlib.suppress(Exception), alone(arena, 2 * STACKS_PATIENCE):  # what goes wrong shall not hide the error
         error.add_note(inquest(arena, stacks=True, limit=STACKS_PATIENCE, patience=0))
     return error
 

@@ -18,7 +18,6 @@ Why nobody waits for ever: a rank that is waited for lives, and has `timeout` se
 
 import time
 
-from shmcoll import telling
 from shmcoll.engine import records
 from shmcoll.engine.group import Group
 from shmcoll.errors import CollectiveTimeout, RankFailed
@@ -62,9 +61,8 @@ def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Gro
         if decided or how:
             return decided
         if time.monotonic() > end:
-            from shmcoll.inquest import STACKS_PATIENCE, explained
+            from shmcoll.inquest import explained
 
             text = f"shrink on rank {me}: rank {rank} lives and did not call shrink in time; all survivors must"
-            with telling.alone(group.arena, 2 * STACKS_PATIENCE):
-                raise explained(CollectiveTimeout(text), group.arena)
+            raise explained(CollectiveTimeout(text), group.arena)
         time.sleep(_NAP)

@@ -3,6 +3,7 @@
 Every one of them knows some of it (where in its own code it is), none knows all. Who holds a lock on the group's first
 word, which the kernel gives back when its holder dies, collects what the others note, writes the cause and ends the
 group. Nobody waits for a lock: who does not get it waits for the end of the group, and after a limit tells by itself.
+A lock on the first word of the job lets one rank at a time, of whatever groups, ask the others for their stacks.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from shmcoll.engine import records
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.group import Group
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import JOB_MAGIC, WORD
 
 _NAP = 0.0005  # seconds
 
@@ -24,13 +25,13 @@ def turn(group: Group, patience: float) -> Iterator[bool]:
     seconds for another rank that is about to."""
     end = time.monotonic() + patience
     while not group.has_ended():
-        locked = _lock(group)
+        locked = _lock(group.arena, group.offset)
         if locked or time.monotonic() > end:
             try:
                 yield not group.has_ended()
             finally:
                 if locked:
-                    _unlock(group)
+                    _unlock(group.arena, group.offset)
             return
         time.sleep(_NAP)
     yield False
@@ -38,15 +39,15 @@ def turn(group: Group, patience: float) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def alone(arena: Arena, patience: float) -> Iterator[None]:
-    """What ranks that give up, each by itself, do one after the other. Waits up to `patience` seconds for another."""
-    world, end = Group.world(arena), time.monotonic() + patience
-    while not (locked := _lock(world)) and time.monotonic() < end:
+    """What ranks of any groups do one after the other. Waits up to `patience` seconds for another."""
+    end = time.monotonic() + patience
+    while not (locked := _lock(arena, JOB_MAGIC)) and time.monotonic() < end:
         time.sleep(_NAP)
     try:
         yield
     finally:
         if locked:
-            _unlock(world)
+            _unlock(arena, JOB_MAGIC)
 
 
 def sites(group: Group, sequence: int, patience: float) -> list[str]:
@@ -59,14 +60,14 @@ def sites(group: Group, sequence: int, patience: float) -> list[str]:
         time.sleep(_NAP)
 
 
-def _lock(group: Group) -> bool:
+def _lock(arena: Arena, offset: int) -> bool:
     """A lock of this process, on this word alone."""
     try:
-        fcntl.lockf(group.arena.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, WORD, group.offset)
+        fcntl.lockf(arena.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, WORD, offset)
     except OSError:
         return False
     return True
 
 
-def _unlock(group: Group) -> None:
-    fcntl.lockf(group.arena.fd, fcntl.LOCK_UN, WORD, group.offset)
+def _unlock(arena: Arena, offset: int) -> None:
+    fcntl.lockf(arena.fd, fcntl.LOCK_UN, WORD, offset)
