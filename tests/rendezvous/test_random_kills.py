@@ -86,7 +86,9 @@ def meeting(request: pytest.FixtureRequest, start: Start) -> Iterator[Meeting]:
     meeting.path.unlink(missing_ok=True)  # where the test has failed
 
 
-in_both_ways = pytest.mark.parametrize("meeting", ["by hand", "by environment"], indirect=True)
+in_both_ways = pytest.mark.parametrize(
+    "meeting", ["by hand", pytest.param("by environment", marks=pytest.mark.stress)], indirect=True
+)
 
 
 def kill_at_random_instants(meeting: Meeting, seed: int, times: int, limit: float = math.inf) -> None:

@@ -52,7 +52,7 @@ class Launched:
             return False
 
 
-@pytest.fixture(params=["openmpi", "mpich", "torch"])
+@pytest.fixture(params=["openmpi", "mpich", pytest.param("torch", marks=pytest.mark.stress)])
 def launched(
     request: pytest.FixtureRequest,
     launcher_command: Callable[[str], list[str]],
