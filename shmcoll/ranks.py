@@ -1,7 +1,8 @@
 """What a process must be before it is a rank, for those who start ranks by fork.
 
-A rank dies with whoever started it; has a session of its own, so that Ctrl-C reaches the starter alone and the rank can
-be signalled with its children; knows its place from its environment; draws random numbers of its own.
+A rank dies with whoever started it; leads a process group, so that it can be signalled with its children; shares a
+session with the other ranks, but not with whoever waits for the job, so that Ctrl-C reaches that one alone; knows its
+place from its environment; draws random numbers of its own.
 """
 
 import ctypes

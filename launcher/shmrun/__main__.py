@@ -1,4 +1,5 @@
-"""The way in. In the launcher `main` returns the job's exit code; in a forked rank it runs the rank's program.
+"""The way in. In the launcher and the process before it (`front.py`) `main` returns the job's exit code; in a forked
+rank it runs the rank's program.
 
 Exit codes: the first failing rank's own, or 128 + signal when it was killed; 124 when `--timeout` is over; 128 + signal
 when the launcher was told to stop and not every rank ended with 0 (130 after Ctrl-C). Before any rank runs: 2 for a
@@ -8,7 +9,7 @@ the machine lacks something (memory, processes).
 
 import sys
 
-from shmrun import options
+from shmrun import ending, front, options
 
 #: subcommands, and the flags that each takes
 _FLAGS: dict[str, tuple[str, ...]] = {"doctor": (), "warm": ("--all",), "ps": (), "inspect": ("-v", "--stacks")}
@@ -16,10 +17,13 @@ _FLAGS: dict[str, tuple[str, ...]] = {"doctor": (), "warm": ("--all",), "ps": ()
 
 def main() -> int:
     """Run `shmrun` with `sys.argv`; the return value is for `sys.exit`."""
+    ending.be_quick()
     arguments = sys.argv[1:]
     if arguments and arguments[0] in _FLAGS:
         return _subcommand(*arguments)
     wanted = options.parse(arguments)
+    if (code := front.stand()) is not None:
+        return code
     from shmrun import job, program, spawn, supervise, verdict
 
     try:

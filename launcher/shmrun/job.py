@@ -30,7 +30,7 @@ def prepare(options: Options, program: Program) -> Job:
     _set_environment(options)
     _make_log_files(options)
     try:
-        arena = shared.create(options.ranks, timeout=options.wait_timeout, heap=options.heap)
+        arena = shared.create(options.ranks, timeout=options.wait_timeout, heap=options.heap, creator=os.getppid())
         fork = program.python and not options.fresh and not any(_needs_interpreter(name) for name, _ in options.env)
         if fork:
             from shmcoll.job import preload

@@ -2,7 +2,7 @@
 
 The launcher is single-threaded and forks all ranks in a row. Each child
  * dies with the launcher: PR_SET_PDEATHSIG, then a look whether the launcher died before that took effect;
- * has a session of its own, so that Ctrl-C reaches the launcher alone and the rank can be signalled with its children;
+ * leads a process group, so that it can be signalled with its children;
  * reads the launcher's standard input when it is rank 0, /dev/null otherwise;
  * writes into its log file, or into pipes to the launcher when output is tagged or goes to both;
  * is bound to its cores, so that all its threads will be;
@@ -24,11 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shmcoll import ranks
-from shmrun import binding, report
+from shmrun import binding, ending, report
+from shmrun.front import FORWARDED
 from shmrun.job import Job
 from shmrun.program import Refused
-
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
 
 
 @dataclass(frozen=True)
@@ -95,11 +94,12 @@ def start(job: Job) -> Children | Self:
 
 
 def _settle() -> None:
-    """Leave nothing behind that each rank would do again: buffered output, garbage."""
+    """Leave nothing behind that each rank would do again: buffered output, garbage, modules to clear."""
     for stream in (sys.stdout, sys.stderr):
         if stream:  # None when the launcher was started with it closed
             stream.flush()
     gc.collect()
+    ending.note_loaded()
     gc.freeze()  # so that the ranks' collectors do not touch, and thereby copy, the pages they share
 
 
@@ -109,7 +109,7 @@ def _become(
     """In the child: turn into the rank. Returns for Python programs in this interpreter, executes all others."""
     try:
         ranks.die_with(launcher)
-        os.setsid()
+        os.setpgid(0, 0)
         options = job.options
         if options.bind_to != "none":
             os.sched_setaffinity(0, binding.cores(options.bind_to, rank, options.ranks))

@@ -26,11 +26,12 @@ from dataclasses import dataclass, field
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.group import Group
+from shmrun.front import FORWARDED
 from shmrun.job import Job
 from shmrun.options import Options
 from shmrun.output import Sink, Stream
 from shmrun.ranks import Rank
-from shmrun.spawn import FORWARDED, Child, Children
+from shmrun.spawn import Child, Children
 
 
 @dataclass
@@ -177,7 +178,7 @@ class _Watcher:
 
     def _stop(self) -> None:
         """Stop the job, as a shell does with what runs in a terminal. The time until it goes on counts for no limit."""
-        self._send(signal.SIGSTOP)  # SIGTSTP would be ignored: no shell looks after their sessions
+        self._send(signal.SIGSTOP)  # SIGTSTP would be ignored: no shell looks after our session
         stopped = time.monotonic()
         os.kill(os.getpid(), signal.SIGSTOP)
         gone_by = time.monotonic() - stopped

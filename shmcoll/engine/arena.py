@@ -98,14 +98,22 @@ class Arena:
 
 
 def create(
-    ranks: int, *, timeout: float, cell_bytes: int = layout.CELL_BYTES, heap: int | None = None, name: str = ""
+    ranks: int,
+    *,
+    timeout: float,
+    cell_bytes: int = layout.CELL_BYTES,
+    heap: int | None = None,
+    name: str = "",
+    creator: int = 0,
 ) -> Arena:
     """Make the arena of a job: committed for `ranks` ranks, job page and doorbells ready.
 
     `heap`: most bytes that shared arrays and groups of all ranks may take; None: SHMCOLL_HEAP, or half of what there
-    is. The arena has no name, or the one given, which the caller takes away again (`unlink`). Raises `ArenaError` when
-    there is too little shared memory, with the amounts; `FileExistsError` when the name exists.
+    is. The arena has no name, or the one given, which the caller takes away again (`unlink`). `creator`: the process
+    that stands for the job, if it is not this one. Raises `ArenaError` when there is too little shared memory, with the
+    amounts; `FileExistsError` when the name exists.
     """
+    creator = creator or os.getpid()
     cores = usable_cores()
     limits = thresholds.of_job(ranks, cores)
     need = layout.arena_bytes(ranks, cell_bytes)
@@ -123,8 +131,8 @@ def create(
         (layout.JOB_VERSION, layout.VERSION),
         (layout.JOB_BYTES, arena.size),
         (layout.JOB_RANKS, ranks),
-        (layout.JOB_CREATOR, os.getpid()),
-        (layout.JOB_CREATOR_START, process_start(os.getpid())),
+        (layout.JOB_CREATOR, creator),
+        (layout.JOB_CREATOR_START, process_start(creator)),
         (layout.JOB_CREATED, time.monotonic_ns()),
         (layout.JOB_CORES, cores),
         (layout.JOB_CELL_BYTES, cell_bytes),

@@ -99,11 +99,10 @@ def meet(ctx, sequence):
     store_release(my_header(ctx, sequence) + HEADER_SEQUENCE, sequence)
     wake(ctx)
     size = peek(ctx + c.SIZE)
-    me = peek(ctx + c.RANK)
     fingerprint = peek(ctx + c.FINGERPRINT)
     verdict = c.OK
     for i in range(1, size):
-        peer = me + i if me + i < size else me + i - size
+        peer = peer_to_await(ctx, i)
         theirs = header(ctx, peer, sequence)
         status = wait(ctx, theirs + HEADER_SEQUENCE, sequence, peer)
         if status != c.OK:
@@ -115,6 +114,19 @@ def meet(ctx, sequence):
             poke(ctx + c.CULPRIT, peer)
             return c.BROKEN
     return verdict
+
+
+def peer_to_await(ctx, i):
+    """The i-th peer to wait for, i from 1 on, of those who wait for all.
+
+    Ranks that take turns on a core all wait for the last rank first: by the time it has come most others have, too, so
+    each sleeps or yields once instead of for one peer after the other (1.0 for 1.7 times at 64 ranks on 2 cores). Those
+    with a core of their own begin with different peers, so that not all read the same word at once.
+    """
+    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    if peek(ctx + c.POLLS) == 0:
+        return size - i if size - i > me else size - i - 1
+    return me + i if me + i < size else me + i - size
 
 
 def header(ctx, rank, sequence):
@@ -169,9 +181,8 @@ def release_cells(ctx, sequence, rounds, steps):
 def say_and_await(ctx, sequence, steps):
     """Tell all peers that this rank has done so many steps, and wait until they have."""
     publish_step(ctx, sequence, steps)
-    for peer in range(peek(ctx + c.SIZE)):
-        if peer != peek(ctx + c.RANK):
-            status = await_step(ctx, sequence, steps, peer)
-            if status != c.OK:
-                return status
+    for i in range(1, peek(ctx + c.SIZE)):
+        status = await_step(ctx, sequence, steps, peer_to_await(ctx, i))
+        if status != c.OK:
+            return status
     return c.OK

@@ -53,7 +53,7 @@ def _become(job: Job, number: int, server: int, started: list[Rank]) -> NoReturn
     """In the child: turn into the rank."""
     try:
         ranks.die_with(server)
-        os.setsid()
+        os.setpgid(0, 0)
         job.caller.close()
         job.server_only.close()
         for rank in started:

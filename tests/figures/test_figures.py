@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import kills
 import leaks
 import numpy as np
 import psutil
@@ -119,7 +120,7 @@ def test_nothing_is_left_of_jobs_killed_at_random_instants(tmp_path: Path, seed:
         command = [sys.executable, "-m", "shmrun", "-n", "3", str(program)]
         job = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(draw.random() * 1.2)
-        ranks = [child for child in psutil.Process(job.pid).children() if child.is_running()]
+        ranks = kills.ranks_of(job.pid)
         if whom != "launcher" and ranks:
             draw.choice(ranks).kill()
         if whom != "rank" or not ranks:

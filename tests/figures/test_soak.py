@@ -40,7 +40,7 @@ class Punisher:
         if time.monotonic() < self.next:
             return
         self.next = self._later()
-        victims = kills.children(self.job.pid)
+        victims = kills.ranks_of(self.job.pid)
         if len(victims) <= soaking.FEWEST:
             return
         victim = self.draw.choice(victims)

@@ -50,9 +50,13 @@ def test_rank_0_reads_standard_input_and_the_others_none(shmrun, way):
     assert sorted(told.stdout.splitlines()) == ["0 'some words'", "1 ''", "2 ''"]
 
 
-def test_each_rank_has_a_session_of_its_own(shmrun):
-    script = shmrun.write('import os; os.write(1, f"{os.getsid(0) == os.getpid()}\\n".encode())')
-    assert shmrun("-n", 2, script).stdout == "True\nTrue\n"
+def test_ranks_lead_groups_in_one_session_that_is_not_the_callers(shmrun):
+    """A session each would make them yield their cores to nobody, see `shmrun/front.py`."""
+    script = shmrun.write('import os; os.write(1, f"{os.getpgid(0) == os.getpid()} {os.getsid(0)}\\n".encode())')
+    told = [line.split() for line in shmrun("-n", 3, script).stdout.splitlines()]
+    assert [leads for leads, _ in told] == ["True"] * 3
+    assert len({session for _, session in told}) == 1
+    assert int(told[0][1]) != os.getsid(0)
 
 
 @pytest.mark.parametrize("way", ["fork", "tagged", "--fresh", "executable"])

@@ -1,4 +1,4 @@
-"""kill -9 of shmrun or of a rank, at instants from the launcher's first to within collectives: nothing is left."""
+"""kill -9 of shmrun, its launcher or a rank, at instants from its first to within collectives: nothing is left."""
 
 import contextlib
 import itertools
@@ -36,16 +36,17 @@ def kill_at_random_instants(shmrun, way, seed, times, limit=math.inf):
     before = leaks.snapshot()
     life = kills.life_of(lambda: _seconds_until_collectives(shmrun, command))
     for number, instant in enumerate(kills.instants(draw, times, 1.3 * life, limit)):
-        victim = draw.choice(("launcher", "rank"))
+        victim = draw.choice(("shmrun", "launcher", "rank"))
         print(f"seed {seed}: kill {number}: {victim}, {instant:.4f} s after the start")
         job = shmrun.start(*command)
         time.sleep(instant)
-        if victim == "launcher":
+        if victim == "shmrun":
             job.kill()
         else:
-            kills.kill_one(draw, lambda launcher=job.pid: kills.children(launcher))
+            among = kills.children if victim == "launcher" else kills.ranks_of
+            kills.kill_one(draw, lambda among=among, job=job.pid: among(job))
         _, err = kills.end_of(job, f"ranks live on after kill -9 of the {victim}")
-        if victim == "launcher":
+        if victim != "rank":
             assert job.returncode == -signal.SIGKILL
         else:
             assert job.returncode == 128 + signal.SIGKILL, err
@@ -60,7 +61,7 @@ def _seconds_until_collectives(shmrun, command):
         assert job.stdout.readline() == "joined\n"
     life = time.monotonic() - begun
     job.kill()
-    kills.end_of(job, "ranks live on after kill -9 of the launcher")
+    kills.end_of(job, "ranks live on after kill -9 of shmrun")
     return life
 
 

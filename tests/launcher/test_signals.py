@@ -110,7 +110,7 @@ def test_two_interrupts_at_once(shmrun, pids):
 
 
 def test_ctrl_c_at_a_terminal_reaches_every_rank_once(shmrun, pids, until):
-    """The terminal tells the launcher alone, for ranks have sessions of their own; and the launcher tells them."""
+    """The terminal does not tell the ranks, for they are in another session; and the launcher does."""
     script = shmrun.write(
         READY
         + """

@@ -137,7 +137,7 @@ def test_forked_and_fresh_ranks_look_alike(method: str) -> None:
         main = sys.modules["__main__"]
         threads = [t.name for t in threading.enumerate()]
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-        apart = os.getsid(0) == os.getpid()
+        apart = os.getpgid(0) == os.getpid()
         return [str(h) for h in handlers], descriptors, vars(main).keys(), threads, blocked, apart, sys.stdout.name
 
     handlers, descriptors, main, threads, blocked, apart, _ = shmcoll.run(look, 2, method=method)[1]

@@ -74,6 +74,11 @@ def children(pid: int) -> list[psutil.Process]:
         return []
 
 
+def ranks_of(shmrun: int) -> list[psutil.Process]:
+    """The living ranks of a job: children of the launcher, which is the child of the process started as shmrun."""
+    return [rank for launcher in children(shmrun) for rank in children(launcher.pid)]
+
+
 def kill_one(draw: random.Random, candidates: Callable[[], list[psutil.Process]]) -> None:
     """Kill one of the candidates, as soon as there are any."""
 
