@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.calls.send import put
+from shmcoll.calls.send import Sending
 from shmcoll.dtypes import BY_CODE, REDUCTION_NAMES
 from shmcoll.engine import compile as code
 from shmcoll.engine import context as c
 from shmcoll.engine import entry, gate, layout
 from shmcoll.engine.layout import WORD
-from shmcoll.errors import ArenaError
 
 Received = tuple[int, int, int]  # source, tag, number of elements
 
@@ -96,16 +95,15 @@ def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, a
 
 def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
     """A message has begun that asks for memory, which only Python can take."""
-    caller, refused = comm._caller, list[ArenaError]()
+    caller, sending = comm._caller, Sending(comm._caller, array, dest, tag)
     try:
-        status = put(caller, caller.routine("send"), array, dest, tag, refused, c.HALFWAY)
+        status = sending.put(c.HALFWAY)
     except BaseException:
         caller.left("send")
         raise
     if status != c.OK:
         raise caller.verdicts.error("send", status)
-    if refused:
-        raise refused[0]
+    sending.raise_refusal()
 
 
 def _call_back(address: int, block: int) -> None:

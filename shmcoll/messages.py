@@ -10,12 +10,11 @@ from shmcoll import calls
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.recv import go_on, post
 from shmcoll.calls.recv_object import post_object
+from shmcoll.calls.send import Sending
 from shmcoll.calls.send import check_arguments as check_send
-from shmcoll.calls.send import put
+from shmcoll.calls.sendrecv import SHORT_BYTES
 from shmcoll.engine import context as c
-from shmcoll.engine.layout import ANY
-from shmcoll.engine.rings import USUAL_RING
-from shmcoll.errors import ArenaError
+from shmcoll.engine.layout import ANY, LARGEST_TAG
 from shmcoll.methods import Collectives, _Native
 from shmcoll.work import Work
 
@@ -59,18 +58,19 @@ class Messages(Collectives):
         """
         if async_op:
             return self._submit(calls.send, x, dest, tag)
-        refused: list[ArenaError] = []
+        sending = None
         try:
             status = self._send(x, None, 0, dest, tag, 0)
             if status == _HALFWAY:
-                status = put(self._caller, self._send, x, dest, tag, refused, status)
+                sending = Sending(self._caller, x, dest, tag)
+                status = sending.put(status)
         except BaseException:
             self._caller.left("send")
             raise
         if status:
             return self._again("send", status, calls.send, x, dest, tag)
-        if refused:
-            raise refused[0]
+        if sending:
+            sending.raise_refusal()
         return None
 
     def recv(self, out: Any = None, source: int = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
@@ -135,10 +135,19 @@ class Messages(Collectives):
         Long arrays travel both ways at once. `out` may be `x`, or part of it: then all of it is sent first, and a long
         one is copied once more.
         """
-        if isinstance(x, np.ndarray) and x.nbytes > USUAL_RING // 2 and not overlap(x, out):
-            return calls.sendrecv(self._caller, x, dest, out, source, sendtag, recvtag)
-        self.send(x, dest, sendtag)
-        return self.recv(out, source, recvtag)
+        if type(x) is np.ndarray and x.nbytes <= SHORT_BYTES and self._can_receive(out, source, recvtag):
+            self.send(x, dest, sendtag)
+            return self.recv(out, source, recvtag)
+        arguments = x, dest, out, source, sendtag, recvtag
+        received: tuple[Any, int, int] = calls.perform(calls.sendrecv, self._caller, arguments)
+        return received
+
+    def _can_receive(self, out: Any, source: Any, tag: Any) -> bool:
+        """Whether nothing is wrong with the arguments of a receive, for sure."""
+        if type(source) is not int or type(tag) is not int:
+            return False
+        in_place = out is None or (type(out) is np.ndarray and out.flags.writeable)
+        return in_place and ANY <= source < self.size and ANY <= tag <= LARGEST_TAG
 
     def batch(self, messages: Sequence[Send | Recv]) -> list[Work]:
         """Start many messages at once: a `Work` for each, in the order given. Not a collective.
@@ -165,11 +174,6 @@ class Messages(Collectives):
             if isinstance(one, Send):
                 started[i] = self.send(one.x, one.dest, one.tag, async_op=True)
         return [started[i] for i in range(len(messages))]
-
-
-def overlap(x: np.ndarray, out: Any) -> bool:
-    """Whether what is received may be written over what is sent."""
-    return isinstance(out, np.ndarray) and np.may_share_memory(x, out)
 
 
 __all__ = ["ANY", "Messages", "Recv", "Send"]

@@ -1,19 +1,21 @@
-"""sendrecv of long arrays: both ways at once, through rings that stay in the caches; see `engine/rings.py`."""
+"""sendrecv: its arguments, and long arrays both ways at once, in rings that stay in the caches (`engine/rings.py`)."""
 
 from typing import Any
 
 import numpy as np
 
+from shmcoll import arguments as given
 from shmcoll.caller import Caller
-from shmcoll.calls.recv import Received, go_on, post, receive, told
+from shmcoll.calls.recv import Received, go_on, post, receive, recv, told
 from shmcoll.calls.recv import check_arguments as check_recv
+from shmcoll.calls.send import Sending, send
 from shmcoll.calls.send import check_arguments as check_send
-from shmcoll.calls.send import put, send
 from shmcoll.collectives.recv import SEEK
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.rings import ARRAY
-from shmcoll.errors import ArenaError
+from shmcoll.engine.rings import ARRAY, USUAL_RING
+
+SHORT_BYTES = USUAL_RING // 2  # what is sent without waiting for a receiver
 
 
 class Expected:
@@ -47,23 +49,24 @@ class Expected:
 
 
 def sendrecv(caller: Caller, x: Any, dest: Any, out: Any, source: Any, sendtag: Any, recvtag: Any) -> Received:
-    array, to, to_tag = check_send(caller, x, dest, sendtag)
-    place, of, of_tag = check_recv(caller, out, source, recvtag)
-    expected, refused = Expected(caller, place, of, of_tag), list[ArenaError]()
+    array, dest, sendtag = check_send(caller, x, dest, sendtag)
+    place, source, recvtag = check_recv(caller, out, source, recvtag)
+    if array.nbytes <= SHORT_BYTES or (place is not None and given.overlap(array, place)):
+        send(caller, array, dest, sendtag)
+        return recv(caller, out, source, recvtag)
+    expected, sending = Expected(caller, place, source, recvtag), Sending(caller, array, dest, sendtag)
     try:
         seconds = caller.words.item(c.TIMEOUT // WORD) / 1e9  # for what has been received cannot be taken back
-        entry = caller.routine("send")
-        status = put(caller, entry, array, to, to_tag, refused, companion=expected, patience=seconds)
+        status = sending.put(companion=expected, patience=seconds)
     except BaseException:
         caller.left("send")
         raise
     if status == c.BUSY:
         posted = post(caller, out, source, recvtag)
-        send(caller, x, dest, sendtag)
+        send(caller, array, dest, sendtag)
         result: Received = posted.wait()
         return result
-    caller.complete("send", caller.routine("send"), status=c.OK if status == c.HALFWAY else status)
+    caller.complete("send", caller.routine("send"), status=status)
     received, status = expected.finish()
-    if refused:
-        raise refused[0]
+    sending.raise_refusal()
     return told(received, out, status)

@@ -36,6 +36,40 @@ def test_a_ring_of_ranks_exchanges_more_than_the_heap_holds(ranks, members):
     ranks(members, exchange, environment=HEAP)
 
 
+class Shows:
+    """What is no array and shows its memory."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    @property
+    def __array_interface__(self) -> Any:
+        return self.array.__array_interface__
+
+
+def exchange_what_is_no_array(comm: Any) -> None:
+    """Long and short; on memory that something else shows, of odd strides, of a subclass."""
+    other = 1 - comm.rank
+    for length in (10, LENGTH):
+        sent, wanted = pattern(comm.rank, 0, length), pattern(other, 0, length)
+        out = Shows(np.zeros(length, np.int32))
+        assert comm.sendrecv(Shows(sent), other, out)[0] is out
+        assert (out.array == wanted).all()
+        raw = bytearray(4 * length)
+        assert comm.sendrecv(sent.view(np.uint8), other, raw)[0] is raw
+        assert raw == wanted.tobytes()
+        wide = np.zeros((length, 2), np.int32)
+        assert np.shares_memory(comm.sendrecv(np.repeat(sent, 2)[::2], other, wide[:, 0])[0], wide)
+        assert (wide[:, 0] == wanted).all() and not wide[:, 1].any()
+        both = sent.copy()
+        assert (comm.sendrecv(both[:-1], other, both[1:])[0] == wanted[:-1]).all()
+        assert (comm.sendrecv(sent.tolist(), other)[0] == wanted).all()
+
+
+def test_an_exchange_of_what_is_no_array(ranks):
+    ranks(2, exchange_what_is_no_array, environment={"SHMCOLL_HEAP": "64M"})
+
+
 def exchange_with_who_is_late(comm: Any, first: str) -> None:
     """Rank 1 comes later, and receives first, or sends first, or does both at once."""
     other = 1 - comm.rank
@@ -69,9 +103,10 @@ def exchange_what_does_not_fit(comm: Any) -> str:
     with pytest.raises(TypeError, match="out has room for 3000001 x float64"):
         comm.recv(np.zeros(LENGTH))
     assert (comm.recv()[0] == pattern(other, 0)).all()
-    for bad in ({"source": 7}, {"recvtag": -3}, {"dest": 9}, {"out": [1]}):
-        with pytest.raises((ValueError, TypeError, IndexError)):
-            comm.sendrecv(pattern(comm.rank, 0), **{"dest": other} | bad)
+    for length in (1, LENGTH):
+        for bad in ({"source": 7}, {"recvtag": -3}, {"dest": 9}, {"sendtag": 1.5}, {"out": [1]}, {"out": b"read-only"}):
+            with pytest.raises((ValueError, TypeError, IndexError)):
+                comm.sendrecv(pattern(comm.rank, 0, length), **{"dest": other} | bad)
     comm.barrier()
     assert comm.sendrecv(np.array([comm.rank]), other)[0].item() == other  # nothing was sent by these
     return str(error.value)
@@ -120,6 +155,25 @@ def post_then_send(comm: Any) -> None:
 
 def test_what_is_posted_is_received_while_sending(ranks):
     ranks(2, post_then_send, environment=HEAP)
+
+
+def post_then_send_behind_another(comm: Any) -> None:
+    """What is sent has to be kept whole, as it lies behind a message that nobody takes yet, and there is no memory."""
+    other = 1 - comm.rank
+    for step in range(2):
+        comm.send(np.array([comm.rank]), other, 9)
+        work = comm.recv(source=other, tag=5, async_op=True)
+        comm.barrier()
+        with pytest.raises(shmcoll.ArenaError, match=f"send on rank {comm.rank}.*The message has not been sent"):
+            comm.send(pattern(comm.rank, step), other, 5)
+        comm.barrier()
+        assert comm.recv(tag=9)[0].item() == other
+        comm.send(pattern(comm.rank, step), other, 5)
+        assert (work.wait(20)[0] == pattern(other, step)).all()
+
+
+def test_there_is_no_memory_for_what_is_sent_beside_a_receive(ranks):
+    ranks(2, post_then_send_behind_another, environment=HEAP, timeout=10)
 
 
 def exchange_batch(comm: Any) -> None:
