@@ -45,7 +45,8 @@ demo: setup  ## run the four seed examples and a small throughput table
 
 # Two halves side by side: those that start hardly any ranks would leave a core idle. With ARGS, only what they say
 HALVES := $(patsubst %/,%,$(filter-out tests/support/,$(wildcard tests/*/)))
-ALONE := tests/bench tests/engine tests/faults tests/layers tests/models tests/schedule tests/unit
+ALONE := tests/bench tests/doors tests/engine tests/examples tests/faults tests/layers tests/models tests/run \
+  tests/schedule tests/unit
 
 test: $(TESTS)  ## run the tests; make test ARGS='tests/unit -k layout' runs some
 	@echo "== tests (ten minutes; the first run compiles the kernels)"

@@ -1,11 +1,10 @@
 """`shmbench beyond`: quick runs for real, table and JSON, never times; and what is told when something is wrong."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from benched import shmbench
 from shmbench import abilities, beyond
 from shmbench.contest import Contest, Row, Settings
 from shmbench.entries import collective
@@ -24,13 +23,6 @@ ROWS = {
     "start": 2,
     "memory": 2,
 }
-
-
-def shmbench(*arguments, expect=0):
-    command = [sys.executable, "-m", "shmbench", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=55)
-    assert done.returncode == expect, done.stdout + done.stderr
-    return done
 
 
 @pytest.mark.parametrize(

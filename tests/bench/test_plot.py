@@ -2,11 +2,10 @@
 
 import json
 import struct
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import pytest
+from benched import shmbench
 from shmbench import curves, flags, options, worker
 from shmbench.sizes import short_size
 
@@ -44,13 +43,6 @@ def document(library="shmcoll", times=None, *, collective="all_reduce", ranks=2,
 def write(path, content):
     path.write_text(json.dumps(content))
     return path
-
-
-def shmbench(*arguments, expect=0):
-    command = [sys.executable, "-m", "shmbench", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == expect, done.stdout + done.stderr
-    return done
 
 
 def test_a_curve_for_each_library_and_placement():

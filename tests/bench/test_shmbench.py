@@ -5,16 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from benched import shmbench
 from shmbench.options import ALGORITHMS, COLLECTIVES
 
 QUICK = ["--iters", "20", "--rounds", "2", "-w", "1"]
-
-
-def shmbench(*arguments, expect=0):
-    command = [sys.executable, "-m", "shmbench", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
-    assert done.returncode == expect, done.stdout + done.stderr
-    return done
 
 
 @pytest.mark.parametrize(

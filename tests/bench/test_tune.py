@@ -85,13 +85,12 @@ def test_a_short_run():
     path = thresholds.tuning_file()
     before = path.read_bytes() if path.exists() else None
     try:
-        told = tune(path.parent, "-n", 3, 2, "--rounds", 1, "--anyway")
+        told = tune(path.parent, "-n", 3, "--rounds", 1, "--anyway")
         measured = [line.split(";")[0].split()[:3] for line in told.splitlines() if ";" in line]
-        names = [(2, "flat_bytes"), (2, "stream_bytes"), (3, "ring_bytes"), (3, "flat_bytes"), (3, "stream_bytes")]
-        assert [(int(n), name) for n, _, name in measured] == names
+        assert measured == [["3", "ranks:", name] for name in ("ring_bytes", "flat_bytes", "stream_bytes")]
         assert told.splitlines()[-1] == f"kept in {path}"
-        assert {2, 3} <= set(thresholds.known())
-        assert tune(path.parent, "--show").splitlines()[-3:] == told.splitlines()[-3:]
+        assert 3 in thresholds.known()
+        assert tune(path.parent, "--show").splitlines()[-2:] == told.splitlines()[-2:]
         assert tune(path.parent, "--forget") == f"removed {path}\n"
     finally:
         if before is not None:
@@ -103,7 +102,7 @@ def test_what_was_measured_beside_others_is_not_kept(monkeypatch, tmp_path, capf
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(command, "_run_job", lambda ranks, _: ({"flat_bytes": 4096 * ranks}, 0))
     monkeypatch.setattr(Others, "share", lambda _: share)
-    assert command.main(["-n", "2", "4", *arguments]) == code
+    assert command.main(["-n", "4", "2", *arguments]) == code
     assert thresholds.known() == ({} if code else {2: {"flat_bytes": 8192}, 4: {"flat_bytes": 16384}})
     told = "shmbench tune: 4 ranks: not kept, as others used 50% of the cores; try again later, or with --anyway\n"
     assert capfd.readouterr().err.endswith(told if code else "")

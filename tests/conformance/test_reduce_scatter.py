@@ -31,8 +31,8 @@ def digests(comm, seed: int) -> list[str]:
     found = []
     for count in (1, 7, 1000, 8193, 60_000):
         for dtype in (np.float32, np.float16, np.complex64):
+            x = rng.standard_normal(count * comm.size).astype(dtype)
             for op in ("sum", "prod", "avg"):
-                x = rng.standard_normal(count * comm.size).astype(dtype)
                 results = [comm.reduce_scatter(x, op, algorithm=a) for a in (None, "flat", "ring", "cells")]
                 results.append(comm.reduce_scatter(list(x.reshape(comm.size, count)), op))
                 results.append(comm.reduce_scatter_v(x, [count] * comm.size, op))

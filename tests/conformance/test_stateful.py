@@ -415,7 +415,7 @@ def run_programs(seed: int, examples: int, steps: int, *phases: Phase) -> None:
 
 
 def test_random_programs(seed):
-    run_programs(seed, 20, 30)
+    run_programs(seed, 12, 30)
 
 
 @pytest.mark.stress

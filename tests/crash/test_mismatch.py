@@ -262,19 +262,34 @@ PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, str]] = 
 }
 
 
+LAST = list(PAIRS)[-1]
+
+
 def _scatter_v(comm, root: int) -> Any:
     given = (FLOATS, [1] * comm.size) if comm.rank == root else (None, None)
     return comm.scatter_v(*given, root=root)
 
 
-def disagree(comm, what: str, odd: tuple[int, ...]) -> list[str]:
-    usual, other, _, _ = PAIRS[what]
+def disagree(comm, odd: tuple[int, ...]) -> dict[str, list[str]]:
+    """What this rank is told of each pair. Each ends a group of its own and leaves the ranks to the next, the last one
+    ends the world itself."""
+    told = {}
+    for what, (usual, other, _, _) in PAIRS.items():
+        group = comm if what == LAST else comm.split(0)
+        first = other if comm.rank in odd else usual
+        told[what] = disagree_in(group, (first, usual, other, barrier))
+        if group is not comm:
+            group.close()
+    return told
+
+
+def disagree_in(group, calls: tuple[Callable[[Any], Any], ...]) -> list[str]:
     for call in SHORT.values():
-        call(comm)
+        call(group)
     texts = []
-    for call in (other if comm.rank in odd else usual, usual, other, barrier):
+    for call in calls:
         with pytest.raises(CollectiveMismatch) as told:
-            call(comm)
+            call(group)
         texts.append(str(told.value))
     return texts
 
@@ -289,20 +304,22 @@ def listed(ranks: list[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
 
 
-@pytest.mark.parametrize("what", PAIRS)
-def test_every_rank_learns_who_called_what(ranks, seed, what):
-    for n, odd in ((2, (seed % 2,)), (3, (seed % 3,)), (6, (1, 4))):
-        told = ranks(n, disagree, what, odd)
-        usual = [r for r in range(n) if r not in odd]
-        _, _, call, other = PAIRS[what]
+@pytest.mark.parametrize("n", [2, 3, 6])
+def test_every_rank_learns_who_called_what(ranks, seed, n):
+    odd = (1, 4) if n == 6 else (seed % n,)
+    usual = [r for r in range(n) if r not in odd]
+    results = ranks(n, disagree, odd)
+    for what, (usual_call, other_call, call, other) in PAIRS.items():
+        told = [result[what] for result in results]
         for texts in told:
-            assert texts == told[0][:1] * 4
+            assert texts == told[0][:1] * 4, what
         text = told[0][0]
-        assert text.startswith("the ranks disagree in ")
-        assert f"#{len(SHORT) + 1}: " in text
+        assert text.startswith("the ranks disagree in "), f"{what}: {text}"
+        in_the_world = len(PAIRS) - 1 if what == LAST else 0  # the splits before it
+        assert f"#{in_the_world + len(SHORT) + 1}: " in text, f"{what}: {text}"
         if call != other:
-            assert f"{listed(usual)} called {call} at {line_of(PAIRS[what][0])}" in text
-            assert f"{listed(list(odd))} called {other} at {line_of(PAIRS[what][1])}" in text
+            assert f"{listed(usual)} called {call} at {line_of(usual_call)}" in text, f"{what}: {text}"
+            assert f"{listed(list(odd))} called {other} at {line_of(other_call)}" in text, f"{what}: {text}"
 
 
 def test_neighbours_whose_faces_are_unlike_are_named(ranks):

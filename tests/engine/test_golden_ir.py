@@ -24,7 +24,7 @@ from shmcoll.engine import compile as code
 from shmcoll.engine import entry, kernels, wait
 
 #: one of each kind; to compile the others takes as long again, and is done under stress
-USUAL = {"barrier", "all_reduce", "all_to_all_v", "scatter", "send", "recv"}
+USUAL = {"barrier", "all_reduce", "all_gather", "all_to_all_v", "send", "recv"}
 NAMES = [pytest.param(n, marks=() if n in USUAL else pytest.mark.stress) for n in ROUTINES]
 
 #: what the objects may take from the process: libc, libm, CPython's C API

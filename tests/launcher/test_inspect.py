@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 
+import leaks
 import numpy as np
 import pytest
+from launched import Shmrun, wait_until
 
 from shmcoll.engine import arena as arenas
 from shmcoll.engine import layout
@@ -20,7 +22,7 @@ HANG = """
 
     def absent(rank):
         open(f"ready{rank}", "w").close()
-        time.sleep(60)
+        time.sleep(600)
 
     comm = shmcoll.init()
     comm.barrier()
@@ -30,11 +32,24 @@ HANG = """
 """
 
 
+@pytest.fixture(scope="module")
+def hung_job(tmp_path_factory):
+    """A job of three ranks whose rank 1 has not come for a second, for all tests here; its folder, and its shmrun."""
+    before = leaks.snapshot()
+    shmrun = Shmrun(tmp_path_factory.mktemp("hung"))
+    try:
+        job = shmrun.start("-n", 3, shmrun.write(HANG))
+        wait_until(lambda: "waits" in line_of(shmrun("ps").stdout, job.pid), pause=0.2)
+        yield shmrun.folder, job
+    finally:
+        shmrun.end()
+    assert leaks.left_since(before) == []
+
+
 @pytest.fixture
-def hung(shmrun, until):
-    """A job of three ranks whose rank 1 has not come for a second; the shmrun that runs it."""
-    job = shmrun.start("-n", 3, shmrun.write(HANG))
-    until(lambda: "waits" in line_of(shmrun("ps").stdout, job.pid))
+def hung(shmrun, hung_job):
+    """The shmrun that runs that job; the test is where the job runs."""
+    shmrun.folder, job = hung_job
     return job
 
 
@@ -89,7 +104,10 @@ def test_inspect_shows_stacks(shmrun, hung):
 def test_a_stopped_rank_is_told_from_one_that_is_elsewhere(shmrun, hung):
     rank = ranks_of(shmrun("inspect", hung.pid).stdout)[1]
     os.kill(rank, signal.SIGSTOP)
-    told = shmrun("inspect", "--stacks", hung.pid).stdout
+    try:
+        told = shmrun("inspect", "--stacks", hung.pid).stdout
+    finally:
+        os.kill(rank, signal.SIGCONT)
     assert f"its process is stopped (kill -CONT {rank} lets it go on)" in told
     assert "(stopped, so it cannot say where it is)" in told
 
@@ -104,7 +122,7 @@ def test_the_job_takes_no_notice(shmrun, until):
     """)
     job = shmrun.start("-n", 2, script)
     until(lambda: all((shmrun.folder / f"ready{rank}").exists() for rank in (0, 1)))
-    for _ in range(5):
+    for _ in range(2):
         told = shmrun("inspect", job.pid, "-v", "--stacks")
         assert told.returncode == 0
         assert "No rank has waited for another for more than 1 s." in told.stdout

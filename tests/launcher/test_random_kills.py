@@ -67,7 +67,7 @@ def _seconds_until_collectives(shmrun, command):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_kill_9_leaves_nothing(shmrun, seed, way):
-    kill_at_random_instants(shmrun, way, seed, 6, kills.LIMIT)
+    kill_at_random_instants(shmrun, way, seed, 4, kills.LIMIT)
 
 
 @pytest.mark.stress

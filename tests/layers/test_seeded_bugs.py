@@ -135,8 +135,10 @@ ELSEWHERE = {
 }
 
 
-#: these compile routines anew, or start many jobs
+#: these compile routines anew, start many jobs, or are of a layer that has another one
 LONG = {
+    "publishing without waking",
+    "anybody's arena is taken",
     "a fence that is too weak",
     "a relaxed load where it must acquire",
     "every part of a message of more than 64 KiB is the first",

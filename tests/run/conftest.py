@@ -1,47 +1,52 @@
-"""For tests of `shmcoll.run`: its server ends with each test; scripts that call it, to be interrupted and killed."""
+"""For tests of `shmcoll.run`: its server ends with them; scripts that call it, to be interrupted and killed."""
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import leaks
 import pytest
+from launched import DEADLINE, Started
 
+import shmcoll
 from shmcoll import runner
+from shmcoll.server import client
 
-DEADLINE = 60.0  # seconds; reached only when something hangs, or routines are compiled by the very first test
+
+@pytest.fixture(autouse=True, scope="package")
+def no_server_stays() -> Iterator[None]:
+    before = leaks.snapshot()
+    yield
+    runner.shutdown()
+    assert leaks.left_since(before) == []
+
+
+@pytest.fixture
+def server() -> None:
+    """It runs already, for to start it takes as long as most tests."""
+    if client._server is None:
+        shmcoll.run(int, 1)
 
 
 @pytest.fixture(autouse=True)
-def no_server_stays(no_leaks: None) -> Iterator[None]:
+def no_leaks(server: None, no_leaks: None) -> Iterator[None]:
+    """A test that ends the server may start others."""
+    before = client._server
     yield
-    runner.shutdown()
+    if client._server is not before:
+        runner.shutdown()
 
 
-class Scripts:
+class Scripts(Started):
     """`scripts.start(text)` runs a Python script with its output in a pipe; none outlives the test."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self._running: list[subprocess.Popen[str]] = []
 
     def start(self, text: str, **environment: str) -> subprocess.Popen[str]:
         path = self.folder / f"script{len(self._running)}.py"
         path.write_text(textwrap.dedent(text))
-        script = subprocess.Popen(
-            [sys.executable, path],
-            cwd=self.folder,
-            env={**os.environ, **environment},
-            text=True,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        self._running.append(script)
-        return script
+        return self.start_process([sys.executable, path], {**os.environ, **environment})
 
     def __call__(self, text: str, **environment: str) -> str:
         """What the script prints; it has to succeed."""
@@ -49,15 +54,6 @@ class Scripts:
         out, err = script.communicate(timeout=DEADLINE)
         assert script.returncode == 0, err
         return out
-
-    def end(self) -> None:
-        for script in self._running:
-            if script.poll() is None:
-                script.send_signal(signal.SIGKILL)
-                script.wait()
-            for pipe in (script.stdout, script.stderr):
-                if pipe:
-                    pipe.close()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import shmcoll
+from shmcoll import runner
 
 METHODS = ("fork", "spawn")
 
@@ -221,6 +222,7 @@ def test_too_few_processes() -> None:
     with pytest.raises(shmcoll.ShmcollError, match=r"cannot start rank \d+ of 30: .*Too many open files"):
         shmcoll.run(time.sleep, 30, 60)
     assert shmcoll.run(os.getppid, 2) == [server, server]
+    runner.shutdown()  # it has the limit still
 
 
 def test_ranks_do_not_run_ranks() -> None:

@@ -15,12 +15,32 @@ import pytest
 DEADLINE = 60.0  # seconds; reached only when something hangs, or kernels are compiled by the very first test
 
 
-class Shmrun:
-    """Started in `folder`, where `write` puts scripts."""
+class Started:
+    """Processes that work in `folder`, with their output in pipes."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self._running: list[subprocess.Popen[str]] = []
+
+    def start_process(self, command: list[Any], env: dict[str, str], **options: Any) -> subprocess.Popen[str]:
+        usual = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(list(map(str, command)), cwd=self.folder, env=env, text=True, **usual | options)
+        self._running.append(process)
+        return process
+
+    def end(self) -> None:
+        """Kill what still runs, which ends ranks that it has started, too."""
+        for process in self._running:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe:
+                    pipe.close()
+
+
+class Shmrun(Started):
+    """Started in `folder`, where `write` puts scripts."""
 
     def write(self, text: str, name: str = "job.py") -> str:
         """Write a script; returns its name."""
@@ -33,18 +53,8 @@ class Shmrun:
     def start(self, *arguments: Any, env: dict[str, str] | None = None, **options: Any) -> subprocess.Popen[str]:
         """`shmrun arguments`. The environment loses what a surrounding job may have left in it."""
         clean = {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "MASTER_ADDR", "MASTER_PORT")}
-        job = subprocess.Popen(
-            [sys.executable, "-m", "shmrun", *map(str, arguments)],
-            cwd=self.folder,
-            env={**clean, "PYTHONUNBUFFERED": "", **(env or {})},
-            text=True,
-            stdin=options.pop("stdin", subprocess.DEVNULL),
-            stdout=options.pop("stdout", subprocess.PIPE),
-            stderr=options.pop("stderr", subprocess.PIPE),
-            **options,
-        )
-        self._running.append(job)
-        return job
+        environment = {**clean, "PYTHONUNBUFFERED": "", **(env or {})}
+        return self.start_process([sys.executable, "-m", "shmrun", *arguments], environment, **options)
 
     def __call__(self, *arguments: Any, given: str | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
         if given is not None:
@@ -54,15 +64,6 @@ class Shmrun:
     def finish(self, job: subprocess.Popen[str], given: str | None = None) -> subprocess.CompletedProcess[str]:
         out, err = job.communicate(given, timeout=DEADLINE)
         return subprocess.CompletedProcess(job.args, job.returncode, out, err)
-
-    def end(self) -> None:
-        for job in self._running:
-            if job.poll() is None:
-                job.send_signal(signal.SIGKILL)  # which ends the ranks, too
-                job.wait()
-            for pipe in (job.stdin, job.stdout, job.stderr):
-                if pipe:
-                    pipe.close()
 
 
 @pytest.fixture
@@ -76,11 +77,13 @@ def shmrun(tmp_path: Path) -> Iterator[Shmrun]:
 def until() -> Callable[..., Any]:
     """`until(condition)`: its first true value; the test fails when there is none in time."""
 
-    def wait(condition: Callable[[], Any]) -> Any:
-        end = time.monotonic() + DEADLINE
-        while not (value := condition()):
-            assert time.monotonic() < end, "waited in vain"
-            time.sleep(0.002)
-        return value
+    return wait_until
 
-    return wait
+
+def wait_until(condition: Callable[[], Any], pause: float = 0.002) -> Any:
+    """Ask again every `pause` seconds; where that starts a process, a longer one leaves a core to who is waited for."""
+    end = time.monotonic() + DEADLINE
+    while not (value := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(pause)
+    return value

@@ -1,5 +1,6 @@
 """The same values in every form in which a user may hold them."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -121,18 +122,26 @@ def changed(x: object, before: np.ndarray, out: str) -> str:
     return wrong and f"x was changed: {wrong}"
 
 
+#: so many values of an array are drawn, and repeated where it is longer. To draw them all is what tests would spend
+#: most of their time on; this is prime, so that no two elements a whole page, slice or cell apart are one value
+DRAWN = 10_007
+
+
 def values(rng: np.random.Generator, dtype: np.dtype, shape: tuple[int, ...], op: str = "sum") -> np.ndarray:
     """Random values that reduce exactly: all integers (they wrap), small floats, powers of two for prod.
 
     For logical operators now rare and now frequent zeros, and NaN; for pairs ties of either kind, and NaN.
     """
+    count = math.prod(shape)
+    if count > DRAWN:
+        return np.resize(values(rng, dtype, (DRAWN,), op), count).reshape(shape)
     if dtype.names:
         pairs = np.zeros(shape, dtype)
         pairs["value"] = _with_nan(rng, rng.integers(0, 4, shape).astype(dtype["value"]))
         pairs["index"] = rng.integers(-3, 4, shape)
         return pairs
     if op in ("land", "lor", "lxor"):
-        zeros = rng.random(shape) < np.resize([0.1, 0.9], shape)
+        zeros = rng.random(shape) < np.where(np.arange(count).reshape(shape) % 2, 0.9, 0.1)
         return np.where(zeros, np.zeros((), dtype), _with_nan(rng, values(rng, dtype, shape))).astype(dtype)
     if dtype.kind == "b":
         return np.asarray(rng.integers(0, 2, shape), bool)

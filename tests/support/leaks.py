@@ -74,7 +74,12 @@ def _threads() -> set[str]:
 
 
 def _processes() -> set[str]:
-    return {f"{pid} ({name}, {state})" for pid, (name, state) in _descendants().items()}
+    return {_process(pid, *told) for pid, told in _descendants().items()}
+
+
+def _process(pid: int, name: str, state: str) -> str:
+    """In words. Whether one that lives runs or sleeps at this moment makes no difference."""
+    return f"{pid} ({name}{', a zombie' * (state == 'Z')})"
 
 
 def _descendants() -> dict[int, tuple[str, str]]:
@@ -100,6 +105,6 @@ def _descendants() -> dict[int, tuple[str, str]]:
 def _reap_zombies(before: set[str]) -> None:
     """Those whose parent died are ours to wait for; whoever made them cannot."""
     for pid, (name, state) in _descendants().items():
-        if state == "Z" and f"{pid} ({name}, {state})" not in before:
+        if state == "Z" and _process(pid, name, state) not in before:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)

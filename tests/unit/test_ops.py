@@ -137,7 +137,13 @@ def kernel_of(operator: Any, dtype: Any) -> Any:
     return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)(operator.kernel(dtype))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: d.name)
+#: one of each kind; each is compiled, which takes a second
+USUAL = {"bool", "uint8", "int64", "float16", "bfloat16", "float64", "complex64"}
+
+
+@pytest.mark.parametrize(
+    "dtype", [pytest.param(d, marks=() if d.name in USUAL else pytest.mark.stress, id=d.name) for d in DTYPES]
+)
 def test_kernel_of_a_function(dtype: Any, seed: int) -> None:
     """All four modes and all aliases of FINISH against Python, and the template run as Python against both."""
     operator = shmcoll.op(weighted)

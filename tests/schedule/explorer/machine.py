@@ -87,6 +87,11 @@ class Machine:
             state = self._settle(state, rank)
         return state
 
+    def informed(self, state: State) -> State:
+        """The same state with what has been learned since: there may be other words, and other steps that are local."""
+        self._local.clear()
+        return state._replace(memory=state.memory + (0,) * (len(self._slots) - len(state.memory)))
+
     def actions(self, state: State) -> list[Action]:
         """Everything that can happen next, apart from what is local."""
         possible = []

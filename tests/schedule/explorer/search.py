@@ -13,7 +13,7 @@ from typing import Any
 from explorer.machine import Action, Learned, Machine, State
 from explorer.program import Violation
 
-REHEARSALS = 300  # in a row without news
+REHEARSALS = 30  # in a row without news
 PATIENCE = 300  # steps after which a random schedule changes in any case: who polls must not starve the others
 
 Trace = tuple[Any, Action] | None
@@ -98,7 +98,13 @@ def sample(machine: Machine, seed: int, runs: int, changes: int = 4) -> Report:
 
 
 def _walk(machine: Machine, chance: random.Random, changes: int, longest: int) -> tuple[int, tuple[Any, ...]]:
+    """One random schedule: its length, and what the ranks returned.
+
+    Where something is learned it goes on, for there may be more to learn, and raises `Learned` at its end: what came
+    before was done in ignorance.
+    """
     state = machine.start()
+    learned = False
     trace: Trace = None
     priorities: dict[tuple[int, str], float] = {}
     moments = {chance.randrange(longest) for _ in range(changes)}
@@ -110,8 +116,12 @@ def _walk(machine: Machine, chance: random.Random, changes: int, longest: int) -
             actions = machine.actions(state)
             if all(a.what == "kill" for a in actions):
                 machine.check_end(state)
+                if learned:
+                    raise Learned
                 return length, machine.outcome(state)
         except Violation as violation:
+            if learned:
+                raise Learned from None
             raise Violation(f"{violation}\n{describe(machine, trace)}") from None
         kills = [a for a in actions if a.what == "kill"]
         if kills and length == kill_at:
@@ -121,7 +131,10 @@ def _walk(machine: Machine, chance: random.Random, changes: int, longest: int) -
             action = max(others, key=lambda a: priorities.setdefault((a.actor, a.what), chance.random()))
         if length in moments or length % PATIENCE == PATIENCE - 1:
             priorities[action.actor, action.what] = -chance.random()
-        state, trace, length = machine.after(state, action), (trace, action), length + 1
+        try:
+            state, trace, length = machine.after(state, action), (trace, action), length + 1
+        except Learned:
+            state, learned = machine.informed(state), True
 
 
 def describe(machine: Machine, trace: Trace) -> str:
