@@ -1,18 +1,19 @@
 """Asking ranks for their Python stacks, which they offer (`stacks.py`).
 
-Who asks finds the file among the rank's descriptors, sends the signal, and reads what has been added. Nobody sends the
-signal to a process that does not catch it: a program that is no Python, or that has not joined yet, would be killed.
+Who asks finds the file among the rank's descriptors, sends the signal to one thread after the other, and reads what
+each has added. Nobody sends the signal to a process that does not catch it: a program that is no Python, or that has
+not joined yet, would be killed.
 
-The stacks are written in many pieces, and a busy machine may keep the rank from its core between any two of them. They
-are complete when the handler has returned: until then the thread that it runs in has the signal blocked.
+A stack is written in many pieces, and a busy machine may keep the rank from its core between any two of them. It is
+complete when the handler has returned: until then the signal is pending for the thread, or blocked.
 """
 
 import contextlib
+import ctypes
 import os
 import re
-import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shmcoll import stacks
@@ -28,12 +29,36 @@ _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _INTERNAL = re.compile(r"<frozen |.*/(runpy\.py|contextlib\.py|shmrun/\w+\.py|bin/shmrun)$")
 
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
 @dataclass
 class _Asked:
+    """A rank that is being asked. `waiting`: the threads that have not been, the main thread last."""
+
     pid: int
     fd: int
-    begin: int  # size of the file before
-    deaf: set[str]  # threads that have the signal blocked all the time
+    waiting: list[int]
+    begin: int = 0  # size of the file before the thread that is asked now
+    now: int = 0  # that thread
+    told: list[str] = field(default_factory=list)  # what threads have written, the main thread first
+
+    def next_thread(self) -> bool:
+        """Ask the next thread that does not block the signal; whether there was one."""
+        self.begin = os.fstat(self.fd).st_size
+        while self.waiting:
+            self.now = self.waiting.pop()
+            if not _holds(self.pid, self.now) and not _LIBC.tgkill(self.pid, self.now, stacks.SIGNAL):
+                return True
+        return False
+
+    def is_complete(self) -> bool:
+        """Whether all threads have been asked and have answered."""
+        while not _holds(self.pid, self.now):
+            self.told.append(os.pread(self.fd, _LONGEST, self.begin).decode(errors="replace"))
+            if not self.next_thread():
+                return True
+        return False
 
 
 def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, list[str]]:
@@ -52,24 +77,23 @@ def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, lis
     end = time.monotonic() + patience
     while asked and time.monotonic() < end:
         for rank, one in list(asked.items()):
-            if _is_complete(one):
-                told[rank] = _shown(os.pread(one.fd, _LONGEST, one.begin).decode(errors="replace"))
+            if one.is_complete():
+                told[rank] = _shown(one.told)
                 os.close(asked.pop(rank).fd)
         time.sleep(_NAP)
     for rank, one in asked.items():
-        told[rank] = [f"(no stack within {patience:g} s)"]
+        told[rank] = _shown(one.told) if one.told else [f"(no stack within {patience:g} s)"]
         os.close(one.fd)
     return told
 
 
 def _ask_one(pid: int, start: int) -> _Asked | str:
-    """Send the signal; or why not."""
+    """Ask the main thread; or why not."""
     if pid == os.getpid():
         stacks.offer()
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-        pidfd = os.pidfd_open(pid)
     except (OSError, ValueError):
         return "its process has ended"
     try:
@@ -84,13 +108,12 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
         fd = _file_of(pid)
         if fd is None:
             return "it has closed the file that it would write its stack to"
-        asked = _Asked(pid, fd, os.fstat(fd).st_size, _threads_blocking(pid))
-        signal.pidfd_send_signal(pidfd, stacks.SIGNAL)
+        threads = sorted((int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()), reverse=True)
+        asked = _Asked(pid, fd, [*(thread for thread in threads if thread != pid), pid])
+        asked.next_thread()
         return asked
     except (OSError, KeyError, ValueError) as e:
         return f"cannot be asked: {e}"
-    finally:
-        os.close(pidfd)
 
 
 def _file_of(pid: int) -> int | None:
@@ -102,24 +125,18 @@ def _file_of(pid: int) -> int | None:
     return None
 
 
-def _is_complete(one: _Asked) -> bool:
-    return os.fstat(one.fd).st_size > one.begin and _threads_blocking(one.pid) <= one.deaf
+def _holds(pid: int, thread: int) -> bool:
+    """Whether the signal is pending for a thread, or blocked by it; not when the thread has ended."""
+    try:
+        status = Path(f"/proc/{pid}/task/{thread}/status").read_text()
+    except OSError:
+        return False
+    masks = re.findall(r"^Sig(?:Pnd|Blk):\t(.*)", status, re.MULTILINE)
+    return any(int(mask, 16) >> (stacks.SIGNAL - 1) & 1 for mask in masks)
 
 
-def _threads_blocking(pid: int) -> set[str]:
-    """The threads of a process that have the signal blocked; none when it has ended."""
-    found = set()
-    for file in Path(f"/proc/{pid}/task").glob("*/status"):
-        with contextlib.suppress(OSError):  # the thread has ended
-            blocked = re.search(r"^SigBlk:\t(.*)", file.read_text(), re.MULTILINE)
-            if blocked and int(blocked[1], 16) >> (stacks.SIGNAL - 1) & 1:
-                found.add(file.parent.name)
-    return found
-
-
-def _shown(text: str) -> list[str]:
+def _shown(threads: list[str]) -> list[str]:
     """What faulthandler has written, shorter: innermost frame first, without frames of shmcoll and the launcher."""
-    threads = re.split(r"^(?:Current t|T)hread 0x[^\n]*\n", text, flags=re.MULTILINE)
     shown: list[list[str]] = []
     for thread in threads:
         frames = [match.groups() for line in thread.splitlines() if (match := _FRAME.fullmatch(line))]
@@ -132,8 +149,7 @@ def _shown(text: str) -> list[str]:
         if lines and not (inside and all("/threading.py:" in line for line in lines)):
             shown.append(lines[:_DEEPEST] + (["..."] if len(lines) > _DEEPEST else []))
     if len(shown) > 1:
-        # The main thread was there first, and faulthandler begins with the latest
-        named = [[f"thread {i}:", *lines] for i, lines in enumerate(reversed(shown))]
+        named = [[f"thread {i}:", *lines] for i, lines in enumerate(shown)]
         named[0][0] = "main thread:"
         return [line for lines in named for line in lines]
     return shown[0] if shown else ["(no Python code of the program's own)"]

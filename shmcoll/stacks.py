@@ -1,7 +1,9 @@
 """A rank offers its Python stacks to whoever asks: its launcher, another rank, or `shmrun inspect` (`asking.py`).
 
-On SIGNAL, faulthandler writes those of all its threads into a file in memory that stays open. That happens in the
-signal handler itself, so it works while the rank is stuck in native code. Every rank loads this file: it is short.
+On SIGNAL, faulthandler writes that of the thread which takes the signal into a file in memory that stays open. That
+happens in the signal handler itself, so it works while the rank is stuck in native code. Those of all threads at once
+would do so without the interpreter's lock: where another thread runs Python code, that can crash the rank. So threads
+are asked one by one. Every rank loads this file: it is short.
 """
 
 import contextlib
@@ -22,7 +24,7 @@ def offer() -> None:
         return
     with contextlib.suppress(OSError, RuntimeError):
         fd = os.memfd_create(FILE, os.MFD_CLOEXEC)
-        faulthandler.register(SIGNAL, file=fd, all_threads=True)
+        faulthandler.register(SIGNAL, file=fd, all_threads=False)
         if _offered:
             os.close(_offered[1])  # of the process that has forked this one
         _offered = os.getpid(), fd

@@ -2,6 +2,8 @@
 
 import ctypes
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,29 +14,26 @@ from shmcoll import asking, stacks
 PACKAGE = Path(asking.__file__).parent
 
 
+def stack(*frames: tuple[str, int, str]) -> str:
+    lines = [f'  File "{path}", line {line} in {function}\n' for path, line, function in frames]
+    return "Stack (most recent call first):\n" + "".join(lines)
+
+
 def test_the_programs_own_frames_are_shown():
-    text = f"""\
-Current thread 0x00007f0000000000 (most recent call first):
-  File "{PACKAGE}/methods.py", line 3 in barrier
-  File "/usr/lib/python3.11/contextlib.py", line 137 in __enter__
-  File "{PACKAGE}/verdicts.py", line 90 in _timeout
-  File "{Path.cwd()}/train.py", line 7 in step
-  File "/data/other (1).py", line 12 in <module>
-  File "<frozen runpy>", line 88 in _run_code
-"""
-    assert asking._shown(text) == ["train.py:7 in step", "/data/other (1).py:12 in <module>"]
+    text = stack(
+        (f"{PACKAGE}/methods.py", 3, "barrier"),
+        ("/usr/lib/python3.11/contextlib.py", 137, "__enter__"),
+        (f"{PACKAGE}/verdicts.py", 90, "_timeout"),
+        (f"{Path.cwd()}/train.py", 7, "step"),
+        ("/data/other (1).py", 12, "<module>"),
+        ("<frozen runpy>", 88, "_run_code"),
+    )
+    assert asking._shown([text]) == ["train.py:7 in step", "/data/other (1).py:12 in <module>"]
 
 
 def test_threads_are_named_when_there_are_several():
-    text = """\
-Thread 0x00007f0000000002 (most recent call first):
-  File "/a.py", line 1 in work
-
-Current thread 0x00007f0000000001 [python] (most recent call first):
-  File "/a.py", line 2 in wait
-  File "/a.py", line 3 in <module>
-"""
-    assert asking._shown(text) == [
+    main = stack(("/a.py", 2, "wait"), ("/a.py", 3, "<module>"))
+    assert asking._shown([main, stack(("/a.py", 1, "work"))]) == [
         "main thread:",
         "/a.py:2 in wait",
         "/a.py:3 in <module>",
@@ -44,25 +43,55 @@ Current thread 0x00007f0000000001 [python] (most recent call first):
 
 
 def test_the_worker_of_asynchronous_work_is_no_thread_of_the_program():
-    text = f"""\
-Thread 0x00007f0000000002 (most recent call first):
-  File "{PACKAGE}/work.py", line 90 in _run
-  File "/usr/lib/python3.11/threading.py", line 982 in run
-  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap
-
-Thread 0x00007f0000000001 (most recent call first):
-  File "/a.py", line 3 in <module>
-"""
-    assert asking._shown(text) == ["/a.py:3 in <module>"]
+    worker = stack(
+        (f"{PACKAGE}/work.py", 90, "_run"),
+        ("/usr/lib/python3.11/threading.py", 982, "run"),
+        ("/usr/lib/python3.11/threading.py", 1002, "_bootstrap"),
+    )
+    assert asking._shown([stack(("/a.py", 3, "<module>")), worker]) == ["/a.py:3 in <module>"]
 
 
 def test_deep_stacks_are_cut_and_empty_ones_said():
-    frames = "".join(f'  File "/a.py", line {i} in recur\n' for i in range(90))
-    shown = asking._shown(f"Current thread 0x1 (most recent call first):\n{frames}")
+    shown = asking._shown([stack(*(("/a.py", i, "recur") for i in range(90)))])
     assert len(shown) < 20
     assert shown[-1] == "..."
-    for nothing in ("", "nonsense\n", "Thread 0x1 (most recent call first):\n  <no Python frame>\n"):
-        assert asking._shown(nothing) == ["(no Python code of the program's own)"]
+    for nothing in ("", "nonsense\n", "Stack (most recent call first):\n  <no Python frame>\n"):
+        assert asking._shown([nothing]) == ["(no Python code of the program's own)"]
+
+
+BUSY = """
+import os, sys, threading
+sys.path[:] = {path}
+from shmcoll import stacks
+
+def deep(n):
+    return [deep(n - 1) for _ in range(1)] if n else exec("def one(): return (lambda: 1)()\\none()")
+
+def busy():
+    while True:
+        deep(20)
+
+stacks.offer()
+for _ in range(2):
+    threading.Thread(target=busy, daemon=True).start()
+os.write(1, b"ready")
+threading.Event().wait()
+"""
+
+
+def test_threads_that_run_python_code_are_asked_without_harm():
+    """Where faulthandler writes the stacks of all threads at once, this process crashes within some 4000 times."""
+    process = subprocess.Popen([sys.executable, "-c", BUSY.format(path=sys.path)], stdout=subprocess.PIPE)
+    with process:
+        assert process.stdout and process.stdout.read(5) == b"ready"
+        for _ in range(10_000):
+            process.send_signal(stacks.SIGNAL)
+            time.sleep(1e-4)
+        told = asking.ask({0: (process.pid, 0)}, 5.0)[0]
+        assert process.poll() is None
+        assert [line for line in told if line.endswith(":")] == ["main thread:", "thread 1:", "thread 2:"]
+        assert sum(" in busy" in line or " in deep" in line for line in told) >= 2
+        process.kill()
 
 
 def test_a_process_that_has_ended_is_not_asked():
@@ -85,7 +114,7 @@ def test_a_rank_may_be_kept_from_its_core_while_it_writes(pause):
 
         @ctypes.CFUNCTYPE(None, ctypes.c_int)
         def write(_number: int) -> None:
-            os.write(fd, b'Current thread 0x1 (most recent call first):\n  File "/a.py", line 1 in work\n')
+            os.write(fd, b'Stack (most recent call first):\n  File "/a.py", line 1 in work\n')
             time.sleep(pause)
             os.write(fd, b'  File "/a.py", line 2 in <module>\n')
 
