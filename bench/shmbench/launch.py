@@ -60,7 +60,12 @@ def _processes(commands: Sequence[Command], told: IO[bytes]) -> Iterator[list[su
         for command, environment in commands:
             processes.append(
                 subprocess.Popen(
-                    command, env=environment, stdout=told, stderr=subprocess.STDOUT, start_new_session=True
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=told,
+                    stderr=subprocess.STDOUT,
+                    process_group=0,  # not a session each: see shmrun/front.py
                 )
             )
         yield processes

@@ -22,20 +22,20 @@ def main() -> int:
     if arguments and arguments[0] in _FLAGS:
         return _subcommand(*arguments)
     wanted = options.parse(arguments)
-    if (code := front.stand()) is not None:
-        return code
-    from shmrun import job, program, spawn, supervise, verdict
-
     try:
+        if (code := front.stand()) is not None:
+            return code
+        from shmrun import job, program, spawn, supervise, verdict
+
         what = program.find(wanted.command, wanted.module)
         ready = job.prepare(wanted, what)
         started = spawn.start(ready)
-    except program.Refused as e:
-        print(f"shmrun: {e}", file=sys.stderr)
-        return e.code
     except KeyboardInterrupt:
         print("shmrun: interrupted by SIGINT before the ranks were started", file=sys.stderr)
         return 130
+    except program.Refused as e:
+        print(f"shmrun: {e}", file=sys.stderr)
+        return e.code
     if isinstance(started, spawn.Self):
         # This process is a rank. It leaves through here and the interpreter's own end, so that threads are joined and
         # atexit handlers run as they would without a launcher.

@@ -82,8 +82,9 @@ threading.Event().wait()
 def test_threads_that_run_python_code_are_asked_without_harm():
     """Where faulthandler writes the stacks of all threads at once, this process crashes within some 4000 times."""
     process = subprocess.Popen([sys.executable, "-c", BUSY.format(path=sys.path)], stdout=subprocess.PIPE)
-    with process:
-        assert process.stdout and process.stdout.read(5) == b"ready"
+    try:
+        assert process.stdout
+        assert process.stdout.read(5) == b"ready"
         for _ in range(10_000):
             process.send_signal(stacks.SIGNAL)
             time.sleep(1e-4)
@@ -91,7 +92,9 @@ def test_threads_that_run_python_code_are_asked_without_harm():
         assert process.poll() is None
         assert [line for line in told if line.endswith(":")] == ["main thread:", "thread 1:", "thread 2:"]
         assert sum(" in busy" in line or " in deep" in line for line in told) >= 2
+    finally:
         process.kill()
+        process.communicate()
 
 
 def test_a_process_that_has_ended_is_not_asked():

@@ -1,0 +1,26 @@
+"""The designs in bench/alternatives still run."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "bench" / "alternatives"
+RANKS = [sys.executable, "-m", "shmrun", "-n", "2"]
+COMMANDS = {"one_copy.py": RANKS, "semaphores.py": RANKS, "sessions.py": [sys.executable]}
+
+
+def test_each_of_them_is_tried_and_told():
+    scripts = {path.name for path in FOLDER.glob("*.py")}
+    assert scripts == set(COMMANDS)
+    assert all(name in (FOLDER / "README.md").read_text() for name in scripts)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_it_runs(name):
+    options = ["-n", "4"] if name == "sessions.py" else []
+    command = [*COMMANDS[name], str(FOLDER / name), *options, "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) >= 1
