@@ -10,6 +10,7 @@ It passes signals on, and stops, goes on and ends as the launcher does. If it is
 
 import os
 import signal
+import sys
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
 
@@ -20,7 +21,11 @@ def stand() -> int | None:
     watched = {signum for signum in FORWARDED if signal.getsignal(signum) is not signal.SIG_IGN} | {signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     front = os.getpid()
-    launcher = os.fork()
+    try:
+        launcher = os.fork()
+    except OSError as e:
+        print(f"shmrun: cannot start the launcher: {e}. Raise the limit of processes (ulimit -u).", file=sys.stderr)
+        return 1
     if launcher == 0:
         os.setsid()
         from shmcoll import ranks

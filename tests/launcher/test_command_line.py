@@ -142,6 +142,27 @@ def test_too_little_memory_is_one_clear_line(shmrun):
     assert told.stderr.count("\n") == 1
 
 
+def test_no_room_for_the_launcher_is_one_clear_line(shmrun):
+    """As with ulimit -u, which does not hold for root."""
+    shmrun.write(
+        """
+        import errno, os, sys
+        def fork():
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        os.fork = fork
+        sys.argv[1:] = ["-n", "1", "true"]
+        from shmrun.__main__ import main
+        sys.exit(main())
+        """,
+        "without.py",
+    )
+    done = subprocess.run([sys.executable, "without.py"], cwd=shmrun.folder, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert done.stderr.startswith("shmrun: cannot start the launcher: ")
+    assert "ulimit -u" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_no_room_for_processes_is_one_clear_line(shmrun):
     # 20 descriptors do for the launcher, not for 30 ranks. Whoever was started meanwhile is gone (see no_leaks).
     told = shmrun("-n", 30, "sleep", "60", preexec_fn=_few_descriptors)
