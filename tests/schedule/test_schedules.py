@@ -106,6 +106,7 @@ KILL_CASES = [
 ]
 
 LARGE_CASES = [
+    "barrier after polling, 3 ranks",
     "two barriers, 3 ranks",
     "disagreement, 3 ranks",
     "all_reduce in cells, 3 ranks",

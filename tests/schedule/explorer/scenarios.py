@@ -72,6 +72,7 @@ SCENARIOS = {
     "barrier, 2 ranks": Scenario(2, (BARRIER,) * 3),
     "barrier after polling": Scenario(2, (BARRIER,) * 2, settings=SPIN),
     "barrier, 3 ranks": Scenario(3, (BARRIER,)),
+    "barrier after polling, 3 ranks": Scenario(3, (BARRIER,) * 2, settings=SPIN),  # who polls has another order
     "two barriers, 3 ranks": Scenario(3, (BARRIER,) * 2),
     "disagreement": Scenario(2, (Disagree(),)),
     "disagreement, 3 ranks": Scenario(3, (Disagree(),)),
