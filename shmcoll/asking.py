@@ -110,8 +110,10 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
             return "it has closed the file that it would write its stack to"
         threads = sorted((int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()), reverse=True)
         asked = _Asked(pid, fd, [*(thread for thread in threads if thread != pid), pid])
-        asked.next_thread()
-        return asked
+        if asked.next_thread():
+            return asked
+        os.close(fd)
+        return "it has not answered who asked before"
     except (OSError, KeyError, ValueError) as e:
         return f"cannot be asked: {e}"
 

@@ -65,7 +65,7 @@ def _cause(rank: Rank) -> str:
 
 def _in_one_line(outcome: Outcome, rank: Rank) -> str:
     if rank.ended_by_us:
-        late = f"did not end within {outcome.grace:g} s and was ended by {signal_name(rank.ended_by_us)}"
+        late = f"did not end within {outcome.grace:g} s (--grace), ended by {signal_name(rank.ended_by_us)}"
         return f"{rank.report.line} (and {late})" if rank.report else late
     return rank.report.line if rank.report else describe(rank.status or 0)
 

@@ -136,7 +136,7 @@ def test_ranks_without_collectives_are_ended_after_the_grace(shmrun):
     told = shmrun("-n", 3, "--grace", "0.2", f"./{script}")
     assert told.returncode == 5
     lines = sorted(told.stderr.splitlines())
-    assert lines[0] == "rank 0: did not end within 0.2 s and was ended by SIGTERM"
+    assert lines[0] == "rank 0: did not end within 0.2 s (--grace), ended by SIGTERM"
     assert lines[1].startswith("rank 1: ")
     assert lines[2] == "shmrun: rank 2 failed first, with exit code 5"
 

@@ -140,6 +140,22 @@ def test_ctrl_c_at_a_terminal_reaches_every_rank_once(shmrun, pids, until):
     os.close(keyboard)
 
 
+def test_rank_0_reads_from_the_terminal(shmrun):
+    """Though it is in another session: a process in the background of this one would be stopped."""
+    script = shmrun.write("""
+        import os
+        if os.environ["RANK"] == "0":
+            os.write(1, f"{input()} {os.isatty(0)}\\n".encode())
+    """)
+    keyboard, terminal = os.openpty()
+    job = shmrun.start("-n", 2, script, stdin=terminal, preexec_fn=lambda: _take_terminal(0))
+    os.close(terminal)
+    os.write(keyboard, b"some words\n")
+    told = shmrun.finish(job)
+    os.close(keyboard)
+    assert (told.returncode, told.stdout) == (0, "some words True\n")
+
+
 def _take_terminal(fd):
     """In the launcher-to-be: lead a session, with this terminal."""
     os.setsid()
@@ -297,4 +313,4 @@ def test_a_stopped_rank_can_be_killed(shmrun, pids):
     os.kill(second, signal.SIGKILL)
     told = shmrun.finish(job)
     assert told.returncode == 137
-    assert told.stderr.splitlines()[0] == "rank 0: did not end within 0.1 s and was ended by SIGKILL"
+    assert told.stderr.splitlines()[0] == "rank 0: did not end within 0.1 s (--grace), ended by SIGKILL"
