@@ -5,11 +5,18 @@ each has added. Nobody sends the signal to a process that does not catch it: a p
 not joined yet, would be killed.
 
 A stack is written in many pieces, and a busy machine may keep the rank from its core between any two of them. It is
-complete when the handler has returned: until then the signal is pending for the thread, or blocked.
+complete when the handler has returned: while it runs, the signal is blocked for the thread, and before that pending.
+Between the two lies a moment in which the thread has taken the signal and not entered the handler, and looks as if it
+had returned. So whoever asks first sees that a stack has begun, and *then* that the signal is neither pending nor
+blocked. A thread that runs no Python writes none: it is sent the signal once more, which it cannot take before the
+first handler has returned. If it has written nothing by then, it never will; if it has, two stacks are waited for.
+
+One at a time asks a rank: it holds the lock of the file (`flock`), which goes with its descriptor, or with itself.
 """
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import re
 import time
@@ -20,16 +27,15 @@ from shmcoll import stacks
 from shmcoll.call_sites import short_path
 from shmcoll.engine.processes import process_start
 
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _NAP = 0.002
 _LONGEST = 1 << 20  # bytes of stacks read at once
 _DEEPEST = 12  # frames shown
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
+_HEADER = "Stack (most recent call first):\n"  # which faulthandler writes at once, before the first frame
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _INTERNAL = re.compile(r"<frozen |.*/(runpy\.py|contextlib\.py|shmrun/\w+\.py|bin/shmrun)$")
-
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass
@@ -40,25 +46,59 @@ class _Asked:
     fd: int
     waiting: list[int]
     begin: int = 0  # size of the file before the thread that is asked now
-    now: int = 0  # that thread
+    now: int = 0  # that thread; 0: nobody has been asked
+    sent: int = 0  # signals sent to it
     told: list[str] = field(default_factory=list)  # what threads have written, the main thread first
 
-    def next_thread(self) -> bool:
-        """Ask the next thread that does not block the signal; whether there was one."""
-        self.begin = os.fstat(self.fd).st_size
-        while self.waiting:
-            self.now = self.waiting.pop()
-            if not _holds(self.pid, self.now) and not _LIBC.tgkill(self.pid, self.now, stacks.SIGNAL):
+    def is_complete(self) -> bool:
+        """Whether all threads have been asked and have answered; asks the next one where one has."""
+        if not self.now:
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            if not self._next_thread():
+                return True
+        while (answer := self._answer()) is not None:
+            self.told.append(answer)
+            if not self._next_thread():
                 return True
         return False
 
-    def is_complete(self) -> bool:
-        """Whether all threads have been asked and have answered."""
-        while not _holds(self.pid, self.now):
-            self.told.append(os.pread(self.fd, _LONGEST, self.begin).decode(errors="replace"))
-            if not self.next_thread():
+    def _answer(self) -> str | None:
+        """What the thread that is asked now has written; None: look again later."""
+        begun = len(self._written())
+        if _holds(self.pid, self.now):
+            return None
+        written = self._written()
+        if self._has_ended() or begun == self.sent or (not written and self.sent > 1):
+            return written[0] if written else ""
+        if not written:
+            self._send()
+        return None
+
+    def _written(self) -> list[str]:
+        """The stacks that have begun since the thread that is asked now was asked first."""
+        return os.pread(self.fd, _LONGEST, self.begin).decode(errors="replace").split(_HEADER)[1:]
+
+    def _next_thread(self) -> bool:
+        """Ask the next thread that does not block the signal; whether there was one."""
+        self.begin = os.fstat(self.fd).st_size
+        self.sent = 0
+        while self.waiting:
+            self.now = self.waiting.pop()
+            if not _holds(self.pid, self.now) and self._send():
                 return True
         return False
+
+    def _has_ended(self) -> bool:
+        """Whether the thread that is asked now has."""
+        return _LIBC.tgkill(self.pid, self.now, 0) != 0
+
+    def _send(self) -> bool:
+        """Send the signal to the thread that is asked now; whether it is still there."""
+        self.sent += 1
+        return not _LIBC.tgkill(self.pid, self.now, stacks.SIGNAL)
 
 
 def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, list[str]]:
@@ -78,7 +118,7 @@ def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, lis
     while asked and time.monotonic() < end:
         for rank, one in list(asked.items()):
             if one.is_complete():
-                told[rank] = _shown(one.told)
+                told[rank] = _shown(one.told) if one.told else ["(it blocks the signal that asks for its stack)"]
                 os.close(asked.pop(rank).fd)
         time.sleep(_NAP)
     for rank, one in asked.items():
@@ -88,7 +128,7 @@ def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, lis
 
 
 def _ask_one(pid: int, start: int) -> _Asked | str:
-    """Ask the main thread; or why not."""
+    """A rank that can be asked; or why it cannot."""
     if pid == os.getpid():
         stacks.offer()
     try:
@@ -103,17 +143,11 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
             return "stopped, so it cannot say where it is"
         if not int(fields["SigCgt"], 16) >> (stacks.SIGNAL - 1) & 1:
             return "no Python program that has joined the job, so it cannot say where it is"
-        if int(fields["SigBlk"], 16) >> (stacks.SIGNAL - 1) & 1:
-            return "it blocks the signal that asks for its stack"
         fd = _file_of(pid)
         if fd is None:
             return "it has closed the file that it would write its stack to"
         threads = sorted((int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()), reverse=True)
-        asked = _Asked(pid, fd, [*(thread for thread in threads if thread != pid), pid])
-        if asked.next_thread():
-            return asked
-        os.close(fd)
-        return "it has not answered who asked before"
+        return _Asked(pid, fd, [*(thread for thread in threads if thread != pid), pid])
     except (OSError, KeyError, ValueError) as e:
         return f"cannot be asked: {e}"
 

@@ -1,12 +1,15 @@
 """Stacks of ranks as they are shown: what faulthandler writes, made shorter."""
 
 import ctypes
+import itertools
 import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numba
 import pytest
 
 from shmcoll import asking, stacks
@@ -60,7 +63,7 @@ def test_deep_stacks_are_cut_and_empty_ones_said():
 
 
 BUSY = """
-import os, sys, threading
+import ctypes, os, sys, threading
 sys.path[:] = {path}
 from shmcoll import stacks
 
@@ -74,6 +77,9 @@ def busy():
 stacks.offer()
 for _ in range(2):
     threading.Thread(target=busy, daemon=True).start()
+libc = ctypes.CDLL(None)
+thread, semaphore = ctypes.c_ulong(), ctypes.create_string_buffer(64)
+libc.pthread_create(ctypes.byref(thread), None, libc.sem_wait, semaphore)  # a thread that runs no Python
 os.write(1, b"ready")
 threading.Event().wait()
 """
@@ -106,33 +112,112 @@ def test_a_process_that_has_ended_is_not_asked():
     assert asking.ask({0: (os.getppid(), 1)}, 1) == {0: ["(its process has ended)"]}  # the pid is another's
 
 
-@pytest.mark.parametrize("pause", [0.0, 0.3])
-def test_a_rank_may_be_kept_from_its_core_while_it_writes(pause):
-    """As faulthandler does it, a handler in C writes the stack in pieces; here it sleeps between two of them."""
+TOLD = ["/a.py:1 in work", "/a.py:2 in <module>"]
+
+
+@pytest.fixture
+def slow_writer():
+    """A function that forks a process whose handler, in C as faulthandler's, sleeps between two pieces of the stack."""
     libc = ctypes.CDLL(None)
-    told, ready = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        fd = os.memfd_create(stacks.FILE)
+    libc.write.argtypes = ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t
+    write, usleep = libc.write, libc.usleep
+    usleep.argtypes = (ctypes.c_uint,)
+    pieces = [
+        b'Stack (most recent call first):\n  File "/a.py", line 1 in work\n',
+        b'  File "/a.py", line 2 in <module>\n',
+    ]
+    (first, n_first), (second, n_second) = [
+        (ctypes.cast(ctypes.c_char_p(piece), ctypes.c_void_p).value, len(piece)) for piece in pieces
+    ]
+    pids = []
+    fd = os.memfd_create(stacks.FILE)
 
-        @ctypes.CFUNCTYPE(None, ctypes.c_int)
-        def write(_number: int) -> None:
-            os.write(fd, b'Stack (most recent call first):\n  File "/a.py", line 1 in work\n')
-            time.sleep(pause)
-            os.write(fd, b'  File "/a.py", line 2 in <module>\n')
+    def fork(pause: float) -> int:
+        nap = int(pause * 1e6)
 
-        libc.signal(stacks.SIGNAL, write)
-        os.write(ready, b"1")
-        while True:
-            libc.pause()
-    os.read(told, 1)
-    try:
-        assert asking.ask({5: (pid, 0)}, 5.0) == {5: ["/a.py:1 in work", "/a.py:2 in <module>"]}
-        assert asking.ask({5: (pid, 0)}, 5.0) == {5: ["/a.py:1 in work", "/a.py:2 in <module>"]}
-        if pause:
-            assert asking.ask({5: (pid, 0)}, pause / 10) == {5: [f"(no stack within {pause / 10:g} s)"]}
-    finally:
+        @numba.cfunc("void(intc)")
+        def handler(_number):
+            write(fd, first, n_first)
+            usleep(nap)
+            write(fd, second, n_second)
+
+        libc.signal.restype = ctypes.c_void_p
+        before = libc.signal(stacks.SIGNAL, ctypes.c_void_p(handler.address))
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            while True:
+                libc.pause()
+        libc.signal(stacks.SIGNAL, ctypes.c_void_p(before))
+        return pids[-1]
+
+    yield fork
+    for pid in pids:
         os.kill(pid, 9)
         os.waitpid(pid, 0)
-        os.close(told)
-        os.close(ready)
+    os.close(fd)
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+def test_a_rank_may_be_kept_from_its_core_while_it_writes(slow_writer, pause):
+    pid = slow_writer(pause)
+    assert asking.ask({5: (pid, 0)}, 5.0) == {5: TOLD}
+    assert asking.ask({5: (pid, 0)}, 5.0) == {5: TOLD}
+    if pause:
+        assert asking.ask({5: (pid, 0)}, pause / 10) == {5: [f"(no stack within {pause / 10:g} s)"]}
+
+
+class Rank(asking._Asked):
+    """A rank of one thread, which does its next steps whenever somebody looks, as many as a schedule says."""
+
+    HANDLER = ("take the signal", "enter the handler", "begin", "end", "return")
+
+    def __init__(self, fd: int, schedule: tuple[int, ...], speaks: bool) -> None:
+        super().__init__(1, fd, [], now=1)
+        self.schedule = iter(schedule)
+        self.speaks = speaks
+        self.file = ""
+        self.pending = self.step = 0
+        self._send()
+
+    def let_run(self) -> None:
+        for _ in range(next(self.schedule, 1)):
+            if self.step or self.pending:
+                self.pending -= self.step == 0
+                self.file += {2: asking._HEADER + "a", 3: "b"}.get(self.step, "") if self.speaks else ""
+                self.step = (self.step + 1) % 5
+
+    def holds(self) -> bool:
+        """As the kernel shows it: neither pending nor blocked between the first step and the second."""
+        self.let_run()
+        return self.pending > 0 or self.step > 1
+
+    def _written(self) -> list[str]:
+        self.let_run()
+        return self.file.split(asking._HEADER)[1:]
+
+    def _has_ended(self) -> bool:
+        return False
+
+    def _send(self) -> bool:
+        self.sent += 1
+        self.pending += 1
+        return True
+
+
+@pytest.mark.parametrize("speaks", [True, False])
+def test_an_answer_is_whole_however_the_rank_runs_meanwhile(monkeypatch, speaks):
+    with open(os.devnull) as file:
+        for schedule in itertools.product(range(6), repeat=6):
+            rank = Rank(file.fileno(), schedule, speaks)
+            monkeypatch.setattr(asking, "_holds", lambda *_, rank=rank: rank.holds())
+            for _ in range(30):
+                if rank.is_complete():
+                    break
+            assert rank.told == (["ab"] if speaks else [""]), schedule
+            assert (rank.pending, rank.step) == (0, 0) or not speaks, schedule
+
+
+def test_two_may_ask_at_once(slow_writer):
+    pid = slow_writer(0.1)
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(lambda _: asking.ask({5: (pid, 0)}, 5.0), range(3))) == [{5: TOLD}] * 3
