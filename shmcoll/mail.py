@@ -36,6 +36,10 @@ class Mail:
         self._note_oldest(dest)
         return offset
 
+    def has_ring(self, dest: int) -> bool:
+        """Whether anything can lie on its way to a rank."""
+        return bool(self._rings[dest])
+
     def sweep(self, dest: int) -> None:
         """Give back the rings that their receiver has left."""
         mine = self._rings[dest]
@@ -71,6 +75,11 @@ class Mail:
     def is_found(self) -> bool:
         """Whether the last SEEK has found a message."""
         return self._word(rings.DONE) == rings.UNREAD
+
+    @property
+    def bytes_read(self) -> int:
+        """How much of the message that has been found last has been read."""
+        return self._word(rings.DONE)
 
     def goes_into(self, place: np.ndarray | None, form: int) -> bool:
         """Whether what has been found can be read into an array, or a new one, as `form` says."""

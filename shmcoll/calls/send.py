@@ -14,7 +14,8 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.rings import ARRAY
 from shmcoll.errors import ArenaError
 
-HEAP_PATIENCE = 1.0  # seconds without memory before a send beside posted receives is refused
+HEAP_PATIENCE = 5.0  # seconds without memory, and without anything moving, before a send is refused
+_NAP = 0.001
 
 
 class Companion(Protocol):
@@ -45,24 +46,30 @@ class Sending:
         self._entry = caller.routine("send")
         self._message = array, dest, tag, form
         self._refusal: ArenaError | None = None
+        self._moved = 0, 0  # bytes to send and bytes read, when there was no memory
+        self._since = 0.0  # when that has changed last
 
     def put_beside_receives(self) -> int:
         """`put`, and posted receives meanwhile. These are the worker's, who alone calls while there are any."""
         caller = self._caller
         if caller.receives.is_empty() or not caller.worker.is_me():
             return self.put()
-        status = self.put(companion=caller.receives, patience=HEAP_PATIENCE)
+        status = self.put(companion=caller.receives)
         caller.receives.detach()
         return status
 
-    def put(self, status: int = c.BUSY, companion: Companion | None = None, patience: float = 0) -> int:
+    def put(self, status: int = c.BUSY, companion: Companion | None = None, patience: float | None = None) -> int:
         """Call the native entry, again with memory as often as it asks for some; its last status. `status`: what it has
         answered already. OK: the message has been sent, or `raise_refusal` says why not; what is attached to the
-        `companion` may have been read in part. `patience`: for so many seconds go without memory, when there is none.
+        `companion` may have been read in part.
+
+        Where there is no memory the message waits for its receiver: for `patience` seconds from when the last bytes of
+        it, or of what is attached, have moved. By default less than the timeout of those who wait for this rank.
         """
         caller, dest = self._caller, self._message[1]
         place, memory = None, 0
-        deadline = time.monotonic() + patience
+        if patience is None:
+            patience = min(HEAP_PATIENCE, caller.words.item(c.TIMEOUT // WORD) / 2e9) if dest != caller.rank else 0
         caller.mail.expect(AT_ONCE if companion else 0)
         try:
             if status == c.BUSY:
@@ -78,15 +85,16 @@ class Sending:
                     try:
                         memory = caller.mail.new_ring(dest)
                     except ArenaError as error:
-                        if companion and time.monotonic() < deadline:
-                            # Nothing else than is attached: to read that to its end would keep what is sent waiting
-                            place = companion.attach() if place is None else place
-                            memory = GO_ON
-                        elif memory == STAY:
-                            self._refuse(error)
+                        if self._has_waited(patience) and memory == STAY:
+                            self._refuse(error, patience)
                             memory = NONE
                         else:
                             memory = STAY
+                            if companion and place is None:
+                                # Nothing else than is attached: to read that to its end would keep what is sent waiting
+                                place = companion.attach()
+                            if not caller.mail.has_ring(dest):
+                                time.sleep(_NAP)
                 status = self._call(place, memory)
         except BaseException:  # a signal handler: the message is not complete
             caller.words[c.ACTIVE // WORD] = c.ENDED
@@ -102,7 +110,15 @@ class Sending:
         array, dest, tag, form = self._message
         return self._entry(array, place, memory, dest, tag, form)
 
-    def _refuse(self, error: ArenaError) -> None:
+    def _has_waited(self, patience: float) -> bool:
+        """Whether nothing has moved for so many seconds."""
+        moved = self._caller.words.item(c.DETAIL // WORD), self._caller.mail.bytes_read
+        if moved != self._moved:
+            self._moved, self._since = moved, time.monotonic()
+        return time.monotonic() >= self._since + patience
+
+    def _refuse(self, error: ArenaError, patience: float) -> None:
         name = "send" if self._message[3] == ARRAY else "send_object"
-        told = f"{name} on rank {self._caller.verdicts.name}: {error}. The message has not been sent"
+        waited = f" Waited {patience:g} s for its receiver." if patience else ""
+        told = f"{name} on rank {self._caller.verdicts.name}: {error}.{waited} The message has not been sent"
         self._refusal = ArenaError(told)

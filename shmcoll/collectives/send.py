@@ -6,8 +6,9 @@
 
 Cost: a/2 + 2 S b, of a long message a/2 + S b or little more; with no receiver there, S b before its memory is had.
 A ring that does not suffice is followed by another: the answer is then HALFWAY, DETAIL says how many bytes, and the
-call comes again with the offset of that memory. When there was none, it comes with STAY: a message that has not begun
-tries the ring as it is. After another HALFWAY it comes with NONE: what has been sent is taken back.
+call comes again with the offset of that memory. Where there is none, it comes with STAY: the message waits for its
+receiver to make room in the ring as it is, for STAYING ns, and asks again. Where that has lasted too long it comes with
+NONE: what has been sent is taken back.
 DETAIL 0: a ring is empty that can be given back; the call comes again as it was.
 
 A rank that has something to receive says so in EXPECTING: then the answer is HALFWAY with BLOCKED in DETAIL when the
@@ -77,6 +78,7 @@ from shmcoll.engine.wait import has_left, mailbox
 NONE, STAY, GO_ON = -1, -2, -3  # in place of memory that was asked for
 BLOCKED, FINISHED = -1, -2  # in DETAIL, in place of bytes to ask for
 AT_ONCE = 5  # in EXPECTING: times left to answer BLOCKED
+STAYING = 1_000_000
 NOTHING = -1  # in SENT: not even the first piece
 
 BEGIN, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
@@ -97,17 +99,17 @@ def begin_or_go_on(ctx):
         describe_object(ctx)
     if memory == NONE:
         return drop(ctx, peer)
-    if memory == STAY:
-        return put_rest(ctx, peer) if peek(chain + SENT) == NOTHING and peek(chain + CAPACITY) > 0 else c.HALFWAY
-    if memory != 0:
-        if memory != GO_ON:
-            follow(ctx, peer, memory)
+    if memory > 0:
+        follow(ctx, peer, memory)
+    if memory > 0 or memory == GO_ON:
         return put_rest(ctx, peer)
     if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
         return c.ABORTED
     if has_left(ctx, peer):
         poke(ctx + c.CULPRIT, peer)
         return c.PEER_LOST
+    if memory == STAY:
+        return put_rest(ctx, peer) if peek(chain + CAPACITY) > 0 else c.HALFWAY
     if peek(chain + OLDEST) != 0 and load_acquire(peek(chain + OLDEST) + RING_LEFT):
         poke(ctx + c.DETAIL, 0)
         return c.HALFWAY
@@ -231,7 +233,7 @@ def await_receiver(ctx, peer, wanted):
     if peer == peek(ctx + c.RANK):
         return ask(ctx, peer)
     expecting = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + EXPECTING
-    limit = patience(peek(ctx + c.X + c.BYTES))
+    limit = STAYING if peek(ctx + c.REDUCTION) == STAY else patience(peek(ctx + c.X + c.BYTES))
     status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, 0 if peek(expecting) == AT_ONCE else limit)
     if status == c.TIMEOUT_PASSED:
         if peek(expecting) > 0 and not is_unfinished(ctx):

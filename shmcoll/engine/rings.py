@@ -19,7 +19,9 @@ another ring). A message that s could not complete for want of memory ends in DR
 A full ring. If r reads this very message from HEAD on, s waits for HEAD: the message flows through the ring, which
 stays in the caches. If r is elsewhere, s waits about as long as it would take to buffer the message, and then asks for
 a larger ring that takes all the rest; it hangs on by a NEXT, for which there is always room. So s depends on r only
-while r reads, and r, when it reads, on nobody but s: however messages cross, nobody waits in a circle.
+while r reads, and r, when it reads, on nobody but s: however messages cross, nobody waits in a circle. Without memory
+for the larger ring s does wait for r, in slices, and asks again after each. There may be a circle then, so not for
+ever: when nothing has moved for some seconds it takes its message back (`calls/send.py`).
 
 r takes messages out of their turn where tags say so: it reads them where they lie and notes TAKEN. HEAD stays before
 the first that has not been taken. So messages never block one another, and what waits to be received is held by the

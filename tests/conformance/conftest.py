@@ -1,5 +1,7 @@
 """The settings under which every collective is tried: number of ranks, and the thresholds that choose the algorithm."""
 
+import importlib
+
 import pytest
 
 SOME = (1, 2, 3, 8)
@@ -36,6 +38,12 @@ def the_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """In through `PlainEntry`, for interpreters whose arrays have their fields elsewhere; out past the caches."""
     monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
     monkeypatch.setenv("SHMCOLL_STREAM_BYTES", "128")
+
+
+@pytest.fixture
+def hasty_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A send without memory is refused sooner."""
+    monkeypatch.setattr(importlib.import_module("shmcoll.calls.send"), "HEAP_PATIENCE", 0.1)
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
 """Long messages both ways at once: they flow through rings, without memory for what is on its way."""
 
+import importlib
+import os
+import signal
 import time
 from typing import Any
 
@@ -172,8 +175,85 @@ def post_then_send_behind_another(comm: Any) -> None:
         assert (work.wait(20)[0] == pattern(other, step)).all()
 
 
-def test_there_is_no_memory_for_what_is_sent_beside_a_receive(ranks):
+def test_there_is_no_memory_for_what_is_sent_beside_a_receive(ranks, hasty_sends):
     ranks(2, post_then_send_behind_another, environment=HEAP, timeout=10)
+
+
+def send_to_who_is_late(comm: Any, posted: bool) -> None:
+    """There is no memory for the messages, and the receiver comes when the sender has been waiting for a while."""
+    if comm.rank == 0:
+        sends = [comm.send(pattern(0, 0), 1, async_op=True)]
+        if posted:
+            receive = comm.recv(source=1, tag=9, async_op=True)
+        sends += [comm.send(pattern(0, 1), 1, async_op=True), comm.send(np.array([2]), 1, async_op=True)]
+        comm.send(pattern(0, 3), 1)
+        comm.send_object([pattern(0, 4), "and so on"], 1)
+        for work in sends:
+            work.wait(20)
+        if posted:
+            assert receive.wait(20)[0].item() == 7
+    else:
+        for step in range(4):
+            time.sleep(0.2)
+            assert (comm.recv()[0] == (2 if step == 2 else pattern(0, step))).all()
+        time.sleep(0.2)
+        array, text = comm.recv_object()[0]
+        assert (array == pattern(0, 4)).all() and text == "and so on"
+        comm.send(np.array([7]), 0, 9)
+    comm.barrier()
+    assert held(comm) <= 4 << 20
+
+
+@pytest.mark.parametrize("posted", [False, True])
+def test_without_memory_a_send_waits_for_its_receiver(ranks, posted):
+    ranks(2, send_to_who_is_late, posted, environment=HEAP)
+
+
+def send_without_any_memory(comm: Any, posted: bool) -> str:
+    """There is none for the first ring either, until the other rank gives some back."""
+    other, text = 1 - comm.rank, ""
+    mine = comm.zeros((2 << 20) - 4096, np.uint8)
+    if posted:
+        comm.recv(source=other, tag=9, async_op=True)
+    comm.barrier()
+    if comm.rank == 0:
+        with pytest.raises(shmcoll.ArenaError) as error:
+            comm.send(np.array([1]), 1)
+        text = str(error.value)
+        importlib.import_module("shmcoll.calls.send").HEAP_PATIENCE = 5.0
+        comm.barrier()
+        comm.send(np.array([2]), 1)
+    else:
+        comm.barrier()
+        time.sleep(0.3)
+        del mine
+        assert comm.recv()[0].item() == 2
+    comm.barrier()
+    comm.send(np.array([3]), other, 9)
+    return text
+
+
+@pytest.mark.parametrize("posted", [False, True])
+def test_a_send_without_any_memory(ranks, hasty_sends, posted):
+    text = ranks(2, send_without_any_memory, posted, environment=HEAP)[0]
+    assert text.startswith("send on rank 0: the heap is full: ")
+    assert text.endswith("Waited 0.1 s for its receiver. The message has not been sent")
+
+
+def send_to_who_dies(comm: Any) -> str:
+    """The sender has no memory and waits for a receiver who does not come."""
+    if comm.rank == 1:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(shmcoll.RankFailed) as error:
+        comm.send(pattern(0, 0), 1)
+    return str(error.value)
+
+
+def test_the_receiver_dies_while_a_send_waits_for_it(ranks):
+    outcome = ranks.outcomes(2, send_to_who_dies, environment=HEAP)[0]
+    assert outcome.error is None, outcome.traceback
+    assert "rank 1 " in outcome.value
 
 
 def exchange_batch(comm: Any) -> None:

@@ -289,7 +289,7 @@ def full(comm) -> list[str]:
     return texts
 
 
-def test_a_full_heap_raises_in_the_jitted_function(ranks):
+def test_a_full_heap_raises_in_the_jitted_function(ranks, hasty_sends):
     texts = ranks(2, full, environment={"SHMCOLL_HEAP": "8M"})[0]
     assert len(texts) == 3
     for text in texts:

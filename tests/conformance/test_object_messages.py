@@ -231,7 +231,7 @@ def full(comm) -> str:
     return text
 
 
-def test_a_full_heap_is_the_senders_error_alone(ranks):
+def test_a_full_heap_is_the_senders_error_alone(ranks, hasty_sends):
     text = ranks(2, full, environment={"SHMCOLL_HEAP": "8M"})[0]
     assert text.startswith("send_object on rank 0: the heap is full: ")
     assert text.endswith("The message has not been sent")

@@ -227,7 +227,7 @@ def fill_the_heap(comm) -> list[str]:
     return texts
 
 
-def test_a_full_heap_is_the_senders_error_alone(ranks):
+def test_a_full_heap_is_the_senders_error_alone(ranks, hasty_sends):
     texts, _ = ranks(2, fill_the_heap, environment={"SHMCOLL_HEAP": "8M"})
     assert len(texts) == 2
     for text in texts:

@@ -152,6 +152,7 @@ LARGE_CASES = [
     "a message in vain",
     "a message in vain before its turn",
     "a message in vain that does not fit",
+    "a message without memory",
     "an object",
     "an object longer than the ring",
     "sendrecv",

@@ -64,7 +64,7 @@ class Send(Message):
 
 @dataclass(frozen=True)
 class SendInVain(Send):
-    """There is no more memory than the first ring."""
+    """There is no more memory than the first ring, and the sender does not wait."""
 
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words)
@@ -74,7 +74,20 @@ class SendInVain(Send):
             if atomics.peek(rank.rings) == 0:
                 how = memory(rank)
             else:
-                how = NONE if how == STAY else STAY
+                how = NONE if how == GO_ON else GO_ON
+        return status
+
+
+@dataclass(frozen=True)
+class SendWithoutMemory(Send):
+    """There is no more than the first ring, and the sender waits for its receiver. (The clock stands still.)"""
+
+    def run(self, rank: Rank, number: int) -> int:
+        _fill(rank, number, self.words)
+        rank.set(c.OUT + c.DTYPE, 0)
+        status = put(rank, self.dest, self.tag, 0)
+        while status == c.HALFWAY:
+            status = put(rank, self.dest, self.tag, STAY if atomics.peek(rank.rings) else memory(rank))
         return status
 
 

@@ -23,6 +23,13 @@ MUTANTS_OF_MESSAGES = {
     "no room is left for what must always fit": Mutant(
         "collectives.send.make_room", "needed + SPARE", "needed", "long messages both ways", sampled=True
     ),
+    "a message that waits without memory begins again": Mutant(
+        "collectives.send.begin_or_go_on",
+        "    if memory == STAY:\n",
+        "    poke(chain + SENT, NOTHING)\n    if memory == STAY:\n",
+        "a message without memory",
+        sampled=True,
+    ),
     "a sender waits for who does not read": Mutant(
         "collectives.send.await_receiver",
         "return ask(ctx, peer)\n        limit",

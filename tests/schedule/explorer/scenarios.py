@@ -28,6 +28,7 @@ from explorer.calls_of_messages import (
     SendInVain,
     SendObject,
     SendRecv,
+    SendWithoutMemory,
 )
 from explorer.calls_of_neighbours import Exchange, Permute
 from explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
@@ -227,6 +228,15 @@ SCENARIOS = {
         (
             (SendInVain(1, 70, tag=1), Send(1, 2, tag=2), Send(1, 2, tag=3)),
             (Receive(0, 2, tag=2, call=2), ReceiveShort(0, 2, call=3)),
+        ),
+        each=True,
+        words=70,
+    ),
+    "a message without memory": Scenario(
+        2,
+        (
+            (Send(1, 2, tag=1), SendWithoutMemory(1, 70, tag=2), SendWithoutMemory(1, 14, tag=3)),
+            (Receive(0, 2, tag=1), Receive(0, 70, tag=2), Receive(0, 14, tag=3)),
         ),
         each=True,
         words=70,
