@@ -38,6 +38,9 @@ counts), at ABORT, and at the peer's records and CLOSED; whoever sets one of the
 within SLEEP ns, and then it looks at the peer's pidfd, at pending signals, and at the deadline. Time in which this
 process itself was stopped (Ctrl-Z) does not count: what took FROZEN times as long as a slice was no sleep.
 
+The peer may live and never come, because it has lost a third member in another group. So after a whole slice the waiter
+looks at all members' records, and at the pidfds of some, of others after the next: who has failed ends all its groups.
+
 Cost: 0 slices when the peer is there already; one cache miss when it arrives while polling.
 """
 
@@ -84,6 +87,8 @@ EVERYBODY = ANYBODY + 1  # in PARKED
 ONCE = -1  # in place of a limit: one slice
 EVENTS = 0  # in the memory about messages: {address of a word, value, peer} a word
 EVENT_BYTES = 3 * layout.WORD
+
+LOOKED_AT = 8  # pidfds a slice
 
 FEWEST_POLLS, MOST_POLLS = 64, 2048  # about 1.5 and 50 us
 FROZEN = 10  # slices
@@ -166,6 +171,7 @@ def sleep_until(ctx, word, wanted, peer, limit):
         note_message(ctx, mine)
     now = clock()
     deadline = now + limit
+    slices = 0
     while True:
         begun = now
         store(mine + PARKED, peer + 1)
@@ -186,6 +192,10 @@ def sleep_until(ctx, word, wanted, peer, limit):
         if signals_pending(ctx):
             return c.INTERRUPTED
         now = clock()
+        if now - begun >= peek(ctx + c.SLEEP):
+            slices += 1
+            if a_member_has_failed(ctx, slices) and not has_come(ctx, word, wanted):
+                return c.PEER_LOST
         if now - begun > FROZEN * peek(ctx + c.SLEEP):
             deadline += now - begun
         if now > deadline:
@@ -254,6 +264,21 @@ def is_gone(ctx, peer, events):
         peer = peek(event + i * EVENT_BYTES + 2 * layout.WORD)
         if peer != peek(ctx + c.RANK) and process_has_ended(ctx, peer) and not has_left(ctx, peer):
             poke(ctx + c.CULPRIT, peer)
+            return 1
+    return 0
+
+
+def a_member_has_failed(ctx, slices):
+    """Whether one of the group has, by the records of all, and by the pidfds of those whose turn it is; CULPRIT then.
+    Who has closed the group is none of it any more."""
+    size = peek(ctx + c.SIZE)
+    for i in range(size):
+        member = (LOOKED_AT * slices + i) % size
+        failed = has_failed(ctx, member)
+        if i < LOOKED_AT and member != peek(ctx + c.RANK) and not failed and not has_left(ctx, member):
+            failed = process_has_ended(ctx, member)
+        if failed and load_acquire(mailbox(ctx, member) + CLOSED) == 0:
+            poke(ctx + c.CULPRIT, member)
             return 1
     return 0
 

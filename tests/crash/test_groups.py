@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+from ranks import poll
 
 from shmcoll.errors import RankFailed
 
@@ -41,11 +42,46 @@ def kill_while_grouping(ranks, board, seed: int) -> None:
     outcomes = job.finish()
     for outcome in outcomes:
         if outcome.rank != victim:
-            assert outcome.value is not None, outcome.text
+            assert outcome.value is not None, outcome.traceback
             late, text, total = outcome.value
             assert late < 1, text
             assert "rank" in text
             assert total == sum(range(RANKS)) - victim
+
+
+def wait_for_who_knows(comm, board, members: int, everywhere: bool) -> str | None:
+    """Rank 0 dies. The last rank loses it in a pair, and does not come to the larger group, where the others wait."""
+    last = members - 1
+    larger = comm if everywhere else comm.subgroup(range(members))
+    pair = comm.subgroup([0, last]) if comm.rank in (0, last) else None
+    larger.barrier()
+    board[1 + comm.rank] = 1
+    with pytest.raises(RankFailed) as error:
+        if pair:
+            while True:
+                pair.barrier()
+        poll(lambda: board[0], 20)
+        begun = time.monotonic()
+        larger.barrier()
+    late = time.monotonic() - begun if pair is None else 0
+    if pair:
+        assert poll(lambda: board[31 : 30 + last].all(), 20)
+        return str(error.value)
+    board[30 + comm.rank] = 1
+    return f"{late < 2} {error.value}"
+
+
+@pytest.mark.parametrize("tell", [False, True])
+@pytest.mark.parametrize(("members", "everywhere"), [(3, False), (4, False), (4, True), (12, False), (12, True)])
+def test_nobody_waits_for_who_has_lost_a_third_rank_elsewhere(ranks, board, members, everywhere, tell):
+    job = ranks.start(members, wait_for_who_knows, board, members, everywhere, tell=tell, timeout=15)
+    job.until(lambda: board[1 : 1 + members].all(), "all have begun")
+    os.kill(job.pids[0], signal.SIGKILL)
+    board[0] = 1
+    for outcome in job.finish()[1:]:
+        assert outcome.value is not None, outcome.traceback
+        assert outcome.rank == members - 1 or outcome.value.startswith("True ")
+        assert "rank 0 " in outcome.value
 
 
 @pytest.mark.parametrize("instant", range(6))
