@@ -167,9 +167,8 @@ class Verdicts:
 
     def _lost(self, call: str, culprit: int) -> ShmcollError:
         """The peer's process has ended. A launcher of ours knows how; give it a moment to say so."""
-        took_part = self._group.published(culprit) >= self._sequence()
-        left = "left the job" if took_part else "left the job without taking part"
-        how = f"{left}: its process has ended"
+        took_part = self._group.published(culprit) >= self._sequence()  # as did who died while others were awaited
+        how = f"left the job{'' if took_part else ' without taking part'}: its process has ended"
         # Where rank 0 has made the arena there is none that would tell
         is_launched = self._arena.load(layout.JOB_CREATOR) != records.read(self._arena, 0, layout.BY_RANK).pid
         end = time.monotonic() + (LAUNCHER_PATIENCE if is_launched else 0)
@@ -183,7 +182,7 @@ class Verdicts:
                 how = "has closed the group"
                 break
             if any(t.state == records.DEPARTED for t in told):
-                how = f"{left}: its program has ended"  # as it meant to, or by sys.exit
+                how = "left the job without taking part: its program has ended"  # as it meant to, or by sys.exit
             if told[0].state == records.DEPARTED or time.monotonic() >= end:
                 break
             time.sleep(0.001)
