@@ -20,10 +20,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
+import llvmlite
 import llvmlite.binding as llvm
+import numpy as np
 
 from shmcoll.engine.folder import cache_folder
 
@@ -118,8 +120,20 @@ def _sources(name: str) -> set[Path]:
 @cache
 def _platform() -> str:
     # The features name the CPU well enough; llvmlite's host queries take a millisecond each
-    facts = (sys.implementation.cache_tag, version("numba"), version("llvmlite"), version("numpy"), platform.machine())
+    versions = _numba(), llvmlite.__version__, np.__version__
+    facts = (sys.implementation.cache_tag, *versions, platform.machine())
     return repr((facts, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()))
+
+
+def _numba() -> str:
+    """Its version, without importing it, nor importlib.metadata, which takes 20 ms where code is loaded from here."""
+    spec = find_spec("numba")
+    file = Path(spec.origin).with_name("_version.py") if spec and spec.origin else None
+    if file and file.exists():
+        return file.read_text()
+    from importlib.metadata import version
+
+    return version("numba")
 
 
 def _reached(start: Iterable[Path | str]) -> set[Path]:
