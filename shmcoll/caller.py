@@ -162,7 +162,14 @@ class Caller:
                 time.sleep(1e-4)
             return status
 
-        return patiently() if self.worker.is_me() else self.worker.submit(patiently).wait()
+        if self.worker.is_me():
+            return patiently()
+        try:
+            work = self.worker.submit(patiently)
+        except NotNow:
+            self.check_open(operation)
+            return patiently()  # the program is ending, and there is no worker to queue behind
+        return work.wait()
 
     def check_rank(self, operation: str) -> None:
         """Raise in a process that this rank has forked."""

@@ -10,6 +10,9 @@ they were issued, and the common case, no asynchronous work at all, costs a bloc
 Receives are different: one whose message has not come would keep all later work waiting. A call may return a `Pending`,
 which is completed later by what the worker does when it has nothing else to do (`attend`, see `receives.py`). That may
 sleep in native code, so who submits work rings this rank's own doorbell.
+
+The end. When the communicator is closed, or the main thread has ended, the worker completes what is pending and ends;
+then nothing is submitted any more, and a blocking call that finds another thread inside waits without a queue.
 """
 
 import os
@@ -17,7 +20,7 @@ import queue
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,9 @@ from shmcoll.call_sites import Site, here, submitted_at
 from shmcoll.engine import context as c
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
+
+_running: set["Worker"] = set()  # what is to be finished before the interpreter ends
+_ending = 0  # pid of the process in which it does
 
 NOBODY = -1  # no thread has this identity: everybody must queue until the worker has said who it is
 
@@ -97,6 +103,7 @@ class Worker:
         )
         self._count = 0
         self._thread: threading.Thread | None = None
+        self._is_over = False  # the thread does no more than what is pending
 
     def submit(self, call: Callable[[], Any], attend: Callable[[], bool] | None = None) -> Work:
         """Queue a call; its arguments stay alive until it is done.
@@ -106,28 +113,44 @@ class Worker:
         check_rank(self._pid, "async_op", self._name)
         future: Future[Any] = Future()
         with self._lock:
+            if self._is_over:
+                raise NotNow(f"async_op on {self._name}: this communicator is closed, or the program is ending")
+            thread = self._thread = self._thread or self._started()
             self._count += 1
-            if self._thread is None:
-                self._words[c.OWNER // WORD] = NOBODY
-                self._thread = threading.Thread(target=self._run, name="shmcoll-worker")
-                threading._register_atexit(self.finish)  # type: ignore[attr-defined]
-                self._thread.start()
-            else:
-                self._words[c.OWNER // WORD] = self._thread.ident
+            self._words[c.OWNER // WORD] = thread.ident
             self._attend = attend or self._attend
             self._pending.put((future, call, here()))
         if self._attend:
             self._group.ring_one(self._rank)
         return Work(future, self._name)
 
+    def _started(self) -> threading.Thread:
+        """The thread, which runs. Raises `NotNow` where there is none to be had, as when the interpreter ends."""
+        thread = threading.Thread(target=self._run, name="shmcoll-worker")
+        _running.add(self)  # before the look at _ending: `_finish_all` looks the other way round
+        try:
+            _finish_all_at_exit(self._pid)
+            if _ending == self._pid:
+                raise RuntimeError("the program is ending")
+            thread.start()
+        except RuntimeError as error:
+            _running.discard(self)
+            raise NotNow(f"async_op on {self._name}: there is no thread to be had: {error}") from None
+        return thread
+
     def is_me(self) -> bool:
         return self._thread is threading.current_thread()
 
     def finish(self) -> None:
         """Complete what is pending and end the thread."""
+        if os.getpid() != self._pid:
+            return  # a fork of the rank has no such thread, and may have found the lock taken
+        with self._lock:
+            self._is_over = True
         if self._thread is not None:
             self._pending.put(None)
             self._thread.join()
+        _running.discard(self)
 
     def _run(self) -> None:
         with self._lock:
@@ -165,3 +188,18 @@ class Worker:
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
+
+
+@cache
+def _finish_all_at_exit(pid: int) -> None:
+    """Have `_finish_all` called when the main thread of this process has ended, before threads are waited for."""
+    threading._register_atexit(_finish_all, pid)  # type: ignore[attr-defined]
+
+
+def _finish_all(pid: int) -> None:
+    global _ending
+    if pid != os.getpid():
+        return
+    _ending = pid
+    for worker in list(_running):
+        worker.finish()

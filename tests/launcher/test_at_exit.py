@@ -129,3 +129,30 @@ def test_asynchronous_work_that_nobody_waits_for(shmrun, way):
     )
     told = shmrun("-n", 2, *way, script)
     assert (told.returncode, told.stdout, told.stderr) == (0, "2.0 True\n" * 2, "")
+
+
+@WAYS
+@pytest.mark.parametrize("before", ["pass", "comm.barrier(async_op=True).wait()"])
+def test_threads_that_go_on_when_the_main_thread_has_ended(shmrun, way, before):
+    """There is no worker any more that would have them take turns, and none can be started."""
+    script = shmrun.write(
+        JOINS
+        + f"""
+    comm = shmcoll.init()
+    {before}
+    def work():
+        threading.main_thread().join()
+        time.sleep(0.1)
+        for _ in range(300):
+            assert comm.all_reduce(np.ones(10000))[0] == 2
+        try:
+            comm.barrier(async_op=True)
+        except RuntimeError as e:
+            assert "async_op on rank" in str(e), e
+            print("done", flush=True)
+    for _ in range(2):
+        threading.Thread(target=work).start()
+    """
+    )
+    told = shmrun("-n", 2, *way, script)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "done\n" * 4, "")

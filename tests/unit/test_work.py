@@ -1,7 +1,9 @@
 """Asynchronous operations: order, results, errors, and how blocking calls and threads queue beside them."""
 
+import gc
 import threading
 import time
+import weakref
 from itertools import pairwise
 
 import numpy as np
@@ -202,3 +204,35 @@ def test_a_work_is_what_an_asynchronous_call_returns(ranks):
         return [isinstance(w, Work) for w in works] + [a <= b for a, b in pairwise(begins)]
 
     assert all(all(told) for told in ranks(2, kinds))
+
+
+def test_a_closed_communicator_takes_no_asynchronous_work(ranks):
+    def call(comm) -> None:
+        group = comm.split(0)
+        group.barrier(async_op=True).wait(20)
+        group.close()
+        for late in (lambda: group.barrier(async_op=True), lambda: group.recv(async_op=True)):
+            with pytest.raises(RuntimeError, match=f"rank.* {comm.rank}: this communicator is closed"):
+                late()
+
+    ranks(2, call)
+
+
+def test_a_group_that_has_worked_asynchronously_leaves_nothing(ranks):
+    def use(comm) -> None:
+        for _ in range(2):
+            handlers = len(threading._threading_atexits)
+            for _ in range(3):
+                group = comm.split(0)
+                group.barrier(async_op=True).wait(20)
+                posted = group.recv(source=comm.rank, async_op=True)
+                group.send(np.ones(1), comm.rank)
+                posted.wait(20)
+                group.close()
+                caller = weakref.ref(group._caller)
+                del group, posted
+                gc.collect()
+                assert caller() is None
+        assert len(threading._threading_atexits) == handlers
+
+    ranks(2, use)
