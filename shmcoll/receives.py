@@ -4,6 +4,9 @@ They live on the worker of the communicator (`work.py`). A receive whose turn ha
 worker go on; when the worker has nothing else to do it attends to the list: it marks up to where every source has sent,
 tries each receive in the order of posting, and when none has found its message sleeps until there is more than that.
 
+A blocking receive looks at the list, too: where something is posted, or has been and waits to be entered, it is posted
+behind that. Else it would take what an earlier one waits for.
+
 Order: a message goes to the first receive in the list that it fits. It may come while we try them one by one; so
 before a later one takes what it has found, the earlier ones are asked whether it fits them, and then we begin again.
 """
@@ -29,6 +32,7 @@ from shmcoll.work import Pending, Work, Worker
 Finish = Callable[[np.ndarray, int], Any]
 
 _NAP = 0.001  # seconds, where there is nobody to sleep for
+_FROZEN = 0.2  # seconds: who has slept for so long was stopped, which counts for no limit (see `engine/wait.py`)
 
 
 class Line(Protocol):
@@ -77,29 +81,41 @@ class Receives:
     def __init__(self, caller: Line):
         self._caller = caller
         self._posted: list[Receive] = []
+        self._coming: list[None] = []  # one for each that waits for its turn to be entered
         self._attached: tuple[Receive, np.ndarray] | None = None  # the one that a send reads meanwhile, and where
 
     def is_empty(self) -> bool:
-        return not self._posted
+        return not self._coming and not self._posted
 
     def post(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> Work:
         """Have a receive entered in its turn."""
         caller = self._caller
 
         def enter() -> Receive:
-            caller.check_open(operation)
-            seconds = caller.words.item(c.TIMEOUT // WORD) / 1e9
-            receive = Receive(operation, place, source, tag, finish, time.monotonic() + seconds)
-            self._posted.append(receive)
-            return receive
+            try:
+                caller.check_open(operation)
+                seconds = caller.words.item(c.TIMEOUT // WORD) / 1e9
+                receive = Receive(operation, place, source, tag, finish, time.monotonic() + seconds)
+                self._posted.append(receive)
+                return receive
+            finally:
+                self._coming.pop()
 
-        return caller.worker.submit(enter, self.attend)
+        self._coming.append(None)
+        try:
+            return caller.worker.submit(enter, self.attend)
+        except BaseException:
+            self._coming.pop()
+            raise
 
     def attend(self) -> bool:
         """Look once for what has come, and sleep when there is nothing. Returns whether receives are left."""
         if self._posted and not self._serve_one():
             before = time.monotonic()
             status = self._enter(None, ATTEND)
+            if (spent := time.monotonic() - before) > _FROZEN:
+                for receive in self._posted:
+                    receive.deadline += spent
             if status in (c.PREPARE, c.VERDICT):
                 self._look_for_the_late(lost=status == c.VERDICT)
                 if time.monotonic() - before < _NAP:
@@ -180,7 +196,8 @@ class Receives:
                 self._enter(receive, TRY)  # so that the context says which call it is
                 self._fail(c.TIMEOUT_PASSED, receive)
                 return
-            if (lost and receive.source == ANY and self._caller.size > 1) or self._is_in_vain(receive.source):
+            from_others = receive.source != self._caller.rank and self._caller.size > 1
+            if (lost and from_others) or self._is_in_vain(receive.source):
                 self._complete(receive, FETCH)
                 return
 

@@ -244,7 +244,7 @@ def have_left(ctx, events):
     for i in range(events):
         peer = peek(event + i * EVENT_BYTES + 2 * layout.WORD)
         if peer != peek(ctx + c.RANK):
-            if has_failed(ctx, peer):
+            if has_failed(ctx, peer) and load_acquire(mailbox(ctx, peer) + CLOSED) == 0:
                 poke(ctx + c.CULPRIT, peer)
                 return 1
             if not has_left(ctx, peer):
@@ -275,8 +275,8 @@ def a_member_has_failed(ctx, slices):
     for i in range(size):
         member = (LOOKED_AT * slices + i) % size
         failed = has_failed(ctx, member)
-        if i < LOOKED_AT and member != peek(ctx + c.RANK) and not failed and not has_left(ctx, member):
-            failed = process_has_ended(ctx, member)
+        if i < LOOKED_AT and member != peek(ctx + c.RANK) and not failed:
+            failed = process_has_ended(ctx, member) and not has_left(ctx, member)  # in this order: it may leave between
         if failed and load_acquire(mailbox(ctx, member) + CLOSED) == 0:
             poke(ctx + c.CULPRIT, member)
             return 1

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from ranks import poll
 
+from shmcoll.engine import wait
 from shmcoll.errors import RankFailed
 
 RANKS = 4
@@ -49,7 +50,7 @@ def kill_while_grouping(ranks, board, seed: int) -> None:
             assert total == sum(range(RANKS)) - victim
 
 
-def wait_for_who_knows(comm, board, members: int, everywhere: bool) -> str | None:
+def wait_for_who_knows(comm, board, members: int, everywhere: bool, call: str) -> str | None:
     """Rank 0 dies. The last rank loses it in a pair, and does not come to the larger group, where the others wait."""
     last = members - 1
     larger = comm if everywhere else comm.subgroup(range(members))
@@ -62,7 +63,12 @@ def wait_for_who_knows(comm, board, members: int, everywhere: bool) -> str | Non
                 pair.barrier()
         poll(lambda: board[0], 20)
         begun = time.monotonic()
-        larger.barrier()
+        if call == "barrier":
+            larger.barrier()
+        elif call == "recv":
+            larger.recv(source=last)
+        else:
+            larger.recv(source=last, async_op=True).wait()
     late = time.monotonic() - begun if pair is None else 0
     if pair:
         assert poll(lambda: board[31 : 30 + last].all(), 20)
@@ -72,9 +78,10 @@ def wait_for_who_knows(comm, board, members: int, everywhere: bool) -> str | Non
 
 
 @pytest.mark.parametrize("tell", [False, True])
+@pytest.mark.parametrize("call", ["barrier", "recv", "posted"])
 @pytest.mark.parametrize(("members", "everywhere"), [(3, False), (4, False), (4, True), (12, False), (12, True)])
-def test_nobody_waits_for_who_has_lost_a_third_rank_elsewhere(ranks, board, members, everywhere, tell):
-    job = ranks.start(members, wait_for_who_knows, board, members, everywhere, tell=tell, timeout=15)
+def test_nobody_waits_for_who_has_lost_a_third_rank_elsewhere(ranks, board, members, everywhere, call, tell):
+    job = ranks.start(members, wait_for_who_knows, board, members, everywhere, call, tell=tell, timeout=15)
     job.until(lambda: board[1 : 1 + members].all(), "all have begun")
     os.kill(job.pids[0], signal.SIGKILL)
     board[0] = 1
@@ -94,3 +101,52 @@ def test_a_hundred_kills_while_groups_come_and_go(ranks, board, seed):
     for instant in range(100):
         board[:] = 0
         kill_while_grouping(ranks, board, seed + 1000 + instant)
+
+
+def receive_from_who_is_left(comm, board) -> int:
+    """Rank 2 has closed the group before it fails, so the group does not mind."""
+    group = comm.subgroup(range(3))
+    group.barrier()
+    if comm.rank == 2:
+        group.close()
+        os._exit(3)
+    if comm.rank == 1:
+        assert poll(lambda: board[0], 20)
+        time.sleep(0.2)
+        group.send(np.array([5]), 0)
+        return 0
+    board[0] = 1
+    return group.recv()[0].item()
+
+
+@pytest.mark.parametrize("tell", [False, True])
+def test_who_has_closed_the_group_may_fail(ranks, board, tell):
+    outcomes = ranks.outcomes(3, receive_from_who_is_left, board, tell=tell)
+    assert outcomes[0].value == 5, outcomes[0].traceback
+
+
+def look_while_one_leaves(comm, board) -> int:
+    """Rank 2 ends properly between rank 0's looks at its process and at its records."""
+    if comm.rank == 0:
+        has_ended = wait.process_has_ended
+
+        def look(ctx: int, peer: int) -> int:
+            if peer == 2 and not board[0]:
+                board[0] = 1
+                assert poll(lambda: has_ended(ctx, peer), 20)
+            return has_ended(ctx, peer)
+
+        wait.process_has_ended = look
+        return comm.recv(source=1)[0].item()
+    assert poll(lambda: board[0], 20)
+    if comm.rank == 1:
+        time.sleep(0.3)
+        comm.send(np.array([5]), 0)
+    return 0
+
+
+def test_who_ends_properly_has_not_failed(ranks, board):
+    outcomes = ranks.outcomes(
+        3, look_while_one_leaves, board, tell=True, environment={"SHMCOLL_FAULTS": "0:stop@1000000"}
+    )
+    assert outcomes[0].value == 5, outcomes[0].traceback

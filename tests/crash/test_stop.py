@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from calls import LONG, SHORT
 from ranks import poll
@@ -132,3 +133,27 @@ def test_a_rank_that_stops_within_an_operation_is_named(ranks, board, seed, oper
         assert victim in named(outcome.value), outcome.value
         if "did not arrive" not in outcome.value:  # else: of the next operation, which those that wait for it miss too
             assert named(outcome.value) == {victim}, outcome.value
+
+
+def receive_while_stopped(comm, board, posted: bool) -> int:
+    """The time for which rank 0 is stopped does not count for its limit."""
+    if comm.rank == 1:
+        assert poll(lambda: board[1], 20)
+        comm.send(np.array([5]), 0)
+        return 5
+    comm.timeout = LIMIT
+    board[0] = 1
+    got = comm.recv(source=1, async_op=True).wait() if posted else comm.recv(source=1)
+    return got[0].item()
+
+
+@pytest.mark.parametrize("posted", [False, True])
+def test_a_receiver_that_was_stopped_has_all_its_time(ranks, board, posted):
+    job = ranks.start(2, receive_while_stopped, board, posted)
+    job.until(lambda: board[0], "rank 0 is there")
+    time.sleep(0.1)
+    stop(job, 0)
+    time.sleep(2 * LIMIT)
+    os.kill(job.pids[0], signal.SIGCONT)
+    board[1] = 1
+    assert [outcome.value for outcome in job.finish()] == [5, 5]
