@@ -40,6 +40,14 @@ class Mail:
         """Whether anything can lie on its way to a rank."""
         return bool(self._rings[dest])
 
+    def progress(self, dest: int) -> tuple[int, int, int]:
+        """What changes while things move to a rank: how much of the message lies in a ring, which ring is the oldest,
+        and how far that has been read."""
+        chain = rings.chains_offset(self._group.size) + 2 * dest * rings.CHAIN_BYTES
+        oldest = self._rings[dest][0] if self._rings[dest] else 0
+        head = self._group.arena.load(oldest + layout.RING_HEAD) if oldest else 0
+        return self.words.item((chain + rings.SENT) // WORD), oldest, head
+
     def sweep(self, dest: int) -> None:
         """Give back the rings that their receiver has left."""
         mine = self._rings[dest]

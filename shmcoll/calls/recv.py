@@ -20,9 +20,21 @@ Received = tuple[Any, int, int]
 def recv(caller: Caller, out: Any, source: Any, tag: Any) -> Received:
     place, source, tag = check_arguments(caller, out, source, tag)
     if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
-        return caller.receives.post("recv", place, source, tag, lambda array, status: told(array, out, status)).wait()
+        posted = caller.receives.post("recv", place, source, tag, lambda array, status: told(array, out, status))
+        return await_posted(caller, posted)
     array, status = receive(caller, "recv", place, source, tag)
     return told(array, out, status)
+
+
+def await_posted(caller: Caller, posted: Work) -> Received:
+    """The result of a receive that nobody else knows of."""
+    try:
+        result: Received = posted.wait()
+    except BaseException:
+        if not posted.done():  # a signal handler: what comes for it would be lost
+            caller.left("recv")
+        raise
+    return result
 
 
 def receive(

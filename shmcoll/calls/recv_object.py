@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.caller import Caller
-from shmcoll.calls.recv import Received, receive, told, wanted
+from shmcoll.calls.recv import Received, await_posted, receive, told, wanted
 from shmcoll.engine.rings import WHOLE
 from shmcoll.frames import of_message
 from shmcoll.work import Work
@@ -13,8 +13,7 @@ from shmcoll.work import Work
 
 def recv_object(caller: Caller, source: Any, tag: Any) -> Received:
     if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
-        result: Received = post_object(caller, source, tag).wait()
-        return result
+        return await_posted(caller, post_object(caller, source, tag))
     with caller.checking("recv_object") as check:
         source, tag = wanted(caller, source, tag, *check)
     return _made(*receive(caller, "recv_object", None, source, tag, WHOLE))

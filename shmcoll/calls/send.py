@@ -46,7 +46,7 @@ class Sending:
         self._entry = caller.routine("send")
         self._message = array, dest, tag, form
         self._refusal: ArenaError | None = None
-        self._moved = 0, 0  # bytes to send and bytes read, when there was no memory
+        self._moved: tuple[int, ...] = ()  # what had moved when there was no memory
         self._since = 0.0  # when that has changed last
 
     def put_beside_receives(self) -> int:
@@ -90,10 +90,12 @@ class Sending:
                             memory = NONE
                         else:
                             memory = STAY
-                            if companion and place is None:
-                                # Nothing else than is attached: to read that to its end would keep what is sent waiting
+                            # What is attached stays: to read it to its end would keep what is sent waiting. Where that
+                            # cannot even begin nobody waits for it; what is received meanwhile may make room
+                            has_begun = caller.mail.has_ring(dest)
+                            if companion and (place is None or not has_begun):
                                 place = companion.attach()
-                            if not caller.mail.has_ring(dest):
+                            if not has_begun:
                                 time.sleep(_NAP)
                 status = self._call(place, memory)
         except BaseException:  # a signal handler: the message is not complete
@@ -112,7 +114,8 @@ class Sending:
 
     def _has_waited(self, patience: float) -> bool:
         """Whether nothing has moved for so many seconds."""
-        moved = self._caller.words.item(c.DETAIL // WORD), self._caller.mail.bytes_read
+        mail = self._caller.mail
+        moved = *mail.progress(self._message[1]), mail.bytes_read
         if moved != self._moved:
             self._moved, self._since = moved, time.monotonic()
         return time.monotonic() >= self._since + patience

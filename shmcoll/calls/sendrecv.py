@@ -6,7 +6,7 @@ import numpy as np
 
 from shmcoll import arguments as given
 from shmcoll.caller import Caller
-from shmcoll.calls.recv import Received, go_on, post, receive, recv, told
+from shmcoll.calls.recv import Received, await_posted, go_on, post, receive, recv, told
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.send import Sending, send
 from shmcoll.calls.send import check_arguments as check_send
@@ -14,6 +14,8 @@ from shmcoll.collectives.recv import SEEK
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.rings import ARRAY, USUAL_RING
+from shmcoll.errors import ArenaError
+from shmcoll.work import Work
 
 SHORT_BYTES = USUAL_RING // 2  # what is sent without waiting for a receiver
 
@@ -56,17 +58,37 @@ def sendrecv(caller: Caller, x: Any, dest: Any, out: Any, source: Any, sendtag: 
         return recv(caller, out, source, recvtag)
     expected, sending = Expected(caller, place, source, recvtag), Sending(caller, array, dest, sendtag)
     try:
-        seconds = caller.words.item(c.TIMEOUT // WORD) / 1e9  # for what has been received cannot be taken back
+        # What has been received cannot be taken back; but nobody else can receive what a rank sends to itself
+        seconds = caller.words.item(c.TIMEOUT // WORD) / 1e9 if dest != caller.rank else 0
         status = sending.put(companion=expected, patience=seconds)
     except BaseException:
         caller.left("send")
         raise
     if status == c.BUSY:
-        posted = post(caller, out, source, recvtag)
-        send(caller, array, dest, sendtag)
-        result: Received = posted.wait()
-        return result
+        return beside_others(caller, array, dest, post(caller, out, source, recvtag), sendtag)
     caller.complete("send", caller.routine("send"), status=status)
+    if source == caller.rank:
+        sending.raise_refusal()
     received, status = expected.finish()
     sending.raise_refusal()
     return told(received, out, status)
+
+
+def beside_others(caller: Caller, array: np.ndarray, dest: int, posted: Work, tag: int) -> Received:
+    """Asynchronous work is pending: both halves take their turns behind it."""
+    refusal = None
+    try:
+        send(caller, array, dest, tag)
+    except ArenaError as error:
+        refusal = error
+    except BaseException:
+        if not posted.done() and not caller.group.has_ended():  # a signal handler
+            caller.left("send")
+        raise
+    try:
+        result = await_posted(caller, posted)
+    except BaseException as error:
+        raise error from refusal
+    if refusal:
+        raise refusal
+    return result

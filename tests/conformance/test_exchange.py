@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ranks import poll
 
 import shmcoll
 
@@ -291,3 +292,112 @@ def test_a_rank_is_killed_in_an_exchange(ranks):
     for outcome in (outcomes[0], outcomes[2]):
         assert outcome.error is None, outcome.traceback
         assert "rank 1 " in outcome.value
+
+
+def recv_behind_posted(comm: Any, objects: bool) -> None:
+    """What is posted waits for its turn behind a barrier when the blocking receive is called."""
+    late = comm.barrier(async_op=True)
+    if comm.rank == 0:
+        first = comm.recv_object(1, async_op=True) if objects else comm.recv(source=1, async_op=True)
+        second = comm.recv_object(1) if objects else comm.recv(source=1)
+        assert (first.wait(20)[0], second[0]) == (1, 2)
+    else:
+        for i in (1, 2):
+            comm.send_object(i, 0) if objects else comm.send(np.array(i), 0)
+    late.wait(20)
+    comm.barrier()
+
+
+@pytest.mark.parametrize("objects", [False, True])
+def test_a_blocking_receive_comes_after_what_was_posted_before(ranks, objects):
+    for _ in range(3):
+        ranks(2, recv_behind_posted, objects)
+
+
+def send_slowly(comm: Any, board: np.ndarray) -> None:
+    """The heap is full of messages, and the receiver takes one after the other: the next one moves with them."""
+    small = np.ones(8000)
+    if comm.rank == 0:
+        with pytest.raises(shmcoll.ArenaError):
+            while True:
+                comm.send(small, 1, 1)
+                board[0] += 1
+        board[1] = 1
+        comm.send(np.ones(5 * 131072), 1, 2)
+    else:
+        assert poll(lambda: board[1], 20)
+        for _ in range(board[0]):
+            comm.recv(tag=1)
+            time.sleep(0.02)
+        assert comm.recv(source=0, tag=2)[0].size == 5 * 131072
+
+
+def test_a_send_that_moves_is_not_refused(ranks, board, monkeypatch):
+    monkeypatch.setattr(importlib.import_module("shmcoll.calls.send"), "HEAP_PATIENCE", 1.0)
+    ranks(2, send_slowly, board, environment={"SHMCOLL_HEAP": "9M"})
+
+
+def exchange_with_itself(comm: Any) -> str:
+    """Nobody else can make room, so there is nothing to wait for."""
+    with pytest.raises(shmcoll.ArenaError) as error:
+        comm.sendrecv(pattern(comm.rank, 0), comm.rank, source=comm.rank)
+    comm.send(np.array([3]), comm.rank)
+    assert comm.recv()[0].item() == 3
+    return str(error.value)
+
+
+def test_an_exchange_with_itself_without_memory(ranks):
+    for text in ranks(2, exchange_with_itself, environment=HEAP, timeout=5):
+        assert text.endswith("The message has not been sent")
+
+
+def batch_without_a_first_ring(comm: Any, board: np.ndarray) -> None:
+    """Rank 0 has no memory for what it sends, and gets none before it has received what lies in the heap."""
+    messages = 20
+    if comm.rank == 1:
+        for i in range(messages):
+            comm.send(np.full(60000, i, np.uint8), 0)
+    comm.barrier()
+    if comm.rank == 0:
+        rest: list[np.ndarray] = []
+        for length in (1 << 20, 1 << 16, 1 << 12):
+            with pytest.raises(shmcoll.ArenaError):
+                while True:
+                    rest.append(comm.empty(length, "uint8"))
+        batch: list[Any] = [shmcoll.Recv(None, 1) for _ in range(messages)]
+        *receives, last = comm.batch([*batch, shmcoll.Send(np.ones(4), 1, 9)])
+        for i, work in enumerate(receives):
+            assert (work.wait(20)[0] == i).all()
+        rest.clear()
+        last.wait(20)
+    else:
+        assert comm.recv(tag=9)[0].size == 4
+
+
+def test_who_cannot_begin_to_send_receives(ranks, board):
+    ranks(2, batch_without_a_first_ring, board, environment={"SHMCOLL_HEAP": "3M"})
+
+
+def give_up(comm: Any) -> str:
+    """A signal handler raises while a blocking receive waits behind a posted one: what comes is not lost in silence."""
+
+    class Late(Exception):
+        pass
+
+    def handler(*_: object) -> None:
+        raise Late
+
+    if comm.rank == 0:
+        signal.signal(signal.SIGALRM, handler)
+        comm.recv(source=1, tag=7, async_op=True)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(Late):
+            comm.recv(source=1, tag=5)
+    with pytest.raises(shmcoll.RankFailed) as error:
+        comm.recv(source=1 - comm.rank, tag=5)
+    return str(error.value)
+
+
+def test_a_receive_that_is_given_up_behind_a_posted_one_ends_the_group(ranks):
+    for text in ranks(2, give_up):
+        assert "rank 0 was interrupted in recv" in text
