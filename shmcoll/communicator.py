@@ -68,6 +68,8 @@ class Communicator(Objects, Messages):
 
     def abort(self, text: str) -> None:
         """End the group: every rank's pending and later calls raise `RankFailed` quoting `text`. Not a collective."""
+        if self._caller.verdicts.is_shut:  # not so in a fork of the rank, whose memory is its own
+            self._caller.check_open("abort")
         records.end(self._caller.group, self.rank, records.ABORTED, f"rank {self._member.rank} aborted: {text}")
         self._caller.words[c.ACTIVE // WORD] = c.ENDED
 
@@ -188,13 +190,14 @@ class Communicator(Objects, Messages):
         `CollectiveTimeout` naming the rank that did not call it within `timeout`.
         """
         member = self._member
-        self._caller.check_rank("shrink")
+        self._caller.check_open("shrink")
         with self._caller.checking("shrink"):
             survivors.check_ended(self._caller.group, member.rank)
         self._shrinks += 1
         which = identity(tuple(self.ranks), "shrink", self._identity, self._shrinks)
         group = survivors.decided_before(self._caller.group, which, member.rank, self.timeout)
         with member.lock:
+            self._caller.check_open("shrink")  # another thread may have closed it meanwhile
             group = group or member.directory.lead(survivors.living(self._caller.group), which)
             made = member.subgroups[which] = Communicator(member, group, f"{list(group.ranks)}", which)
         return made
@@ -214,6 +217,7 @@ class Communicator(Objects, Messages):
                 return
             self._caller.worker.finish()
             self._caller.shut()
+            self._caller.verdicts.is_shut = True
             self._member.forget(self._caller)
             del self._member.subgroups[self._identity]
             ranks, closes = tuple(self.ranks), self._member.closes

@@ -183,6 +183,38 @@ def test_a_closed_group_says_so_and_to_those_who_need_it(ranks):
     ranks(2, close)
 
 
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda group: group.send(np.ones(3), 99), ValueError),
+        (lambda group: group.split("a"), TypeError),
+        (lambda group: group.abort("enough"), RuntimeError),
+        (lambda group: group.shrink(), RuntimeError),
+    ],
+    ids=["send", "split", "abort", "shrink"],
+)
+def test_a_closed_group_writes_nothing_where_it_was(ranks, call, kind):
+    """The leader's heap has the region back, and an array lies there when a member still calls the group."""
+
+    def use(comm) -> bool:
+        group = comm.split(0)
+        for rank in (1, 0):
+            if comm.rank == rank:
+                group.close()
+            comm.barrier()
+        taken = comm.zeros(1 << 20, np.uint8) if comm.rank == 0 else None
+        lies_there = comm.rank == 1 or taken.ctypes.data == comm._member.arena.address + group._caller.group.offset
+        comm.barrier()
+        if comm.rank == 1:
+            with pytest.raises(kind):
+                call(group)
+        comm.barrier()
+        assert taken is None or not taken.any()
+        return lies_there
+
+    assert ranks(2, use) == [True, True]
+
+
 def test_the_world_is_not_closed(ranks):
     def close(comm) -> None:
         with pytest.raises(ValueError, match="closed by the end of the process"):
