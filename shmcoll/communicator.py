@@ -182,9 +182,10 @@ class Communicator(Objects, Messages):
     def shrink(self) -> "Communicator":
         """The group of those who are left, after a failure has ended this one. Every survivor calls it.
 
-        Ranks are numbered in the order that they have here. Who dies meanwhile may still be in it: then its first
-        collective raises `RankFailed`, and it can be shrunk again. Under `shmrun --on-failure continue`, or
-        `shmcoll.run(..., on_failure="continue")`, survivors have all the time they want; else the launcher ends them.
+        Ranks are numbered in the order that they have here; who has closed this group is none of them. Who dies
+        meanwhile may still be in it: then its first collective raises `RankFailed`, and it can be shrunk again. Under
+        `shmrun --on-failure continue`, or `shmcoll.run(..., on_failure="continue")`, survivors have all the time they
+        want; else the launcher ends them.
 
         Raises `ValueError` while the group has not ended; `ArenaError`, on all survivors, when there is no memory;
         `CollectiveTimeout` naming the rank that did not call it within `timeout`.

@@ -93,7 +93,7 @@ class Directory:
     def _let_go(self) -> None:
         for leaving in list(self._leaving):
             group, rank, rings = leaving
-            for receiver in [r for r in rings if _has_closed(group, r)]:
+            for receiver in [r for r in rings if has_closed(group, r)]:
                 for offset in rings.pop(receiver):
                     self._heap.give(offset)
             if not rings:
@@ -201,7 +201,8 @@ def _identity_of(group: Group) -> Identity:
     return first, second
 
 
-def _has_closed(group: Group, rank: int) -> bool:
+def has_closed(group: Group, rank: int) -> bool:
+    """Whether a rank of the group has closed it, or has ended. Not for who has let go of it."""
     return group.arena.load(group.mailbox(rank) + layout.CLOSED) != STILL_IN or bool(
         records.how_ended(group.arena, group.ranks[rank])
     )
