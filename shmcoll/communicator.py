@@ -188,19 +188,23 @@ class Communicator(Objects, Messages):
         want; else the launcher ends them.
 
         Raises `ValueError` while the group has not ended; `ArenaError`, on all survivors, when there is no memory;
-        `CollectiveTimeout` naming the rank that did not call it within `timeout`.
+        `CollectiveTimeout` naming the rank that did not call it within `timeout`: it can be called again.
         """
         member = self._member
         self._caller.check_open("shrink")
         with self._caller.checking("shrink"):
             survivors.check_ended(self._caller.group, member.rank)
-        self._shrinks += 1
-        which = identity(tuple(self.ranks), "shrink", self._identity, self._shrinks)
-        group = survivors.decided_before(self._caller.group, which, member.rank, self.timeout)
-        with member.lock:
-            self._caller.check_open("shrink")  # another thread may have closed it meanwhile
-            group = group or member.directory.lead(survivors.living(self._caller.group), which)
-            made = member.subgroups[which] = Communicator(member, group, f"{list(group.ranks)}", which)
+        which = identity(tuple(self.ranks), "shrink", self._identity, self._shrinks + 1)
+        try:
+            group = survivors.decided_before(self._caller.group, which, member.rank, self.timeout)
+            with member.lock:
+                self._caller.check_open("shrink")  # another thread may have closed it meanwhile
+                group = group or member.directory.lead(survivors.living(self._caller.group), which)
+                made = member.subgroups[which] = Communicator(member, group, f"{list(group.ranks)}", which)
+        except ArenaError:
+            self._shrinks += 1  # for all survivors: they try again under another identity
+            raise
+        self._shrinks += 1  # not before anything is decided: who has timed out tries again for the same group
         return made
 
     def close(self) -> None:

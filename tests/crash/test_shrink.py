@@ -139,3 +139,29 @@ def test_who_has_closed_the_group_is_neither_awaited_nor_taken_along(ranks, boar
     for outcome in told[:3]:
         assert outcome.error is None, outcome.traceback
         assert outcome.value == ([] if outcome.rank == closer else [left, sum(left)])
+
+
+def late(comm, board) -> list:
+    """Rank 0 calls shrink when rank 1 has waited for it in vain, and tries again."""
+    with pytest.raises(RankFailed):
+        if comm.rank == 0:
+            comm.abort("enough")
+        comm.barrier()
+    if comm.rank == 1:
+        comm.timeout = 0.2
+        for _ in range(2):
+            with pytest.raises(CollectiveTimeout):
+                comm.shrink()
+        comm.timeout = 10
+        board[0] = 1
+    while not board[0]:
+        time.sleep(0.001)
+    told = []
+    for _ in range(2):  # the next one is another group, for all of them
+        group = comm.shrink()
+        told.append((group.ranks, int(group.all_reduce(np.array([1]))[0])))
+    return told
+
+
+def test_it_can_be_tried_again_after_a_timeout(ranks, board):
+    assert ranks(2, late, board, timeout=10) == [[([0, 1], 2)] * 2] * 2
