@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shmcoll.engine import layout
 from shmcoll.engine.heap import held_by_all
 from shmcoll.errors import ArenaError, CollectiveMismatch, CollectiveTimeout, RankFailed
 
@@ -312,6 +313,29 @@ def test_no_memory_is_an_error_on_all_members_and_all_may_try_again(ranks):
     assert [t[1] for t in told] == [2, 2]
     assert told[0][0].startswith("the heap is full: 1.0 MiB needed for a group of 2 ranks, 0.7 MiB of 1.5 MiB in use.")
     assert told[1][0].startswith("subgroup [0, 1]: rank 0 found no memory for it, 1.0 MiB needed, 0.8 MiB available")
+
+
+def test_a_group_too_many_is_an_error_on_all_members_and_all_may_try_again(ranks):
+    """The last place of a leader's directory is kept for telling the members that there is none."""
+
+    def lead_too_many(comm) -> list:
+        comm.timeout, layout.SLOT_COUNT = 5, 5
+        groups = [comm.split(0) for _ in range(4)]
+        told = []
+        for make in (lambda: comm.subgroup([0, 1]), lambda: comm.split(5), lambda: comm.subgroup([0, 1])):
+            with pytest.raises(ArenaError) as caught:
+                make()
+            told.append(str(caught.value))
+            comm.barrier()
+        groups.pop().close()
+        comm.barrier()
+        groups.append(comm.subgroup([0, 1]))
+        return [*told, *(sums(group, 1) for group in groups)]
+
+    told = ranks(2, lead_too_many)
+    limit = "leads 4 open groups, which is the limit; close some of them"
+    assert told[0] == [f"this rank {limit}"] * 3 + [2] * 4
+    assert told[1] == [f"{what}: rank 0 {limit}" for what in ("subgroup [0, 1]",) * 3] + [2] * 4
 
 
 @pytest.mark.parametrize(
