@@ -104,7 +104,13 @@ class Communicator(Objects, Messages):
         when all ranks together would take more than the heap allows (`shmrun --heap`, SHMCOLL_HEAP).
         """
         self._caller.check_rank("empty")
-        return shared.zeros(self._member.arena, self._member.heap, shape, dtype, self.rank)
+        member = self._member
+        try:
+            return shared.zeros(member.arena, member.heap, shape, dtype, self.rank)
+        except ArenaError:
+            with member.lock:
+                member.directory.sweep()  # groups that their last members have closed since this rank looked
+        return shared.zeros(member.arena, member.heap, shape, dtype, self.rank)
 
     def zeros(self, shape: Any, dtype: Any = "float64") -> np.ndarray:
         """As `empty`: shared memory is handed out cleared."""

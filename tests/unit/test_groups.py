@@ -338,6 +338,26 @@ def test_a_group_too_many_is_an_error_on_all_members_and_all_may_try_again(ranks
     assert told[1] == [f"{what}: rank 0 {limit}" for what in ("subgroup [0, 1]",) * 3] + [2] * 4
 
 
+def test_an_array_gets_the_memory_of_groups_that_all_have_closed(ranks):
+    """Though the leader has not led or closed a group since the last member closed them."""
+
+    def use(comm) -> int:
+        groups = [comm.split(0) for _ in range(5)]
+        for rank in (0, 1):
+            if comm.rank == rank:
+                for group in groups:
+                    group.close()
+            comm.barrier()
+        if comm.rank == 1:
+            return 0
+        array = comm.zeros((6 << 20) + (1 << 19), np.uint8)
+        with pytest.raises(ArenaError, match="the heap is full"):
+            comm.empty(2 << 20, np.uint8)
+        return array.size
+
+    assert ranks(2, use, environment={"SHMCOLL_HEAP": "8M"}) == [(6 << 20) + (1 << 19), 0]
+
+
 @pytest.mark.parametrize(
     ("members", "kind"),
     [([0], ValueError), ([1, 1], ValueError), ([1, 2], ValueError), ([1, -1], ValueError), ([1, "a"], TypeError)],
