@@ -68,6 +68,8 @@ class Communicator(Objects, Messages):
 
     def abort(self, text: str) -> None:
         """End the group: every rank's pending and later calls raise `RankFailed` quoting `text`. Not a collective."""
+        if self._caller.verdicts.is_shut:  # not so in a fork of the rank, whose memory is its own
+            self._caller.check_open("abort")
         records.end(self._caller.group, self.rank, records.ABORTED, f"rank {self._member.rank} aborted: {text}")
         self._caller.words[c.ACTIVE // WORD] = c.ENDED
 
@@ -102,7 +104,13 @@ class Communicator(Objects, Messages):
         when all ranks together would take more than the heap allows (`shmrun --heap`, SHMCOLL_HEAP).
         """
         self._caller.check_rank("empty")
-        return shared.zeros(self._member.arena, self._member.heap, shape, dtype, self.rank)
+        member = self._member
+        try:
+            return shared.zeros(member.arena, member.heap, shape, dtype, self.rank)
+        except ArenaError:
+            with member.lock:
+                member.directory.sweep()  # groups that their last members have closed since this rank looked
+        return shared.zeros(member.arena, member.heap, shape, dtype, self.rank)
 
     def zeros(self, shape: Any, dtype: Any = "float64") -> np.ndarray:
         """As `empty`: shared memory is handed out cleared."""
@@ -180,23 +188,29 @@ class Communicator(Objects, Messages):
     def shrink(self) -> "Communicator":
         """The group of those who are left, after a failure has ended this one. Every survivor calls it.
 
-        Ranks are numbered in the order that they have here. Who dies meanwhile may still be in it: then its first
-        collective raises `RankFailed`, and it can be shrunk again. Under `shmrun --on-failure continue`, or
-        `shmcoll.run(..., on_failure="continue")`, survivors have all the time they want; else the launcher ends them.
+        Ranks are numbered in the order that they have here; who has closed this group is none of them. Who dies
+        meanwhile may still be in it: then its first collective raises `RankFailed`, and it can be shrunk again. Under
+        `shmrun --on-failure continue`, or `shmcoll.run(..., on_failure="continue")`, survivors have all the time they
+        want; else the launcher ends them.
 
         Raises `ValueError` while the group has not ended; `ArenaError`, on all survivors, when there is no memory;
-        `CollectiveTimeout` naming the rank that did not call it within `timeout`.
+        `CollectiveTimeout` naming the rank that did not call it within `timeout`: it can be called again.
         """
         member = self._member
-        self._caller.check_rank("shrink")
+        self._caller.check_open("shrink")
         with self._caller.checking("shrink"):
             survivors.check_ended(self._caller.group, member.rank)
-        self._shrinks += 1
-        which = identity(tuple(self.ranks), "shrink", self._identity, self._shrinks)
-        group = survivors.decided_before(self._caller.group, which, member.rank, self.timeout)
-        with member.lock:
-            group = group or member.directory.lead(survivors.living(self._caller.group), which)
-            made = member.subgroups[which] = Communicator(member, group, f"{list(group.ranks)}", which)
+        which = identity(tuple(self.ranks), "shrink", self._identity, self._shrinks + 1)
+        try:
+            group = survivors.decided_before(self._caller.group, which, member.rank, self.timeout)
+            with member.lock:
+                self._caller.check_open("shrink")  # another thread may have closed it meanwhile
+                group = group or member.directory.lead(survivors.living(self._caller.group), which)
+                made = member.subgroups[which] = Communicator(member, group, f"{list(group.ranks)}", which)
+        except ArenaError:
+            self._shrinks += 1  # for all survivors: they try again under another identity
+            raise
+        self._shrinks += 1  # not before anything is decided: who has timed out tries again for the same group
         return made
 
     def close(self) -> None:
@@ -214,6 +228,7 @@ class Communicator(Objects, Messages):
                 return
             self._caller.worker.finish()
             self._caller.shut()
+            self._caller.verdicts.is_shut = True
             self._member.forget(self._caller)
             del self._member.subgroups[self._identity]
             ranks, closes = tuple(self.ranks), self._member.closes

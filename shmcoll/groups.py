@@ -15,7 +15,8 @@ time, told apart by the parent's identity and how often it has been split. `subg
 origin is how often this member has closed the group of these ranks. Who is a generation ahead waits for the others.
 
 No memory: the leader enters the identity with a negative offset, which says how much it needed and how much there was,
-and all members raise. For all of them that counts as a generation, closed.
+and all members raise. For all of them that counts as a generation, closed. The same where the directory is full but for
+one slot, which is kept for saying so.
 
 Why nobody waits for ever: who looks for a slot looks at the leader's records and process, too, and has a deadline.
 """
@@ -23,6 +24,7 @@ Why nobody waits for ever: who looks for a slot looks at the leader's records an
 import ctypes
 import hashlib
 import time
+from itertools import chain
 
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import WIDEST_BYTES, Arena, mib
@@ -36,6 +38,7 @@ STILL_IN, CLOSED, LET_GO = range(3)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LONGEST_NAP = 0.001  # seconds
 _PAGES_BITS = (WIDEST_BYTES // layout.PAGE).bit_length()
+_FULL = -1  # in place of an offset: there is no slot; a refusal for want of memory says that some page was needed
 
 Identity = tuple[int, int]
 WORLD: Identity = (0, 0)
@@ -62,18 +65,24 @@ class Directory:
         """Make the region of a new group and let its members find it. Raises `ArenaError` on all of them."""
         self.sweep()
         slot = self._free_slot()
+        if sum(group is not None for group in self._led.values()) >= _most_groups():
+            self._refuse(slot, which, _FULL)
+            raise ArenaError(f"this rank {_too_many()}")
         size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_CELL_BYTES))
         try:
             offset = self._heap.take(size, f"a group of {len(ranks)} ranks")
         except ArenaError as error:
-            self._enter(slot, which, _refusal(size, error.available))
-            self._led[slot] = None
+            self._refuse(slot, which, _refusal(size, error.available))
             raise
         group = Group(self._arena, offset, ranks)
         _prepare(group, which)
         self._led[slot] = group
         self._enter(slot, which, offset)
         return group
+
+    def _refuse(self, slot: int, which: Identity, why: int) -> None:
+        self._enter(slot, which, why)
+        self._led[slot] = None
 
     def _enter(self, slot: int, which: Identity, offset: int) -> None:
         at = self._base + layout.SLOTS + slot * layout.SLOT_BYTES
@@ -93,7 +102,7 @@ class Directory:
     def _let_go(self) -> None:
         for leaving in list(self._leaving):
             group, rank, rings = leaving
-            for receiver in [r for r in rings if _has_closed(group, r)]:
+            for receiver in [r for r in rings if has_closed(group, r)]:
                 for offset in rings.pop(receiver):
                     self._heap.give(offset)
             if not rings:
@@ -111,13 +120,10 @@ class Directory:
                 del self._led[slot]
 
     def _free_slot(self) -> int:
-        for slot in range(layout.SLOT_COUNT):
-            if slot not in self._led:
-                return slot
-        refusals = [slot for slot, group in self._led.items() if group is None]
-        if refusals:
-            return refusals[0]
-        raise ArenaError(f"this rank leads {layout.SLOT_COUNT} open groups, which is the limit; close some of them")
+        """A slot without a group, of which there always is one."""
+        free = (slot for slot in range(layout.SLOT_COUNT) if slot not in self._led)
+        refusals = (slot for slot, group in self._led.items() if group is None)
+        return next(chain(free, refusals))
 
 
 def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout: float) -> Group:
@@ -147,8 +153,10 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
 
 
 def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group | None:
-    """The group that a leader has entered; None when it has not. Raises `ArenaError` when it had no memory for it."""
+    """The group that a leader has entered; None when it has not. Raises `ArenaError` when it had no room for it."""
     offset = _look_up(arena, leader, which)
+    if offset == _FULL:
+        raise ArenaError(f"{purpose}: rank {leader} {_too_many()}")
     if offset < 0:
         needed, available = _amounts(offset)
         raise ArenaError(
@@ -176,6 +184,15 @@ def _prepare(group: Group, which: Identity) -> None:
         _LIBC.sem_init(ctypes.c_void_p(bell), 1, 0)
 
 
+def _most_groups() -> int:
+    """As many as a rank can lead at a time: all slots but the one that is kept for refusals."""
+    return layout.SLOT_COUNT - 1
+
+
+def _too_many() -> str:
+    return f"leads {_most_groups()} open groups, which is the limit; close some of them"
+
+
 def _refusal(needed: int, available: int) -> int:
     """What stands in place of an offset where there was no memory: both amounts, in pages, in one word below zero."""
     return -(needed // layout.PAGE << _PAGES_BITS | min(available, WIDEST_BYTES) // layout.PAGE)
@@ -201,7 +218,8 @@ def _identity_of(group: Group) -> Identity:
     return first, second
 
 
-def _has_closed(group: Group, rank: int) -> bool:
+def has_closed(group: Group, rank: int) -> bool:
+    """Whether a rank of the group has closed it, or has ended. Not for who has let go of it."""
     return group.arena.load(group.mailbox(rank) + layout.CLOSED) != STILL_IN or bool(
         records.how_ended(group.arena, group.ranks[rank])
     )

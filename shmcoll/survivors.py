@@ -21,7 +21,7 @@ import time
 from shmcoll.engine import records
 from shmcoll.engine.group import Group
 from shmcoll.errors import CollectiveTimeout, RankFailed
-from shmcoll.groups import Identity, entered
+from shmcoll.groups import Identity, entered, has_closed
 
 _NAP = 0.001  # seconds
 
@@ -49,16 +49,17 @@ def decided_before(group: Group, which: Identity, me: int, timeout: float) -> Gr
 
 
 def living(group: Group) -> tuple[int, ...]:
-    """Ranks of the world that belong to the group and have not ended."""
-    return tuple(rank for rank in group.ranks if not records.how_ended(group.arena, rank))
+    """Ranks of the world that belong to the group, and have neither ended nor closed it."""
+    return tuple(rank for i, rank in enumerate(group.ranks) if not has_closed(group, i))
 
 
 def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Group | None:
-    """What a rank has decided; None when it has ended without."""
+    """What a rank has decided; None when it has ended, or closed the old group, without."""
+    place = group.ranks.index(rank)
     while True:
-        how = records.how_ended(group.arena, rank)
+        gone = has_closed(group, place)  # before we look: afterwards it enters nothing
         decided = entered(group.arena, rank, which, f"shrink on rank {me}")
-        if decided or how:
+        if decided or gone:
             return decided
         if time.monotonic() > end:
             from shmcoll.inquest import explained

@@ -52,14 +52,15 @@ class Verdicts:
             else (f"rank {self.name}, in the group of {group.names(range(group.size))}")
         )
         self._ended: ShmcollError | None = None
+        self.is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
 
     def checking(self, operation: str) -> "Checking":
         return Checking(self, operation)
 
     def refused(self, operation: str, error: Exception) -> None:
         """Note a call of this rank that was refused, so that peers who then miss it learn of it."""
-        if not self._arena.load(layout.JOB_MAGIC):
-            return  # a child of this rank is calling
+        if self.is_shut or not self._arena.load(layout.JOB_MAGIC):
+            return  # nobody misses the call; or a child of this rank is calling
         text = f"rank {self.name}'s call of {operation}{at_site()} was refused: {type(error).__name__}: {error}"
         records.note_refusal(self._group, self._rank, self._sequence() + 1, text)
 
@@ -156,7 +157,8 @@ class Verdicts:
         return np.frombuffer(ctypes.string_at(address, dtype.itemsize), dtype)[0]
 
     def _end(self, cause: int, text: str) -> None:
-        records.end(self._group, self._rank, cause, text)
+        if not self.is_shut:
+            records.end(self._group, self._rank, cause, text)
 
     def _first_cause(self, call: str) -> ShmcollError:
         failure = records.first_failure(self._group)

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from shmcoll.engine import layout
 from shmcoll.errors import CollectiveTimeout, RankFailed
 
 
@@ -106,3 +107,61 @@ def test_who_does_not_call_it_is_named(ranks):
     told, where = ranks(2, one_is_absent)[1]
     assert told == "shrink on rank 1: rank 0 lives and did not call shrink in time; all survivors must"
     assert re.search(r"^ +0 +\d+ .*\n.* in one_is_absent$", where, re.MULTILINE)
+
+
+def one_has_closed_it(comm, closer: int, board) -> list:
+    """A group loses its last rank; one of the survivors closes it instead of shrinking it."""
+    group = comm.split(0)
+    if comm.rank == 3:
+        os._exit(7)
+    with pytest.raises(RankFailed):
+        group.barrier()
+    if comm.rank == closer:
+        group.close()
+        while board[:3].sum() < 2:  # it lives on
+            time.sleep(0.001)
+        return []
+    mailbox = group._caller.group.mailbox(closer)
+    while not comm._member.arena.load(mailbox + layout.CLOSED):
+        time.sleep(0.001)
+    try:
+        left = group.shrink()
+        return [left.ranks, int(left.all_reduce(np.array([comm.rank]))[0])]
+    finally:
+        board[comm.rank] = 1
+
+
+@pytest.mark.parametrize("closer", [0, 1, 2])
+def test_who_has_closed_the_group_is_neither_awaited_nor_taken_along(ranks, board, closer):
+    """Whether it would have decided, or belonged to the group that another decides upon."""
+    left = [rank for rank in range(3) if rank != closer]
+    told = ranks.start(4, one_has_closed_it, closer, board, timeout=5).finish()
+    for outcome in told[:3]:
+        assert outcome.error is None, outcome.traceback
+        assert outcome.value == ([] if outcome.rank == closer else [left, sum(left)])
+
+
+def late(comm, board) -> list:
+    """Rank 0 calls shrink when rank 1 has waited for it in vain, and tries again."""
+    with pytest.raises(RankFailed):
+        if comm.rank == 0:
+            comm.abort("enough")
+        comm.barrier()
+    if comm.rank == 1:
+        comm.timeout = 0.2
+        for _ in range(2):
+            with pytest.raises(CollectiveTimeout):
+                comm.shrink()
+        comm.timeout = 10
+        board[0] = 1
+    while not board[0]:
+        time.sleep(0.001)
+    told = []
+    for _ in range(2):  # the next one is another group, for all of them
+        group = comm.shrink()
+        told.append((group.ranks, int(group.all_reduce(np.array([1]))[0])))
+    return told
+
+
+def test_it_can_be_tried_again_after_a_timeout(ranks, board):
+    assert ranks(2, late, board, timeout=10) == [[([0, 1], 2)] * 2] * 2

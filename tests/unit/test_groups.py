@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shmcoll.engine import layout
 from shmcoll.engine.heap import held_by_all
 from shmcoll.errors import ArenaError, CollectiveMismatch, CollectiveTimeout, RankFailed
 
@@ -183,6 +184,38 @@ def test_a_closed_group_says_so_and_to_those_who_need_it(ranks):
     ranks(2, close)
 
 
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        (lambda group: group.send(np.ones(3), 99), ValueError),
+        (lambda group: group.split("a"), TypeError),
+        (lambda group: group.abort("enough"), RuntimeError),
+        (lambda group: group.shrink(), RuntimeError),
+    ],
+    ids=["send", "split", "abort", "shrink"],
+)
+def test_a_closed_group_writes_nothing_where_it_was(ranks, call, kind):
+    """The leader's heap has the region back, and an array lies there when a member still calls the group."""
+
+    def use(comm) -> bool:
+        group = comm.split(0)
+        for rank in (1, 0):
+            if comm.rank == rank:
+                group.close()
+            comm.barrier()
+        taken = comm.zeros(1 << 20, np.uint8) if comm.rank == 0 else None
+        lies_there = comm.rank == 1 or taken.ctypes.data == comm._member.arena.address + group._caller.group.offset
+        comm.barrier()
+        if comm.rank == 1:
+            with pytest.raises(kind):
+                call(group)
+        comm.barrier()
+        assert taken is None or not taken.any()
+        return lies_there
+
+    assert ranks(2, use) == [True, True]
+
+
 def test_the_world_is_not_closed(ranks):
     def close(comm) -> None:
         with pytest.raises(ValueError, match="closed by the end of the process"):
@@ -280,6 +313,49 @@ def test_no_memory_is_an_error_on_all_members_and_all_may_try_again(ranks):
     assert [t[1] for t in told] == [2, 2]
     assert told[0][0].startswith("the heap is full: 1.0 MiB needed for a group of 2 ranks, 0.7 MiB of 1.5 MiB in use.")
     assert told[1][0].startswith("subgroup [0, 1]: rank 0 found no memory for it, 1.0 MiB needed, 0.8 MiB available")
+
+
+def test_a_group_too_many_is_an_error_on_all_members_and_all_may_try_again(ranks):
+    """The last place of a leader's directory is kept for telling the members that there is none."""
+
+    def lead_too_many(comm) -> list:
+        comm.timeout, layout.SLOT_COUNT = 5, 5
+        groups = [comm.split(0) for _ in range(4)]
+        told = []
+        for make in (lambda: comm.subgroup([0, 1]), lambda: comm.split(5), lambda: comm.subgroup([0, 1])):
+            with pytest.raises(ArenaError) as caught:
+                make()
+            told.append(str(caught.value))
+            comm.barrier()
+        groups.pop().close()
+        comm.barrier()
+        groups.append(comm.subgroup([0, 1]))
+        return [*told, *(sums(group, 1) for group in groups)]
+
+    told = ranks(2, lead_too_many)
+    limit = "leads 4 open groups, which is the limit; close some of them"
+    assert told[0] == [f"this rank {limit}"] * 3 + [2] * 4
+    assert told[1] == [f"{what}: rank 0 {limit}" for what in ("subgroup [0, 1]",) * 3] + [2] * 4
+
+
+def test_an_array_gets_the_memory_of_groups_that_all_have_closed(ranks):
+    """Though the leader has not led or closed a group since the last member closed them."""
+
+    def use(comm) -> int:
+        groups = [comm.split(0) for _ in range(5)]
+        for rank in (0, 1):
+            if comm.rank == rank:
+                for group in groups:
+                    group.close()
+            comm.barrier()
+        if comm.rank == 1:
+            return 0
+        array = comm.zeros((6 << 20) + (1 << 19), np.uint8)
+        with pytest.raises(ArenaError, match="the heap is full"):
+            comm.empty(2 << 20, np.uint8)
+        return array.size
+
+    assert ranks(2, use, environment={"SHMCOLL_HEAP": "8M"}) == [(6 << 20) + (1 << 19), 0]
 
 
 @pytest.mark.parametrize(
