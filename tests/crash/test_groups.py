@@ -2,6 +2,7 @@
 
 import os
 import random
+import select
 import signal
 import time
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from ranks import poll
 
-from shmcoll.engine import wait
+from shmcoll.engine import layout, records, wait
 from shmcoll.errors import RankFailed
 
 RANKS = 4
@@ -126,15 +127,17 @@ def test_who_has_closed_the_group_may_fail(ranks, board, tell):
 
 
 def look_while_one_leaves(comm, board) -> int:
-    """Rank 2 ends properly between rank 0's looks at its process and at its records."""
+    """Rank 2 ends properly while rank 0 looks whether its process has."""
+    comm.barrier()
     if comm.rank == 0:
-        has_ended = wait.process_has_ended
+        pid = records.read(comm._member.arena, 2, layout.BY_RANK).pid
+        pidfd = os.pidfd_open(pid)
 
-        def look(ctx: int, peer: int) -> int:
-            if peer == 2 and not board[0]:
-                board[0] = 1
-                assert poll(lambda: has_ended(ctx, peer), 20)
-            return has_ended(ctx, peer)
+        def look(_ctx: int, peer: int) -> int:
+            if peer != 2:
+                return 0
+            board[0] = 1
+            return int(bool(select.select([pidfd], [], [], 20)[0]))
 
         wait.process_has_ended = look
         return comm.recv(source=1)[0].item()
