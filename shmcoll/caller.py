@@ -89,6 +89,17 @@ class Caller:
         ):
             self.words[offset // WORD] = value
 
+    def finish(self) -> None:
+        """Complete what is pending, let nobody in any more, and wait until nobody is inside: not in a phase of a call,
+        nor, where the group has ended, still on its way out. Raises `NotNow` to who is inside itself."""
+        if abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident():
+            raise NotNow(f"close on rank {self.verdicts.name}: called by a signal handler during a collective")
+        self.worker.finish()
+        self.shut()
+        while self.words[c.ACTIVE // WORD] not in (0, c.ENDED) or self.words[c.THREAD // WORD]:
+            time.sleep(1e-4)
+        self.verdicts.shut()
+
     def shut(self) -> None:
         """Let nobody in any more, ever: the group is closed, or this process is a fork of the rank."""
         self.is_shut = True

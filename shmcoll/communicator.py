@@ -216,8 +216,9 @@ class Communicator(Objects, Messages):
     def close(self) -> None:
         """Leave the group and give its memory back once all its members have. Not a collective.
 
-        Pending asynchronous work is completed first. Peers that wait for this rank, or call it afterwards, get
-        `RankFailed`. A communicator that is merely forgotten keeps its memory to the end of the job.
+        Pending asynchronous work, and calls of other threads, are completed first. Peers that wait for this rank, or
+        call it afterwards, get `RankFailed`. A communicator that is merely forgotten keeps its memory to the end of the
+        job.
         """
         if self._caller.group == Group.world(self._member.arena):
             raise ValueError("close: the group of all ranks is closed by the end of the process")
@@ -226,9 +227,7 @@ class Communicator(Objects, Messages):
         with self._member.lock:
             if self._caller.is_shut:
                 return
-            self._caller.worker.finish()
-            self._caller.shut()
-            self._caller.verdicts.is_shut = True
+            self._caller.finish()
             self._member.forget(self._caller)
             del self._member.subgroups[self._identity]
             ranks, closes = tuple(self.ranks), self._member.closes

@@ -6,6 +6,7 @@ on the group raises it again.
 """
 
 import ctypes
+import threading
 import time
 from types import TracebackType
 
@@ -52,17 +53,30 @@ class Verdicts:
             else (f"rank {self.name}, in the group of {group.names(range(group.size))}")
         )
         self._ended: ShmcollError | None = None
-        self.is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
+        self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
+        self._lock = threading.RLock()  # held by who works in the region
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether this rank has closed the group."""
+        return self._is_shut
+
+    def shut(self) -> None:
+        """Neither read nor write the group's region any more."""
+        with self._lock:
+            self._is_shut = True
 
     def checking(self, operation: str) -> "Checking":
         return Checking(self, operation)
 
     def refused(self, operation: str, error: Exception) -> None:
         """Note a call of this rank that was refused, so that peers who then miss it learn of it."""
-        if self.is_shut or not self._arena.load(layout.JOB_MAGIC):
-            return  # nobody misses the call; or a child of this rank is calling
+        if not self._arena.load(layout.JOB_MAGIC):
+            return  # a child of this rank is calling
         text = f"rank {self.name}'s call of {operation}{at_site()} was refused: {type(error).__name__}: {error}"
-        records.note_refusal(self._group, self._rank, self._sequence() + 1, text)
+        with self._lock:
+            if not self._is_shut:
+                records.note_refusal(self._group, self._rank, self._sequence() + 1, text)
 
     def interrupted(self, operation: str) -> None:
         """A signal handler raised inside a collective: this rank has left the protocol, so the group ends."""
@@ -70,6 +84,12 @@ class Verdicts:
 
     def error(self, operation: str, status: int) -> BaseException:
         """The exception for a status other than OK, after telling the others where that is due."""
+        with self._lock:
+            return self._error(operation, status)
+
+    def _error(self, operation: str, status: int) -> BaseException:
+        if self._is_shut:
+            return RankFailed(f"{operation} on {self._where}: another thread has closed the group meanwhile")
         if operation in MESSAGES and status in (c.PREPARE, c.VERDICT):
             call = f"{self._call(operation)} on rank {self.name}"
             if status == c.PREPARE:
@@ -157,8 +177,9 @@ class Verdicts:
         return np.frombuffer(ctypes.string_at(address, dtype.itemsize), dtype)[0]
 
     def _end(self, cause: int, text: str) -> None:
-        if not self.is_shut:
-            records.end(self._group, self._rank, cause, text)
+        with self._lock:
+            if not self._is_shut:
+                records.end(self._group, self._rank, cause, text)
 
     def _first_cause(self, call: str) -> ShmcollError:
         failure = records.first_failure(self._group)

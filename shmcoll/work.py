@@ -17,6 +17,7 @@ then nothing is submitted any more, and a blocking call that finds another threa
 
 import os
 import queue
+import sys
 import threading
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
@@ -25,13 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.call_sites import Site, here, submitted_at
+from shmcoll.call_sites import Site, here, short_path, submitted_at
 from shmcoll.engine import context as c
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
 
 _running: set["Worker"] = set()  # what is to be finished before the interpreter ends
 _ending = 0  # pid of the process in which it does
+
+_TELL_AFTER = 3.0  # seconds
 
 NOBODY = -1  # no thread has this identity: everybody must queue until the worker has said who it is
 
@@ -101,7 +104,7 @@ class Worker:
         self._pending: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any], Site | None] | None] = (
             queue.SimpleQueue()
         )
-        self._count = 0
+        self._sites: dict[Future[Any], Site | None] = {}  # where what is pending was called
         self._thread: threading.Thread | None = None
         self._is_over = False  # the thread does no more than what is pending
 
@@ -116,10 +119,10 @@ class Worker:
             if self._is_over:
                 raise NotNow(f"async_op on {self._name}: this communicator is closed, or the program is ending")
             thread = self._thread = self._thread or self._started()
-            self._count += 1
+            self._sites[future] = site = here()
             self._words[c.OWNER // WORD] = thread.ident
             self._attend = attend or self._attend
-            self._pending.put((future, call, here()))
+            self._pending.put((future, call, site))
         if self._attend:
             self._group.ring_one(self._rank)
         return Work(future, self._name)
@@ -141,15 +144,20 @@ class Worker:
     def is_me(self) -> bool:
         return self._thread is threading.current_thread()
 
-    def finish(self) -> None:
-        """Complete what is pending and end the thread."""
+    def finish(self, tell_after: float | None = None) -> None:
+        """Complete what is pending and end the thread. After so many seconds, say on stderr what keeps us."""
         if os.getpid() != self._pid:
             return  # a fork of the rank has no such thread, and may have found the lock taken
         with self._lock:
             self._is_over = True
         if self._thread is not None:
             self._pending.put(None)
-            self._thread.join()
+            self._thread.join(tell_after)
+            if self._thread.is_alive():
+                sites = [f"{short_path(site[0])}:{site[1]}" for site in list(self._sites.values()) if site]
+                told = ", ".join(dict.fromkeys(sites))
+                print(f"shmcoll: {self._name} ends when its asynchronous calls have: {told}", file=sys.stderr)
+                self._thread.join()
         _running.discard(self)
 
     def _run(self) -> None:
@@ -181,8 +189,8 @@ class Worker:
 
     def _settle(self, future: "Future[Any]", outcome: Any) -> None:
         with self._lock:
-            self._count -= 1
-            if self._count == 0:
+            del self._sites[future]
+            if not self._sites:
                 self._words[c.OWNER // WORD] = 0
         if isinstance(outcome, BaseException):
             future.set_exception(outcome)
@@ -202,4 +210,4 @@ def _finish_all(pid: int) -> None:
         return
     _ending = pid
     for worker in list(_running):
-        worker.finish()
+        worker.finish(_TELL_AFTER)

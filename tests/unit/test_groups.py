@@ -1,14 +1,19 @@
 """Groups: who belongs to them, how members find each other, how they end and give their memory back."""
 
 import os
+import signal
+import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from ranks import poll
 
+from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.heap import held_by_all
+from shmcoll.engine.layout import WORD
 from shmcoll.errors import ArenaError, CollectiveMismatch, CollectiveTimeout, RankFailed
 
 
@@ -411,3 +416,54 @@ def test_messages_name_ranks_of_the_world(ranks):
         assert f"rank {first + 2} sends 5 elements from displacement 0 to rank {first + 2}" in counts
         assert f"rank {first} called all_reduce(float64[{first + 1}], sum)" in mismatch
         assert f"rank {first + 2} called all_reduce(float64[{first + 3}], sum)" in mismatch
+
+
+def test_close_waits_for_calls_of_other_threads(ranks, board):
+    def close(comm) -> None:
+        group, told = comm.split(0), []
+
+        def receive() -> None:
+            board[comm.rank] = 1
+            with pytest.raises(RankFailed) as error:
+                group.recv(source=1)
+            told.append(str(error.value))
+
+        if comm.rank == 0:
+            thread = threading.Thread(target=receive)
+            thread.start()
+            assert poll(lambda: group._caller.words[c.THREAD // WORD], 20)
+        comm.barrier()
+        if comm.rank == 1:
+            group.close()
+        else:
+            group.close()
+            x = comm.zeros(1 << 20, "uint8")
+            thread.join(20)
+            assert not x.any()
+            assert "has closed the group" in told[0]  # rank 1, or the other thread of rank 0
+        comm.barrier()
+
+    ranks(2, close)
+
+
+def test_close_in_a_signal_handler_during_a_call_is_refused(ranks):
+    def close(comm) -> None:
+        group, told = comm.split(0), []
+
+        def handler(*_: object) -> None:
+            try:
+                group.close()
+            except RuntimeError as error:
+                told.append(str(error))
+
+        comm.barrier()
+        if comm.rank == 0:
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+        else:
+            time.sleep(0.5)
+        group.barrier()
+        assert comm.rank == 1 or told == ["close on rank 0: called by a signal handler during a collective"]
+        group.close()
+
+    ranks(2, close)
