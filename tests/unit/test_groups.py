@@ -166,7 +166,7 @@ def test_a_thousand_groups_leave_memory_flat(ranks):
     for held, resident, descriptors in ranks(2, churn):
         assert abs(held) <= 3 << 20  # a region or two that the last to close gives back, or not yet
         assert resident < 4096  # KiB
-        assert descriptors == 0
+        assert descriptors <= 1  # a pidfd of the other rank, once for all groups, where a wait took long
         print(f"figure: 1,000 groups: memory {resident:+} KiB after the first 200, descriptors {descriptors:+}")
 
 
