@@ -7,7 +7,7 @@ not joined yet, would be killed.
 A stack is written in many pieces, and a busy machine may keep the rank from its core between any two of them. It is
 complete when the handler has returned: while it runs, the signal is blocked for the thread, and before that pending.
 Between the two lies a moment in which the thread has taken the signal and not entered the handler, and looks as if it
-had returned. So whoever asks first sees that a stack has begun, and *then* that the signal is neither pending nor
+had returned. So who asks looks whether a stack has begun, and *then* whether the signal is neither pending nor
 blocked. A thread that runs no Python writes none: it is sent the signal once more, which it cannot take before the
 first handler has returned. If it has written nothing by then, it never will; if it has, two stacks are waited for.
 

@@ -198,8 +198,8 @@ class Verdicts:
         while True:
             lives = (layout.BY_LAUNCHER, layout.BY_RANK)
             told = [records.read(self._arena, self._group.ranks[culprit], by) for by in lives]
-            # A survivor that knew before may have left already, because of the one that we look for
-            if self._group.has_ended() or any(t.state == records.FAILED for t in told):
+            # Who has left may have known before of one that failed, and have left because of that
+            if self._group.has_ended() or records.first_failure(self._group):
                 return self._first_cause(call)
             if self._arena.load(self._group.mailbox(culprit) + layout.CLOSED):
                 how = "has closed the group"

@@ -117,7 +117,9 @@ class Worker:
         future: Future[Any] = Future()
         with self._lock:
             if self._is_over:
-                raise NotNow(f"async_op on {self._name}: this communicator is closed, or the program is ending")
+                ending = _ending == self._pid
+                why = "the program is ending" if ending else "this communicator is closed; make a new one"
+                raise NotNow(f"async_op on {self._name}: {why}")
             thread = self._thread = self._thread or self._started()
             self._sites[future] = site = here()
             self._words[c.OWNER // WORD] = thread.ident

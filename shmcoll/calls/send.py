@@ -122,6 +122,7 @@ class Sending:
 
     def _refuse(self, error: ArenaError, patience: float) -> None:
         name = "send" if self._message[3] == ARRAY else "send_object"
-        waited = f" Waited {patience:g} s for its receiver." if patience else ""
+        advice = "where both sides send first, sendrecv needs no memory"
+        waited = f" Waited {patience:g} s for its receiver; {advice}." if patience else ""
         told = f"{name} on rank {self._caller.verdicts.name}: {error}.{waited} The message has not been sent"
         self._refusal = ArenaError(told)

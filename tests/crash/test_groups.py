@@ -153,3 +153,24 @@ def test_who_ends_properly_has_not_failed(ranks, board):
         3, look_while_one_leaves, board, tell=True, environment={"SHMCOLL_FAULTS": "0:stop@1000000"}
     )
     assert outcomes[0].value == 5, outcomes[0].traceback
+
+
+def wait_for_who_has_left(comm) -> str:
+    """Rank 0 dies, and rank 2 leaves because of that before rank 1 waits for it."""
+    group = comm.subgroup(range(3))
+    group.barrier()
+    if comm.rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if comm.rank == 2:
+        return ""
+    for rank in (0, 2):
+        assert poll(lambda rank=rank: records.how_ended(comm._member.arena, rank), 20)
+    with pytest.raises(RankFailed) as error:
+        group.recv(source=2)
+    return str(error.value)
+
+
+def test_who_has_failed_is_named_and_not_who_left_because_of_that(ranks):
+    outcome = ranks.outcomes(3, wait_for_who_has_left, tell=True)[1]
+    assert outcome.value is not None, outcome.traceback
+    assert outcome.value.endswith("rank 0 was killed by signal 9")

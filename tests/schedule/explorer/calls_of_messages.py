@@ -58,8 +58,11 @@ class Send(Message):
         rank.set(c.OUT + c.DTYPE, 0)
         status = put(rank, self.dest, self.tag, 0)
         while status == c.HALFWAY:
-            status = put(rank, self.dest, self.tag, memory(rank))
+            status = put(rank, self.dest, self.tag, self._how_to_go_on(rank))
         return status
+
+    def _how_to_go_on(self, rank: Rank) -> int:
+        return memory(rank)
 
 
 @dataclass(frozen=True)
@@ -82,13 +85,8 @@ class SendInVain(Send):
 class SendWithoutMemory(Send):
     """There is no more than the first ring, and the sender waits for its receiver. (The clock stands still.)"""
 
-    def run(self, rank: Rank, number: int) -> int:
-        _fill(rank, number, self.words)
-        rank.set(c.OUT + c.DTYPE, 0)
-        status = put(rank, self.dest, self.tag, 0)
-        while status == c.HALFWAY:
-            status = put(rank, self.dest, self.tag, STAY if atomics.peek(rank.rings) else memory(rank))
-        return status
+    def _how_to_go_on(self, rank: Rank) -> int:
+        return STAY if atomics.peek(rank.rings) else memory(rank)
 
 
 @dataclass(frozen=True)
