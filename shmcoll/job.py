@@ -11,6 +11,7 @@ from collections.abc import Callable
 from shmcoll import rendezvous, warm
 from shmcoll.communicator import Communicator
 from shmcoll.engine import arena as arenas
+from shmcoll.engine import cache
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.group import Group
 from shmcoll.errors import ArenaError
@@ -45,6 +46,8 @@ def init(*, rank: int | None = None, size: int | None = None, job: str | None = 
             )
         return comm
     arena, rank, launcher = _take_place(rank, size, job)
+    if rank:
+        cache.leave_to_rank_0()
     comm = Communicator(Member(arena, rank, launcher), Group.world(arena), "world")
     _joined = os.getpid(), comm
     return comm

@@ -15,7 +15,7 @@ from shmcoll.collectives import ROUTINES
 from shmcoll.engine import cache
 from shmcoll.engine.compile import load_gate, load_routine
 from shmcoll.engine.cores import usable_cores
-from shmcoll.ranks import die_with
+from shmcoll.ranks import die_with, interpreter, interpreter_environment
 
 Progress = Callable[[str], None]
 
@@ -34,14 +34,15 @@ def preload(progress: Progress | None = None) -> None:
 
 def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
     """Compile the routines that are missing, in parallel. One that fails is left to `load_routine`, which raises."""
-    missing = [name for name in names if not cache.holds(name)]
+    missing = [name for name in names if not cache.holds(name)] if cache.can_keep() else []
     workers = min(usable_cores(), len(missing))
     if progress and missing:
         what = f"{len(missing)} routine{'s' if len(missing) > 1 else ''}"
         progress(f"compiling {what} for this machine, once; about {3 + 3 * len(missing) // workers} s")
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "shmcoll.warm", str(os.getpid()), *missing[i::workers]],
+            [*interpreter(), "-m", "shmcoll.warm", str(os.getpid()), *missing[i::workers]],
+            env=interpreter_environment(os.environ, sys.path),
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -61,6 +62,7 @@ def main(names: list[str]) -> None:
         names = list(ALL)
         fill_cache(names, lambda text: print(f"shmcoll: {text}", file=sys.stderr))
     else:
+        cache.leave_to_rank_0()
         die_with(int(names.pop(0)))  # of whose death we would not learn before we are done
     for name in names:
         load_gate() if name == GATE else load_routine(ROUTINES[name])

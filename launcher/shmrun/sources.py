@@ -1,12 +1,15 @@
 """Where the defaults of options may stand besides the command line: the environment, and pyproject.toml.
 
 The command line comes first, then the environment, then `[tool.shmrun]` of the nearest pyproject.toml that has it: in
-the current directory or one above. Above, directories that everybody may write are left out: in /tmp anybody could lay
-down a file that says what our ranks shall find in their environment.
+the current directory or one above.
+
+Such a file chooses the environment of our ranks, so who writes it runs code as us. It counts only when it, and every
+directory that decides which file is found (from the current one up to that of the file, and those above), belong to
+this user or root, and nobody else may write them. A sticky directory such as /tmp is one that others may write: anybody
+can lay down a file there. A file that does not count is named, and ignored; no other takes its place.
 """
 
 import os
-import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +35,7 @@ def environment() -> dict[str, Found]:
 
 def project(remarks: list[str]) -> dict[str, Found]:
     """What pyproject.toml says; keys that are no options are named in `remarks`. Raises `Wrong` for a broken file."""
-    path, table = _nearest()
+    path, table = _nearest(remarks)
     found = {}
     for key, value in table.items():
         name, where = key.replace("_", "-"), f"{path}, [tool.shmrun] {key}"
@@ -46,19 +49,45 @@ def project(remarks: list[str]) -> dict[str, Found]:
     return found
 
 
-def _nearest() -> tuple[Path, dict[str, Any]]:
-    here = Path.cwd()
+def _nearest(remarks: list[str]) -> tuple[Path, dict[str, Any]]:
+    try:
+        here = Path.cwd()
+    except OSError:  # it has been removed
+        return Path(), {}
     for folder in (here, *here.parents):
         path = folder / "pyproject.toml"
         try:
-            if folder != here and stat.S_IMODE(folder.stat().st_mode) & stat.S_IWOTH:
+            if not path.exists():
                 continue
-            data = path.read_bytes()
+            data, distrust = _read(path, here)
         except OSError:
             continue
-        if b"shmrun" in data and (table := _table(path, data)):
+        if distrust and b"tool.shmrun" in data:
+            advice = "give its options on the command line, or as environment variables"
+            remarks.append(f"ignored {path}: {distrust}; or {advice}")
+            break
+        if not distrust and b"shmrun" in data and (table := _table(path, data)):
             return path, table
     return here, {}
+
+
+def _read(path: Path, here: Path) -> tuple[bytes, str]:
+    """The contents of a file that was found from the directory `here`, and why it does not count; "": it does."""
+    from shmcoll.engine import trust
+
+    target = path.resolve()
+    with open(trust.open_regular(target), "rb") as file:
+        data = file.read()
+        try:
+            trust.check_way(path)
+            trust.check_file(target, file.fileno())
+            for folder in (here, *here.parents):
+                trust.check_holder(folder)
+                if folder == path.parent:
+                    break
+        except trust.Distrusted as e:
+            return data, str(e)
+    return data, ""
 
 
 def _table(path: Path, data: bytes) -> dict[str, Any]:

@@ -1,12 +1,16 @@
 """Object files on disk: compiled once per machine, shared by all processes of a user.
 
 A file is named by a hash of everything that matters (the sources it is made from, the versions of numba and llvmlite,
-the CPU and its features) and written by rename into the directory of `folder.py`, which nobody else may write; a
-checksum guards its contents. (numba's own cache has no lock, and pairs wrong code with an index when first runs race:
-numba #4807, #10128.)
+the CPU and its features) and written by rename into the directory of `folder.py`, which nobody else may write. The file
+is executed, so it is checked as well (`trust.py`): somebody may have put it there while the directory was open to all.
+One that does not pass is said, and replaced. A checksum guards against damage. (numba's own cache has no lock, and
+pairs wrong code with an index when first runs race: numba #4807, #10128.)
 
 Several processes: who compiles holds a lock on a file beside the object. Who waits for longer than PATIENCE compiles
 for itself: both write the same bytes under the same name.
+
+Where compiled code cannot be kept, every process of a job finds that out, and one says so: the launcher, whose forks
+know what it has said, else rank 0.
 """
 
 import contextlib
@@ -17,7 +21,6 @@ import platform
 import re
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -27,6 +30,7 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
+from shmcoll.engine import trust
 from shmcoll.engine.folder import cache_folder
 
 PATIENCE = 60.0  # seconds
@@ -36,23 +40,33 @@ _ROOT = Path(__file__).parents[1]
 Progress = Callable[[str], None]
 
 
+_said: set[str] = set()  # by this process or one that it is a fork of
+_silent = False
+
+
+def leave_to_rank_0() -> None:
+    """Say nothing from now on about what cannot be kept or trusted: another process of the job does."""
+    global _silent
+    _silent = True
+
+
 def object_file(name: str, build: Callable[[], bytes], progress: Progress | None) -> bytes:
     """The object file of a name: from the cache, or built and put there."""
     try:
         folder = cache_folder()
     except OSError as e:
-        warnings.warn(f"shmcoll cannot keep compiled code: {e}. It compiles again in each process.", RuntimeWarning, 2)
+        _say_lost(e, progress)
         return build()
     path = folder / f"{name}-{_fingerprint(name)}.o"
     data = _read(path)
     if data is None:
         with _lock(path.with_suffix(".lock")):
-            data = _read(path)
+            data = _read(path, progress)
             if data is None:
                 if progress:
                     progress(f"compiling {name} (once per machine)")
                 data = build()
-                _write(path, data)
+                _write(path, data, progress)
     return data
 
 
@@ -64,23 +78,47 @@ def holds(name: str) -> bool:
         return False
 
 
-def _read(path: Path) -> bytes | None:
+def can_keep() -> bool:
+    """Whether it makes sense to compile in one process for another."""
     try:
-        data = path.read_bytes()
+        return os.access(cache_folder(), os.W_OK)
+    except OSError:
+        return False
+
+
+def _read(path: Path, progress: Progress | None = None) -> bytes | None:
+    try:
+        data = trust.read(path)
+    except trust.Distrusted as e:
+        if progress:
+            _say(f"ignored compiled code that somebody else may have put there: {e}; it is compiled anew", progress)
+        return None
     except OSError:
         return None
     check, body = data[:32], data[32:]
     return body if hashlib.sha256(body).digest() == check else None
 
 
-def _write(path: Path, body: bytes) -> None:
-    """By rename, so that nobody ever reads half a file. A full disk costs the next process a compilation, no more."""
-    scratch = path.with_suffix(f".{os.getpid()}.tmp")
+def _write(path: Path, body: bytes, progress: Progress | None) -> None:
     try:
-        scratch.write_bytes(hashlib.sha256(body).digest() + body)
-        scratch.replace(path)
-    except OSError:
-        scratch.unlink(missing_ok=True)
+        trust.write(path, hashlib.sha256(body).digest() + body)
+    except OSError as e:
+        _say_lost(OSError(f"{path.parent} cannot be written: {e.strerror}"), progress)
+
+
+def _say_lost(error: OSError, progress: Progress | None) -> None:
+    reason = error if isinstance(error, trust.Distrusted) or not error.strerror else f"{error.filename}: {error.strerror}"
+    advice = "or set SHMCOLL_CACHE_DIR to a directory of yours that nobody else may write"
+    _say(f"compiled code cannot be kept, so every process compiles for itself: {reason}; {advice}", progress)
+
+
+def _say(text: str, progress: Progress | None) -> None:
+    if not _silent and text not in _said:
+        _said.add(text)
+        if progress:
+            progress(text)
+        else:
+            print(f"shmcoll: {text}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -88,11 +126,13 @@ def _lock(path: Path) -> Iterator[None]:
     """Hold an exclusive lock, or go on without it after PATIENCE seconds: its holder may be stopped."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            file = stack.enter_context(open(path, "a"))
+            fd = trust.open_own(path, os.O_RDWR | os.O_CREAT)
+            stack.callback(os.close, fd)
+            os.fchmod(fd, 0o600)  # who can read a file can lock it
             end = time.monotonic() + PATIENCE
             while time.monotonic() < end:
                 with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 time.sleep(0.02)
         yield

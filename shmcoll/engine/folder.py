@@ -3,28 +3,33 @@
 SHMCOLL_CACHE_DIR    this one, in place of the user's cache directory
 """
 
+import errno
 import os
-import stat
 from pathlib import Path
+
+from shmcoll.engine import trust
 
 
 def cache_folder() -> Path:
     """The directory, made when needed.
 
-    Raises `PermissionError` when it belongs to somebody else or others may write it, `OSError` when it cannot be made.
+    Raises `PermissionError` when it belongs to somebody else, or others may write it or a directory above it; `OSError`
+    when it cannot be made.
     """
-    folder = Path(os.environ.get("SHMCOLL_CACHE_DIR") or _usual())
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    check_owner(folder, folder.stat())
+    folder = Path(os.environ.get("SHMCOLL_CACHE_DIR") or _usual()).absolute()
+    _make(folder)
+    trust.check_folder(folder)
     return folder
 
 
-def check_owner(path: Path, info: os.stat_result) -> None:
-    """Raise `PermissionError` for what belongs to somebody else, or others may write."""
-    if info.st_uid != os.geteuid():
-        raise PermissionError(f"{path} belongs to uid {info.st_uid}, not to uid {os.geteuid()}")
-    if stat.S_IMODE(info.st_mode) & 0o022:
-        raise PermissionError(f"others may write {path} (mode {stat.S_IMODE(info.st_mode):o}); chmod go-w it")
+def _make(folder: Path) -> None:
+    """Make it, and what is missing above it, for this user alone: the umask may let everybody write."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 
 
 def _usual() -> Path:

@@ -5,7 +5,7 @@ machine, else from here. What was measured stands in a file beside the compiled 
 
     {"machine": {...}, "thresholds": {"2": {"flat_bytes": 65536}, "8": {}}}      ranks, and what is not as it is here
 
-A file that is damaged, from another machine, or that others may write is told in a line, and ignored.
+A file that is damaged, from another machine, or that others may have written is told in a line, and ignored.
 
     SHMCOLL_TUNING=0     ignore it without a word
 """
@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shmcoll.engine import layout
+from shmcoll.engine import layout, trust
 from shmcoll.engine.cores import usable_cores
-from shmcoll.engine.folder import cache_folder, check_owner
+from shmcoll.engine.folder import cache_folder
 
 TUNED = ("flat_bytes", "ring_bytes", "stream_bytes")  # on which no bit of a result depends
 MOST = 1 << 40
@@ -90,13 +90,8 @@ def keep(ranks: int, values: Mapping[str, int]) -> Path:
     """Remember what has been measured for so many ranks. By rename: nobody reads half a file. Raises `OSError`."""
     path = tuning_file()
     found = {**known(), ranks: dict(values)}
-    scratch = path.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        with open(scratch, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            json.dump({"machine": machine(), "thresholds": {str(n): found[n] for n in sorted(found)}}, file, indent=1)
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    told = {"machine": machine(), "thresholds": {str(n): found[n] for n in sorted(found)}}
+    trust.write(path, json.dumps(told, indent=1).encode())
     return path
 
 
@@ -130,9 +125,7 @@ def _processor() -> str:
 
 
 def _read(path: Path) -> Measured:
-    with open(path) as file:
-        check_owner(path, os.fstat(file.fileno()))
-        told = json.load(file)
+    told = json.loads(trust.read(path).decode())
     if told["machine"] != machine():
         raise Foreign(f"it tells of {told['machine']}")
     return {

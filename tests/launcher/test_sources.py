@@ -112,15 +112,6 @@ def test_the_nearest_file_that_has_the_table(folder, monkeypatch):
     assert parse(["x.py"]).ranks == 6
 
 
-def test_a_folder_above_that_everybody_may_write_is_left_out(folder, monkeypatch, capsys):
-    (folder / "pyproject.toml").write_text("[tool.shmrun]\nranks = 5\n")
-    folder.chmod(0o1777)
-    (folder / "below").mkdir()
-    assert parse(["x.py"]).ranks == 5
-    monkeypatch.chdir(folder / "below")
-    assert "how many ranks" in refused(capsys, "x.py")
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [

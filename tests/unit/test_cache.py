@@ -73,24 +73,30 @@ def test_processes_that_start_at_once_all_work_and_one_compiles(tmp_path):
 
 
 def test_a_folder_that_others_may_write_is_not_used(tmp_path):
-    tmp_path.chmod(0o770)
+    tmp_path.chmod(0o777)
     out, err = run(tmp_path)
-    assert out[-1] == "[5, 5, 5, 5, 5] True"
-    assert f"RuntimeWarning: shmcoll cannot keep compiled code: others may write {tmp_path} (mode 770)" in err
-    assert list(tmp_path.iterdir()) == []
+    assert out == [
+        "compiled code cannot be kept, so every process compiles for itself: "
+        f"others may write {tmp_path} (mode 777); chmod go-w it; "
+        "or set SHMCOLL_CACHE_DIR to a directory of yours that nobody else may write",
+        "[5, 5, 5, 5, 5] True",
+    ]
+    assert (list(tmp_path.iterdir()), err) == ([], "")
 
 
-def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path):
+def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path, capsys):
     (tmp_path / "file").touch()
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "file" / "below"))
-    with pytest.warns(RuntimeWarning, match="It compiles again in each process"):
+    for _ in range(2):
         assert cache.object_file("name", lambda: b"built", None) == b"built"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"every process compiles for itself: {tmp_path}/file: Not a directory; or set SHMCOLL_CACHE_DIR" in line
 
 
 def test_a_folder_of_somebody_else(monkeypatch, tmp_path):
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
-    with pytest.raises(PermissionError, match=f"{tmp_path} belongs to uid {os.getuid()}, not to uid 4711"):
+    with pytest.raises(PermissionError, match=f" belongs to uid {os.getuid()}, not to uid 4711"):
         folder.cache_folder()
 
 
@@ -116,8 +122,14 @@ def test_a_full_disk_costs_a_compilation_and_no_more(monkeypatch, tmp_path):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(Path, "write_bytes", full)
-    assert cache.object_file("name", lambda: b"built", None) == b"built"
+    monkeypatch.setattr(Path, "replace", full)
+    told: list[str] = []
+    for _ in range(2):
+        assert cache.object_file("name", lambda: b"built", told.append) == b"built"
+    assert [line for line in told if "cannot be kept" in line] == [
+        f"compiled code cannot be kept, so every process compiles for itself: {tmp_path} cannot be written: "
+        "No space left on device; or set SHMCOLL_CACHE_DIR to a directory of yours that nobody else may write"
+    ]
     assert not cache.holds("name")
     assert not list(tmp_path.glob("*.tmp"))
 

@@ -150,7 +150,7 @@ def test_a_full_disk_leaves_what_there_was(monkeypatch, folder):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(json, "dump", full)
+    monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space left"):
         thresholds.keep(2, {})
     assert known() == {2: {"flat_bytes": 65536}}

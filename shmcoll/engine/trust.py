@@ -1,0 +1,186 @@
+"""Files that decide what we do: used only when nobody but this user or root can have written them.
+
+The trust boundary is the user id. What is read from disk is code that we execute, or settings that choose what is
+executed. So a file counts only when all of this holds:
+
+    the file        a regular one, with one name, of the right owner, that nobody else may write. It is opened without
+                    following a link and without waiting for a FIFO, and checked and read by the same descriptor: the
+                    bytes that were checked are the bytes that are used
+    the way there   every directory and link that decides what the path leads to belongs to this user or root, and
+                    nobody else may write the directory. In a sticky directory (/tmp) others cannot replace what belongs
+                    to this user or root, so the way may lead through one. Nobody else can change such a way, so it
+                    needs no second look after the file is open
+
+What is written gets the mode 0600 and a name that nobody can foresee, then takes its place by rename.
+
+A group counts as others, except the private group that many systems give each user: one of the user's own name that
+lists no other member. A POSIX access list hides behind the group's bits; a file that has one is not excepted.
+"""
+
+import contextlib
+import errno
+import grp
+import os
+import pwd
+import secrets
+import stat
+from functools import cache
+from pathlib import Path
+
+_MOST_LINKS = 40  # the kernel's limit
+_UNMAPPED = 65534  # what a user namespace shows of users that it does not know
+
+
+class Distrusted(PermissionError):
+    """Somebody else owns a file or directory, or may write it. The text names it and says what to do."""
+
+
+def read(path: Path) -> bytes:
+    """The contents of this user's own file. Raises `Distrusted`, `FileNotFoundError` and other `OSError`.
+
+    The way to the file is not looked at: that is done once for its folder (`check_folder`).
+    """
+    fd = open_own(path, os.O_RDONLY)
+    with open(fd, "rb") as file:
+        return file.read()
+
+
+def write(path: Path, data: bytes) -> None:
+    """Put a file in the place of whatever has the name: nobody ever reads half of it. Raises `OSError`."""
+    scratch = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(scratch, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600)) as file:
+            file.write(data)
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
+    """A descriptor of this user's own file. Raises `Distrusted`, `FileNotFoundError` and other `OSError`."""
+    fd = open_regular(path, flags, mode)
+    try:
+        _check_file(path, os.fstat(fd), fd, {os.geteuid()})
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """A descriptor of a regular file, whoever owns it. Raises `Distrusted` for any other kind, `OSError`."""
+    try:
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    except OSError as e:
+        if e.errno == errno.ELOOP:
+            raise Distrusted(f"{path} is a symbolic link; a file is expected there") from e
+        if e.errno == errno.ENXIO:
+            raise Distrusted(f"{path} is no regular file; remove it") from e
+        raise
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        os.set_blocking(fd, True)
+        return fd
+    os.close(fd)
+    raise Distrusted(f"{path} is no regular file; remove it")
+
+
+def check_file(path: Path, fd: int) -> None:
+    """Raise `Distrusted` unless the open file is this user's or root's, and nobody else may write it."""
+    _check_file(path, os.fstat(fd), fd, {os.geteuid(), *_roots()})
+
+
+def check_folder(path: Path) -> None:
+    """Raise `Distrusted` unless the directory is this user's, and nobody else may write it or change the way to it."""
+    check_way(path)
+    check_holder(path)
+    if (owner := path.stat().st_uid) != os.geteuid():
+        raise Distrusted(f"{path} belongs to uid {owner}, not to uid {os.geteuid()}")
+
+
+def check_holder(path: Path) -> None:
+    """Raise `Distrusted` unless a directory is this user's or root's, and nobody else may add files to it."""
+    info = path.stat()
+    _check_owner(path, info)
+    if _others_may_write(info, path):
+        raise _open_to_others(path, info)
+
+
+def check_way(path: Path) -> None:
+    """Raise `Distrusted` where somebody else decides what a path leads to; `OSError` where it leads nowhere."""
+    steps = list(reversed(path.absolute().parts[1:]))
+    here, links = Path("/"), 0
+    while True:
+        _check_step(here, last=not steps)
+        if not steps:
+            return
+        step = steps.pop()
+        there = here.parent if step == ".." else here / step
+        if there.is_symlink():
+            _check_owner(there, there.lstat())
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            target = there.readlink()
+            if target.is_absolute():
+                here = Path("/")
+            steps += reversed(target.parts[target.is_absolute() :])
+        else:
+            here = there
+
+
+def _check_step(path: Path, *, last: bool) -> None:
+    info = path.lstat()
+    _check_owner(path, info)
+    if not last and _others_may_write(info, path) and not info.st_mode & stat.S_ISVTX:
+        raise _open_to_others(path, info)
+
+
+def _check_owner(path: Path, info: os.stat_result) -> None:
+    if info.st_uid not in {os.geteuid(), *_roots()}:
+        raise Distrusted(f"{path} belongs to uid {info.st_uid}, not to uid {os.geteuid()} or root")
+
+
+def _check_file(path: Path, info: os.stat_result, fd: int, owners: set[int]) -> None:
+    if info.st_uid not in owners:
+        raise Distrusted(f"{path} belongs to uid {info.st_uid}, not to uid {os.geteuid()}")
+    if _others_may_write(info, fd):
+        raise _open_to_others(path, info)
+    if info.st_nlink > 1:
+        raise Distrusted(f"{path} has {info.st_nlink} names (hard links), one is expected; remove it")
+
+
+def _open_to_others(path: Path, info: os.stat_result) -> Distrusted:
+    return Distrusted(f"others may write {path} (mode {stat.S_IMODE(info.st_mode):o}); chmod go-w it")
+
+
+def _others_may_write(info: os.stat_result, where: Path | int) -> bool:
+    if info.st_mode & stat.S_IWOTH:
+        return True
+    return bool(info.st_mode & stat.S_IWGRP) and (not _is_private(info.st_gid) or _has_access_list(where))
+
+
+def _has_access_list(where: Path | int) -> bool:
+    with contextlib.suppress(OSError):
+        os.getxattr(where, "system.posix_acl_access")
+        return True
+    return False
+
+
+@cache
+def _is_private(gid: int) -> bool:
+    """Whether this is the group of this user alone. Group 0 never is: containers put whole lots of users there."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except (KeyError, OSError):
+        return False
+    return gid != 0 and user.pw_gid == gid and user.pw_name == group.gr_name and {*group.gr_mem} <= {user.pw_name}
+
+
+@cache
+def _roots() -> frozenset[int]:
+    """The owners that root's files may show: 0, and in a user namespace that does not know root, nobody."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = [[int(word) for word in line.split()] for line in Path("/proc/self/uid_map").read_text().splitlines()]
+        if not any(first <= _UNMAPPED < first + count for first, _, count in lines):
+            return frozenset({0, _UNMAPPED})
+    return frozenset({0})
