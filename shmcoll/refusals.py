@@ -12,7 +12,8 @@ Why nobody waits for ever: a rank asks until its own deadline, and a rank 0 that
 connection, as the kernel does for it; who has no answer then looks on for an arena. Rank 0 hears each that has come for
 at most a second, and all of them for TELLING. Why nothing is left: the address ends with the process that has it.
 
-Both sides make sure that the other runs as our user: anybody may listen at an address, or connect to it.
+Both sides make sure that the other runs as our user: anybody may listen at an address, or connect to it. Who asks never
+waits for a connection: where the listener's queue is full, it asks again in its next turn.
 """
 
 import contextlib
@@ -54,9 +55,10 @@ def ask(name: str, key: str, rank: int, end: float) -> None:
     """On another rank, at most until `end`: raise `ArenaError` where rank 0 of job `key` says that it has failed."""
     message = b""
     with _line() as line, contextlib.suppress(OSError):  # as a rule nobody listens
-        line.settimeout(max(0.001, end - time.monotonic()))
+        line.setblocking(False)  # a stranger who listens and takes no call would keep us
         line.connect(_address(name))
         if _is_ours(line):
+            line.settimeout(max(0.001, end - time.monotonic()))
             line.send(_RANK.pack(rank))
             message = line.recv(_LONGEST)
     if message:

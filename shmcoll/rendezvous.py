@@ -18,6 +18,11 @@ making sure that the name still means this object, so that no two ranks remove e
 our user's names as it starts. A name whose creator lives belongs to a job: for rank 0 that is an error.
 
 Two processes that claim to be the same rank: they register under a file lock, and the second finds the first.
+
+Anybody may make a file in /dev/shm that has our prefix, and lock it. So the owner comes first: what belongs to another
+user is neither opened nor removed, and where it has the very name of this job, every rank says so, for no rank can meet
+there. Nobody waits for a lock longer than for the other ranks: a process of ours that holds it may be stopped. A name
+that cannot be locked is left alone, unless it is this job's.
 """
 
 import contextlib
@@ -71,10 +76,17 @@ def name_of(key: str) -> str:
 
 def _create(name: str, key: str, size: int, wait_timeout: float, end: float) -> Arena:
     for path in _FOLDER.glob(f"shmcoll.{os.geteuid()}.*"):
-        _remove_leftover(f"/{path.name}")
+        if path != _path(name):
+            _remove_leftover(f"/{path.name}")
+    while not _remove_leftover(name):
+        if time.monotonic() > end:
+            raise ArenaError(f"{_path(name)}, under which job {key!r} meets, is locked by a process that does not go on")
+        time.sleep(0.002)
     try:
+        _refuse_stranger(name, key)
         return arenas.create(size, timeout=wait_timeout, name=name)
     except FileExistsError:
+        _refuse_stranger(name, key)
         raise ArenaError(
             f"job {key!r} is running already: its rank 0 is another living process. "
             f"Give this one another name, as in shmcoll.init(job=...)"
@@ -116,6 +128,7 @@ def _registered(arena: Arena, rank: int) -> records.Record | None:
 def _open(name: str, key: str, end: float, rank: int) -> Arena:
     """The arena under the name as soon as a living rank 0 has made it."""
     while True:
+        _refuse_stranger(name, key)
         arena = arenas.open_named(name)
         if arena is not None and _creator_lives(arena):
             return arena
@@ -133,7 +146,10 @@ def _open(name: str, key: str, end: float, rank: int) -> Arena:
 
 def _register(arena: Arena, rank: int, key: str, end: float) -> bool:
     """Ask rank 0 to be let in. False when rank 0 has died meanwhile: somebody may start it again."""
-    fcntl.flock(arena.fd, fcntl.LOCK_EX)
+    while not _lock(arena.fd):
+        if time.monotonic() > end:
+            raise ShmcollError(f"rank {rank} of job {key!r}: a process that does not go on holds the lock of the arena")
+        time.sleep(0.002)
     holder = _registered(arena, rank)
     if holder is None:
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=os.getpid())
@@ -156,15 +172,34 @@ def _creator_lives(arena: Arena) -> bool:
     return process_start(arena.load(layout.JOB_CREATOR)) == arena.load(layout.JOB_CREATOR_START) != 0
 
 
-def _remove_leftover(name: str) -> None:
-    """Remove a name whose creator is dead, or that nobody has finished making for MAKING seconds."""
-    path = _FOLDER / name.lstrip("/")
+def _refuse_stranger(name: str, key: str) -> None:
+    """Raise `ArenaError` where another user has the name of this job."""
+    with contextlib.suppress(FileNotFoundError):
+        owner = _path(name).lstat().st_uid
+        if owner != os.geteuid():
+            raise ArenaError(
+                f"{_path(name)}, under which the ranks of job {key!r} meet, belongs to uid {owner}, not to uid "
+                f"{os.geteuid()}: that user keeps the job from starting. Have the file removed, or give the job "
+                f"another name, as in shmcoll.init(job=...)"
+            )
+
+
+def _remove_leftover(name: str) -> bool:
+    """Remove a name of ours whose creator is dead, or that nobody has finished making for MAKING seconds.
+
+    False where that could not be judged, because another process holds the lock.
+    """
     with contextlib.suppress(OSError, ArenaError):
-        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if _path(name).lstat().st_uid != os.geteuid():
+            return True
+        fd = os.open(_path(name), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
             held = os.fstat(fd)
-            if path.stat().st_ino == held.st_ino and held.st_uid == os.geteuid():
+            if held.st_uid != os.geteuid():
+                return True
+            if not _lock(fd):
+                return False
+            if _path(name).lstat().st_ino == held.st_ino:
                 arena = arenas.open_descriptor(os.dup(fd))  # what the lock is on, whatever the name means by now
                 dead = time.time() - held.st_mtime > MAKING if arena is None else not _creator_lives(arena)
                 if arena is not None:
@@ -173,3 +208,17 @@ def _remove_leftover(name: str) -> None:
                     arenas.unlink(name)
         finally:
             os.close(fd)
+    return True
+
+
+def _lock(fd: int) -> bool:
+    """Whether we have the file lock now; it goes with the descriptor."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _path(name: str) -> Path:
+    return _FOLDER / name.lstrip("/")

@@ -107,7 +107,7 @@ def _write(path: Path, body: bytes, progress: Progress | None) -> None:
 
 
 def _say_lost(error: OSError, progress: Progress | None) -> None:
-    reason = error if isinstance(error, trust.Distrusted) or not error.strerror else f"{error.filename}: {error.strerror}"
+    reason = f"{error.filename}: {error.strerror}" if error.filename else error
     advice = "or set SHMCOLL_CACHE_DIR to a directory of yours that nobody else may write"
     _say(f"compiled code cannot be kept, so every process compiles for itself: {reason}; {advice}", progress)
 

@@ -69,8 +69,9 @@ def test_one_object_that_cannot_be_kept(job, folder):
 
 
 @pytest.mark.stress
+@pytest.mark.parametrize("job", ["fork", "run"], indirect=True)
 def test_a_folder_that_others_may_write(job, folder, request):
-    """The launcher finds that out first, and ranks know that it has said so."""
+    """The launcher finds that out first, and its forks know that it has said so."""
     folder.chmod(0o777)
     teller = "shmrun" if "[fork" in request.node.name else "shmcoll"
     assert said(job()) == [f"{teller}: {SAYS}others may write {folder} (mode 777); chmod go-w it{ADVICE}"]
