@@ -80,7 +80,9 @@ def _create(name: str, key: str, size: int, wait_timeout: float, end: float) -> 
             _remove_leftover(f"/{path.name}")
     while not _remove_leftover(name):
         if time.monotonic() > end:
-            raise ArenaError(f"{_path(name)}, under which job {key!r} meets, is locked by a process that does not go on")
+            raise ArenaError(
+                f"{_path(name)}, under which job {key!r} meets, is locked by a process that does not go on"
+            )
         time.sleep(0.002)
     try:
         _refuse_stranger(name, key)

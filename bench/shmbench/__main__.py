@@ -28,8 +28,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _become_job(ranks: int, arguments: list[str]) -> NoReturn:
+    from shmcoll.ranks import interpreter_environment
+
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "shmrun", "-n", str(ranks), "-m", "shmbench.worker", *arguments])
+    command = [sys.executable, "-m", "shmrun", "-n", str(ranks), "-m", "shmbench.worker", *arguments]
+    os.execve(sys.executable, command, interpreter_environment(os.environ, sys.path))
 
 
 if __name__ == "__main__":

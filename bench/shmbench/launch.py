@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from shmbench.peers import PEERS, SCRIPTS
+from shmcoll.ranks import interpreter_environment
 
 Command = tuple[list[str], dict[str, str]]  # with its environment
 END_SECONDS = 5
@@ -35,7 +36,7 @@ def run(library: str, folder: Path, arguments: Sequence[str], ranks: int, timeou
 def _commands(library: str, folder: Path, arguments: Sequence[str], ranks: int) -> list[Command]:
     """What to start, at the same time."""
     if library == "shmcoll":
-        return [([sys.executable, "-m", "shmbench", *arguments], dict(os.environ))]
+        return [([sys.executable, "-m", "shmbench", *arguments], interpreter_environment(os.environ, sys.path))]
     peer, binaries = PEERS[library], folder / library / "bin"
     command = [str(binaries / "python"), str(SCRIPTS / peer.script), *arguments]
     environment = os.environ | {"PYTHONPATH": str(SCRIPTS.parent), "OMP_NUM_THREADS": "1"}

@@ -20,6 +20,7 @@ from shmbench.flags import Parser, at_least
 from shmbench.others import Others
 from shmcoll.engine import thresholds
 from shmcoll.engine.cores import usable_cores
+from shmcoll.ranks import interpreter_environment
 
 if TYPE_CHECKING:
     from shmbench.crossings import Crossing, Ratios
@@ -73,7 +74,8 @@ def _run_job(ranks: int, rounds: int) -> tuple[dict[str, int], int]:
     with tempfile.TemporaryDirectory() as scratch:
         into = Path(scratch) / "found.json"
         job = [sys.executable, "-m", "shmrun", "--bind-to", "none", "-n", str(ranks), "-m", "shmbench", "tune"]
-        code = subprocess.run([*job, "--rounds", str(rounds), "--into", str(into)], check=False).returncode
+        command = [*job, "--rounds", str(rounds), "--into", str(into)]
+        code = subprocess.run(command, env=interpreter_environment(os.environ, sys.path), check=False).returncode
         return json.loads(into.read_text()) if code == 0 else {}, code
 
 

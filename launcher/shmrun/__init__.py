@@ -11,8 +11,9 @@ How the files follow one another:
     program        what is to be run: a Python script, a module, or any executable
     job            what all ranks share: environment, log files, arena, loaded routines
     spawn          one process a rank, and what such a process must be;  binding: its cores
+    logs           the ranks' log files (`--log-dir`)
     python         running a Python program as if the interpreter had just been started for it
-    fresh          the same in a new interpreter (`--fresh`)
+    fresh          the same in a new interpreter (`--fresh`), which fresh_start/ starts
     ranks          what the launcher knows of each rank, and can do to one
     report         how an exception gets from a rank to the launcher
     supervise      the loop that watches ranks, signals and time limits

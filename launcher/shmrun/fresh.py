@@ -1,4 +1,4 @@
-"""A rank with an interpreter of its own (`--fresh`): `python -m shmrun.fresh REPORT-FD BUFFERING KIND PROGRAM ...`.
+"""A rank with an interpreter of its own (`--fresh`): `python .../fresh_start REPORT-FD BUFFERING KIND PROGRAM ...`.
 
 Started by `spawn`, not by people. All it adds to `python PROGRAM ...` is that exceptions are reported to the launcher,
 and that output which the launcher tags is line buffered.
@@ -7,6 +7,7 @@ and that output which the launcher tags is line buffered.
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from shmrun import python
 from shmrun.program import Kind, Program
@@ -16,7 +17,7 @@ def command(program: Program, report_fd: int, *, line_buffered: bool) -> list[st
     """The command line that runs `program` here, under the launcher's own interpreter options."""
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     own = [str(report_fd), "line" if line_buffered else "block", program.kind.value]
-    return [sys.executable, *flags, "-m", "shmrun.fresh", *own, *program.argv]
+    return [sys.executable, *flags, str(Path(__file__).with_name("fresh_start")), *own, *program.argv]
 
 
 def main() -> int:
@@ -24,7 +25,3 @@ def main() -> int:
     program = Program(Kind(kind), argv[0], tuple(argv))
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     return python.run(program, int(report_fd), mask, line_buffered=buffering == "line")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

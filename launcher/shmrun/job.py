@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from shmcoll import ranks
 from shmcoll.engine import arena as shared
 from shmcoll.errors import ShmcollError
+from shmrun import logs
 from shmrun.options import Options
 from shmrun.program import Program, Refused
 
@@ -54,10 +55,9 @@ def _open_standard_descriptors() -> None:
 def _make_log_files(options: Options) -> None:
     for path in filter(None, map(options.log, range(options.ranks))):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"")
+            logs.make(path)
         except OSError as e:
-            raise Refused(f"cannot write the log file {str(path)!r} (--log-dir): {e.strerror}", 1) from e
+            raise Refused(f"cannot write the log file {str(path)!r} (--log-dir): {e.strerror or e}", 1) from e
 
 
 def _set_environment(options: Options) -> None:

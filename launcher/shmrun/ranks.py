@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from shmrun import logs
 from shmrun.output import Stream
 from shmrun.report import Report, parse
 from shmrun.spawn import Child
@@ -59,7 +60,7 @@ class Rank:
         _, _, usage = os.wait4(self.child.pid, 0)
         self.peak = usage.ru_maxrss << 10
         if self.log and self.report:
-            with contextlib.suppress(OSError), open(self.log, "a") as f:
+            with contextlib.suppress(OSError), open(logs.append(self.log), "a") as f:
                 f.write(self.report.text.rstrip() + "\n")
 
     def send(self, signum: signal.Signals) -> None:

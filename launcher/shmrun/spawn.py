@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shmcoll import ranks
-from shmrun import binding, ending, report
+from shmrun import binding, ending, logs, report
 from shmrun.front import FORWARDED
 from shmrun.job import Job
 from shmrun.program import Refused
@@ -116,7 +116,7 @@ def _become(
         if rank or options.stdin == "none":
             _replace(os.open(os.devnull, os.O_RDONLY), 0)
         if not output and (log := options.log(rank)):
-            output = [os.open(log, os.O_WRONLY | os.O_APPEND) for _ in (1, 2)]
+            output = [logs.append(log) for _ in (1, 2)]
         for number, fd in enumerate(output, start=1):
             _replace(fd, number)
         for fd in _open_descriptors() - before - {report_fd}:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.group import Group
+from shmrun import logs
 from shmrun.front import FORWARDED
 from shmrun.job import Job
 from shmrun.options import Options
@@ -238,7 +239,7 @@ class _Watcher:
 def _rank(child: Child, sinks: tuple[Sink, Sink], options: Options) -> Rank:
     path, log = options.log(child.rank), None
     if path and child.output:
-        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        log = logs.append(path)
     streams = [
         Stream(child.rank, fd, sink, marked=options.tag_output, log=log)
         for fd, sink in zip(child.output, sinks, strict=False)

@@ -3,6 +3,7 @@
 python -m shmrun.warming NAMES     what `warm` starts, one process a core: compiles kernels, prints the name of each
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -67,8 +68,11 @@ def _compile(names: list[str]) -> None:
 
 
 def _worker(names: list[str], stack: ExitStack) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "shmrun.warming", *names]
-    return stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    from shmcoll.ranks import interpreter, interpreter_environment
+
+    command = [*interpreter(), "-m", "shmrun.warming", *names]
+    environment = interpreter_environment(os.environ, sys.path)
+    return stack.enter_context(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
 
 
 def main(names: list[str]) -> None:

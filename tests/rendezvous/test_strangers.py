@@ -1,4 +1,4 @@
-"""Another user cannot keep ranks from meeting by what has our prefix; a name that is squatted is said, on every rank."""
+"""Another user cannot keep ranks from meeting by what has our prefix; who has the very name of a job is said."""
 
 import fcntl
 import os
@@ -68,7 +68,7 @@ def test_the_name_of_a_job_that_another_user_has(start: Start, theirs, kind: str
         if kind == "fifo":
             os.mkfifo(path, 0o666)
         elif kind == "link":
-            os.symlink("/dev/zero", path)
+            path.symlink_to("/dev/zero")
         else:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600 if kind == "unreadable" else 0o666))
 
