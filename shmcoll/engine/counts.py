@@ -156,7 +156,8 @@ def fill_table(ctx, operation, args):
 
 
 def read_sends(ctx, args, given):
-    """The rows of what is sent; displacements packed where there are none. Who sends nothing gives neither."""
+    """The rows of what is sent; displacements packed where there are none: then the blocks are all of x, and 0 is the
+    answer where they are less. Who sends nothing gives neither."""
     counts, displs = peek(args + (ROWS + SEND_COUNTS) * WORD), peek(args + (ROWS + SEND_DISPLS) * WORD)
     none = peek(ctx + NONE)
     if not given:
@@ -171,7 +172,7 @@ def read_sends(ctx, args, given):
     for i in range(peek(ctx + c.SIZE)):
         poke(row(ctx, SEND_DISPLS) + i * WORD, packed)
         packed += peek(row(ctx, SEND_COUNTS) + i * WORD)
-    return 1
+    return packed >= peek(ctx + c.X + c.COUNT)
 
 
 def send_all_of_x(ctx, operation):

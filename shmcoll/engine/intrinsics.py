@@ -18,7 +18,7 @@ from numba.extending import intrinsic, overload
 
 from shmcoll.engine import atomics, context, cpython, kernels, operators
 
-I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+I16, I32, I64, F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 POINTER = ir.IntType(8).as_pointer()
 CLOCK_MONOTONIC = 1
 SYS_PIDFD_OPEN = 434  # the same on every architecture
@@ -349,7 +349,8 @@ def _float_from_half(builder, _module, bits):
 
 @_twin(operators.half_from_float, (types.float32,), types.uint16)
 def _half_from_float(builder, _module, value):
-    return builder.bitcast(builder.fptrunc(value, ir.HalfType()), ir.IntType(16))
+    rounded = builder.bitcast(builder.fptrunc(value, ir.HalfType()), I16)
+    return builder.select(builder.fcmp_unordered("uno", value, value), I16(0x7E00), rounded)
 
 
 @_twin(operators.bfloat_from_float, (types.float32,), types.uint16)
@@ -359,9 +360,8 @@ def _bfloat_from_float(builder, _module, value):
     bits = builder.bitcast(value, I32)
     even = builder.and_(builder.lshr(bits, I32(16)), I32(1))
     rounded = builder.add(builder.add(bits, I32(0x7FFF)), even)
-    quiet = builder.or_(bits, I32(0x40_0000))
-    chosen = builder.select(builder.fcmp_unordered("uno", value, value), quiet, rounded)
-    return builder.trunc(builder.lshr(chosen, I32(16)), ir.IntType(16))
+    chosen = builder.select(builder.fcmp_unordered("uno", value, value), I32(0x7FC0_0000), rounded)
+    return builder.trunc(builder.lshr(chosen, I32(16)), I16)
 
 
 def _element_pointer(ctx: Any, builder: ir.IRBuilder, dtype: types.Type, address: ir.Value, i: ir.Value) -> ir.Value:

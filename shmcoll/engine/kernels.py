@@ -40,6 +40,7 @@ from shmcoll.engine.operators import (
     same,
     truth_as,
     truth_of_half,
+    with_one_nan,
 )
 
 START, STEP, FINISH, STORE, JOIN = range(5)
@@ -87,6 +88,7 @@ def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
         stored = kept = np.dtype(f"u{dtype.numpy.itemsize}").type  # wraps; numba's signed overflow is undefined
     elif dtype.numpy.kind == "c" and reduction in ("sum", "avg"):
         stored = kept = np.float32 if dtype.name == "complex64" else np.float64
+        narrow = with_one_nan(kept)
         parts = 2
     if is_logical(reduction):
         widen = truth_as(kept) if stored is kept else truth_of_half
@@ -141,13 +143,14 @@ def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
 
 def _formats(dtype: DType) -> tuple[Any, Any, Callable, Callable]:
     """How elements are read: the types of stored elements and of the accumulator, and the way there and back."""
+    kind = dtype.numpy.type
     if dtype.name == "bool":
-        return np.uint8, np.uint8, same, same
+        return np.uint8, np.uint8, truth_as(np.uint8), same
     if dtype.name == "float16":
         return np.uint16, np.float32, float_from_half, half_from_float
     if dtype.name == "bfloat16":
         return np.uint16, np.float32, float_from_bfloat, bfloat_from_float
-    return dtype.numpy.type, dtype.numpy.type, same, same
+    return kind, kind, same, with_one_nan(kind) if dtype.numpy.kind in "fc" else same
 
 
 def _make_pair_kernel(dtype: DType, precedes: Callable) -> Callable[..., int]:

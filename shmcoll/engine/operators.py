@@ -3,6 +3,9 @@
     total = narrow(scale(operator(operator(widen(x0), widen(x1)), widen(x2)), ranks))
 
 What is not obvious. NaN: a NaN in any operand is the result of sum, prod, min, max and avg, as with numpy's functions.
+`narrow` makes every NaN the same one, quiet and positive: which of two NaN an addition keeps depends on how the compiler
+orders its operands, and that may differ between the steps of a kernel, so between algorithms. Bool: numpy takes every
+byte but 0 for true, as a view of other data may have them; `widen` makes it 1, so a result is always 0 or 1.
 Signed zeros: sum and prod are the processor's, which are numpy's (-0 + -0 is -0); min and max of two zeros keep the
 first, the one of the earlier rank in the order of reduction (numpy leaves it open). Logical operators: an element is
 true when it is not zero, NaN included; `widen` makes operands 1 or 0, so the first operand is always one of the two.
@@ -107,7 +110,7 @@ def float_from_half(bits):
 
 
 def half_from_float(value):
-    return np.float32(value).astype(np.float16).view(np.uint16)
+    return np.uint16(0x7E00 if value != value else np.float32(value).astype(np.float16).view(np.uint16))
 
 
 def float_from_bfloat(bits):
@@ -115,15 +118,33 @@ def float_from_bfloat(bits):
 
 
 def bfloat_from_float(value):
-    """Round to nearest, ties to even; a NaN stays one."""
+    """Round to nearest, ties to even."""
     bits = bits_from_float(value)
     rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    quiet = (bits >> np.uint32(16)) | np.uint32(0x40)
-    return np.uint16(quiet if value != value else rounded)
+    return np.uint16(0x7FC0 if value != value else rounded)
 
 
 def same(value):
     return value
+
+
+def with_one_nan(kind):
+    """What converts a value to a floating or complex numpy scalar type, in which every NaN becomes the same one."""
+    if kind in (np.complex64, np.complex128):
+        one_part = with_one_nan(np.float32 if kind is np.complex64 else np.float64)
+
+        def one_nan(value):
+            number = kind(value)
+            return complex(one_part(number.real), one_part(number.imag))
+
+    else:
+        nan = kind(np.nan)
+
+        def one_nan(value):
+            number = kind(value)
+            return nan if number != number else number
+
+    return one_nan
 
 
 def bool_from_byte(byte):

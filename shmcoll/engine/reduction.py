@@ -17,7 +17,7 @@ from shmcoll.engine.layout import WORD
 
 KERNEL_GIVEN, ORDERED, SOURCES = (c.EXTRA + WORD * i for i in range(3))
 
-FLOAT16, BFLOAT16 = BY_NAME["float16"].code, BY_NAME["bfloat16"].code
+BOOL, FLOAT16, BFLOAT16 = (BY_NAME[name].code for name in ("bool", "float16", "bfloat16"))
 LAND, LXOR = REDUCTIONS["land"], REDUCTIONS["lxor"]
 SLICE_UNIT = 64  # elements: slices start on cache lines
 SHORTEST_SLICE = 1024  # elements
@@ -129,17 +129,18 @@ def fold_slices(ctx, target, places, stride, first, end):
 
 
 def reduce_alone(ctx):
-    """The reduction of one rank's array: a copy, but for logical operators, which make every element 0 or 1."""
+    """The reduction of one rank's array: a copy, except where every element of a result is 0 or 1."""
     target, source = peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.DATA)
-    if not is_logical(ctx):
+    if not has_truth_values(ctx):
         if target != source:
             copy(target, source, peek(ctx + c.X + c.BYTES))
         return c.OK
     return fold(ctx, target, source, 0, peek(ctx + c.X + c.COUNT), 0, 1)
 
 
-def is_logical(ctx):
-    return LAND <= peek(ctx + c.REDUCTION) <= LXOR
+def has_truth_values(ctx):
+    """Whether the result holds only 0 and 1: of logical operators, and of bool, whose bytes may be any."""
+    return LAND <= peek(ctx + c.REDUCTION) <= LXOR or peek(ctx + c.X + c.DTYPE) == BOOL
 
 
 def slice_length(ctx):

@@ -71,7 +71,7 @@ def values(dtype: DType, count: int, chance: np.random.Generator) -> Words:
         pairs["index"] = chance.integers(-2, 3, count)
         return pairs
     if dtype.name == "bool":
-        return chance.integers(0, 2, count).astype(bool)
+        return np.array([0, 0, 1, 2, 128, 255], np.uint8)[chance.integers(0, 6, count)].view(bool)
     if kind in "iu":
         info = np.iinfo(dtype.numpy)
         found = chance.integers(info.min, info.max, count, dtype.numpy, endpoint=True)
@@ -103,7 +103,13 @@ FOLD = {
 
 def started(dtype: DType, reduction: str, x: Words) -> Words:
     """What the accumulator holds after the first array."""
+    x = truth(dtype, x)
     return (x != 0 if reduction in LOGICAL else x).astype(dtype.accumulator)
+
+
+def truth(dtype: DType, x: Words) -> Words:
+    """A bool array whose bytes are 0 or 1; any other array as it is."""
+    return x.view(np.uint8) != 0 if dtype.name == "bool" else x
 
 
 def combined(dtype: DType, reduction: str, kept: Words, x: Words) -> Words:
@@ -113,7 +119,7 @@ def combined(dtype: DType, reduction: str, kept: Words, x: Words) -> Words:
     """
     if dtype.is_pair:
         return preceding(reduction, kept, x)
-    x = x.astype(dtype.accumulator)
+    x = truth(dtype, x).astype(dtype.accumulator)
     with np.errstate(all="ignore"):
         if reduction in LOGICAL:
             return LOGICAL[reduction](kept, x).astype(dtype.accumulator)
