@@ -23,7 +23,15 @@ from shmcoll.work import Work
 
 FOLDER = Path(__file__).parent / "reference"
 FUNCTIONS = ("init", "run", "op", "premul_sum", "pair_dtype")
-ERRORS = ("ShmcollError", "RankFailed", "CollectiveTimeout", "CollectiveMismatch", "ArenaError", "InternalError")
+ERRORS = (
+    "ShmcollError",
+    "RankFailed",
+    "CollectiveTimeout",
+    "CollectiveMismatch",
+    "ArenaError",
+    "BufferChanged",
+    "InternalError",
+)
 
 
 def pages() -> dict[str, str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shmcoll.dtypes import pair_dtype
     from shmcoll.errors import (
         ArenaError,
+        BufferChanged,
         CollectiveMismatch,
         CollectiveTimeout,
         InternalError,
@@ -52,12 +53,14 @@ _HOME = {
     "CollectiveTimeout": "shmcoll.errors",
     "CollectiveMismatch": "shmcoll.errors",
     "ArenaError": "shmcoll.errors",
+    "BufferChanged": "shmcoll.errors",
     "InternalError": "shmcoll.errors",
 }
 
 __all__ = [
     "ANY",
     "ArenaError",
+    "BufferChanged",
     "CollectiveMismatch",
     "CollectiveTimeout",
     "Communicator",

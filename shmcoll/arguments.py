@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.array_rules import check_apart, check_unmasked
 from shmcoll.dtypes import BY_NUMPY, REDUCTIONS, DType, dtype_of
 from shmcoll.engine.kernels import has_kernel
 from shmcoll.engine.layout import ANY, LARGEST_TAG
+from shmcoll.known_functions import how_to_make_an_operator, name_of_function
 
 
 def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
@@ -20,19 +22,33 @@ def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
     Accepts arrays, anything with the buffer protocol, `__array__` or DLPack on the CPU, numbers and nested lists.
     Raises `TypeError` for what is no array of a supported dtype.
     """
-    if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
-        x = np.from_dlpack(x)
+    check_unmasked(x, "x", operation, rank)
     try:
+        if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
+            x = np.from_dlpack(x)
         array = np.asarray(x)
-    except (TypeError, ValueError) as e:
+    except (TypeError, ValueError, BufferError, RuntimeError) as e:
         raise TypeError(f"{operation} on rank {rank}: x is no array: {type(x).__name__} ({e})") from e
     if array.dtype == object:
-        raise TypeError(f"{operation} on rank {rank}: x is no array: {type(x).__name__}")
+        raise TypeError(f"{operation} on rank {rank}: {_about_objects(x, array)}")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     known = dtype_of(array, operation, rank)
     array = np.require(array, requirements=["C", "A"])
     return array.view(known.numpy) if known.is_pair else array  # routines know pairs by their very dtype
+
+
+def _about_objects(x: Any, array: np.ndarray) -> str:
+    """What is wrong with an `x` of which numpy makes an array of objects, and what to do about it."""
+    if array.size and all(isinstance(value, (int, np.integer)) for value in array.flat):
+        return "x holds an integer that 64 bits cannot hold; split it, or convert x to float64"
+    if isinstance(x, np.ndarray) or array.ndim:
+        held = ", ".join(sorted({type(value).__name__ for value in array.flat})) or "nothing"
+        return (
+            f"x is an array of Python objects ({held}), and collectives move numbers; convert it, as in "
+            f"x.astype(float), or use a method for objects such as all_gather_object"
+        )
+    return f"x is no array: {type(x).__name__}; pass an array or a number, or use a method for objects"
 
 
 def is_list_of_arrays(x: Any) -> bool:
@@ -63,7 +79,7 @@ def as_list(values: Sequence[Any], size: int, operation: str, rank: int) -> list
 def as_memory(out: Any) -> Any:
     """`out` as an array on its memory, where it is something else that shows it: by DLPack on the CPU, the array
     interface, or the buffer protocol. A list, element by element. What shows none comes back as it is."""
-    if out is None or isinstance(out, np.ndarray):
+    if out is None or isinstance(out, (np.ndarray, np.generic)):  # of a numpy scalar there is but a copy
         return out
     if isinstance(out, (list, tuple)):
         views = [as_memory(one) for one in out]
@@ -80,12 +96,14 @@ def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, operation: str,
     """`out` after checking that it can take the result: `TypeError` or `ValueError` where it cannot."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"{operation} on rank {rank}: out must be an array, got {type(out).__name__}")
+    check_unmasked(out, "out", operation, rank)
     if out.dtype != dtype:
         raise TypeError(f"{operation} on rank {rank}: out has dtype {out.dtype}, the result has {dtype}")
     if out.shape != shape:
         raise ValueError(f"{operation} on rank {rank}: out has shape {out.shape}, the result has {shape}")
     if not out.flags.writeable:
         raise ValueError(f"{operation} on rank {rank}: out is read-only")
+    check_apart(out, "out", operation, rank)
     return out
 
 
@@ -162,7 +180,9 @@ def check_divisible(x: np.ndarray, axis: int, size: int, operation: str, rank: i
 def as_reduction(op: Any, dtype: DType, operation: str, rank: int) -> int:
     """The code of a reduction; `TypeError` for one that the dtype does not have, `ValueError` for an unknown one."""
     if not isinstance(op, str):
-        hint = f"; make an operator of it: shmcoll.op({getattr(op, '__name__', 'function')})" if callable(op) else ""
+        op = name_of_function(op) or op
+    if not isinstance(op, str):
+        hint = f"; {how_to_make_an_operator(op)}" if callable(op) else f"; use one of {', '.join(REDUCTIONS)}"
         raise TypeError(f"{operation} on rank {rank}: op must be a string, got {type(op).__name__}{hint}")
     if op not in REDUCTIONS:
         raise ValueError(f"{operation} on rank {rank}: unknown op {op!r}; use one of {', '.join(REDUCTIONS)}")
@@ -184,7 +204,7 @@ def as_algorithm(name: Any, algorithms: tuple[str, ...], operation: str, rank: i
     """The number of an algorithm, 0 for None: whichever is best."""
     if name is None:
         return 0
-    if name not in algorithms:
+    if not isinstance(name, str) or name not in algorithms:
         raise ValueError(f"{operation} on rank {rank}: unknown algorithm {name!r}; use one of {', '.join(algorithms)}")
     return algorithms.index(name) + 1
 
@@ -192,17 +212,29 @@ def as_algorithm(name: Any, algorithms: tuple[str, ...], operation: str, rank: i
 def as_index(value: Any, name: str, operation: str, rank: int) -> int:
     """An integer argument; `TypeError` for anything else, bool included."""
     if isinstance(value, bool):
-        raise TypeError(f"{operation} on rank {rank}: {name} must be an integer, got bool")
+        raise TypeError(
+            f"{operation} on rank {rank}: {name} must be an integer, got bool; use int() if 0 or 1 is meant"
+        )
     try:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{operation} on rank {rank}: {name} must be an integer, got {type(value).__name__}") from None
 
 
+def as_word(value: Any, name: str, operation: str, rank: int) -> int:
+    """An integer argument that travels to other ranks, in 64 bits."""
+    word = as_index(value, name, operation, rank)
+    if not -(1 << 63) <= word < 1 << 63:
+        raise ValueError(f"{operation} on rank {rank}: {name} {word} is out of range; use -2**63 to 2**63 - 1")
+    return word
+
+
 def as_root(value: Any, size: int, operation: str, rank: int) -> int:
     root = as_index(value, "root", operation, rank)
     if not 0 <= root < size:
-        raise ValueError(f"{operation} on rank {rank}: root {root} is no rank of this group of {size}")
+        raise ValueError(
+            f"{operation} on rank {rank}: root {root} is no rank of this group of {size}; use 0 to {size - 1}"
+        )
     return root
 
 
@@ -232,8 +264,16 @@ def as_axis(value: Any, name: str, ndim: int, operation: str, rank: int) -> int:
 
 def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> np.ndarray:
     """n counts or displacements, none negative, as int64."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "iu":
+    check_unmasked(values, name, operation, rank)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{operation} on rank {rank}: {name} must be {size} integers, one for each rank, got {values!r}"
+        ) from None
+    if array.size and array.dtype == object and all(isinstance(value, int) for value in array.flat):
+        raise ValueError(f"{operation} on rank {rank}: {name} has an entry out of range: {array.tolist()}")
+    if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{operation} on rank {rank}: {name} must be integers, got {array.dtype}")
     if array.shape != (size,):
         raise ValueError(
@@ -243,3 +283,17 @@ def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> n
     if (wide < 0).any() or (wide > 1 << 48).any():
         raise ValueError(f"{operation} on rank {rank}: {name} has an entry out of range: {array.tolist()}")
     return wide
+
+
+def check_packed(counts: np.ndarray, x: np.ndarray, name: str, operation: str, rank: int) -> None:
+    """`ValueError` for counts without displacements that do not add up to the elements of `x`."""
+    total = int(counts.sum())
+    if total == x.size:
+        return
+    rows = ""
+    if x.ndim > 1 and total == x.shape[0]:
+        rows = f"; they add up to the rows of x: multiply each by {x.size // total}" if total else ""
+    raise ValueError(
+        f"{operation} on rank {rank}: {name} {counts.tolist()} are {total} elements together, x has {x.size}: "
+        f"counts are in elements{rows}"
+    )

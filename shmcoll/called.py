@@ -7,19 +7,25 @@ from shmcoll.engine.layout import ANY, WORD
 from shmcoll.explanations import array_in_header
 from shmcoll.ops import reduction_name
 
+ROOTED = tuple(
+    map(layout.OPERATION_NAMES.index, ("broadcast", "gather", "scatter", "reduce", "gather_v", "scatter_v"))
+)  # the first argument of these is the root
+
 
 def called(group: Group, rank: int, sequence: int) -> str:
     """What a rank called as operation `sequence`, as its header says."""
     header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
     word = group.arena.load(header + layout.HEADER_CALL)
     first, second = (group.arena.load(header + layout.HEADER_ARGUMENTS + i * WORD) for i in (0, 1))
+    if word & 0xFF in ROOTED and 0 <= first < group.size:
+        first = group.name(first)
     return call_in_words(word, first, second, array_in_header(group, rank, sequence))
 
 
 def message_in_words(group: Group, operation: str, peer: int, tag: int) -> str:
-    """`recv(source=1, tag=ANY)`: a call by its name, with the rank of the world that a peer of the group is."""
+    """`recv(source=1, tag=ANY)`: a call by its name."""
     name = "dest" if operation.startswith("send") else "source"
-    whose, which = "ANY" if peer == ANY else group.ranks[peer], "ANY" if tag == ANY else tag
+    whose, which = "ANY" if peer == ANY else group.name(peer), "ANY" if tag == ANY else tag
     return f"{operation}({name}={whose}, tag={which})"
 
 

@@ -1,7 +1,7 @@
 """What a user calls: a group of ranks, its subgroups, shared arrays. More of it in `methods.py`, `objects.py` and
 `messages.py`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,8 +57,12 @@ class Communicator(Objects, Messages):
 
     @timeout.setter
     def timeout(self, seconds: float) -> None:
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float, np.integer, np.floating)):
+            raise TypeError(f"timeout must be a positive number of seconds, got {seconds!r}")
         if not 0 < seconds <= 1e9:
             raise ValueError(f"timeout must be a positive number of seconds, got {seconds!r}")
+        if seconds < 1e-9:
+            raise ValueError(f"timeout must be at least 1e-9 seconds, got {seconds!r}")
         self._caller.words[c.TIMEOUT // WORD] = int(seconds * 1e9)
 
     @property
@@ -70,7 +74,9 @@ class Communicator(Objects, Messages):
         """End the group: every rank's pending and later calls raise `RankFailed` quoting `text`. Not a collective."""
         if self._caller.verdicts.is_shut:  # not so in a fork of the rank, whose memory is its own
             self._caller.check_open("abort")
-        records.end(self._caller.group, self.rank, records.ABORTED, f"rank {self._member.rank} aborted: {text}")
+        records.end(
+            self._caller.group, self.rank, records.ABORTED, f"rank {self._caller.verdicts.name} aborted: {text}"
+        )
         self._caller.words[c.ACTIVE // WORD] = c.ENDED
 
     def plan(self, operation: str, *args: Any, **keywords: Any) -> Plan:
@@ -103,24 +109,33 @@ class Communicator(Objects, Messages):
         shape, dtype: as for `numpy.empty`; dtype one that collectives know. Its elements are zero. Raises `ArenaError`
         when all ranks together would take more than the heap allows (`shmrun --heap`, SHMCOLL_HEAP).
         """
-        self._caller.check_rank("empty")
-        member = self._member
-        try:
-            return shared.zeros(member.arena, member.heap, shape, dtype, self.rank)
-        except ArenaError:
-            with member.lock:
-                member.directory.sweep()  # groups that their last members have closed since this rank looked
-        return shared.zeros(member.arena, member.heap, shape, dtype, self.rank)
+        return self._shared("empty", shape, dtype)
 
     def zeros(self, shape: Any, dtype: Any = "float64") -> np.ndarray:
         """As `empty`: shared memory is handed out cleared."""
-        return self.empty(shape, dtype)
+        return self._shared("zeros", shape, dtype)
 
     def full(self, shape: Any, value: Any, dtype: Any = None) -> np.ndarray:
         """As `empty`, with every element `value`; dtype defaults to that of the value."""
-        made = self.empty(shape, np.asarray(value).dtype if dtype is None else dtype)
-        made[...] = value
+        self._caller.check_rank("full")
+        with self._caller.checking("full") as check:
+            array = shared.as_filling(value, dtype, *check)
+        made = self._shared("full", shape, array.dtype)
+        with self._caller.checking("full") as check:
+            shared.fill(made, array, *check)
         return made
+
+    def _shared(self, operation: str, shape: Any, dtype: Any) -> np.ndarray:
+        self._caller.check_rank(operation)
+        member = self._member
+        with self._caller.checking(operation) as check:
+            like = shared.as_description(shape, dtype, *check)
+        try:
+            return shared.zeros(member.arena, member.heap, like)
+        except ArenaError:
+            with member.lock:
+                member.directory.sweep()  # groups that their last members have closed since this rank looked
+        return shared.zeros(member.arena, member.heap, like)
 
     def views(self, x: np.ndarray) -> list[np.ndarray]:
         """Every rank's shared array, in rank order, to be read and written where it lies.
@@ -152,7 +167,8 @@ class Communicator(Objects, Messages):
         all ranks of a color, when there is no memory for their group.
         """
         with self._caller.checking("split") as check:
-            mine = (color is not None, given.as_index(color or 0, "color", *check), given.as_index(key, "key", *check))
+            number = 0 if color is None else given.as_word(color, "color", *check)
+            mine = (color is not None, number, given.as_word(key, "key", *check))
         told = self.all_to_all(np.tile(np.array([mine], np.int64), (self.size, 1))).tolist()
         self._splits += 1
         if color is None:
@@ -170,7 +186,11 @@ class Communicator(Objects, Messages):
         `CollectiveTimeout` for that member.
         """
         with self._caller.checking("subgroup") as check:
-            members = sorted(given.as_root(rank, self.size, *check) for rank in ranks)
+            if not isinstance(ranks, (Iterable, np.ndarray)) or isinstance(ranks, str):
+                raise TypeError(
+                    f"subgroup on rank {check[1]}: ranks must be a sequence of ranks, got {type(ranks).__name__}"
+                )
+            members = sorted(given.as_peer(rank, "rank", self.size, *check) for rank in ranks)
             if self.rank not in members or len(set(members)) != len(members):
                 raise ValueError(
                     f"subgroup on rank {check[1]}: ranks {members} must be different and hold this rank; "

@@ -42,5 +42,12 @@ class ArenaError(ShmcollError):
         self.available = available
 
 
+class BufferChanged(ShmcollError):
+    """A buffer of an asynchronous call was changed before the call had ended. Found with `shmrun --check` alone.
+
+    The call has been made, with whatever its buffers held, and the group goes on.
+    """
+
+
 class InternalError(ShmcollError):
     """A bug in shmcoll: an invariant of the protocol does not hold. Please report it."""

@@ -13,13 +13,12 @@ from shmcoll.engine.layout import WORD
 
 def explain_parts(group: Group, sequence: int, root: int) -> str:
     """Which `out` of a scatter is not like the part that the root sends."""
-    names = group.ranks
     told = [array_in_header(group, rank, sequence) for rank in range(group.size)]
     for rank, array in enumerate(told):
         if array not in ("None", told[root]):
-            sent = f"rank {names[root]} sends it {told[root]}"
-            return f"scatter #{sequence}: out of rank {names[rank]} is {array}, but {sent}"
-    sent = f"{told[root]}, which rank {names[root]} sends"
+            sent = f"rank {group.name(root)} sends it {told[root]}"
+            return f"scatter #{sequence}: out of rank {group.name(rank)} is {array}, but {sent}"
+    sent = f"{told[root]}, which rank {group.name(root)} sends"
     return f"scatter #{sequence}: an out differs from {sent}, in a dimension after these"
 
 
@@ -34,7 +33,7 @@ def explain_overlap(group: Group, sequence: int) -> str:
         for which, name in enumerate(("x", "out")):
             is_itself = a == b and (name == "out" or places[a][1] == places[b][0])
             if not is_itself and abs(places[a][1] - places[b][which]) < length:
-                whose = f"rank {group.ranks[a]} overlaps {name} of rank {group.ranks[b]}"
+                whose = f"rank {group.name(a)} overlaps {name} of rank {group.name(b)}"
                 return f"all_reduce #{sequence}: out of {whose}; give an out of its own, or out=x"
     return f"all_reduce #{sequence}: an out overlaps another array"
 
@@ -45,7 +44,7 @@ def explain_faces(group: Group, words: np.ndarray) -> str:
     if axis == 0:
         return ""
     return (
-        f"Ranks {group.ranks[culprit]} and {group.ranks[other]} are neighbours along axis {axis - 1}, "
+        f"Ranks {group.name(culprit)} and {group.name(other)} are neighbours along axis {axis - 1}, "
         f"so all other axes of their arrays must be equal."
     )
 
@@ -70,7 +69,7 @@ class Table:
         n = group.size
         half = layout.TABLES + (sequence & 1) * layout.table_bytes(n)
         words = np.frombuffer(group.arena.read(group.mailbox(rank) + half, layout.table_words(n) * WORD), np.int64)
-        self.rank, self.name = rank, group.ranks[rank]
+        self.rank, self.name = rank, group.name(rank)
         self.counts, self.displs, self.expected, self.places, self.room = (words[i * n : (i + 1) * n] for i in range(5))
         self.source, self.result, self.dtype = words[layout.TABLE_SIZES * n :].tolist()
 

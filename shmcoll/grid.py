@@ -1,12 +1,13 @@
 """Ranks as a Cartesian grid, and the exchange of halos between neighbours."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from shmcoll import arguments as given
-from shmcoll import calls
+from shmcoll import buffer_check, calls
 from shmcoll.caller import Caller
 from shmcoll.calls.common import product
 from shmcoll.calls.halo_exchange import checked
@@ -26,7 +27,7 @@ class Grid:
         with caller.checking("grid") as check:
             self.dims = _as_dims(dims, caller.size, *check)
             self.periods = _as_periods(periods, len(self.dims), *check)
-        self.coords = tuple(int(i) for i in np.unravel_index(caller.rank, self.dims))
+        self.coords = _coordinates(caller.rank, self.dims)
         self._checked: tuple[Any, ...] | None = None  # shape, width and axes of the last call; what was made of them:
         self._words: tuple[int, ...] = ()
         self._table = np.zeros(0, np.int64)
@@ -38,10 +39,12 @@ class Grid:
     def rank_at(self, coords: Sequence[int]) -> int | None:
         """The rank at some coordinates, of which those along periodic axes are taken modulo the ranks there; None for a
         place outside."""
-        if len(coords) != len(self.dims):
+        listed = list(coords) if isinstance(coords, Iterable) else [coords]
+        if len(listed) != len(self.dims):
             raise ValueError(f"rank_at: {coords} must be {len(self.dims)} coordinates, one for each axis of the grid")
+        places = [given.as_index(place, "coordinate", "rank_at", self._caller.verdicts.name) for place in listed]
         rank = 0
-        for place, ranks, is_periodic in zip(coords, self.dims, self.periods, strict=True):
+        for place, ranks, is_periodic in zip(places, self.dims, self.periods, strict=True):
             if not (is_periodic or 0 <= place < ranks):
                 return None
             rank = rank * ranks + place % ranks
@@ -49,7 +52,7 @@ class Grid:
 
     def neighbours(self, axis: int) -> tuple[int | None, int | None]:
         """The ranks before and behind this one along an axis; None at an open boundary. As MPI_Cart_shift."""
-        axis = range(len(self.dims))[axis]
+        axis = given.as_axis(axis, "axis", len(self.dims), "neighbours", self._caller.verdicts.name)
         low, high = (
             self.rank_at((*self.coords[:axis], self.coords[axis] + step, *self.coords[axis + 1 :])) for step in (-1, 1)
         )
@@ -71,7 +74,9 @@ class Grid:
         """
         arguments = (x, width, axes, self.dims, self.periods)
         if async_op:
-            return self._caller.worker.submit(lambda: calls.halo_exchange(self._caller, *arguments))
+            name = self._caller.verdicts.name
+            call = partial(calls.halo_exchange, self._caller, *arguments)
+            return self._caller.worker.submit(buffer_check.around(call, "halo_exchange", name, {"x": x}, "x"))
         if type(x) is not np.ndarray or not (axes is None or type(axes) in (int, tuple)) or type(width) is not int:
             return calls.halo_exchange(self._caller, *arguments)
         entry = self._caller.routine("halo_exchange")
@@ -92,7 +97,12 @@ class Grid:
 
 def _as_dims(dims: Any, size: int, operation: str, rank: int) -> tuple[int, ...]:
     """How many ranks lie along each axis; those given as 0 are chosen."""
-    listed = list(dims) if isinstance(dims, (tuple, list)) else [dims]
+    listed = list(dims) if isinstance(dims, (tuple, list, np.ndarray)) and np.ndim(dims) else [dims]
+    if isinstance(dims, (tuple, list, np.ndarray)) and not len(listed):
+        raise ValueError(
+            f"{operation} on rank {rank}: dims is empty; give the number of ranks along each axis, as in (0, 0) for "
+            f"two axes, where a 0 lets it choose"
+        )
     counts = [given.as_index(ranks, "dims", operation, rank) for ranks in listed]
     fixed = product([ranks for ranks in counts if ranks])
     if not counts or min(counts) < 0 or size % fixed or (0 not in counts and fixed != size):
@@ -102,6 +112,15 @@ def _as_dims(dims: Any, size: int, operation: str, rank: int) -> tuple[int, ...]
         )
     chosen = iter(_balanced(size // fixed, counts.count(0)))
     return tuple(ranks or next(chosen) for ranks in counts)
+
+
+def _coordinates(rank: int, dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Where a rank is; the last coordinate varies fastest."""
+    found = []
+    for ranks in reversed(dims):
+        rank, place = divmod(rank, ranks)
+        found.append(place)
+    return tuple(reversed(found))
 
 
 def _balanced(ranks: int, axes: int) -> list[int]:
@@ -120,7 +139,7 @@ def _balanced(ranks: int, axes: int) -> list[int]:
 
 
 def _as_periods(periods: Any, axes: int, operation: str, rank: int) -> tuple[bool, ...]:
-    listed = list(periods) if isinstance(periods, (tuple, list)) else [periods] * axes
+    listed = list(periods) if isinstance(periods, (tuple, list, np.ndarray)) else [periods] * axes
     if len(listed) != axes or not all(isinstance(one, (bool, np.bool_, int)) for one in listed):
         raise ValueError(
             f"{operation} on rank {rank}: periods {periods} must be True or False, "

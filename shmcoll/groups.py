@@ -133,19 +133,20 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
     `CollectiveTimeout` when it does not enter the group within `timeout` seconds.
     """
     leader, nap, end = ranks[0], 1e-5, time.monotonic() + timeout
+    call = f"subgroup of world ranks {list(ranks)} on world rank {me}"
     while True:
         how = records.how_ended(arena, leader)
-        group = entered(arena, leader, which, f"subgroup {list(ranks)}")  # after we know that it will enter no more
+        group = entered(arena, leader, which, call)  # after we know that it will enter no more
         if group:
             return group
         if how:
-            raise RankFailed(f"subgroup {list(ranks)} on rank {me}: {how}; it leads that group, and never made it")
+            raise RankFailed(f"{call}: world {how}; it leads that group, and never made it")
         if time.monotonic() > end:
             from shmcoll.inquest import explained
 
             text = (
-                f"subgroup {list(ranks)} on rank {me}: waited {timeout:g} s in vain for rank {leader}, which leads the "
-                f"group, to call subgroup with the same ranks (and to close the one before as often)"
+                f"{call}: waited {timeout:g} s in vain for world rank {leader}, which leads the group, to call "
+                f"subgroup with the same ranks (and to close the one before as often)"
             )
             raise explained(CollectiveTimeout(text), arena)
         time.sleep(nap)
@@ -156,12 +157,12 @@ def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group |
     """The group that a leader has entered; None when it has not. Raises `ArenaError` when it had no room for it."""
     offset = _look_up(arena, leader, which)
     if offset == _FULL:
-        raise ArenaError(f"{purpose}: rank {leader} {_too_many()}")
+        raise ArenaError(f"{purpose}: world rank {leader} {_too_many()}")
     if offset < 0:
         needed, available = _amounts(offset)
         raise ArenaError(
-            f"{purpose}: rank {leader} found no memory for it, {mib(needed)} needed, {mib(available)} available; close "
-            f"groups or drop shared arrays, or raise the limit: shmrun --heap, SHMCOLL_HEAP",
+            f"{purpose}: world rank {leader} found no memory for it, {mib(needed)} needed, {mib(available)} available; "
+            f"close groups or drop shared arrays, or raise the limit: shmrun --heap, SHMCOLL_HEAP",
             needed=needed,
             available=available,
         )

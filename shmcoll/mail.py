@@ -31,7 +31,7 @@ class Mail:
         """Offset of the memory that the routine has asked for. Raises `ArenaError` when there is too little."""
         self.sweep(dest)
         length = self._context.item(c.DETAIL // WORD)
-        offset = self._heap.take(length, f"messages to rank {self._group.ranks[dest]} that it has not received yet")
+        offset = self._heap.take(length, f"messages to rank {self._group.name(dest)} that it has not received yet")
         self._rings[dest].append(offset)
         self._note_oldest(dest)
         return offset

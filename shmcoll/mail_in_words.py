@@ -19,12 +19,12 @@ def missing_message(group: Group, words: np.ndarray, operation: str, mail: Mail)
     """Whom a call has waited for in vain, and what has come instead."""
     peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
     if operation.startswith("send"):
-        return f"rank {group.ranks[peer]} has begun to receive this message and does not go on"
+        return f"rank {group.name(peer)} has begun to receive this message and does not go on"
     me = words.item(c.RANK // WORD)
     sources = [rank for rank in range(group.size) if rank != me] if peer == ANY else [peer]
     what = "nothing that has not been received" if tag == ANY else f"nothing with tag {tag}"
     told = f"{group.names(sources)} {'has' if len(sources) == 1 else 'have'} sent {what}"
-    others = [f"from rank {group.ranks[source]} {_tags(mail.waiting(source))}" for source in sources]
+    others = [f"from rank {group.name(source)} {_tags(mail.waiting(source))}" for source in sources]
     come = [text for text, source in zip(others, sources, strict=True) if mail.waiting(source)]
     return told + (f" (what waits to be received: {'; '.join(come)})" if come else "")
 
@@ -38,7 +38,7 @@ def _tags(tags: list[int]) -> str:
 def misfit(call: str, group: Group, words: np.ndarray, mail: Mail) -> Exception:
     """For a message that is not what a receive is for, or does not go into its `out`."""
     source, tag = mail.found
-    sent = f"the next message, from rank {group.ranks[source]} with tag {tag},"
+    sent = f"the next message, from rank {group.name(source)} with tag {tag},"
     if mail.found_object:
         return TypeError(f"{call}: {sent} is an object of {mail.found_count} bytes. It stays: use recv_object")
     sent = f"{sent} has {mail.found_count} x {mail.found_type.title}"

@@ -1,6 +1,6 @@
 """Messages between two ranks as methods of a communicator. How they travel: `engine/rings.py`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,6 +156,12 @@ class Messages(Collectives):
         first message is sent. What is wrong with one of them is raised before anything of the batch has begun.
         """
         caller = self._caller
+        if not isinstance(messages, Iterable):
+            raise TypeError(
+                f"batch on rank {caller.verdicts.name}: messages must be a sequence of shmcoll.Send and shmcoll.Recv, "
+                f"got {type(messages).__name__}"
+            )
+        messages = list(messages)
         for one in messages:
             if isinstance(one, Send):
                 check_send(caller, one.x, one.dest, one.tag)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll import calls
+from shmcoll import buffer_check, calls
 from shmcoll.caller import Caller
 from shmcoll.calls.collective_permute import route_of
 from shmcoll.calls.counts import second_phase
@@ -94,6 +94,10 @@ class Collectives:
           real value and an int32 or int64 index, are converted and back.
         * `shmcoll.premul_sum(factor)`: the sum of every rank's x times its own factor.
         * `shmcoll.op(function)`: a function of two values.
+
+        Functions that are one of these may stand for its name: `np.add`, `np.multiply`, `np.minimum`, `np.maximum`,
+        `np.bitwise_and`, `np.logical_and` and so on, `operator.add`, `sum`, `min`, `max`, `np.mean`. Every byte of a
+        bool but 0 is true.
 
         Raises `TypeError` for a dtype that has no such op, `ValueError` for an unknown name and for the ring with an
         operator that is not commutative.
@@ -383,10 +387,11 @@ class Collectives:
         """Send `send_counts[i]` elements of the flattened `x` from `send_displs[i]` on to rank i; returns
         (result, receive counts).
 
-        Counts and displacements are in elements, one a rank; displacements default to packed, one block after the
-        other. What comes from rank i is written at `recv_displs[i]` of the flattened `out`; what lies between stays as
-        it is. Without `out` the result is 1-D, just large enough, gaps zero. Receive counts are found by the operation;
-        `recv_counts` given are checked, `recv_room[i]` limits what rank i may send. Shapes may differ between ranks.
+        Counts and displacements are in elements, one for each rank. Without displacements the blocks are packed, one
+        after the other, and together must be all of x (`ValueError` here if they are less). What comes from rank i is
+        written at `recv_displs[i]` of the flattened `out`; what lies between stays as it is. Without `out` the result
+        is 1-D, just large enough, gaps zero. Receive counts are found by the operation; `recv_counts` given are
+        checked, `recv_room[i]` limits what rank i may send. Shapes may differ between ranks.
 
         Raises `ValueError` on every rank, before a byte moves, when a block lies outside its source or result, exceeds
         its room, differs from the expected count, or overlaps another in a result. The group stays usable.
@@ -456,9 +461,11 @@ class Collectives:
     ) -> Any:
         """Rank i gets `send_counts[i]` elements of the flattened `x` of rank `root`, from `send_displs[i]` on.
 
-        Counts and displacements are in elements, one a rank; displacements default to packed, one block after the
-        other; blocks may overlap. The others give None for x, counts and displacements (`TypeError` for anything else),
-        and need to know neither count nor dtype. The result is 1-D, or `out`, of any shape with just so many elements.
+        Counts and displacements are in elements, one for each rank. Without displacements the blocks are packed, one
+        after the other, and together must be all of x (`ValueError` on the root if they are less); with them, blocks
+        may overlap and leave parts out. The others give None for x, counts and displacements (`TypeError` for anything
+        else), and need to know neither count nor dtype. The result is 1-D, or `out`, of any shape with just so many
+        elements.
 
         Raises `ValueError` on every rank, before a byte moves, when a block lies outside x, or an `out` has another
         size or dtype than what comes. The group stays usable.
@@ -504,7 +511,16 @@ class Collectives:
 
     def _submit(self, call: Callable[..., Any], *arguments: Any) -> Work:
         """Have the worker make a call."""
-        return self._caller.worker.submit(lambda: calls.perform(call, self._caller, arguments))
+
+        def perform() -> Any:
+            return calls.perform(call, self._caller, arguments)
+
+        if buffer_check.is_on():
+            values = buffer_check.named_arguments(call, arguments)
+            written = ("out", "x") if call is calls.broadcast and self.rank != values["root"] else ("out",)
+            name = self._caller.verdicts.name
+            perform = buffer_check.around(perform, call.__name__, name, values, *written)
+        return self._caller.worker.submit(perform)
 
     def _again(self, operation: str, status: int, call: Callable[..., Any], *arguments: Any) -> Any:
         """After the native entry has not let a call in: the long way. After anything else: the error."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll import arguments as given
+from shmcoll import buffer_check
 from shmcoll.caller import Caller
 from shmcoll.frames import ALIGNED, lengths, packed, unpacked
 from shmcoll.methods import Collectives
@@ -30,7 +31,8 @@ class Objects(Collectives):
 
         Cost: one broadcast of 4 KiB for short ones; else two more of the frame, and one a buffer.
         """
-        return self._now_or_later(lambda: self._broadcast_object(value, root), async_op)
+        used = value if self.rank == root else None
+        return self._now_or_later("broadcast_object", lambda: self._broadcast_object(value, root), used, async_op)
 
     def gather_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """The objects of all ranks, a list in rank order, on rank `root`; None on the others.
@@ -38,11 +40,13 @@ class Objects(Collectives):
         Cost: an all_reduce of a number, a gather_v of the frames, and one more for as many buffers as the richest
         object has.
         """
-        return self._now_or_later(lambda: self._gather_objects("gather_object", value, root), async_op)
+        name = "gather_object"
+        return self._now_or_later(name, lambda: self._gather_objects(name, value, root), value, async_op)
 
     def all_gather_object(self, value: Any, *, async_op: bool = False) -> Any:
         """The objects of all ranks, a list in rank order, on every rank. Cost: see `gather_object`."""
-        return self._now_or_later(lambda: self._gather_objects("all_gather_object", value, None), async_op)
+        name = "all_gather_object"
+        return self._now_or_later(name, lambda: self._gather_objects(name, value, None), value, async_op)
 
     def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *, async_op: bool = False) -> Any:
         """Object r of the root's sequence of n, on rank r. What others give does not matter.
@@ -50,12 +54,17 @@ class Objects(Collectives):
         Cost: a broadcast of a number, a scatter_v of the frames, and one for as many buffers as the richest object has,
         before which the root lays those side by side. Raises `ValueError` on the root for a wrong number of objects.
         """
-        return self._now_or_later(lambda: self._scatter_objects(values, root), async_op)
+        used = values if self.rank == root else None
+        return self._now_or_later("scatter_object", lambda: self._scatter_objects(values, root), used, async_op)
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
-    def _now_or_later(self, call: Callable[[], Any], later: bool) -> Any:
-        return self._caller.worker.submit(call) if later else call()
+    def _now_or_later(self, operation: str, call: Callable[[], Any], used: Any, later: bool) -> Any:
+        """`used`: the object that this rank gives."""
+        if not later:
+            return call()
+        name = self._caller.verdicts.name
+        return self._caller.worker.submit(buffer_check.around(call, operation, name, {"the object": used}))
 
     def _broadcast_object(self, value: Any, root: int) -> Any:
         with self._caller.checking("broadcast_object") as check:

@@ -15,6 +15,7 @@ import numpy as np
 
 from shmcoll.dtypes import BY_CODE, BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, USER, DType
 from shmcoll.engine import compile as code
+from shmcoll.known_functions import how_to_make_an_operator, name_of_function
 
 
 def op(function: Callable[[Any, Any], Any], commutative: bool = True, *, dtypes: Iterable[Any] | None = None) -> "Op":
@@ -52,8 +53,13 @@ class Op:
     ):
         from numba.core.registry import CPUDispatcher
 
+        if known := name_of_function(function):
+            raise TypeError(f"op: {function!r} is the reduction {known!r}; pass op={known!r}, or the function itself")
         if not isinstance(function, (FunctionType, CPUDispatcher)):
-            raise TypeError(f"op: must be a Python function of two values or one jitted by numba, got {function!r}")
+            hint = f"; {how_to_make_an_operator(function)}" if callable(function) else ""
+            raise TypeError(
+                f"op: must be a Python function of two values or one jitted by numba, got {function!r}{hint}"
+            )
         self.function: Callable[[Any, Any], Any] = getattr(function, "py_func", function)
         self.name = self.function.__name__
         self.commutative = bool(commutative)
@@ -138,6 +144,11 @@ class PremulSum:
             raise TypeError(f"premul_sum of {dtype.name} takes an integer factor, got {self.factor!r}")
         if dtype.numpy.kind != "c" and isinstance(self.factor, complex):
             raise TypeError(f"premul_sum of {dtype.name} takes a real factor, got {self.factor!r}")
+        if dtype.numpy.kind not in "iu" and isinstance(self.factor, int):
+            try:
+                complex(self.factor)
+            except OverflowError:
+                raise TypeError(f"premul_sum of {dtype.name} takes a factor that a float can hold") from None
 
     def times(self, array: np.ndarray, dtype: DType) -> np.ndarray:
         """The multiple of an array, in the accumulator's type. Integers wrap."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll import arguments as given
-from shmcoll import calls
+from shmcoll import buffer_check, calls
 from shmcoll.caller import Caller
 from shmcoll.work import Work
 
@@ -56,7 +56,9 @@ class Plan:
 
     def start(self) -> Work:
         """Run it asynchronously."""
-        return self._caller.worker.submit(self)
+        used = dict(zip(("x", "out"), self._arguments, strict=False))
+        name = self._caller.verdicts.name
+        return self._caller.worker.submit(buffer_check.around(self, self._operation, name, used, "out"))
 
     def __repr__(self) -> str:
         return f"<shmcoll.Plan of {self._operation} on rank {self._caller.verdicts.name}>"
@@ -81,7 +83,10 @@ class _Stenographer:
 def make(caller: Caller, method: Callable[..., Any], operation: str, args: tuple, keywords: dict[str, Any]) -> Plan:
     """The plan of `method(*args, **keywords)`, a bound method of the communicator. Errors: see `Communicator.plan`."""
     where = f"plan of {operation} on rank {caller.verdicts.name}"
-    bound = inspect.signature(method).bind(*args, **keywords)
+    try:
+        bound = inspect.signature(method).bind(*args, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{where}: {error}") from None
     bound.apply_defaults()
     if bound.arguments.get("async_op"):
         raise ValueError(f"{where}: async_op belongs to the call; use plan.start()")

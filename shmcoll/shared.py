@@ -8,9 +8,12 @@ before it is held. A view that goes away counts its hold down.
 """
 
 import ctypes
+import numbers
+import operator
 import os
 import threading
 import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,15 +25,56 @@ from shmcoll.engine.heap import Heap
 from shmcoll.engine.layout import WORD
 
 
-def zeros(arena: Arena, heap: Heap, shape: Any, dtype: Any, rank: int) -> np.ndarray:
-    """A C-contiguous array of zeros in a heap.
+def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
+    """An array of a shape and dtype that takes no memory: numpy's own reading of the arguments.
 
-    Raises `ArenaError` when the heap is full, `TypeError` for a dtype that shmcoll does not know, and what numpy raises
-    for a shape that is none.
+    Raises `TypeError` for a dtype that shmcoll does not know and for what is no shape, `ValueError` for one that cannot
+    be.
     """
-    # An array of that shape that takes no memory: numpy's own reading of the arguments
-    like = np.broadcast_to(np.zeros((), dtype), shape)
-    dtype_of(like, "empty", rank)
+    where = f"{operation} on rank {rank}"
+    try:
+        zero = np.zeros((), dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{where}: {dtype!r} is not a dtype: {error}") from None
+    dtype_of(zero, operation, rank)
+    extents = (shape,) if isinstance(shape, numbers.Integral) else shape
+    if isinstance(extents, str) or not isinstance(extents, (Iterable, np.ndarray)):
+        raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shape!r}")
+    try:
+        lengths = tuple(operator.index(length) for length in extents)
+    except TypeError:
+        raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shape!r}") from None
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"{where}: shape {shape!r} has a negative length")
+    try:
+        return np.broadcast_to(zero, lengths)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{where}: shape {shape!r} has more dimensions or elements than an array can have") from None
+
+
+def as_filling(value: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
+    """`value` as an array, of `dtype` if that is given; `TypeError` or `ValueError` for a value that is none of it."""
+    try:
+        array = np.asarray(value, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{operation} on rank {rank}: value {value!r} does not fit dtype {dtype}: {error}") from None
+    dtype_of(array, operation, rank)
+    return array
+
+
+def fill(made: np.ndarray, array: np.ndarray, operation: str, rank: int) -> None:
+    """Set every element; `ValueError` for an array that cannot be broadcast."""
+    try:
+        made[...] = array
+    except ValueError:
+        raise ValueError(
+            f"{operation} on rank {rank}: value of shape {array.shape} does not fit shape {made.shape}"
+        ) from None
+
+
+def zeros(arena: Arena, heap: Heap, like: np.ndarray) -> np.ndarray:
+    """A C-contiguous array of zeros in a heap, of the shape and dtype of `like`. `ArenaError` when the heap is full."""
     if not like.size:
         return np.empty(like.shape, like.dtype)
     offset = heap.take(like.nbytes, f"a shared array of shape {like.shape}, {like.dtype}", holds=True)

@@ -53,7 +53,7 @@ class Standing:
         if self.group is None:
             return "has called nothing yet"
         world = self.group == Group.world(self.group.arena)
-        where = "" if world else f" of {self.group.names(range(self.group.size))}"
+        where = "" if world else f" of {self.group.title}"
         if self.flight is None:
             return f"in {self.call}{where}"
         return f"{'in' if self.flight.flying else 'after'} {self.call} #{self.flight.sequence}{where}"

@@ -19,7 +19,7 @@ Why nobody waits for ever: a rank that is waited for lives, and has `timeout` se
 import time
 
 from shmcoll.engine import records
-from shmcoll.engine.group import Group
+from shmcoll.engine.group import Group, RankName
 from shmcoll.errors import CollectiveTimeout, RankFailed
 from shmcoll.groups import Identity, entered, has_closed
 
@@ -29,7 +29,9 @@ _NAP = 0.001  # seconds
 def check_ended(group: Group, me: int) -> None:
     """Raise `ValueError` while no failure has ended the group. `me`: this rank of the world, for the message."""
     if not group.has_ended() and not any(records.how_ended(group.arena, rank) for rank in group.ranks):
-        raise ValueError(f"shrink on rank {me}: no rank has failed; use split or subgroup for a part of the ranks")
+        raise ValueError(
+            f"shrink on rank {_name(group, me)}: no rank has failed; use split or subgroup for a part of the ranks"
+        )
     group.abort()
 
 
@@ -42,7 +44,9 @@ def decided_before(group: Group, which: Identity, me: int, timeout: float) -> Gr
     for rank in group.ranks[: group.ranks.index(me)]:
         decided = _await(group, rank, which, me, end)
         if decided and me not in decided.ranks:
-            raise RankFailed(f"shrink on rank {me}: rank {rank} took this rank for dead, and left it out")
+            raise RankFailed(
+                f"shrink on rank {_name(group, me)}: rank {_name(group, rank)} took this rank for dead, and left it out"
+            )
         if decided:
             return decided
     return None
@@ -58,12 +62,18 @@ def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Gro
     place = group.ranks.index(rank)
     while True:
         gone = has_closed(group, place)  # before we look: afterwards it enters nothing
-        decided = entered(group.arena, rank, which, f"shrink on rank {me}")
+        decided = entered(group.arena, rank, which, f"shrink on rank {_name(group, me)}")
         if decided or gone:
             return decided
         if time.monotonic() > end:
             from shmcoll.inquest import explained
 
-            text = f"shrink on rank {me}: rank {rank} lives and did not call shrink in time; all survivors must"
+            late = f"rank {_name(group, rank)} lives and did not call shrink in time; all survivors must"
+            text = f"shrink on rank {_name(group, me)}: {late}"
             raise explained(CollectiveTimeout(text), group.arena)
         time.sleep(_NAP)
+
+
+def _name(group: Group, world: int) -> RankName:
+    """A rank of the world, by its name in the group."""
+    return group.name(group.ranks.index(world))

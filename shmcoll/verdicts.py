@@ -38,7 +38,7 @@ _ERRORS: dict[int, type[ShmcollError]] = {
 
 
 class Verdicts:
-    """What statuses mean for one rank of one group. Ranks in messages are those of the world."""
+    """What statuses mean for one rank of one group. Ranks in messages are those of the group: see `RankName`."""
 
     def __init__(self, group: Group, words: np.ndarray, rank: int, mail: Mail):
         self._arena = group.arena
@@ -46,11 +46,11 @@ class Verdicts:
         self._group = group
         self._words = words
         self._rank = rank
-        self.name = group.ranks[rank]  # in messages
+        self.name = group.name(rank)  # in messages
         self._where = (
             f"rank {self.name}"
             if group == Group.world(group.arena)
-            else (f"rank {self.name}, in the group of {group.names(range(group.size))}")
+            else f"rank {self.name}, in the group of {group.title}"
         )
         self._ended: ShmcollError | None = None
         self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
@@ -123,7 +123,7 @@ class Verdicts:
         if status == c.TIMEOUT_PASSED:
             waited = f"waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain"
             return self._timeout(f"{call}{at_site()}: {waited}; {self._who_is_missing(operation)}")
-        name = self._group.ranks[culprit]
+        name = self._group.name(int(culprit))
         text = f"{call}: status {status}, header of rank {name} changed under a reader; please report this"
         self._end(records.BROKEN, text)
         return InternalError(text)
@@ -209,7 +209,7 @@ class Verdicts:
             if told[0].state == records.DEPARTED or time.monotonic() >= end:
                 break
             time.sleep(0.001)
-        text = f"rank {self._group.ranks[culprit]} {how}"
+        text = f"rank {self._group.name(culprit)} {how}"
         self._end(records.VANISHED, text)
         return RankFailed(f"{call}: {text}")
 
@@ -233,7 +233,7 @@ class Verdicts:
         for rank in not_arrived(self._group, sequence):
             seen = self._group.published(rank)
             last = f"last called {called(self._group, rank, seen)} as #{seen}" if seen else "has called nothing yet"
-            missing.append(f"rank {self._group.ranks[rank]} did not arrive ({last})")
+            missing.append(f"rank {self._group.name(rank)} did not arrive ({last})")
         if not missing:
             return f"{self._who_stopped()} arrived but did not go on"
         return "; ".join(missing) + self._refusals(range(self._group.size))
@@ -260,5 +260,5 @@ class Checking:
         return self._operation, self._verdicts.name
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: TracebackType | None) -> None:
-        if isinstance(error, (TypeError, ValueError, IndexError)):
+        if isinstance(error, Exception):  # also what an object of the user raises when it is made an array
             self._verdicts.refused(self._operation, error)

@@ -63,6 +63,8 @@ def _make_log_files(options: Options) -> None:
 def _set_environment(options: Options) -> None:
     """Before numpy is imported: its BLAS reads OMP_NUM_THREADS then, and would start a thread per core in each rank."""
     os.environ.update(options.env)
+    if options.check:
+        os.environ["SHMCOLL_CHECK"] = "1"
     ranks.prepare_environment()
 
 

@@ -31,6 +31,7 @@ class Options:
     stdin: str = "rank0"
     report: bool = False
     heap: int | None = None  # bytes
+    check: bool = False
 
     @property
     def piped(self) -> bool:

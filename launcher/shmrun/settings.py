@@ -90,6 +90,9 @@ SETTINGS = {
         ),
         _setting("stdin", "", "rank0|none", values.reader, "rank0", "who reads the standard input; default rank0"),
         _switch("report", "", "print a table at the end: exit, time, peak memory, collectives of each rank"),
+        _switch(
+            "check", "", "find arrays that are changed while an asynchronous call uses them; each is then read thrice"
+        ),
         _switch("fresh", "", "start a new interpreter for each rank instead of forking this one"),
     )
 }

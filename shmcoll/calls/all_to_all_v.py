@@ -22,8 +22,7 @@ def all_to_all_v(
     with caller.checking("all_to_all_v") as check:
         array = given.as_array(x, *check)
         table = Table(caller.size, check)
-        table.source(array)
-        table.send(send_counts, send_displs)
+        table.send(array, send_counts, send_displs)
         table.expect(recv_counts, recv_displs, recv_room)
         if out is not None:
             table.target(out, array.dtype)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll import arguments as given
+from shmcoll.array_rules import check_apart, check_unmasked
 from shmcoll.calls.common import deliver, exact, place_for
 
 if TYPE_CHECKING:
@@ -31,5 +32,7 @@ def _check_writeable(x: Any, operation: str, rank: int) -> None:
             f"{operation} on rank {rank}: x must be a numpy array off the root, where it is written in place; "
             f"got {type(x).__name__}"
         )
+    check_unmasked(x, "x", operation, rank)
     if not x.flags.writeable:
         raise TypeError(f"{operation} on rank {rank}: x is read-only; off the root it is written in place")
+    check_apart(x, "x", operation, rank)

@@ -56,11 +56,15 @@ class Table:
         """A row as the user gives it."""
         self.rows[row] = given.as_counts(values, self.rows.shape[1], name, *self._check)
 
-    def send(self, counts: Any, displs: Any) -> None:
-        """Counts, and displacements, packed where there are none."""
+    def send(self, array: np.ndarray, counts: Any, displs: Any) -> None:
+        """Blocks of an array: counts, and displacements; without these, the blocks are the whole array, packed."""
+        self.source(array)
         self.put(layout.SEND_COUNTS, counts, "send_counts")
         if displs is None:
-            self.rows[layout.SEND_DISPLS] = np.cumsum(self.rows[layout.SEND_COUNTS]) - self.rows[layout.SEND_COUNTS]
+            blocks = self.rows[layout.SEND_COUNTS]
+            if blocks.sum() < array.size:  # more than there is: all ranks find that together
+                given.check_packed(blocks, array, "send_counts", *self._check)
+            self.rows[layout.SEND_DISPLS] = np.cumsum(blocks) - blocks
         else:
             self.put(layout.SEND_DISPLS, displs, "send_displs")
 

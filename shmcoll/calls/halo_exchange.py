@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll import arguments as given
+from shmcoll.array_rules import check_unmasked
 from shmcoll.calls.common import exact, product
 from shmcoll.dtypes import dtype_of
 from shmcoll.engine.counts import mark_of
@@ -45,6 +46,7 @@ def _check_array(x: Any, operation: str, rank: int) -> None:
     where = f"{operation} on rank {rank}"
     if not isinstance(x, np.ndarray):
         raise TypeError(f"{where}: x must be a numpy array, whose halo is written; got {type(x).__name__}")
+    check_unmasked(x, "x", operation, rank)
     if not x.flags.writeable:
         raise ValueError(f"{where}: x is read-only")
     if not (x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative):

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 
 from shmcoll import arguments as given
+from shmcoll import buffer_check
+from shmcoll.array_rules import check_apart, check_unmasked
 from shmcoll.caller import Caller
 from shmcoll.collectives.recv import DATA, FETCH
 from shmcoll.dtypes import dtype_of
@@ -62,8 +64,17 @@ def post(caller: Caller, out: Any, source: Any, tag: Any) -> Work:
     """A receive that waits without keeping others from anything."""
     view = given.as_memory(out)
     place, source, tag = check_arguments(caller, view, source, tag)
+    watched = None
+    if place is not None and buffer_check.is_on():
+        watched = buffer_check.Watched("recv", caller.verdicts.name, {"out": view})
+        place = np.empty_like(place)
 
     def finish(array: np.ndarray, status: int) -> Received:
+        if watched:
+            changed = watched.changes()
+            view.flat[: array.size] = array.reshape(-1)
+            array = part_of(view, array.size)
+            watched.refuse(changed)
         result, *rest = told(array, view, status)
         return (out if result is view else result, *rest)
 
@@ -79,8 +90,10 @@ def check_arguments(caller: Caller, out: Any, source: Any, tag: Any) -> tuple[np
             return None, source, tag
         if not isinstance(out, np.ndarray):
             raise TypeError(f"{operation} on rank {rank}: out must be an array, got {type(out).__name__}")
+        check_unmasked(out, "out", *check)
         if not out.flags.writeable:
             raise ValueError(f"{operation} on rank {rank}: out is read-only")
+        check_apart(out, "out", *check)
         known = dtype_of(out.view(out.dtype.newbyteorder("=")), operation, rank)
         return (out if given.is_plain(out) else np.empty(out.shape, known.numpy)), source, tag
 

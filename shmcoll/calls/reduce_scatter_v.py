@@ -17,11 +17,7 @@ def reduce_scatter_v(caller: "Caller", x: Any, counts: Any, op: Any, out: Any) -
     with caller.checking("reduce_scatter_v") as check:
         array = as_operand(x, *check)
         lengths = given.as_counts(counts, caller.size, "counts", *check)
-        if lengths.sum() != array.size:
-            raise ValueError(
-                f"reduce_scatter_v on rank {check[1]}: counts {lengths.tolist()} are {lengths.sum()} elements "
-                f"together, x has {array.size}"
-            )
+        given.check_packed(lengths, array, "counts", *check)
         operator = as_operator(caller, op, array.dtype, check)
         shape: tuple[int, ...] = (int(lengths[rank]),)
         if out is not None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll import arguments as given
+from shmcoll.array_rules import check_unmasked
 from shmcoll.calls import common
 from shmcoll.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, REDUCTIONS, USER, pair_dtype
 from shmcoll.ops import Op, PremulSum
@@ -59,6 +60,7 @@ def as_operand(x: Any, operation: str, rank: int) -> np.ndarray:
 
     Pairs of value and index in another layout than `pair_dtype`'s come through as they are.
     """
+    check_unmasked(x, "x", operation, rank)
     array = x if isinstance(x, np.ndarray) else given.as_array(x, operation, rank)
     return array if _pairs_like(array.dtype) else given.as_array(x, operation, rank)
 

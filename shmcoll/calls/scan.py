@@ -7,6 +7,7 @@ import numpy as np
 from shmcoll import arguments as given
 from shmcoll.calls.reducing import algorithm_for, as_operand, as_operator
 from shmcoll.collectives.scan import ALGORITHMS
+from shmcoll.dtypes import REDUCTIONS
 
 if TYPE_CHECKING:
     from shmcoll.caller import Caller
@@ -22,9 +23,9 @@ def running(
     """scan or exscan; `has_result`: whether this rank gets one."""
     with caller.checking(operation) as check:
         array = as_operand(x, *check)
-        if isinstance(op, str) and op == "avg":
-            raise ValueError(f"{operation} on rank {check[1]}: avg has no running form; use sum, and divide")
         operator = as_operator(caller, op, array.dtype, check)
+        if operator.reduction == REDUCTIONS["avg"]:
+            raise ValueError(f"{operation} on rank {check[1]}: avg has no running form; use sum, and divide")
         number = algorithm_for(operator, algorithm, ALGORITHMS, check)
         if has_result and out is not None:
             given.as_output(out, array.shape, operator.dtype, *check)

@@ -19,8 +19,7 @@ def scatter_v(caller: "Caller", x: Any, send_counts: Any, send_displs: Any, root
         table = Table(caller.size, check)
         if caller.rank == root:
             array = given.as_array(x, *check)
-            table.source(array)
-            table.send(send_counts, send_displs)
+            table.send(array, send_counts, send_displs)
         else:
             _refuse_off_root(root, x, send_counts, send_displs, *check)
         if out is not None:

@@ -15,6 +15,24 @@ from shmcoll.engine.arena import Arena
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
+class RankName(int):
+    """A rank of a group, which as text says which rank of the world it is: '1', or '1 (world rank 3)'.
+
+    Whatever users pass and see counts in the group (`comm.rank`, root, dest), a launcher and a table of all ranks count
+    in the world. So a message names both where they differ.
+    """
+
+    world: int
+
+    def __new__(cls, rank: int, world: int) -> "RankName":
+        name = super().__new__(cls, rank)
+        name.world = world
+        return name
+
+    def __str__(self) -> str:
+        return f"{int(self)}" if self == self.world else f"{int(self)} (world rank {self.world})"
+
+
 @dataclass(frozen=True)
 class Group:
     """The group whose region starts at `offset` of the arena; `ranks` are its members, as ranks of the world."""
@@ -31,10 +49,19 @@ class Group:
     def size(self) -> int:
         return len(self.ranks)
 
+    def name(self, rank: int) -> RankName:
+        """A rank of the group for messages."""
+        return RankName(rank, self.ranks[rank])
+
     def names(self, ranks: Iterable[int]) -> str:
-        """'rank 2' or 'ranks 0, 2', for messages: the ranks of the world that these ranks of the group are."""
-        told = [str(self.ranks[rank]) for rank in ranks]
+        """'rank 2' or 'ranks 0, 2', for messages."""
+        told = [str(self.name(rank)) for rank in ranks]
         return f"rank {told[0]}" if len(told) == 1 else f"ranks {', '.join(told)}"
+
+    @property
+    def title(self) -> str:
+        """'world ranks 1, 3': its members, for messages."""
+        return f"world rank{'s' if self.size > 1 else ''} {', '.join(map(str, self.ranks))}"
 
     def mailbox(self, rank: int) -> int:
         """Offset in the arena of the mailbox of a rank of the group."""

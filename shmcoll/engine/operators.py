@@ -3,9 +3,9 @@
     total = narrow(scale(operator(operator(widen(x0), widen(x1)), widen(x2)), ranks))
 
 What is not obvious. NaN: a NaN in any operand is the result of sum, prod, min, max and avg, as with numpy's functions.
-`narrow` makes every NaN the same one, quiet and positive: which of two NaN an addition keeps depends on how the compiler
-orders its operands, and that may differ between the steps of a kernel, so between algorithms. Bool: numpy takes every
-byte but 0 for true, as a view of other data may have them; `widen` makes it 1, so a result is always 0 or 1.
+`narrow` makes every NaN the same one, quiet and positive: which of two NaN an addition keeps depends on how the
+compiler orders its operands, and that may differ between the steps of a kernel, so between algorithms. Bool: numpy
+takes every byte but 0 for true, as a view of other data may have them; `widen` makes it 1, so a result is 0 or 1.
 Signed zeros: sum and prod are the processor's, which are numpy's (-0 + -0 is -0); min and max of two zeros keep the
 first, the one of the earlier rank in the order of reduction (numpy leaves it open). Logical operators: an element is
 true when it is not zero, NaN included; `widen` makes operands 1 or 0, so the first operand is always one of the two.

@@ -13,7 +13,7 @@ culprit.
 
 import time
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shmcoll.engine import layout
 from shmcoll.engine.arena import Arena
@@ -105,10 +105,19 @@ def first_failure(group: Group) -> Record | None:
     A rank that raised tells the exception itself and the launcher adds the exit code a moment later: the rank's own
     record is the better one. A rank that was killed cannot tell: the launcher's record stands alone.
     """
-    failed = [t for rank in range(group.size) for t in own_failures(group, rank)]
-    lives = (read(group.arena, rank, layout.BY_LAUNCHER) for rank in group.ranks)
-    failed += [t for t in lives if t.state == FAILED]
+    failed = []
+    for rank, world in enumerate(group.ranks):
+        lives = (read(group.arena, world, by) for by in (layout.BY_RANK, layout.BY_LAUNCHER))
+        failed += [replace(life, text=_in_group(group, rank, life.text)) for life in lives if life.state == FAILED]
+        told = ending(group, rank)
+        failed += [told] if told.state == FAILED else []
     return min(failed, key=lambda t: t.time, default=None)
+
+
+def _in_group(group: Group, rank: int, text: str) -> str:
+    """What a life says of `rank`, which calls it by its number in the world, with its name in the group."""
+    start = f"rank {group.ranks[rank]} "
+    return f"rank {group.name(rank)} {text.removeprefix(start)}" if text.startswith(start) else text
 
 
 def _ending(group: Group, rank: int) -> int:

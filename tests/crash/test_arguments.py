@@ -386,7 +386,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         ValueError,
         "grid on rank 1: dims [2, 2] do not give a place to each of 2 ranks; their product must be 2, and a 0 lets it",
     ),
-    "no axis of a grid": (lambda c: c.grid(()), ValueError, "dims [] do not give a place to each of 2 ranks"),
+    "no axis of a grid": (lambda c: c.grid(()), ValueError, "dims is empty; give the number of ranks along each axis"),
     "a grid that cannot be chosen": (lambda c: c.grid((3, 0)), ValueError, "dims [3, 0] do not give a place to each"),
     "negative dims": (lambda c: c.grid((-2, -1)), ValueError, "dims [-2, -1] do not give a place to each of 2 ranks"),
     "dims of floats": (lambda c: c.grid(2.0), TypeError, "grid on rank 1: dims must be an integer, got float"),
@@ -443,16 +443,43 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "table of counts": (lambda c: c.all_to_all_v(X, [[1, 2]]), ValueError, "got shape (1, 2)"),
     "counts are None": (lambda c: c.all_to_all_v(X, None), TypeError, "send_counts must be integers, got object"),
     "displacements": (
-        lambda c: c.all_to_all_v(X, [1, 2], [-1, 0]),
+        lambda c: c.all_to_all_v(X, [12, 12], [-1, 0]),
         ValueError,
         "send_displs has an entry out of range",
     ),
-    "received": (lambda c: c.all_to_all_v(X, [1, 2], recv_counts=[1]), ValueError, "recv_counts must have one entry"),
-    "places": (lambda c: c.all_to_all_v(X, [1, 2], recv_displs="ab"), TypeError, "recv_displs must be integers"),
-    "room": (lambda c: c.all_to_all_v(X, [1, 2], recv_room=[-1, 0]), ValueError, "recv_room has an entry out of range"),
-    "out of v": (lambda c: c.all_to_all_v(X, [1, 2], out=[0] * 9), TypeError, "out must be an array, got list"),
-    "dtype of v": (lambda c: c.all_to_all_v(X, [1, 2], out=np.zeros(9)), TypeError, "out has dtype float64"),
-    "read-only out of v": (lambda c: c.all_to_all_v(X, [1, 2], out=read_only((9,))), ValueError, "out is read-only"),
+    "received": (lambda c: c.all_to_all_v(X, [12, 12], recv_counts=[1]), ValueError, "recv_counts must have one entry"),
+    "places": (lambda c: c.all_to_all_v(X, [12, 12], recv_displs="ab"), TypeError, "recv_displs must be integers"),
+    "room": (
+        lambda c: c.all_to_all_v(X, [12, 12], recv_room=[-1, 0]),
+        ValueError,
+        "recv_room has an entry out of range",
+    ),
+    "out of v": (lambda c: c.all_to_all_v(X, [12, 12], out=[0] * 9), TypeError, "out must be an array, got list"),
+    "dtype of v": (lambda c: c.all_to_all_v(X, [12, 12], out=np.zeros(9)), TypeError, "out has dtype float64"),
+    "read-only out of v": (lambda c: c.all_to_all_v(X, [12, 12], out=read_only((9,))), ValueError, "out is read-only"),
+    "rows for elements": (
+        lambda c: c.all_to_all_v(X, [1, 3]),
+        ValueError,
+        "all_to_all_v on rank 1: send_counts [1, 3] are 4 elements together, x has 24: counts are in elements; they "
+        "add up to the rows of x: multiply each by 6",
+    ),
+    "less than x": (
+        lambda c: c.all_to_all_v(X, (1, 2)),
+        ValueError,
+        "all_to_all_v on rank 1: send_counts [1, 2] are 3 elements together, x has 24: counts are in elements",
+    ),
+    "rows scattered": (
+        lambda c: c.scatter_v(X, np.array([2, 2]), root=1),
+        ValueError,
+        "scatter_v on rank 1: send_counts [2, 2] are 4 elements together, x has 24: counts are in elements; they add "
+        "up to the rows of x: multiply each by 6",
+    ),
+    "rows reduced": (
+        lambda c: c.reduce_scatter_v(X, [1, 3]),
+        ValueError,
+        "reduce_scatter_v on rank 1: counts [1, 3] are 4 elements together, x has 24: counts are in elements; they add "
+        "up to the rows of x: multiply each by 6",
+    ),
     "root of gather_v": (lambda c: c.gather_v(X, 2), ValueError, "gather_v on rank 1: root 2 is no rank of this group"),
     "gather_v of None": (lambda c: c.gather_v(None), TypeError, "gather_v on rank 1: x is no array: NoneType"),
     "gather_v, counts": (
@@ -493,7 +520,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         "scatter_v on rank 1: send_displs must have one entry for each of 2 ranks, got shape (3,)",
     ),
     "scatter_v, dtype": (
-        lambda c: c.scatter_v(X, [1, 2], root=1, out=np.zeros(2)),
+        lambda c: c.scatter_v(X, [12, 12], root=1, out=np.zeros(2)),
         TypeError,
         "scatter_v on rank 1: out has dtype float64, the result has float32",
     ),

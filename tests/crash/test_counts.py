@@ -12,7 +12,7 @@ ROOT = 1
 
 def all_to_all_v(comm: Any, out: np.ndarray, later: bool, odd: dict) -> Any:
     """Each rank sends one element to each, into 3; rank 0 expects that, and rank 2 has room for two."""
-    keywords: dict = {"send_counts": [1, 1, 1], "recv_displs": [0, 1, 2], "out": out[:3]}
+    keywords: dict = {"send_counts": [1, 1, 1], "send_displs": [0, 1, 2], "recv_displs": [0, 1, 2], "out": out[:3]}
     keywords |= ({"recv_counts": [1, 1, 1]}, odd, {"recv_room": [2, 2, 2]})[comm.rank]
     return comm.all_to_all_v(np.arange(6), async_op=later, **keywords)
 
@@ -45,17 +45,17 @@ UNFIT: dict[str, tuple[Callable, dict, str]] = {
     ),
     "more than the source": (
         all_to_all_v,
-        {"send_counts": [1, 1, 7]},
+        {"send_counts": [1, 1, 7], "send_displs": None},
         "rank 1 sends 7 elements from displacement 2 to rank 2, but its source has 6",
     ),
     "other than expected": (
         all_to_all_v,
-        {"send_counts": [2, 1, 1]},
+        {"send_counts": [2, 1, 1], "send_displs": [0, 1, 2]},
         "rank 0 expects 1 elements from rank 1, which sends 2",
     ),
     "more than there is room for": (
         all_to_all_v,
-        {"send_counts": [1, 1, 3]},
+        {"send_counts": [1, 1, 3], "send_displs": [0, 1, 2]},
         "rank 1 sends 3 elements to rank 2, which has room for 2",
     ),
     "beyond the result": (
@@ -125,7 +125,7 @@ UNFIT: dict[str, tuple[Callable, dict, str]] = {
     ),
     "scattered, other than the root has room for": (
         scatter_v,
-        {"given": ([1, 1, 3],)},
+        {"given": ([2, 1, 3],)},
         "rank 1 expects 2 elements from rank 1, which sends 1",
     ),
     "scattered, of another dtype": (

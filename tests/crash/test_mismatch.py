@@ -28,6 +28,7 @@ LARGER, SMALLER = (shmcoll.op(function, dtypes=["int32"]) for function in (large
 LARGER_IN_ORDER = shmcoll.op(larger, commutative=False, dtypes=["int32"])
 
 FLOATS, INTS, TABLE = np.ones(6, np.float32), np.ones(6, np.int32), np.ones((6, 6), np.float32)
+NOTHING = [0] * 64
 
 #: what most ranks call, what one calls instead, and how the two stand in the message
 PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, str]] = {
@@ -38,7 +39,7 @@ PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, str]] = 
         "barrier()",
     ),
     "data operation": (
-        lambda comm: comm.all_to_all_v(FLOATS, [0] * comm.size),
+        lambda comm: comm.all_to_all_v(FLOATS, NOTHING[: comm.size], NOTHING[: comm.size]),
         lambda comm: comm.gather(FLOATS),
         "all_to_all_v(float32[6])",
         "gather(float32[6], root=0)",
@@ -230,8 +231,8 @@ PAIRS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any], str, str]] = 
         "halo_exchange(float32[6, 6], width=1, grid of hash 1",
     ),
     "dtype of a table of counts": (
-        lambda comm: comm.all_to_all_v(FLOATS, [0] * comm.size),
-        lambda comm: comm.all_to_all_v(INTS, [0] * comm.size),
+        lambda comm: comm.all_to_all_v(FLOATS, NOTHING[: comm.size], NOTHING[: comm.size]),
+        lambda comm: comm.all_to_all_v(INTS, NOTHING[: comm.size], NOTHING[: comm.size]),
         "all_to_all_v(float32[6])",
         "all_to_all_v(int32[6])",
     ),
@@ -266,7 +267,7 @@ LAST = list(PAIRS)[-1]
 
 
 def _scatter_v(comm, root: int) -> Any:
-    given = (FLOATS, [1] * comm.size) if comm.rank == root else (None, None)
+    given = (FLOATS[: comm.size], [1] * comm.size) if comm.rank == root else (None, None)
     return comm.scatter_v(*given, root=root)
 
 

@@ -22,6 +22,7 @@ LAYERS = (
     ("shmcoll.engine",),
     ("shmcoll.collectives",),
     (
+        "shmcoll.array_rules", "shmcoll.buffer_check", "shmcoll.known_functions",
         "shmcoll.arguments", "shmcoll.ops", "shmcoll.explanations", "shmcoll.verdicts", "shmcoll.work",
         "shmcoll.call_sites", "shmcoll.called", "shmcoll.culprits", "shmcoll.telling",
         "shmcoll.flights", "shmcoll.standings", "shmcoll.onlooker", "shmcoll.stacks", "shmcoll.inquest",

@@ -120,6 +120,7 @@ def arguments_of(comm: Any, operation: str, row: str, form: Callable[[list[int]]
         arguments[row] = form(arguments[row])
     elif row:
         arguments[row] = None
+        arguments["x"] = arguments["x"][:2] if row == "send_displs" else arguments["x"]  # then the blocks are all of x
     if operation == "scatter_v" and comm.rank:
         arguments |= {"x": None, "send_counts": None, "send_displs": None}
     return arguments

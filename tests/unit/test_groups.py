@@ -103,8 +103,14 @@ def test_groups_of_groups(ranks):
         assert pair == (([first, first + 2], 2 * first + 2) if rank < 4 else None)
 
 
+def named(group, comm) -> str:
+    """What messages call this rank, as a pattern."""
+    same = group.rank == comm.rank
+    return rf"on rank {group.rank}{'' if same else rf' .world rank {comm.rank}.'}"
+
+
 def test_in_place_in_a_group_whose_ranks_have_other_numbers(ranks):
-    """What is in place is told by the rank in the group, what errors say by that in the world."""
+    """What is in place is told by the rank in the group, what errors say by both numbers."""
 
     def use(comm) -> list:
         group = comm.split(0 if comm.rank else None, key=-comm.rank)  # ranks 3, 2, 1 of the world
@@ -112,12 +118,12 @@ def test_in_place_in_a_group_whose_ranks_have_other_numbers(ranks):
             return []
         parts = [np.full(2, 10 * group.rank + i) for i in range(3)]
         told = [group.reduce_scatter(parts, out=parts[group.rank]).tolist()]
-        with pytest.raises(ValueError, match=rf"on rank {comm.rank}: out overlaps x: block {group.rank} of out"):
+        with pytest.raises(ValueError, match=rf"{named(group, comm)}: out overlaps x: block {group.rank} of out"):
             group.reduce_scatter(parts, out=parts[group.rank - 1])
         group.barrier()
         mine, others = np.full(2, comm.rank), [np.zeros(2, int) for _ in range(3)]
         if group.rank == 1:
-            with pytest.raises(ValueError, match=rf"on rank {comm.rank}: array 0 of out overlaps x"):
+            with pytest.raises(ValueError, match=rf"{named(group, comm)}: array 0 of out overlaps x"):
                 group.gather(mine, 1, out=[mine, *others[:2]])
         group.barrier()
         group.gather(mine, 1, out=[others[0], mine, others[1]] if group.rank == 1 else None)
@@ -180,7 +186,7 @@ def test_a_closed_group_says_so_and_to_those_who_need_it(ranks):
                 group.barrier()
         else:
             with pytest.raises(
-                RankFailed, match="barrier #2 on rank 1, in the group of ranks 0, 1: rank 0 has closed"
+                RankFailed, match="barrier #2 on rank 1, in the group of world ranks 0, 1: rank 0 has closed"
             ) as told:
                 group.barrier()
         comm.barrier()
@@ -240,7 +246,7 @@ def test_a_failure_ends_the_groups_that_hold_the_rank_and_no_other(ranks):
         told = ""
         if comm.rank == 2:
             begin = time.monotonic()
-            with pytest.raises(RankFailed, match="rank 3 raised ZeroDivisionError: on purpose") as error:
+            with pytest.raises(RankFailed, match=r"rank 1 .world rank 3. raised ZeroDivisionError: on p") as error:
                 pair.barrier()
             assert time.monotonic() - begin < 1
             told = str(error.value)
@@ -254,8 +260,8 @@ def test_a_failure_ends_the_groups_that_hold_the_rank_and_no_other(ranks):
     outcomes = ranks.outcomes(4, fail)
     assert [o.status for o in outcomes] == [0, 0, 0, 1]
     assert (
-        outcomes[2].value
-        == "barrier #1 on rank 2, in the group of ranks 2, 3: rank 3 raised ZeroDivisionError: on purpose"
+        outcomes[2].value == "barrier #1 on rank 0 (world rank 2), in the group of world ranks 2, 3: "
+        "rank 1 (world rank 3) raised ZeroDivisionError: on purpose"
     )
 
 
@@ -276,7 +282,8 @@ def test_a_leader_that_never_comes_is_named(ranks):
     def wait(comm) -> None:
         if comm.rank == 1:
             comm.timeout = 0.2
-            text = r"subgroup \[0, 1\] on rank 1: waited 0\.2 s in vain for rank 0, which leads the group"
+            call = r"subgroup of world ranks \[0, 1\] on world rank 1"
+            text = rf"{call}: waited 0\.2 s in vain for world rank 0, which leads the group"
             with pytest.raises(CollectiveTimeout, match=text) as told:
                 comm.subgroup([0, 1])
             assert told.value.__notes__[0].startswith("rank  ")  # the table of where all ranks are
@@ -296,7 +303,7 @@ def test_a_leader_that_is_killed_is_named(ranks):
 
     outcomes = ranks.outcomes(2, wait)
     assert outcomes[0].status == -9
-    assert outcomes[1].value.startswith("subgroup [0, 1] on rank 1: rank 0")
+    assert outcomes[1].value.startswith("subgroup of world ranks [0, 1] on world rank 1: world rank 0")
     assert "it leads that group, and never made it" in outcomes[1].value
 
 
@@ -317,7 +324,8 @@ def test_no_memory_is_an_error_on_all_members_and_all_may_try_again(ranks):
     told = ranks(2, exhaust, environment={"SHMCOLL_HEAP": "1500K"})
     assert [t[1] for t in told] == [2, 2]
     assert told[0][0].startswith("the heap is full: 1.0 MiB needed for a group of 2 ranks, 0.7 MiB of 1.5 MiB in use.")
-    assert told[1][0].startswith("subgroup [0, 1]: rank 0 found no memory for it, 1.0 MiB needed, 0.8 MiB available")
+    call = "subgroup of world ranks [0, 1] on world rank 1"
+    assert told[1][0].startswith(f"{call}: world rank 0 found no memory for it, 1.0 MiB needed, 0.8 MiB available")
 
 
 def test_a_group_too_many_is_an_error_on_all_members_and_all_may_try_again(ranks):
@@ -340,7 +348,7 @@ def test_a_group_too_many_is_an_error_on_all_members_and_all_may_try_again(ranks
     told = ranks(2, lead_too_many)
     limit = "leads 4 open groups, which is the limit; close some of them"
     assert told[0] == [f"this rank {limit}"] * 3 + [2] * 4
-    assert told[1] == [f"{what}: rank 0 {limit}" for what in ("subgroup [0, 1]",) * 3] + [2] * 4
+    assert told[1] == [f"subgroup of world ranks [0, 1] on world rank 1: world rank 0 {limit}"] * 3 + [2] * 4
 
 
 def test_an_array_gets_the_memory_of_groups_that_all_have_closed(ranks):
@@ -395,7 +403,7 @@ def test_a_job_of_one_has_groups_too(ranks):
     assert ranks(1, lambda comm: comm.split(3).subgroup([0]).ranks) == [[0]]
 
 
-def test_messages_name_ranks_of_the_world(ranks):
+def test_messages_name_ranks_of_the_group_and_of_the_world(ranks):
     def fail(comm) -> list[str]:
         pair = comm.split(comm.rank % 2)
         told = []
@@ -403,7 +411,7 @@ def test_messages_name_ranks_of_the_world(ranks):
             x = np.zeros(4)
             pair.all_reduce(x[1:], out=x[:3])
         told.append(str(refused.value).partition(":")[0])
-        with pytest.raises(ValueError, match=r"all_to_all_v #1: rank \d sends 5") as counts:
+        with pytest.raises(ValueError, match=r"all_to_all_v #1: rank 1 .world rank \d. sends 5") as counts:
             comm.split(comm.rank % 2).all_to_all_v(np.zeros(2), [1, 5 if comm.rank > 1 else 1], [0, 0])
         told.append(str(counts.value))
         with pytest.raises(CollectiveMismatch) as mismatch:
@@ -411,11 +419,12 @@ def test_messages_name_ranks_of_the_world(ranks):
         return [*told, str(mismatch.value)]
 
     for rank, (refused, counts, mismatch) in enumerate(ranks(4, fail)):
-        assert refused == f"all_reduce on rank {rank}"
         first = rank % 2
-        assert f"rank {first + 2} sends 5 elements from displacement 0 to rank {first + 2}" in counts
-        assert f"rank {first} called all_reduce(float64[{first + 1}], sum)" in mismatch
-        assert f"rank {first + 2} called all_reduce(float64[{first + 3}], sum)" in mismatch
+        names = ["0" if first == 0 else "0 (world rank 1)", f"1 (world rank {first + 2})"]
+        assert refused == f"all_reduce on rank {names[rank // 2]}"
+        assert f"rank {names[1]} sends 5 elements from displacement 0 to rank {names[1]}" in counts
+        assert f"rank {names[0]} called all_reduce(float64[{first + 1}], sum)" in mismatch
+        assert f"rank {names[1]} called all_reduce(float64[{first + 3}], sum)" in mismatch
 
 
 def test_close_waits_for_calls_of_other_threads(ranks, board):

@@ -45,7 +45,7 @@ def test_a_chain_across_groups(ranks, board):
     assert "Rank 1" not in text
     assert [s.place for s in standings(job.arena)] == [
         "in barrier() #1",
-        "in barrier() #1 of ranks 1, 2",
+        "in barrier() #1 of world ranks 1, 2",
         "has called nothing yet",
     ]
     release(job, board)
@@ -64,7 +64,7 @@ def test_a_circle_of_groups(ranks, board):
     job.until(lambda: [s.blames for s in standings(job.arena)] == [(1,), (0,)], "both wait")
     assert sentence(job) == (
         "Ranks 0, 1 wait for one another in different groups: "
-        "rank 0 in barrier() #1 of ranks 0, 1 for rank 1; rank 1 in barrier() #1 of ranks 0, 1 for rank 0."
+        "rank 0 in barrier() #1 of world ranks 0, 1 for rank 1; rank 1 in barrier() #1 of world ranks 0, 1 for rank 0."
     )
     job.kill()
 
@@ -111,8 +111,8 @@ def test_receives_in_a_circle_and_of_anybody(ranks, board):
     assert [s.blames for s in standings(job.arena)] == [(1, 2), (2,), (1,)]
     assert sentence(job) == (
         "Ranks 0, 1, 2 wait for one another: rank 0 in recv(source=ANY, tag=7) for ranks 1, 2; "
-        "rank 1 in recv(source=2, tag=ANY) of ranks 1, 2 for rank 2; "
-        "rank 2 in recv(source=1, tag=ANY) of ranks 1, 2 for rank 1."
+        "rank 1 in recv(source=1 (world rank 2), tag=ANY) of world ranks 1, 2 for rank 2; "
+        "rank 2 in recv(source=0 (world rank 1), tag=ANY) of world ranks 1, 2 for rank 1."
     )
     job.kill()
 

@@ -72,7 +72,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: shmcoll.op(3),
         r"op: must be a Python function of two values or one jitted by numba, got 3",
     ),
-    "builtin": (lambda: shmcoll.op(max), r"op: must be a Python function"),
+    "builtin": (
+        lambda: shmcoll.op(pow),
+        r"op: must be a Python function .*make an operator of it: shmcoll.op\(lambda a, b: pow\(a, b\)\)",
+    ),
+    "ufunc": (
+        lambda: shmcoll.op(np.hypot),
+        r"got <ufunc 'hypot'>; make an operator of it: shmcoll.op\(lambda a, b: numpy.hypot\(a, b\)\)",
+    ),
+    "reduction": (lambda: shmcoll.op(max), r"op: <built-in function max> is the reduction 'max'; pass op='max'"),
     "one argument": (lambda: shmcoll.op(one_argument), r"op: one_argument cannot be called with two values: too many"),
     "tuple": (
         lambda: shmcoll.op(no_numbers),

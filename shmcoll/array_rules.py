@@ -1,0 +1,50 @@
+"""Arrays that numpy would take, and that collectives refuse because data would be lost: masks, and shared elements."""
+
+from typing import Any
+
+import numpy as np
+
+
+def check_unmasked(x: Any, name: str, operation: str, rank: int) -> None:
+    """`TypeError` for a masked array, and for a list or tuple that holds one: collectives move the data alone."""
+    values = x if isinstance(x, (list, tuple)) else (x,)
+    if any(isinstance(value, np.ma.MaskedArray) for value in values):
+        which = name if x is values[0] else f"an item of {name}"
+        raise TypeError(
+            f"{operation} on rank {rank}: {which} is a masked array, and its mask would be lost; "
+            f"pass {name}.filled(value), {name}.compressed(), or {name}.data and the mask as two arrays"
+        )
+
+
+def check_apart(out: np.ndarray, name: str, operation: str, rank: int) -> None:
+    """`ValueError` for an array to be written in which several elements share memory."""
+    if overlaps_itself(out):
+        raise ValueError(
+            f"{operation} on rank {rank}: {name} overlaps itself: of shape {out.shape} and strides {out.strides}, "
+            f"several of its elements share memory; pass an array with memory for each element"
+        )
+
+
+def overlaps_itself(array: np.ndarray) -> bool:
+    """Whether two elements of an array share a byte.
+
+    Slices and transposes of ordinary arrays are nested: each axis steps over all that the shorter steps reach. Only
+    for others, which `as_strided` makes, all places are listed.
+    """
+    axes = sorted((abs(step), length) for step, length in zip(array.strides, array.shape, strict=True) if length > 1)
+    if not array.size or not axes:
+        return False
+    reach = array.itemsize
+    for step, length in axes:
+        if step < reach:
+            break
+        reach = step * (length - 1) + reach
+    else:
+        return False
+    if axes[0][0] == 0:
+        return True
+    places = np.zeros(1, np.int64)
+    for step, length in axes:
+        places = np.add.outer(np.arange(length) * step, places).reshape(-1)
+    places.sort()
+    return bool((np.diff(places) < array.itemsize).any())
