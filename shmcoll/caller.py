@@ -92,8 +92,7 @@ class Caller:
     def finish(self) -> None:
         """Complete what is pending, let nobody in any more, and wait until nobody is inside: not in a phase of a call,
         nor, where the group has ended, still on its way out. Raises `NotNow` to who is inside itself."""
-        if abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident():
-            raise NotNow(f"close on rank {self.verdicts.name}: called by a signal handler during a collective")
+        self.check_outside("close")
         self.worker.finish()
         self.shut()
         while self.words[c.ACTIVE // WORD] not in (0, c.ENDED) or self.words[c.THREAD // WORD]:
@@ -129,10 +128,14 @@ class Caller:
     # --- calling ------------------------------------------------------------------------------------------------------
 
     def left(self, operation: str) -> None:
-        """An exception has come out of a call, in a wait or between two phases: peers wait for this rank in vain, and
-        nobody enters again."""
+        """End the group, because an exception has come out of a call of it: in a wait, between two phases, or when the
+        routine had succeeded already. Peers wait for what this rank would do next, so nobody enters again."""
         self.words[c.ACTIVE // WORD] = c.ENDED
-        self.verdicts.interrupted(operation)
+        try:
+            self.verdicts.interrupted(operation)
+        except BaseException:  # another signal's handler, now: the peers must learn of it all the same
+            self.verdicts.interrupted(operation)
+            raise
 
     def run(self, operation: str, *arguments: Any) -> None:
         """Call a collective's routine with the arguments of its native entry; anything but OK becomes an exception."""
@@ -142,45 +145,69 @@ class Caller:
         self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...] = (), status: int = c.BUSY
     ) -> int:
         """Call until it is let in; its status, which is OK or says more. `status`: what it has answered already."""
+        outcome: int | NotNow = status
         try:
-            if status == c.BUSY:
-                status = call(*arguments)
-                if status == c.BUSY:
-                    status = self._run_in_turn(operation, call, arguments)
-        except NotNow:
-            raise
+            if outcome == c.BUSY:
+                outcome = call(*arguments)
+                if outcome == c.BUSY:
+                    outcome = self._run_in_turn(operation, call, arguments)
         except BaseException:
-            self.verdicts.interrupted(operation)
+            self.left(operation)
             raise
-        if status > c.OK:
-            raise self.verdicts.error(operation, status)
-        return status
+        if isinstance(outcome, NotNow):
+            raise outcome
+        if outcome > c.OK:
+            raise self.verdicts.error(operation, outcome)
+        return outcome
 
-    def _run_in_turn(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int:
-        """Another thread is inside, or asynchronous work is pending: queue behind it."""
-        self.check_open(operation)
-        if self.words[c.ACTIVE // WORD] == c.ENDED:
-            return c.ABORTED
-        if self.words[c.ACTIVE // WORD] == threading.get_ident():
-            raise NotNow(
-                f"{operation} on rank {self.verdicts.name}: called by a signal handler during another collective"
-            )
+    def _run_in_turn(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int | NotNow:
+        """Queue a call that was not let in: another thread is inside, or asynchronous work is pending.
 
-        def patiently() -> int:
-            while (status := call(*arguments)) == c.BUSY:
+        A call that is refused has done nothing, so the group goes on: then `NotNow` is returned. What is raised here
+        has interrupted the call, even a `NotNow` that a signal handler has raised.
+        """
+
+        def patiently() -> int | NotNow:
+            while not (refusal := self._refusal(operation)):
+                status = call(*arguments)
+                if status != c.BUSY:
+                    return status
                 if self.words[c.ACTIVE // WORD] == c.ENDED:
                     return c.ABORTED
                 time.sleep(1e-4)
-            return status
+            return refusal
 
+        if refusal := self._refusal(operation):
+            return refusal
+        if self.words[c.ACTIVE // WORD] == c.ENDED:
+            return c.ABORTED
         if self.worker.is_me():
             return patiently()
         try:
             work = self.worker.submit(patiently)
         except NotNow:
-            self.check_open(operation)
             return patiently()  # the program is ending, and there is no worker to queue behind
-        return work.wait()
+        outcome: int | NotNow = work.wait()
+        return outcome
+
+    def _refusal(self, operation: str) -> NotNow | None:
+        """Why this thread cannot make a call, however long it waits."""
+        try:
+            self.check_open(operation)
+            self.check_outside(operation)
+        except NotNow as refusal:
+            return refusal
+        return None
+
+    def check_outside(self, operation: str) -> None:
+        """Raise when this thread is inside a call already, which waits until the one that is being made returns."""
+        if abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident():
+            inside = layout.OPERATION_NAMES[self.words[c.OPERATION // WORD]]
+            raise NotNow(
+                f"{operation} on rank {self.verdicts.name}: called by a signal handler, or a finaliser, in the midst "
+                f"of {inside} of the same thread; have it note what is to be done, and call {operation} when {inside} "
+                f"has returned"
+            )
 
     def check_rank(self, operation: str) -> None:
         """Raise in a process that this rank has forked."""

@@ -113,7 +113,7 @@ def _call_back(address: int, block: int) -> None:
         _word(block + at) for at in (gate.OPERATION, gate.REDUCTION, gate.ARGUMENT, gate.ARGUMENT_2, gate.STATUS)
     )
     if status == c.INTERRUPTED:
-        comm._caller.verdicts.interrupted(layout.OPERATION_NAMES[operation])
+        comm._caller.left(layout.OPERATION_NAMES[operation])
     elif status in (c.PREPARE, c.BUSY, c.HALFWAY):
         x, behind = _array(block + gate.ARRAYS)
         out, _ = _array(behind)

@@ -67,7 +67,7 @@ class Collectives:
         try:
             status = self._barrier()
         except BaseException:
-            self._caller.verdicts.interrupted("barrier")
+            self._caller.left("barrier")
             raise
         if status:
             self._again("barrier", status, calls.barrier)
@@ -112,7 +112,7 @@ class Collectives:
         try:
             status = self._all_reduce(x, result, reduction, 0, 0, 0)
         except BaseException:
-            self._caller.verdicts.interrupted("all_reduce")
+            self._caller.left("all_reduce")
             raise
         if status:
             return self._again("all_reduce", status, calls.all_reduce, x, op, out, algorithm)
@@ -141,7 +141,7 @@ class Collectives:
         try:
             status = self._reduce(x, result, reduction, root, 0, 0)
         except BaseException:
-            self._caller.verdicts.interrupted("reduce")
+            self._caller.left("reduce")
             raise
         if status:
             return self._again("reduce", status, calls.reduce, x, root, op, out, algorithm)
@@ -166,7 +166,7 @@ class Collectives:
         try:
             status = self._reduce_scatter(x, result, reduction, 0, 0, 0)
         except BaseException:
-            self._caller.verdicts.interrupted("reduce_scatter")
+            self._caller.left("reduce_scatter")
             raise
         if status:
             return self._again("reduce_scatter", status, calls.reduce_scatter, x, op, out, algorithm)
@@ -190,7 +190,7 @@ class Collectives:
         try:
             status = self._reduce_scatter(x, result, reduction, 0, 0, 0, None, counts)
         except BaseException:
-            self._caller.verdicts.interrupted("reduce_scatter_v")
+            self._caller.left("reduce_scatter_v")
             raise
         if status:
             return self._again("reduce_scatter_v", status, calls.reduce_scatter_v, x, counts, op, out)
@@ -210,7 +210,7 @@ class Collectives:
         try:
             status = self._scan(x, result, _running(op, algorithm), 0, 0, 0)
         except BaseException:
-            self._caller.verdicts.interrupted("scan")
+            self._caller.left("scan")
             raise
         if status:
             return self._again("scan", status, calls.scan, x, op, out, algorithm)
@@ -229,7 +229,7 @@ class Collectives:
         try:
             status = self._exscan(x, result, _running(op, algorithm), 0, 0, 0)
         except BaseException:
-            self._caller.verdicts.interrupted("exscan")
+            self._caller.left("exscan")
             raise
         if status:
             return self._again("exscan", status, calls.exscan, x, op, out, algorithm)
@@ -257,7 +257,7 @@ class Collectives:
         try:
             status = self._all_to_all(x, result, 0, split_axis, concat_axis, 0)
         except BaseException:
-            self._caller.verdicts.interrupted("all_to_all")
+            self._caller.left("all_to_all")
             raise
         if status:
             return self._again("all_to_all", status, calls.all_to_all, x, split_axis, concat_axis, out)
@@ -275,7 +275,7 @@ class Collectives:
         try:
             status = self._gather(x, result, 0, root, 0, 0)
         except BaseException:
-            self._caller.verdicts.interrupted("gather")
+            self._caller.left("gather")
             raise
         if status:
             return self._again("gather", status, calls.gather, x, root, out)
@@ -292,7 +292,7 @@ class Collectives:
         try:
             status = self._broadcast(x, x, 0, root, 0, 0)
         except BaseException:
-            self._caller.verdicts.interrupted("broadcast")
+            self._caller.left("broadcast")
             raise
         if status:
             return self._again("broadcast", status, calls.broadcast, x, root)
@@ -314,7 +314,7 @@ class Collectives:
         try:
             status = self._all_gather(x, result, 0, 0, 0, 0)
         except BaseException:
-            self._caller.verdicts.interrupted("all_gather")
+            self._caller.left("all_gather")
             raise
         if status:
             return self._again("all_gather", status, calls.all_gather, x, out)
@@ -341,7 +341,7 @@ class Collectives:
         try:
             status = self._scatter(source, result, 0, root, 0, 0)
         except BaseException:
-            self._caller.verdicts.interrupted("scatter")
+            self._caller.left("scatter")
             raise
         if status:
             return self._again("scatter", status, calls.scatter, x, root, out)
@@ -366,7 +366,7 @@ class Collectives:
         try:
             status = self._collective_permute(x, result, *route)
         except BaseException:
-            self._caller.verdicts.interrupted("collective_permute")
+            self._caller.left("collective_permute")
             raise
         if status:
             return self._again("collective_permute", status, calls.collective_permute, x, pairs, out)

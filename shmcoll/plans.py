@@ -48,7 +48,7 @@ class Plan:
         try:
             status = self._entry(*self._arguments)
         except BaseException:
-            self._caller.verdicts.interrupted(self._operation)
+            self._caller.left(self._operation)
             raise
         if status:
             self._caller.complete(self._operation, self._entry, self._arguments, status)

@@ -160,8 +160,10 @@ class Receives:
         for i, receive in enumerate(self._posted):
             status = self._enter(receive, TRY)
             if status == c.HALFWAY:
-                earlier = any(one.fits(*self._caller.mail.found) for one in self._posted[:i])
-                return True, None if earlier else receive
+                if any(one.fits(*self._caller.mail.found) for one in self._posted[:i]):
+                    self._enter(None, MARK)  # nobody goes on with what this has found: others may enter
+                    return True, None
+                return True, receive
             if status != c.PREPARE:
                 return self._fail(status), None
         return False, None

@@ -22,6 +22,7 @@ Received = tuple[Any, int, int]
 def recv(caller: Caller, out: Any, source: Any, tag: Any) -> Received:
     place, source, tag = check_arguments(caller, out, source, tag)
     if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
+        caller.check_outside("recv")
         posted = caller.receives.post("recv", place, source, tag, lambda array, status: told(array, out, status))
         return await_posted(caller, posted)
     array, status = receive(caller, "recv", place, source, tag)

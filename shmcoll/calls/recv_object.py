@@ -13,6 +13,7 @@ from shmcoll.work import Work
 
 def recv_object(caller: Caller, source: Any, tag: Any) -> Received:
     if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
+        caller.check_outside("recv_object")
         return await_posted(caller, post_object(caller, source, tag))
     with caller.checking("recv_object") as check:
         source, tag = wanted(caller, source, tag, *check)

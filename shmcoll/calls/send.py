@@ -8,7 +8,7 @@ import numpy as np
 from shmcoll import arguments as given
 from shmcoll.caller import Caller
 from shmcoll.calls.common import exact
-from shmcoll.collectives.send import AT_ONCE, BLOCKED, FINISHED, GO_ON, NONE, STAY
+from shmcoll.collectives.send import AGAIN, BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.rings import ARRAY
@@ -67,17 +67,16 @@ class Sending:
         it, or of what is attached, have moved. By default less than the timeout of those who wait for this rank.
         """
         caller, dest = self._caller, self._message[1]
-        place, memory = None, 0
+        place, memory = None, BESIDE if companion else BEGIN
         if patience is None:
             patience = min(HEAP_PATIENCE, caller.words.item(c.TIMEOUT // WORD) / 2e9) if dest != caller.rank else 0
-        caller.mail.expect(AT_ONCE if companion else 0)
         try:
             if status == c.BUSY:
                 status = self._call(place, memory)
             while status == c.HALFWAY and (asked := caller.words.item(c.DETAIL // WORD)) != FINISHED:
                 if asked == 0:
                     caller.mail.sweep(dest)
-                    memory = 0
+                    memory = AGAIN
                 elif asked == BLOCKED:
                     place = companion.attach() if companion else None  # what was attached before has been read
                     memory = GO_ON

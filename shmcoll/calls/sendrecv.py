@@ -47,6 +47,8 @@ class Expected:
         except BaseException:
             caller.left("recv")
             raise
+        if status == c.BUSY:  # its sender has taken it back, and now another thread is inside
+            return receive(caller, "recv", place, source, tag)
         return array, caller.complete("recv", caller.routine("recv"), status=status)
 
 
@@ -65,6 +67,7 @@ def sendrecv(caller: Caller, x: Any, dest: Any, out: Any, source: Any, sendtag: 
         caller.left("send")
         raise
     if status == c.BUSY:
+        caller.check_outside("sendrecv")
         return beside_others(caller, array, dest, post(caller, out, source, recvtag), sendtag)
     caller.complete("send", caller.routine("send"), status=status)
     if source == caller.rank:

@@ -17,6 +17,9 @@ Phases, in REDUCTION:
     ATTEND    sleep until a source has sent more than that, for a slice at most: then PREPARE. VERDICT: one of the
               others has died, or all have left
 
+Only FETCH and FILL begin a call. The worker, which alone uses TRY, MARK and ATTEND, and a send that uses SEEK may do so
+between two phases of a call of theirs; `entry.py` says why nobody else enters there.
+
 Who has receives posted (`posted.py`) marks, tries each of them, and attends when there was nothing.
 
 Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag; ALGORITHM is ARRAY, or another form where an
@@ -73,7 +76,8 @@ from shmcoll.engine.rings import (
 )
 from shmcoll.engine.wait import EVENTS, mailbox, sleep_once, wait, wait_any
 
-FETCH, DATA, TRY, MARK, ATTEND, FILL, SEEK = range(7)
+FETCH, FILL = range(2)
+DATA, TRY, MARK, ATTEND, SEEK = range(c.LATER, c.LATER + 5)
 
 NO_TAG = -2  # no message has it
 NOWHERE = -1  # in place of an event

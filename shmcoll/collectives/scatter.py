@@ -39,7 +39,7 @@ from shmcoll.engine.layout import (
 from shmcoll.engine.sync import NOTHING, await_step, begin, cell, header, meet, my_header, publish_step
 
 PHASE, SOURCES, SHAPE = (c.EXTRA + WORD * i for i in range(3))
-BOTH, OPEN, DATA = range(3)
+BOTH, OPEN, DATA = 0, 1, c.LATER
 
 MOST_DIMENSIONS = 64  # of a numpy array
 MORE_DIMENSIONS_BYTES = 512  # where those beyond HEADER_MAX_DIMS lie

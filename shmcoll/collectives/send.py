@@ -9,16 +9,19 @@ A ring that does not suffice is followed by another: the answer is then HALFWAY,
 call comes again with the offset of that memory. Where there is none, it comes with STAY: the message waits for its
 receiver to make room in the ring as it is, for STAYING ns, and asks again. Where that has lasted too long it comes with
 NONE: what has been sent is taken back.
-DETAIL 0: a ring is empty that can be given back; the call comes again as it was.
+DETAIL 0: a ring is empty that can be given back; then the call comes with AGAIN.
 
-A rank that has something to receive says so in EXPECTING: then the answer is HALFWAY with BLOCKED in DETAIL when the
-receiver keeps this rank waiting, at once and then a few times, after as long as it would wait at all. The caller
-looks whether a message has come (SEEK, TRY) and comes again with GO_ON, and with that message's `out`, if there is one:
-it is read as far as it comes while this rank waits for room (`reading.py`). Such a call ends with HALFWAY and FINISHED;
-DATA then reads the rest.
+A rank that has something to receive begins with BESIDE, which notes in EXPECTING how often the answer may be HALFWAY
+with BLOCKED in DETAIL: when the receiver keeps this rank waiting, at once and then a few times, after as long as it
+would wait at all. The caller looks whether a message has come (SEEK, TRY) and comes again with GO_ON, and with that
+message's `out`, if there is one: it is read as far as it comes while this rank waits for room (`reading.py`). Such a
+call ends with HALFWAY and FINISHED; DATA then reads the rest.
 
-Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag; REDUCTION 0, or the memory asked for. ALGORITHM is the form of
-the message: an array; or x is the bytes of an object, or a table of where they lie, to spare the sender another copy.
+Between its phases SENDING keeps others out, whatever a recv beside it answers (see `entry.py`).
+
+Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag; REDUCTION BEGIN or BESIDE, then the memory asked for. ALGORITHM
+is the form of the message: an array; or x is the bytes of an object, or a table of where they lie, to spare the sender
+another copy.
 A row of the table says at which byte of the message a segment begins, its address, and its length; the rows ascend.
 What lies between segments is not written. A last row says how long the message is.
 """
@@ -75,17 +78,19 @@ from shmcoll.engine.rings import (
 from shmcoll.engine.sync import publish_to
 from shmcoll.engine.wait import has_left, mailbox
 
-NONE, STAY, GO_ON = -1, -2, -3  # in place of memory that was asked for
+BEGIN, BESIDE = range(2)
+NONE, STAY, GO_ON, AGAIN = range(c.LATER, c.LATER + 4)  # in place of memory that was asked for, which begins a page
 BLOCKED, FINISHED = -1, -2  # in DETAIL, in place of bytes to ask for
 AT_ONCE = 5  # in EXPECTING: times left to answer BLOCKED
 STAYING = 1_000_000
 NOTHING = -1  # in SENT: not even the first piece
 
-BEGIN, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
+START, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
 
 
 def send(ctx):
     status = begin_or_go_on(ctx)
+    poke(ctx + c.SENDING, 1 if status == c.HALFWAY else 0)
     if status == c.OK and peek(ctx + c.OUT + c.DTYPE) != 0:
         poke(ctx + c.DETAIL, FINISHED)
         return c.HALFWAY
@@ -95,13 +100,16 @@ def send(ctx):
 def begin_or_go_on(ctx):
     peer, memory = peek(ctx + c.ARGUMENT), peek(ctx + c.REDUCTION)
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    if memory in (BEGIN, BESIDE):
+        expecting = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + EXPECTING
+        poke(expecting, AT_ONCE if memory == BESIDE else 0)
     if peek(ctx + c.ALGORITHM) != ARRAY:
         describe_object(ctx)
     if memory == NONE:
         return drop(ctx, peer)
-    if memory > 0:
+    if memory > AGAIN:
         follow(ctx, peer, memory)
-    if memory > 0 or memory == GO_ON:
+    if memory > AGAIN or memory == GO_ON:
         return put_rest(ctx, peer)
     if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
         return c.ABORTED
@@ -125,7 +133,7 @@ def describe_object(ctx):
     """What the entry has read of x is not what the message is."""
     if peek(ctx + c.ALGORITHM) == SEGMENTS:
         last_row = peek(ctx + c.X + c.DATA) + (peek(ctx + c.X + c.BYTES) - ROW_BYTES)
-        poke(ctx + c.X + c.BYTES, peek(last_row + BEGIN))
+        poke(ctx + c.X + c.BYTES, peek(last_row + START))
     poke(ctx + c.X + c.DTYPE, OBJECT)
     poke(ctx + c.X + c.DIMENSIONS, 0)
 
@@ -182,11 +190,11 @@ def lay_part(ctx, peer, target, sent, length):
         return
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     row = peek(chain + SEGMENT)
-    while peek(row + BEGIN) < sent + length:
-        begin = max(peek(row + BEGIN), sent)
-        end = min(peek(row + BEGIN) + peek(row + LENGTH), sent + length)
+    while peek(row + START) < sent + length:
+        begin = max(peek(row + START), sent)
+        end = min(peek(row + START) + peek(row + LENGTH), sent + length)
         if begin < end:
-            copy(target + begin - sent, peek(row + ADDRESS) + begin - peek(row + BEGIN), end - begin)
+            copy(target + begin - sent, peek(row + ADDRESS) + begin - peek(row + START), end - begin)
         row += ROW_BYTES
     poke(chain + SEGMENT, row - ROW_BYTES)
 
@@ -273,7 +281,8 @@ def ask(ctx, peer):
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     capacity = peek(chain + CAPACITY)
     least = USUAL_RING if capacity > 0 or is_long(ctx) else FIRST_RING
-    if peek(chain + SENT) == NOTHING and peek(ctx + c.REDUCTION) == 0 and is_of_wrong_size(ctx, peer):
+    begins = peek(ctx + c.REDUCTION) in (BEGIN, BESIDE, AGAIN)
+    if peek(chain + SENT) == NOTHING and begins and is_of_wrong_size(ctx, peer):
         needed = least
     else:
         rest = peek(ctx + c.X + c.BYTES) - max(peek(chain + SENT), 0)

@@ -20,7 +20,7 @@ and enough for tests), while code compiled by `compile.py` gets the twin from `i
     copy                     bytes, not overlapping
     stream                   the same, past the caches
     call_kernel              a reduce kernel by its address
-    call_routine             the plain form of a routine by its address
+    call_routine             the plain form of a routine by its address, for a context that is filled
     reached                  compares sequence words; nothing else does
     wrapping_multiply        for hashes
 """

@@ -30,7 +30,7 @@ def load_routine(routine: Callable[[int], int], progress: Progress | None = None
         return _emit(
             {
                 f"{operation}_fast": (make_entry(routine, code), 3),
-                f"{operation}_plain": (entry.make_plain(routine), 1),
+                f"{operation}_plain": (entry.make_plain(routine, code), 2),
             }
         )
 

@@ -8,7 +8,7 @@ arguments of each call into it, routines read it. Offsets in bytes. Private word
 from shmcoll.engine.layout import WORD
 
 (
-    ACTIVE,  # the thread whose call is inside native code; minus it between the phases of one call; ENDED; else 0
+    ACTIVE,  # the thread whose call is inside native code; minus it between the phases of a call; ENDED; else 0
     OWNER,  # 0, or the thread that alone may call: the worker while asynchronous work is pending
     THREAD,  # the saved Python thread state while the GIL is released; 0 when nobody calls through Python
     GROUP,  # address of the group region
@@ -50,7 +50,8 @@ from shmcoll.engine.layout import WORD
     RINGS,  # bytes from the beginning of a mailbox to its words about rings
     RING_BYTES,  # reductions of a group go through the cells while they are shorter, round the ring then
     NOTED,  # the mailbox in which the recorder has noted that this message sleeps; 0: it has not
-) = (WORD * i for i in range(42))
+    SENDING,  # 1 between the phases of a send: what is received meanwhile does not end the call
+) = (WORD * i for i in range(43))
 
 # two array views, filled from ndarrays by entry.py
 X = 48 * WORD
@@ -66,6 +67,8 @@ CONTEXT_WORDS = 80  # what the routines see; entry.py keeps its own tables behin
 SCRATCH_BYTES = 64 << 10
 
 ENDED = -1  # in ACTIVE: the group has ended, nobody enters again
+
+LATER = 16  # phases from here on belong to a call that has begun; all other calls begin
 
 # what a routine returns; recv returns OK as a negative number, which says where the message came from
 OK, PREPARE, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, VERDICT, INTERRUPTED, BROKEN, HALFWAY, RAISED = range(

@@ -16,7 +16,8 @@ is told HALFWAY: RESULT_SIZE of the table then says how long the result must be,
 that and the phase DATA.
 
 The table (see `tables.py`) is the context's own, OWN_TABLE. It belongs to whoever is inside, between two phases too,
-and is filled once `taken` has let the caller in, under the GIL. Python's way brings tables of its own.
+and is filled once `taken` has let the caller in, under the GIL. A call in this form always begins, so nobody enters
+with one between two phases, the same thread neither. Python's way brings tables of its own.
 """
 
 from collections.abc import Callable

@@ -2,11 +2,13 @@
 
 The offsets are those of an ordinary build of CPython 3.11 and later with numpy 1.26 and later. `offsets_hold` checks
 them against living objects; where they do not hold (a free-threaded build, an interpreter to come), `entry.py` takes
-its other way. The functions exist in compiled code only; their twins stand in `intrinsics.py`.
+its other way. Their twins stand in `intrinsics.py`; most
+functions exist in compiled code only.
 """
 
 import ctypes
 import sysconfig
+import threading
 
 import numpy as np
 
@@ -62,12 +64,12 @@ def tuple_item(python_object, i):
 
 
 def release_gil():
-    """PyEval_SaveThread; returns the thread state."""
-    raise NotImplementedError("compiled only")
+    """PyEval_SaveThread; returns the thread state. Routines that run as plain Python keep the GIL."""
+    return 0
 
 
 def take_gil(thread):
-    raise NotImplementedError("compiled only")
+    pass
 
 
 def ensure_gil():
@@ -97,7 +99,7 @@ def put_error(place):
 
 def thread_id():
     """pthread_self, which is `threading.get_ident()`."""
-    raise NotImplementedError("compiled only")
+    return threading.get_ident()
 
 
 def offsets_hold() -> bool:

@@ -13,15 +13,26 @@ communicator then prepares arrays that it does read, or raises; with extra words
 arrays of a collective_permute. Calls with counts come in a form of their own: see `counts.py`. Of a message, `argument`
 is the peer, `argument 2` the tag, and `reduction` the phase of its routine.
 
-The entry answers BUSY while another thread, or a signal handler's interrupted caller, is inside, while a worker owns
-the context, and when the group has ended.
+Who is inside. ACTIVE is written under the GIL alone, by the thread whose call is inside, and by whoever ends the group:
 
-The other way, where `cpython.offsets_hold` says that the fields are elsewhere: `PlainEntry` reads them through numpy
-and calls the same routine through ctypes.
+    0          nobody. Any call that begins may enter, but while a worker owns the context only the worker's
+    thread     that thread's call runs. Nobody enters: the thread itself can only be in a signal handler or a finaliser
+    -thread    that thread's call has answered HALFWAY and goes on with another phase. Python runs in between, so any
+               other call of the same thread (a signal handler's, a finaliser's) may be made here. What the first phase
+               has found or published is in the context and in the mailbox, and another call would write over it: only
+               a phase from LATER on enters, which no call begins with, and only of that thread
+    ENDED      the group has ended. It stays
+
+The check and what follows it, the reading of the arguments, are one piece of native code under the GIL: no handler and
+no thread comes between. A call that may not enter is answered BUSY, and nothing has been written. Nobody waits here;
+`Caller` queues a call of another thread, and refuses one of the same thread, which would wait for itself.
+
+The other way, where `cpython.offsets_hold` says that the fields are elsewhere: `PlainEntry` reads them through numpy,
+writes the call down in memory of its own, and gives that to the plain form of the routine through ctypes. Handlers may
+run while it reads; the plain form checks and copies as the fast one does.
 """
 
 import ctypes
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -31,17 +42,20 @@ from shmcoll.dtypes import BY_NAME, BY_NUMPY, DTYPES, PAIRS, DType
 from shmcoll.engine import context as c
 from shmcoll.engine import cpython as py
 from shmcoll.engine import layout
-from shmcoll.engine.atomics import peek, poke
+from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.layout import (
     ALL_GATHER,
+    ALL_GATHER_V,
     ALL_REDUCE,
     ALL_TO_ALL,
+    ALL_TO_ALL_V,
     ANY,
     BARRIER,
     BROADCAST,
     COLLECTIVE_PERMUTE,
     EXSCAN,
     GATHER,
+    GATHER_V,
     LARGEST_TAG,
     OPERATION_NAMES,
     RECV,
@@ -49,6 +63,7 @@ from shmcoll.engine.layout import (
     REDUCE_SCATTER,
     SCAN,
     SCATTER,
+    SCATTER_V,
     SEND,
     WORD,
 )
@@ -82,11 +97,14 @@ FIXED = 6  # arguments before the extra words
 REDUCING = (ALL_REDUCE, REDUCE, REDUCE_SCATTER, SCAN, EXSCAN)
 ROOTED = (REDUCE, BROADCAST, GATHER, SCATTER)
 MESSAGES = (SEND, RECV)
+IN_PHASES = (SCATTER, ALL_TO_ALL_V, GATHER_V, SCATTER_V, ALL_GATHER_V)  # and messages
 #: operations whose arguments the entry checks itself
 CHECKED = (BARRIER, *REDUCING, *ROOTED, ALL_GATHER, ALL_TO_ALL)
 
 ARGUMENT_WORD = c.REDUCTION - 2 * WORD  # so that argument i of a call goes to ARGUMENT_WORD + i words
 EXTRA_WORD = c.EXTRA - FIXED * WORD
+
+ARGUMENT_COUNT = 0  # of a call written down: the number of its arguments, which are where the context has them
 
 BIG_ENDIAN = ord(">")
 
@@ -129,11 +147,11 @@ def kernel_slot(dtype_code: int, reduction: int) -> int:
 
 def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, int, int], int]:
     """The METH_FASTCALL form of a routine."""
-    judge = make_judge(operation)
+    judge, place = make_judge(operation), phase_argument(operation)
 
     def entry(self, args, nargs):
         ctx = peek(self + py.ARRAY_DATA)
-        if taken(ctx):
+        if taken(ctx) and not goes_on(ctx, phase_given(ctx, args, nargs, place)):
             return py.new_integer(c.BUSY)
         if not read_call(ctx, args, nargs) or not judge(ctx, nargs):
             return py.new_integer(c.PREPARE)
@@ -188,10 +206,14 @@ def read_call(ctx, args, nargs):
     if not read_array(ctx, peek(args), ctx + c.X, 0) or not read_array(ctx, peek(args + WORD), ctx + c.OUT, 1):
         return 0
     for i in range(2, nargs):
-        word = ARGUMENT_WORD + i * WORD if i < FIXED else EXTRA_WORD + i * WORD
-        if not read_integer(ctx, peek(args + i * WORD), ctx + word):
+        if not read_integer(ctx, peek(args + i * WORD), ctx + argument_word(i)):
             return 0
     return 1
+
+
+def argument_word(i):
+    """Where in the context argument i of a call is, behind the arrays."""
+    return (ARGUMENT_WORD if i < FIXED else EXTRA_WORD) + i * WORD
 
 
 def answer(status):
@@ -212,21 +234,51 @@ def forget_extra(ctx):
         poke(ctx + c.EXTRA + i * WORD, 0)
 
 
-def make_plain(routine: Callable[[int], int]) -> Callable[[int], int]:
-    """The form for ctypes: the context is filled, the GIL held."""
+def make_plain(routine: Callable[[int], int], operation: int) -> Callable[[int, int], int]:
+    """The form for the gate and for ctypes, the GIL held. `written`: the address of a call written down; 0: the caller
+    has asked whether it may enter, and has filled the context."""
+    judge, place = make_judge(operation), phase_argument(operation)
 
-    def plain(ctx):
+    def plain(ctx, written):
+        if written != 0:
+            nargs = peek(written + ARGUMENT_COUNT)
+            phase = peek(written + argument_word(place)) if place else 0
+            if taken(ctx) and not goes_on(ctx, phase):
+                return c.BUSY
+            copy(ctx + c.REDUCTION, written + c.REDUCTION, FIXED * WORD - 2 * WORD)
+            copy(ctx + c.X, written + c.X, c.CONTEXT_WORDS * WORD - c.X)
+            if not judge(ctx, nargs):
+                return c.PREPARE
+            poke(ctx + c.OPERATION, operation)
         return run(ctx, routine)
 
     return plain
 
 
+def phase_argument(operation: int) -> int:
+    """Which argument of a call is its phase; 0 for operations that have only one."""
+    if operation in MESSAGES:
+        return 2
+    return FIXED if operation in IN_PHASES else 0
+
+
+def phase_given(ctx, args, nargs, place):
+    """The phase of a call, 0 where the argument that says it is missing or not an exact int."""
+    if place == 0 or nargs <= place or peek(peek(args + place * WORD) + py.OBJECT_TYPE) != peek(ctx + INTEGER):
+        return 0
+    phase = py.integer_value(peek(args + place * WORD))
+    return 0 if phase == -1 and py.forget_error() else phase
+
+
 def taken(ctx):
-    """Whether this thread may not enter now. Asked and answered under the GIL."""
+    """Whether a call of this thread may not begin now. Asked and answered under the GIL."""
     active, owner = peek(ctx + c.ACTIVE), peek(ctx + c.OWNER)
-    if active != 0:
-        return active != -py.thread_id()
-    return owner != 0 and owner != py.thread_id()
+    return active != 0 or (owner != 0 and owner != py.thread_id())
+
+
+def goes_on(ctx, phase):
+    """Whether a call is the next phase of the one that this thread has begun."""
+    return phase >= c.LATER and peek(ctx + c.ACTIVE) == -py.thread_id()
 
 
 def run(ctx, routine):
@@ -240,15 +292,18 @@ def run(ctx, routine):
         note_end(ctx, status)
     py.take_gil(peek(ctx + c.THREAD))
     poke(ctx + c.THREAD, 0)
-    poke(ctx + c.ACTIVE, active_after(status, me))
+    poke(ctx + c.ACTIVE, active_after(ctx, status, me))
     return status
 
 
-def active_after(status, me):
-    """Who is inside after a routine. Once the group has ended nobody ever: a header that this rank published then could
-    be taken for an answer by a peer that is still busy with the operation that failed."""
+def active_after(ctx, status, me):
+    """Who is inside after a routine of this thread. Once the group has ended nobody ever: a header that this rank
+    published then could be taken for an answer by a peer that is still busy with the operation that failed. Another
+    thread may have ended it meanwhile."""
+    if peek(ctx + c.ACTIVE) == c.ENDED:
+        return c.ENDED
     if status <= c.PREPARE or status == c.VERDICT:
-        return 0
+        return -me if peek(ctx + c.SENDING) else 0
     return -me if status == c.HALFWAY else c.ENDED
 
 
@@ -429,7 +484,7 @@ _kept: dict[int, _MethodDefinition] = {}  # CPython keeps a pointer to the defin
 def make_callable(name: str, fast: int, plain: int, words: np.ndarray) -> Callable[..., int]:
     """What the communicator calls for a routine at the given addresses, on the context `words`."""
     if not FAST:
-        return PlainEntry(plain, OPERATION_NAMES.index(name), words)
+        return PlainEntry(plain, words)
     definition = _kept.setdefault(fast, _MethodDefinition(name.encode(), fast, py.METH_FASTCALL, None))
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
@@ -439,54 +494,42 @@ def make_callable(name: str, fast: int, plain: int, words: np.ndarray) -> Callab
 class PlainEntry:
     """The same calls by way of numpy's and ctypes' public interfaces: slower, for interpreters not known here."""
 
-    def __init__(self, address: int, operation: int, words: np.ndarray):
-        self._routine = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(address)
-        self._operation = operation
-        self._judge = make_judge(operation)
-        self._words = words
+    def __init__(self, address: int, words: np.ndarray):
+        self._routine = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)(address)
         self._ctx = words.ctypes.data
-        self._entering = threading.Lock()
 
     def __call__(self, *arguments: Any) -> int:
-        words = self._words
-        with self._entering:
-            active, owner, me = words[c.ACTIVE // WORD], words[c.OWNER // WORD], threading.get_ident()
-            if active not in (0, -me) or (active == 0 and owner not in (0, me)):
-                return c.BUSY
-            shapes = []
-            if not arguments:
-                forget_arguments(self._ctx)
-            for array, view, writeable in zip(arguments[:2], (c.X, c.OUT), (False, True), strict=False):
-                shape = self._read(array, view // WORD, writeable)
-                if shape is None:
-                    return c.PREPARE
-                shapes.append(shape)
-            for i, value in enumerate(arguments[2:], start=2):
-                if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-                    return c.PREPARE
-                words[((ARGUMENT_WORD if i < FIXED else EXTRA_WORD) // WORD) + i] = value
-            if not self._judge(self._ctx, len(arguments)):
+        written = np.zeros(c.CONTEXT_WORDS, np.int64)
+        written[ARGUMENT_COUNT // WORD] = len(arguments)
+        shapes = []  # alive until the call has ended
+        for array, view, writeable in zip(arguments[:2], (c.X, c.OUT), (False, True), strict=False):
+            shape = _write_down(array, written[view // WORD :], writeable)
+            if shape is None:
                 return c.PREPARE
-            words[c.OPERATION // WORD] = self._operation
-            words[c.ACTIVE // WORD] = me
-        return self._routine(self._ctx)
+            shapes.append(shape)
+        for i, value in enumerate(arguments[2:], start=2):
+            if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+                return c.PREPARE
+            written[argument_word(i) // WORD] = value
+        return self._routine(self._ctx, written.ctypes.data)
 
-    def _read(self, array: np.ndarray | None, view: int, writeable: bool) -> np.ndarray | None:
-        if array is None:
-            self._words[view : view + 7] = 0
-            return np.zeros(0, np.int64)
-        if type(array) is not np.ndarray or array.dtype not in BY_NUMPY:
-            return None
-        if not (array.flags.c_contiguous and array.flags.aligned and (array.flags.writeable or not writeable)):
-            return None
-        shape = np.array(array.shape, np.int64)
-        self._words[view : view + 7] = (
-            array.ctypes.data,
-            array.size,
-            array.itemsize,
-            array.nbytes,
-            array.ndim,
-            shape.ctypes.data,
-            BY_NUMPY[array.dtype].code,
-        )
-        return shape
+
+def _write_down(array: np.ndarray | None, view: np.ndarray, writeable: bool) -> np.ndarray | None:
+    """Fill a view from an array; its shape, or None where it is none that routines can work on as it is."""
+    if array is None:
+        return np.zeros(0, np.int64)
+    if type(array) is not np.ndarray or array.dtype not in BY_NUMPY:
+        return None
+    if not (array.flags.c_contiguous and array.flags.aligned and (array.flags.writeable or not writeable)):
+        return None
+    shape = np.array(array.shape, np.int64)
+    view[:7] = (
+        array.ctypes.data,
+        array.size,
+        array.itemsize,
+        array.nbytes,
+        array.ndim,
+        shape.ctypes.data,
+        BY_NUMPY[array.dtype].code,
+    )
+    return shape

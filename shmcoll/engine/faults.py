@@ -16,7 +16,6 @@ import ctypes
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +26,7 @@ from shmcoll.engine import atomics, entry, layout
 from shmcoll.engine import context as c
 
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
-_ROUTINE = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p)
+_PLAIN = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
 _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)
 _LIBC = ctypes.CDLL(None)
 _kept: list[Any] = []  # ctypes does not keep what it makes
@@ -49,17 +48,11 @@ def plan(rank: int) -> bool:
 def make_callable(routine: Callable[[int], int], words: np.ndarray) -> Callable[..., int]:
     """What a communicator calls for a routine that runs as plain Python."""
     words[c.POLLS // layout.WORD] = words[c.YIELDS // layout.WORD] = 0
-
-    def plain(ctx: int) -> int:
-        status = routine(ctx)
-        atomics.poke(ctx + c.ACTIVE, entry.active_after(status, threading.get_ident()))
-        return status
-
-    function = _ROUTINE(plain)
+    function = _PLAIN(entry.make_plain(routine, layout.OPERATION_NAMES.index(routine.__name__)))
     _kept.append(function)
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address
-    return entry.PlainEntry(address, layout.OPERATION_NAMES.index(routine.__name__), words)
+    return entry.PlainEntry(address, words)
 
 
 class Hooks:

@@ -318,8 +318,8 @@ def _call_kernel(builder, _module, address, *arguments):
 
 @_twin(atomics.call_routine, (types.int64, types.int64), types.int64)
 def _call_routine(builder, _module, address, ctx):
-    signature = ir.FunctionType(I64, [I64])
-    return builder.call(builder.inttoptr(address, signature.as_pointer()), (ctx,))
+    signature = ir.FunctionType(I64, [I64, I64])
+    return builder.call(builder.inttoptr(address, signature.as_pointer()), (ctx, I64(0)))
 
 
 @_twin(atomics.reached, (types.int64, types.int64), types.boolean)

@@ -42,7 +42,7 @@ from shmcoll.engine.sync import await_step, begin, cell
 from shmcoll.engine.wait import mailbox
 
 PHASE, TABLE = c.EXTRA, c.EXTRA + WORD
-COUNTS, DATA, BOTH = range(3)
+COUNTS, BOTH, DATA = 0, 1, c.LATER
 
 ANYONE = -1  # in place of the only rank that sends, or the only one that receives
 

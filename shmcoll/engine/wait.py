@@ -36,7 +36,9 @@ caller goes on.
 Why nobody waits for ever: before each sleep the waiter looks, in this order, at the word (what arrived before a failure
 counts), at ABORT, and at the peer's records and CLOSED; whoever sets one of these rings afterwards. Each sleep ends
 within SLEEP ns, and then it looks at the peer's pidfd, at pending signals, and at the deadline. Time in which this
-process itself was stopped (Ctrl-Z) does not count: what took FROZEN times as long as a slice was no sleep.
+process itself was stopped (Ctrl-Z) does not count: a sleep that took FROZEN times as long as a slice was none. All
+other time counts, so a limit passes while other threads hold the GIL, which the look at signals waits for. The peer may
+come in that time, too: the word is looked at once more before the limit has passed.
 
 The peer may live and never come, because it has lost a third member in another group. So after a whole slice the waiter
 looks at all members' records, and at the pidfds of some, of others after the next: who has failed ends all its groups.
@@ -180,7 +182,10 @@ def sleep_until(ctx, word, wanted, peer, limit):
         if status == c.PREPARE:
             before = clock()
             sleep_on(mine + SEMAPHORE, min(peek(ctx + c.SLEEP), limit) if limit > 0 else peek(ctx + c.SLEEP))
-            poke(ctx + c.SLEPT, peek(ctx + c.SLEPT) + clock() - before)
+            slept = clock() - before
+            poke(ctx + c.SLEPT, peek(ctx + c.SLEPT) + slept)
+            if slept > FROZEN * peek(ctx + c.SLEEP):
+                deadline += slept
         store(mine + PARKED, 0)
         note_wake(ctx)
         if status != c.PREPARE:
@@ -196,9 +201,7 @@ def sleep_until(ctx, word, wanted, peer, limit):
             slices += 1
             if a_member_has_failed(ctx, slices) and not has_come(ctx, word, wanted):
                 return c.PEER_LOST
-        if now - begun > FROZEN * peek(ctx + c.SLEEP):
-            deadline += now - begun
-        if now > deadline:
+        if now > deadline and not has_come(ctx, word, wanted):
             if peer != ANYBODY:
                 poke(ctx + c.CULPRIT, peer)
             return c.TIMEOUT_PASSED

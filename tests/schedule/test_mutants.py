@@ -3,6 +3,7 @@
 import pytest
 import tally
 from explorer.mutants import MUTANTS
+from explorer.mutants_of_events import MUTANTS_OF_EVENTS
 from explorer.mutants_of_messages import MUTANTS_OF_MESSAGES
 from explorer.mutants_of_neighbours import MUTANTS_OF_NEIGHBOURS
 from explorer.mutants_with_counts import MUTANTS_WITH_COUNTS
@@ -10,7 +11,7 @@ from explorer.program import Violation
 from explorer.scenarios import SCENARIOS
 from explorer.search import exhaust, sample
 
-ALL = MUTANTS | MUTANTS_WITH_COUNTS | MUTANTS_OF_MESSAGES | MUTANTS_OF_NEIGHBOURS
+ALL = MUTANTS | MUTANTS_WITH_COUNTS | MUTANTS_OF_MESSAGES | MUTANTS_OF_NEIGHBOURS | MUTANTS_OF_EVENTS
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -13,6 +13,8 @@ from explorer.search import TooLarge, exhaust, sample
 BUFFERED = {"buffered": True}
 KILLS = {"kills": True}
 BOTH = BUFFERED | KILLS
+SIGNAL = {"signals": 1}
+PASSING = {"signals": 2, "slices": 6}
 
 PLAIN_CASES = [
     "park",
@@ -105,6 +107,25 @@ KILL_CASES = [
     "a message",
 ]
 
+EVENT_CASES = [
+    "a handler receives while its rank does",
+    "a handler calls in an all_gather_v",
+    "a handler calls in an all_reduce",
+    "a handler calls in a scatter",
+    "a handler raises in a barrier",
+    "a handler raises in a barrier, 3 ranks",
+    "a handler raises in an all_gather_v",
+    "a handler raises in a recv",
+    "a handler aborts",
+    "a receive is withdrawn",
+]
+LARGE_EVENT_CASES = [
+    "a handler sends while its rank does",
+    "a handler sends while its rank sends beside a receive",
+    "a handler raises in a send",
+]
+LIMIT_CASE = "a limit beside a thread that keeps the GIL"
+
 LARGE_CASES = [
     "barrier after polling, 3 ranks",
     "two barriers, 3 ranks",
@@ -173,9 +194,11 @@ RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
         *((name, BUFFERED) for name in BUFFERED_CASES),
         *((name, KILLS) for name in KILL_CASES),
         ("park in turn", BOTH),
+        *((name, SIGNAL) for name in EVENT_CASES),
+        (LIMIT_CASE, PASSING),
     ],
 )
-def test_every_schedule(name: str, options: dict[str, bool]) -> None:
+def test_every_schedule(name: str, options: dict[str, int]) -> None:
     report = exhaust(SCENARIOS[name].machine(**options))
     print(report.states, "states,", report.transitions, "transitions")
     tally.count("small jobs of which every schedule was tried")
@@ -194,6 +217,13 @@ def test_who_waits_for_a_rank_that_has_returned(name: str) -> None:
 @pytest.mark.parametrize("options", [{}, BOTH], ids=["plain", "both"])
 @pytest.mark.parametrize("name", LARGE_CASES)
 def test_random_schedules(name: str, options: dict[str, bool], seed: int) -> None:
+    sample(SCENARIOS[name].machine(**options), seed, runs=20)
+    tally.count("random schedules of larger jobs", 20)
+
+
+@pytest.mark.parametrize("options", [SIGNAL, {"signals": 3}, SIGNAL | BOTH], ids=["signal", "signals", "both"])
+@pytest.mark.parametrize("name", [*LARGE_EVENT_CASES, *EVENT_CASES])
+def test_random_schedules_with_events(name: str, options: dict[str, int], seed: int) -> None:
     sample(SCENARIOS[name].machine(**options), seed, runs=20)
     tally.count("random schedules of larger jobs", 20)
 

@@ -163,22 +163,30 @@ def test_who_may_enter(ranks, monkeypatch, fast):
     def turns(comm) -> list[int]:
         words, me = comm._caller.words, threading.get_ident()
         told = []
-        for active, owner in ((0, 0), (0, me), (0, me + 1), (0, -1), (me, 0), (me + 1, 0), (-me, me + 1), (c.ENDED, 0)):
+        for active, owner in ((0, 0), (0, me), (0, me + 1), (0, -1), (me, 0), (me + 1, 0), (-me, me), (c.ENDED, 0)):
             words[c.ACTIVE // WORD], words[c.OWNER // WORD] = active, owner
             told.append(comm._barrier())
         words[c.ACTIVE // WORD] = words[c.OWNER // WORD] = 0
         return told
 
     busy, ok = c.BUSY, c.OK
-    assert ranks(1, turns) == [[ok, ok, busy, busy, busy, busy, ok, busy]]
+    assert ranks(1, turns) == [[ok, ok, busy, busy, busy, busy, busy, busy]]
 
 
 def test_who_is_inside_after_a_routine():
-    me = 4711
+    me, words = 4711, entry.new_context(1)
+    ctx = words.ctypes.data
+
+    def after(status: int, active: int = me, sending: int = 0) -> int:
+        words[c.ACTIVE // WORD], words[c.SENDING // WORD] = active, sending
+        return entry.active_after(ctx, status, me)
+
     ended = {c.ABORTED, c.TIMEOUT_PASSED, c.MISMATCH, c.PEER_LOST, c.INTERRUPTED, c.BROKEN}
-    assert entry.active_after(c.OK, me) == entry.active_after(c.VERDICT, me) == 0
-    assert entry.active_after(c.HALFWAY, me) == -me
-    assert {entry.active_after(status, me) for status in ended} == {c.ENDED}
+    assert after(c.OK) == after(c.PREPARE) == after(c.VERDICT) == after(-1) == 0
+    assert after(c.HALFWAY) == -me
+    assert {after(status) for status in ended} == {c.ENDED}
+    assert {after(status, sending=1) for status in (c.OK, c.PREPARE, -1)} == {-me}, "a recv beside a send"
+    assert {after(status, c.ENDED) for status in (c.OK, c.HALFWAY, c.VERDICT, -1)} == {c.ENDED}, "ended by another"
 
 
 def test_other_threads_run_while_a_rank_waits(ranks):

@@ -58,7 +58,7 @@ class Call:
 class Barrier(Call):
     def run(self, rank: Rank, _number: int) -> int:
         rank.set(c.OPERATION, layout.BARRIER)
-        return barrier(rank.ctx)
+        return rank.enter(barrier)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class AllReduce(Call):
         rank.set(c.OPERATION, layout.ALL_REDUCE)
         rank.set(c.REDUCTION, 1)
         rank.set(ORDERED, int(self.ordered))
-        return all_reduce(rank.ctx)
+        return rank.enter(all_reduce)
 
     def check(self, rank: Rank, number: int) -> None:
         ranks = range(rank.job.ranks)
@@ -92,7 +92,7 @@ class Gather(Call):
         rank.set(c.OPERATION, layout.GATHER)
         rank.set(c.ARGUMENT, self.root)
         rank.set(c.EXTRA, 0)
-        return gather(rank.ctx)
+        return rank.enter(gather)
 
     def check(self, rank: Rank, number: int) -> None:
         if rank.number == self.root:
@@ -112,7 +112,7 @@ class AllToAll(Call):
         rank.set(c.OPERATION, layout.ALL_TO_ALL)
         for i in range(8):
             rank.set(c.EXTRA + i * WORD, self.words * WORD if i < 5 else 0)
-        return all_to_all(rank.ctx)
+        return rank.enter(all_to_all)
 
     def check(self, rank: Rank, number: int) -> None:
         first = rank.number * self.words
@@ -127,7 +127,7 @@ class Disagree(Call):
     def run(self, rank: Rank, _number: int) -> int:
         rank.set(c.OPERATION, layout.BARRIER)
         rank.set(c.ARGUMENT, rank.number)
-        return _expected(c.MISMATCH, barrier(rank.ctx))
+        return _expected(c.MISMATCH, rank.enter(barrier))
 
 
 @dataclass(frozen=True)

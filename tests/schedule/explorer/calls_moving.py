@@ -24,7 +24,7 @@ class Broadcast(Call):
         rank.view(c.OUT, rank.x, self.words)
         rank.set(c.OPERATION, layout.BROADCAST)
         rank.set(c.ARGUMENT, self.root)
-        return broadcast(rank.ctx)
+        return rank.enter(broadcast)
 
     def check(self, rank: Rank, number: int) -> None:
         _expect(rank, number, rank.x, [value(self.root, number, i) for i in range(self.words)])
@@ -50,7 +50,7 @@ class AllGather(Call):
             rank.view(c.X, own, self.words)
         rank.set(c.OPERATION, layout.ALL_GATHER)
         rank.set(c.EXTRA, 0)
-        return all_gather(rank.ctx)
+        return rank.enter(all_gather)
 
     def check(self, rank: Rank, number: int) -> None:
         wanted = [value(r, number, i) for r in range(rank.job.ranks) for i in range(self.words)]
@@ -97,7 +97,7 @@ class Scatter(Call):
             rank.set(SOURCES, rank.table)
             for place, receiver in enumerate(self._ranks_in_order(rank)):
                 atomics.poke(rank.table + receiver * WORD, rank.x + place * self.words * WORD)
-        return scatter(rank.ctx)
+        return rank.enter(scatter)
 
     def _receive(self, rank: Rank, number: int) -> int:
         words = self.words if self.room < 0 else self.room
@@ -105,19 +105,19 @@ class Scatter(Call):
         rank.view(c.OUT, rank.out, words)
         rank.view(c.X, rank.out, words)
         if not self.halfway:
-            return scatter(rank.ctx)
+            return rank.enter(scatter)
         for field in (c.DATA, c.COUNT, c.BYTES, c.DIMENSIONS, c.DTYPE):
             rank.set(c.X + field, 0)
         rank.set(PHASE, OPEN)
         rank.set(SHAPE, rank.table)
-        status = scatter(rank.ctx)
+        status = rank.enter(scatter)
         if status != c.HALFWAY:
             return status
         told = tuple(atomics.peek(rank.table + i * WORD) for i in range(3))
         if told != (5, 1, self.words):
             raise Violation(f"dtype, dimensions and length of the part are {told} in call {number}")
         rank.set(PHASE, DATA)
-        return scatter(rank.ctx)
+        return rank.enter(scatter)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class AllToAllOfLists(Call):
             atomics.poke(rank.table + peer * WORD, self._place(rank, peer))
         for i, entry in enumerate((1, self.words * n)):
             atomics.poke(whole + i * WORD, entry)
-        return all_to_all(rank.ctx)
+        return rank.enter(all_to_all)
 
     def check(self, rank: Rank, number: int) -> None:
         for sender in range(rank.job.ranks):

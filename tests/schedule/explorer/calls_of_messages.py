@@ -12,11 +12,11 @@ from explorer.program import Violation
 from explorer.stand_ins import WORD
 from shmcoll.collectives import recv, send
 from shmcoll.collectives.recv import ATTEND, DATA, FETCH, MARK, SEEK, TRY
-from shmcoll.collectives.send import AT_ONCE, BLOCKED, FINISHED, GO_ON, NONE, STAY
+from shmcoll.collectives.send import BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
-from shmcoll.engine.rings import DONE, EXPECTING, SEGMENTS, SOURCE_SHIFT, UNREAD, WHOLE, found_offset
+from shmcoll.engine.rings import DONE, SEGMENTS, SOURCE_SHIFT, UNREAD, WHOLE, found_offset
 
 OTHER = 99
 CUT, GAP = 16, 4  # words
@@ -32,7 +32,7 @@ def put(rank: Rank, dest: int, tag: int, how: int) -> int:
     rank.set(c.ARGUMENT, dest)
     rank.set(c.ARGUMENT_2, tag)
     rank.set(c.REDUCTION, how)
-    return send(rank.ctx)
+    return rank.enter(send)
 
 
 def memory(rank: Rank) -> int:
@@ -52,14 +52,22 @@ class Send(Message):
     fill: int = 0
 
     def run(self, rank: Rank, number: int) -> int:
+        self._fill(rank, number)
+        status = put(rank, self.dest, self.tag, BEGIN)
+        while status == c.HALFWAY:
+            status = put(rank, self.dest, self.tag, self._how_to_go_on(rank))
+        return status
+
+    def _fill(self, rank: Rank, number: int) -> None:
         _fill(rank, number, self.words)
         for i in range(self.words if self.fill else 0):
             atomics.poke(rank.x + i * WORD, self.fill)
         rank.set(c.OUT + c.DTYPE, 0)
-        status = put(rank, self.dest, self.tag, 0)
-        while status == c.HALFWAY:
-            status = put(rank, self.dest, self.tag, self._how_to_go_on(rank))
-        return status
+
+    def _describe(self, rank: Rank) -> None:
+        """Write down what is sent once more."""
+        rank.view(c.X, rank.x, self.words)
+        rank.set(c.OUT + c.DTYPE, 0)
 
     def _how_to_go_on(self, rank: Rank) -> int:
         return memory(rank)
@@ -72,7 +80,7 @@ class SendInVain(Send):
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words)
         rank.set(c.OUT + c.DTYPE, 0)
-        how = 0
+        how = BEGIN
         while (status := put(rank, self.dest, self.tag, how)) == c.HALFWAY:
             if atomics.peek(rank.rings) == 0:
                 how = memory(rank)
@@ -102,7 +110,7 @@ class SendObject(Send):
         rank.view(c.X, rank.scratch, 9)
         rank.set(c.OUT + c.DTYPE, 0)
         rank.set(c.ALGORITHM, SEGMENTS)
-        how = 0
+        how = BEGIN
         while (status := put(rank, self.dest, self.tag, how)) == c.HALFWAY:
             rank.view(c.X, rank.scratch, 9)
             how = memory(rank)
@@ -134,7 +142,7 @@ class Receive(Message):
     def _enter(self, rank: Rank, phase: int, source: int) -> int:
         rank.set(c.ARGUMENT, source)
         rank.set(c.REDUCTION, phase)
-        return recv(rank.ctx)
+        return rank.enter(recv)
 
     def _told(self, rank: Rank, status: int, number: int) -> int:
         """OK for a message that came from where it should, with the right contents."""
@@ -211,8 +219,7 @@ class SendRecv(Receive):
         self._prepare(rank)
         rank.set(c.OUT + c.DTYPE, 0)
         found = rank.mail + found_offset(rank.job.ranks)
-        atomics.poke(found + EXPECTING, AT_ONCE)
-        attached, status = False, put(rank, self.dest, 0, 0)
+        attached, status = False, put(rank, self.dest, 0, BESIDE)
         while status == c.HALFWAY and (asked := atomics.peek(rank.ctx + c.DETAIL)) != FINISHED:
             if asked == BLOCKED and not attached and self._seek(rank) == c.HALFWAY:
                 attached = atomics.peek(found + DONE) == UNREAD

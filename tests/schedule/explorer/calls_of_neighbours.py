@@ -28,7 +28,7 @@ class Permute(Call):
         rank.set(c.OPERATION, layout.COLLECTIVE_PERMUTE)
         rank.set(SOURCE, self._source(rank.number))
         rank.set(TARGET, self.targets[rank.number])
-        return ROUTINES["collective_permute"](rank.ctx)
+        return rank.enter(ROUTINES["collective_permute"])
 
     def check(self, rank: Rank, number: int) -> None:
         source = self._source(rank.number)
@@ -63,7 +63,7 @@ class Exchange(Call):
         rank.set(c.ARGUMENT_2, self.width)
         rank.set(AXES, len(self.dims))
         rank.set(TABLE, rank.table)
-        status = ROUTINES["halo_exchange"](rank.ctx)
+        status = rank.enter(ROUTINES["halo_exchange"])
         return _expected(c.MISMATCH, status) if self.unlike else status
 
     def check(self, rank: Rank, number: int) -> None:

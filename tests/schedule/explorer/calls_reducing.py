@@ -33,7 +33,7 @@ class Reducing(Call):
         rank.set(c.ARGUMENT, self._argument())
         rank.set(ORDERED, int(self.ordered))
         rank.set(SOURCES, self._sources(rank))
-        return ROUTINES[self.operation](rank.ctx)
+        return rank.enter(ROUTINES[self.operation])
 
     def check(self, rank: Rank, number: int) -> None:
         _expect(rank, number, self._place(rank), list(self._wanted(rank, number)))
@@ -79,7 +79,7 @@ class AllReduceShared(Call):
         rank.set(c.OPERATION, layout.ALL_REDUCE)
         rank.set(c.REDUCTION, 1)
         rank.set(ORDERED, 0)
-        status = all_reduce(rank.ctx)
+        status = rank.enter(all_reduce)
         if status in (c.ABORTED, c.PEER_LOST):
             write(x, (-1,) * self.words)  # as one may who has been told that the call failed
         return _expected(c.VERDICT, status) if self.overlap else status

@@ -41,7 +41,7 @@ class WithCounts(Call):
         for phase in (COUNTS, DATA) if self.halfway and arriving else (BOTH,):
             if status == c.HALFWAY:
                 rank.set(c.EXTRA, phase)
-                status = ROUTINES[self.operation](rank.ctx)
+                status = rank.enter(ROUTINES[self.operation])
         return status if self._fits(rank) else _expected(c.VERDICT, status)
 
     def check(self, rank: Rank, number: int) -> None:

@@ -4,32 +4,46 @@ Each rank runs `body`: its calls one after the other, each with arguments that d
 compared.
 """
 
+import copy
 import ctypes
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
+from explorer.events import Event, Events, Interrupted
 from explorer.machine import Machine
-from explorer.program import Program
+from explorer.program import Program, Violation
 from explorer.stand_ins import KERNEL, SHARED, WORD, read, write
-from shmcoll.engine import atomics, layout, records, rings
+from shmcoll.collectives import barrier
+from shmcoll.engine import atomics, entry, layout, records, rings
 from shmcoll.engine import context as c
 from shmcoll.engine.group import Group
+from shmcoll.engine.reduction import KERNEL_GIVEN
 
 PID = 4711
 RING_DISTANCE = 1 << 16
 
 
+@cache
+def _plain(
+    make: Callable[..., Callable[[int, int], int]], routine: Callable[[int], int], operation: int
+) -> Callable[[int, int], int]:
+    """One function a routine: what a frame closes over belongs to its local state."""
+    return make(routine, operation)
+
+
 class Rank:
     """One rank's private memory, and its calls."""
 
-    def __init__(self, job: "Job", number: int, calls: list[Any]):
+    def __init__(self, job: "Job", number: int, calls: list[Any], event: Event | None):
         self.job = job
         self.number = number
         self.calls = calls
         mail = rings.mail_words(job.ranks) if job.has_messages else 0
-        self.memory = (ctypes.c_int64 * (c.CONTEXT_WORDS + 3 * job.words + 80 + job.ranks + mail))()
-        self._free = ctypes.addressof(self.memory)
+        self.memory = (ctypes.c_int64 * (3 * c.CONTEXT_WORDS + 5 * job.words + 100 + job.ranks + mail))()
+        self._free = self.first = ctypes.addressof(self.memory)
         self.ctx = self.take(c.CONTEXT_WORDS)
+        self.written = self.take(c.CONTEXT_WORDS)  # a call written down, see `entry.py`
         self.counters = self.take(2)  # operations entered, operations done
         self.dims = self.take(2)
         self.table = self.take(layout.table_words(job.ranks))
@@ -39,8 +53,18 @@ class Rank:
         self.mail = self.take(mail)
         self.rings = self.take(1)  # how many it has made
         self.x, self.out, self.scratch = (self.take(job.words) for _ in range(3))
+        self.events = Events(self, event)
+        self.aside = self._with_other_arguments()
         for offset, value in job.context(self).items():
             self.set(offset, value)
+
+    def _with_other_arguments(self) -> "Rank":
+        """The same rank as a signal handler sees it that makes a call of its own."""
+        other = copy.copy(self)
+        other.written, other.dims = self.take(c.CONTEXT_WORDS), self.take(2)
+        other.x, other.out = self.take(self.job.words), self.take(self.job.words)
+        self._free = other._free = max(self._free, other._free)
+        return other
 
     def take(self, words: int) -> int:
         address, self._free = self._free, self._free + words * WORD
@@ -48,7 +72,23 @@ class Rank:
         return address
 
     def set(self, offset: int, value: int) -> None:
-        atomics.poke(self.ctx + offset, value)
+        """A word of the next call, or of the context."""
+        is_argument = c.REDUCTION <= offset <= c.ALGORITHM or offset >= c.X
+        atomics.poke((self.written if is_argument else self.ctx) + offset, value)
+
+    def enter(self, routine: Callable[[int], int]) -> int:
+        """Make the call that has been written down, by the plain form of its routine, and look what happens then."""
+        operation = layout.OPERATION_NAMES.index(routine.__name__)
+        if operation in entry.REDUCING:
+            self.set(KERNEL_GIVEN, KERNEL)
+        arguments = entry.FIXED if operation in entry.MESSAGES else entry.FIXED + 1
+        atomics.poke(self.written + entry.ARGUMENT_COUNT, arguments)
+        had_left = self.events.has_left
+        status = _plain(entry.make_plain, routine, operation)(self.ctx, self.written)
+        if had_left and status != c.BUSY:
+            raise Violation("a rank that has left the group was let in again")
+        self.events.after_call(status)
+        return status
 
     def view(self, view: int, address: int, words: int) -> None:
         """Fill the X or OUT view with a one-dimensional int64 array."""
@@ -65,6 +105,17 @@ class Rank:
             self.set(view + field, value)
 
     def body(self) -> int:
+        try:
+            status = self._call_all()
+        except Interrupted:
+            status = c.INTERRUPTED
+        if status == c.INTERRUPTED:
+            self.events.leave()
+            self.enter(barrier)
+        has_ended = atomics.peek(self.ctx + c.ACTIVE) == c.ENDED
+        return c.ABORTED if status == c.BUSY and has_ended else status
+
+    def _call_all(self) -> int:
         for number, call in enumerate(self.calls, start=1):
             atomics.hooks.mark()
             atomics.poke(self.counters, number)
@@ -74,7 +125,7 @@ class Rank:
             call.check(self, number)
             if call.together:
                 atomics.poke(self.counters + WORD, number)
-        return c.OK
+        return self.events.catch_up()
 
     def progress(self) -> tuple[int, int]:
         return atomics.peek(self.counters), atomics.peek(self.counters + WORD)
@@ -87,6 +138,7 @@ class Job:
         self,
         ranks: int,
         calls: Callable[[int], list[Any]],
+        events: tuple[Event | None, ...] = (),
         *,
         words: int = 16,
         cell_bytes: int = 256,
@@ -106,15 +158,18 @@ class Job:
         }
         self.arena = SharedArena(ranks)
         self.has_messages = any(call.is_message for rank in range(ranks) for call in calls(rank))
-        self._ends = any(call.ends for rank in range(ranks) for call in calls(rank))
-        self._ranks = [Rank(self, rank, calls(rank)) for rank in range(ranks)]
+        met_by = [events[rank] if events else None for rank in range(ranks)]
+        self._met = frozenset(rank for rank in range(ranks) if met_by[rank])
+        self._interrupts = any(event and event.ends for event in met_by)
+        self._ends = self._interrupts or any(call.ends for rank in range(ranks) for call in calls(rank))
+        self._ranks = [Rank(self, rank, calls(rank), met_by[rank]) for rank in range(ranks)]
 
     def machine(self, **options: Any) -> Machine:
         """The job as a machine; its programs start at once, so call it while `exploring`."""
         bells = {self.mailbox(rank) + layout.SEMAPHORE: rank for rank in range(self.ranks)}
         pids = {self.record(rank) + layout.RECORD_PID: PID for rank in range(self.ranks)}
         programs = [Program(rank.body, rank.memory, rank.progress) for rank in self._ranks]
-        return Machine(programs, self._launcher, pids, bells, self._allowed, self.name, **options)
+        return Machine(programs, self._launcher, pids, bells, self._allowed, self.name, met=self._met, **options)
 
     def _launcher(self, killed: int) -> Program:
         def body() -> int:
@@ -126,6 +181,8 @@ class Job:
 
     def _allowed(self, status: int, killed: int) -> bool:
         """What a rank may return: anything but OK needs a reason."""
+        if status == c.INTERRUPTED:
+            return self._interrupts
         return status == c.OK or (status in (c.ABORTED, c.PEER_LOST) and (self._ends or killed >= 0))
 
     def context(self, rank: Rank) -> dict[int, int]:

@@ -6,6 +6,10 @@ until it is empty. A doorbell is a counter: who sleeps on it goes on only after 
 is lost shows as a deadlock. With `slices=k` a sleeper wakes by itself up to k times, and only when nothing else can
 happen. The clock stands still.
 
+With `signals=k` some ranks (`met`) meet up to k events that come from outside: a signal, a cancellation, another thread
+that keeps the GIL. A program names the moments in which one may happen (CHANCE); one that comes in a sleep ends it, and
+shows at the next such moment. None needs to come: a sleeper that only a signal could wake is a deadlock.
+
 One rank may be killed at any moment (`kills=True`): its queued stores are dropped (that they had been emptied before is
 another schedule), and the launcher starts: a program like a rank's, written in `job.py`.
 
@@ -19,7 +23,7 @@ occur in the reduced search, since all steps before it commute.)
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from explorer.program import BROKEN, END, FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Node, Program, Violation
+from explorer.program import BROKEN, CHANCE, END, FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Node, Program, Violation
 
 WORD = 8
 
@@ -37,11 +41,17 @@ class State(NamedTuple):
     bells: tuple[int, ...]
     killed: int  # the rank that was killed, or -1
     slices: tuple[int, ...]  # who woke by itself
+    signals: tuple[int, ...]  # whom an event has met
+    pending: tuple[int, ...]  # those of them whose program has not come to it yet
 
 
 class Action(NamedTuple):
     actor: int
-    what: str  # step, store (empty one from the queue), kill, slice
+    what: str  # step, store (empty one from the queue), kill, signal, handler (of one that came before), slice
+
+    @property
+    def may_never_come(self) -> bool:
+        return self.what in ("kill", "signal")
 
 
 class Machine:
@@ -59,11 +69,15 @@ class Machine:
         buffered: bool = False,
         kills: bool = False,
         slices: int = 0,
+        signals: int = 0,
+        met: frozenset[int] = frozenset(),
     ):
         self.programs = programs
         self.buffered = buffered
         self.kills = kills
         self.slices = slices
+        self.signals = signals
+        self._met = met  # ranks that events may meet
         self.name = name
         self._launcher = launcher
         self._launchers: dict[int, Program] = {}
@@ -82,7 +96,9 @@ class Machine:
         self._local.clear()
         ranks = range(len(self.programs))
         memory = tuple(self._initial.get(address, 0) for address in self._slots)
-        state = State(memory, tuple(p.start for p in self.programs), ((),) * len(ranks), (0,) * len(ranks), -1, ())
+        state = State(
+            memory, tuple(p.start for p in self.programs), ((),) * len(ranks), (0,) * len(ranks), -1, (), (), ()
+        )
         for rank in ranks:
             state = self._settle(state, rank)
         return state
@@ -97,7 +113,9 @@ class Machine:
         possible = []
         for actor in range(len(state.nodes)):
             if self._ready(state, actor):
-                possible.append(Action(actor, "step"))
+                if state.nodes[actor].operation.kind == CHANCE and not self.kills:
+                    return self._chances(state, actor)  # it commutes with what others do
+                possible += self._chances(state, actor)
             if state.queues[actor]:
                 possible.append(Action(actor, "store"))
         if self.kills and state.killed < 0 and any(node.operation.kind != END for node in state.nodes):
@@ -108,7 +126,20 @@ class Machine:
                 for a in self._alive(state)
                 if state.nodes[a].operation.kind == SLEEP and state.slices.count(a) < self.slices
             ]
-        return possible
+        asleep = [a for a in self._alive(state) if state.nodes[a].operation.kind == SLEEP]
+        return possible + [Action(a, "signal") for a in asleep if self._may_be_met(state, a)]
+
+    def _chances(self, state: State, actor: int) -> list[Action]:
+        """The next step of an actor, which at a CHANCE goes one way or the other."""
+        step, signal = Action(actor, "step"), Action(actor, "signal")
+        if state.nodes[actor].operation.kind != CHANCE:
+            return [step]
+        if actor in state.pending:
+            return [Action(actor, "handler")]
+        return [step, signal] if self._may_be_met(state, actor) else [step]
+
+    def _may_be_met(self, state: State, actor: int) -> bool:
+        return actor in self._met and state.signals.count(actor) < self.signals
 
     def after(self, state: State, action: Action) -> State:
         """The state that an action leads to, all local steps taken."""
@@ -119,8 +150,21 @@ class Machine:
             return self._settle(self._empty_one(state, actor), actor)
         if action.what == "kill":
             return self._settle(self._kill(state, actor), len(self.programs))
+        if action.what in ("signal", "handler"):
+            return self._settle(self._meet(state, actor), actor)
         woken = state._replace(nodes=self._moved(state, actor, None), slices=(*state.slices, actor))
         return self._settle(woken, actor)
+
+    def _meet(self, state: State, actor: int) -> State:
+        """An event meets an actor: asleep, or at a CHANCE."""
+        signals, pending = state.signals, [a for a in state.pending if a != actor]
+        if actor not in state.pending:
+            signals = tuple(sorted((*signals, actor)))
+        if state.nodes[actor].operation.kind == SLEEP:
+            return state._replace(
+                nodes=self._moved(state, actor, None), signals=signals, pending=tuple(sorted((*pending, actor)))
+            )
+        return state._replace(nodes=self._moved(state, actor, 1), signals=signals, pending=tuple(pending))
 
     def _settle(self, state: State, actor: int) -> State:
         """Take an actor's local steps until none is left, or until it goes in a circle."""
@@ -176,7 +220,7 @@ class Machine:
         return kind != SLEEP or state.bells[self._bells[state.nodes[actor].operation.address]] > 0
 
     def _step(self, state: State, actor: int) -> State:
-        memory, nodes, queues, bells, killed, slices = state
+        memory, nodes, queues, bells, killed = state[:5]
         kind, address, argument = nodes[actor].operation
         result: Any = None
         if kind == WRITE:
@@ -189,10 +233,12 @@ class Machine:
             result = self._read(memory, queues[actor], actor, address, argument)
         elif kind == GONE:
             result = int(killed == argument)
+        elif kind == CHANCE:
+            result = 0
         elif kind in (SLEEP, RING):
             bell = self._bells[address]
             bells = _replaced(bells, bell, bells[bell] + (1 if kind == RING else -1))
-        return State(memory, self._moved(state, actor, result), queues, bells, killed, slices)
+        return state._replace(memory=memory, nodes=self._moved(state, actor, result), queues=queues, bells=bells)
 
     def _moved(self, state: State, actor: int, result: Any) -> tuple[Node, ...]:
         node = state.nodes[actor]
@@ -203,17 +249,16 @@ class Machine:
         return _replaced(state.nodes, actor, following)
 
     def _empty_one(self, state: State, actor: int) -> State:
-        memory, nodes, queues, bells, killed, slices = state
-        store, *later = queues[actor]
-        memory = self._written(memory, actor, (store,))
-        return State(memory, nodes, _replaced(queues, actor, tuple(later)), bells, killed, slices)
+        store, *later = state.queues[actor]
+        memory = self._written(state.memory, actor, (store,))
+        return state._replace(memory=memory, queues=_replaced(state.queues, actor, tuple(later)))
 
     def _kill(self, state: State, rank: int) -> State:
         if rank not in self._launchers:
             self._launchers[rank] = self._launcher(rank)
         nodes = (*state.nodes, self._launchers[rank].start)
         queues = (*_replaced(state.queues, rank, ()), ())
-        return State(state.memory, nodes, queues, state.bells, rank, state.slices)
+        return state._replace(nodes=nodes, queues=queues, killed=rank)
 
     def _written(self, memory: tuple[int, ...], actor: int, stores: Stores) -> tuple[int, ...]:
         self._note(self._writers, actor, [address for address, _ in stores])
@@ -237,6 +282,8 @@ class Machine:
         node = state.nodes[actor]
         if node.operation.kind == GONE:
             return not self.kills or state.killed >= 0
+        if node.operation.kind == CHANCE:
+            return not self.signals
         local = self._local.get(node)
         if local is None:
             local = self._local[node] = self._operation_is_local(actor, *node.operation)

@@ -4,20 +4,23 @@ import contextlib
 import inspect
 import linecache
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from explorer import calls, calls_moving
+from explorer import calls, calls_in_phases, calls_moving, calls_of_messages
 from explorer.stand_ins import MODULES
+
+CALLERS = (calls, calls_moving, calls_of_messages, calls_in_phases)
 
 
 @dataclass(frozen=True)
 class Mutant:
     """`old` becomes `new` in a function of a module; the scenario and machine in which that must show."""
 
-    function: str  # "module.function"
+    function: str  # "module.function", or "module.Class.function"
     old: str
     new: str
     scenario: str
@@ -28,16 +31,18 @@ class Mutant:
     def planted(self) -> Iterator[None]:
         """Put the changed function in the place of the right one, in every module that uses it."""
         home, _, name = self.function.rpartition(".")
-        module = sys.modules[f"shmcoll.{home}"]
-        right: FunctionType = getattr(module, name)
+        above, _, inner = home.rpartition(".")
+        owner = sys.modules.get(f"shmcoll.{home}") or getattr(sys.modules[f"shmcoll.{above}"], inner)
+        right: FunctionType = getattr(owner, name)
+        module = sys.modules[right.__module__]
         source = inspect.getsource(right)
         assert source.count(self.old) == 1, f"{self.function} does not have {self.old!r} once"
         filename = f"<{self.function}: {self.new.strip() or 'without ' + self.old.strip()}>"
-        text = source.replace(self.old, self.new)
+        text = textwrap.dedent(source.replace(self.old, self.new))
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         scope: dict[str, Any] = {}
         exec(compile(text, filename, "exec"), vars(module), scope)
-        users = [m for m in (*MODULES, calls, calls_moving) if vars(m).get(name) is right]
+        users = [m for m in (owner, *MODULES, *CALLERS) if vars(m).get(name) is right]
         for user in users:
             setattr(user, name, scope[name])
         try:

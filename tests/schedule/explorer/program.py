@@ -23,17 +23,18 @@ from typing import Any, NamedTuple
 
 from greenlet import getcurrent, greenlet
 
-READ, WRITE, FENCE, SLEEP, RING, GONE, MARK, END, BROKEN = [
+READ, WRITE, FENCE, SLEEP, RING, GONE, CHANCE, MARK, END, BROKEN = [
     "read",
     "write",
     "fence",
     "sleep",
     "ring",
     "gone",
+    "chance",
     "mark",
     "end",
     "broken",
-]  # BROKEN: a property was violated by this rank itself
+]  # CHANCE: something may happen here, or not; BROKEN: a property was violated by this rank itself
 
 
 class Violation(AssertionError):
@@ -88,7 +89,7 @@ class Run(greenlet):
     def _contained(self, *_: Any) -> tuple[Operation, Any]:
         try:
             return Operation(END, 0, self._body()), None
-        except Violation as violation:
+        except (Violation, ZeroDivisionError) as violation:  # the latter of a context that was written over
             return Operation(BROKEN, 0, str(violation)), None
 
 

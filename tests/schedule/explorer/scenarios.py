@@ -18,6 +18,7 @@ from explorer.calls import (
     Gather,
     Post,
 )
+from explorer.calls_in_phases import AwaitInVain, BarrierApart, ReceiveNew, ReceiveOrWithdraw, SendBesidePosted
 from explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
 from explorer.calls_of_messages import (
     Receive,
@@ -33,6 +34,7 @@ from explorer.calls_of_messages import (
 from explorer.calls_of_neighbours import Exchange, Permute
 from explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
 from explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
+from explorer.events import Aborts, Calls, Cancels, Event, KeepsGil, Raises
 from explorer.job import Job
 from explorer.machine import Machine
 from shmcoll.engine import records
@@ -48,10 +50,11 @@ class Scenario:
     each: bool = False
     words: int = 16
     settings: dict[str, int] = field(default_factory=dict)
+    events: tuple[Event | None, ...] = ()  # what may meet each rank
 
     def machine(self, **options: Any) -> Machine:
         """Call it while `stand_ins.exploring()`; options: see `Machine`."""
-        return Job(self.ranks, self.calls_of, words=self.words, **self.settings).machine(**options)
+        return Job(self.ranks, self.calls_of, self.events, words=self.words, **self.settings).machine(**options)
 
     def calls_of(self, rank: int) -> list[Call]:
         return list(self.calls[rank] if self.each else self.calls)
@@ -279,5 +282,67 @@ SCENARIOS = {
     "a rank returns": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.DEPARTED))), each=True),
     "a rank returns, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.DEPARTED),)), each=True),
     "a rank raises": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.FAILED))), each=True),
+    "a handler receives while its rank does": Scenario(
+        2,
+        (
+            (Send(1, 2, tag=1), Send(1, 3, tag=2)),
+            (ReceiveNew(0, 2, tag=1, call=1),),
+        ),
+        each=True,
+        events=(None, Calls(ReceiveNew(0, 3, tag=2, call=2))),
+    ),
+    "a handler sends while its rank does": Scenario(
+        2,
+        (
+            (Send(1, 70, tag=1),),
+            (Receive(0, 70, tag=1), Receive(0, 2, tag=9, call=50)),
+        ),
+        each=True,
+        words=70,
+        events=(Calls(Send(1, 2, tag=9)), None),
+    ),
+    "a handler sends while its rank sends beside a receive": Scenario(
+        2,
+        ((SendBesidePosted(1, 70, tag=1),), (Receive(0, 70, tag=1), Receive(0, 2, tag=9, call=50))),
+        each=True,
+        words=70,
+        events=(Calls(Send(1, 2, tag=9)), None),
+    ),
+    "a handler calls in an all_gather_v": Scenario(
+        2,
+        ((all_gather_v((2, 8), halfway=True),), (all_gather_v((2, 8), halfway=True), BarrierApart())),
+        each=True,
+        events=(Calls(BarrierApart()), None),
+    ),
+    "a handler calls in an all_reduce": Scenario(
+        2, ((INLINE,), (INLINE, BarrierApart())), each=True, events=(Calls(BarrierApart()), None)
+    ),
+    "a handler calls in a scatter": Scenario(
+        2,
+        ((Scatter(2, halfway=True), BarrierApart()), (Scatter(2, halfway=True),)),
+        each=True,
+        events=(None, Calls(BarrierApart())),
+    ),
+    "a handler raises in a barrier": Scenario(2, (BARRIER,) * 2, events=(Raises(), None)),
+    "a handler raises in a barrier, 3 ranks": Scenario(3, (BARRIER,), events=(Raises(), None, None)),
+    "a handler raises in an all_gather_v": Scenario(
+        2, (all_gather_v((2, 8), halfway=True), BARRIER), events=(None, Raises())
+    ),
+    "a handler raises in a recv": Scenario(
+        2, ((Send(1, 2),), (ReceiveNew(0, 2, call=1),)), each=True, events=(None, Raises())
+    ),
+    "a handler raises in a send": Scenario(
+        2, ((Send(1, 70),), (Receive(0, 70),)), each=True, words=70, events=(Raises(), None)
+    ),
+    "a handler aborts": Scenario(2, (BARRIER,) * 2, events=(Aborts(), None)),
+    "a receive is withdrawn": Scenario(
+        2,
+        ((Send(1, 2, tag=1), Send(1, 2)), (ReceiveOrWithdraw(0, 2, tag=0, call=2), Receive(0, 2, tag=1, call=1))),
+        each=True,
+        events=(None, Cancels()),
+    ),
+    "a limit beside a thread that keeps the GIL": Scenario(
+        2, ((AwaitInVain(1, 100),), ()), each=True, events=(KeepsGil(100), None)
+    ),
     "a rank raises, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.FAILED),)), each=True),
 }

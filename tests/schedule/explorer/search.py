@@ -14,6 +14,7 @@ from explorer.machine import Action, Learned, Machine, State
 from explorer.program import Violation
 
 REHEARSALS = 30  # in a row without news
+SIGNALS = 0.1  # of the moments in which a signal may come bring one, in a random schedule
 PATIENCE = 300  # steps after which a random schedule changes in any case: who polls must not starve the others
 
 Trace = tuple[Any, Action] | None
@@ -64,7 +65,7 @@ def _exhaust(machine: Machine, limit: int) -> Report:
         try:
             machine.check(state)
             actions = machine.actions(state)
-            if all(a.what == "kill" for a in actions):
+            if all(a.may_never_come for a in actions):
                 machine.check_end(state)
                 outcomes.add(machine.outcome(state))
         except Violation as violation:
@@ -114,7 +115,7 @@ def _walk(machine: Machine, chance: random.Random, changes: int, longest: int) -
         try:
             machine.check(state)
             actions = machine.actions(state)
-            if all(a.what == "kill" for a in actions):
+            if all(a.may_never_come for a in actions):
                 machine.check_end(state)
                 if learned:
                     raise Learned
@@ -124,10 +125,13 @@ def _walk(machine: Machine, chance: random.Random, changes: int, longest: int) -
                 raise Learned from None
             raise Violation(f"{violation}\n{describe(machine, trace)}") from None
         kills = [a for a in actions if a.what == "kill"]
+        signals = [a for a in actions if a.what == "signal"]
+        others = [a for a in actions if not a.may_never_come]
         if kills and length == kill_at:
             action = chance.choice(kills)
+        elif signals and (not others or chance.random() < SIGNALS):
+            action = chance.choice(signals)
         else:
-            others = [a for a in actions if a.what != "kill"]
             action = max(others, key=lambda a: priorities.setdefault((a.actor, a.what), chance.random()))
         if length in moments or length % PATIENCE == PATIENCE - 1:
             priorities[action.actor, action.what] = -chance.random()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
-from explorer.program import FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Violation, perform
+from explorer.program import CHANCE, FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Violation, perform
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine import atomics, group, kernels, landing, reading, records, reduction, rings, sync, tables, wait
 from shmcoll.engine import context as c
@@ -36,7 +36,10 @@ MODULES: tuple[ModuleType, ...] = (
 
 
 class Hooks:
-    """`atomics.hooks` while exploring."""
+    """`atomics.hooks` while exploring. `events`: what may meet a rank, by its context; see `events.py`."""
+
+    def __init__(self) -> None:
+        self.events: dict[int, Any] = {}
 
     def load(self, address: int) -> int:
         return read(address, 1)[0]
@@ -55,24 +58,37 @@ class Hooks:
 
     def sleep_on(self, semaphore: int, _ns: int) -> None:
         perform(SLEEP, semaphore)
+        if events := self._events():
+            events.pass_time(1)
 
     def ring(self, semaphore: int) -> None:
         perform(RING, semaphore)
 
     def clock(self) -> int:
-        return 0
+        events = self._events()
+        return events.now() if events else 0
+
+    def _events(self) -> Any:
+        return self.events.get(_context()) if self.events else None
 
     def process_gone(self, pollfd: int) -> int:
         """The pollfds of a rank lie in order of the peers, and each was filled when it was needed."""
-        ctx = next(f.f_locals["ctx"] for f in _callers() if "ctx" in f.f_locals)
-        peer = (pollfd - atomics.peek(ctx + c.PIDFDS)) // WORD
+        peer = (pollfd - atomics.peek(_context() + c.PIDFDS)) // WORD
         return perform(GONE, 0, peer)
 
-    def signals_pending(self, _ctx: int) -> int:
-        return 0
+    def signals_pending(self, ctx: int) -> int:
+        return self.events[ctx].in_wait() if ctx in self.events else 0
+
+    def chance(self) -> bool:
+        return bool(perform(CHANCE))
 
     def mark(self) -> None:
         perform(MARK)
+
+
+def _context() -> int:
+    """Of the routine that is running."""
+    return next(f.f_locals["ctx"] for f in _callers() if "ctx" in f.f_locals)
 
 
 def _callers() -> Iterator[FrameType]:
