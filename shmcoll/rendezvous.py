@@ -84,8 +84,8 @@ def _create(name: str, key: str, size: int, wait_timeout: float, end: float) -> 
                 f"{_path(name)}, under which job {key!r} meets, is locked by a process that does not go on"
             )
         time.sleep(0.002)
+    _refuse_stranger(name, key)  # as the others do: nobody has to be told
     try:
-        _refuse_stranger(name, key)
         return arenas.create(size, timeout=wait_timeout, name=name)
     except FileExistsError:
         _refuse_stranger(name, key)

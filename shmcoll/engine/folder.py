@@ -26,6 +26,7 @@ def _make(folder: Path) -> None:
     """Make it, and what is missing above it, for this user alone: the umask may let everybody write."""
     if not folder.is_dir():
         _make(folder.parent)
+        trust.check_way(folder.parent)  # root makes nothing where a user's links lead
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
         except FileExistsError:

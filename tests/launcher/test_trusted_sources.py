@@ -118,6 +118,15 @@ def test_what_is_no_file_is_passed_over(folder, capsys, monkeypatch):
     assert capsys.readouterr().err == ""
 
 
+def test_a_file_that_is_longer_than_memory(folder, capsys):
+    """Anybody can make one of any length in /tmp, above all who work there."""
+    with open(folder / "pyproject.toml", "w") as file:
+        file.write(TABLE)
+        file.truncate(1 << 43)
+    (folder / "pyproject.toml").chmod(0o666)
+    assert "others may write" in ignored(capsys)
+
+
 def test_a_current_directory_that_has_been_removed(folder, capsys, monkeypatch):
     gone = below(folder, "gone")
     monkeypatch.chdir(gone)

@@ -106,8 +106,21 @@ BUGS = {
         "tests/unit/test_hostile_arena.py",
         "any_job_page",
     ),
+    "a cache that others could have written": Bug(
+        "cache",
+        "engine/trust.py",
+        "    if _others_may_write(info, path):",
+        "    if False:",
+        "tests/unit/test_cache.py",
+        "others_may_write",
+    ),
     "object files that others could have written": Bug(
-        "cache", "engine/folder.py", "& 0o022", "& 0", "tests/unit/test_cache.py", "others_may_write"
+        "cache",
+        "engine/trust.py",
+        "    if _others_may_write(info, fd):",
+        "    if False:",
+        "tests/unit/test_trust.py",
+        "others_may_have_written",
     ),
     "torn records are believed": Bug(
         "records",

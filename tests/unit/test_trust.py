@@ -234,6 +234,19 @@ def test_what_another_user_has_planted_while_the_folder_was_open(common, monkeyp
 
 
 @needs_two_users
+def test_nothing_is_made_where_another_user_decides(common, monkeypatch):
+    """As root with that user's HOME, say: their link would choose where a directory of root comes into being."""
+    (common / "theirs").mkdir()
+    (common / "ours").mkdir()
+    (common / "theirs" / "link").symlink_to(common / "ours")
+    give(common / "theirs")
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(common / "theirs" / "link" / "above" / "cache"))
+    with pytest.raises(Distrusted, match=f"{common}/theirs belongs to uid 41002"):
+        cache_folder()
+    assert list((common / "ours").iterdir()) == []
+
+
+@needs_two_users
 @pytest.mark.parametrize("theirs", ["above", "above/link"])
 def test_a_way_that_another_user_decides(common, monkeypatch, theirs):
     (common / "above" / "cache").mkdir(parents=True, mode=0o700)
