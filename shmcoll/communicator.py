@@ -44,6 +44,7 @@ class Communicator(Objects, Messages):
         self._member = member
         self._identity = which
         self._splits = self._shrinks = 0
+        self._composite = {}
         self._caller = Caller(member, group, self.rank)
         member.callers.append(self._caller)
 
@@ -146,16 +147,20 @@ class Communicator(Objects, Messages):
         `ValueError`, on all ranks, when the array of one of them does not lie in shared memory.
         """
         arena, heap = self._member.arena, self._member.heap
-        places = self.all_gather_object(shared.place_of(arena, heap, x) if isinstance(x, np.ndarray) else None)
-        missing = [i for i, place in enumerate(places) if place is None]
+        own, place = self.rank, shared.place_of(arena, heap, x) if isinstance(x, np.ndarray) else None
+        views = []
+        with self._parts("views") as parts:
+            places = parts.all_gather_object(place)
+            missing = [i for i, place in enumerate(places) if place is None]
+            if not missing:
+                for i, place in enumerate(places):
+                    views.append(x if i == own else shared.view(arena, place, self._member.rank))
+                parts.barrier()  # until all hold what they view, nobody may drop its array
         if missing:
             raise ValueError(
                 f"views: the array of {self._caller.group.names(missing)} does not lie in shared memory; "
                 f"make it with comm.empty, comm.zeros or comm.full"
             )
-        own = self.rank
-        views = [x if i == own else shared.view(arena, place, self._member.rank) for i, place in enumerate(places)]
-        self.barrier()  # until all hold what they view, nobody may drop its array
         return views
 
     # --- groups -------------------------------------------------------------------------------------------------------
@@ -169,7 +174,8 @@ class Communicator(Objects, Messages):
         with self._caller.checking("split") as check:
             number = 0 if color is None else given.as_word(color, "color", *check)
             mine = (color is not None, number, given.as_word(key, "key", *check))
-        told = self.all_to_all(np.tile(np.array([mine], np.int64), (self.size, 1))).tolist()
+        with self._parts("split") as parts:
+            told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self.size, 1))).tolist()
         self._splits += 1
         if color is None:
             return None

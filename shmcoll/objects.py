@@ -1,9 +1,12 @@
 """Objects as methods of a communicator: anything that can be pickled, of any size. How they become bytes: `frames.py`.
 
-Sizes are found on the way: the first collective of each operation tells what the next ones need.
+Each call is made of several collectives, its parts (`parts.py`). Sizes are found on the way: the first part tells what
+the next ones need.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import accumulate
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from shmcoll import buffer_check
 from shmcoll.caller import Caller
 from shmcoll.frames import ALIGNED, lengths, packed, unpacked
 from shmcoll.methods import Collectives
+from shmcoll.parts import PartsCaller
 
 FIRST_BYTES = 4096  # of a frame come with its length, in one broadcast
 
@@ -25,6 +29,7 @@ class Objects(Collectives):
     until the work is done."""
 
     _caller: Caller
+    _composite: "dict[tuple[str, int], Parts]"
 
     def broadcast_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """The object of rank `root`, on every rank; there it is `value` itself. What others give does not matter.
@@ -59,6 +64,12 @@ class Objects(Collectives):
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
+    def _parts(self, call: str, root: int = -1) -> "Parts":
+        """The collectives of this group as parts of a composite call."""
+        if (call, root) not in self._composite:
+            self._composite[call, root] = Parts(PartsCaller(self._caller, call, root))
+        return self._composite[call, root]
+
     def _now_or_later(self, operation: str, call: Callable[[], Any], used: Any, later: bool) -> Any:
         """`used`: the object that this rank gives."""
         if not later:
@@ -73,17 +84,18 @@ class Objects(Collectives):
         first = np.zeros(_WORD + FIRST_BYTES, np.uint8)
         first[:_WORD].view(np.int64)[0] = frame.size
         first[_WORD:][: frame.size] = frame[:FIRST_BYTES]
-        self.broadcast(first, root)
-        length = int(first[:_WORD].view(np.int64)[0])
-        if self.rank != root:
-            frame = np.empty(length, np.uint8)
-            frame[:FIRST_BYTES] = first[_WORD:][:length]
-        if length > FIRST_BYTES:
-            self.broadcast(frame[FIRST_BYTES:], root)
-        if self.rank != root:
-            buffers = [np.empty(size, np.uint8) for size in lengths(frame)]
-        for buffer in buffers:
-            self.broadcast(buffer, root)
+        with self._parts("broadcast_object", root) as parts:
+            parts.broadcast(first[None], root)  # of two dimensions, as no later part is
+            length = int(first[:_WORD].view(np.int64)[0])
+            if self.rank != root:
+                frame = np.empty(length, np.uint8)
+                frame[:FIRST_BYTES] = first[_WORD:][:length]
+            if length > FIRST_BYTES:
+                parts.broadcast(frame[FIRST_BYTES:], root)
+            if self.rank != root:
+                buffers = [np.empty(size, np.uint8) for size in lengths(frame)]
+            for buffer in buffers:
+                parts.broadcast(buffer, root)
         return value if self.rank == root else unpacked(frame, buffers)
 
     def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
@@ -91,21 +103,24 @@ class Objects(Collectives):
         with self._caller.checking(operation) as check:
             root = None if root is None else given.as_root(root, self.size, *check)
             frame, buffers = packed(value, *check)
-        most = int(self.all_reduce(np.array([len(buffers)]), "max")[0])
         is_given = root is None or self.rank == root
-        joined, counts = self._collect(frame, root)
-        frames = np.split(joined, np.cumsum(counts)[:-1]) if is_given else []
-        found: list[list[np.ndarray]] = [[] for _ in frames]
-        for k in range(most):
-            part = buffers[k] if k < len(buffers) else _nothing()
-            sizes = np.array([(lengths(one)[k : k + 1] or [0])[0] for one in frames], np.int64)
-            displs = np.cumsum(-(-sizes // ALIGNED) * ALIGNED) - -(-sizes // ALIGNED) * ALIGNED
-            if not is_given:
-                self._collect(part, root)
-                continue
-            joined, _ = self._collect(part, root, recv_displs=displs, out=np.empty(displs[-1] + sizes[-1], np.uint8))
-            for rank, (start, size) in enumerate(zip(displs, sizes, strict=True)):
-                found[rank].append(joined[start : start + size])
+        with self._parts(operation, -1 if root is None else root) as parts:
+            most = int(parts.all_reduce(np.array([len(buffers)]), "max")[0])
+            joined, counts = parts._collect(frame, root)
+            lengths_given = counts.tolist() if is_given else []
+            frames = [joined[end - n : end] for n, end in zip(lengths_given, accumulate(lengths_given), strict=True)]
+            found: list[list[np.ndarray]] = [[] for _ in frames]
+            for k in range(most):
+                part = buffers[k] if k < len(buffers) else _nothing()
+                sizes = np.array([(lengths(one)[k : k + 1] or [0])[0] for one in frames], np.int64)
+                displs = np.cumsum(-(-sizes // ALIGNED) * ALIGNED) - -(-sizes // ALIGNED) * ALIGNED
+                if not is_given:
+                    parts._collect(part, root)
+                    continue
+                out = np.empty(displs[-1] + sizes[-1], np.uint8)
+                joined, _ = parts._collect(part, root, recv_displs=displs, out=out)
+                for rank, (start, size) in enumerate(zip(displs, sizes, strict=True)):
+                    found[rank].append(joined[start : start + size])
         return [unpacked(*row) for row in zip(frames, found, strict=True)] if is_given else None
 
     def _collect(self, part: np.ndarray, root: int | None, **where: Any) -> Any:
@@ -116,13 +131,35 @@ class Objects(Collectives):
             root = given.as_root(root, self.size, *check)
             rows = _all_packed(values, self.size, *check) if self.rank == root else []
         most = np.array([max((len(buffers) for _, buffers in rows), default=0)])
-        self.broadcast(most, root)
         mine = []
-        for k in range(1 + int(most[0])):
-            parts = [([frame, *buffers] + [_nothing()] * (1 + most[0]))[k] for frame, buffers in rows]
-            joined, counts = (np.concatenate(parts), [part.size for part in parts]) if rows else (None, None)
-            mine.append(self.scatter_v(joined, counts, root=root))
+        with self._parts("scatter_object", root) as parts:
+            parts.broadcast(most, root)
+            for k in range(1 + int(most[0])):
+                column = [([frame, *buffers] + [_nothing()] * (1 + most[0]))[k] for frame, buffers in rows]
+                joined, counts = (np.concatenate(column), [one.size for one in column]) if rows else (None, None)
+                mine.append(parts.scatter_v(joined, counts, root=root))
         return values[root] if values is not None and self.rank == root else unpacked(mine[0], mine[1:])
+
+
+class Parts(Objects):
+    """The collectives of a group as parts of a composite call, to be called within `with`. Where one of them is
+    composite itself, its parts are parts of the outer call."""
+
+    _caller: PartsCaller
+
+    def __init__(self, caller: PartsCaller):
+        self._caller = caller
+        self.rank, self.size = caller.rank, caller.size
+
+    def _parts(self, call: str, root: int = -1) -> "Parts":
+        return self
+
+    def __enter__(self) -> "Parts":
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: TracebackType | None) -> None:
+        if error is not None:
+            self._caller.left_by(error)
 
 
 def _nothing() -> np.ndarray:

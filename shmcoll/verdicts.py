@@ -8,13 +8,14 @@ on the group raises it again.
 import ctypes
 import threading
 import time
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 import numpy as np
 
 from shmcoll import telling
 from shmcoll.call_sites import at_site
-from shmcoll.called import called, message_in_words
+from shmcoll.called import called, composite_name, message_in_words
 from shmcoll.culprits import not_arrived, who_stopped
 from shmcoll.dtypes import BY_CODE
 from shmcoll.engine import context as c
@@ -53,6 +54,7 @@ class Verdicts:
             else f"rank {self.name}, in the group of {group.title}"
         )
         self._ended: ShmcollError | None = None
+        self._refusal = _Refusal(0, "", "")
         self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
         self._lock = threading.RLock()  # held by who works in the region
 
@@ -70,13 +72,18 @@ class Verdicts:
         return Checking(self, operation)
 
     def refused(self, operation: str, error: Exception) -> None:
-        """Note a call of this rank that was refused, so that peers who then miss it learn of it."""
+        """Note a call of this rank that was refused, so that peers that then miss it learn of it. Of several between
+        two operations the first is told: from there on this rank may be out of step."""
         if not self._arena.load(layout.JOB_MAGIC):
             return  # a child of this rank is calling
-        text = f"rank {self.name}'s call of {operation}{at_site()} was refused: {type(error).__name__}: {error}"
+        call, why = f"rank {self.name}'s call of {operation}{at_site()}", f"{type(error).__name__}: {error}"
         with self._lock:
-            if not self._is_shut:
-                records.note_refusal(self._group, self._rank, self._sequence() + 1, text)
+            if self._is_shut:
+                return
+            place = self._sequence() + 1
+            first = self._refusal
+            self._refusal = replace(first, more=first.more + 1) if first.place == place else _Refusal(place, call, why)
+            records.note_refusal(self._group, self._rank, place, self._refusal.words())
 
     def interrupted(self, operation: str) -> None:
         """A signal handler raised inside a collective: this rank has left the protocol, so the group ends."""
@@ -133,7 +140,9 @@ class Verdicts:
         if operation in MESSAGES:
             peer, tag = self._words.item(c.ARGUMENT // WORD), self._words.item(c.ARGUMENT_2 // WORD)
             return message_in_words(self._group, operation, peer, tag)
-        return f"{operation} #{self._sequence()}"
+        code, algorithm = (self._words.item(word // WORD) for word in (c.OPERATION, c.ALGORITHM))
+        composite = algorithm >> layout.COMPOSITE_SHIFT if layout.OPERATION_NAMES[code] == operation else 0
+        return f"{composite_name(composite) if composite else operation} #{self._sequence()}"
 
     def _timeout(self, text: str) -> ShmcollError:
         """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
@@ -247,6 +256,19 @@ class Verdicts:
         told = [records.ending(self._group, rank) for rank in ranks]
         recent = [t.text for t in told if t.state == records.JOINED and t.text and t.code >= self._sequence() - 1]
         return "".join(f". Before that, {text}" for text in recent)
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """The first call of this rank that was refused in place of operation `place`, why, and how many more were."""
+
+    place: int
+    call: str
+    why: str
+    more: int = 0
+
+    def words(self) -> str:
+        return f"{self.call} was refused{f' (and {self.more} more after it)' if self.more else ''}: {self.why}"
 
 
 class Checking:

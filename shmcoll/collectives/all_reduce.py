@@ -36,6 +36,7 @@ from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels import STEP
 from shmcoll.engine.landing import land
 from shmcoll.engine.reduction import (
+    chosen,
     finish_slice,
     fold_slices,
     goes_through_cells,
@@ -68,7 +69,7 @@ def all_reduce(ctx):
 def is_short(ctx):
     """Whether the call goes the flat way: while n arrays are reduced sooner than an n-th of them and another sync."""
     length = peek(ctx + c.X + c.BYTES)
-    few = peek(ctx + c.ALGORITHM) == FLAT or length * peek(ctx + c.SIZE) <= 2 * peek(ctx + c.FLAT_BYTES)
+    few = chosen(ctx) == FLAT or length * peek(ctx + c.SIZE) <= 2 * peek(ctx + c.FLAT_BYTES)
     return is_flat(ctx, FLAT, length) and few
 
 
@@ -96,7 +97,7 @@ def ring(ctx, sequence):
     status = meet(ctx, sequence)
     if status != c.OK:
         return status
-    if peek(ctx + c.ALGORITHM) == 0 and all_are_shared(ctx, sequence):
+    if chosen(ctx) == 0 and all_are_shared(ctx, sequence):
         return reduce_shared(ctx, sequence)
     length = slice_length(ctx)
     rounds = -(-peek(ctx + c.X + c.COUNT) // (peek(ctx + c.SIZE) * length))

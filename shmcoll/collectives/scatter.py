@@ -96,10 +96,15 @@ def fits(ctx, sequence, rank, root):
         return 1
     if call != load(header(ctx, root, sequence) + HEADER_CALL):
         return 0
-    for i in range(call >> 32):
+    for i in range(dimensions_in(call)):
         if dimension(ctx, sequence, rank, i) != dimension(ctx, sequence, root, i):
             return 0
     return 1
+
+
+def dimensions_in(call):
+    """How many dimensions the array of a call has, from the word that describes the call."""
+    return call >> 32 & 0xFF
 
 
 def dimension(ctx, sequence, rank, i):
@@ -114,8 +119,8 @@ def tell_shape(ctx):
     told = peek(ctx + SHAPE)
     call = load(header(ctx, root, sequence) + HEADER_CALL)
     poke(told, call >> 8 & 0xFF)
-    poke(told + WORD, call >> 32)
-    for i in range(call >> 32):
+    poke(told + WORD, dimensions_in(call))
+    for i in range(dimensions_in(call)):
         poke(told + (2 + i) * WORD, dimension(ctx, sequence, root, i))
 
 
@@ -189,8 +194,8 @@ def piece_bytes(ctx, sequence):
 
 def lead(ctx, sequence):
     """Bytes at the start of the root's cells that are kept for dimensions."""
-    dimensions = load(header(ctx, peek(ctx + c.ARGUMENT), sequence) + HEADER_CALL) >> 32
-    return MORE_DIMENSIONS_BYTES if dimensions > HEADER_MAX_DIMS else 0
+    call = load(header(ctx, peek(ctx + c.ARGUMENT), sequence) + HEADER_CALL)
+    return MORE_DIMENSIONS_BYTES if dimensions_in(call) > HEADER_MAX_DIMS else 0
 
 
 def part_bytes(ctx):

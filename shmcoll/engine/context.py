@@ -33,7 +33,8 @@ from shmcoll.engine.layout import WORD
     CULPRIT,  # rank that a failed call complains about
     DETAIL,  # and two words about what
     DETAIL_2,
-    OPERATION,  # the call: operation, reduction, two more arguments, algorithm (0: whichever is best), fingerprint
+    OPERATION,  # the call: operation, reduction, two more arguments, algorithm (0: whichever is best; above it the
+    # composite call of which this is a part, see `layout.py`), fingerprint
     REDUCTION,
     ARGUMENT,
     ARGUMENT_2,

@@ -119,11 +119,17 @@ HEADER_SEQUENCE = 0
 HEADER_FINGERPRINT = 8
 HEADER_INLINE = 16
 INLINE_BYTES = 48
-HEADER_CALL = 64  # op | dtype << 8 | reduce op << 16 | algorithm << 24 | number of dimensions << 32
+HEADER_CALL = 64  # op | dtype << 8 | reduce op << 16 | algorithm << 24 | dimensions << 32 | composite call << 40
 HEADER_ARGUMENTS = 72  # two words: root, or split and concat axis; identity of a user's reduce op
 HEADER_COUNT = 88  # elements of x
 HEADER_DIMS = 96
 HEADER_MAX_DIMS = 8  # the fingerprint covers all of them; the message shows these
+
+#: The word ALGORITHM of a call is the algorithm and, from COMPOSITE_SHIFT on, the composite call of which it is a part:
+#: code | (root + 1) << 8, root -1 where there is none; 0 for a call by itself. The header holds it from bit 24 on.
+ALGORITHM_BITS = 8
+COMPOSITE_SHIFT = 16
+HEADER_COMPOSITE_SHIFT = 24 + COMPOSITE_SHIFT
 
 PROGRESS = 512
 PARKED = PROGRESS + LINE
@@ -206,6 +212,17 @@ OPERATION_NAMES = (
     COLLECTIVE_PERMUTE,
     HALO_EXCHANGE,
 ) = range(1, len(OPERATION_NAMES))
+
+#: composite calls, which are made of several operations, by code; the code is in the headers of these operations
+COMPOSITE_NAMES = (
+    "",
+    "split",
+    "views",
+    "broadcast_object",
+    "gather_object",
+    "all_gather_object",
+    "scatter_object",
+)
 
 
 def align(offset: int, unit: int) -> int:

@@ -13,7 +13,7 @@ from shmcoll.dtypes import BY_NAME, REDUCTIONS
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call_kernel, copy, peek, poke
 from shmcoll.engine.kernels import FINISH, JOIN, START, STEP, STORE
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import ALGORITHM_BITS, WORD
 
 KERNEL_GIVEN, ORDERED, SOURCES = (c.EXTRA + WORD * i for i in range(3))
 
@@ -53,10 +53,15 @@ def finish_slice(ctx, target, place, source, count):
     return reduce(ctx, FINISH if peek(ctx + c.SIZE) > 2 else JOIN, target, place, source, count)
 
 
+def chosen(ctx):
+    """The number of the algorithm that the call asks for; 0 for whichever is best."""
+    return peek(ctx + c.ALGORITHM) & ((1 << ALGORITHM_BITS) - 1)
+
+
 def is_flat(ctx, flat, length):
     """Whether a call goes the flat way, with `length` bytes beside this rank's header or in its cell: when they are few
     or it is told to (`flat`: the number of that algorithm), and never more than a cell holds."""
-    algorithm = peek(ctx + c.ALGORITHM)
+    algorithm = chosen(ctx)
     if algorithm == flat:
         return length <= peek(ctx + c.CELL_BYTES)
     return algorithm == 0 and length <= peek(ctx + c.FLAT_BYTES)
@@ -66,7 +71,7 @@ def goes_through_cells(ctx, cells, length):
     """Whether a call that is not flat, of `length` bytes, goes through the cells (`cells`: the number of that
     algorithm) and not round the ring: when it must, because the order of ranks matters, when it is told to, and while
     all of it fits a cell and the n steps of the ring would take longer than laying it there."""
-    algorithm = peek(ctx + c.ALGORITHM)
+    algorithm = chosen(ctx)
     if peek(ctx + ORDERED) or algorithm == cells:
         return 1
     return algorithm == 0 and length <= min(peek(ctx + c.CELL_BYTES), peek(ctx + c.RING_BYTES))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from shmcoll.errors import CollectiveMismatch
+from shmcoll.plans import OPERATIONS as PLANS
 
 RANKS = 3
 DTYPES = ("int32", "int64", "float32", "float64", "uint8", "float16", "complex64")
@@ -20,17 +21,43 @@ SHAPES = (((6,), (2, 3), (3, 2), (1, 6)), ((12,), (3, 4)), ((3000,), (3, 1000)),
 PAIRS = ([(0, 1)], [(0, 1), (1, 0)], [(2, 1)], [])
 COUNTS = ([1, 2, 3], [3, 2, 1], [6, 0, 0], [2, 2, 2])
 
+ALGORITHMS = (None, "flat", "ring", "cells")
+RUNNING = (None, "flat", "chain")
+PERIODS = (True, False)
+
+#: how a rank makes a call; it is the same call
+NOW, LATER, PLANNED = range(3)
+
 Call = dict[str, Any]
 
 
-def scatter(comm: Any, call: Call, later: bool) -> Any:
+class Maker:
+    """The collectives of a group, made in one of these ways; the last only where there is such a plan."""
+
+    def __init__(self, comm: Any, way: int):
+        self.comm = comm
+        self.rank = comm.rank
+        self._way = way
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def make(*args: Any, **keywords: Any) -> Any:
+            if self._way == PLANNED and name in PLANS and not (args and isinstance(args[0], list)):
+                return self.comm.plan(name, *args, **keywords)()
+            if self._way == LATER and name not in ("split", "views"):
+                return getattr(self.comm, name)(*args, **keywords, async_op=True).wait()
+            return getattr(self.comm, name)(*args, **keywords)
+
+        return make
+
+
+def scatter(comm: Maker, call: Call) -> Any:
     x = [array(call)] * RANKS if comm.rank == call["root"] else None
-    return comm.scatter(x, call["root"], out=array(call), async_op=later)
+    return comm.scatter(x, call["root"], out=array(call))
 
 
-def scatter_v(comm: Any, call: Call, later: bool) -> Any:
+def scatter_v(comm: Maker, call: Call) -> Any:
     given = (np.ones(3, call["dtype"]), [1] * RANKS) if comm.rank == call["root"] else (None, None)
-    return comm.scatter_v(*given, root=call["root"], out=np.empty(1, call["dtype"]), async_op=later)
+    return comm.scatter_v(*given, root=call["root"], out=np.empty(1, call["dtype"]))
 
 
 def array(call: Call) -> np.ndarray:
@@ -42,60 +69,55 @@ def short(call: Call) -> np.ndarray:
 
 
 #: operation -> what belongs to the call, and the call
-OPERATIONS: dict[str, tuple[tuple[str, ...], Callable[[Any, Call, bool], Any]]] = {
-    "barrier": ((), lambda comm, call, later: comm.barrier(async_op=later)),
+OPERATIONS: dict[str, tuple[tuple[str, ...], Callable[[Maker, Call], Any]]] = {
+    "barrier": ((), lambda comm, call: comm.barrier()),
     "all_reduce": (
-        ("dtype", "shape", "op"),
-        lambda comm, call, later: comm.all_reduce(array(call), call["op"], async_op=later),
+        ("dtype", "shape", "op", "algorithm"),
+        lambda comm, call: comm.all_reduce(array(call), call["op"], algorithm=call["algorithm"]),
     ),
     "reduce": (
-        ("dtype", "shape", "op", "root"),
-        lambda comm, call, later: comm.reduce(array(call), call["root"], call["op"], async_op=later),
+        ("dtype", "shape", "op", "root", "algorithm"),
+        lambda comm, call: comm.reduce(array(call), call["root"], call["op"], algorithm=call["algorithm"]),
     ),
     "reduce_scatter": (
-        ("dtype", "shape", "op"),
-        lambda comm, call, later: comm.reduce_scatter([array(call)] * RANKS, call["op"], async_op=later),
+        ("dtype", "shape", "op", "algorithm"),
+        lambda comm, call: comm.reduce_scatter([array(call)] * RANKS, call["op"], algorithm=call["algorithm"]),
     ),
     "reduce_scatter_v": (
         ("dtype", "counts", "op"),
-        lambda comm, call, later: comm.reduce_scatter_v(short(call), call["counts"], call["op"], async_op=later),
+        lambda comm, call: comm.reduce_scatter_v(short(call), call["counts"], call["op"]),
     ),
     "scan": (
-        ("dtype", "shape", "op"),
-        lambda comm, call, later: comm.scan(array(call), call["op"], async_op=later),
+        ("dtype", "shape", "op", "running"),
+        lambda comm, call: comm.scan(array(call), call["op"], algorithm=call["running"]),
     ),
     "exscan": (
-        ("dtype", "shape", "op"),
-        lambda comm, call, later: comm.exscan(array(call), call["op"], async_op=later),
+        ("dtype", "shape", "op", "running"),
+        lambda comm, call: comm.exscan(array(call), call["op"], algorithm=call["running"]),
     ),
-    "broadcast": (
-        ("dtype", "shape", "root"),
-        lambda comm, call, later: comm.broadcast(array(call), call["root"], async_op=later),
-    ),
-    "gather": (
-        ("dtype", "shape", "root"),
-        lambda comm, call, later: comm.gather(array(call), call["root"], async_op=later),
-    ),
-    "all_gather": (("dtype", "shape"), lambda comm, call, later: comm.all_gather(array(call), async_op=later)),
+    "broadcast": (("dtype", "shape", "root"), lambda comm, call: comm.broadcast(array(call), call["root"])),
+    "gather": (("dtype", "shape", "root"), lambda comm, call: comm.gather(array(call), call["root"])),
+    "all_gather": (("dtype", "shape"), lambda comm, call: comm.all_gather(array(call))),
     "scatter": (("root",), scatter),  # out is no part of the call: where it does not fit, all get a ValueError
-    "all_to_all": (
-        ("dtype", "shape"),
-        lambda comm, call, later: comm.all_to_all([array(call)] * RANKS, async_op=later),
-    ),
-    "all_to_all_v": (
-        ("dtype",),
-        lambda comm, call, later: comm.all_to_all_v(short(call), [2] * RANKS, async_op=later),
-    ),
-    "gather_v": (
-        ("dtype", "root"),
-        lambda comm, call, later: comm.gather_v(short(call), call["root"], async_op=later),
-    ),
+    "all_to_all": (("dtype", "shape"), lambda comm, call: comm.all_to_all([array(call)] * RANKS)),
+    "all_to_all_v": (("dtype",), lambda comm, call: comm.all_to_all_v(short(call), [2] * RANKS)),
+    "gather_v": (("dtype", "root"), lambda comm, call: comm.gather_v(short(call), call["root"])),
     "scatter_v": (("root",), scatter_v),
-    "all_gather_v": (("dtype",), lambda comm, call, later: comm.all_gather_v(short(call), async_op=later)),
+    "all_gather_v": (("dtype",), lambda comm, call: comm.all_gather_v(short(call))),
     "collective_permute": (
         ("dtype", "shape", "pairs"),
-        lambda comm, call, later: comm.collective_permute(array(call), call["pairs"], async_op=later),
+        lambda comm, call: comm.collective_permute(array(call), call["pairs"]),
     ),
+    "exchange": (
+        ("dtype", "periods"),
+        lambda comm, call: comm.comm.grid(RANKS, call["periods"]).exchange(short(call)),
+    ),
+    "split": ((), lambda comm, call: comm.split(0).close()),
+    "views": ((), lambda comm, call: comm.views(comm.comm.zeros(call["shape"], call["dtype"]))),
+    "broadcast_object": (("root",), lambda comm, call: comm.broadcast_object(call, call["root"])),
+    "gather_object": (("root",), lambda comm, call: comm.gather_object(call, call["root"])),
+    "all_gather_object": ((), lambda comm, call: comm.all_gather_object(call)),
+    "scatter_object": (("root",), lambda comm, call: comm.scatter_object([call] * RANKS, call["root"])),
 }
 
 
@@ -108,6 +130,9 @@ def draw_call(draw: random.Random, operation: str) -> Call:
         "root": draw.randrange(RANKS),
         "pairs": draw.choice(PAIRS),
         "counts": draw.choice(COUNTS),
+        "algorithm": draw.choice(ALGORITHMS) if draw.random() < 0.3 else None,
+        "running": draw.choice(RUNNING) if draw.random() < 0.3 else None,
+        "periods": draw.choice(PERIODS),
     }
 
 
@@ -133,13 +158,11 @@ def try_pairs(comm: Any, seed: int, pairs: int) -> list[tuple[str, str]]:
         differs = draw.random() < 0.8
         other = changed(draw, call) if differs else dict(call)
         odd = draw.sample(range(RANKS), draw.randrange(1, RANKS))
-        later = [draw.random() < 0.2 for _ in range(RANKS)][comm.rank]
+        way = [draw.choices((NOW, LATER, PLANNED), (3, 1, 1))[0] for _ in range(RANKS)][comm.rank]
         mine = other if comm.rank in odd else call
         group, text = comm.split(0), ""
         try:
-            made = OPERATIONS[mine["operation"]][1](group, mine, later)
-            if later:
-                made.wait()
+            OPERATIONS[mine["operation"]][1](Maker(group, way), mine)
         except CollectiveMismatch as error:
             text = str(error)
         except Exception as error:

@@ -29,6 +29,7 @@ LAYERS = (
         "shmcoll.asking", "shmcoll.columns",
         "shmcoll.mail", "shmcoll.mail_in_words", "shmcoll.receives", "shmcoll.frames",
         "shmcoll.groups", "shmcoll.survivors", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
+        "shmcoll.parts",
     ),
     ("shmcoll.calls",),
     (

@@ -123,6 +123,7 @@ def test_only_a_users_mistake_is_noted_as_refused(ranks):
         told = []
         for kind in (TypeError, ValueError, IndexError, KeyboardInterrupt, MemoryError):
             records.note_refusal(comm._caller.group, 0, 0, "")
+            comm._caller.words[c.SEQUENCE // WORD] += 1  # as if there had been an operation
             with pytest.raises(kind), comm._caller.verdicts.checking("gather") as check:
                 assert check == ("gather", 0)
                 raise kind("bad")

@@ -63,15 +63,19 @@ class Barrier(Call):
 
 @dataclass(frozen=True)
 class AllReduce(Call):
+    """`composite`: the code of the composite call of which it is a part; 0 for none."""
+
     words: int
     in_place: bool = False
     ordered: bool = False
+    composite: int = 0
 
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words)
         rank.view(c.OUT, rank.x if self.in_place else rank.out, self.words)
         rank.set(c.OPERATION, layout.ALL_REDUCE)
         rank.set(c.REDUCTION, 1)
+        rank.set(c.ALGORITHM, self.composite << layout.COMPOSITE_SHIFT)
         rank.set(ORDERED, int(self.ordered))
         return rank.enter(all_reduce)
 
@@ -128,6 +132,16 @@ class Disagree(Call):
         rank.set(c.OPERATION, layout.BARRIER)
         rank.set(c.ARGUMENT, rank.number)
         return _expected(c.MISMATCH, rank.enter(barrier))
+
+
+@dataclass(frozen=True)
+class DisagreeOnComposite(Call):
+    """Barriers that are parts of different composite calls, or of none: every rank must find out."""
+
+    def run(self, rank: Rank, _number: int) -> int:
+        rank.set(c.OPERATION, layout.BARRIER)
+        rank.set(c.ALGORITHM, rank.number << layout.COMPOSITE_SHIFT)
+        return _expected(c.MISMATCH, barrier(rank.ctx))
 
 
 @dataclass(frozen=True)

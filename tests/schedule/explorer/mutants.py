@@ -131,6 +131,12 @@ MUTANTS = {
     "fingerprints are not compared": Mutant(
         "engine.sync.meet", "load(theirs + HEADER_FINGERPRINT) != fingerprint", "False", "disagreement"
     ),
+    "the composite call is left out of the fingerprint": Mutant(
+        "engine.sync.begin",
+        "peek(ctx + c.ALGORITHM) << 24",
+        "(peek(ctx + c.ALGORITHM) & 0xFF) << 24",
+        "disagreement on the composite call",
+    ),
     "leaves at the first mismatch": Mutant(
         "engine.sync.meet", "verdict = c.MISMATCH", "return c.MISMATCH", "disagreement, 3 ranks"
     ),
