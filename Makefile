@@ -7,7 +7,7 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test shuffled launchers test-launchers coverage lint docs bench peers stress clean
+.PHONY: help setup demo test shuffled launchers test-launchers test-aarch64 coverage lint docs bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -72,6 +72,15 @@ launchers: $(READY)  ## install Open MPI, MPICH and torchrun into .launchers
 
 test-launchers: $(TESTS) launchers  ## run the tests that need these launchers
 	@$(BIN)/python -m pytest tests/rendezvous/test_started_by.py tests/rendezvous/test_random_kills_started_by.py $(ARGS)
+
+# Debian's packages for aarch64, and an emulator for it
+EMULATED := .aarch64
+
+$(EMULATED)/.ready: tests/aarch64/set_up.sh
+	@PYTHON=$(BIN)/python tests/aarch64/set_up.sh $(EMULATED)
+
+test-aarch64: $(TESTS) $(EMULATED)/.ready  ## run a short suite on an emulated aarch64 machine
+	@PYTHON=$(BIN)/python tests/aarch64/run.sh $(EMULATED) $(ARGS)
 
 lint: $(TESTS)  ## ruff and mypy
 	@ruff check . && ruff format --check . && mypy

@@ -40,4 +40,5 @@ def awaited_by(group: Group, rank: int) -> int | None:
 
 def steps_done(group: Group, rank: int, sequence: int) -> int:
     """How many steps of operation `sequence` a rank has done."""
-    return max(group.arena.load(group.mailbox(rank) + layout.PROGRESS) - (sequence << layout.STEP_BITS), 0)
+    progress, none = group.arena.load(group.mailbox(rank) + layout.PROGRESS), sequence << layout.STEP_BITS
+    return (progress - none) % (1 << layout.STEP_BITS) if reached(progress, none) else 0

@@ -10,6 +10,10 @@ the others look there. Who writes what:
                 which ends the waits of who still needs it; 2 when it will not touch the region any more
     identity 0  the leader, once every member has let go or is dead; then it gives the region back
 
+Order of memory: each of these words is stored with release and loaded with acquire (`Arena`). So a member that finds
+the identity finds the offset and the region. A leader that finds LET_GO gives back a region that its member has read to
+the end.
+
 Which group is meant: a hash of its members and of an origin that all members know. `split` starts a new group each
 time, told apart by the parent's identity and how often it has been split. `subgroup` finds a group that exists: its
 origin is how often this member has closed the group of these ranks. Who is a generation ahead waits for the others.

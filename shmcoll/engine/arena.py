@@ -20,7 +20,7 @@ import stat
 import time
 import weakref
 
-from shmcoll.engine import layout, thresholds
+from shmcoll.engine import fences, layout, thresholds
 from shmcoll.engine.cores import usable_cores
 from shmcoll.engine.processes import process_start
 from shmcoll.engine.room import amount, available, filesystem_room
@@ -33,7 +33,12 @@ _LIBC.mmap.restype = ctypes.c_void_p
 
 
 class Arena:
-    """A mapped arena. `address` is where it starts in this process; `load` and `store` reach single words."""
+    """A mapped arena. `address` is where it starts in this process.
+
+    `load` and `store` reach single words. Every load is an acquire and every store a release: a rank that finds a word
+    finds all that its writer stored before it. A store that must be seen before this rank looks at another word needs
+    `fence` in between.
+    """
 
     def __init__(self, fd: int, size: int):
         self.fd = fd
@@ -45,15 +50,24 @@ class Arena:
         self.ranks = 0
 
     def load(self, offset: int) -> int:
-        return ctypes.c_int64.from_address(self.address + offset).value
+        value = ctypes.c_int64.from_address(self.address + offset).value
+        fences.acquire()
+        return value
 
     def store(self, offset: int, value: int) -> None:
+        fences.release()
         ctypes.c_int64.from_address(self.address + offset).value = value
 
+    def fence(self) -> None:
+        fences.fence()
+
     def read(self, offset: int, length: int) -> bytes:
-        return ctypes.string_at(self.address + offset, length)
+        data = ctypes.string_at(self.address + offset, length)
+        fences.acquire()
+        return data
 
     def write(self, offset: int, data: bytes) -> None:
+        fences.release()
         ctypes.memmove(self.address + offset, data, len(data))
 
     def unmap(self) -> None:

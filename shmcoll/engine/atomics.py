@@ -9,6 +9,8 @@ and enough for tests), while code compiled by `compile.py` gets the twin from `i
     store_release            publishes: everything written before is visible to who reads this word
     fence                    sequentially consistent: no load moves above it, no store below. Needed twice: in
                              the waiter between PARKED and its last look, in the poster between the word and PARKED
+    acquire_fence            keeps the loads before it before all that follows: for a reader that looks at a word
+                             again after it has read what the word guards
     peek, poke               one private word; never for the arena
     pause, yield_core        while polling
     sleep_on, ring           a doorbell (sem_t): sleep until it is rung or `ns` have passed; ring it
@@ -31,6 +33,8 @@ import select
 import time
 from collections.abc import Callable
 from typing import Any
+
+from shmcoll.engine import fences
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _WORD = ctypes.c_int64.from_address
@@ -63,19 +67,33 @@ def note(address, value):
 
 
 def load_acquire(address):
-    return hooks.load_acquire(address) if hooks else _WORD(address).value
+    if hooks:
+        return hooks.load_acquire(address)
+    value = _WORD(address).value
+    fences.acquire()
+    return value
 
 
 def store_release(address, value):
     if hooks:
         hooks.store_release(address, value)
     else:
+        fences.release()
         _WORD(address).value = value
 
 
 def fence():
     if hooks:
         hooks.fence()
+    else:
+        fences.fence()
+
+
+def acquire_fence():
+    if hooks:
+        hooks.acquire_fence()
+    else:
+        fences.acquire()
 
 
 def peek(address):

@@ -22,13 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.engine import atomics, entry, layout
+from shmcoll.engine import atomics, entry, fences, layout
 from shmcoll.engine import context as c
 
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 _PLAIN = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
 _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)
-_LIBC = ctypes.CDLL(None)
 _kept: list[Any] = []  # ctypes does not keep what it makes
 
 
@@ -62,7 +61,6 @@ class Hooks:
         self._signals = {number: _SIGNALS[what] for what, number in faults if what in _SIGNALS}
         seeds = [number for what, number in faults if what == "jitter"]
         self._draw = random.Random(f"{seeds[0]} {rank}") if seeds else None
-        self._private = (ctypes.c_int64 * 4)()  # a semaphore
         self.count = 0
 
     def _before(self) -> None:
@@ -80,12 +78,22 @@ class Hooks:
         self._before()
         ctypes.c_int64.from_address(address).value = value
 
-    load_acquire = load
-    store_release = store
+    def load_acquire(self, address: int) -> int:
+        value = self.load(address)
+        fences.acquire()
+        return value
+
+    def store_release(self, address: int, value: int) -> None:
+        self._before()
+        fences.release()
+        ctypes.c_int64.from_address(address).value = value
 
     def fence(self) -> None:
         self._before()
-        _LIBC.sem_post(self._private)  # has a locked instruction in it
+        fences.fence()
+
+    def acquire_fence(self) -> None:
+        fences.acquire()
 
     def yield_core(self) -> None:
         os.sched_yield()

@@ -3,6 +3,9 @@
 ABORT goes from 0 to 1 once, and anyone may set it: it does not matter how many do. Whoever ends a group has written why
 before (`records.py`), and rings every doorbell afterwards. A waiter looks at ABORT after announcing that it sleeps and
 before it does, so either it sees the word or the ring comes after its look and ends its sleep: nobody sleeps on.
+
+Order of memory. ABORT is stored with release: a rank that finds it set finds the record that says why. A fence follows:
+what this rank does to its own arrays afterwards is not seen before ABORT is, which `has_ended` in `sync.py` relies on.
 """
 
 import ctypes
@@ -78,6 +81,7 @@ class Group:
     def abort(self) -> None:
         """End the group: every wait in it returns at once, every later call raises."""
         self.arena.store(self.offset + layout.ABORT, 1)
+        self.arena.fence()
         self.ring()
 
     def ring(self) -> None:

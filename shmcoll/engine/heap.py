@@ -3,7 +3,8 @@
 Nobody else takes from it, so no lock is shared between ranks, and which blocks are free is private knowledge. What is
 shared is HELD, one word a rank that it alone writes: the bytes it holds. Together they may not pass JOB_HEAP. A rank
 adds its need to its own word first and sums all words afterwards, so that of two ranks that take the last bytes at once
-at least one sees the other: the limit is never passed, though both may be refused.
+at least one sees the other: the limit is never passed, though both may be refused. That needs a fence between the store
+and the sum, on every processor.
 
 Memory is committed when taken and punched out when given back: it reads as zero when it is taken again.
 
@@ -102,6 +103,7 @@ class Heap:
     def _reserve(self, length: int, purpose: str) -> None:
         limit = self._arena.load(layout.JOB_HEAP)
         self._hold(length)
+        self._arena.fence()
         held = held_by_all(self._arena)
         if held > limit:
             self._hold(-length)

@@ -94,6 +94,11 @@ def _fence(builder, _module):
     builder.fence("seq_cst")
 
 
+@_twin(atomics.acquire_fence, (), types.void)
+def _acquire_fence(builder, _module):
+    builder.fence("acquire")
+
+
 @_twin(atomics.peek, (types.int64,), types.int64)
 def _peek(builder, _module, address):
     return builder.load(_word(builder, address), align=8)
@@ -109,8 +114,8 @@ def _poke(builder, _module, address, value):
 
 @_twin(atomics.pause, (), types.void)
 def _pause(builder, module):
-    if platform.machine() == "aarch64":
-        builder.asm(ir.FunctionType(ir.VoidType(), []), "isb", "~{memory}", [], True)
+    if platform.machine() == "aarch64":  # no inline assembly: numba's LLVM has a parser for x86's alone
+        _call(builder, module, "llvm.aarch64.isb", ir.VoidType(), I32(15))
     else:
         _call(builder, module, "llvm.x86.sse2.pause", ir.VoidType())
 

@@ -4,7 +4,10 @@ Who writes what. Of each rank there are two records of its life: one that it wri
 about it. In each group each member has a record of the group's ending, which it alone writes: why it ended the group;
 or, before that, which call of its own was refused. And another that says where in its code it made a call that failed
 on all members. So every record has a single writer. A record is written at most a few times: text and words first, a
-checksum over them last; a reader that finds a wrong checksum reads again. No ordering between processors is relied on.
+checksum over them last; a reader that finds a wrong checksum reads again.
+
+Order of memory. That a record is whole its checksum says. That it is there at all says whatever its writer stored next
+(ABORT, CLOSED, the end of its process): each store of `Arena` is a release, each load an acquire.
 
 A member's failed life ends every group that it belongs to; a group's ending leaves the lives of its members alone.
 Whoever finds a reason writes its record first and then ends the group (`Group.abort`). The earliest record names the

@@ -12,6 +12,11 @@ to r (`layout.py` has the picture):
     LEFT            r, when it has gone on to the next ring: s may give the memory back
     RINGS           of s, in its mailbox: where the first ring begins
 
+Order of memory. s writes a piece, and 0 to the flag behind it, before the release of its FLAG; r reads them after an
+acquire of that. r reads a piece before the release of HEAD or LEFT; s overwrites it, or gives the ring back, after an
+acquire of that. r alone reads TAKEN, and s clears it when HEAD has passed. RINGS and NEXT, by which r finds a ring, are
+released after its CAPACITY has been stored.
+
 A message is a piece FIRST, which says what it is, and as many pieces MORE as it takes; nothing else comes between them
 but SKIP (the rest of the ring is too short for what follows: go on at its beginning) and NEXT (the stream goes on in
 another ring). A message that s could not complete for want of memory ends in DROPPED, and counts as never sent.

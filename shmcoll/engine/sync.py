@@ -14,6 +14,12 @@ This needs every collective to wait for all peers at its opening, rooted ones to
 
 Why all ranks reach the same verdict: each sees the headers of all before it compares.
 
+Order of memory. What a rank writes for its peers (fingerprint, payload, table, cell), by plain or relaxed stores, it
+writes before the release of a sequence word or of PROGRESS. A peer reads it after an acquire of that word. What a rank
+reads of its peers it reads before its own next release, and a peer overwrites it after an acquire of that. Step 4 looks
+at a word again after the data that the word guards. An acquire does not keep these two loads in order, so there is an
+acquire fence between them; in `has_ended` too.
+
 Steps. Operations longer than one cell proceed in rounds. PROGRESS of rank r is (s << STEP_BITS) + steps done, release,
 written by r alone. Moves fill round 0 before the opening, into cell s & 1, and round k > 0 into cell (s + k) & 1,
 published as step k. In a loop of "fill my cell, publish step k, read the peers' cells of step k", having seen step k of
@@ -22,11 +28,24 @@ every peer means that every peer has finished reading step k - 1: that cell may 
 The next operation may fill cell (s + 1) & 1 at once. So an operation that leaves that cell in use by its last round (an
 even number of rounds) ends with one more step that says "I have read everything", awaited by who wrote it.
 
+PROGRESS is compared modulo 2^64, so it must never be 2^39 operations behind, and operations without steps do not store
+it. So a rank that begins operation s, a multiple of CATCH_UP, publishes step 0 of s: it has done all steps of all
+operations before s, and none of s. A peer that still waits for a step of operation s - 1 goes on with that value too.
+
 A rank that fails between two steps of this never publishes; its peers leave their waits by ABORT, record or pidfd.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import load, load_acquire, peek, poke, store, store_release, wrapping_multiply
+from shmcoll.engine.atomics import (
+    acquire_fence,
+    load,
+    load_acquire,
+    peek,
+    poke,
+    store,
+    store_release,
+    wrapping_multiply,
+)
 from shmcoll.engine.layout import (
     ABORT,
     HEADER_ARGUMENTS,
@@ -49,6 +68,8 @@ from shmcoll.engine.wait import mailbox, wait, wake, wake_one
 SEED = 0x2545F4914F6CDD1D
 MULTIPLIER = 0x5851F42D4C957F2D
 
+CATCH_UP = 1 << 20  # operations, a power of two
+
 SHAPE, DTYPE, NOTHING = range(3)  # what of x all ranks must have alike
 
 
@@ -56,10 +77,12 @@ def begin(ctx, covers):
     """Take the next sequence number and describe the call in this rank's header; returns the number.
 
     `covers`: what of x belongs to the fingerprint. SHAPE: dtype and shape; DTYPE: the dtype alone, the shape may differ
-    between ranks; NOTHING: x is the business of one rank. Publishes nothing.
+    between ranks; NOTHING: x is the business of one rank. The header is not published yet.
     """
     sequence = peek(ctx + c.SEQUENCE) + 1
     poke(ctx + c.SEQUENCE, sequence)
+    if sequence & (CATCH_UP - 1) == 0:
+        publish_step(ctx, sequence, 0)
     poke(ctx + c.MOVED, peek(ctx + c.MOVED) + peek(ctx + c.X + c.BYTES))
     box = my_header(ctx, sequence)
     dimensions = peek(ctx + c.X + c.DIMENSIONS)
@@ -110,6 +133,7 @@ def meet(ctx, sequence):
         if load(theirs + HEADER_FINGERPRINT) != fingerprint:
             poke(ctx + c.CULPRIT, peer)
             verdict = c.MISMATCH
+        acquire_fence()
         if load_acquire(theirs + HEADER_SEQUENCE) != sequence:
             poke(ctx + c.CULPRIT, peer)
             return c.BROKEN
@@ -168,7 +192,9 @@ def await_step(ctx, sequence, steps, peer):
 
 
 def has_ended(ctx):
-    """Whether the group has ended: asked by who has read a peer's own memory, which a peer that left may change."""
+    """Whether the group has ended: asked by who has read a peer's own memory, which a peer that left may change. It
+    ends the group first, so a rank that has read a change finds that here."""
+    acquire_fence()
     return load_acquire(peek(ctx + c.GROUP) + ABORT)
 
 

@@ -25,6 +25,12 @@ not sleep, or the poster finds it parked and rings. Only the peer that is waited
 for seven peers in turn is not woken seven times. A ring too many (the waiter has woken, but not yet cleared PARKED)
 ends a later sleep early and is harmless. If a ring were lost all the same, the slice ends the sleep.
 
+Order of memory. The word, ABORT, CLOSED and the records are stored with release and read with acquire (for plain Python
+see `fences.py`). So a waiter that finds one of them finds all that its writer stored before. Only the two fences above
+keep a store before a later load. A rank that stores a word and then rings without looking at PARKED (`Group.abort`) has
+no need of a fence: sem_post is a release, the end of a sleep is an acquire, and a ring stays until a sleep takes it.
+After that sleep the word is seen.
+
 Several words (`wait_any`), for a message from anybody: the table EVENTS, private, says which, and whose. The waiter
 looks at all of them where it would look at one, and PARKED is EVERYBODY, so that each of their writers rings. Nothing
 else changes: whichever word is stored, either the waiter finds it in its look or its poster finds the waiter parked.

@@ -1,6 +1,7 @@
 """Functions that the tests run both as plain Python and compiled: one around each operation, and three litmus loops."""
 
 from shmcoll.engine.atomics import (
+    acquire_fence,
     call_kernel,
     clock,
     copy,
@@ -33,6 +34,7 @@ ARITIES = {
     "peeked": 1,
     "poked": 2,
     "idled": 0,
+    "ordered": 2,
     "slept": 2,
     "rung": 1,
     "now": 0,
@@ -83,6 +85,13 @@ def idled():
     yield_core()
     fence()
     return 0
+
+
+def ordered(data, word):
+    """Whether a word was still 0 after the data had been read."""
+    seen = load(data)
+    acquire_fence()
+    return 0 if load_acquire(word) else seen
 
 
 def slept(semaphore, ns):

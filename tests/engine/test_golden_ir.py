@@ -42,6 +42,7 @@ ATOMICS = {
     "load_acquire": r"load atomic i64, .* acquire, align 8",
     "store_release": r"store atomic i64 .* release, align 8",
     "fence": r"fence seq_cst",
+    "acquire_fence": r"fence acquire",
 }
 
 

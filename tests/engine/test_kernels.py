@@ -270,7 +270,8 @@ def test_all_half_values_and_some_others(dtype: DType) -> None:
         with np.errstate(all="ignore"):
             wanted = (every.astype(np.float32) + x.astype(np.float32)).astype(dtype.numpy)
         for a, b in ((every, x), (x, every)):
-            kept = a.astype(np.float32)
+            with np.errstate(invalid="ignore"):  # aarch64 says so of signalling NaN
+                kept = a.astype(np.float32)
             for mode, first in ((FINISH, kept), (JOIN, a)):
                 kernel(mode, out.ctypes.data, first.ctypes.data, b.ctypes.data, len(out), RANKS)
                 same(out, wanted)

@@ -55,7 +55,9 @@ SANCTIONED = {
         "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
     },
     "shmcoll.engine.recorder": {"note", "peek", "poke", "recent"},
-    "shmcoll.engine.sync": {"load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply"},
+    "shmcoll.engine.sync": {
+        "acquire_fence", "load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply",
+    },
     "shmcoll.engine.landing": {"copy", "peek", "stream"},
     "shmcoll.engine.tables": {"copy", "load", "peek", "store"},
     "shmcoll.engine.rings": {"load", "peek"},

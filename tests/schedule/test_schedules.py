@@ -15,6 +15,7 @@ KILLS = {"kills": True}
 BOTH = BUFFERED | KILLS
 SIGNAL = {"signals": 1}
 PASSING = {"signals": 2, "slices": 6}
+REORDERED = {"reordered": True}
 
 PLAIN_CASES = [
     "park",
@@ -42,6 +43,7 @@ PLAIN_CASES = [
     "chain of exscan",
     "gather",
     "gather of 2 rounds, then all_reduce",
+    "gather of 2 rounds where PROGRESS wraps",
     "all_to_all",
     "all_to_all of 2 rounds",
     "all_to_all_v",
@@ -95,6 +97,15 @@ BUFFERED_CASES = [
     "a message",
     "messages by tag",
     "a posted receive",
+]
+REORDERED_CASES = [
+    "park",
+    "park in turn",
+    "park for two",
+    "barrier, 2 ranks",
+    "all_reduce in place",
+    "reduce",
+    "a message",
 ]
 KILL_CASES = [
     "park",
@@ -192,6 +203,7 @@ RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
     [
         *((name, {}) for name in PLAIN_CASES),
         *((name, BUFFERED) for name in BUFFERED_CASES),
+        *((name, REORDERED) for name in REORDERED_CASES),
         *((name, KILLS) for name in KILL_CASES),
         ("park in turn", BOTH),
         *((name, SIGNAL) for name in EVENT_CASES),

@@ -10,6 +10,7 @@
     mutants.py    the routines' source with one thing changed
 
 What it claims: every schedule of the given calls on a sequentially consistent machine, or (buffered=True) on one that
-keeps its stores in order but delays them, as x86 does. What it does not: processors that reorder more. There the
-compiled code relies on acquire and release, which `tests/engine/test_golden_ir.py` looks for.
+keeps its stores in order but delays them, as x86 does, or on one that lets them arrive in another order
+(reordered=True), as aarch64 does. What it does not: processors that reorder loads. There the compiled code relies on
+acquire, which `tests/engine/test_golden_ir.py` looks for.
 """

@@ -132,7 +132,8 @@ class Rank:
 
 
 class Job:
-    """`ranks` ranks that make the calls `calls(rank)`. `words` is the length of their longest array."""
+    """`ranks` ranks that make the calls `calls(rank)`. `words` is the length of their longest array. They have made
+    `sequence` collectives without steps before."""
 
     def __init__(
         self,
@@ -146,6 +147,7 @@ class Job:
         slice_bytes: int = 16,
         polls: int = 0,
         yields: int = 0,
+        sequence: int = 0,
     ):
         self.ranks = ranks
         self.words = words
@@ -155,6 +157,7 @@ class Job:
             c.SLICE_BYTES: slice_bytes,
             c.POLLS: polls,
             c.YIELDS: yields,
+            c.SEQUENCE: sequence,
         }
         self.arena = SharedArena(ranks)
         self.has_messages = any(call.is_message for rank in range(ranks) for call in calls(rank))
@@ -265,7 +268,10 @@ class SharedArena:
         return atomics.load(SHARED + offset)
 
     def store(self, offset: int, value: int) -> None:
-        atomics.store(SHARED + offset, value)
+        atomics.store_release(SHARED + offset, value)
+
+    def fence(self) -> None:
+        atomics.fence()
 
     def read(self, offset: int, length: int) -> bytes:
         words = read(SHARED + offset, -(-length // WORD))

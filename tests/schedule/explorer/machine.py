@@ -2,9 +2,11 @@
 
 Memory is sequentially consistent, or buffered as on x86 (Sewell et al., "x86-TSO", CACM 2010): each rank's stores wait
 in a queue that the machine empties one by one whenever it likes; a rank sees its own queue; fences and doorbells wait
-until it is empty. A doorbell is a counter: who sleeps on it goes on only after a ring, never by itself, so a ring that
-is lost shows as a deadlock. With `slices=k` a sleeper wakes by itself up to k times, and only when nothing else can
-happen. The clock stands still.
+until it is empty. With `reordered`, as on aarch64, the stores of a queue arrive in any order, except that those to one
+word keep theirs, and a release arrives after all that were stored before it. (Loads are in order all the same.) A
+doorbell is a counter: who sleeps on it goes on only after a ring, never by itself, so a ring that is lost shows as a
+deadlock. With `slices=k` a sleeper wakes by itself up to k times, and only when nothing else can happen. The clock
+stands still.
 
 With `signals=k` some ranks (`met`) meet up to k events that come from outside: a signal, a cancellation, another thread
 that keeps the GIL. A program names the moments in which one may happen (CHANCE); one that comes in a sleep ends it, and
@@ -23,11 +25,26 @@ occur in the reduced search, since all steps before it commute.)
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from explorer.program import BROKEN, CHANCE, END, FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Node, Program, Violation
+from explorer.program import (
+    BROKEN,
+    CHANCE,
+    END,
+    FENCE,
+    GONE,
+    MARK,
+    READ,
+    RELEASE,
+    RING,
+    SLEEP,
+    WRITE,
+    Node,
+    Program,
+    Violation,
+)
 
 WORD = 8
 
-Stores = tuple[tuple[int, int], ...]
+Stores = tuple[tuple[int, int, bool], ...]  # address, value, whether it is a release
 
 
 class Learned(Exception):
@@ -48,6 +65,7 @@ class State(NamedTuple):
 class Action(NamedTuple):
     actor: int
     what: str  # step, store (empty one from the queue), kill, signal, handler (of one that came before), slice
+    which: int = 0  # of the stores in the queue
 
     @property
     def may_never_come(self) -> bool:
@@ -67,13 +85,15 @@ class Machine:
         name: Callable[[int], str],
         *,
         buffered: bool = False,
+        reordered: bool = False,
         kills: bool = False,
         slices: int = 0,
         signals: int = 0,
         met: frozenset[int] = frozenset(),
     ):
         self.programs = programs
-        self.buffered = buffered
+        self.buffered = buffered or reordered
+        self.reordered = reordered
         self.kills = kills
         self.slices = slices
         self.signals = signals
@@ -116,8 +136,7 @@ class Machine:
                 if state.nodes[actor].operation.kind == CHANCE and not self.kills:
                     return self._chances(state, actor)  # it commutes with what others do
                 possible += self._chances(state, actor)
-            if state.queues[actor]:
-                possible.append(Action(actor, "store"))
+            possible += [Action(actor, "store", i) for i in self._arriving(state.queues[actor])]
         if self.kills and state.killed < 0 and any(node.operation.kind != END for node in state.nodes):
             possible += [Action(rank, "kill") for rank in range(len(self.programs))]
         if not possible:
@@ -147,7 +166,7 @@ class Machine:
         if action.what == "step":
             return self._settle(self._step(state, actor), actor)
         if action.what == "store":
-            return self._settle(self._empty_one(state, actor), actor)
+            return self._settle(self._empty_one(state, actor, action.which), actor)
         if action.what == "kill":
             return self._settle(self._kill(state, actor), len(self.programs))
         if action.what in ("signal", "handler"):
@@ -171,11 +190,12 @@ class Machine:
         seen: set[Node] = set()
         while state.nodes[actor] not in seen:
             queue = state.queues[actor]
+            private = (i for i in self._arriving(queue) if self._is_private(actor, (queue[i][0],), True))
             if self._step_is_local(state, actor):
                 seen.add(state.nodes[actor])
                 state = self._step(state, actor)
-            elif queue and self._is_private(actor, (queue[0][0],), True):
-                state = self._empty_one(state, actor)
+            elif (which := next(private, None)) is not None:
+                state = self._empty_one(state, actor, which)
             else:
                 break
         return state
@@ -216,15 +236,25 @@ class Machine:
         if actor == state.killed or kind in (END, BROKEN):
             return False
         if kind in (FENCE, SLEEP, RING) and state.queues[actor]:
-            return False
-        return kind != SLEEP or state.bells[self._bells[state.nodes[actor].operation.address]] > 0
+            return kind == SLEEP and self.reordered and self._is_rung(state, actor)
+        return kind != SLEEP or self._is_rung(state, actor)
+
+    def _is_rung(self, state: State, actor: int) -> bool:
+        return state.bells[self._bells[state.nodes[actor].operation.address]] > 0
+
+    def _arriving(self, queue: Stores) -> list[int]:
+        """Which of the stores of a queue may arrive next."""
+        if not self.reordered:
+            return [0] if queue else []
+        earlier = [{address for address, _, _ in queue[:i]} for i in range(len(queue))]
+        return [i for i, (address, _, release) in enumerate(queue) if address not in earlier[i] and not (release and i)]
 
     def _step(self, state: State, actor: int) -> State:
         memory, nodes, queues, bells, killed = state[:5]
         kind, address, argument = nodes[actor].operation
         result: Any = None
-        if kind == WRITE:
-            stores = tuple((address + WORD * i, value) for i, value in enumerate(argument))
+        if kind in (WRITE, RELEASE):
+            stores = tuple((address + WORD * i, value, kind == RELEASE) for i, value in enumerate(argument))
             if self.buffered:
                 queues = _replaced(queues, actor, queues[actor] + stores)
             else:
@@ -248,10 +278,11 @@ class Machine:
             following = program.after(node, result)
         return _replaced(state.nodes, actor, following)
 
-    def _empty_one(self, state: State, actor: int) -> State:
-        store, *later = state.queues[actor]
-        memory = self._written(state.memory, actor, (store,))
-        return state._replace(memory=memory, queues=_replaced(state.queues, actor, tuple(later)))
+    def _empty_one(self, state: State, actor: int, which: int) -> State:
+        queue = state.queues[actor]
+        memory = self._written(state.memory, actor, (queue[which],))
+        left = queue[:which] + queue[which + 1 :]
+        return state._replace(memory=memory, queues=_replaced(state.queues, actor, left))
 
     def _kill(self, state: State, rank: int) -> State:
         if rank not in self._launchers:
@@ -261,8 +292,8 @@ class Machine:
         return state._replace(nodes=nodes, queues=queues, killed=rank)
 
     def _written(self, memory: tuple[int, ...], actor: int, stores: Stores) -> tuple[int, ...]:
-        self._note(self._writers, actor, [address for address, _ in stores])
-        for address, value in stores:
+        self._note(self._writers, actor, [address for address, _, _ in stores])
+        for address, value, _ in stores:
             memory = _replaced(memory, self._slots[address], value)
         return memory
 
@@ -270,7 +301,7 @@ class Machine:
         addresses = range(address, address + count * WORD, WORD)
         self._note(self._readers, actor, addresses)
         if queue:
-            own = dict(queue)
+            own = {address: value for address, value, _ in queue}
             return tuple(own[a] if a in own else memory[self._slots[a]] for a in addresses)
         return tuple([memory[self._slots[a]] for a in addresses])
 
@@ -292,9 +323,9 @@ class Machine:
     def _operation_is_local(self, actor: int, kind: str, address: int, argument: Any) -> bool:
         if kind == READ:
             return self._is_private(actor, range(address, address + argument * WORD, WORD), False)
-        if kind == WRITE and not self.buffered:
+        if kind in (WRITE, RELEASE) and not self.buffered:
             return self._is_private(actor, range(address, address + len(argument) * WORD, WORD), True)
-        return kind in (WRITE, FENCE)
+        return kind in (WRITE, RELEASE, FENCE)
 
     def _is_private(self, actor: int, addresses: Iterable[int], writing: bool) -> bool:
         """Whether no other actor uses any of the words in a way that conflicts."""

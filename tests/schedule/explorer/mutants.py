@@ -53,11 +53,26 @@ class Mutant:
 
 
 BUFFERED = {"buffered": True}
+REORDERED = {"reordered": True}
 KILLS = {"kills": True}
 
 MUTANTS = {
     "no fence in the waiter": Mutant("engine.wait.sleep_until", "        fence()\n", "", "park", BUFFERED),
     "no fence in the poster": Mutant("engine.wait.wake", "    fence()\n", "", "park", BUFFERED),
+    "a header is published without a release": Mutant(
+        "engine.sync.meet", "store_release(my_header", "store(my_header", "all_reduce in place", REORDERED
+    ),
+    "a step is published without a release": Mutant(
+        "engine.sync.publish_step",
+        "store_release(",
+        "store(",
+        "gather of 2 rounds, then all_reduce",
+        REORDERED,
+        sampled=True,
+    ),
+    "a piece of a message is published without a release": Mutant(
+        "engine.sync.publish_to", "store_release(", "store(", "a message", REORDERED
+    ),
     "PARKED is never set": Mutant("engine.wait.sleep_until", "store(mine + PARKED, peer + 1)", "pass", "park"),
     "PARKED names the wrong rank": Mutant("engine.wait.sleep_until", "PARKED, peer + 1)", "PARKED, peer)", "park"),
     "no look before sleeping": Mutant(
@@ -146,6 +161,12 @@ MUTANTS = {
     "steps are one too early": Mutant("engine.sync.await_step", "+ steps,", "+ steps - 1,", "gather"),
     "steps of the operation before count": Mutant(
         "engine.sync.await_step", "(sequence << STEP_BITS) + steps", "steps", "gather of 2 rounds, then all_reduce"
+    ),
+    "PROGRESS is never brought along": Mutant(
+        "engine.sync.begin", "== 0:", "== 0 and False:", "gather of 2 rounds where PROGRESS wraps"
+    ),
+    "PROGRESS is brought along too far": Mutant(
+        "engine.sync.begin", "sequence, 0)", "sequence, 1)", "gather of 2 rounds where PROGRESS wraps"
     ),
     "payload after the opening": Mutant(
         "collectives.all_reduce.flat",

@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 
 from greenlet import getcurrent, greenlet
 
-READ, WRITE, FENCE, SLEEP, RING, GONE, CHANCE, MARK, END, BROKEN = [
+READ, WRITE, RELEASE, FENCE, SLEEP, RING, GONE, CHANCE, MARK, END, BROKEN = [
     "read",
     "write",
+    "release",
     "fence",
     "sleep",
     "ring",

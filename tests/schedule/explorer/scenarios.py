@@ -122,6 +122,9 @@ SCENARIOS = {
     "chain of exscan, 3 ranks": Scenario(3, (Exscan(words=32, in_place=True), IN_CELL), words=32, settings=RING_OF_3),
     "gather": Scenario(2, (Gather(100), Gather(8, root=1)), words=200),
     "gather of 2 rounds, then all_reduce": Scenario(2, (Gather(40), IN_CELL), words=80),
+    "gather of 2 rounds where PROGRESS wraps": Scenario(
+        2, (BARRIER, Gather(40), IN_CELL), words=80, settings={"sequence": (1 << 39) - 2}
+    ),
     "gather, 3 ranks": Scenario(3, (Gather(70, root=1), IN_CELL), words=210),
     "all_to_all": Scenario(2, (AllToAll(40), AllToAll(8)), words=80),
     "all_to_all of 2 rounds": Scenario(2, (AllToAll(24), AllToAll(8)), words=48),

@@ -107,7 +107,7 @@ def _walk(machine: Machine, chance: random.Random, changes: int, longest: int) -
     state = machine.start()
     learned = False
     trace: Trace = None
-    priorities: dict[tuple[int, str], float] = {}
+    priorities: dict[Action, float] = {}
     moments = {chance.randrange(longest) for _ in range(changes)}
     kill_at = chance.randrange(longest)
     length = 0
@@ -132,9 +132,9 @@ def _walk(machine: Machine, chance: random.Random, changes: int, longest: int) -
         elif signals and (not others or chance.random() < SIGNALS):
             action = chance.choice(signals)
         else:
-            action = max(others, key=lambda a: priorities.setdefault((a.actor, a.what), chance.random()))
+            action = max(others, key=lambda a: priorities.setdefault(a, chance.random()))
         if length in moments or length % PATIENCE == PATIENCE - 1:
-            priorities[action.actor, action.what] = -chance.random()
+            priorities[action] = -chance.random()
         try:
             state, trace, length = machine.after(state, action), (trace, action), length + 1
         except Learned:
@@ -158,7 +158,7 @@ def describe(machine: Machine, trace: Trace) -> str:
 
 def _tell(machine: Machine, state: State, action: Action) -> str:
     if action.what == "store":
-        address, value = state.queues[action.actor][0]
+        address, value, _ = state.queues[action.actor][action.which]
         return f"its store {machine.name(address)} = {value} arrives"
     if action.what != "step":
         return action.what

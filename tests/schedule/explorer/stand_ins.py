@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
-from explorer.program import CHANCE, FENCE, GONE, MARK, READ, RING, SLEEP, WRITE, Violation, perform
+from explorer.program import CHANCE, FENCE, GONE, MARK, READ, RELEASE, RING, SLEEP, WRITE, Violation, perform
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine import atomics, group, kernels, landing, reading, records, reduction, rings, sync, tables, wait
 from shmcoll.engine import context as c
@@ -48,10 +48,15 @@ class Hooks:
         write(address, (value,))
 
     load_acquire = load
-    store_release = store
+
+    def store_release(self, address: int, value: int) -> None:
+        write(address, (value,), RELEASE)
 
     def fence(self) -> None:
         perform(FENCE)
+
+    def acquire_fence(self) -> None:
+        """Nothing: the machine keeps loads in order."""
 
     def yield_core(self) -> None:
         pass
@@ -104,9 +109,9 @@ def read(address: int, words: int) -> tuple[int, ...]:
     return tuple((ctypes.c_int64 * words).from_address(address))
 
 
-def write(address: int, words: tuple[int, ...]) -> None:
+def write(address: int, words: tuple[int, ...], kind: str = WRITE) -> None:
     if address >= SHARED:
-        perform(WRITE, address, words)
+        perform(kind, address, words)
     else:
         ctypes.memmove(address, (ctypes.c_int64 * len(words))(*words), len(words) * WORD)
 
