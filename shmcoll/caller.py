@@ -111,8 +111,8 @@ class Caller:
                 self._routines[name] = faults.make_callable(ROUTINES[name], self.words)
                 return self._routines[name]
             fast, plain = code.load_routine(ROUTINES[name], _tell)
-            self._routines[name] = entry.make_callable(name, fast, plain, self.words)
             self.words[entry.ROUTINES // WORD + layout.OPERATION_NAMES.index(name)] = plain
+            self._routines[name] = entry.make_callable(name, fast, plain, self.words)  # last: it says that all is done
         return self._routines[name]
 
     def kernel(self, dtype: DType, reduction: str, number: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from shmcoll.dtypes import BY_CODE, BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, USER, DType
 from shmcoll.engine import compile as code
+from shmcoll.engine.deferral import deferred_signals
 from shmcoll.known_functions import how_to_make_an_operator, name_of_function
 
 
@@ -51,7 +52,8 @@ class Op:
     def __init__(
         self, function: Callable[[Any, Any], Any], commutative: bool = True, dtypes: Iterable[Any] | None = None
     ):
-        from numba.core.registry import CPUDispatcher
+        with deferred_signals():  # numba cannot be imported again after an interrupt
+            from numba.core.registry import CPUDispatcher
 
         if known := name_of_function(function):
             raise TypeError(f"op: {function!r} is the reduction {known!r}; pass op={known!r}, or the function itself")
@@ -188,6 +190,7 @@ def of_kernel(address: int) -> Op:
 # --- compiling --------------------------------------------------------------------------------------------------------
 
 
+@deferred_signals()
 def _jit(function: FunctionType) -> Any:
     import numba
 

@@ -31,6 +31,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from shmcoll.engine import trust
+from shmcoll.engine.deferral import deferred_signals
 from shmcoll.engine.folder import cache_folder
 
 PATIENCE = 60.0  # seconds
@@ -56,7 +57,8 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
         folder = cache_folder()
     except OSError as e:
         _say_lost(e, progress)
-        return build()
+        with deferred_signals():
+            return build()
     path = folder / f"{name}-{_fingerprint(name)}.o"
     data = _read(path)
     if data is None:
@@ -65,8 +67,9 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
             if data is None:
                 if progress:
                     progress(f"compiling {name} (once per machine)")
-                data = build()
-                _write(path, data, progress)
+                with deferred_signals():  # not around the lock: its holder may be stopped
+                    data = build()
+                    _write(path, data, progress)
     return data
 
 
@@ -158,6 +161,7 @@ def _sources(name: str) -> set[Path]:
 
 
 @cache
+@deferred_signals()
 def _platform() -> str:
     # The features name the CPU well enough; llvmlite's host queries take a millisecond each
     versions = _numba(), llvmlite.__version__, np.__version__

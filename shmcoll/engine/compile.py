@@ -4,6 +4,10 @@ A routine or kernel is compiled with numba, optimised, and emitted as an object 
 entry points; `cache.py` keeps it. A later process loads it with llvmlite alone, in a few milliseconds: numba is
 imported only to compile. Kernels around functions of users are compiled in each process and not kept: what such a
 function depends on, nobody could put into the name of a file.
+
+Neither numba, while it is imported or compiles, nor llvmlite survives an exception from a signal handler. So everything
+that enters them does so with signals deferred (`deferral.py`); an interrupt is raised as soon as they are done, and
+what has been interrupted can be repeated.
 """
 
 import ctypes
@@ -18,6 +22,7 @@ import llvmlite.binding as llvm
 from shmcoll.dtypes import DTYPES, PAIRS, REDUCTIONS, DType
 from shmcoll.engine import counts, entry, gate, kernels, layout
 from shmcoll.engine.cache import Progress, object_file
+from shmcoll.engine.deferral import deferred_signals
 
 
 def load_routine(routine: Callable[[int], int], progress: Progress | None = None) -> tuple[int, int]:
@@ -51,6 +56,7 @@ def load_kernel(dtype: DType, reduction: str, progress: Progress | None = None) 
     return address
 
 
+@deferred_signals()
 def result_type(dtype: DType, function: Any) -> Any:
     """The numba type of what a jitted function makes of two values of a dtype; compiled when there is need to."""
     from numba.core import types
@@ -61,6 +67,7 @@ def result_type(dtype: DType, function: Any) -> Any:
     return types.unliteral(compiled_for(function, (from_dtype(dtype.accumulator),) * 2).signature.return_type)
 
 
+@deferred_signals()
 def load_function_kernel(dtype: DType, function: Any) -> int:
     """Address of a reduce kernel around a numba-jitted function of two values.
 
@@ -90,6 +97,7 @@ def _load(
     return _loaded[name]
 
 
+@deferred_signals()
 def _place(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
     """Bring an object file into memory, for as long as the process lives; the addresses of its symbols."""
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
