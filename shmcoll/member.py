@@ -1,28 +1,24 @@
 """This process as a rank of the job: what all its communicators share, and how its end is told to the peers.
 
-An uncaught exception ends every group that the rank belongs to at once, quoting it; a normal end writes 'departed', an
-error only for those who still need the rank.
+An exception that ends the process (`uncaught.py`) ends every group that the rank belongs to at once, quoting it. A
+normal end writes 'departed', an error only for those who still need the rank.
 """
 
 import atexit
 import os
-import sys
 import threading
 from collections import Counter
-from types import TracebackType
 from typing import Any, Protocol
 
 import numpy as np
 
-from shmcoll import stacks
-from shmcoll.call_sites import end_at_call
+from shmcoll import stacks, uncaught
 from shmcoll.engine import context as c
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.group import Group
 from shmcoll.engine.heap import Heap
 from shmcoll.engine.layout import WORD
-from shmcoll.errors import InternalError, ShmcollError
 from shmcoll.groups import Directory, Identity
 
 
@@ -78,26 +74,22 @@ class Member:
         self.arena.abandon()
 
     def _tell_the_end(self) -> None:
-        previous = sys.excepthook
-
-        def failed(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+        def failed(error: BaseException) -> None:
             if os.getpid() == self.pid and not self._has_failed():
-                text = f"rank {self.rank} raised {kind.__name__}: {error}"
+                text = f"rank {self.rank} raised {type(error).__name__}: {error}"
                 records.write(self.arena, self.rank, layout.BY_RANK, records.FAILED, records.RAISED, 1, text)
                 self._groups_look(abort=True)
-            if isinstance(error, ShmcollError) and not isinstance(error, InternalError):
-                end_at_call(traceback)
-            previous(kind, error, traceback)
 
         def departed() -> None:
             if os.getpid() != self.pid:
                 return
+            uncaught.at_end()
             self._publish_statistics()
             if not self._has_failed():
                 records.write(self.arena, self.rank, layout.BY_RANK, records.DEPARTED, pid=self.pid)
                 self._groups_look(abort=False)
 
-        sys.excepthook = failed
+        uncaught.tell_of_end(failed)
         atexit.register(departed)
 
     def _has_failed(self) -> bool:

@@ -16,7 +16,7 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from shmcoll import stacks
+from shmcoll import stacks, uncaught
 from shmrun import report
 from shmrun.program import Kind, Program
 
@@ -78,6 +78,7 @@ def _tell(error: BaseException) -> None:
     error.__traceback__ = trace
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
     sys.last_exc = error  # type: ignore[attr-defined,unused-ignore]
+    uncaught.ends_by(error)
     try:
         sys.excepthook(type(error), error, trace)
     except SystemExit:

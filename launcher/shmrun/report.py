@@ -1,11 +1,11 @@
 """How an uncaught exception gets from a rank to the launcher.
 
 Each rank has a pipe of its own to the launcher. A Python rank whose program ends with an exception writes one message
-into it, from `sys.excepthook`; a rank whose program cannot be executed writes one, too. Nothing else is ever written,
-and the descriptor is closed on exec. The launcher reads whenever there is something to read and once more when the rank
-has ended. It never waits for the end of the file: a process that the rank has forked may hold the pipe open. The rank
-never waits either: a message is shorter than a pipe's buffer, and even a smaller buffer is emptied by the launcher,
-whose death would end the rank.
+into it, from `sys.excepthook`. Other calls of that hook print, as ever (`shmcoll/uncaught.py`). A rank whose program
+cannot be executed writes one message, too. Nothing else is ever written, and the descriptor is closed on exec. The
+launcher reads whenever there is something to read and once more when the rank has ended. It never waits for the end of
+the file: a process that the rank has forked may hold the pipe open. The rank never waits either: a message is shorter
+than a pipe's buffer, and even a smaller buffer is emptied by the launcher, whose death would end the rank.
 """
 
 import contextlib
@@ -15,6 +15,8 @@ import sys
 import time
 from dataclasses import asdict, dataclass
 from types import TracebackType
+
+from shmcoll import uncaught
 
 _LONGEST = 30_000  # characters, at most two thirds of a pipe's 64 KiB as ASCII
 
@@ -40,7 +42,7 @@ def install(fd: int) -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         # A fork of the rank is not the rank; and the program may have closed a descriptor that it did not know.
-        if os.getpid() == me and _identity(fd) == pipe:
+        if uncaught.is_last(error) and os.getpid() == me and _identity(fd) == pipe:
             with contextlib.suppress(OSError):
                 send(fd, _describe(error))
                 return

@@ -5,7 +5,6 @@ A forked rank comes here from the server. One with an interpreter of its own (`m
 """
 
 import atexit
-import contextlib
 import importlib
 import os
 import pickle
@@ -18,7 +17,7 @@ import traceback
 from types import ModuleType
 from typing import Any, BinaryIO, NoReturn, TextIO
 
-from shmcoll import ranks
+from shmcoll import ranks, uncaught
 from shmcoll.errors import RankFailed
 from shmcoll.server import calls
 from shmcoll.server.calls import Answered, Setting, Told
@@ -32,7 +31,6 @@ def perform(call: int, answers: int, events: socket.socket, rank: int) -> NoRetu
     Exit codes: 0 with a result, 1 with an exception; what the function itself asked for with `SystemExit`.
     """
     me, code = os.getpid(), 1
-    sys.excepthook = lambda *_: None  # the answer has the traceback; joining a job sets a hook before this one
     try:
         with calls.reopen(answers, "r+b") as file:
             file.seek(calls.place(rank))
@@ -113,8 +111,7 @@ def _raised(file: BinaryIO, events: socket.socket, rank: int, error: BaseExcepti
     while trace and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     error.__traceback__ = trace
-    with contextlib.suppress(Exception):
-        sys.excepthook(type(error), error, trace)
+    uncaught.ends_by(error)
     line = _line(error)
     pickled, why = _pickled(error)
     pickle.dump(Told(line, "".join(traceback.format_exception(error)), pickled, why), file)

@@ -26,7 +26,7 @@ LAYERS = (
         "shmcoll.arguments", "shmcoll.ops", "shmcoll.explanations", "shmcoll.verdicts", "shmcoll.work",
         "shmcoll.call_sites", "shmcoll.called", "shmcoll.culprits", "shmcoll.telling",
         "shmcoll.flights", "shmcoll.standings", "shmcoll.onlooker", "shmcoll.stacks", "shmcoll.inquest",
-        "shmcoll.asking", "shmcoll.columns",
+        "shmcoll.asking", "shmcoll.columns", "shmcoll.uncaught",
         "shmcoll.mail", "shmcoll.mail_in_words", "shmcoll.receives", "shmcoll.frames",
         "shmcoll.groups", "shmcoll.survivors", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
         "shmcoll.parts",

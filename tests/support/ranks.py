@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import shmcoll.job
+from shmcoll import uncaught
 from shmcoll.engine import arena as arenas
 from shmcoll.engine import layout, records
 from shmcoll.engine.group import Group
@@ -238,7 +239,6 @@ def _be_rank(arena: arenas.Arena, rank: int, function: Callable[..., Any], args:
         atexit._clear()  # those of the test process
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        sys.excepthook = lambda *_: None  # the answer carries the traceback
         os.environ.update(
             SHMCOLL_ARENA=f"{arena.fd}:{arena.nonce}", RANK=str(rank), WORLD_SIZE=str(arena.ranks), OMP_NUM_THREADS="1"
         )
@@ -249,7 +249,7 @@ def _be_rank(arena: arenas.Arena, rank: int, function: Callable[..., Any], args:
             answer = _tell(error)
             code = _exit_code(error)
             if not isinstance(error, SystemExit):
-                sys.excepthook(type(error), error, error.__traceback__)
+                uncaught.ends_by(error)
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
     except BaseException:
