@@ -5,7 +5,11 @@ stopped for reading from a terminal. A session for each rank would do that, too,
 sessions first (autogroups): a rank that yields its core would yield it to nobody, and an all_reduce of 64 ranks on 2
 cores takes ten times as long.
 
-It passes signals on, and stops, goes on and ends as the launcher does. If it is killed, the kernel kills the launcher.
+It passes signals on, and ends as the launcher does. If it is killed, the kernel kills the launcher.
+
+It stops only after Ctrl-Z (SIGTSTP), when the launcher has stopped the ranks and itself. When somebody stops the
+launcher by its own pid, this process runs on: nobody would wake it again. After Ctrl-Z the launcher wakes it, whoever
+has continued the launcher (`supervise.py`).
 """
 
 import os
@@ -33,16 +37,20 @@ def stand() -> int | None:
         ranks.die_with(front)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return None
+    stopping = False
     while True:
         signum = signal.sigwait(watched)
         if signum != signal.SIGCHLD:
+            stopping = signum == signal.SIGTSTP or (stopping and signum != signal.SIGCONT)
             os.kill(launcher, signum)
             continue
         changed = os.waitid(os.P_PID, launcher, os.WEXITED | os.WSTOPPED | os.WNOHANG)
         if changed is None:
             continue
         if changed.si_code == os.CLD_STOPPED:
-            os.kill(front, signal.SIGSTOP)
+            if stopping:
+                stopping = False
+                os.kill(front, signal.SIGSTOP)
         elif changed.si_code == os.CLD_EXITED:
             return changed.si_status
         else:

@@ -8,7 +8,7 @@ What can happen, and what then happens. Nobody waits for ever, because each wait
                                  with `--on-failure continue` they have all the time they want
     SIGINT SIGTERM SIGHUP        sent on to all ranks, once each; a second SIGINT kills them at once
     SIGQUIT                      a table of where the ranks are is printed, and the job goes on
-    SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; with SIGCONT all go on
+    SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; with SIGCONT to any of them all go on
     the time limit is over       the same table; then as after a failure, but SIGTERM at once
     output, a report             is read as far as it has come
     the launcher dies            the kernel kills the ranks (see `spawn`)
@@ -182,6 +182,7 @@ class _Watcher:
         self._send(signal.SIGSTOP)  # SIGTSTP would be ignored: no shell looks after our session
         stopped = time.monotonic()
         os.kill(os.getpid(), signal.SIGSTOP)
+        os.kill(os.getppid(), signal.SIGCONT)  # the process that stands for us has stopped, too (`front.py`)
         gone_by = time.monotonic() - stopped
         self._deadline = self._deadline and self._deadline + gone_by
         self._steps = [(when + gone_by, signum) for when, signum in self._steps]
