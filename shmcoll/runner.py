@@ -7,6 +7,7 @@ so that it appears below the notebook's cell and in a test's captured output.
 
 import atexit
 import contextlib
+import errno
 import operator
 import os
 import sys
@@ -16,7 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from shmcoll import ranks
-from shmcoll.errors import RankFailed
+from shmcoll.engine.processes import check_proc
+from shmcoll.errors import RankFailed, ShmcollError
 from shmcoll.server import calls, client
 from shmcoll.server.calls import End, Over, Request, Stop
 from shmcoll.server.client import Lost, Server, Stream
@@ -55,10 +57,12 @@ def run(
     """
     nprocs = _check(fn, nprocs, timeout, method, on_failure)
     _refuse_ranks()
+    check_proc()
     with contextlib.ExitStack() as stack:
-        files = _Files(stack)
+        stack.enter_context(_limits_in_words(nprocs))
+        files = _Files(stack, nprocs)
         with _turn():
-            calls.write_call(files.call, fn, args)
+            calls.write_call(files.call, files.span, fn, args)
             over = _exchange(files, nprocs, timeout, method, on_failure)
         return _results(over, files, nprocs, timeout, on_failure)
 
@@ -110,6 +114,19 @@ def _refuse_ranks() -> None:
 
 
 @contextlib.contextmanager
+def _limits_in_words(nprocs: int) -> Iterator[None]:
+    """Say which limit of this process keeps ranks from being started, and what to do."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno not in (errno.EMFILE, errno.ENFILE) or hasattr(e, "__notes__"):  # a rank's has a note
+            raise
+        raise ShmcollError(
+            f"shmcoll.run of {nprocs} ranks: {e.strerror}. Close files, or raise the limit (ulimit -n)."
+        ) from e
+
+
+@contextlib.contextmanager
 def _turn() -> Iterator[None]:
     """One call at a time."""
     global _inside
@@ -126,7 +143,8 @@ def _turn() -> Iterator[None]:
 class _Files:
     """What goes with a request: the call, the answers, and the writing ends of stdout and stderr."""
 
-    def __init__(self, stack: contextlib.ExitStack):
+    def __init__(self, stack: contextlib.ExitStack, nprocs: int):
+        self.span = calls.span(nprocs)
         self.call, self.answers = (
             stack.enter_context(open(calls.new_file(f"shmcoll-{name}"), "w+b"))  # noqa: SIM115
             for name in ("call", "answers")
@@ -177,7 +195,7 @@ def _results(over: Over, files: _Files, nprocs: int, timeout: float | None, on_f
         raise TimeoutError(f"shmcoll.run: {timeout:g} s are over; still running: {ranks.names(over.late)} of {nprocs}")
     errors = {rank: _error(files, rank, end) for rank, end in over.failed.items()}
     if over.first is None or on_failure == "continue":
-        return [errors.get(rank) or calls.read_result(files.answers, rank) for rank in range(nprocs)]
+        return [errors.get(rank) or calls.read_result(files.answers, rank, files.span) for rank in range(nprocs)]
     first = errors.pop(over.first)
     with contextlib.suppress(Exception):  # its class may forbid new attributes
         first.others = errors  # type: ignore[attr-defined]
@@ -186,7 +204,7 @@ def _results(over: Over, files: _Files, nprocs: int, timeout: float | None, on_f
 
 def _error(files: _Files, rank: int, end: End) -> BaseException:
     if end.raised:
-        return calls.read_error(files.answers, rank)
+        return calls.read_error(files.answers, rank, files.span)
     late = "did not end in time after that and " if end.ended_by_us else ""
     return RankFailed(f"rank {rank} of shmcoll.run {late}{ranks.describe(end.status)}, without a result")
 

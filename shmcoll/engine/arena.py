@@ -12,6 +12,7 @@ In a memory cgroup fallocate does not fail (the process is killed instead), henc
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -298,8 +299,13 @@ def _map_sparse(fd: int, need: int, size: int) -> Arena:
             return Arena(fd, size)
         except (ArenaError, OSError) as e:
             if size <= need:
-                raise e if isinstance(e, ArenaError) else ArenaError(f"cannot size the arena: {e}") from e
+                raise e if isinstance(e, ArenaError) else _unsized(need, e) from e
             size = max(layout.align(size // 4, layout.PAGE), need)
+
+
+def _unsized(need: int, error: OSError) -> ArenaError:
+    advice = " Raise the limit on the size of files (ulimit -f)." if error.errno == errno.EFBIG else ""
+    return ArenaError(f"cannot size the arena, of {mib(need)}: {error.strerror}.{advice}")
 
 
 def _shm_descriptor(need: int) -> int:

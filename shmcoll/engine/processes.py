@@ -1,6 +1,18 @@
 """Telling processes apart: a pid alone may be used again."""
 
+import os
 from pathlib import Path
+
+from shmcoll.errors import ShmcollError
+
+
+def check_proc() -> None:
+    """Raise `ShmcollError` where /proc is missing: processes, threads and descriptors are found there."""
+    if not os.access("/proc/self/stat", os.F_OK):
+        raise ShmcollError(
+            "/proc is not mounted, and shmcoll finds processes and descriptors there. "
+            "Mount it (mount -t proc proc /proc), or let the container have it."
+        )
 
 
 def process_start(pid: int) -> int:

@@ -1,9 +1,12 @@
 """One call of `shmcoll.run` on its way: what the caller sends and what each rank answers.
 
 Two files in memory that have no name carry it. The caller writes the first: a `Setting`, then the function and its
-arguments; every rank reads it. Ranks write their answers into the second, which is sparse: that of rank r begins at
-r << 40. So large arrays are copied once on their way in and once on their way out, and nobody has to keep up with
+arguments; every rank reads it. Ranks write their answers into the second, which is sparse: each rank has a part of it
+for itself. So large arrays are copied once on their way in and once on their way out, and nobody has to keep up with
 anybody. A rank's side of it is `perform.py`.
+
+A part has 2^40 bytes. Where the size of files is limited (ulimit -f), which counts for files in memory, too, the ranks
+share what is allowed. The limit is the caller's: a server that was started under another one is replaced.
 
 Between caller and server go short messages, pickled: the caller sends a `Request` with four descriptors or a `Stop`,
 the server an `Over` to each; before the first, text on what it compiles, and READY. A rank that has answered sends the
@@ -11,8 +14,10 @@ server an `Answered`.
 """
 
 import contextlib
+import errno
 import os
 import pickle
+import resource
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,8 +31,9 @@ LONGEST_MESSAGE = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class Setting:
-    """What of the caller's process a rank takes over."""
+    """What of the caller's process a rank takes over; `span`: the bytes that each answer may take."""
 
+    span: int
     folder: str | None
     path: list[str]
     argv: list[str]
@@ -116,22 +122,57 @@ def reopen(fd: int, mode: str) -> Any:
     return open(f"/proc/self/fd/{fd}", mode)
 
 
-def place(rank: int) -> int:
-    """Where the answer of a rank begins."""
-    return rank << 40
+def span(nprocs: int) -> int:
+    """How many bytes the answer of each rank may take."""
+    return min(1 << 40, _longest_file() // nprocs)
 
 
-def write_call(file: BinaryIO, function: Any, arguments: tuple) -> None:
+def _longest_file() -> int:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return limit if 0 <= limit < 1 << 62 else 1 << 62
+
+
+class Part:
+    """A part of a file, to be pickled into. It refuses what does not fit before any of it is written."""
+
+    def __init__(self, file: BinaryIO, begin: int, span: int, what: str):
+        self.file = file
+        self._begin, self._end = begin, begin + span
+        self._what = what
+        self.rewind()
+
+    def rewind(self) -> None:
+        self.file.seek(self._begin)
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        if self.file.tell() + size > self._end:
+            room = (self._end - self._begin) / (1 << 20)
+            raise OSError(
+                errno.EFBIG,
+                f"{self._what} takes more than {room:,.1f} MiB, which the limit on the size of files leaves for it; "
+                f"raise the limit (ulimit -f)",
+            )
+        return self.file.write(data)
+
+
+def answer(file: BinaryIO, rank: int, span: int) -> Part:
+    """Where a rank writes its answer."""
+    return Part(file, rank * span, span, f"the result of rank {rank}")
+
+
+def write_call(file: BinaryIO, span: int, function: Any, arguments: tuple) -> None:
     """Write the call. Raises `TypeError` when the function or an argument cannot be pickled."""
     import cloudpickle  # type: ignore[import-untyped]
 
     folder = None
     with contextlib.suppress(OSError):  # it has been removed
         folder = os.getcwd()  # noqa: PTH109
-    pickle.dump(Setting(folder, list(sys.path), list(getattr(sys, "argv", [])), dict(os.environ)), file)
+    part = Part(file, 0, _longest_file(), "the function with its arguments")
+    pickle.dump(Setting(span, folder, list(sys.path), list(getattr(sys, "argv", [])), dict(os.environ)), part)
     try:
         with _by_value(function):
-            cloudpickle.dump((function, arguments), file, protocol=5)
+            cloudpickle.dump((function, arguments), part, protocol=5)
     except (MemoryError, OSError):
         raise
     except Exception as e:
@@ -139,9 +180,9 @@ def write_call(file: BinaryIO, function: Any, arguments: tuple) -> None:
     file.flush()
 
 
-def read_result(file: BinaryIO, rank: int) -> Any:
+def read_result(file: BinaryIO, rank: int, span: int) -> Any:
     """The value that a rank returned. Raises `TypeError` when it cannot be unpickled in this process."""
-    file.seek(place(rank))
+    file.seek(rank * span)
     try:
         return pickle.load(file)
     except (MemoryError, OSError):
@@ -150,9 +191,9 @@ def read_result(file: BinaryIO, rank: int) -> Any:
         raise TypeError(f"the result of rank {rank} cannot be unpickled here: {type(e).__name__}: {e}") from e
 
 
-def read_error(file: BinaryIO, rank: int) -> BaseException:
+def read_error(file: BinaryIO, rank: int, span: int) -> BaseException:
     """The exception that a rank raised, with the rank's name and traceback; as `RankFailed` if it cannot be sent."""
-    file.seek(place(rank))
+    file.seek(rank * span)
     told: Told = pickle.load(file)
     error: BaseException | None = None
     why = told.why

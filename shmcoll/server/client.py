@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import pickle
+import resource
 import select
 import socket
 import subprocess
@@ -21,8 +22,9 @@ from shmcoll.errors import ShmcollError
 from shmcoll.server import calls
 from shmcoll.server.calls import Over, Request, Stop
 
-#: what numpy reads once, when it is imported: with other values another server is needed
+#: what numpy reads once, when it is imported
 _READ_ONCE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_LIMITS = sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
 
 _server: "Server | None" = None
 
@@ -57,10 +59,13 @@ class Server:
 
     def __init__(self) -> None:
         self.count = 0
-        self.read_once = _read_once()
+        self.start = _at_start()
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, open(calls.new_file("shmcoll-errors"), "w+b") as errors:
+        failed = contextlib.ExitStack()
+        failed.enter_context(self.sock)
+        with failed, theirs, open(calls.new_file("shmcoll-errors"), "w+b") as errors:
             number = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)  # where 0 to 2 are closed it would be one of these
+            failed.callback(os.close, number)
             self.process = subprocess.Popen(
                 [*ranks.interpreter(), "-m", "shmcoll.server", str(number), str(os.getpid())],
                 env=ranks.interpreter_environment({"OMP_NUM_THREADS": "1", **os.environ}, sys.path),
@@ -70,6 +75,7 @@ class Server:
                 pass_fds=[number],
                 start_new_session=True,
             )
+            failed.pop_all()
             os.close(number)
             theirs.close()  # that its end be noticed
             try:
@@ -137,7 +143,7 @@ class Server:
 def running_server() -> Server:
     """The server, started where there is none that can be used."""
     global _server
-    if _server and _server.process.poll() is None and _server.read_once == _read_once():
+    if _server and _server.process.poll() is None and _server.start == _at_start():
         return _server
     if _server:
         _server.end()
@@ -159,8 +165,9 @@ def end() -> None:
     _server = None
 
 
-def _read_once() -> list[str | None]:
-    return [os.environ.get(name) for name in _READ_ONCE]
+def _at_start() -> tuple[object, ...]:
+    """What a server takes over when it starts and cannot change: where it differs, another server is needed."""
+    return (*map(os.environ.get, _READ_ONCE), *map(resource.getrlimit, _LIMITS))
 
 
 def _forget() -> None:

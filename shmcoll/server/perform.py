@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NoReturn, TextIO
 from shmcoll import ranks, uncaught
 from shmcoll.errors import RankFailed
 from shmcoll.server import calls
-from shmcoll.server.calls import Answered, Setting, Told
+from shmcoll.server.calls import Answered, Part, Setting, Told
 
 _LONGEST_LINE = 500  # characters; an Answered has to fit a message
 
@@ -32,12 +32,13 @@ def perform(call: int, answers: int, events: socket.socket, rank: int) -> NoRetu
     """
     me, code = os.getpid(), 1
     try:
-        with calls.reopen(answers, "r+b") as file:
-            file.seek(calls.place(rank))
+        with calls.reopen(call, "rb") as sent, calls.reopen(answers, "r+b") as file:
+            setting: Setting = pickle.load(sent)
+            answer = calls.answer(file, rank, setting.span)
             try:
-                value = _call(call)
+                value = _call(setting, sent, call)
                 _only(me)
-                _write_result(file, rank, value)
+                _write_result(answer, rank, value)
                 code = _tell(events, Answered(rank, "", time.monotonic_ns(), False))
             except SystemExit as e:
                 code = _exit_code(e)
@@ -45,7 +46,7 @@ def perform(call: int, answers: int, events: socket.socket, rank: int) -> NoRetu
                 if os.getpid() != me:
                     traceback.print_exc()
                 _only(me)
-                _raised(file, events, rank, e)
+                _raised(answer, events, rank, e)
         threading._shutdown()  # type: ignore[attr-defined]  # joins threads, as the interpreter does at its end
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
@@ -59,12 +60,11 @@ def perform(call: int, answers: int, events: socket.socket, rank: int) -> NoRetu
         os._exit(code)
 
 
-def _call(call: int) -> Any:
-    with calls.reopen(call, "rb") as file:
-        setting = pickle.load(file)
+def _call(setting: Setting, sent: BinaryIO, call: int) -> Any:
+    with sent:
         _look_fresh(setting)
         try:
-            function, arguments = pickle.load(file)
+            function, arguments = pickle.load(sent)
         except Exception as e:
             e.add_note("while loading the function and its arguments: what they need must be importable in a rank")
             raise
@@ -90,14 +90,14 @@ def _line_writer(fd: int) -> TextIO:
     return open(fd, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)
 
 
-def _write_result(file: BinaryIO, rank: int, value: Any) -> None:
+def _write_result(answer: Part, rank: int, value: Any) -> None:
     import cloudpickle  # type: ignore[import-untyped]
 
     try:
-        cloudpickle.dump(value, file, protocol=5)
-        file.flush()
+        cloudpickle.dump(value, answer, protocol=5)
+        answer.file.flush()
     except Exception as e:
-        file.seek(calls.place(rank))
+        answer.rewind()
         if isinstance(e, (MemoryError, OSError)):
             raise
         raise TypeError(
@@ -105,7 +105,7 @@ def _write_result(file: BinaryIO, rank: int, value: Any) -> None:
         ) from e
 
 
-def _raised(file: BinaryIO, events: socket.socket, rank: int, error: BaseException) -> None:
+def _raised(answer: Part, events: socket.socket, rank: int, error: BaseException) -> None:
     """Tell the peers, then answer, then tell the server."""
     now, trace = time.monotonic_ns(), error.__traceback__
     while trace and trace.tb_frame.f_code.co_filename == __file__:
@@ -114,8 +114,8 @@ def _raised(file: BinaryIO, events: socket.socket, rank: int, error: BaseExcepti
     uncaught.ends_by(error)
     line = _line(error)
     pickled, why = _pickled(error)
-    pickle.dump(Told(line, "".join(traceback.format_exception(error)), pickled, why), file)
-    file.flush()
+    pickle.dump(Told(line, "".join(traceback.format_exception(error)), pickled, why), answer)
+    answer.file.flush()
     _tell(events, Answered(rank, line, now, _is_secondary(error)))
 
 
