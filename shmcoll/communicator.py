@@ -60,10 +60,8 @@ class Communicator(Objects, Messages):
     def timeout(self, seconds: float) -> None:
         if isinstance(seconds, bool) or not isinstance(seconds, (int, float, np.integer, np.floating)):
             raise TypeError(f"timeout must be a positive number of seconds, got {seconds!r}")
-        if not 0 < seconds <= 1e9:
-            raise ValueError(f"timeout must be a positive number of seconds, got {seconds!r}")
-        if seconds < 1e-9:
-            raise ValueError(f"timeout must be at least 1e-9 seconds, got {seconds!r}")
+        if not 1e-6 <= seconds <= 1e9:
+            raise ValueError(f"timeout must be a positive number of seconds, from 1e-6 to 1e9, got {seconds!r}")
         self._caller.words[c.TIMEOUT // WORD] = int(seconds * 1e9)
 
     @property

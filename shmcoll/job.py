@@ -14,6 +14,7 @@ from shmcoll.engine import arena as arenas
 from shmcoll.engine import cache
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.group import Group
+from shmcoll.engine.processes import check_proc
 from shmcoll.errors import ArenaError
 from shmcoll.launchers import Place, die_with_launcher, find_place
 from shmcoll.member import Member
@@ -73,6 +74,7 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
     if place is None or place.size == 1:
         return arenas.create(1, timeout=timeout), 0, place.launcher if place else "none"
     patience = seconds("SHMCOLL_JOIN_TIMEOUT", DEFAULT_PATIENCE)
+    check_proc()  # without it, whoever is looked for has ended
     arena = rendezvous.meet(place.key, place.rank, place.size, wait_timeout=timeout, patience=patience)
     return arena, place.rank, place.launcher
 
@@ -113,6 +115,6 @@ def seconds(name: str, default: float) -> float:
         limit = float(value)
     except ValueError:
         limit = 0.0
-    if not 0 < limit <= 1e9:
-        raise ValueError(f"{name}={value!r} is not a positive number of seconds")
+    if not 1e-6 <= limit <= 1e9:
+        raise ValueError(f"{name}={value!r} is not a positive number of seconds, from 1e-6 to 1e9")
     return limit

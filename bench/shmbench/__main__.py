@@ -10,6 +10,8 @@ import sys
 from importlib import import_module
 from typing import NoReturn
 
+from shmrun.printing import printing
+
 from shmbench.options import parse
 
 SUBCOMMANDS = ("beyond", "compare", "plot", "predict", "tune")
@@ -19,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the benchmark. Returns 0, 1 when a result was wrong, 2 when the options were (by SystemExit)."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments and arguments[0] in SUBCOMMANDS:
-        return int(import_module(f"shmbench.{arguments[0]}").main(arguments[1:]))
+        return printing("shmbench", lambda: int(import_module(f"shmbench.{arguments[0]}").main(arguments[1:])))
     if "SHMCOLL_ARENA" not in os.environ:
         _become_job(parse(arguments).ranks, arguments)
     from shmbench.worker import main as work
@@ -30,7 +32,8 @@ def main(argv: list[str] | None = None) -> int:
 def _become_job(ranks: int, arguments: list[str]) -> NoReturn:
     from shmcoll.ranks import interpreter_environment
 
-    sys.stdout.flush()
+    if sys.stdout:
+        sys.stdout.flush()
     command = [sys.executable, "-m", "shmrun", "-n", str(ranks), "-m", "shmbench.worker", *arguments]
     os.execve(sys.executable, command, interpreter_environment(os.environ, sys.path))
 

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from shmrun.printing import end_with_reader
+
 from shmbench import report, table
 from shmbench.collectives import Case, Collective
 from shmbench.library import Library, Shmcoll
@@ -16,6 +18,8 @@ from shmbench.sizes import sweep
 def main(argv: list[str]) -> int:
     """Be one rank of the benchmark of shmcoll. Returns 1 when a result was wrong, on every rank."""
     library = Shmcoll()
+    if library.rank == 0:
+        end_with_reader()
     return work(library, parse(argv, ranks=library.size))
 
 

@@ -20,6 +20,7 @@ How the files follow one another:
     output         the ranks' output where it passes through the launcher (`--tag-output`, `--tee`)
     summary        the table at the end (`--report`)
     verdict        which rank failed first, the last words, the exit code
+    printing       what shmrun prints itself, for readers that may go away
 
     doctor         `shmrun doctor`: what machine and installation have found, as findings;  trial: what two ranks do
     warming        `shmrun warm`

@@ -9,7 +9,7 @@ the machine lacks something (memory, processes).
 
 import sys
 
-from shmrun import ending, front, options
+from shmrun import ending, front, options, printing
 
 #: subcommands, and the flags that each takes
 _FLAGS: dict[str, tuple[str, ...]] = {"doctor": (), "warm": ("--all",), "ps": (), "inspect": ("-v", "--stacks")}
@@ -20,7 +20,7 @@ def main() -> int:
     ending.be_quick()
     arguments = sys.argv[1:]
     if arguments and arguments[0] in _FLAGS:
-        return _subcommand(*arguments)
+        return printing.printing("shmrun", lambda: _subcommand(*arguments))
     wanted = options.parse(arguments)
     try:
         if (code := front.stand()) is not None:

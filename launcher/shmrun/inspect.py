@@ -3,7 +3,8 @@
 import sys
 
 from shmcoll import onlooker, standings
-from shmcoll.errors import ArenaError
+from shmcoll.engine.processes import check_proc
+from shmcoll.errors import ArenaError, ShmcollError
 from shmcoll.flights import flights
 from shmcoll.inquest import inquest
 
@@ -12,6 +13,11 @@ _SHOWN = 8  # of the last operations, with -v
 
 def show(name: str | None, *, verbose: bool, stacks: bool) -> int:
     """Print what is known of the job that `name` means, or of the only one. Returns the exit code."""
+    try:
+        check_proc()
+    except ShmcollError as e:
+        print(f"shmrun: {e}", file=sys.stderr)
+        return 1
     with onlooker.jobs() as jobs:
         meant = [job for job in jobs if name is None or job.is_meant(name)]
         if len(meant) != 1:

@@ -1,15 +1,19 @@
 """What all ranks of a job share, made before the first of them starts: environment, log files, arena, routines."""
 
 import os
+import resource
 import sys
 from dataclasses import dataclass
 
 from shmcoll import ranks
 from shmcoll.engine import arena as shared
+from shmcoll.engine.processes import check_proc
 from shmcoll.errors import ShmcollError
 from shmrun import logs
 from shmrun.options import Options
 from shmrun.program import Program, Refused
+
+_LEAST_SPACE = 300 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ def prepare(options: Options, program: Program) -> Job:
     Raises `Refused`; what is quickly found to be impossible, such as too little memory, before anything slow begins.
     """
     _open_standard_descriptors()
+    _check_system()
     _set_environment(options)
     _make_log_files(options)
     try:
@@ -39,8 +44,8 @@ def prepare(options: Options, program: Program) -> Job:
             preload(lambda text: print(f"shmrun: {text}", file=sys.stderr, flush=True))
     except (ShmcollError, ValueError) as e:
         raise Refused(str(e), 1) from e
-    except (ImportError, OSError) as e:
-        raise Refused(f"cannot load what the ranks need: {type(e).__name__}: {e}", 1) from e
+    except (ImportError, OSError, MemoryError, SystemError) as e:
+        raise Refused(f"cannot load what the ranks need: {type(e).__name__}: {_gist(e)}{_advice()}", 1) from e
     # With OMP_NUM_THREADS set by the user numpy's BLAS has started threads, which a fork would lose.
     return Job(options, program, arena, fork and ranks.threads() == 1)
 
@@ -50,6 +55,30 @@ def _open_standard_descriptors() -> None:
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
+
+
+def _check_system() -> None:
+    """Refuse what would fail later, in other words or none."""
+    try:
+        check_proc()
+    except ShmcollError as e:
+        raise Refused(str(e), 1) from e
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= limit < _LEAST_SPACE:  # numpy's BLAS would end the process without a word of ours
+        raise Refused(
+            f"the limit on address space is {limit >> 20} MiB; Python with numpy takes more. Raise it (ulimit -v).", 1
+        )
+
+
+def _gist(error: BaseException) -> str:
+    """The last line that says something: numpy and llvmlite write an essay around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [""])[-1][:300]
+
+
+def _advice() -> str:
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    return "; the address space is limited, perhaps to too little (ulimit -v)" if limited else ""
 
 
 def _make_log_files(options: Options) -> None:

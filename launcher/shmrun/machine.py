@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from shmcoll.engine import arena, layout
 from shmcoll.engine.cores import usable_cores
+from shmcoll.engine.processes import check_proc
 from shmcoll.engine.room import available
 from shmcoll.errors import ShmcollError
 from shmrun.findings import Finding, Level, amount
@@ -29,6 +30,11 @@ def system() -> Iterator[Finding]:
         yield Finding(Level.ERROR, "kernel", f"{kernel}; pidfd does not work: {e}", advice)
     else:
         yield Finding(Level.OK, "kernel", f"{kernel}; pidfd works")
+    try:
+        check_proc()
+    except ShmcollError as e:
+        cause, _, advice = str(e).partition(". ")
+        yield Finding(Level.ERROR, "/proc", cause, advice)
 
 
 def cores() -> Iterator[Finding]:
@@ -107,6 +113,7 @@ def limits() -> Iterator[Finding]:
     ranks = max(8, usable_cores())
     for subject, which, need, what in (
         ("ulimit -v", resource.RLIMIT_AS, 64 << 30, "KiB of address space"),
+        ("ulimit -f", resource.RLIMIT_FSIZE, layout.arena_bytes(ranks, layout.CELL_BYTES), "KiB a file, in memory too"),
         ("ulimit -n", resource.RLIMIT_NOFILE, 32 + 4 * ranks, "open files; the launcher needs up to 4 a rank"),
         ("ulimit -u", resource.RLIMIT_NPROC, 64 + ranks, "processes of this user"),
     ):

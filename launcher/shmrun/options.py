@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from shmrun import sources, words
+from shmrun.printing import printing
 from shmrun.settings import SETTINGS, Setting
 from shmrun.sources import Found
 from shmrun.values import Wrong
@@ -54,7 +55,7 @@ def parse(arguments: list[str]) -> Options:
     try:
         words.read(arguments, line)
         if line.asked:
-            _answer(line.asked)
+            sys.exit(printing("shmrun", lambda: _answer(line.asked)))
         return _joined(line)
     except Wrong as e:
         line.remarks.append(f"{e} (shmrun --help tells more)")
@@ -64,7 +65,7 @@ def parse(arguments: list[str]) -> Options:
             print(f"shmrun: {remark}", file=sys.stderr)
 
 
-def _answer(asked: str) -> None:
+def _answer(asked: str) -> int:
     if asked == "version":
         from shmcoll import __version__
 
@@ -73,7 +74,7 @@ def _answer(asked: str) -> None:
         from shmrun import usage
 
         print(usage.text(), end="")
-    sys.exit(0)
+    return 0
 
 
 def _joined(line: words.Line) -> Options:

@@ -1,8 +1,9 @@
 """What is to be run, found before anything is started.
 
-A name that ends in `.py` is a Python script; `-m` names a module; anything else is an executable, looked up in PATH
-unless it holds a slash. The interpreter that runs the launcher, before a script or -m, counts as that script or
-module: `shmrun python script.py` is `shmrun script.py`.
+A name that ends in `.py`, `.pyz` or `.zip` is a Python script, and so is a directory with a `__main__.py`; `-m` names a
+module; `-c` is followed by code; `-` is a script on the standard input, of which every rank gets a copy. Anything else
+is an executable, looked up in PATH unless it holds a slash. The interpreter that runs the launcher, before any of
+these, changes nothing: `shmrun python script.py` is `shmrun script.py`.
 
 Exit codes for what cannot be run are a shell's: 127 not found, 126 found but not executable.
 """
@@ -10,9 +11,13 @@ Exit codes for what cannot be run are a shell's: 127 not found, 126 found but no
 import importlib.util
 import os
 import sys
+import zipimport
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+
+_MAIN = "__main__.py"
+_SCRIPTS = (".py", ".pyz", ".zip")
 
 
 class Refused(Exception):
@@ -25,17 +30,23 @@ class Refused(Exception):
 
 class Kind(Enum):
     SCRIPT = "script"
+    FOLDER = "folder"  # or a zip file: with a __main__.py in it
     MODULE = "module"
+    CODE = "code"
     EXECUTABLE = "executable"
 
 
 @dataclass(frozen=True)
 class Program:
-    """`name` is the script's path as given, the module's name, or the path of the executable; `argv` has it first."""
+    """`name` is the script's path as given, the module's name, or the path of the executable; `argv` has it first.
+
+    Of code, `name` is `-c` or `-`, and `code` is the text.
+    """
 
     kind: Kind
     name: str
     argv: tuple[str, ...]
+    code: str = ""
 
     @property
     def python(self) -> bool:
@@ -47,6 +58,8 @@ def find(command: tuple[str, ...], module: bool) -> Program:
     if not module and len(command) > 1 and _is_our_interpreter(command[0]):
         if command[1] == "-m" and len(command) > 2:
             return find(command[2:], module=True)
+        if command[1] == "-" or (command[1] == "-c" and len(command) > 2):
+            return _code(command[1:])
         if not command[1].startswith("-"):
             return _script(command[1:])
     name = command[0]
@@ -54,7 +67,9 @@ def find(command: tuple[str, ...], module: bool) -> Program:
         if not _module_exists(name):
             raise Refused(f"no module named {name!r}; is it installed, and are you in the right directory?", 127)
         return Program(Kind.MODULE, name, command)
-    if name.endswith(".py"):
+    if name in ("-", "-c"):
+        return _code(command)
+    if name.endswith(_SCRIPTS) or Path(name, _MAIN).is_file():
         return _script(command)
     return Program(Kind.EXECUTABLE, _executable(name), command)
 
@@ -63,10 +78,30 @@ def _script(command: tuple[str, ...]) -> Program:
     name = command[0]
     if not Path(name).exists():
         raise Refused(f"no such script: {name!r}; looked in {Path.cwd()}", 127)
-    _refuse_directory(name)
+    if not Path(name, _MAIN).is_file():
+        _refuse_directory(name)
     if not os.access(name, os.R_OK):
         raise Refused(f"the script {name!r} cannot be read; see its permissions", 126)
-    return Program(Kind.SCRIPT, name, command)
+    return Program(Kind.FOLDER if _has_main(name) else Kind.SCRIPT, name, command)
+
+
+def _has_main(name: str) -> bool:
+    """Whether Python runs a `__main__.py` in it: a directory, or a zip file, whatever its name."""
+    try:
+        return Path(name).is_dir() or zipimport.zipimporter(name).find_spec("__main__") is not None
+    except zipimport.ZipImportError:
+        return False
+
+
+def _code(command: tuple[str, ...]) -> Program:
+    if command[0] == "-c":
+        return Program(Kind.CODE, "-c", (command[0], *command[2:]), command[1])
+    if sys.stdin is None or sys.stdin.isatty():
+        raise Refused("- is a program on the standard input; redirect it, as in: shmrun -n 2 - < script.py", 2)
+    try:
+        return Program(Kind.CODE, "-", command, sys.stdin.read())
+    except (OSError, ValueError) as e:
+        raise Refused(f"the program on the standard input cannot be read: {e}", 126) from e
 
 
 def _is_our_interpreter(name: str) -> bool:

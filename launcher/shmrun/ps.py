@@ -1,19 +1,26 @@
 """`shmrun ps`: the jobs of this user, one line each, whoever started them."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
 from shmcoll import inquest, onlooker, standings
 from shmcoll.columns import aligned
 from shmcoll.engine import layout
-from shmcoll.errors import ArenaError
+from shmcoll.engine.processes import check_proc
+from shmcoll.errors import ArenaError, ShmcollError
 
 _LONGEST_COMMAND = 60
 
 
 def show() -> int:
-    """Print the table; the exit code is 0, with or without jobs."""
+    """Print the table; the exit code is 0, with or without jobs, and 1 when they cannot be looked for."""
+    try:
+        check_proc()
+    except ShmcollError as e:
+        print(f"shmrun: {e}", file=sys.stderr)
+        return 1
     with onlooker.jobs() as jobs:
         rows = [row for job in jobs if (row := _row(job))]
     if not rows:

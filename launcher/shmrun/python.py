@@ -1,9 +1,9 @@
 """Running a Python program as if the interpreter had just been started for it.
 
 Used in a fork of the launcher, and by `fresh` in a new interpreter. What a program can see of a start is made equal to
-`python script.py` and `python -m module`: `sys.argv`, `sys.path[0]`, a new `__main__` module, the file name in
-tracebacks, `SystemExit`, and how the process ends. Uncaught exceptions go through `sys.excepthook` (see `report`)
-without the launcher's frames.
+`python script.py`, `python folder`, `python -m module` and `python -c code`: `sys.argv`, `sys.path[0]`, a new
+`__main__` module, the file name in tracebacks, `SystemExit`, and how the process ends. Uncaught exceptions go through
+`sys.excepthook` (see `report`) without the launcher's frames.
 """
 
 import io
@@ -12,7 +12,7 @@ import runpy
 import signal
 import sys
 from collections.abc import Iterable
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
 
@@ -35,6 +35,10 @@ def run(program: Program, report_fd: int, mask: Iterable[int], *, line_buffered:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if program.kind is Kind.MODULE:
             runpy._run_module_as_main(program.name)  # type: ignore[attr-defined]  # what `python -m` itself calls
+        elif program.kind is Kind.FOLDER:
+            runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]  # and `python folder`
+        elif program.kind is Kind.CODE:
+            _run_code(program)
         else:
             _run_script(program.name)
     except SystemExit:
@@ -50,12 +54,19 @@ def run(program: Program, report_fd: int, mask: Iterable[int], *, line_buffered:
 
 
 def _look_fresh(program: Program) -> None:
-    script = program.kind is Kind.SCRIPT
-    flag = [] if script else ["-m"]
-    sys.orig_argv = [sys.executable, *flag, *program.argv]
-    sys.argv = [program.name if script else "-m", *program.argv[1:]]
-    if not sys.flags.safe_path:
-        sys.path[0] = str(Path(program.name).resolve().parent if script else Path.cwd())
+    flags, first = {
+        Kind.SCRIPT: ([], str(Path(program.name).resolve().parent)),
+        Kind.FOLDER: ([], _from_here(program.name)),
+        Kind.MODULE: (["-m"], str(Path.cwd())),
+        Kind.CODE: ([], ""),
+    }[program.kind]
+    words = [program.name, program.code] if program.name == "-c" else [program.name]
+    sys.orig_argv = [sys.executable, *flags, *words, *program.argv[1:]]
+    sys.argv = ["-m" if flags else program.name, *program.argv[1:]]
+    if program.kind is Kind.FOLDER and sys.flags.safe_path:
+        sys.path.insert(0, first)  # it is not the current directory that it would be safe from
+    elif not sys.flags.safe_path:
+        sys.path[0] = first
     main = ModuleType("__main__")
     main.__dict__.update(__annotations__={}, __builtins__=sys.modules["builtins"])
     sys.modules["__main__"] = main
@@ -63,13 +74,26 @@ def _look_fresh(program: Program) -> None:
 
 def _run_script(name: str) -> None:
     main = sys.modules["__main__"]
-    path = os.path.join(os.getcwd(), name)  # noqa: PTH118, PTH109  # not normalised: the interpreter does not either
+    path = _from_here(name)
     main.__file__ = path
     main.__dict__["__cached__"] = None
     main.__loader__ = SourceFileLoader("__main__", path)
     with io.open_code(path) as f:
         code = compile(f.read(), path, "exec", dont_inherit=True)
     exec(code, main.__dict__)
+
+
+def _run_code(program: Program) -> None:
+    main, file = sys.modules["__main__"], "<string>"
+    main.__loader__ = BuiltinImporter  # so it is in the interpreter itself
+    if program.name == "-":
+        main.__file__ = file = "<stdin>"
+        main.__dict__["__cached__"] = None
+    exec(compile(program.code, file, "exec", dont_inherit=True), main.__dict__)
+
+
+def _from_here(name: str) -> str:
+    return os.path.join(os.getcwd(), name)  # noqa: PTH118, PTH109  # not normalised: the interpreter does not either
 
 
 def _tell(error: BaseException) -> None:

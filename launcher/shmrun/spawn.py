@@ -16,6 +16,7 @@ Python object that owned one would close that number again in a child, at some l
 import errno
 import gc
 import os
+import resource
 import signal
 import sys
 import time
@@ -28,6 +29,8 @@ from shmrun import binding, ending, logs, report
 from shmrun.front import FORWARDED
 from shmrun.job import Job
 from shmrun.program import Refused
+
+_SPARE = 8  # descriptors: the signals' pipe, what a look at the stacks opens
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def start(job: Job) -> Children | Self:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it would take exit codes away
     _settle()
     before = _open_descriptors()
+    _check_descriptors(job, len(before))
     children: list[Child] = []
     for rank in range(job.options.ranks):
         try:
@@ -91,6 +95,19 @@ def start(job: Job) -> Children | Self:
             advice = "Start fewer ranks" + (f", or raise the limit ({limit})." if limit else ".")
             raise Refused(f"cannot start rank {rank} of {job.options.ranks}: {e}. {advice}", 1) from e
     return Children(children, mask)
+
+
+def _check_descriptors(job: Job, taken: int) -> None:
+    """Refuse before any rank runs what would leave the launcher without descriptors while it watches."""
+    options = job.options
+    each = 2 + 2 * options.piped + bool(options.piped and options.log_dir)  # pidfd, report, output, log
+    need, limit = taken + options.ranks * each + _SPARE, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if need > limit:
+        raise Refused(
+            f"{options.ranks} ranks need up to {need} open files in the launcher, and the limit is {limit}. "
+            f"Start fewer ranks, or raise the limit (ulimit -n).",
+            1,
+        )
 
 
 def _settle() -> None:

@@ -6,6 +6,7 @@ _MORE_NAMES = {"ranks": ", -np, --nproc-per-node, --worker_num"}
 
 _BEGIN = """\
 usage: shmrun -n RANKS [options] script.py [arguments]
+       shmrun -n RANKS [options] -m MODULE | -c CODE | - [arguments]
        shmrun doctor        whether this machine is fit for shmcoll, and what would make it fitter
        shmrun warm          compile ahead what the first job would have to compile
        shmrun ps            the jobs that run, whoever started them
@@ -19,6 +20,10 @@ options:
 _END = """\
   -m MODULE [arguments]
         run a Python module, with its arguments
+  -c CODE [arguments]
+        run Python code
+  - [arguments]
+        run the Python code on the standard input; every rank gets a copy
   --version
         print the version and exit
 

@@ -44,10 +44,10 @@ def seconds(text: str) -> float:
 
 
 def positive(text: str) -> float:
-    """Seconds, more than none."""
+    """Seconds, at least a microsecond."""
     number = seconds(text)
-    if not number:
-        raise Wrong(f"{text!r} leaves no time at all; give a positive number of seconds")
+    if number < 1e-6:
+        raise Wrong(f"{text!r} leaves no time at all; give at least a microsecond, 1e-6")
     return number
 
 

@@ -21,6 +21,7 @@ TIMED_OUT = 124
 
 _HINTS: dict[int, str] = {
     signal.SIGKILL: "perhaps by the kernel, for lack of memory: see dmesg",
+    signal.SIGPIPE: "whoever should read its output has gone",
     signal.SIGBUS: "perhaps a mapped file was truncated, or its disk or /dev/shm is full",
     signal.SIGSEGV: "to see where, set PYTHONFAULTHANDLER=1",
     signal.SIGABRT: "to see where, set PYTHONFAULTHANDLER=1",

@@ -8,6 +8,8 @@ word behind it is its value or already the program follows from that word:
                        cannot be run: does not end in .py and is no executable, by its path or in PATH
                        the program otherwise; and the last word of the line always is
     --                 ends the options: the program follows, whatever its name
+
+`-m MODULE`, `-c CODE` and `-` are programs, as they are for Python.
 """
 
 import os
@@ -46,6 +48,9 @@ def read(arguments: list[str], line: Line) -> None:
         del rest[0]
         if word in ("-m", "--module"):
             line.command, line.module = rest[1:] if rest[:1] == ["--"] else rest, True
+            break
+        if word == "-c" and rest and not _is_number(rest[0]):  # with a number it is srun's: cores of each task
+            line.command = [word, *rest]
             break
         _read_option(word, rest, line)
 

@@ -132,7 +132,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "a timeout of nothing": (
         lambda c: setattr(c, "timeout", 1e-10),
         ValueError,
-        "timeout must be at least 1e-9 seconds, got 1e-10",
+        "timeout must be a positive number of seconds, from 1e-6 to 1e9, got 1e-10",
     ),
 }
 

@@ -1,7 +1,6 @@
 """Ctrl-C while native code is loaded or compiled for the first call: raised soon, nothing is broken, the call repeats.
 
-Each instant is tried in a process of its own, forked from one that has loaded nothing yet. Without deferral, 2 of 3
-instants within the native part of loading end the process by SIGABRT or leave llvmlite's lock held.
+Each instant is tried in a process of its own, forked from one that has loaded nothing yet.
 """
 
 import collections
@@ -44,10 +43,12 @@ FORKS = """
 LOADING = (
     FORKS
     + """
+    data = code.object_file("scan", lambda: b"", None)
+
     def load(k):
         def counts(file):
             return "llvmlite" in file or file == code.__file__
-        return interrupted_at(k, lambda: code.load_routine(ROUTINES["scan"]), counts)
+        return interrupted_at(k, lambda: code._place(data, ("scan_fast", "scan_plain")), counts)
 
     def attempt(k):
         if k == 0:
@@ -125,7 +126,7 @@ def run(script: str, *arguments: object, **environment: str) -> list[tuple[int, 
 def load_instants(count: int, seed: int) -> None:
     ((status, total),) = run(LOADING, 0)
     assert status == 0
-    assert int(total) > 1000  # the native part is really among them
+    assert int(total) > 300  # all of it is seen
     instants = sorted(random.Random(seed).sample(range(1, int(total)), min(count, int(total) - 1)))
     ends = collections.Counter(run(LOADING, *instants))
     print(f"{count} instants of {total} in loading, seed {seed}: {dict(ends)}")

@@ -85,6 +85,7 @@ def test_auto_is_the_number_of_usable_cores():
         (["-n", "2", "--timeout", "0", "x.py"], "--timeout"),
         (["-n", "2", "--grace", "nan", "x.py"], "--grace"),
         (["-n", "2", "--wait-timeout", "inf", "x.py"], "--wait-timeout"),
+        (["-n", "2", "--wait-timeout", "1e-10", "x.py"], "give at least a microsecond"),
         (["-n", "2", "--timeout"], "--timeout needs a value"),
         (["-n", "2", "-m"], "what shall the ranks run"),
     ],
@@ -164,11 +165,12 @@ def test_no_room_for_the_launcher_is_one_clear_line(shmrun):
 
 
 def test_no_room_for_processes_is_one_clear_line(shmrun):
-    # 20 descriptors do for the launcher, not for 30 ranks. Whoever was started meanwhile is gone (see no_leaks).
+    # 20 descriptors do for the launcher, not for 30 ranks
     told = shmrun("-n", 30, "sleep", "60", preexec_fn=_few_descriptors)
     assert told.returncode == 1
-    assert told.stderr.startswith("shmrun: cannot start rank ")
-    assert "of 30: " in told.stderr
+    assert told.stderr.startswith("shmrun: 30 ranks need up to ")
+    assert "the limit is 20. Start fewer ranks, or raise the limit (ulimit -n).\n" in told.stderr
+    assert told.stderr.count("\n") == 1
 
 
 def _few_descriptors() -> None:

@@ -84,7 +84,7 @@ def test_limits(monkeypatch):
 
     assert {level for level, _ in limit_to(resource.RLIM_INFINITY).values()} == {Level.OK}
     few = limit_to(16)
-    assert [few[f"ulimit -{letter}"][0] for letter in "vnul"] == [Level.WARNING] * 3 + [Level.OK]
+    assert [few[f"ulimit -{letter}"][0] for letter in "vfnul"] == [Level.WARNING] * 4 + [Level.OK]
     assert few["ulimit -n"][1].startswith("16 open files")
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -22,11 +23,11 @@ told = {
     "globals": sorted(name for name in globals() if name.startswith("__")),
     "doc": __doc__,
     "name": __name__,
-    "file": __file__,
+    "file": globals().get("__file__"),
     "package": __package__,
-    "cached": __cached__,
+    "cached": globals().get("__cached__"),
     "spec": __spec__ and __spec__.name,
-    "loader": type(__loader__).__name__,
+    "loader": getattr(__loader__, "__name__", type(__loader__).__name__),
     "builtins": type(__builtins__).__name__,
     "main": main.__dict__ is globals(),
     "class": Thing.__module__,
@@ -52,12 +53,13 @@ def probe(shmrun):
                 [sys.executable, *command[1:]],
                 cwd=shmrun.folder,
                 check=True,
-                stdin=subprocess.DEVNULL,
+                input=PROBE if "-" in command else "",
+                text=True,
                 stdout=subprocess.PIPE,
                 env=None,
             )
         else:
-            told = shmrun("-n", 1, *command)
+            told = shmrun("-n", 1, *command, given=PROBE if "-" in command else "")
             assert (told.returncode, told.stderr) == (0, "")
         return json.loads((shmrun.folder / "told").read_text())
 
@@ -71,8 +73,15 @@ def probe(shmrun):
         ("link/../linked.py", "-n", "3"),
         ("-m", "package.inner", "-m", "x"),
         ("-m", "package"),
+        ("package", "a"),
+        ("package/", "-n", "3"),
+        ("app.zip", "a"),
+        ("./app.pyz", "a"),
+        ("zipped.py", "a"),
+        ("-c", PROBE, "-n", "3", "-c"),
+        ("-", "a", "-m"),
     ],
-    ids=" ".join,
+    ids=lambda command: " ".join(command).replace(PROBE, "CODE"),
 )
 def test_probe(shmrun, probe, command):
     shmrun.write(PROBE, "probe.py")
@@ -80,6 +89,9 @@ def test_probe(shmrun, probe, command):
     shmrun.write(PROBE, "package/__main__.py")
     (shmrun.folder / "link").symlink_to("package")
     (shmrun.folder / "linked.py").symlink_to("package/inner.py")
+    for name in ("app.zip", "app.pyz", "zipped.py"):
+        with zipfile.ZipFile(shmrun.folder / name, "w") as file:
+            file.writestr("__main__.py", PROBE)
     plain = probe("python", *command)
     assert probe(*command) == plain
     assert probe("--fresh", *command) == plain
