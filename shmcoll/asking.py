@@ -25,7 +25,7 @@ from pathlib import Path
 
 from shmcoll import stacks
 from shmcoll.call_sites import short_path
-from shmcoll.engine.processes import process_start
+from shmcoll.engine.processes import has_ended
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NAP = 0.002
@@ -137,7 +137,7 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
     except (OSError, ValueError):
         return "its process has ended"
     try:
-        if start and process_start(pid) != start:
+        if has_ended(pid, start):
             return "its process has ended"
         if fields["State"][0] in "Tt":
             return "stopped, so it cannot say where it is"

@@ -63,7 +63,6 @@ class Caller:
             (c.FLIGHTS, group + layout.flight_offset(size, self.rank)),
             (c.RECORDS, base + layout.record_offset(arena.ranks, 0, layout.BY_RANK)),
             (c.RECORDS_LAUNCHER, base + layout.record_offset(arena.ranks, 0, layout.BY_LAUNCHER)),
-            (c.PIDFDS, self.member.pollfds.ctypes.data),
             (c.RANK, self.rank),
             (c.SIZE, size),
             (c.POLLS, 0 if crowded else MOST_POLLS),

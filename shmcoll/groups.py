@@ -33,7 +33,7 @@ from itertools import chain
 from shmcoll.engine import layout, records
 from shmcoll.engine.arena import WIDEST_BYTES, Arena, mib
 from shmcoll.engine.group import Group
-from shmcoll.engine.heap import Heap
+from shmcoll.engine.heap import Heap, span
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
 
@@ -172,9 +172,23 @@ def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group |
         )
     if offset == 0:
         return None
-    members = range(arena.load(offset + layout.SIZE))
-    group = Group(arena, offset, tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in members))
+    group = Group(arena, offset, _members(arena, leader, offset, purpose))
     return group if _identity_of(group) == which else None
+
+
+def _members(arena: Arena, leader: int, offset: int, purpose: str) -> tuple[int, ...]:
+    """The members of the group whose region a leader has entered. Raises `ArenaError` for what is no region."""
+    first, length = span(arena, leader)
+    room = first + length - offset
+    if offset >= first and offset % layout.PAGE == 0 and room >= layout.PAGE:
+        size = arena.load(offset + layout.SIZE)
+        if 0 < size <= arena.ranks and layout.group_bytes(size, arena.load(layout.JOB_CELL_BYTES)) <= room:
+            members = tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in range(size))
+            if all(0 <= rank < arena.ranks for rank in members):
+                return members
+    raise ArenaError(
+        f"{purpose}: the arena is damaged: what rank {leader} says of the groups that it leads makes no sense"
+    )
 
 
 def _prepare(group: Group, which: Identity) -> None:

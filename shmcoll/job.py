@@ -86,6 +86,7 @@ def _explicit(rank: int | None, size: int | None, job: str | None) -> Place:
         raise TypeError(f"job must be a string, got {type(job).__name__}")
     if not 0 <= rank < size:
         raise ValueError(f"rank {rank} is no rank of a job of {size}")
+    arenas.check_ranks(size)
     return Place("explicit", rank, size, f"explicit:{job}")
 
 

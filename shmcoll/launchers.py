@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shmcoll import ranks
+from shmcoll.engine.layout import CELL_BYTES, most_ranks
 from shmcoll.engine.processes import process_start
 from shmcoll.errors import ShmcollError
 
@@ -37,6 +38,10 @@ def find_place(environment: _Environment) -> Place | None:
         if place is not None:
             if not 0 <= place.rank < place.size:
                 raise ShmcollError(f"{place.launcher} says that this is rank {place.rank} of {place.size}")
+            if place.size > (most := most_ranks(CELL_BYTES)):
+                raise ShmcollError(
+                    f"{place.launcher} has started {place.size} ranks, and shmcoll joins {most} at most; start fewer"
+                )
             return place
     return None
 

@@ -128,8 +128,11 @@ class Mail:
         chain = (rings.chains_offset(self._group.size) + (2 * source + 1) * rings.CHAIN_BYTES) // WORD
         ring = self.words.item(chain) - self._group.arena.address
         at = self.words.item(chain + rings.HEAD // WORD)
-        while ring > 0:
-            here = rings.piece(ring, load(ring + layout.RING_CAPACITY), at)
+        while 0 < ring < self._group.arena.size - layout.RING_PIECES:
+            capacity = load(ring + layout.RING_CAPACITY)
+            if not 0 < capacity <= self._group.arena.size - layout.RING_PIECES - ring:
+                break  # damaged, as receiving will tell
+            here = rings.piece(ring, capacity, at)
             if load(here + layout.PIECE_FLAG) != at + 1:
                 break
             what = load(here + layout.PIECE_KIND)
@@ -137,6 +140,8 @@ class Mail:
             if kind == rings.NEXT:
                 ring, at = total, 0
                 continue
+            if kind == rings.SKIP and total <= 0:
+                break
             if kind == rings.FIRST and not load(here + layout.PIECE_TAKEN):
                 tags.append(load(here + layout.PIECE_TAG))
             length = rings.head_bytes(what) + load(here + layout.PIECE_LENGTH)

@@ -40,7 +40,6 @@ class Member:
         self.launcher = launcher
         self.pid = os.getpid()
         self._moved = self._slept = 0  # by communicators that have been closed
-        self.pollfds = np.zeros(arena.ranks, np.int64)
         self.heap = Heap(arena, rank)
         self.directory = Directory(arena, rank, self.heap)
         self.lock = threading.Lock()  # guards what follows

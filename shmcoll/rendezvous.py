@@ -36,7 +36,7 @@ from shmcoll import refusals
 from shmcoll.engine import arena as arenas
 from shmcoll.engine import atomics, layout, records
 from shmcoll.engine.arena import Arena
-from shmcoll.engine.processes import process_start
+from shmcoll.engine.processes import has_ended, process_start
 from shmcoll.errors import ArenaError, ShmcollError
 
 SLICE_NS = 20_000_000
@@ -171,7 +171,8 @@ def _register(arena: Arena, rank: int, key: str, end: float) -> bool:
 
 
 def _creator_lives(arena: Arena) -> bool:
-    return process_start(arena.load(layout.JOB_CREATOR)) == arena.load(layout.JOB_CREATOR_START) != 0
+    start = arena.load(layout.JOB_CREATOR_START)
+    return start != 0 and not has_ended(arena.load(layout.JOB_CREATOR), start)
 
 
 def _refuse_stranger(name: str, key: str) -> None:

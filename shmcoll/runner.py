@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from shmcoll import ranks
+from shmcoll.engine.layout import CELL_BYTES, most_ranks
 from shmcoll.engine.processes import check_proc
 from shmcoll.errors import RankFailed, ShmcollError
 from shmcoll.server import calls, client
@@ -88,6 +89,8 @@ def _check(fn: Any, nprocs: Any, timeout: Any, method: Any, on_failure: Any) -> 
         raise TypeError(f"nprocs must be an int, got {nprocs!r} of type {type(nprocs).__name__}")
     if number < 1:
         raise ValueError(f"nprocs must be at least 1, got {nprocs}")
+    if number > (most := most_ranks(CELL_BYTES)):
+        raise ValueError(f"nprocs must be at most {most}, got {nprocs}")
     if timeout is not None:
         if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
             raise TypeError(f"timeout must be a number of seconds or None, got {timeout!r}")

@@ -11,20 +11,23 @@ import faulthandler
 import os
 import signal
 
+from shmcoll.engine.descriptors import File, file_of
+
 SIGNAL = signal.SIGRTMAX - 7  # a real-time signal, which programs hardly ever use
 FILE = "shmcoll-stacks"
 
-_offered: tuple[int, int] | None = None  # pid and descriptor
+_offered: tuple[int, int, File | None] | None = None  # pid, descriptor, and what that was
 
 
 def offer() -> None:
-    """From now on, this process writes its stacks when asked. Again: nothing."""
+    """From now on, this process writes its stacks when asked. Again: nothing, unless the file has been closed."""
     global _offered
-    if _offered and _offered[0] == os.getpid():
+    is_open = _offered is not None and file_of(_offered[1]) == _offered[2]
+    if _offered and _offered[0] == os.getpid() and is_open:
         return
     with contextlib.suppress(OSError, RuntimeError):
         fd = os.memfd_create(FILE, os.MFD_CLOEXEC)
         faulthandler.register(SIGNAL, file=fd, all_threads=False)
-        if _offered:
+        if _offered and is_open:
             os.close(_offered[1])  # of the process that has forked this one
-        _offered = os.getpid(), fd
+        _offered = os.getpid(), fd, file_of(fd)

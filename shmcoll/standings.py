@@ -14,7 +14,7 @@ from shmcoll.engine import layout, records
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.group import Group
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.processes import process_start
+from shmcoll.engine.processes import has_ended
 from shmcoll.flights import Flight, flights, last_call
 
 ENDED, ABSENT, GONE, STOPPED, WAITING, INSIDE, OUTSIDE = (
@@ -132,7 +132,7 @@ def _life(told: records.Record, launcher: records.Record) -> str:
         return ABSENT
     if told.pid == 0 or told.state in (records.DEPARTED, records.FAILED):
         return ENDED
-    if process_start(told.pid) != told.start:
+    if has_ended(told.pid, told.start):
         return GONE
     return STOPPED if process_state(told.pid) in ("T", "t") else ""
 

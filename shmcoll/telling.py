@@ -4,6 +4,9 @@ Every one of them knows some of it (where in its own code it is), none knows all
 word, which the kernel gives back when its holder dies, collects what the others note, writes the cause and ends the
 group. Nobody waits for a lock: who does not get it waits for the end of the group, and after a limit tells by itself.
 A lock on the first word of the job lets one rank at a time, of whatever groups, ask the others for their stacks.
+
+Locks need the arena's descriptor. A rank whose program has closed it gets none: it waits for the others, and after the
+limit tells by itself. So where all ranks have closed theirs, each may tell in its own words.
 """
 
 import contextlib
@@ -62,6 +65,8 @@ def sites(group: Group, sequence: int, patience: float) -> list[str]:
 
 def _lock(arena: Arena, offset: int) -> bool:
     """A lock of this process, on this word alone."""
+    if not arena.has_descriptor():
+        return False
     try:
         fcntl.lockf(arena.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, WORD, offset)
     except OSError:
@@ -70,4 +75,5 @@ def _lock(arena: Arena, offset: int) -> bool:
 
 
 def _unlock(arena: Arena, offset: int) -> None:
-    fcntl.lockf(arena.fd, fcntl.LOCK_UN, WORD, offset)
+    if arena.has_descriptor():
+        fcntl.lockf(arena.fd, fcntl.LOCK_UN, WORD, offset)

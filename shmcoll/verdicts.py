@@ -131,7 +131,10 @@ class Verdicts:
             waited = f"waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain"
             return self._timeout(f"{call}{at_site()}: {waited}; {self._who_is_missing(operation)}")
         name = self._group.name(int(culprit))
-        text = f"{call}: status {status}, header of rank {name} changed under a reader; please report this"
+        text = (
+            f"{call}: the arena is damaged: what rank {name} has written there makes no sense (status {status}). "
+            f"Either a program writes where it should not, or this is a bug in shmcoll; please report this"
+        )
         self._end(records.BROKEN, text)
         return InternalError(text)
 

@@ -24,12 +24,14 @@ def ranks(text: str) -> int:
         from shmcoll.engine.cores import usable_cores
 
         return usable_cores()
+    from shmcoll.engine.layout import CELL_BYTES, most_ranks
+
     try:
         number = int(text)
     except ValueError:
         number = 0
-    if not 0 < number < 1 << 16:
-        raise Wrong(f"{text!r} is no number of ranks; give one from 1 to 65535, or auto")
+    if not 0 < number <= (most := most_ranks(CELL_BYTES)):
+        raise Wrong(f"{text!r} is no number of ranks; give one from 1 to {most}, or auto")
     return number
 
 

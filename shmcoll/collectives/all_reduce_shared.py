@@ -43,8 +43,10 @@ def place_in_arena(ctx, address):
 
 def all_are_shared(ctx, sequence):
     """Whether, after the opening, the arrays of all ranks can be reached."""
+    last = peek(ctx + c.ARENA_BYTES) - peek(ctx + c.X + c.BYTES) + 1
     for rank in range(peek(ctx + c.SIZE)):
-        if place(ctx, sequence, rank, X_PLACE) == 0 or place(ctx, sequence, rank, OUT_PLACE) == 0:
+        x, out = place(ctx, sequence, rank, X_PLACE), place(ctx, sequence, rank, OUT_PLACE)
+        if not (0 < x <= last and 0 < out <= last):
             return 0
     return 1
 

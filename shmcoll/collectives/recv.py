@@ -43,7 +43,10 @@ from shmcoll.engine.layout import (
 from shmcoll.engine.reading import (
     has_piece,
     here,
+    is_damaged,
+    is_ring,
     kind_here,
+    note_damage,
     note_event,
     part_here,
     pass_piece,
@@ -55,6 +58,7 @@ from shmcoll.engine.rings import (
     ARRAY,
     CURSOR_AT,
     CURSOR_RING,
+    DAMAGED,
     DONE,
     DROPPED,
     FIRST,
@@ -101,7 +105,7 @@ def recv(ctx):
         return c.PREPARE if status == c.TIMEOUT_PASSED else status
     for source in range(size):
         find_from(ctx, source, NO_TAG, source)
-    return c.OK
+    return c.BROKEN if is_damaged(ctx) else c.OK
 
 
 def fetch(ctx):
@@ -120,17 +124,23 @@ def fetch(ctx):
 def try_to_find(ctx):
     if find(ctx, peek(ctx + c.ARGUMENT), NOWHERE):
         return c.HALFWAY
+    if is_damaged(ctx):
+        return c.BROKEN
     return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.PREPARE
 
 
 def seek(ctx):
     if not find(ctx, peek(ctx + c.ARGUMENT), NOWHERE):
         poke(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + DONE, TAKEN_BACK)
+        if is_damaged(ctx):
+            return c.BROKEN
     return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.HALFWAY
 
 
 def await_message(ctx, source):
     """Wait until something follows what `find` has seen."""
+    if is_damaged(ctx):
+        return c.BROKEN
     if source == peek(ctx + c.RANK) or peek(ctx + c.SIZE) == 1:
         return c.PREPARE
     if source == ANY:
@@ -166,6 +176,10 @@ def find_from(ctx, source, tag, event):
             if event != NOWHERE:
                 note_event(ctx, event, told, 1, source)
             return 0
+        if not is_ring(ctx, offset):
+            note_damage(ctx)
+            poke(ctx + c.CULPRIT, source)
+            return 0
         poke(chain + RING, peek(ctx + c.ARENA) + offset)
     set_cursor(ctx, peek(chain + RING), peek(chain + HEAD))
     while has_piece(ctx):
@@ -177,6 +191,8 @@ def find_from(ctx, source, tag, event):
         else:
             skip_piece(ctx)
     found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    if peek(found + DAMAGED):
+        poke(ctx + c.CULPRIT, source)
     if event != NOWHERE:
         note_event(ctx, event, here(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, source)
     return 0
@@ -238,6 +254,9 @@ def refuse(ctx, total):
         done += part_here(ctx)
         skip_piece(ctx)
     set_cursor(ctx, ring, at)
+    if is_damaged(ctx):
+        poke(ctx + c.CULPRIT, peek(found + FOUND_SOURCE))
+        return c.BROKEN
     if dropped == 0:
         return c.VERDICT
     store(first + PIECE_TAKEN, 1)

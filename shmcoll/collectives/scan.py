@@ -26,6 +26,7 @@ from shmcoll.engine.reduction import (
     is_flat,
     reduce,
     reduce_alone,
+    shortest_slice,
 )
 from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
 
@@ -90,7 +91,8 @@ def link_length(ctx):
     """Elements of a slice of the chain: at most half a cell, less for a short pipe to fill soon."""
     longest = min(peek(ctx + c.SLICE_BYTES), peek(ctx + c.CELL_BYTES) // 2) // accumulator_bytes(ctx)
     even = -(-peek(ctx + c.X + c.COUNT) // (FILLINGS * peek(ctx + c.SIZE)))
-    return min(max(-(-even // SLICE_UNIT) * SLICE_UNIT, SHORTEST_SLICE), longest)
+    usual = min(max(-(-even // SLICE_UNIT) * SLICE_UNIT, SHORTEST_SLICE), longest)
+    return max(usual, shortest_slice(peek(ctx + c.X + c.COUNT)))
 
 
 def slot(ctx, sequence, i):

@@ -27,6 +27,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, peek, poke, store
 from shmcoll.engine.landing import land, replace
 from shmcoll.engine.layout import (
+    DIMENSIONS_BYTES,
     HEADER_CALL,
     HEADER_COUNT,
     HEADER_DIMS,
@@ -42,7 +43,6 @@ PHASE, SOURCES, SHAPE = (c.EXTRA + WORD * i for i in range(3))
 BOTH, OPEN, DATA = 0, 1, c.LATER
 
 MOST_DIMENSIONS = 64  # of a numpy array
-MORE_DIMENSIONS_BYTES = 512  # where those beyond HEADER_MAX_DIMS lie
 
 
 def scatter(ctx):
@@ -52,8 +52,7 @@ def scatter(ctx):
         if status != c.OK:
             return status
         if phase == OPEN:
-            tell_shape(ctx)
-            return c.HALFWAY
+            return tell_shape(ctx)
     sequence, root = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT)
     return send(ctx, sequence) if peek(ctx + c.RANK) == root else receive(ctx, sequence, root)
 
@@ -114,14 +113,19 @@ def dimension(ctx, sequence, rank, i):
 
 
 def tell_shape(ctx):
-    """Write what this rank gets where the caller looks for it."""
+    """Write what this rank gets where the caller looks for it. HALFWAY; BROKEN for more dimensions than arrays have."""
     sequence, root = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT)
     told = peek(ctx + SHAPE)
     call = load(header(ctx, root, sequence) + HEADER_CALL)
+    dimensions = dimensions_in(call)
+    if not 0 <= dimensions <= MOST_DIMENSIONS:
+        poke(ctx + c.CULPRIT, root)
+        return c.BROKEN
     poke(told, call >> 8 & 0xFF)
-    poke(told + WORD, dimensions_in(call))
-    for i in range(dimensions_in(call)):
+    poke(told + WORD, dimensions)
+    for i in range(dimensions):
         poke(told + (2 + i) * WORD, dimension(ctx, sequence, root, i))
+    return c.HALFWAY
 
 
 # --- the data ---------------------------------------------------------------------------------------------------------
@@ -195,7 +199,7 @@ def piece_bytes(ctx, sequence):
 def lead(ctx, sequence):
     """Bytes at the start of the root's cells that are kept for dimensions."""
     call = load(header(ctx, peek(ctx + c.ARGUMENT), sequence) + HEADER_CALL)
-    return MORE_DIMENSIONS_BYTES if dimensions_in(call) > HEADER_MAX_DIMS else 0
+    return DIMENSIONS_BYTES if dimensions_in(call) > HEADER_MAX_DIMS else 0
 
 
 def part_bytes(ctx):

@@ -6,8 +6,13 @@ Nothing has a name, so nothing can be left behind: the kernel frees the pages wi
 Where /dev/shm is too small a sealed memfd serves instead. Where ranks must meet under a name, the finished arena is
 given it in one step, so that nobody meets an unfinished one.
 
-Memory is committed with `posix_fallocate`, so that too little of it is an `ArenaError` here and never a SIGBUS later.
-In a memory cgroup fallocate does not fail (the process is killed instead), hence the comparison beforehand.
+Memory is committed before it is used, so that too little of it is an `ArenaError` here and never a SIGBUS later: by
+`posix_fallocate` what the job needs, as the file is made; by address what ranks take afterwards (`pages.py`), because
+the program may have closed the descriptor by then. In a memory cgroup neither fails (the process is killed instead),
+hence the comparison beforehand.
+
+The descriptor stays open for who looks at the job from outside, and for locks (`telling.py`). Whoever uses it after the
+start asks `has_descriptor` first.
 """
 
 import contextlib
@@ -21,14 +26,16 @@ import stat
 import time
 import weakref
 
-from shmcoll.engine import fences, layout, thresholds
+from shmcoll.engine import fences, layout, pages, thresholds
 from shmcoll.engine.cores import usable_cores
+from shmcoll.engine.descriptors import file_of
 from shmcoll.engine.processes import process_start
 from shmcoll.engine.room import amount, available, filesystem_room
 from shmcoll.errors import ArenaError
 
 WIDEST_BYTES = 4 << 40  # what the mapping spans at most; untouched ranges take no memory
 MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
+_FOLDER = "/dev/shm"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 
@@ -44,6 +51,7 @@ class Arena:
     def __init__(self, fd: int, size: int):
         self.fd = fd
         self.size = size
+        self._file = file_of(fd)
         # Not Python's mmap, which keeps a descriptor of its own
         self.address = _mmap(None, size, mmap.MAP_SHARED, fd)
         self._unmap = weakref.finalize(self, _LIBC.munmap, ctypes.c_void_p(self.address), ctypes.c_size_t(size))
@@ -83,9 +91,13 @@ class Arena:
     def abandon(self) -> None:
         """In a process that a rank has forked: keep nothing of the arena alive. Its addresses read as zero then."""
         _mmap(self.address, self.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED, -1)
-        with contextlib.suppress(OSError):
+        if self.has_descriptor():
             os.close(self.fd)
         self.fd = -1  # the number will be some other file's
+
+    def has_descriptor(self) -> bool:
+        """Whether the descriptor is still the arena's: a program may have closed it, and opened a file in its place."""
+        return self._file is not None and file_of(self.fd) == self._file
 
     def doorbell(self, rank: int) -> int:
         """Address of the semaphore of a rank of the world."""
@@ -102,14 +114,32 @@ class Arena:
         return layout.world_offset(self.ranks)
 
     def commit(self, offset: int, length: int, purpose: str) -> None:
-        """Back `[offset, offset + length)` with memory, or raise `ArenaError` with nothing taken."""
-        have = available(self.fd)
+        """Back `[offset, offset + length)`, which nobody uses, with memory. Raises `ArenaError`, with nothing taken,
+        where there is too little."""
+        place = self._place()
+        have = available(place)
         if have < length:
             raise _too_small(purpose, length, have)
+        given = False
         try:
-            os.posix_fallocate(self.fd, offset, length)
-        except OSError as e:
-            raise _too_small(purpose, length, available(self.fd)) from e
+            given = pages.give(self.address + offset, length)
+        finally:
+            if not given:
+                pages.drop(self.address + offset, length)
+        if not given:
+            raise _too_small(purpose, length, available(place))
+
+    def clear(self, offset: int, length: int) -> None:
+        """Make committed memory that nobody uses any more zero, and give it back."""
+        pages.clear(self.address + offset, length)
+
+    def _place(self) -> str | None:
+        """Where one can ask how much room the arena's file system has; None for a memfd, which has a limit nowhere."""
+        try:
+            found = os.stat(_FOLDER).st_dev  # noqa: PTH116 - a Path would cost more than the call
+        except OSError:
+            return None
+        return _FOLDER if self._file and found == self._file.device else None
 
 
 def create(
@@ -128,6 +158,7 @@ def create(
     that stands for the job, if it is not this one. Raises `ArenaError` when there is too little shared memory, with the
     amounts; `FileExistsError` when the name exists.
     """
+    check_ranks(ranks, cell_bytes)
     creator = creator or os.getpid()
     cores = usable_cores()
     limits = thresholds.of_job(ranks, cores)
@@ -138,7 +169,7 @@ def create(
         # Any rank may need all of the heap, in whatever pieces: each has a share of the span that is wide enough
         arena = _map_sparse(fd, need, layout.align(min(need + 4 * ranks * heap, WIDEST_BYTES), layout.PAGE))
         arena.ranks = ranks
-        arena.commit(0, need, f"the arena of {ranks} ranks")
+        _allocate(fd, need, f"the arena of {ranks} ranks")
     except (ArenaError, ValueError):
         os.close(fd)
         raise
@@ -167,6 +198,13 @@ def create(
     if name:
         _publish(arena, name)
     return arena
+
+
+def check_ranks(ranks: int, cell_bytes: int = layout.CELL_BYTES) -> None:
+    """Raise `ValueError` for more ranks than a job can have."""
+    most = layout.most_ranks(cell_bytes)
+    if ranks > most:
+        raise ValueError(f"a job of {ranks} ranks: shmcoll joins {most} at most; start fewer")
 
 
 def attach(fd: int, nonce: str | None) -> Arena:
@@ -259,7 +297,7 @@ def verify(arena: Arena, nonce: str | None) -> None:
         raise ArenaError("the arena's nonce is not the one this rank was given: it belongs to another job")
     cell_bytes = arena.load(layout.JOB_CELL_BYTES)
     cells = 0 < cell_bytes <= size and cell_bytes % layout.LINE == 0
-    room = 0 < ranks < 1 << 16 and cells and layout.arena_bytes(ranks, cell_bytes) <= size
+    room = 0 < ranks <= layout.most_ranks(cell_bytes) and cells and layout.arena_bytes(ranks, cell_bytes) <= size
     if not (room and all(lowest <= arena.load(word) <= highest for word, lowest, highest in _limits(cell_bytes))):
         raise ArenaError(f"the arena's job page is damaged: {ranks} ranks, cells of {cell_bytes} bytes, {size} in all")
     arena.ranks = ranks
@@ -308,6 +346,17 @@ def _unsized(need: int, error: OSError) -> ArenaError:
     return ArenaError(f"cannot size the arena, of {mib(need)}: {error.strerror}.{advice}")
 
 
+def _allocate(fd: int, length: int, purpose: str) -> None:
+    """Back the beginning of a file that has just been made with memory."""
+    have = available(fd)
+    if have < length:
+        raise _too_small(purpose, length, have)
+    try:
+        os.posix_fallocate(fd, 0, length)
+    except OSError as e:
+        raise _too_small(purpose, length, available(fd)) from e
+
+
 def _shm_descriptor(need: int) -> int:
     """A nameless descriptor on shared memory that has room for `need` bytes."""
     try:
@@ -323,14 +372,14 @@ def _shm_descriptor(need: int) -> int:
 def _nameless() -> int:
     """A descriptor on shared memory that has no name at any time: a kill leaves nothing."""
     try:
-        return os.open("/dev/shm", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        return os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as e:
         raise ArenaError(f"cannot create shared memory: {e}") from e
 
 
 def _publish(arena: Arena, name: str) -> None:
     """Give a finished arena its name, in one step: nobody ever meets an unfinished one."""
-    folder = os.open("/dev/shm", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = os.open(_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.link(f"/proc/self/fd/{arena.fd}", name.lstrip("/"), dst_dir_fd=folder, follow_symlinks=True)
     except OSError:

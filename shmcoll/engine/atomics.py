@@ -16,8 +16,8 @@ and enough for tests), while code compiled by `compile.py` gets the twin from `i
     sleep_on, ring           a doorbell (sem_t): sleep until it is rung or `ns` have passed; ring it
     clock                    CLOCK_MONOTONIC, ns
     recent                   the same as of the last tick of the kernel: cheap, and some ms old
-    open_process             a pidfd, or why there is none
-    process_gone             whether a pidfd reports the end of its process
+    process_gone             whether there is no process of a pid, or only its remains; no descriptor stays open
+    process_start            its start time: with the pid it names a process for ever
     signals_pending          lets Python run its signal handlers; true when one raised
     copy                     bytes, not overlapping
     stream                   the same, past the caches
@@ -35,6 +35,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shmcoll.engine import fences
+from shmcoll.engine.processes import start_of
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _WORD = ctypes.c_int64.from_address
@@ -140,28 +141,39 @@ def recent():
     return 0 if hooks else time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE)
 
 
-def open_process(pid):
-    """A pidfd of the process; -2 when there is no such process any more; -1 where pidfds do not work."""
+def process_gone(pid):
+    """Whether no process has this pid, or one that has ended and was not waited for yet. Where no descriptor is to be
+    had, only the former is told."""
+    if hooks:
+        return hooks.process_gone(pid)
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return 1
+    except OSError:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return 1
+        except OSError:
+            pass
+        return 0
+    try:
+        poller = select.poll()
+        poller.register(fd, select.POLLIN)
+        return 1 if poller.poll(0) else 0
+    finally:
+        os.close(fd)
+
+
+def process_start(pid):
+    """When a process began, in clock ticks since boot; 0 for one that has ended; -1 where that is not known."""
     if hooks:
         return -1
     try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        return -2
-    except OSError:
+        return start_of(pid)
+    except (OSError, ValueError, IndexError):
         return -1
-
-
-def process_gone(pollfd):
-    """Whether the process behind the `struct pollfd` at this address has ended; false for a descriptor of -1."""
-    if hooks:
-        return hooks.process_gone(pollfd)
-    fd = ctypes.c_int32.from_address(pollfd).value
-    if fd < 0:
-        return 0
-    poller = select.poll()
-    poller.register(fd, select.POLLIN)
-    return 1 if poller.poll(0) else 0
 
 
 def signals_pending(ctx):

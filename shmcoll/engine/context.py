@@ -18,7 +18,6 @@ from shmcoll.engine.layout import WORD
     CELLS,  # address of cell 0 of rank 0
     RECORDS,  # address of the record that rank 0 of the world writes about itself
     RECORDS_LAUNCHER,  # address of the launcher's record about it
-    PIDFDS,  # address of one struct pollfd a rank of the world, all zero until it is needed
     RANK,
     SIZE,
     SEQUENCE,  # number of the last collective that this rank published
@@ -52,7 +51,7 @@ from shmcoll.engine.layout import WORD
     RING_BYTES,  # reductions of a group go through the cells while they are shorter, round the ring then
     NOTED,  # the mailbox in which the recorder has noted that this message sleeps; 0: it has not
     SENDING,  # 1 between the phases of a send: what is received meanwhile does not end the call
-) = (WORD * i for i in range(43))
+) = (WORD * i for i in range(42))
 
 # two array views, filled from ndarrays by entry.py
 X = 48 * WORD

@@ -115,7 +115,7 @@ class Hooks:
     def clock(self) -> int:
         return time.monotonic_ns()
 
-    def process_gone(self, _pollfd: int) -> int:
+    def process_gone(self, _pid: int) -> int:
         return 0
 
     def signals_pending(self, _ctx: int) -> int:

@@ -7,7 +7,9 @@ the change). Calls go to libc and CPython by name; the loader resolves them in t
 """
 
 import errno
+import os
 import platform
+import select
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +25,8 @@ POINTER = ir.IntType(8).as_pointer()
 CLOCK_MONOTONIC = 1
 SYS_PIDFD_OPEN = 434  # the same on every architecture
 NS = 1_000_000_000
+POLLIN = select.POLLIN
+STAT_BYTES = 1024  # what /proc/PID/stat takes at most: about 50 numbers
 
 #: the Python functions that have a twin here
 TWINS: set[Callable[..., Any]] = {kernels.element, kernels.set_element, kernels.attempt}
@@ -59,6 +63,18 @@ def _word(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
 def _call(builder: ir.IRBuilder, module: ir.Module, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
     signature = ir.FunctionType(result, [a.type for a in arguments])
     return builder.call(cgutils.get_or_insert_function(module, signature, name), arguments)
+
+
+def _call_variadic(builder: ir.IRBuilder, module: ir.Module, name: str, fixed: int, *arguments: ir.Value) -> ir.Value:
+    """The same for a function that returns an int, of whose arguments so many are fixed."""
+    signature = ir.FunctionType(I32, [a.type for a in arguments[:fixed]], var_arg=True)
+    return builder.call(cgutils.get_or_insert_function(module, signature, name), arguments)
+
+
+def _text(module: ir.Module, text: str) -> ir.Value:
+    """The address of a text that ends with a zero."""
+    content = cgutils.make_bytearray(text.encode() + b"\0")
+    return cgutils.global_constant(module, "text", content).bitcast(POINTER)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -157,18 +173,56 @@ def _ring(builder, module, semaphore):
     _call(builder, module, "sem_post", I32, builder.inttoptr(semaphore, POINTER))
 
 
-@_twin(atomics.open_process, (types.int64,), types.int64)
-def _open_process(builder, module, pid):
-    fd = _call(builder, module, "syscall", I64, I64(SYS_PIDFD_OPEN), pid, I64(0))
-    error = builder.load(builder.bitcast(_call(builder, module, "__errno_location", POINTER), I32.as_pointer()))
-    gone = builder.and_(builder.icmp_signed("<", fd, I64(0)), builder.icmp_signed("==", error, I32(errno.ESRCH)))
-    return builder.select(gone, I64(-2), fd)
-
-
 @_twin(atomics.process_gone, (types.int64,), types.int64)
-def _process_gone(builder, module, pollfd):
-    ready = _call(builder, module, "poll", I32, builder.inttoptr(pollfd, POINTER), I64(1), I32(0))
-    return builder.zext(builder.icmp_signed(">", ready, I32(0)), I64)
+def _process_gone(builder, module, pid):
+    gone = cgutils.alloca_once_value(builder, I64(0))
+    fd = _call(builder, module, "syscall", I64, I64(SYS_PIDFD_OPEN), pid, I64(0))
+    with builder.if_else(builder.icmp_signed("<", fd, I64(0))) as (failed, opened):
+        with failed:  # for want of a descriptor, perhaps
+            absent = _call(builder, module, "kill", I32, builder.trunc(pid, I32), I32(0))
+            error = builder.load(builder.bitcast(_call(builder, module, "__errno_location", POINTER), I32.as_pointer()))
+            missing = builder.icmp_signed("==", error, I32(errno.ESRCH))
+            builder.store(builder.zext(builder.and_(builder.icmp_signed("<", absent, I32(0)), missing), I64), gone)
+        with opened:
+            fd = builder.trunc(fd, I32)
+            pollfd = cgutils.alloca_once(builder, ir.ArrayType(I32, 2))
+            for i, value in enumerate((fd, I32(POLLIN))):
+                builder.store(value, builder.gep(pollfd, [I32(0), I32(i)]))
+            ready = _call(builder, module, "poll", I32, builder.bitcast(pollfd, POINTER), I64(1), I32(0))
+            _call(builder, module, "close", I32, fd)
+            events = builder.load(builder.gep(pollfd, [I32(0), I32(1)]))  # events | revents << 16
+            ended = builder.icmp_unsigned("!=", builder.and_(events, I32(POLLIN << 16)), I32(0))
+            builder.store(builder.zext(builder.and_(builder.icmp_signed("==", ready, I32(1)), ended), I64), gone)
+    return builder.load(gone)
+
+
+@_twin(atomics.process_start, (types.int64,), types.int64)
+def _process_start(builder, module, pid):
+    """Of /proc/PID/stat what follows the name: the state is the first, the start the twentieth."""
+    start = cgutils.alloca_once_value(builder, I64(-1))
+    path, line = (cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(8), n)) for n in (32, STAT_BYTES))
+    path, line = (builder.bitcast(place, POINTER) for place in (path, line))
+    _call_variadic(builder, module, "snprintf", 3, path, I64(32), _text(module, "/proc/%ld/stat"), pid)
+    fd = _call_variadic(builder, module, "open", 2, path, I32(os.O_RDONLY | os.O_CLOEXEC))
+    with builder.if_then(builder.icmp_signed(">=", fd, I32(0))):
+        length = _call(builder, module, "read", I64, fd, line, I64(STAT_BYTES - 1))
+        _call(builder, module, "close", I32, fd)
+        with builder.if_then(builder.icmp_signed(">", length, I64(0))):
+            builder.store(ir.IntType(8)(0), builder.gep(line, [length]))
+            behind = _call(builder, module, "strrchr", POINTER, line, I32(ord(")")))
+            with builder.if_then(builder.icmp_unsigned("!=", builder.ptrtoint(behind, I64), I64(0))):
+                state = cgutils.alloca_once_value(builder, ir.IntType(8)(0))
+                ticks = cgutils.alloca_once_value(builder, I64(0))
+                form = _text(module, ") %c" + " %*s" * 18 + " %ld")
+                read = _call_variadic(builder, module, "sscanf", 2, behind, form, state, ticks)
+                with builder.if_then(builder.icmp_signed("==", read, I32(2))):
+                    ended = I64(0)
+                    for letter in "ZX":
+                        same = builder.icmp_unsigned("==", builder.load(state), ir.IntType(8)(ord(letter)))
+                        ended = builder.or_(ended, builder.zext(same, I64))
+                    alive = builder.icmp_unsigned("==", ended, I64(0))
+                    builder.store(builder.select(alive, builder.load(ticks), I64(0)), start)
+    return builder.load(start)
 
 
 @_twin(atomics.signals_pending, (types.int64,), types.int64)

@@ -159,6 +159,7 @@ SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS, RECV_ROOM, TABLE_SIZES = ran
 SOURCE_SIZE, RESULT_SIZE, ELEMENT_TYPE = range(3)
 
 CELL_BYTES = 256 << 10
+DIMENSIONS_BYTES = 512  # at the start of a cell: where `scatter` tells dimensions that a header has no room for
 
 ANY = -1  # in place of the source or the tag of a message
 LARGEST_TAG = (1 << 31) - 1
@@ -228,6 +229,11 @@ COMPOSITE_NAMES = (
 def align(offset: int, unit: int) -> int:
     """The smallest multiple of `unit` (a power of two) that is not below `offset`."""
     return (offset + unit - 1) & -unit
+
+
+def most_ranks(cell_bytes: int) -> int:
+    """How many ranks a job can have: so many that each has at least a line of another's cell."""
+    return (cell_bytes - DIMENSIONS_BYTES) // LINE
 
 
 def table_words(ranks: int) -> int:

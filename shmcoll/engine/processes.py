@@ -21,7 +21,37 @@ def process_start(pid: int) -> int:
     With the pid it names a process for ever.
     """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return 0 if fields[0] in "ZX" else int(fields[19])
+        return start_of(pid)
     except (OSError, ValueError, IndexError):
         return 0
+
+
+def has_ended(pid: int, start: int) -> bool:
+    """Whether the process of this pid and start time (0: not known) has ended, waited for or not.
+
+    What cannot be found out counts as alive: where /proc cannot be read, because this process may open no more files
+    perhaps, somebody who has the pid is taken for the process.
+    """
+    if pid <= 0:
+        return True
+    try:
+        found = start_of(pid)
+        return not found or (start != 0 and found != start)
+    except (OSError, ValueError, IndexError):
+        return _is_unused(pid)
+
+
+def start_of(pid: int) -> int:
+    """As `process_start`, for a process that there is. Raises `OSError` where that cannot be read."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def _is_unused(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # another user's
+        return False
+    return False

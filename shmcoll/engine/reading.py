@@ -15,28 +15,36 @@ from shmcoll.engine.layout import (
     PIECE_LENGTH,
     PIECE_TAKEN,
     PIECE_TOTAL,
+    PIECE_UNIT,
     RING_CAPACITY,
     RING_HEAD,
     RING_LEFT,
+    RING_PIECES,
     RING_READING,
     WORD,
 )
 from shmcoll.engine.rings import (
     CURSOR_AT,
     CURSOR_RING,
+    DAMAGED,
     DONE,
     DROPPED,
+    FIRST,
     FOUND_SOURCE,
     FOUND_TOTAL,
     HEAD,
     KEPT_RING,
+    MORE,
+    MOST_DIMENSIONS,
     NEXT,
     PART_BYTES,
     RING,
+    SKIP,
     TAKEN_BACK,
     TOLD_HEAD,
     UNREAD,
     chain_from,
+    dimensions_of,
     found_offset,
     head_bytes,
     piece,
@@ -57,7 +65,11 @@ def read(ctx):
         status = piece_comes(ctx, source)
         if status != c.OK:
             return status
-        read_piece(ctx)
+        if has_piece(ctx):
+            read_piece(ctx)
+        if is_damaged(ctx):
+            poke(ctx + c.CULPRIT, source)
+            return c.BROKEN
     return c.PREPARE if peek(found + DONE) == TAKEN_BACK else c.OK
 
 
@@ -72,6 +84,9 @@ def read_along(ctx, word, wanted, peer, limit, later):
         if has_piece(ctx):
             read_piece(ctx)
             continue
+        if is_damaged(ctx):
+            poke(ctx + c.CULPRIT, peek(found + FOUND_SOURCE))
+            return c.BROKEN
         note_event(ctx, 0, word, wanted, peer)
         note_event(ctx, 1, here(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, peek(found + FOUND_SOURCE))
         status = wait_a_while(ctx, SEVERAL, 2, ANYBODY, limit)
@@ -114,6 +129,9 @@ def read_piece(ctx):
         begin_to_read(ctx, source, total)
     done = peek(found + DONE)
     dropped = kind_here(ctx) == DROPPED
+    if not dropped and part_here(ctx) > total - done:
+        note_damage(ctx)
+        return
     length = lay_part(ctx, done, total)
     pass_piece(ctx, source, total > PART_BYTES)
     poke(found + DONE, TAKEN_BACK if dropped else done + length)
@@ -168,7 +186,50 @@ def here(ctx):
 def has_piece(ctx):
     """Whether the piece at the cursor has come."""
     found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    return load_acquire(here(ctx) + PIECE_FLAG) == peek(found + CURSOR_AT) + 1
+    if load_acquire(here(ctx) + PIECE_FLAG) != peek(found + CURSOR_AT) + 1:
+        return False
+    return makes_sense(ctx)
+
+
+def makes_sense(ctx):
+    """Whether the piece at the cursor, which has come, lies in its ring, and leads to nowhere else."""
+    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    at = here(ctx)
+    capacity = load(peek(found + CURSOR_RING) + RING_CAPACITY)
+    room = capacity - peek(found + CURSOR_AT) % capacity
+    what, total, length = load(at + PIECE_KIND), load(at + PIECE_TOTAL), load(at + PIECE_LENGTH)
+    kind = what & 0xFF
+    if kind in (FIRST, MORE):
+        fits = 0 <= dimensions_of(what) <= MOST_DIMENSIONS and 0 <= length <= room - head_bytes(what)
+        fits = fits and (kind == MORE or length <= total)
+    elif kind == SKIP:
+        fits = total == room
+    elif kind == NEXT:
+        fits = is_ring(ctx, total)
+    else:
+        fits = kind == DROPPED
+    if not fits or peek(found + DAMAGED):
+        note_damage(ctx)
+        return False
+    return True
+
+
+def is_ring(ctx, offset):
+    """Whether a ring can begin at this offset of the arena."""
+    room = peek(ctx + c.ARENA_BYTES) - RING_PIECES
+    if offset <= 0 or offset >= room or offset % PIECE_UNIT != 0:
+        return False
+    capacity = load(peek(ctx + c.ARENA) + offset + RING_CAPACITY)
+    return 0 < capacity <= room - offset and capacity % PIECE_UNIT == 0
+
+
+def note_damage(ctx):
+    """What a rank has written for this one makes no sense."""
+    poke(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + DAMAGED, 1)
+
+
+def is_damaged(ctx):
+    return peek(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + DAMAGED) != 0
 
 
 def is_head(ctx, source):

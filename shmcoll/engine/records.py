@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from shmcoll.engine import layout
 from shmcoll.engine.arena import Arena
 from shmcoll.engine.group import Group
-from shmcoll.engine.processes import process_start
+from shmcoll.engine.processes import has_ended, process_start
 
 # state
 UNBORN, JOINED, DEPARTED, FAILED = range(4)
@@ -97,7 +97,7 @@ def how_ended(arena: Arena, rank: int) -> str:
             return record.text
     if told[0].state == DEPARTED or told[1].state == DEPARTED:
         return f"rank {rank} has ended"
-    if told[1].pid and process_start(told[1].pid) != told[1].start:
+    if told[1].pid and has_ended(told[1].pid, told[1].start):
         return f"rank {rank}'s process has ended"
     return ""
 

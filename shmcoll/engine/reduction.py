@@ -13,7 +13,7 @@ from shmcoll.dtypes import BY_NAME, REDUCTIONS
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call_kernel, copy, peek, poke
 from shmcoll.engine.kernels import FINISH, JOIN, START, STEP, STORE
-from shmcoll.engine.layout import ALGORITHM_BITS, WORD
+from shmcoll.engine.layout import ALGORITHM_BITS, STEP_BITS, WORD
 
 KERNEL_GIVEN, ORDERED, SOURCES = (c.EXTRA + WORD * i for i in range(3))
 
@@ -158,7 +158,12 @@ def slice_length_of(ctx, count):
     longest = peek(ctx + c.SLICE_BYTES) // (accumulator_bytes(ctx) if size > 2 else peek(ctx + c.X + c.ITEM))
     rounds = -(-count // (size * longest))
     even = -(-count // (size * max(rounds, 1)))
-    return min(max(-(-even // SLICE_UNIT) * SLICE_UNIT, SHORTEST_SLICE), longest)
+    return max(min(max(-(-even // SLICE_UNIT) * SLICE_UNIT, SHORTEST_SLICE), longest), shortest_slice(count))
+
+
+def shortest_slice(count):
+    """Elements that a slice must have, for the steps of one operation to be told apart: see PROGRESS in `sync.py`."""
+    return count >> (STEP_BITS - 1)
 
 
 def accumulator_bytes(ctx):

@@ -39,6 +39,10 @@ depends on nobody but s: it reads on while it waits for room, and its own messag
 
 MAIL, private to each process: the table EVENTS of `wait.py`, then where `recv` looks (the cursor), what it has found
 there and how much of it has been read, then two rows of words a peer: the chain to it and the chain from it.
+
+What a receiver reads becomes addresses. So a ring must lie in the arena, and a piece in its ring in one run, before it
+is used (`reading.makes_sense`); else DAMAGED is 1 for ever, nothing more is found, and the call answers BROKEN. That
+catches what somebody has overwritten, not who overwrites it between the look and the use.
 """
 
 from shmcoll.engine import context as c
@@ -66,10 +70,10 @@ FIRST_RING, USUAL_RING, KEPT_RING = 64 << 10, 512 << 10, 4 << 20  # bytes of pie
 SPARE = 3 * PIECE_UNIT  # room that a piece leaves: for NEXT or DROPPED, and for the flag behind
 
 # the piece that the receiver looks at, and what it has found: words of MAIL behind the events
-CURSOR_RING, CURSOR_AT, DONE, EXPECTING, FOUND_SOURCE, FOUND_TAG, FOUND_TYPE, FOUND_DIMENSIONS, FOUND_TOTAL = (
-    WORD * i for i in range(9)
+CURSOR_RING, CURSOR_AT, DONE, EXPECTING, DAMAGED, FOUND_SOURCE, FOUND_TAG, FOUND_TYPE, FOUND_DIMENSIONS, FOUND_TOTAL = (
+    WORD * i for i in range(10)
 )
-FOUND_DIMS = 9 * WORD
+FOUND_DIMS = 10 * WORD
 UNREAD, TAKEN_BACK = -1, -2  # in DONE, which counts the bytes that have been read: see `reading.py`
 MOST_DIMENSIONS = 64  # numpy's
 

@@ -18,14 +18,16 @@ def amount(text: str) -> int:
     return int(float(match[1]) * (1 << _UNITS[match[2].upper()])) if match else 0
 
 
-def available(fd: int) -> int:
-    """Bytes that can still be committed: the least of file system, memory, and every enclosing memory cgroup."""
-    return min([filesystem_room(fd), _memory_room(), *_cgroup_rooms()])
+def available(place: int | str | None) -> int:
+    """Bytes that can still be committed: the least of file system, memory, and every enclosing memory cgroup. `place`:
+    a descriptor or a folder of the file system; None where it has no limit."""
+    rooms = [_memory_room(), *_cgroup_rooms()]
+    return min(rooms if place is None else [filesystem_room(place), *rooms])
 
 
-def filesystem_room(fd: int) -> int:
-    """What the file system behind a descriptor can still take."""
-    info = os.fstatvfs(fd)
+def filesystem_room(place: int | str) -> int:
+    """What the file system behind a descriptor, or of a folder, can still take."""
+    info = os.statvfs(place)
     # A memfd lives on a mount of the kernel's own without a limit, which reports no blocks at all.
     return info.f_bavail * info.f_frsize if info.f_blocks else 1 << 62
 

@@ -23,7 +23,7 @@ The verdict leaves the receive counts and the displacements of the result in it.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, load, peek, store
+from shmcoll.engine.atomics import copy, load, peek, poke, store
 from shmcoll.engine.landing import land
 from shmcoll.engine.layout import (
     ELEMENT_TYPE,
@@ -81,7 +81,21 @@ def judge(ctx, sequence, sender, receiver):
         if get(own, size, RECV_DISPLS, rank) < 0:
             put(own, size, RECV_DISPLS, rank, packed)
         packed += count
+    if not has_room_for_all(own, size):
+        poke(ctx + c.CULPRIT, me)
+        return c.BROKEN
     return c.HALFWAY if peek(ctx + PHASE) == COUNTS else c.OK
+
+
+def has_room_for_all(own, size):
+    """Whether what this rank takes lies in its result, by its own copy of the counts: those of the others have been
+    judged where they can still change."""
+    total = get(own, size, TABLE_SIZES, RESULT_SIZE)
+    for rank in range(size):
+        count, start = get(own, size, RECV_COUNTS, rank), get(own, size, RECV_DISPLS, rank)
+        if count < 0 or start < 0 or (total >= 0 and count > 0 and (count > total or start > total - count)):
+            return 0
+    return 1
 
 
 def sends_fit(ctx, sequence, sender, receiver):

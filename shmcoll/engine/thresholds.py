@@ -60,6 +60,8 @@ def _setting(name: str, default: int) -> int:
         value = -1
     if value <= 0:
         raise ValueError(f"{name}={os.environ[name]!r} is not a positive number of bytes")
+    if name == "SHMCOLL_SLICE_BYTES" and value < layout.LINE:
+        raise ValueError(f"{name}={value} is less than the shortest slice; give {layout.LINE} or more bytes")
     return layout.align(value, layout.LINE)
 
 

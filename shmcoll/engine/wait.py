@@ -10,8 +10,7 @@ involved, and who writes them:
     ABORT        of the group; goes from 0 to 1 once
     RECORD_STATE of the peer; written by the peer and, in a second record, by the launcher
     CLOSED       of the peer, in its mailbox; written by the peer alone, goes from 0 to 1 once
-    PIDFDS       private to the waiter's process: a struct pollfd a rank of the world, opened when one of its groups
-                 first sleeps for it. (Two threads that do so at once in two groups may open it twice, and keep both)
+    RECORD_PID   of the peer, and RECORD_START: written by the peer alone, before anybody waits for it
 
 The waiter polls, then yields its core, then sleeps in slices. How long it polls follows what polling brought: a budget
 that is doubled when the word came while polling and halved when it did not. (Where ranks outnumber cores it is 0. But
@@ -41,13 +40,20 @@ caller goes on.
 
 Why nobody waits for ever: before each sleep the waiter looks, in this order, at the word (what arrived before a failure
 counts), at ABORT, and at the peer's records and CLOSED; whoever sets one of these rings afterwards. Each sleep ends
-within SLEEP ns, and then it looks at the peer's pidfd, at pending signals, and at the deadline. Time in which this
+within SLEEP ns, and then it looks at the peer's process, at pending signals, and at the deadline. Time in which this
 process itself was stopped (Ctrl-Z) does not count: a sleep that took FROZEN times as long as a slice was none. All
 other time counts, so a limit passes while other threads hold the GIL, which the look at signals waits for. The peer may
 come in that time, too: the word is looked at once more before the limit has passed.
 
 The peer may live and never come, because it has lost a third member in another group. So after a whole slice the waiter
-looks at all members' records, and at the pidfds of some, of others after the next: who has failed ends all its groups.
+looks at all members' records, and at the processes of some, of others after the next: a rank that has failed ends all
+its groups.
+
+Whether a process has ended is asked by its pid, through a pidfd that is open for no longer than the question takes: one
+that was kept could be closed by the program, and its number be another file's, which would say "ended" or never say it.
+(Another thread that closes it within this microsecond makes the answer "lives", and the next slice asks again.) Where
+no descriptor is to be had, the pid alone must do. A pid may be used again, so the start time of one member is compared
+after each whole slice; that costs more. What cannot be read counts as alive: nobody is declared dead by mistake.
 
 Cost: 0 slices when the peer is there already; one cache miss when it arrives while polling.
 """
@@ -60,11 +66,11 @@ from shmcoll.engine.atomics import (
     load,
     load_acquire,
     note,
-    open_process,
     pause,
     peek,
     poke,
     process_gone,
+    process_start,
     reached,
     ring,
     signals_pending,
@@ -80,14 +86,13 @@ from shmcoll.engine.layout import (
     PARKED,
     RECORD_BYTES,
     RECORD_PID,
+    RECORD_START,
     RECORD_STATE,
     SEMAPHORE,
 )
 from shmcoll.engine.recorder import note_message, note_wake
 
 LEFT = 2  # records.DEPARTED, and FAILED above it
-POLLIN = 1
-GONE = -1  # in PIDFDS: the process had ended before its pidfd could be opened
 
 SEVERAL = 0  # in place of the word: those of EVENTS, and `wanted` is their number
 ANYBODY = -2  # in place of the peer, then
@@ -96,7 +101,7 @@ ONCE = -1  # in place of a limit: one slice
 EVENTS = 0  # in the memory about messages: {address of a word, value, peer} a word
 EVENT_BYTES = 3 * layout.WORD
 
-LOOKED_AT = 8  # pidfds a slice
+LOOKED_AT = 8  # processes a slice
 
 FEWEST_POLLS, MOST_POLLS = 64, 2048  # about 1.5 and 50 us
 FROZEN = 10  # slices
@@ -264,7 +269,7 @@ def have_left(ctx, events):
 
 
 def is_gone(ctx, peer, events):
-    """Whether the process of the peer has ended, by its pidfd; or of one of EVENTS that has not left before."""
+    """Whether the process of the peer has ended; or of one of EVENTS that has not left before."""
     if peer != ANYBODY:
         poke(ctx + c.CULPRIT, peer)
         return process_has_ended(ctx, peer)
@@ -278,14 +283,16 @@ def is_gone(ctx, peer, events):
 
 
 def a_member_has_failed(ctx, slices):
-    """Whether one of the group has, by the records of all, and by the pidfds of those whose turn it is; CULPRIT then.
-    Who has closed the group is none of it any more."""
+    """Whether one of the group has, by the records of all, and by the processes of those whose turn it is; CULPRIT
+    then. A rank that has closed the group is no member any more."""
     size = peek(ctx + c.SIZE)
     for i in range(size):
         member = (LOOKED_AT * slices + i) % size
         failed = has_failed(ctx, member)
         if i < LOOKED_AT and member != peek(ctx + c.RANK) and not failed:
             failed = process_has_ended(ctx, member) and not has_left(ctx, member)  # in this order: it may leave between
+        if member == slices % size and not failed:
+            failed = process_is_another(ctx, member) and not has_left(ctx, member)
         if failed and load_acquire(mailbox(ctx, member) + CLOSED) == 0:
             poke(ctx + c.CULPRIT, member)
             return 1
@@ -293,15 +300,20 @@ def a_member_has_failed(ctx, slices):
 
 
 def process_has_ended(ctx, peer):
-    peer = in_world(ctx, peer)
-    pollfd = peek(ctx + c.PIDFDS) + peer * layout.WORD
-    if peek(pollfd) == 0:
-        pid = load(peek(ctx + c.RECORDS) + peer * RECORD_BYTES + RECORD_PID)
-        if pid == 0:
-            return 0
-        fd = open_process(pid)
-        poke(pollfd, GONE if fd == -2 else fd & 0xFFFFFFFF | POLLIN << 32)
-    return 1 if peek(pollfd) == GONE else process_gone(pollfd)
+    pid = load(record(ctx, peer) + RECORD_PID)
+    return process_gone(pid) if pid > 0 else 0
+
+
+def process_is_another(ctx, peer):
+    """Whether the process that has the peer's pid is not the peer, or is only its remains."""
+    start = load(record(ctx, peer) + RECORD_START)
+    found = process_start(load(record(ctx, peer) + RECORD_PID)) if start > 0 else -1
+    return 1 if found >= 0 and found != start else 0
+
+
+def record(ctx, peer):
+    """Address of the record that a rank of the group writes about itself."""
+    return peek(ctx + c.RECORDS) + in_world(ctx, peer) * RECORD_BYTES
 
 
 def wake(ctx):

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from shmcoll import ranks
+from shmcoll.engine.descriptors import file_of
 from shmcoll.errors import ShmcollError
 from shmcoll.server import calls
 from shmcoll.server.calls import Over, Request, Stop
@@ -78,6 +79,7 @@ class Server:
             failed.pop_all()
             os.close(number)
             theirs.close()  # that its end be noticed
+            self._file = file_of(self.sock.fileno())
             try:
                 while (message := self._receive()) != calls.READY:
                     print(f"shmcoll: {message}", file=sys.stderr, flush=True)
@@ -90,7 +92,13 @@ class Server:
                 self.end()
                 raise
 
+    def is_usable(self) -> bool:
+        """Whether it runs, and the socket is still ours: the program may have closed it, and opened another file."""
+        return self.process.poll() is None and self._has_socket()
+
     def send(self, message: Request | Stop, descriptors: Sequence[int] = ()) -> None:
+        if not self._has_socket():
+            raise Lost
         try:
             socket.send_fds(self.sock, [pickle.dumps(message)], descriptors, socket.MSG_NOSIGNAL)
         except ConnectionError:
@@ -99,6 +107,8 @@ class Server:
     def wait(self, streams: list[Stream], deadline: float | None = None) -> Over:
         """What became of the latest request. Forwards what ranks print meanwhile."""
         while True:
+            if not self._has_socket():
+                raise Lost
             poll = select.poll()
             poll.register(self.sock, select.POLLIN)
             reading = {stream.read.fileno(): stream for stream in streams if not stream.read.closed}
@@ -126,12 +136,21 @@ class Server:
         """End it, and thereby its ranks. Again: nothing."""
         self.process.kill()
         self.process.wait()
-        self.sock.close()
+        self._close_socket()
 
     def forget(self) -> None:
         """In a fork of the caller, whose server it is not."""
-        self.sock.close()
+        self._close_socket()
         self.process.returncode = 0  # else it would complain of a child that it has not waited for
+
+    def _has_socket(self) -> bool:
+        return file_of(self.sock.fileno()) == self._file
+
+    def _close_socket(self) -> None:
+        if self._has_socket():
+            self.sock.close()
+        else:
+            self.sock.detach()
 
     def _receive(self) -> Any:
         with contextlib.suppress(ConnectionError):
@@ -143,7 +162,7 @@ class Server:
 def running_server() -> Server:
     """The server, started where there is none that can be used."""
     global _server
-    if _server and _server.process.poll() is None and _server.start == _at_start():
+    if _server and _server.is_usable() and _server.start == _at_start():
         return _server
     if _server:
         _server.end()

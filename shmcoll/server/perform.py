@@ -5,6 +5,7 @@ A forked rank comes here from the server. One with an interpreter of its own (`m
 """
 
 import atexit
+import contextlib
 import importlib
 import os
 import pickle
@@ -14,10 +15,12 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, BinaryIO, NoReturn, TextIO
 
 from shmcoll import ranks, uncaught
+from shmcoll.engine.descriptors import File, file_of
 from shmcoll.errors import RankFailed
 from shmcoll.server import calls
 from shmcoll.server.calls import Answered, Part, Setting, Told
@@ -31,17 +34,21 @@ def perform(call: int, answers: int, events: socket.socket, rank: int) -> NoRetu
     Exit codes: 0 with a result, 1 with an exception; what the function itself asked for with `SystemExit`.
     """
     me, code = os.getpid(), 1
+    answer = _Answer(answers, events, rank)
     try:
-        with calls.reopen(call, "rb") as sent, calls.reopen(answers, "r+b") as file:
+        with calls.reopen(call, "rb") as sent:
             setting: Setting = pickle.load(sent)
-            answer = calls.answer(file, rank, setting.span)
+            answer.span = setting.span
             try:
                 value = _call(setting, sent, call)
                 _only(me)
-                _write_result(answer, rank, value)
-                code = _tell(events, Answered(rank, "", time.monotonic_ns(), False))
+                with answer.opened() as part:
+                    _write_result(part, rank, value)
+                    code = _tell(events, Answered(rank, "", time.monotonic_ns(), False))
             except SystemExit as e:
                 code = _exit_code(e)
+            except Unreachable:
+                raise
             except BaseException as e:
                 if os.getpid() != me:
                     traceback.print_exc()
@@ -58,6 +65,33 @@ def perform(call: int, answers: int, events: socket.socket, rank: int) -> NoRetu
         code = code or 1
     finally:
         os._exit(code)
+
+
+class Unreachable(Exception):
+    """The program has closed what the rank answers through."""
+
+
+class _Answer:
+    """Where a rank answers: a file and a socket, which the program may close, and open files of its own instead."""
+
+    def __init__(self, answers: int, events: socket.socket, rank: int):
+        self._numbers = answers, events.fileno()
+        self._files = self._meant()
+        self._rank = rank
+        self.span = 0  # bytes that the answer may take, once the setting has been read
+
+    def _meant(self) -> list[File | None]:
+        return [file_of(number) for number in self._numbers]
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Part]:
+        if self._meant() != self._files:
+            raise Unreachable(
+                f"rank {self._rank} of shmcoll.run cannot answer: its program has closed descriptors that it had not "
+                f"opened, {self._numbers[0]} or {self._numbers[1]}; let it close its own only"
+            )
+        with calls.reopen(self._numbers[0], "r+b") as file:
+            yield calls.answer(file, self._rank, self.span)
 
 
 def _call(setting: Setting, sent: BinaryIO, call: int) -> Any:
@@ -105,7 +139,7 @@ def _write_result(answer: Part, rank: int, value: Any) -> None:
         ) from e
 
 
-def _raised(answer: Part, events: socket.socket, rank: int, error: BaseException) -> None:
+def _raised(answer: _Answer, events: socket.socket, rank: int, error: BaseException) -> None:
     """Tell the peers, then answer, then tell the server."""
     now, trace = time.monotonic_ns(), error.__traceback__
     while trace and trace.tb_frame.f_code.co_filename == __file__:
@@ -114,9 +148,10 @@ def _raised(answer: Part, events: socket.socket, rank: int, error: BaseException
     uncaught.ends_by(error)
     line = _line(error)
     pickled, why = _pickled(error)
-    pickle.dump(Told(line, "".join(traceback.format_exception(error)), pickled, why), answer)
-    answer.file.flush()
-    _tell(events, Answered(rank, line, now, _is_secondary(error)))
+    with answer.opened() as part:
+        pickle.dump(Told(line, "".join(traceback.format_exception(error)), pickled, why), part)
+        part.file.flush()
+        _tell(events, Answered(rank, line, now, _is_secondary(error)))
 
 
 def _pickled(error: BaseException) -> tuple[bytes | None, str]:

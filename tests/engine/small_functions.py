@@ -8,11 +8,11 @@ from shmcoll.engine.atomics import (
     fence,
     load,
     load_acquire,
-    open_process,
     pause,
     peek,
     poke,
     process_gone,
+    process_start,
     reached,
     ring,
     signals_pending,
@@ -38,8 +38,8 @@ ARITIES = {
     "slept": 2,
     "rung": 1,
     "now": 0,
-    "opened": 1,
     "gone": 1,
+    "begun": 1,
     "pending": 1,
     "copied": 3,
     "streamed": 3,
@@ -108,12 +108,12 @@ def now():
     return clock()
 
 
-def opened(pid):
-    return open_process(pid)
+def gone(pid):
+    return process_gone(pid)
 
 
-def gone(pollfd):
-    return process_gone(pollfd)
+def begun(pid):
+    return process_start(pid)
 
 
 def pending(ctx):

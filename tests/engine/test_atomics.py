@@ -2,15 +2,18 @@
 
 import ctypes
 import os
+import resource
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import small_functions
 
 from shmcoll.engine import context as c
+from shmcoll.engine.processes import process_start
 
 EDGES = [0, 1, -1, 2**62, 2**63 - 1, -(2**63), 0x0123456789ABCDEF]
 LIBC = ctypes.CDLL(None)
@@ -89,21 +92,47 @@ def test_a_process_is_seen_to_end(call: Callable[..., int]) -> None:
         os.read(reading, 1)
         os._exit(0)
     os.close(reading)
-    fd = call("opened", pid)
-    assert fd >= 0
-    pollfd = (ctypes.c_int32 * 2)(fd, 1)  # POLLIN
-    assert call("gone", ctypes.addressof(pollfd)) == 0
+    assert call("gone", pid) == 0
+    assert call("begun", pid) == process_start(pid) > 0
     os.close(writing)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert call("gone", ctypes.addressof(pollfd)) == 1
+    assert call("gone", pid) == 1
+    assert call("begun", pid) == 0
     os.waitpid(pid, 0)
-    os.close(fd)
-    assert call("opened", pid) == -2
+    assert call("gone", pid) == 1
+    assert call("begun", pid) == -1
 
 
-def test_no_descriptor_means_not_gone(call: Callable[..., int]) -> None:
-    pollfd = (ctypes.c_int32 * 2)(-1, 1)
-    assert call("gone", ctypes.addressof(pollfd)) == 0
+def test_a_process_of_an_awkward_name_has_a_start(call: Callable[..., int]) -> None:
+    name = Path("/proc/self/comm")
+    before = name.read_text()
+    name.write_text("a) Z 1 (b")
+    try:
+        assert call("begun", os.getpid()) == process_start(os.getpid())
+    finally:
+        name.write_text(before)
+
+
+def test_without_descriptors_a_process_is_seen_to_be_gone(call: Callable[..., int]) -> None:
+    """And one that is there is not."""
+    gone = os.fork()
+    if gone == 0:
+        os._exit(0)
+    os.waitpid(gone, 0)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        told = call("gone", gone), call("gone", os.getpid()), call("begun", os.getpid())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert told == (1, 0, -1)
+
+
+def test_no_descriptor_is_kept(call: Callable[..., int]) -> None:
+    before = sorted(Path("/proc/self/fd").iterdir())
+    for function in ("gone", "begun"):
+        call(function, os.getpid())
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
 def test_no_signals_without_a_python_thread(call: Callable[..., int]) -> None:

@@ -29,8 +29,8 @@ NAMES = [pytest.param(n, marks=() if n in USUAL else pytest.mark.stress) for n i
 
 #: what the objects may take from the process: libc, libm, CPython's C API
 FOREIGN = {
-    "__errno_location", "clock_gettime", "memcpy", "memmove", "memset", "poll", "pthread_self", "sched_yield",
-    "sem_clockwait", "sem_post", "syscall",
+    "__errno_location", "clock_gettime", "close", "kill", "memcpy", "memmove", "memset", "open", "poll", "pthread_self",
+    "read", "sched_yield", "sem_clockwait", "sem_post", "snprintf", "sscanf", "strrchr", "syscall",
     "PyErr_CheckSignals", "PyErr_Clear", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread",
     "PyList_GetItem", "PyList_Size", "PyLong_AsLong", "PyLong_FromLong", "PyTuple_GetItem", "PyTuple_Size",
 }  # fmt: skip

@@ -51,7 +51,7 @@ ROUTINES = [
 #: what of atomics.py each module of routines may use; none but wait.py may wait, ring, fence or look at the clock
 SANCTIONED = {
     "shmcoll.engine.wait": {
-        "clock", "fence", "load", "load_acquire", "note", "open_process", "pause", "peek", "poke", "process_gone",
+        "clock", "fence", "load", "load_acquire", "note", "pause", "peek", "poke", "process_gone", "process_start",
         "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
     },
     "shmcoll.engine.recorder": {"note", "peek", "poke", "recent"},
@@ -59,7 +59,7 @@ SANCTIONED = {
         "acquire_fence", "load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply",
     },
     "shmcoll.engine.landing": {"copy", "peek", "stream"},
-    "shmcoll.engine.tables": {"copy", "load", "peek", "store"},
+    "shmcoll.engine.tables": {"copy", "load", "peek", "poke", "store"},
     "shmcoll.engine.rings": {"load", "peek"},
     "shmcoll.collectives.send": {"copy", "load_acquire", "peek", "poke", "store"},
     "shmcoll.collectives.recv": {"load", "load_acquire", "peek", "poke", "store"},

@@ -13,14 +13,13 @@ from typing import Any
 from explorer.events import Event, Events, Interrupted
 from explorer.machine import Machine
 from explorer.program import Program, Violation
-from explorer.stand_ins import KERNEL, SHARED, WORD, read, write
+from explorer.stand_ins import FIRST_PID, KERNEL, SHARED, WORD, read, write
 from shmcoll.collectives import barrier
 from shmcoll.engine import atomics, entry, layout, records, rings
 from shmcoll.engine import context as c
 from shmcoll.engine.group import Group
 from shmcoll.engine.reduction import KERNEL_GIVEN
 
-PID = 4711
 RING_DISTANCE = 1 << 16
 
 
@@ -47,7 +46,7 @@ class Rank:
         self.counters = self.take(2)  # operations entered, operations done
         self.dims = self.take(2)
         self.table = self.take(layout.table_words(job.ranks))
-        self.pollfds, self.world = self.take(job.ranks), self.take(job.ranks)
+        self.world = self.take(job.ranks)
         for r in range(job.ranks):
             atomics.poke(self.world + r * WORD, r)
         self.mail = self.take(mail)
@@ -170,7 +169,7 @@ class Job:
     def machine(self, **options: Any) -> Machine:
         """The job as a machine; its programs start at once, so call it while `exploring`."""
         bells = {self.mailbox(rank) + layout.SEMAPHORE: rank for rank in range(self.ranks)}
-        pids = {self.record(rank) + layout.RECORD_PID: PID for rank in range(self.ranks)}
+        pids = {self.record(rank) + layout.RECORD_PID: FIRST_PID + rank for rank in range(self.ranks)}
         programs = [Program(rank.body, rank.memory, rank.progress) for rank in self._ranks]
         return Machine(programs, self._launcher, pids, bells, self._allowed, self.name, met=self._met, **options)
 
@@ -200,7 +199,6 @@ class Job:
             c.RECORDS: SHARED + layout.record_offset(self.ranks, 0, layout.BY_RANK),
             c.RECORDS_LAUNCHER: SHARED + layout.record_offset(self.ranks, 0, layout.BY_LAUNCHER),
             c.FLIGHTS: group + layout.flight_offset(self.ranks, rank.number),
-            c.PIDFDS: rank.pollfds,
             c.MAIL: rank.mail,
             c.RINGS: layout.rings_offset(self.ranks),
             c.STREAM_BYTES: 1 << 40,

@@ -15,10 +15,10 @@ from typing import Any
 from explorer.program import CHANCE, FENCE, GONE, MARK, READ, RELEASE, RING, SLEEP, WRITE, Violation, perform
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine import atomics, group, kernels, landing, reading, records, reduction, rings, sync, tables, wait
-from shmcoll.engine import context as c
 
 WORD = 8
 SHARED = 1 << 52  # above every address that a process can have
+FIRST_PID = 4711  # of rank 0; those of the others follow
 KERNEL = 1  # "address" of the only kernel here: sums of int64
 
 MODULES: tuple[ModuleType, ...] = (
@@ -76,10 +76,8 @@ class Hooks:
     def _events(self) -> Any:
         return self.events.get(_context()) if self.events else None
 
-    def process_gone(self, pollfd: int) -> int:
-        """The pollfds of a rank lie in order of the peers, and each was filled when it was needed."""
-        peer = (pollfd - atomics.peek(_context() + c.PIDFDS)) // WORD
-        return perform(GONE, 0, peer)
+    def process_gone(self, pid: int) -> int:
+        return perform(GONE, 0, pid - FIRST_PID)
 
     def signals_pending(self, ctx: int) -> int:
         return self.events[ctx].in_wait() if ctx in self.events else 0

@@ -1,0 +1,27 @@
+"""Telling descriptors apart: a number alone may be used again.
+
+A program may close any descriptor that it did not open itself, as libraries for daemons do, and the next file that it
+opens gets the number. So who keeps a number for later notes what it means, and asks again before each use.
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class File:
+    """What a descriptor refers to: as long as anybody holds the file, no other has these three."""
+
+    device: int
+    inode: int
+    kind: int  # regular file, pipe, socket, ...
+
+
+def file_of(fd: int) -> File | None:
+    """What a descriptor refers to now; None where it is closed."""
+    try:
+        info = os.fstat(fd)
+    except OSError:
+        return None
+    return File(info.st_dev, info.st_ino, stat.S_IFMT(info.st_mode))
