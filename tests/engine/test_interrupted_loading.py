@@ -1,6 +1,8 @@
 """Ctrl-C while native code is loaded or compiled for the first call: raised soon, nothing is broken, the call repeats.
 
-Each instant is tried in a process of its own, forked from one that has loaded nothing yet.
+Each instant is tried in a process of its own, forked from one that has loaded nothing yet. Without deferral 29 of 119
+instants in llvmlite's `executionengine.py` end the process by SIGSEGV or SIGABRT, one after the other, and an interrupt
+after 0.2, 0.5 or 0.9 s of the import of numba makes the next compilation fail.
 """
 
 import collections
@@ -9,6 +11,7 @@ import random
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -46,9 +49,8 @@ LOADING = (
     data = code.object_file("scan", lambda: b"", None)
 
     def load(k):
-        def counts(file):
-            return "llvmlite" in file or file == code.__file__
-        return interrupted_at(k, lambda: code._place(data, ("scan_fast", "scan_plain")), counts)
+        work = lambda: code._place(data, ("scan_fast", "scan_plain"))
+        return interrupted_at(k, work, lambda file: sys.argv[2] in file)
 
     def attempt(k):
         if k == 0:
@@ -64,7 +66,7 @@ LOADING = (
         assert comm.scan(np.arange(3)).tolist() == [0, 1, 2]
         return told + "then right"
 
-    in_forks(attempt, [int(k) for k in sys.argv[2:]])
+    in_forks(attempt, [int(k) for k in sys.argv[3:]])
     """
 )
 
@@ -123,13 +125,15 @@ def run(script: str, *arguments: object, **environment: str) -> list[tuple[int, 
     return ends
 
 
-def load_instants(count: int, seed: int) -> None:
-    ((status, total),) = run(LOADING, 0)
+def count_instants(file: str) -> int:
+    ((status, total),) = run(LOADING, file, 0)
     assert status == 0
-    assert int(total) > 300  # all of it is seen
-    instants = sorted(random.Random(seed).sample(range(1, int(total)), min(count, int(total) - 1)))
-    ends = collections.Counter(run(LOADING, *instants))
-    print(f"{count} instants of {total} in loading, seed {seed}: {dict(ends)}")
+    return int(total)
+
+
+def load_at(file: str, instants: Sequence[int]) -> None:
+    ends = collections.Counter(run(LOADING, file, *instants))
+    print(f"{len(instants)} instants of loading: {dict(ends)}")
     assert ends == {(0, "'interrupted, then right'"): len(instants)}
 
 
@@ -153,8 +157,10 @@ def compiled() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, stderr=subprocess.DEVNULL)
 
 
-def test_one_interrupt_at_any_instant_of_loading(seed):
-    load_instants(30, seed)
+def test_one_interrupt_while_native_code_is_loaded(seed):
+    total = count_instants("executionengine.py")
+    assert total > 100
+    load_at("executionengine.py", range(1 + seed % 4, total, 4))
 
 
 def test_interrupts_while_numba_is_imported_and_compiles(seed, tmp_path):
@@ -163,7 +169,8 @@ def test_interrupts_while_numba_is_imported_and_compiles(seed, tmp_path):
 
 @pytest.mark.stress
 def test_one_interrupt_at_many_instants_of_loading(seed):
-    load_instants(2000, seed)
+    total = count_instants("llvmlite")
+    load_at("llvmlite", sorted(random.Random(seed).sample(range(1, total), min(2000, total - 1))))
 
 
 @pytest.mark.stress
