@@ -21,7 +21,7 @@ from shmcoll.collectives import ROUTINES
 from shmcoll.dtypes import BY_NAME
 from shmcoll.engine import cache as object_cache
 from shmcoll.engine import compile as code
-from shmcoll.engine import entry, kernels, wait
+from shmcoll.engine import entry, kernels, layout, wait
 
 #: one of each kind; to compile the others takes as long again, and is done under stress
 USUAL = {"barrier", "all_reduce", "all_gather", "all_to_all_v", "send", "recv"}
@@ -52,7 +52,8 @@ def routine(name: str) -> FunctionType:
 
 @cache
 def module_text(name: str) -> str:
-    return str(code.optimised_module({f"{name}_plain": (entry.make_plain(routine(name)), 1)}))
+    plain = entry.make_plain(routine(name), layout.OPERATION_NAMES.index(name))
+    return str(code.optimised_module({f"{name}_plain": (plain, 2)}))
 
 
 def calls_in_source(function: FunctionType) -> Counter[str]:

@@ -472,7 +472,8 @@ def test_close_in_a_signal_handler_during_a_call_is_refused(ranks):
         else:
             time.sleep(0.5)
         group.barrier()
-        assert comm.rank == 1 or told == ["close on rank 0: called by a signal handler during a collective"]
+        begin = "close on rank 0: called by a signal handler, or a finaliser, in the midst of barrier"
+        assert comm.rank == 1 or (len(told) == 1 and told[0].startswith(begin))
         group.close()
 
     ranks(2, close)
