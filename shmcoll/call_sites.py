@@ -33,11 +33,16 @@ def here() -> Site | None:
 @contextmanager
 def submitted_at(site: Site | None) -> Iterator[None]:
     """Within it, `here()` in this thread is `site`."""
-    _submitted.site = site
+    _submitted.site, _submitted.is_active = site, True
     try:
         yield
     finally:
-        _submitted.site = None
+        _submitted.site, _submitted.is_active = None, False
+
+
+def is_submitted() -> bool:
+    """Return whether this thread works on a call that was submitted: its error then does not reach the user here."""
+    return getattr(_submitted, "is_active", False)
 
 
 def end_at_call(trace: TracebackType | None) -> None:

@@ -20,8 +20,9 @@ from shmcoll.engine.wait import MOST_POLLS
 from shmcoll.mail import Mail
 from shmcoll.member import Member
 from shmcoll.receives import Receives
+from shmcoll.turns import NotNow
 from shmcoll.verdicts import Checking, Verdicts
-from shmcoll.work import NOBODY, NotNow, Worker, check_rank
+from shmcoll.work import Worker, check_rank
 
 _SLICE_NS = 20_000_000
 
@@ -41,9 +42,8 @@ class Caller:
         self.mail = Mail(member.heap, group, rank, self.words)
         self._fill_context()
         self.verdicts = Verdicts(group, self.words, rank, self.mail)
-        self.worker = Worker(self.words, group, rank)
+        self.worker = Worker(self.words, group, rank, self.verdicts)
         self.receives = Receives(self)
-        self.is_shut = False
         self._faulty = faults.plan(member.rank)
         self._routines: dict[str, Callable[..., int]] = {}
 
@@ -90,18 +90,20 @@ class Caller:
 
     def finish(self) -> None:
         """Complete what is pending, let nobody in any more, and wait until nobody is inside: not in a phase of a call,
-        nor, where the group has ended, still on its way out. Raises `NotNow` to who is inside itself."""
+        nor, if the group has ended, still on the way out. Raises `NotNow` in a thread that is inside itself."""
         self.check_outside("close")
         self.worker.finish()
-        self.shut()
-        while self.words[c.ACTIVE // WORD] not in (0, c.ENDED) or self.words[c.THREAD // WORD]:
-            time.sleep(1e-4)
+        self.worker.turns.drain()
         self.verdicts.shut()
 
     def shut(self) -> None:
-        """Let nobody in any more, ever: the group is closed, or this process is a fork of the rank."""
-        self.is_shut = True
-        self.words[c.OWNER // WORD] = NOBODY
+        """Let nobody in any more, ever: this process is a fork of the rank."""
+        self.worker.turns.shut()
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether nobody is let in any more: the group is closed, or this process is a fork of the rank."""
+        return self.worker.turns.is_shut
 
     def routine(self, name: str) -> Callable[..., int]:
         """The native entry of a collective; compiled or loaded when first asked for."""
@@ -128,13 +130,15 @@ class Caller:
 
     def left(self, operation: str) -> None:
         """End the group, because an exception has come out of a call of it: in a wait, between two phases, or when the
-        routine had succeeded already. Peers wait for what this rank would do next, so nobody enters again."""
-        self.words[c.ACTIVE // WORD] = c.ENDED
+        routine had succeeded already. Peers wait for what this rank would do next, so nobody enters again. The reason
+        is written first: other threads look for it when they are not let in."""
         try:
             self.verdicts.interrupted(operation)
         except BaseException:  # another signal's handler, now: the peers must learn of it all the same
             self.verdicts.interrupted(operation)
             raise
+        finally:
+            self.words[c.ACTIVE // WORD] = c.ENDED
 
     def run(self, operation: str, *arguments: Any) -> None:
         """Call a collective's routine with the arguments of its native entry; anything but OK becomes an exception."""
@@ -160,53 +164,65 @@ class Caller:
         return outcome
 
     def _run_in_turn(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int | NotNow:
-        """Queue a call that was not let in: another thread is inside, or asynchronous work is pending.
+        """Make a call that was not let in when its turn has come (`turns.py`): another thread is inside, or
+        asynchronous work is pending.
 
         A call that is refused has done nothing, so the group goes on: then `NotNow` is returned. What is raised here
         has interrupted the call, even a `NotNow` that a signal handler has raised.
         """
 
         def patiently() -> int | NotNow:
-            while not (refusal := self._refusal(operation)):
-                status = call(*arguments)
-                if status != c.BUSY:
-                    return status
-                if self.words[c.ACTIVE // WORD] == c.ENDED:
-                    return c.ABORTED
-                time.sleep(1e-4)
-            return refusal
+            try:
+                while not (refusal := self._refusal(operation, self._check_not_active)):
+                    status = call(*arguments)
+                    if status != c.BUSY:
+                        return status
+                    if self.words[c.ACTIVE // WORD] == c.ENDED:
+                        return c.ABORTED
+                    time.sleep(1e-4)  # a call is inside that was let in before ours took its place in the line
+                return refusal
+            except BaseException:  # the reason is written before any other thread has the turn
+                self.left(operation)
+                raise
 
-        if refusal := self._refusal(operation):
+        turns = self.worker.turns
+        if turns.is_mine():
+            return patiently()
+        if refusal := self._refusal(operation, self.check_outside):
             return refusal
         if self.words[c.ACTIVE // WORD] == c.ENDED:
             return c.ABORTED
-        if self.worker.is_me():
-            return patiently()
-        try:
-            work = self.worker.submit(patiently)
-        except NotNow:
-            return patiently()  # the program is ending, and there is no worker to queue behind
-        outcome: int | NotNow = work.wait()
+        outcome: int | NotNow = turns.run(patiently, operation)
         return outcome
 
-    def _refusal(self, operation: str) -> NotNow | None:
-        """Why this thread cannot make a call, however long it waits."""
+    def _refusal(self, operation: str, check: Callable[[str], None]) -> NotNow | None:
+        """Why this thread cannot make a call, however long it waits. `check` raises if the thread is inside already."""
         try:
             self.check_open(operation)
-            self.check_outside(operation)
+            check(operation)
         except NotNow as refusal:
             return refusal
         return None
 
     def check_outside(self, operation: str) -> None:
-        """Raise when this thread is inside a call already, which waits until the one that is being made returns."""
+        """Raise if a call of this thread is inside already, or waits for its turn: it goes on only after the call that
+        is being made returns."""
+        if self.worker.turns.is_within():
+            raise self._inside(operation)
+
+    def _check_not_active(self, operation: str) -> None:
+        """The same for a thread that has the turn."""
         if abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident():
-            inside = layout.OPERATION_NAMES[self.words[c.OPERATION // WORD]]
-            raise NotNow(
-                f"{operation} on rank {self.verdicts.name}: called by a signal handler, or a finaliser, in the midst "
-                f"of {inside} of the same thread; have it note what is to be done, and call {operation} when {inside} "
-                f"has returned"
-            )
+            raise self._inside(operation)
+
+    def _inside(self, operation: str) -> NotNow:
+        is_active = abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident()
+        inside = layout.OPERATION_NAMES[self.words[c.OPERATION // WORD]] if is_active else "another call"
+        return NotNow(
+            f"{operation} on rank {self.verdicts.name}: called by a signal handler, or a finaliser, in the midst "
+            f"of {inside} of the same thread; have it note what is to be done, and call {operation} when {inside} "
+            f"has returned"
+        )
 
     def check_rank(self, operation: str) -> None:
         """Raise in a process that this rank has forked."""

@@ -1,6 +1,8 @@
 """What a user calls: a group of ranks, its subgroups, shared arrays. More of it in `methods.py`, `objects.py` and
 `messages.py`."""
 
+import os
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -20,6 +22,7 @@ from shmcoll.member import Member
 from shmcoll.messages import Messages
 from shmcoll.objects import Objects
 from shmcoll.plans import OPERATIONS, Plan
+from shmcoll.turns import NotNow
 
 
 class Communicator(Objects, Messages):
@@ -46,6 +49,8 @@ class Communicator(Objects, Messages):
         self._splits = self._shrinks = 0
         self._composite = {}
         self._caller = Caller(member, group, self.rank)
+        self._closing = threading.RLock()
+        self._is_closed = False
         member.callers.append(self._caller)
 
     def __repr__(self) -> str:
@@ -132,6 +137,8 @@ class Communicator(Objects, Messages):
         try:
             return shared.zeros(member.arena, member.heap, like)
         except ArenaError:
+            if member.is_within():  # in a signal handler
+                raise
             with member.lock:
                 member.directory.sweep()  # groups that their last members have closed since this rank looked
         return shared.zeros(member.arena, member.heap, like)
@@ -227,6 +234,7 @@ class Communicator(Objects, Messages):
         which = identity(tuple(self.ranks), "shrink", self._identity, self._shrinks + 1)
         try:
             group = survivors.decided_before(self._caller.group, which, member.rank, self.timeout)
+            member.check_not_within("shrink")
             with member.lock:
                 self._caller.check_open("shrink")  # another thread may have closed it meanwhile
                 group = group or member.directory.lead(survivors.living(self._caller.group), which)
@@ -240,28 +248,36 @@ class Communicator(Objects, Messages):
     def close(self) -> None:
         """Leave the group and give its memory back once all its members have. Not a collective.
 
-        Pending asynchronous work, and calls of other threads, are completed first. Peers that wait for this rank, or
-        call it afterwards, get `RankFailed`. A communicator that is merely forgotten keeps its memory to the end of the
-        job.
+        Pending asynchronous work, and calls of other threads, are completed first. Receives that no message has come
+        for are withdrawn: at once if none can come any more, else after 3 s; stderr says which. Peers that wait for
+        this rank, or call it afterwards, get `RankFailed`. A communicator that is merely forgotten keeps its memory to
+        the end of the job.
         """
         if self._caller.group == Group.world(self._member.arena):
             raise ValueError("close: the group of all ranks is closed by the end of the process")
-        if self._caller.is_shut:
+        member = self._member
+        if self._is_closed or member.pid != os.getpid():
             return  # before the lock, which a fork of the rank may have found taken
-        with self._member.lock:
-            if self._caller.is_shut:
+        member.check_not_within("close")
+        if self._closing._is_owned():  # type: ignore[attr-defined]
+            raise NotNow(f"close on rank {member.rank}: called by a signal handler or finaliser during another close")
+        with self._closing:  # another thread may close it, too; `member.lock` is for moments, and this may take long
+            if self._is_closed:
                 return
             self._caller.finish()
-            self._member.forget(self._caller)
-            del self._member.subgroups[self._identity]
-            ranks, closes = tuple(self.ranks), self._member.closes
-            if self._identity == identity(ranks, "subgroup", closes[ranks]):
-                closes[ranks] += 1
-            self._member.directory.leave(self._caller.group, self.rank, self._caller.mail.drop_all())
+            with member.lock:
+                self._is_closed = True
+                member.forget(self._caller)
+                del member.subgroups[self._identity]
+                ranks, closes = tuple(self.ranks), member.closes
+                if self._identity == identity(ranks, "subgroup", closes[ranks]):
+                    closes[ranks] += 1
+                member.directory.leave(self._caller.group, self.rank, self._caller.mail.drop_all())
 
     def _join(self, ranks: tuple[int, ...], which: Identity) -> "Communicator":
         """The communicator of a group that this rank belongs to, made by the first of its ranks."""
         member = self._member
+        member.check_not_within("subgroup")
         with member.lock:
             if which not in member.subgroups and member.rank == ranks[0]:
                 group = member.directory.lead(ranks, which)

@@ -112,6 +112,11 @@ class Mail:
         return tuple(self.words[start : start + self._word(rings.FOUND_DIMENSIONS)].tolist())
 
     @property
+    def found_bytes(self) -> int:
+        """The length of the message that has been found last."""
+        return self._word(rings.FOUND_TOTAL)
+
+    @property
     def found_count(self) -> int:
         return self._word(rings.FOUND_TOTAL) // self.found_type.numpy.itemsize
 

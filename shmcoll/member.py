@@ -20,6 +20,7 @@ from shmcoll.engine.group import Group
 from shmcoll.engine.heap import Heap
 from shmcoll.engine.layout import WORD
 from shmcoll.groups import Directory, Identity
+from shmcoll.turns import NotNow
 
 
 class Line(Protocol):
@@ -42,7 +43,7 @@ class Member:
         self._moved = self._slept = 0  # by communicators that have been closed
         self.heap = Heap(arena, rank)
         self.directory = Directory(arena, rank, self.heap)
-        self.lock = threading.Lock()  # guards what follows
+        self.lock = threading.RLock()  # guards what follows; only ever held for a moment, see `check_not_within`
         self.callers: list[Line] = []
         self.subgroups: dict[Identity, Any] = {}  # the communicators of open subgroups
         self.closes: Counter[tuple[int, ...]] = Counter()  # how often this rank has closed the subgroup of these ranks
@@ -50,6 +51,19 @@ class Member:
         stacks.offer()
         self._tell_the_end()
         os.register_at_fork(after_in_child=self._leave_in_child)
+
+    def is_within(self) -> bool:
+        """Return whether this thread is about to make or close a group, and runs a signal handler or a finaliser."""
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]
+
+    def check_not_within(self, operation: str) -> None:
+        """Raise if this thread holds the lock. The lock is re-entrant only so that the thread does not wait for itself;
+        what it guards may be half changed."""
+        if self.is_within():
+            raise NotNow(
+                f"{operation} on rank {self.rank}: called by a signal handler or finaliser while its own thread makes "
+                f"or closes a group"
+            )
 
     def forget(self, caller: Line) -> None:
         """A communicator has been closed."""

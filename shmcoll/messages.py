@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from shmcoll import calls
-from shmcoll.calls.recv import check_arguments as check_recv
-from shmcoll.calls.recv import go_on, post
+from shmcoll.calls.recv import go_on, make, post
 from shmcoll.calls.recv_object import post_object
-from shmcoll.calls.send import Sending
+from shmcoll.calls.send import Sending, send_at_once
 from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.sendrecv import SHORT_BYTES
 from shmcoll.engine import context as c
@@ -57,7 +56,7 @@ class Messages(Collectives):
         been sent, those before stay, and the group goes on. `RankFailed` when the receiver has left.
         """
         if async_op:
-            return self._submit(calls.send, x, dest, tag)
+            return send_at_once(self._caller, x, dest, tag) or self._submit(calls.send, x, dest, tag)
         sending = None
         try:
             status = self._send(x, None, 0, dest, tag, 0)
@@ -85,7 +84,8 @@ class Messages(Collectives):
         of another dtype a `TypeError`; the message stays and can be received again.
 
         With `async_op=True` the receive is posted and returns a `Work` at once, whose result is the same. It keeps no
-        other operation waiting. Receives take what fits them in the order in which they were posted.
+        other operation waiting. Receives take what fits them in the order in which they were posted. `Work.cancel`
+        withdraws one whose message has not come.
 
         Raises `RankFailed` when `source` has left, or for ANY a rank has failed or all have left; `ValueError` for a
         message from this rank itself that has not been sent.
@@ -162,24 +162,25 @@ class Messages(Collectives):
                 f"got {type(messages).__name__}"
             )
         messages = list(messages)
+        checked: list[Any] = []
         for one in messages:
             if isinstance(one, Send):
-                check_send(caller, one.x, one.dest, one.tag)
+                checked.append(check_send(caller, one.x, one.dest, one.tag))
             elif isinstance(one, Recv):
-                check_recv(caller, one.out, one.source, one.tag)
+                checked.append(make(caller, one.out, one.source, one.tag))
             else:
                 raise TypeError(
                     f"batch on rank {caller.verdicts.name}: {type(one).__name__} is no message; "
                     f"use shmcoll.Send(x, dest, tag) and shmcoll.Recv(out, source, tag)"
                 )
-        started: dict[int, Work] = {}
+        started: list[Any] = [None] * len(checked)
         for i, one in enumerate(messages):
             if isinstance(one, Recv):
-                started[i] = self.recv(one.out, one.source, one.tag, async_op=True)
+                started[i] = caller.receives.enter(checked[i])
         for i, one in enumerate(messages):
             if isinstance(one, Send):
-                started[i] = self.send(one.x, one.dest, one.tag, async_op=True)
-        return [started[i] for i in range(len(messages))]
+                started[i] = self.send(*checked[i], async_op=True)
+        return started
 
 
 __all__ = ["ANY", "Messages", "Recv", "Send"]

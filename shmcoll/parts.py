@@ -21,7 +21,7 @@ from shmcoll.caller import Caller
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
-from shmcoll.work import NotNow
+from shmcoll.turns import NotNow
 
 _NOTHING = (None, None, 0, 0, 0, 0)  # the arguments of a call without any
 

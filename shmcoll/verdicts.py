@@ -14,7 +14,7 @@ from types import TracebackType
 import numpy as np
 
 from shmcoll import telling
-from shmcoll.call_sites import at_site
+from shmcoll.call_sites import at_site, is_submitted
 from shmcoll.called import called, composite_name, message_in_words
 from shmcoll.culprits import not_arrived, who_stopped
 from shmcoll.dtypes import BY_CODE
@@ -55,6 +55,7 @@ class Verdicts:
         )
         self._ended: ShmcollError | None = None
         self._refusal = _Refusal(0, "", "")
+        self.is_told = False  # whether a call of the program has raised why the group has ended
         self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
         self._lock = threading.RLock()  # held by who works in the region
 
@@ -62,6 +63,10 @@ class Verdicts:
     def is_shut(self) -> bool:
         """Whether this rank has closed the group."""
         return self._is_shut
+
+    def has_failed(self) -> bool:
+        """Return whether an exception has ended this rank's program."""
+        return records.read(self._arena, self._group.ranks[self._rank], layout.BY_RANK).state == records.FAILED
 
     def shut(self) -> None:
         """Neither read nor write the group's region any more."""
@@ -92,7 +97,10 @@ class Verdicts:
     def error(self, operation: str, status: int) -> BaseException:
         """The exception for a status other than OK, after telling the others where that is due."""
         with self._lock:
-            return self._error(operation, status)
+            error = self._error(operation, status)
+        if self._ended is not None and not is_submitted():
+            self.is_told = True
+        return error
 
     def _error(self, operation: str, status: int) -> BaseException:
         if self._is_shut:

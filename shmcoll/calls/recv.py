@@ -1,5 +1,6 @@
 """recv: its arguments and its call."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +13,10 @@ from shmcoll.caller import Caller
 from shmcoll.collectives.recv import DATA, FETCH
 from shmcoll.dtypes import dtype_of
 from shmcoll.engine import context as c
-from shmcoll.engine.layout import LARGEST_TAG, WORD
+from shmcoll.engine.layout import ANY, LARGEST_TAG
 from shmcoll.engine.rings import ARRAY, SOURCE_SHIFT
+from shmcoll.receives import Receive
+from shmcoll.turns import NotNow
 from shmcoll.work import Work
 
 Received = tuple[Any, int, int]
@@ -23,21 +26,35 @@ def recv(caller: Caller, out: Any, source: Any, tag: Any) -> Received:
     place, source, tag = check_arguments(caller, out, source, tag)
     if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
         caller.check_outside("recv")
-        posted = caller.receives.post("recv", place, source, tag, lambda array, status: told(array, out, status))
-        return await_posted(caller, posted)
+        one = caller.receives.make("recv", place, source, tag, lambda array, status: told(array, out, status))
+        return await_posted(caller, one)
     array, status = receive(caller, "recv", place, source, tag)
     return told(array, out, status)
 
 
-def await_posted(caller: Caller, posted: Work) -> Received:
-    """The result of a receive that nobody else knows of."""
+def await_posted(caller: Caller, one: Receive) -> Received:
+    """Post a receive that nobody else knows of, and return its result."""
     try:
-        result: Received = posted.wait()
+        caller.receives.enter(one)
+        result: Received = one.work.wait()
+    except NotNow:
+        one.withdraw()
+        raise
     except BaseException:
-        if not posted.done():  # a signal handler: what comes for it would be lost
-            caller.left("recv")
+        if not one.work.done():
+            leave(caller, one, "recv")
         raise
     return result
+
+
+def leave(caller: Caller, one: Receive, operation: str) -> None:
+    """After an interrupt: end the group, and wait until nothing is written into `out` any more. A receive that is
+    reading its message stops when the group has ended."""
+    caller.left(operation)
+    one.withdraw()
+    while not one.work.done():
+        with contextlib.suppress(BaseException):  # another interrupt
+            one.work.await_end()
 
 
 def receive(
@@ -53,7 +70,7 @@ def receive(
             if status == c.HALFWAY:
                 status, array = go_on(caller, entry, place, source, tag, form)
         except BaseException:  # no memory, a signal handler
-            caller.words[c.ACTIVE // WORD] = c.ENDED
+            caller.left(operation)
             raise
         return status
 
@@ -63,6 +80,11 @@ def receive(
 
 def post(caller: Caller, out: Any, source: Any, tag: Any) -> Work:
     """A receive that waits without keeping others from anything."""
+    return caller.receives.enter(make(caller, out, source, tag))
+
+
+def make(caller: Caller, out: Any, source: Any, tag: Any) -> Receive:
+    """A receive, checked, to be posted."""
     view = given.as_memory(out)
     place, source, tag = check_arguments(caller, view, source, tag)
     watched = None
@@ -79,11 +101,15 @@ def post(caller: Caller, out: Any, source: Any, tag: Any) -> Work:
         result, *rest = told(array, view, status)
         return (out if result is view else result, *rest)
 
-    return caller.receives.post("recv", place, source, tag, finish)
+    return caller.receives.make("recv", place, source, tag, finish)
 
 
 def check_arguments(caller: Caller, out: Any, source: Any, tag: Any) -> tuple[np.ndarray | None, int, int]:
     """Where the routine can write, or None; and what it waits for."""
+    are_plain = type(source) is int and type(tag) is int
+    is_addressed = are_plain and ANY <= source < caller.size and ANY <= tag <= LARGEST_TAG
+    if is_addressed and type(out) is np.ndarray and out.flags.writeable and given.is_plain(out):
+        return out, source, tag
     with caller.checking("recv") as check:
         operation, rank = check
         source, tag = wanted(caller, source, tag, *check)

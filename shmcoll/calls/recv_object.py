@@ -8,13 +8,14 @@ from shmcoll.caller import Caller
 from shmcoll.calls.recv import Received, await_posted, receive, told, wanted
 from shmcoll.engine.rings import WHOLE
 from shmcoll.frames import of_message
+from shmcoll.receives import Receive
 from shmcoll.work import Work
 
 
 def recv_object(caller: Caller, source: Any, tag: Any) -> Received:
     if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
         caller.check_outside("recv_object")
-        return await_posted(caller, post_object(caller, source, tag))
+        return await_posted(caller, _make(caller, source, tag))
     with caller.checking("recv_object") as check:
         source, tag = wanted(caller, source, tag, *check)
     return _made(*receive(caller, "recv_object", None, source, tag, WHOLE))
@@ -22,9 +23,13 @@ def recv_object(caller: Caller, source: Any, tag: Any) -> Received:
 
 def post_object(caller: Caller, source: Any, tag: Any) -> Work:
     """A receive that waits without keeping others from anything."""
+    return caller.receives.enter(_make(caller, source, tag))
+
+
+def _make(caller: Caller, source: Any, tag: Any) -> Receive:
     with caller.checking("recv_object") as check:
         source, tag = wanted(caller, source, tag, *check)
-    return caller.receives.post("recv_object", None, source, tag, _made)
+    return caller.receives.make("recv_object", None, source, tag, _made)
 
 
 def _made(memory: np.ndarray, status: int) -> Received:

@@ -10,9 +10,10 @@ from shmcoll.caller import Caller
 from shmcoll.calls.common import exact
 from shmcoll.collectives.send import AGAIN, BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY
 from shmcoll.engine import context as c
-from shmcoll.engine.layout import WORD
-from shmcoll.engine.rings import ARRAY
+from shmcoll.engine.layout import LARGEST_TAG, WORD
+from shmcoll.engine.rings import ARRAY, PART_BYTES
 from shmcoll.errors import ArenaError
+from shmcoll.work import Work
 
 HEAP_PATIENCE = 5.0  # seconds without memory, and without anything moving, before a send is refused
 _NAP = 0.001
@@ -32,7 +33,41 @@ def send(caller: Caller, x: Any, dest: Any, tag: Any) -> None:
     sending.raise_refusal()
 
 
+def send_at_once(caller: Caller, x: Any, dest: Any, tag: Any) -> Work | None:
+    """Send a short array without the worker, if nothing is in the line before it and no memory is missing; else None,
+    and nothing has been sent."""
+    if type(x) is not np.ndarray or x.nbytes > PART_BYTES or not caller.worker.is_open():
+        return None
+    entry = caller.routine("send")
+    status, sending = c.BUSY, None
+
+    def put() -> None:
+        nonlocal status, sending
+        try:
+            status = entry(x, None, 0, dest, tag, ARRAY)
+            if status == c.HALFWAY:
+                sending = Sending(caller, x, dest, tag)
+                status = sending.put(status, patience=0)
+        except BaseException:
+            caller.left("send")
+            raise
+
+    try:
+        put()  # nothing is pending
+        if status == c.BUSY and not caller.worker.turns.run_if_free(put):
+            return None
+    except BaseException:
+        caller.left("send")
+        raise
+    if status in (c.PREPARE, c.BUSY) or (sending and sending.is_refused):
+        return None
+    return caller.worker.ended(None if status == c.OK else caller.verdicts.error("send", status))
+
+
 def check_arguments(caller: Caller, x: Any, dest: Any, tag: Any) -> tuple[np.ndarray, int, int]:
+    is_addressed = type(dest) is int and type(tag) is int and 0 <= dest < caller.size and 0 <= tag <= LARGEST_TAG
+    if is_addressed and type(x) is np.ndarray and given.is_plain(x):
+        return x, dest, tag
     with caller.checking("send") as check:
         array = exact(given.as_array(x, *check))
         return array, given.as_peer(dest, "dest", caller.size, *check), given.as_tag(tag, "tag", *check)
@@ -50,9 +85,9 @@ class Sending:
         self._since = 0.0  # when that has changed last
 
     def put_beside_receives(self) -> int:
-        """`put`, and posted receives meanwhile. These are the worker's, who alone calls while there are any."""
+        """`put`, and posted receives meanwhile. These belong to the thread that has the turn."""
         caller = self._caller
-        if caller.receives.is_empty() or not caller.worker.is_me():
+        if caller.receives.is_empty() or not caller.worker.turns.is_mine():
             return self.put()
         status = self.put(companion=caller.receives)
         caller.receives.detach()
@@ -98,9 +133,14 @@ class Sending:
                                 time.sleep(_NAP)
                 status = self._call(place, memory)
         except BaseException:  # a signal handler: the message is not complete
-            caller.words[c.ACTIVE // WORD] = c.ENDED
+            caller.left("send")
             raise
         return c.OK if status == c.HALFWAY else status
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the message has not been sent, for lack of memory."""
+        return self._refusal is not None
 
     def raise_refusal(self) -> None:
         """Raise the `ArenaError` for which the message has not been sent, if there is one."""

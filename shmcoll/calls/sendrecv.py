@@ -6,7 +6,7 @@ import numpy as np
 
 from shmcoll import arguments as given
 from shmcoll.caller import Caller
-from shmcoll.calls.recv import Received, await_posted, go_on, post, receive, recv, told
+from shmcoll.calls.recv import Received, go_on, leave, make, receive, recv, told
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.send import Sending, send
 from shmcoll.calls.send import check_arguments as check_send
@@ -15,7 +15,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.rings import ARRAY, USUAL_RING
 from shmcoll.errors import ArenaError
-from shmcoll.work import Work
+from shmcoll.receives import Receive
 
 SHORT_BYTES = USUAL_RING // 2  # what is sent without waiting for a receiver
 
@@ -68,7 +68,7 @@ def sendrecv(caller: Caller, x: Any, dest: Any, out: Any, source: Any, sendtag: 
         raise
     if status == c.BUSY:
         caller.check_outside("sendrecv")
-        return beside_others(caller, array, dest, post(caller, out, source, recvtag), sendtag)
+        return beside_others(caller, array, dest, make(caller, out, source, recvtag), sendtag)
     caller.complete("send", caller.routine("send"), status=status)
     if source == caller.rank:
         sending.raise_refusal()
@@ -77,20 +77,23 @@ def sendrecv(caller: Caller, x: Any, dest: Any, out: Any, source: Any, sendtag: 
     return told(received, out, status)
 
 
-def beside_others(caller: Caller, array: np.ndarray, dest: int, posted: Work, tag: int) -> Received:
+def beside_others(caller: Caller, array: np.ndarray, dest: int, one: Receive, tag: int) -> Received:
     """Asynchronous work is pending: both halves take their turns behind it."""
     refusal = None
     try:
+        caller.receives.enter(one)
         send(caller, array, dest, tag)
     except ArenaError as error:
         refusal = error
     except BaseException:
-        if not posted.done() and not caller.group.has_ended():  # a signal handler
-            caller.left("send")
+        if not one.work.done():
+            leave(caller, one, "send")
         raise
     try:
-        result = await_posted(caller, posted)
+        result: Received = one.work.wait()
     except BaseException as error:
+        if not one.work.done():
+            leave(caller, one, "recv")
         raise error from refusal
     if refusal:
         raise refusal

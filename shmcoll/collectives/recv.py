@@ -20,7 +20,7 @@ Phases, in REDUCTION:
 Only FETCH and FILL begin a call. The worker, which alone uses TRY, MARK and ATTEND, and a send that uses SEEK may do so
 between two phases of a call of theirs; `entry.py` says why nobody else enters there.
 
-Who has receives posted (`posted.py`) marks, tries each of them, and attends when there was nothing.
+A rank with posted receives (`receives.py`) marks, tries each of them, and attends when there was nothing.
 
 Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag; ALGORITHM is ARRAY, or another form where an
 object is wanted: a message of the other kind does not fit. OK is told as a negative number, minus 1 minus

@@ -42,6 +42,7 @@ def perform(call: int, answers: int, events: socket.socket, rank: int) -> NoRetu
             try:
                 value = _call(setting, sent, call)
                 _only(me)
+                _finish_work()
                 with answer.opened() as part:
                     _write_result(part, rank, value)
                     code = _tell(events, Answered(rank, "", time.monotonic_ns(), False))
@@ -58,6 +59,7 @@ def perform(call: int, answers: int, events: socket.socket, rank: int) -> NoRetu
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
+        code = code or _lost_code()
     except KeyboardInterrupt:  # told to stop
         code = code or 1
     except BaseException:
@@ -104,6 +106,22 @@ def _call(setting: Setting, sent: BinaryIO, call: int) -> Any:
             raise
     os.close(call)
     return function(*arguments)
+
+
+def _finish_work() -> None:
+    """Complete asynchronous calls, as at the end of the interpreter. Raises the first failure that nobody has seen."""
+    if "shmcoll.work" in sys.modules:
+        sys.modules["shmcoll.work"].finish_all()
+        lost = sys.modules["shmcoll.lost"]
+        lost.tell_all()
+        if error := lost.first():
+            error.add_note("in an asynchronous call that nobody waited for")
+            raise error
+
+
+def _lost_code() -> int:
+    """1 if an asynchronous call has failed that nobody waited for, else 0."""
+    return 1 if "shmcoll.lost" in sys.modules and sys.modules["shmcoll.lost"].first() else 0
 
 
 def _look_fresh(setting: Setting) -> None:

@@ -3,6 +3,7 @@
 A forked child has all that its rank has in memory, even a lock that another thread of the rank held at that moment.
 """
 
+import contextlib
 import multiprocessing
 import os
 import select
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,25 @@ TRIED: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+@contextlib.contextmanager
+def held_by_another_thread(locks: list[Any]) -> Iterator[None]:
+    held, enough = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with contextlib.ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            held.set()
+            enough.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    yield
+    enough.set()
+    thread.join()
+
+
 def fork_and_try(comm: Any, locked: bool) -> dict[str, str]:
     """Each of them in a child of its own, while asynchronous work is pending; then the job goes on."""
     GROUP[:] = [comm.subgroup([0, 1])]
@@ -78,12 +98,9 @@ def fork_and_try(comm: Any, locked: bool) -> dict[str, str]:
     for name, attempt in TRIED.items():
         comm.barrier()
         work = comm.recv(tag=1, async_op=True)
-        locks = [comm._member.lock, comm._member.heap._lock, comm._caller.worker._lock] if locked else []
-        for lock in locks:  # as if another thread were at it
-            lock.acquire()
-        told[name] = in_a_child(lambda attempt=attempt, work=work: attempt(comm, plan, work))
-        for lock in locks:
-            lock.release()
+        locks = [comm._member.lock, comm._member.heap._lock, comm._caller.worker.turns.guard] if locked else []
+        with held_by_another_thread(locks):
+            told[name] = in_a_child(lambda attempt=attempt, work=work: attempt(comm, plan, work))
         comm.send(np.arange(3), 1 - comm.rank, 1)
         assert work.wait()[0].tolist() == [0, 1, 2]
         assert comm.all_reduce(np.ones(2)).tolist() == [2, 2]

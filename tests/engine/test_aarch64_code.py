@@ -28,7 +28,7 @@ USUAL = (
 
 def emitted(*names: str) -> subprocess.CompletedProcess[str]:
     script = Path(__file__).with_name("aarch64_emitter.py")
-    faulthandler.cancel_dump_traceback_later()  # on a busy machine numba takes longer than a test may; the limit is here
+    faulthandler.cancel_dump_traceback_later()  # numba may take longer on a busy machine
     return subprocess.run([sys.executable, script, *names], capture_output=True, text=True, timeout=900)
 
 

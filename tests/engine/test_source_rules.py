@@ -24,6 +24,7 @@ LAYERS = (
     (
         "shmcoll.array_rules", "shmcoll.buffer_check", "shmcoll.known_functions",
         "shmcoll.arguments", "shmcoll.ops", "shmcoll.explanations", "shmcoll.verdicts", "shmcoll.work",
+        "shmcoll.turns", "shmcoll.lost",
         "shmcoll.call_sites", "shmcoll.called", "shmcoll.culprits", "shmcoll.telling",
         "shmcoll.flights", "shmcoll.standings", "shmcoll.onlooker", "shmcoll.stacks", "shmcoll.inquest",
         "shmcoll.asking", "shmcoll.columns", "shmcoll.uncaught",

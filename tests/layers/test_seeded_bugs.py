@@ -122,6 +122,46 @@ BUGS = {
         "tests/unit/test_trust.py",
         "others_may_have_written",
     ),
+    "a handler waits while its thread holds what the worker needs": Bug(
+        "signals at every step",
+        "turns.py",
+        "        if self.guard._is_owned():  # type: ignore[attr-defined]\n            return True\n",
+        "",
+        "tests/unit/test_work_interrupted.py",
+        "some_steps and wait_for_a_message",
+    ),
+    "a turn that is interrupted keeps the entry": Bug(
+        "signals at every step",
+        "turns.py",
+        "        finally:\n            words[_OWNER] = NOBODY\n",
+        "        finally:\n            list(map(int, ()))\n            words[_OWNER] = NOBODY\n",
+        "tests/unit/test_work_interrupted.py",
+        "every_step and wait_for_a_message and raise_an_exception",
+    ),
+    "a thread that leaves its turn is forgotten too soon": Bug(
+        "signals at every step",
+        "turns.py",
+        "        with self.guard:\n            if not self._is_pending(mine):",
+        "        with self.guard:\n            self._remove(mine)\n            if not self._is_pending(mine):",
+        "tests/unit/test_work_interrupted.py",
+        "leaves_its_turn",
+    ),
+    "a withdrawn receive takes its message": Bug(
+        "signals at every step",
+        "receives.py",
+        'return self._fate.setdefault("is", _TAKEN) == _TAKEN',
+        "return True",
+        "tests/unit/test_work_interrupted.py",
+        "withdrawn_or_reads",
+    ),
+    "a message that is being read is forgotten at an interrupt": Bug(
+        "signals at every step",
+        "receives.py",
+        "        self._attached = receive, place\n        self._complete(receive, place)",
+        "        self._complete(receive, place)",
+        "tests/unit/test_work_interrupted.py",
+        "every_step and wait_for_a_message and raise_an_exception",
+    ),
     "torn records are believed": Bug(
         "records",
         "engine/records.py",
@@ -179,7 +219,9 @@ def test_its_layer_finds_it(tmp_path: Path, name: str) -> None:
     right = file.read_text()
     assert right.count(bug.old) == 1, f"{bug.file} does not have {bug.old!r} once"
     file.write_text(right.replace(bug.old, bug.new))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", bug.tests, "-k", bug.chosen]
+    stress = ["--stress"] if "every_step" in bug.chosen else []
+    chosen = [*stress, bug.tests, "-k", bug.chosen]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *chosen]
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{tmp_path / 'launcher'}"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     for path in Path("/dev/shm").glob(f"shmcoll.{os.geteuid()}.*"):

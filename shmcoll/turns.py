@@ -1,0 +1,274 @@
+"""Turns: the order in which the threads of a rank, and its worker, call on a communicator that has asynchronous work.
+
+While nothing asynchronous is pending, the native entry lets in any thread and nobody comes here. OWNER says so:
+
+    0        nothing is pending: any thread may call
+    NOBODY   something is pending, and no thread has the turn: the entry answers BUSY to all
+    thread   this thread has the turn: the entry lets in this thread alone
+
+The line is a deque of places. A place is held, which means that its lock is locked, until its owner has passed. Two
+kinds of owners take a place:
+
+    a call    asynchronous: its place is locked when it is submitted; the worker makes the call and unlocks the place
+    a thread  a blocking call, or a look at the posted receives: the thread locks its place by `with`, puts it into the
+              line, waits until each place before it is unlocked, calls, and leaves
+
+So a blocking call runs in its own thread. The frames that own its arrays and tables are below it for as long as native
+code uses them, and an interrupt in the line is an exception before anything has begun.
+
+Who writes what. Whoever has the turn writes OWNER: its identity first, NOBODY at the end of the turn, and then, under
+`guard`, 0 if nothing is pending. A thread that takes a place in the line writes NOBODY over 0, under `guard`, before it
+is in the line. `guard` is held for a few instructions and never by a thread that waits. It is re-entrant: a signal
+handler may take a place while its own thread holds `guard`. This is why a thread that has written 0 looks again.
+
+Interrupts. CPython runs signal handlers where a call returns, where a loop jumps back, and where a Python function
+begins. Four steps must not be torn apart by one, and they are not:
+
+    `with lock`                   locks and enters its block, or raises and leaves the lock alone
+    a place into the line         `deque.append`: one step. A place that has been locked before is held; after an
+                                  exception `with` has unlocked it, and an unlocked place in the line means nothing
+    OWNER = NOBODY after a turn   an assignment at the beginning of `finally` that calls nothing
+    ACTIVE = 0 after a turn       the same, for a turn that ends between two phases of a call
+
+Everything else that an interrupt can leave undone is done by the next thread: it removes unlocked places, and writes 0.
+
+Nobody waits forever. A thread waits only for places before its own, so there is no circle. A place of a thread is
+unlocked when the thread leaves its call, which ends. A place of a call is unlocked by the worker, which is woken by
+everybody who waits for it. A thread that has a place in the line already can only be in a signal handler or a
+finaliser within its own call. It would wait for itself, and is refused (`NotNow`), as is the worker behind calls of its
+own, and a handler whose thread holds `guard`: whoever has the turn needs `guard` to leave the line.
+
+The end. `shut` comes under `guard`: from then on nobody takes a place, and `drain` waits for those in the line.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import WORD
+
+NOBODY = -1  # no thread has this identity
+
+_OWNER = c.OWNER // WORD
+_ACTIVE = c.ACTIVE // WORD
+
+
+class NotNow(RuntimeError):
+    """A call from where no collective can be called. Nothing has happened; the group goes on."""
+
+
+class Place:
+    """A place in the line. `thread`: whose it is; 0 for an asynchronous call. `work`: that call, with its handle.
+    `sleeps`: the thread may sleep in native code until its doorbell rings."""
+
+    __slots__ = ("lock", "sleeps", "thread", "work")
+
+    def __init__(self, thread: int, *, work: Any = None, sleeps: bool = False):
+        self.lock = threading.Lock()
+        self.thread = thread
+        self.work = work
+        self.sleeps = sleeps
+
+
+class Turns:
+    """The line of one communicator, whose context is `words`.
+
+    name: of the rank, for messages. ring: rings this rank's own doorbell. wake: wakes the worker. is_needed: whether
+    something is pending that has no place in the line.
+    """
+
+    def __init__(
+        self,
+        words: np.ndarray,
+        name: str,
+        ring: Callable[[], None],
+        wake: Callable[[], None],
+        is_needed: Callable[[], bool],
+    ):
+        self.guard = threading.RLock()
+        self.is_shut = False
+        self._words = words
+        self._name = name
+        self._ring = ring
+        self._wake = wake
+        self._is_needed = is_needed
+        self._line: deque[Place] = deque()
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def is_mine(self) -> bool:
+        """Whether this thread has the turn."""
+        return bool(self._words[_OWNER] == threading.get_ident())
+
+    def is_within(self) -> bool:
+        """Whether a call of this thread is in the line or inside. Then this thread runs a signal handler, a finaliser,
+        or something that the worker calls."""
+        me, words = threading.get_ident(), self._words
+        if words[_OWNER] == me or words[_ACTIVE] == me or words[_ACTIVE] == -me:
+            return True
+        if self.guard._is_owned():  # type: ignore[attr-defined]
+            return True
+        return any(place.thread == me and place.lock.locked() for place in list(self._line))
+
+    def first_call(self) -> Place | None:
+        """The first asynchronous call in the line, if there is one."""
+        return next((place for place in list(self._line) if place.work is not None and place.lock.locked()), None)
+
+    def calls(self) -> list[Any]:
+        """What `Place` knows of the asynchronous calls in the line."""
+        return [work for place in list(self._line) if (work := place.work) is not None and place.lock.locked()]
+
+    def is_free(self) -> bool:
+        """Whether nobody is in the line. Removes places that are not held any more."""
+        line = self._line
+        while line:
+            place = line[0]
+            if place.lock.locked():
+                return False
+            self._remove(place)
+        return True
+
+    # --- taking turns -------------------------------------------------------------------------------------------------
+
+    def _is_asleep(self, thread: int) -> bool:
+        """Whether this thread alone is in the line, and sleeps in its turn."""
+        return all(place.sleeps and place.thread == thread for place in self._line)
+
+    def close_entry(self) -> None:
+        """Let nobody in who has no turn. Call with `guard` held, before what is pending can be found."""
+        if self._words[_OWNER] == 0:
+            self._words[_OWNER] = NOBODY
+
+    def book(self, place: Place) -> None:
+        """Put an asynchronous call into the line. Call with `guard` held; the caller has locked the place."""
+        self.close_entry()
+        self._line.append(place)
+        self.ring_sleepers()
+
+    def run(self, call: Callable[[], Any], operation: str) -> Any:
+        """Wait for this thread's turn, make the call, and return its result."""
+        if self.is_within():
+            raise NotNow(f"{operation} on {self._name}: called by a signal handler or finaliser during another call")
+        me = threading.get_ident()
+        mine = Place(me)
+        with mine.lock:
+            with self.guard:
+                self._check_open(operation)
+                self.close_entry()
+                self._line.append(mine)
+                self.ring_sleepers()
+            for earlier in self._before(mine):
+                if earlier.work is not None:
+                    self._wake()
+                with earlier.lock:
+                    pass
+            return self._run(mine, me, call)
+
+    def run_if_free(self, call: Callable[[], Any], *, sleeps: bool = False, wakes: int = 0) -> bool:
+        """Make the call if nobody is in the line; whether it has been made.
+
+        sleeps: the call may sleep in native code until the doorbell rings. wakes: a thread that counts as nobody if it
+        sleeps so in its turn: it is woken, and this thread waits until that one has left the line.
+        """
+        me = threading.get_ident()
+        mine = Place(me, sleeps=sleeps)
+        with mine.lock:
+            with self.guard:
+                if self.is_shut or not (self.is_free() or (wakes and self._is_asleep(wakes))):
+                    return False
+                self.close_entry()
+                self._line.append(mine)
+                if self._line[0] is not mine:
+                    self.ring_sleepers()
+            if self._line[0] is not mine:
+                for earlier in self._before(mine):
+                    with earlier.lock:
+                        pass
+            self._run(mine, me, call)
+        return True
+
+    def wait_for_threads(self) -> None:
+        """On the worker: wait until the threads that are in the line now have left it."""
+        for place in list(self._line):
+            if place.work is None:
+                with place.lock:
+                    pass
+
+    def run_booked(self, place: Place, call: Callable[[], Any]) -> None:
+        """On the worker: make the asynchronous call of a place, behind all places before it, and unlock the place."""
+        for earlier in self._before(place):
+            with earlier.lock:
+                pass
+        try:
+            self._run(place, threading.get_ident(), call)
+        finally:
+            place.lock.release()
+
+    def _run(self, mine: Place, me: int, call: Callable[[], Any]) -> Any:
+        words, between = self._words, -me
+        try:
+            words[_OWNER] = me
+            return call()
+        finally:
+            words[_OWNER] = NOBODY
+            if words[_ACTIVE] == between:
+                words[_ACTIVE] = 0
+            self._leave(mine)
+
+    def _leave(self, mine: Place) -> None:
+        """Open the entry if nothing else is pending. The place stays in the line as long as it is held, because a
+        signal handler that comes before it is unlocked must know of it; others remove it."""
+        if self.is_shut:
+            return
+        with self.guard:
+            if not self._is_pending(mine):
+                self._words[_OWNER] = 0
+                if self._is_pending(mine) or self.is_shut:
+                    self._words[_OWNER] = NOBODY
+
+    def _is_pending(self, mine: Place) -> bool:
+        self.is_free()  # removes places that are not held any more
+        return self._is_needed() or any(place is not mine and place.lock.locked() for place in list(self._line))
+
+    def _before(self, mine: Place) -> list[Place]:
+        line = list(self._line)
+        return line[: line.index(mine)]
+
+    def _remove(self, place: Place) -> None:
+        try:  # noqa: SIM105 - `contextlib.suppress` costs more than the rest
+            self._line.remove(place)
+        except ValueError:  # another thread has removed it
+            pass
+
+    def ring_sleepers(self) -> None:
+        """Have a thread that sleeps in its turn look at the line. The region is ours as long as `guard` is held and the
+        line is not shut."""
+        me = threading.get_ident()
+        if self._line and not self.is_shut and any(place.sleeps and place.thread != me for place in list(self._line)):
+            self._ring()
+
+    def _check_open(self, operation: str) -> None:
+        if self.is_shut:
+            raise NotNow(f"{operation} on {self._name}: this communicator is closed; make a new one")
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def shut(self) -> None:
+        """Let nobody in any more, ever. No lock: a fork of the rank may have found it taken."""
+        self.is_shut = True
+        self._words[_OWNER] = NOBODY
+
+    def drain(self) -> None:
+        """Shut, and wait until nobody is in the line."""
+        with self.guard:
+            self.shut()
+        for place in list(self._line):
+            with place.lock:
+                pass
+        while self._words[_ACTIVE] not in (0, c.ENDED) or self._words[c.THREAD // WORD]:
+            time.sleep(1e-4)
