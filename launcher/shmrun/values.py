@@ -30,7 +30,8 @@ def ranks(text: str) -> int:
         number = int(text)
     except ValueError:
         number = 0
-    if not 0 < number <= (most := most_ranks(CELL_BYTES)):
+    most = most_ranks(CELL_BYTES)
+    if not 0 < number <= most:
         raise Wrong(f"{text!r} is no number of ranks; give one from 1 to {most}, or auto")
     return number
 

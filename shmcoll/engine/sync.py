@@ -32,7 +32,8 @@ PROGRESS is compared modulo 2^64, so it must never be 2^39 operations behind, an
 it. So a rank that begins operation s, a multiple of CATCH_UP, publishes step 0 of s: it has done all steps of all
 operations before s, and none of s. A peer that still waits for a step of operation s - 1 goes on with that value too.
 
-A rank that fails between two steps of this never publishes; its peers leave their waits by ABORT, record or pidfd.
+A rank that fails between two steps of this never publishes; its peers leave their waits by ABORT, by its record, or by
+its process.
 """
 
 from shmcoll.engine import context as c

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from shmrun.options import Options, parse
+from small_memory import with_little_memory
 
 import shmcoll
 
@@ -135,10 +136,10 @@ def test_a_file_that_the_kernel_cannot_execute(shmrun):
     assert "Traceback" not in told.stderr
 
 
-def test_too_little_memory_is_one_clear_line(shmrun):
-    told = shmrun("-n", 60000, "true")
+def test_too_little_memory_is_one_clear_line(shmrun, tmp_path):
+    told = shmrun("-n", 4, "true", env=with_little_memory(tmp_path))
     assert told.returncode == 1
-    assert told.stderr.startswith("shmrun: too little shared memory for the arena of 60000 ranks: ")
+    assert told.stderr.startswith("shmrun: too little shared memory for the arena of 4 ranks: ")
     assert "Start fewer ranks" in told.stderr
     assert told.stderr.count("\n") == 1
 

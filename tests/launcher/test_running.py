@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from shmrun.program import Kind, Refused, find
+from small_memory import with_little_memory
 
 # Rank 2 fails; the others outlive the grace, which is over at once, by far.
 SURVIVE = """
@@ -118,9 +119,10 @@ def test_report_after_an_interrupt(shmrun):
 
 
 def test_too_little_memory_is_said_before_anything_is_compiled(shmrun, tmp_path):
-    told = shmrun("-n", 60000, shmrun.write(""), env={"SHMCOLL_CACHE_DIR": str(tmp_path / "empty")})
+    environment = with_little_memory(tmp_path, SHMCOLL_CACHE_DIR=str(tmp_path / "empty"))
+    told = shmrun("-n", 4, shmrun.write(""), env=environment)
     assert told.returncode == 1
-    assert told.stderr.startswith("shmrun: too little shared memory for the arena of 60000 ranks: ")
+    assert told.stderr.startswith("shmrun: too little shared memory for the arena of 4 ranks: ")
     assert told.stderr.count("\n") == 1
 
 

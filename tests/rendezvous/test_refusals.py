@@ -10,14 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_memory import amounts, in_small_memory
+from small_memory import amounts, in_small_memory, with_little_memory
 
 from shmcoll import rendezvous
 
 Start = Callable[..., "subprocess.Popen[str]"]
-
-#: as many ranks as have no memory anywhere; those that are started are the first of them
-FAR_TOO_MANY = 60_000
 
 #: starts ranks in the given order, a moment apart; tells what each wrote last, and after how many seconds all had ended
 IN_ORDER = """
@@ -37,6 +34,13 @@ def lines(job: str) -> int:
     """How many sockets have the address at which rank 0 of a job tells why it has failed: one, and one for each that
     has asked and has not been told yet."""
     return Path("/proc/net/unix").read_text().count(f"@{rendezvous.name_of(f'explicit:{job}')[1:]}\n")
+
+
+@pytest.fixture
+def refused(start: Start, tmp_path: Path, environment) -> Start:
+    """Start rank 0 of 3 of a job where there is no memory for it."""
+    little = with_little_memory(tmp_path, PYTHONPATH=environment["PYTHONPATH"])
+    return lambda job, **more: start(0, 3, job, **little, **more)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -64,10 +68,10 @@ def test_every_rank_tells_how_much_is_missing(tmp_path: Path, script: Path, envi
         assert rank == "0" or f"rank {rank}: rank 0 of job 'explicit:small' could not make the arena: " in text
 
 
-def test_a_rank_0_that_nobody_asks_goes_on(start: Start) -> None:
-    process = start(0, FAR_TOO_MANY, "unasked", SHMCOLL_JOIN_TIMEOUT="0.3")
+def test_a_rank_0_that_nobody_asks_goes_on(refused: Start) -> None:
+    process = refused("unasked", SHMCOLL_JOIN_TIMEOUT="0.3")
     _, err = process.communicate(timeout=50)
-    assert "ArenaError: too little shared memory for the arena of 60000 ranks" in err.splitlines()[-1]
+    assert "ArenaError: too little shared memory for the arena of 3 ranks" in err.splitlines()[-1]
 
 
 def test_a_setting_that_is_none_is_told_too(start: Start) -> None:
@@ -77,16 +81,16 @@ def test_a_setting_that_is_none_is_told_too(start: Start) -> None:
     assert told[1].endswith(told[0].removeprefix("ValueError: "))
 
 
-def test_rank_0_is_killed_while_it_tells(start: Start) -> None:
+def test_rank_0_is_killed_while_it_tells(start: Start, refused: Start) -> None:
     """Who was told knows; who comes later waits in vain, as for any rank 0 that is not there; the next job works."""
-    telling = start(0, FAR_TOO_MANY, "killed")
+    telling = refused("killed")
     wait_for(lambda: lines("killed"))
-    told = start(1, FAR_TOO_MANY, "killed")
+    told = start(1, 3, "killed")
     assert "could not make the arena" in told.communicate(timeout=50)[1]
     telling.kill()
     telling.wait()
     assert not lines("killed")
-    _, err = start(2, FAR_TOO_MANY, "killed", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=50)
+    _, err = start(2, 3, "killed", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=50)
     assert "rank 2 has waited in vain for rank 0" in err
     again = [start(rank, 2, "killed") for rank in (0, 1)]
     assert all(process.communicate(timeout=50)[0] for process in again)
@@ -94,24 +98,24 @@ def test_rank_0_is_killed_while_it_tells(start: Start) -> None:
 
 @pytest.mark.stress
 @pytest.mark.parametrize("then", [signal.SIGKILL, signal.SIGCONT])
-def test_rank_0_is_stopped_while_it_tells(start: Start, then: signal.Signals) -> None:
+def test_rank_0_is_stopped_while_it_tells(start: Start, refused: Start, then: signal.Signals) -> None:
     """A rank that has asked, and has no answer, looks on until its own deadline when rank 0 dies; else it is told."""
-    telling = start(0, FAR_TOO_MANY, "stopped")
+    telling = refused("stopped")
     wait_for(lambda: lines("stopped"))
     telling.send_signal(signal.SIGSTOP)
-    asking = start(1, FAR_TOO_MANY, "stopped", SHMCOLL_JOIN_TIMEOUT="1" if then == signal.SIGKILL else "30")
+    asking = start(1, 3, "stopped", SHMCOLL_JOIN_TIMEOUT="1" if then == signal.SIGKILL else "30")
     wait_for(lambda: lines("stopped") == 2)
     telling.send_signal(then)
     expected = "could not make the arena" if then == signal.SIGCONT else "has waited in vain"
     assert expected in asking.communicate(timeout=50)[1]
 
 
-def test_a_rank_0_that_is_never_let_go_on_keeps_nobody(start: Start) -> None:
-    telling = start(0, FAR_TOO_MANY, "held")
+def test_a_rank_0_that_is_never_let_go_on_keeps_nobody(start: Start, refused: Start) -> None:
+    telling = refused("held")
     wait_for(lambda: lines("held"))
     telling.send_signal(signal.SIGSTOP)
     begun = time.monotonic()
-    _, err = start(1, FAR_TOO_MANY, "held", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=50)
+    _, err = start(1, 3, "held", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=50)
     assert "has waited in vain" in err
     assert time.monotonic() - begun < 5
 

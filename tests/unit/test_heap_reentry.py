@@ -6,6 +6,8 @@ raises. Blocks never overlap, are zero when taken, and nothing is lost.
 
 import ctypes
 import dis
+import gc
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -185,3 +187,53 @@ def test_the_limit_counts_what_an_inner_call_takes(arena):
         assert all("the heap is full" in text for text in told)
         blocks.check_all_comes_back()
     assert refused >= step - 1
+
+
+def test_a_heap_that_changes_in_two_steps_is_found(arena, monkeypatch):
+    """A seeded bug: a call does not mind that its picture has been replaced meanwhile."""
+
+    def replace(self: Heap, _old: object, gaps: Any, taken: Any) -> bool:
+        self._known = heaps._Picture(gaps, taken, {})
+        return True
+
+    monkeypatch.setattr(Heap, "_replace", replace)
+    with pytest.raises((AssertionError, KeyError)):
+        in_every_step(arena, OPERATIONS["a small take"], OPERATIONS["a small take"])
+
+
+def test_a_real_handler_makes_shared_arrays_while_the_program_makes_some(ranks):
+    """By a timer; a lock that is not for handlers hangs within some of its signals."""
+
+    def use(comm) -> int:
+        kept: list[Any] = []
+        wrong: list[int] = []
+        count = 0
+
+        def handler(*_: object) -> None:
+            nonlocal count
+            count += 1
+            array = comm.zeros(1000, "int64")
+            if array.any():
+                wrong.append(count)
+            array[:] = count
+            kept.append(array)
+            if len(kept) > 5:
+                del kept[:3]
+
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        while count < 100:
+            mine = [comm.zeros(2000, "int64") for _ in range(4)]
+            assert not any(array.any() for array in mine)
+            for array in mine:
+                array[:] = -1
+            assert all((array == -1).all() for array in mine)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert not wrong
+        assert all((array == array[0]).all() for array in kept)
+        kept.clear()
+        del mine, array
+        gc.collect()
+        return held_by_all(comm._member.arena)
+
+    assert ranks(1, use) == [0]
