@@ -7,7 +7,7 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test shuffled launchers test-launchers test-aarch64 coverage lint docs bench peers stress clean
+.PHONY: help setup demo test shuffled launchers test-launchers test-aarch64 coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -87,6 +87,9 @@ lint: $(TESTS)  ## ruff and mypy
 
 docs: setup  ## write docs/reference from the docstrings
 	@$(BIN)/python docs/generate.py
+
+site: $(TESTS)  ## build the documentation as a site, into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build && echo "build/site/index.html"
 
 bench: setup  ## every collective, 2 ranks, 8 B to 64 MiB
 	@for c in barrier broadcast all_reduce reduce reduce_scatter scan exscan all_gather gather scatter all_to_all \

@@ -1,4 +1,4 @@
-"""The examples of docs/run.md, docs/point_to_point.md and docs/beyond.md do what their comments say."""
+"""The examples of the tutorial and the guides do what their comments say."""
 
 import re
 import subprocess
@@ -11,22 +11,33 @@ import pytest
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize(("name", "examples"), [("run.md", 3), ("point_to_point.md", 4)])
-def test_examples_run_as_written(scripts: Any, name: str, examples: int) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (DOCUMENTS / name).read_text(), re.DOTALL)
-    text = "\n".join(blocks)
+def blocks(page: str) -> str:
+    """The Python of a page as one script, without the blocks that begin with the name of a file."""
+    found = re.findall(r"```python\n(.*?)```", (DOCUMENTS / page).read_text(), re.DOTALL)
+    return "\n".join(block for block in found if not re.match(r"# \w+\.py\n", block))
+
+
+@pytest.mark.parametrize(
+    ("page", "examples"), [("tutorial.md", 5), ("guide/run.md", 3), ("guide/messages.md", 4), ("guide/failures.md", 1)]
+)
+def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None:
+    text = blocks(page)
     promised = re.findall(r"print\(.*?\) +# (.*)", text)
     assert len(promised) == examples
     assert scripts(text).splitlines() == promised
 
 
-def test_what_goes_beyond_runs_on_two_ranks(tmp_path: Path) -> None:
-    text = "\n".join(re.findall(r"```python\n(.*?)```", (DOCUMENTS / "beyond.md").read_text(), re.DOTALL))
-    (tmp_path / "beyond.py").write_text(text)
-    command = [sys.executable, "-m", "shmrun", "-n", "2", "--tag-output", str(tmp_path / "beyond.py")]
+@pytest.mark.parametrize(
+    ("page", "examples"),
+    [("collectives", 7), ("asynchronous", 4), ("jit", 3), ("objects", 4), ("shared-arrays", 1), ("groups", 4)],
+)
+def test_examples_run_on_two_ranks(tmp_path: Path, page: str, examples: int) -> None:
+    text = blocks(f"guide/{page}.md")
+    (tmp_path / "example.py").write_text(text)
+    command = [sys.executable, "-m", "shmrun", "-n", "2", "--tag-output", str(tmp_path / "example.py")]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     promised = re.findall(r"print\(.*\) +# (.*)", text)
-    assert len(promised) == 14
+    assert len(promised) == examples
     for rank in (0, 1):
         lines = [line.removeprefix(f"[{rank}] ") for line in told.stdout.splitlines() if line.startswith(f"[{rank}]")]
         assert lines == [_for(rank, words) for words in promised]

@@ -25,7 +25,9 @@ def test_the_limit_of_a_wait_can_be_set(ranks):
         comm.timeout = 0.25
         told = [str(comm.timeout)]
         for bad in (0, -1, float("nan"), float("inf"), 1e10):
-            with pytest.raises(ValueError, match="timeout must be a positive number of seconds, from 1e-6 to 1e9, got") as error:
+            with pytest.raises(
+                ValueError, match="timeout must be a positive number of seconds, from 1e-6 to 1e9, got"
+            ) as error:
                 comm.timeout = bad
             told.append(str(error.value).rpartition(" ")[2])
         comm.timeout = 1e9
