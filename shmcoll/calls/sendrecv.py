@@ -10,9 +10,9 @@ from shmcoll.calls.recv import Received, go_on, leave, make, receive, recv, told
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.send import Sending, send
 from shmcoll.calls.send import check_arguments as check_send
-from shmcoll.collectives.recv import SEEK
+from shmcoll.collectives.recv import MARK, SEEK
 from shmcoll.engine import context as c
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.rings import ARRAY, USUAL_RING
 from shmcoll.errors import ArenaError
 from shmcoll.receives import Receive
@@ -51,6 +51,10 @@ class Expected:
             return receive(caller, "recv", place, source, tag)
         return array, caller.complete("recv", caller.routine("recv"), status=status)
 
+    def let_go(self) -> None:
+        """Let others enter, where nothing is left to read: this rank has taken back its message to itself."""
+        self._caller.routine("recv")(None, None, MARK, ANY, ANY, ARRAY)
+
 
 def sendrecv(caller: Caller, x: Any, dest: Any, out: Any, source: Any, sendtag: Any, recvtag: Any) -> Received:
     array, dest, sendtag = check_send(caller, x, dest, sendtag)
@@ -70,7 +74,8 @@ def sendrecv(caller: Caller, x: Any, dest: Any, out: Any, source: Any, sendtag: 
         caller.check_outside("sendrecv")
         return beside_others(caller, array, dest, make(caller, out, source, recvtag), sendtag)
     caller.complete("send", caller.routine("send"), status=status)
-    if source == caller.rank:
+    if source == caller.rank and sending.is_refused:
+        expected.let_go()
         sending.raise_refusal()
     received, status = expected.finish()
     sending.raise_refusal()
