@@ -1,5 +1,6 @@
 """Arrays that numpy would take, and that collectives refuse because data would be lost: masks, and shared elements."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,11 @@ import numpy as np
 
 def check_unmasked(x: Any, name: str, operation: str, rank: int) -> None:
     """`TypeError` for a masked array, and for a list or tuple that holds one: collectives move the data alone."""
+    # If no module has imported numpy.ma, there is no masked array. numpy imports it when it is first asked for, which
+    # must not happen here: a signal handler that makes a call during that import would begin it again, endlessly
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
     values = x if isinstance(x, (list, tuple)) else (x,)
-    if any(isinstance(value, np.ma.MaskedArray) for value in values):
+    if any(isinstance(value, masked) for value in values):
         which = name if x is values[0] else f"an item of {name}"
         raise TypeError(
             f"{operation} on rank {rank}: {which} is a masked array, and its mask would be lost; "

@@ -126,6 +126,26 @@ CALLS = {
 }
 
 
+def signal_between_phases(comm) -> None:
+    """Have a signal come after each native call of this rank that answers HALFWAY, from now on."""
+
+    def interrupted(entry):
+        def enter(*arguments: object) -> int:
+            status = entry(*arguments)
+            if status == c.HALFWAY:
+                signal.raise_signal(signal.SIGUSR2)
+            return status
+
+        return enter
+
+    routine = comm._caller.routine
+    for owner in (comm, *comm._composite.values()):  # parts of composite calls have entries of their own
+        for attribute, value in list(vars(owner).items()):
+            if attribute.startswith("_") and callable(value):
+                setattr(owner, attribute, interrupted(value))
+    comm._caller.routine = lambda operation: interrupted(routine(operation))
+
+
 def between_phases(comm, name: str, calls: tuple[str, ...]) -> int:
     """How often a handler came between two phases of `name`; there it makes all calls, and each is refused."""
     words, met = comm._caller.words, []
@@ -137,25 +157,12 @@ def between_phases(comm, name: str, calls: tuple[str, ...]) -> int:
                 CALLS[call](comm)
         met.append(1)
 
-    def interrupted(entry):
-        def enter(*arguments: object) -> int:
-            status = entry(*arguments)
-            if status == c.HALFWAY:
-                signal.raise_signal(signal.SIGUSR2)
-            return status
-
-        return enter
-
     PHASED[name](comm)
     for load in ("scatter", "send", "recv", "all_gather_v"):
         comm._caller.routine(load)
     signal.signal(signal.SIGUSR2, handle)
     if comm.rank == 1:
-        routine = comm._caller.routine
-        for attribute, value in list(vars(comm).items()):
-            if attribute.startswith("_") and (isinstance(value, entry.PlainEntry) or type(value) is type(len)):
-                setattr(comm, attribute, interrupted(value))
-        comm._caller.routine = lambda operation: interrupted(routine(operation))
+        signal_between_phases(comm)
     for _ in range(3):
         PHASED[name](comm)
     comm.barrier()
@@ -190,14 +197,18 @@ def ticking(comm, name: str, call: str, seconds: float) -> tuple[int, int, int]:
             with pytest.raises(NotNow):
                 CALLS[call](comm)
             told[1] += 1
+        if not is_over:  # not earlier: on a busy machine handlers would nest
+            signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.001 * comm.rank)
 
     PHASED[name](comm)
     signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.001 * comm.rank, 0.001 + 0.001 * comm.rank)
+    is_over: list[None] = []
+    signal.setitimer(signal.ITIMER_REAL, 0.001 + 0.001 * comm.rank)
     times, end = 0, time.monotonic() + seconds
     while comm.all_reduce(np.array([time.monotonic() < end]), "min")[0]:
         PHASED[name](comm)
         times += 1
+    is_over.append(None)
     signal.setitimer(signal.ITIMER_REAL, 0)
     comm.barrier()
     return (*told, times)
@@ -221,15 +232,19 @@ def alone(comm, call: str) -> int:
             ran.append(1)
         except NotNow:
             pass
+        if not is_over:  # not earlier: on a busy machine handlers would nest
+            signal.setitimer(signal.ITIMER_REAL, 0.002)
 
+    is_over: list[None] = []
     comm.send(np.ones(3), 0, tag=2)  # for `recv`
     signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+    signal.setitimer(signal.ITIMER_REAL, 0.002)
     end = time.monotonic() + 0.7
     while time.monotonic() < end:
         new_vector(comm)
         send_to_itself(comm)
         assert comm.all_reduce(np.arange(3)).tolist() == [0, 1, 2]
+    is_over.append(None)
     signal.setitimer(signal.ITIMER_REAL, 0)
     return len(ran)
 
@@ -370,21 +385,7 @@ def stopped_between_phases(comm, name: str) -> str:
     signal.signal(signal.SIGUSR2, handle)
     PHASED[name](comm)
     if comm.rank == 1:
-        routine = comm._caller.routine
-
-        def interrupted(entry):
-            def enter(*arguments: object) -> int:
-                status = entry(*arguments)
-                if status == c.HALFWAY:
-                    signal.raise_signal(signal.SIGUSR2)
-                return status
-
-            return enter
-
-        for attribute, value in list(vars(comm).items()):
-            if attribute.startswith("_") and type(value) is type(len):
-                setattr(comm, attribute, interrupted(value))
-        comm._caller.routine = lambda operation: interrupted(routine(operation))
+        signal_between_phases(comm)
         with pytest.raises(KeyboardInterrupt):
             PHASED[name](comm)
     with pytest.raises(RankFailed) as told:

@@ -5,10 +5,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from small_memory import with_little_memory
 
 import shmcoll
 from shmcoll import runner
@@ -204,9 +206,16 @@ def test_fork_of_a_rank_that_returns_has_no_result() -> None:
     assert shmcoll.run(fork, 2)[0] > 0
 
 
-def test_too_little_memory_for_so_many_ranks() -> None:
-    with pytest.raises(shmcoll.ArenaError, match="too little shared memory for the arena of 50000 ranks"):
-        shmcoll.run(int, 50_000)
+def test_too_little_memory_for_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in with_little_memory(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.syspath_prepend(tmp_path / "little")  # the server has the path of this process
+    runner.shutdown()  # the next one reads the environment
+    try:
+        with pytest.raises(shmcoll.ArenaError, match="too little shared memory for the arena of 4 ranks"):
+            shmcoll.run(int, 4)
+    finally:
+        runner.shutdown()
 
 
 def test_too_few_processes() -> None:

@@ -53,8 +53,8 @@ MUTANTS_OF_EVENTS = {
     ),
     "a rank that was interrupted is let in again": Mutant(
         "caller.Caller.left",
-        "        self.words[c.ACTIVE // WORD] = c.ENDED\n",
-        "",
+        "            self.words[c.ACTIVE // WORD] = c.ENDED",
+        "            pass",
         "a handler raises in a barrier",
         SIGNAL,
     ),
