@@ -6,6 +6,7 @@ All ranks must use the same function: the header carries a hash of its bytecode,
 
 import hashlib
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -17,6 +18,8 @@ from shmcoll.dtypes import BY_CODE, BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, USER,
 from shmcoll.engine import compile as code
 from shmcoll.engine.deferral import deferred_signals
 from shmcoll.known_functions import how_to_make_an_operator, name_of_function
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # numba writes in colours where it finds colorama
 
 
 def op(function: Callable[[Any, Any], Any], commutative: bool = True, *, dtypes: Iterable[Any] | None = None) -> "Op":
@@ -210,7 +213,7 @@ def _check_result(jitted: Any, dtype: DType) -> None:
 
 def _short(error: Exception) -> str:
     """The gist of what numba says: the first line that tells something, and the call it is about."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines()]
     telling = [line for line in lines if line and not line.startswith("Failed in ")] or [type(error).__name__]
     if telling[0].endswith(":") and len(telling) > 1:
         return f"{telling[0]} {telling[1].removeprefix('>>>').strip()}"

@@ -122,14 +122,6 @@ BUGS = {
         "tests/unit/test_trust.py",
         "others_may_have_written",
     ),
-    "a handler waits while its thread holds what the worker needs": Bug(
-        "signals at every step",
-        "turns.py",
-        "        if self.guard._is_owned():  # type: ignore[attr-defined]\n            return True\n",
-        "",
-        "tests/unit/test_work_interrupted.py",
-        "some_steps and wait_for_a_message",
-    ),
     "a turn that is interrupted keeps the entry": Bug(
         "signals at every step",
         "turns.py",
