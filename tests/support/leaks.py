@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import stat
 import threading
 import time
 from pathlib import Path
@@ -53,7 +54,10 @@ def _names() -> set[str]:
 def _belongs_to_others(path: Path) -> bool:
     """Whether the arena was made by a living process that is neither this one nor below it."""
     try:
-        with open(path, "rb") as file:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a test beside us may have made a FIFO
+        with open(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return True
             page = file.read(layout.JOB_CREATED)
     except OSError:
         return True  # gone meanwhile, or another user's
