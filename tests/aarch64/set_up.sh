@@ -50,7 +50,7 @@ apt-get -qq update || fail "no package lists from $mirror; set DEBIAN_MIRROR to 
     libtinfo6 libtirpc3 libuuid1 media-types procps python3.11 python3.11-minimal util-linux zlib1g
 ) || fail "a Debian package could not be had from $mirror; set DEBIAN_MIRROR to another one, or look at the network"
 rm -rf "$folder/root" "$folder/emulator"
-mkdir -p "$folder/root/usr/"{bin,lib,sbin} "$folder/root/"{proc,sys,dev,tmp,work,site} "$folder/emulator"
+mkdir -p "$folder/root/usr/"{bin,lib,sbin} "$folder/root/"{proc,sys,dev,tmp,project,site} "$folder/emulator"
 for d in bin lib sbin; do ln -s usr/$d "$folder/root/$d"; done
 for package in "$folder"/debs/*_arm64.deb "$folder"/debs/*_all.deb; do
   [ -e "$package" ] && dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$folder/root"
