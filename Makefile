@@ -101,7 +101,7 @@ peers: setup  ## install the peers into .peers (mpi4py over three MPIs, torch), 
 # What runs as plain Python; compiled code is not seen. COVERING: other tests, REACHED: other files
 COVERED := $(VENV)/coverage
 COVERING ?= tests/schedule/test_schedules.py -m stress -k some_schedules
-REACHED ?= shmcoll/collectives/*,shmcoll/engine/wait.py,shmcoll/engine/sync.py,shmcoll/engine/rings.py,shmcoll/engine/reading.py,shmcoll/engine/reduction.py,shmcoll/engine/tables.py,shmcoll/engine/recorder.py
+REACHED ?= shmcoll/collectives/*,shmcoll/engine/protocol/wait.py,shmcoll/engine/protocol/sync.py,shmcoll/engine/messages/ring_buffers.py,shmcoll/engine/messages/read_message.py,shmcoll/engine/protocol/reduction.py,shmcoll/engine/protocol/count_tables.py,shmcoll/engine/protocol/flight_recorder.py
 
 coverage: $(TESTS)  ## which branches of the routines the explorer reaches
 	@rm -rf $(COVERED); mkdir -p $(COVERED)

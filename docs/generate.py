@@ -14,12 +14,12 @@ import shmcoll
 from shmcoll import jit, mindspore, nki
 from shmcoll.collectives import ROUTINES, all_reduce_shared
 from shmcoll.communicator import Communicator
-from shmcoll.grid import Grid
-from shmcoll.messages import Messages, Recv, Send
-from shmcoll.methods import Collectives
-from shmcoll.objects import Objects
-from shmcoll.plans import Plan
-from shmcoll.work import Work
+from shmcoll.communicator.collectives import Collectives
+from shmcoll.communicator.grid import Grid
+from shmcoll.communicator.messages import Messages, Recv, Send
+from shmcoll.communicator.objects import Objects
+from shmcoll.communicator.plans import Plan
+from shmcoll.runtime.async_worker import Work
 
 FOLDER = Path(__file__).parent / "reference"
 FUNCTIONS = ("init", "run", "op", "premul_sum", "pair_dtype")

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
-    from shmcoll.dtypes import pair_dtype
+    from shmcoll.communicator.messages import ANY, Recv, Send
+    from shmcoll.engine.compiler.user_operators import op, premul_sum
+    from shmcoll.engine.kernels.dtypes import pair_dtype
     from shmcoll.errors import (
         ArenaError,
         BufferChanged,
@@ -29,25 +31,23 @@ if TYPE_CHECKING:
         RankFailed,
         ShmcollError,
     )
-    from shmcoll.job import init
-    from shmcoll.messages import ANY, Recv, Send
-    from shmcoll.ops import op, premul_sum
-    from shmcoll.runner import run
-    from shmcoll.work import Work
+    from shmcoll.runner.api import run
+    from shmcoll.runtime.async_worker import Work
+    from shmcoll.startup.join import init
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "init": "shmcoll.job",
-    "run": "shmcoll.runner",
-    "op": "shmcoll.ops",
-    "premul_sum": "shmcoll.ops",
-    "pair_dtype": "shmcoll.dtypes",
-    "ANY": "shmcoll.messages",
-    "Recv": "shmcoll.messages",
-    "Send": "shmcoll.messages",
+    "init": "shmcoll.startup.join",
+    "run": "shmcoll.runner.api",
+    "op": "shmcoll.engine.compiler.user_operators",
+    "premul_sum": "shmcoll.engine.compiler.user_operators",
+    "pair_dtype": "shmcoll.engine.kernels.dtypes",
+    "ANY": "shmcoll.communicator.messages",
+    "Recv": "shmcoll.communicator.messages",
+    "Send": "shmcoll.communicator.messages",
     "Communicator": "shmcoll.communicator",
-    "Work": "shmcoll.work",
+    "Work": "shmcoll.runtime.async_worker",
     "ShmcollError": "shmcoll.errors",
     "RankFailed": "shmcoll.errors",
     "CollectiveTimeout": "shmcoll.errors",

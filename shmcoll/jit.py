@@ -31,11 +31,12 @@ from numba.core import cgutils, errors, types
 from numba.extending import intrinsic, overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
-from shmcoll.collectives.recv import FILL
-from shmcoll.dtypes import BY_NUMPY, REDUCTIONS
-from shmcoll.engine import entry, gate, layout
+from shmcoll.communicator.jit_handle import NO_HANDLE, in_python
+from shmcoll.engine import layout
+from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
 from shmcoll.engine.layout import ANY, WORD
-from shmcoll.handles import NO_HANDLE, in_python
+from shmcoll.engine.messages.recv import FILL
+from shmcoll.engine.native import entry, jit_gate
 
 SUM, PROD, MIN, MAX, AVG = (REDUCTIONS[name] for name in ("sum", "prod", "min", "max", "avg"))
 BAND, BOR, BXOR, LAND, LOR, LXOR = (REDUCTIONS[name] for name in ("band", "bor", "bxor", "land", "lor", "lxor"))
@@ -43,7 +44,7 @@ BAND, BOR, BXOR, LAND, LOR, LXOR = (REDUCTIONS[name] for name in ("band", "bor",
 OPERATIONS = ("barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv")
 
 _GATE, _HANDLE = entry.GATE // WORD, entry.HANDLE // WORD
-_TOLD = (gate.ARGUMENT, gate.ARGUMENT_2, gate.STATUS)
+_TOLD = (jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS)
 _I64 = ir.IntType(64)
 
 

@@ -2,7 +2,8 @@
 
     python bench/alternatives/sessions.py [-n 32] [--quick]
 
-In a round each writes its word and waits until all have; who waits yields its core. See `launcher/shmrun/front.py`.
+In a round each writes its word and waits until all have; who waits yields its core. See
+`launcher/shmrun/start/foreground.py`.
 """
 
 import argparse

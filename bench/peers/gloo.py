@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+from shmbench.cli.options import parse
 from shmbench.collectives import Buffers, Case, Collective, all_to_all_v, find
-from shmbench.options import parse
-from shmbench.worker import work
+from shmbench.commands.worker import work
 
 OPS = {"sum": dist.ReduceOp.SUM, "prod": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
 

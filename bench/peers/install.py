@@ -5,7 +5,7 @@ import sys
 import venv
 from pathlib import Path
 
-from shmbench.peers import PEERS, READY
+from shmbench.timing.peers import PEERS, READY
 
 
 def install(name: str, folder: Path) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import mpi4py
 import numpy as np
 from mpi4py import MPI
+from shmbench.cli.options import parse
 from shmbench.collectives import Buffers, Case, Collective, all_to_all_v, find
 from shmbench.collectives.common import uneven
-from shmbench.options import parse
-from shmbench.worker import work
+from shmbench.commands.worker import work
 
 OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
 Run = Callable[[Any, Case, Buffers, int], None]

@@ -10,9 +10,9 @@ import sys
 from importlib import import_module
 from typing import NoReturn
 
-from shmrun.printing import printing
+from shmrun.cli.printing import printing
 
-from shmbench.options import parse
+from shmbench.cli.options import parse
 
 SUBCOMMANDS = ("beyond", "compare", "plot", "predict", "tune")
 
@@ -21,20 +21,20 @@ def main(argv: list[str] | None = None) -> int:
     """Run the benchmark. Returns 0, 1 when a result was wrong, 2 when the options were (by SystemExit)."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments and arguments[0] in SUBCOMMANDS:
-        return printing("shmbench", lambda: int(import_module(f"shmbench.{arguments[0]}").main(arguments[1:])))
+        return printing("shmbench", lambda: int(import_module(f"shmbench.commands.{arguments[0]}").main(arguments[1:])))
     if "SHMCOLL_ARENA" not in os.environ:
         _become_job(parse(arguments).ranks, arguments)
-    from shmbench.worker import main as work
+    from shmbench.commands.worker import main as work
 
     return work(arguments)
 
 
 def _become_job(ranks: int, arguments: list[str]) -> NoReturn:
-    from shmcoll.ranks import interpreter_environment
+    from shmcoll.startup.rank_process import interpreter_environment
 
     if sys.stdout:
         sys.stdout.flush()
-    command = [sys.executable, "-m", "shmrun", "-n", str(ranks), "-m", "shmbench.worker", *arguments]
+    command = [sys.executable, "-m", "shmrun", "-n", str(ranks), "-m", "shmbench.commands.worker", *arguments]
     os.execve(sys.executable, command, interpreter_environment(os.environ, sys.path))
 
 

@@ -1,5 +1,5 @@
-"""The way in. In the launcher and the process before it (`front.py`) `main` returns the job's exit code; in a forked
-rank it runs the rank's program.
+"""The way in. In the launcher and the process before it (`shmrun/start/foreground.py`) `main` returns the job's exit
+code; in a forked rank it runs the rank's program.
 
 Exit codes: the first failing rank's own, or 128 + signal when it was killed; 124 when `--timeout` is over; 128 + signal
 when the launcher was told to stop and not every rank ended with 0 (130 after Ctrl-C). Before any rank runs: 2 for a
@@ -9,7 +9,8 @@ the machine lacks something (memory, processes).
 
 import sys
 
-from shmrun import ending, front, options, printing
+from shmrun.cli import options, printing
+from shmrun.start import fast_exit, foreground
 
 #: subcommands, and the flags that each takes
 _FLAGS: dict[str, tuple[str, ...]] = {"doctor": (), "warm": ("--all",), "ps": (), "inspect": ("-v", "--stacks")}
@@ -17,18 +18,19 @@ _FLAGS: dict[str, tuple[str, ...]] = {"doctor": (), "warm": ("--all",), "ps": ()
 
 def main() -> int:
     """Run `shmrun` with `sys.argv`; the return value is for `sys.exit`."""
-    ending.be_quick()
+    fast_exit.be_quick()
     arguments = sys.argv[1:]
     if arguments and arguments[0] in _FLAGS:
         return printing.printing("shmrun", lambda: _subcommand(*arguments))
     wanted = options.parse(arguments)
     try:
-        if (code := front.stand()) is not None:
+        if (code := foreground.stand()) is not None:
             return code
-        from shmrun import job, program, spawn, supervise, verdict
+        from shmrun.start import prepare, program, spawn
+        from shmrun.watch import failure_summary, supervise
 
         what = program.find(wanted.command, wanted.module)
-        ready = job.prepare(wanted, what)
+        ready = prepare.prepare(wanted, what)
         started = spawn.start(ready)
     except KeyboardInterrupt:
         print("shmrun: interrupted by SIGINT before the ranks were started", file=sys.stderr)
@@ -39,23 +41,23 @@ def main() -> int:
     if isinstance(started, spawn.Self):
         # This process is a rank. It leaves through here and the interpreter's own end, so that threads are joined and
         # atexit handlers run as they would without a launcher.
-        from shmrun import python
+        from shmrun.start import run_python
 
-        return python.run(what, started.report, started.mask, line_buffered=wanted.line_buffered)
+        return run_python.run(what, started.report, started.mask, line_buffered=wanted.line_buffered)
     outcome = supervise.watch(ready, started)
     if wanted.report:
-        from shmrun import summary
+        from shmrun.watch import resource_table
 
-        print(summary.table(outcome), file=sys.stderr)
-    return verdict.speak(outcome)
+        print(resource_table.table(outcome), file=sys.stderr)
+    return failure_summary.speak(outcome)
 
 
 def _subcommand(name: str, *arguments: str) -> int:
     """`shmrun -n 2 doctor` runs a program of that name: only the first word can be a subcommand."""
-    from shmrun import usage
+    from shmrun.cli import help
 
     if {"-h", "--help"} & set(arguments):
-        print(usage.SUBCOMMANDS[name], end="")
+        print(help.SUBCOMMANDS[name], end="")
         return 0
     words = [word for word in arguments if word not in _FLAGS[name]]
     if any(word.startswith("-") for word in words) or len(words) > (name == "inspect"):
@@ -63,21 +65,21 @@ def _subcommand(name: str, *arguments: str) -> int:
         print(f"shmrun: {told} (shmrun {name} --help tells more)", file=sys.stderr)
         return 2
     if name == "ps":
-        from shmrun import ps
+        from shmrun.commands import ps
 
         return ps.show()
     if name == "inspect":
-        from shmrun import inspect
+        from shmrun.commands import inspect
 
         given = set(arguments)
         return inspect.show(words[0] if words else None, verbose="-v" in given, stacks="--stacks" in given)
     if name == "doctor":
-        from shmrun import doctor
+        from shmrun.commands import doctor
 
         return doctor.examine()
-    from shmrun import warming
+    from shmrun.commands import warm
 
-    return warming.warm(everything="--all" in arguments)
+    return warm.warm(everything="--all" in arguments)
 
 
 if __name__ == "__main__":

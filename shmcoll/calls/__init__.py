@@ -9,10 +9,10 @@ from shmcoll.calls.all_gather_v import all_gather_v
 from shmcoll.calls.all_reduce import all_reduce
 from shmcoll.calls.all_to_all import all_to_all
 from shmcoll.calls.all_to_all_v import all_to_all_v
+from shmcoll.calls.arrays import perform
 from shmcoll.calls.barrier import barrier
 from shmcoll.calls.broadcast import broadcast
 from shmcoll.calls.collective_permute import collective_permute
-from shmcoll.calls.common import perform
 from shmcoll.calls.exscan import exscan
 from shmcoll.calls.gather import gather
 from shmcoll.calls.gather_v import gather_v

@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from shmcoll import arguments as given
+from shmcoll.calls import arguments as given
 from shmcoll.calls.counts import Table, apart_from, exchange
 from shmcoll.engine.layout import SEND_COUNTS
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def all_gather_v(caller: "Caller", x: Any, recv_counts: Any, recv_displs: Any, out: Any) -> Any:

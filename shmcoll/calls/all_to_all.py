@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.calls.common import addresses, cut, deliver, exact, place_for, product, whole_shape
+from shmcoll.calls import arguments as given
+from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, product, whole_shape
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def all_to_all(caller: "Caller", x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:

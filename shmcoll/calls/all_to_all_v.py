@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from shmcoll import arguments as given
+from shmcoll.calls import arguments as given
 from shmcoll.calls.counts import Table, apart_from, exchange
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def all_to_all_v(

@@ -1,6 +1,6 @@
 """barrier: its call."""
 
-from shmcoll.caller import Caller
+from shmcoll.runtime.dispatcher import Caller
 
 
 def barrier(caller: Caller) -> None:

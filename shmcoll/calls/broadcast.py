@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.array_rules import check_apart, check_unmasked
-from shmcoll.calls.common import deliver, exact, place_for
+from shmcoll.calls import arguments as given
+from shmcoll.calls.array_rules import check_apart, check_unmasked
+from shmcoll.calls.arrays import deliver, exact, place_for
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def broadcast(caller: "Caller", x: Any, root: int) -> Any:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.calls.common import deliver, exact, place_for
+from shmcoll.calls import arguments as given
+from shmcoll.calls.arrays import deliver, exact, place_for
 from shmcoll.collectives.collective_permute import NOBODY
-from shmcoll.engine.counts import mark_of
+from shmcoll.engine.native.entry_counts import mark_of
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def collective_permute(caller: "Caller", x: Any, pairs: Any, out: Any) -> Any:

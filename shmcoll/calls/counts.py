@@ -1,7 +1,8 @@
-"""What the calls with counts share: a rank's table, and the call in one or two phases. See `engine/tables.py`.
+"""What the calls with counts share: a rank's table, and the call in one or two phases. See
+`engine/protocol/count_tables.py`.
 
-Most calls come straight from `methods.py`: the native entry reads their counts itself (`engine/counts.py`), and
-`second_phase` is all that happens here.
+Most calls come straight from `communicator/collectives.py`: the native entry reads their counts itself
+(`engine/native/entry_counts.py`), and `second_phase` is all that happens here.
 """
 
 from collections.abc import Callable
@@ -9,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.calls.common import deliver, exact
-from shmcoll.dtypes import BY_CODE, dtype_of
+from shmcoll.calls import arguments as given
+from shmcoll.calls.arrays import deliver, exact
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
-from shmcoll.engine.entry import OWN_TABLE
+from shmcoll.engine.kernels.dtypes import BY_CODE, dtype_of
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.tables import BOTH, COUNTS, DATA
+from shmcoll.engine.native.entry import OWN_TABLE
+from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, DATA
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 class Table:

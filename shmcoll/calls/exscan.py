@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from shmcoll.calls.scan import running
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def exscan(caller: "Caller", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:

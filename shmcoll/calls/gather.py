@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.caller import Caller
-from shmcoll.calls.common import addresses, deliver, exact, place_for, whole_shape
+from shmcoll.calls import arguments as given
+from shmcoll.calls.arrays import addresses, deliver, exact, place_for, whole_shape
+from shmcoll.runtime.dispatcher import Caller
 
 
 def gather(caller: Caller, x: Any, root: int, out: Any) -> Any:

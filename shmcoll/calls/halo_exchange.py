@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.array_rules import check_unmasked
-from shmcoll.calls.common import exact, product
-from shmcoll.dtypes import dtype_of
-from shmcoll.engine.counts import mark_of
+from shmcoll.calls import arguments as given
+from shmcoll.calls.array_rules import check_unmasked
+from shmcoll.calls.arrays import exact, product
+from shmcoll.engine.kernels.dtypes import dtype_of
 from shmcoll.engine.layout import HEADER_MAX_DIMS
+from shmcoll.engine.native.entry_counts import mark_of
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def halo_exchange(

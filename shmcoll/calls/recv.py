@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll import buffer_check
-from shmcoll.array_rules import check_apart, check_unmasked
-from shmcoll.caller import Caller
-from shmcoll.collectives.recv import DATA, FETCH
-from shmcoll.dtypes import dtype_of
+from shmcoll.calls import arguments as given
+from shmcoll.calls import buffer_check
+from shmcoll.calls.array_rules import check_apart, check_unmasked
 from shmcoll.engine import context as c
+from shmcoll.engine.kernels.dtypes import dtype_of
 from shmcoll.engine.layout import ANY, LARGEST_TAG
-from shmcoll.engine.rings import ARRAY, SOURCE_SHIFT
-from shmcoll.receives import Receive
-from shmcoll.turns import NotNow
-from shmcoll.work import Work
+from shmcoll.engine.messages.recv import DATA, FETCH
+from shmcoll.engine.messages.ring_buffers import ARRAY, SOURCE_SHIFT
+from shmcoll.runtime.async_worker import Work
+from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.posted_receives import Receive
+from shmcoll.runtime.turns import NotNow
 
 Received = tuple[Any, int, int]
 

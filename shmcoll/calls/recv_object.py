@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.caller import Caller
+from shmcoll.calls.pickling import of_message
 from shmcoll.calls.recv import Received, await_posted, receive, told, wanted
-from shmcoll.engine.rings import WHOLE
-from shmcoll.frames import of_message
-from shmcoll.receives import Receive
-from shmcoll.work import Work
+from shmcoll.engine.messages.ring_buffers import WHOLE
+from shmcoll.runtime.async_worker import Work
+from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.posted_receives import Receive
 
 
 def recv_object(caller: Caller, source: Any, tag: Any) -> Received:

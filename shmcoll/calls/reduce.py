@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.calls.reducing import algorithm_for, as_operand, as_operator
+from shmcoll.calls import arguments as given
+from shmcoll.calls.operators import algorithm_for, as_operand, as_operator
 from shmcoll.collectives.reduce import ALGORITHMS
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def reduce(caller: "Caller", x: Any, root: int, op: Any, out: Any, algorithm: str | None) -> Any:

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.calls.common import addresses
-from shmcoll.calls.reducing import algorithm_for, as_operand, as_operator
+from shmcoll.calls import arguments as given
+from shmcoll.calls.arrays import addresses
+from shmcoll.calls.operators import algorithm_for, as_operand, as_operator
 from shmcoll.collectives.reduce_scatter import ALGORITHMS, EVEN, LISTED
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def reduce_scatter(caller: "Caller", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.calls.reducing import as_operand, as_operator
-from shmcoll.engine.counts import mark_of
+from shmcoll.calls import arguments as given
+from shmcoll.calls.operators import as_operand, as_operator
+from shmcoll.engine.native.entry_counts import mark_of
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def reduce_scatter_v(caller: "Caller", x: Any, counts: Any, op: Any, out: Any) -> Any:

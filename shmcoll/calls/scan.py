@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.calls.reducing import algorithm_for, as_operand, as_operator
+from shmcoll.calls import arguments as given
+from shmcoll.calls.operators import algorithm_for, as_operand, as_operator
 from shmcoll.collectives.scan import ALGORITHMS
-from shmcoll.dtypes import REDUCTIONS
+from shmcoll.engine.kernels.dtypes import REDUCTIONS
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def scan(caller: "Caller", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:

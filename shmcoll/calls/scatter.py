@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.calls.common import addresses, cut, deliver, exact, place_for
+from shmcoll.calls import arguments as given
+from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for
 from shmcoll.collectives.scatter import BOTH, DATA, MOST_DIMENSIONS, OPEN
-from shmcoll.dtypes import BY_CODE, dtype_of
 from shmcoll.engine import context as c
+from shmcoll.engine.kernels.dtypes import BY_CODE, dtype_of
 from shmcoll.engine.layout import WORD
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def scatter(caller: "Caller", x: Any, root: int, out: Any) -> Any:

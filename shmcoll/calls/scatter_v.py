@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll import arguments as given
+from shmcoll.calls import arguments as given
 from shmcoll.calls.counts import Table, apart_from, exchange
 from shmcoll.engine.layout import RECV_COUNTS
 
 if TYPE_CHECKING:
-    from shmcoll.caller import Caller
+    from shmcoll.runtime.dispatcher import Caller
 
 
 def scatter_v(caller: "Caller", x: Any, send_counts: Any, send_displs: Any, root: int, out: Any) -> Any:

@@ -5,15 +5,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.caller import Caller
-from shmcoll.calls.common import exact
-from shmcoll.collectives.send import AGAIN, BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY
+from shmcoll.calls import arguments as given
+from shmcoll.calls.arrays import exact
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import LARGEST_TAG, WORD
-from shmcoll.engine.rings import ARRAY, PART_BYTES
+from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
+from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY
 from shmcoll.errors import ArenaError
-from shmcoll.work import Work
+from shmcoll.runtime.async_worker import Work
+from shmcoll.runtime.dispatcher import Caller
 
 HEAP_PATIENCE = 5.0  # seconds without memory, and without anything moving, before a send is refused
 _NAP = 0.001
@@ -74,7 +74,7 @@ def check_arguments(caller: Caller, x: Any, dest: Any, tag: Any) -> tuple[np.nda
 
 
 class Sending:
-    """A message that takes more than one call of the native entry. `form`: see `collectives/send.py`."""
+    """A message that takes more than one call of the native entry. `form`: see `engine/messages/send.py`."""
 
     def __init__(self, caller: Caller, array: Any, dest: int, tag: int, form: int = ARRAY):
         self._caller = caller

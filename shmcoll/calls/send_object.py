@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from shmcoll import arguments as given
-from shmcoll.caller import Caller
+from shmcoll.calls import arguments as given
+from shmcoll.calls.pickling import as_message
 from shmcoll.calls.send import Sending
-from shmcoll.frames import as_message
+from shmcoll.runtime.dispatcher import Caller
 
 
 def send_object(caller: Caller, value: Any, dest: Any, tag: Any) -> None:

@@ -1,21 +1,21 @@
-"""sendrecv: its arguments, and long arrays both ways at once, in rings that stay in the caches (`engine/rings.py`)."""
+"""sendrecv: its arguments, and long arrays both ways at once, by ring buffers in the caches (`engine/messages`)."""
 
 from typing import Any
 
 import numpy as np
 
-from shmcoll import arguments as given
-from shmcoll.caller import Caller
+from shmcoll.calls import arguments as given
 from shmcoll.calls.recv import Received, go_on, leave, make, receive, recv, told
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.send import Sending, send
 from shmcoll.calls.send import check_arguments as check_send
-from shmcoll.collectives.recv import MARK, SEEK
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY, WORD
-from shmcoll.engine.rings import ARRAY, USUAL_RING
+from shmcoll.engine.messages.recv import MARK, SEEK
+from shmcoll.engine.messages.ring_buffers import ARRAY, USUAL_RING
 from shmcoll.errors import ArenaError
-from shmcoll.receives import Receive
+from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.posted_receives import Receive
 
 SHORT_BYTES = USUAL_RING // 2  # what is sent without waiting for a receiver
 

@@ -15,9 +15,9 @@ Arguments: EXTRA is the address of n target addresses, or 0 for one array.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.landing import land, replace
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
+from shmcoll.engine.protocol.nontemporal import land, replace
+from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
 
 
 def all_gather(ctx):

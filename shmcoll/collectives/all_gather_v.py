@@ -6,13 +6,13 @@ from there to its place. In its table all send counts are alike, so the verdict 
 round's cell is free for the same reason: a rank that has seen step k of all peers knows that they have read step k - 1.
 Cost, S the sum of all arrays: a ceil(max(array) / cell) + n^2 table look-ups + (S + own array) b.
 
-Arguments: see `engine/tables.py`.
+Arguments: see `engine/protocol/count_tables.py`.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
-from shmcoll.engine.sync import DTYPE, meet, publish_step, release_cells
-from shmcoll.engine.tables import ANYONE, is_opening, judge, keep_own, lay, lay_table, rounds_of, take
+from shmcoll.engine.protocol.count_tables import ANYONE, is_opening, judge, keep_own, lay, lay_table, rounds_of, take
+from shmcoll.engine.protocol.sync import DTYPE, meet, publish_step, release_cells
 
 
 def all_gather_v(ctx):

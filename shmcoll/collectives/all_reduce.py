@@ -1,6 +1,6 @@
 """all_reduce: every rank gets the element-wise reduction of all ranks' arrays, of equal shape and dtype.
 
-Three algorithms with the same bits (see `reduction.py` for the order):
+Three algorithms with the same bits (see `engine/protocol/reduction.py` for the order):
 
 flat, up to FLAT_BYTES for two ranks and 2 / n of that for more. Everybody lays its array beside its header (48 bytes)
 or into its cell before the opening sync and afterwards reduces all n arrays itself. One sync. Cost: a + S b + (n - 1) S
@@ -33,9 +33,9 @@ Cost for each round: 2 a + 2 cell b + (n - 1) / n cell g.
 from shmcoll.collectives.all_reduce_shared import all_are_shared, offer, reduce_shared
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.kernels import STEP
-from shmcoll.engine.landing import land
-from shmcoll.engine.reduction import (
+from shmcoll.engine.kernels.kernels import STEP
+from shmcoll.engine.protocol.nontemporal import land
+from shmcoll.engine.protocol.reduction import (
     chosen,
     finish_slice,
     fold_slices,
@@ -46,7 +46,7 @@ from shmcoll.engine.reduction import (
     slice_length,
     start_slice,
 )
-from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
+from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
 
 ALGORITHMS = ("flat", "ring", "cells")
 FLAT, RING, CELLS = range(1, 4)

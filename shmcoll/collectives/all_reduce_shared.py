@@ -21,11 +21,11 @@ Cost: 3 a + S (b + g) / n + 2 S b, against the ring's copies into cells and out 
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import load, peek, store
-from shmcoll.engine.kernels import FINISH, JOIN, START, STEP
-from shmcoll.engine.landing import replace
+from shmcoll.engine.kernels.kernels import FINISH, JOIN, START, STEP
 from shmcoll.engine.layout import HEADER_INLINE, WORD
-from shmcoll.engine.reduction import reduce, scratch_length, slice_length
-from shmcoll.engine.sync import await_step, has_ended, header, my_header, publish_step, say_and_await
+from shmcoll.engine.protocol.nontemporal import replace
+from shmcoll.engine.protocol.reduction import reduce, scratch_length, slice_length
+from shmcoll.engine.protocol.sync import await_step, has_ended, header, my_header, publish_step, say_and_await
 
 X_PLACE, OUT_PLACE = HEADER_INLINE, HEADER_INLINE + WORD
 

@@ -1,10 +1,10 @@
 """all_to_all: rank r sends block i of its array, cut along `split_axis`, to rank i, and puts the blocks it gets one
 after the other along `concat_axis`, in rank order (MindSpore's AlltoAll).
 
-A block is a row of runs at both ends (see `kernels.py`): it is gathered from the sender's array into the sender's cell
-and scattered from there into the receiver's result, both in C order of the block, so no array is transposed as a whole.
-A cell is divided evenly among the n receivers. One sync when a block fits its part, else one a round.
-Cost for n - 1 blocks of S / n bytes: a ceil(S / cell) + 2 (n - 1) / n S b.
+A block is a row of runs at both ends (see `engine/kernels/kernels.py`): it is gathered from the sender's array into the
+sender's cell and scattered from there into the receiver's result, both in C order of the block, so no array is
+transposed as a whole. A cell is divided evenly among the n receivers. One sync when a block fits its part, else one a
+round. Cost for n - 1 blocks of S / n bytes: a ceil(S / cell) + 2 (n - 1) / n S b.
 
 Where both axes are the same the result may lie in place of x: what a round brings for a block goes where that round
 has taken it from.
@@ -16,10 +16,10 @@ number of dimensions and the dimensions that an array of all blocks of x would h
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
-from shmcoll.engine.kernels import gather_runs
-from shmcoll.engine.landing import land_block, land_runs
+from shmcoll.engine.kernels.kernels import gather_runs
 from shmcoll.engine.layout import LINE, WORD
-from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, publish_step, release_cells
+from shmcoll.engine.protocol.nontemporal import land_block, land_runs
+from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, publish_step, release_cells
 
 BLOCK, SOURCE_RUN, SOURCE_STRIDE, TARGET_RUN, TARGET_STRIDE, SOURCES, TARGETS, WHOLE = (
     c.EXTRA + WORD * i for i in range(8)

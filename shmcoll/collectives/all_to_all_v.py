@@ -1,16 +1,15 @@
 """all_to_all_v: every rank sends a different number of elements to every other, from displacements to displacements
 (NKI's all_to_all_v; MPI_Alltoallv without the need to know the receive counts).
 
-After the opening sync each rank checks the whole n x n matrix of counts (`engine/tables.py`, which also has the
-arguments). A cell is divided evenly among the n receivers; part 0 lies there before the opening.
+After the opening sync each rank checks the whole n x n matrix of counts (`engine/protocol/count_tables.py`, which also
+has the arguments). A cell is divided evenly among the n receivers; part 0 lies there before the opening.
 Cost: a ceil(n max(block) / cell) + n^2 table look-ups + 2 S b.
 """
 
 from shmcoll.collectives.all_to_all import part_bytes
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
-from shmcoll.engine.sync import DTYPE, meet, publish_step, release_cells
-from shmcoll.engine.tables import (
+from shmcoll.engine.protocol.count_tables import (
     ANYONE,
     is_opening,
     judge,
@@ -21,6 +20,7 @@ from shmcoll.engine.tables import (
     sends_fit,
     take,
 )
+from shmcoll.engine.protocol.sync import DTYPE, meet, publish_step, release_cells
 
 
 def all_to_all_v(ctx):

@@ -5,7 +5,7 @@ for the few ranks of one machine the n^2 looks cost less than the log2 n depende
 Hensgen et al. 1988). Cost: a.
 """
 
-from shmcoll.engine.sync import SHAPE, begin, meet
+from shmcoll.engine.protocol.sync import SHAPE, begin, meet
 
 
 def barrier(ctx):

@@ -16,8 +16,8 @@ Arguments: x of the root and out of the others are read and written; ARGUMENT is
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.landing import replace
-from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.protocol.nontemporal import replace
+from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
 
 
 def broadcast(ctx):

@@ -20,10 +20,10 @@ Arguments: ARGUMENT is a hash of all pairs; EXTRA words are the ranks from which
 from shmcoll.collectives.all_gather import lying, offset, part
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.kernels import clear
-from shmcoll.engine.landing import land
+from shmcoll.engine.kernels.kernels import clear
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.sync import SHAPE, await_step, begin, meet, publish_step
+from shmcoll.engine.protocol.nontemporal import land
+from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, meet, publish_step
 
 SOURCE, TARGET = (c.EXTRA + WORD * i for i in range(2))
 NOBODY = -1

@@ -9,9 +9,9 @@ that its array may be its result. Cost: that of scan, and in the chain S b more.
 from shmcoll.collectives.scan import FLAT, await_slice, flat, link_length, slot
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.kernels import START, STEP, STORE
-from shmcoll.engine.reduction import accumulator_bytes, is_flat, reduce, scratch_length
-from shmcoll.engine.sync import SHAPE, begin, meet, publish_step
+from shmcoll.engine.kernels.kernels import START, STEP, STORE
+from shmcoll.engine.protocol.reduction import accumulator_bytes, is_flat, reduce, scratch_length
+from shmcoll.engine.protocol.sync import SHAPE, begin, meet, publish_step
 
 
 def exscan(ctx):

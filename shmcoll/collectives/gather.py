@@ -13,9 +13,9 @@ Arguments: ARGUMENT is the root; EXTRA, at the root, the address of n target add
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.landing import land, replace
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.protocol.nontemporal import land, replace
+from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
 
 
 def gather(ctx):

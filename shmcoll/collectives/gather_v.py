@@ -13,13 +13,23 @@ senders overlap.
 A sender that has laid its last part says at once that it has done the steps of all rounds: nobody waits for it any
 more, and a message about who stopped does not name it.
 
-Arguments: ARGUMENT is the root; else see `engine/tables.py`.
+Arguments: ARGUMENT is the root; else see `engine/protocol/count_tables.py`.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
-from shmcoll.engine.sync import DTYPE, await_step, meet, publish_step
-from shmcoll.engine.tables import ANYONE, is_opening, judge, keep_part, lay, lay_table, own_bytes, rounds_of, take
+from shmcoll.engine.protocol.count_tables import (
+    ANYONE,
+    is_opening,
+    judge,
+    keep_part,
+    lay,
+    lay_table,
+    own_bytes,
+    rounds_of,
+    take,
+)
+from shmcoll.engine.protocol.sync import DTYPE, await_step, meet, publish_step
 
 
 def gather_v(ctx):

@@ -2,8 +2,8 @@
 
 The direct neighbours of each axis exchange faces, one axis after the other: later faces take with them what came from
 earlier ones, so corners and edges are right without anything between diagonal neighbours (Kjolstad and Snir, "Ghost
-cell pattern", ParaPLoP 2010). A face is a row of runs (see `kernels.py`): gathered from the array into the own cell,
-scattered from the neighbour's.
+cell pattern", ParaPLoP 2010). A face is a row of runs (see `engine/kernels/kernels.py`): gathered from the array into
+the own cell, scattered from the neighbour's.
 Cost: a d + 2 F b for d axes, the faces of a rank having F bytes, while each face fits its place in a cell.
 
     cell (s + k) & 1 of a rank: a place for each axis and side; written by the rank as round k of that axis, round 0 of
@@ -31,9 +31,9 @@ DETAIL is 0.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import load, peek, poke
-from shmcoll.engine.kernels import gather_runs, move_runs, scatter_runs
+from shmcoll.engine.kernels.kernels import gather_runs, move_runs, scatter_runs
 from shmcoll.engine.layout import HEADER_DIMS, LINE, WORD
-from shmcoll.engine.sync import DTYPE, await_step, begin, cell, header, meet, publish_step
+from shmcoll.engine.protocol.sync import DTYPE, await_step, begin, cell, header, meet, publish_step
 
 AXES, TABLE = (c.EXTRA + WORD * i for i in range(2))
 AXIS, RANKS, DISTANCE, PERIODIC, ROW = (WORD * i for i in range(5))

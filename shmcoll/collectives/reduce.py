@@ -25,11 +25,11 @@ Argument: ARGUMENT is the root.
 from shmcoll.collectives.all_reduce import accumulate, cells, fold_payloads, slice_bounds
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.kernels import STEP, STORE
-from shmcoll.engine.landing import land
-from shmcoll.engine.reduction import finish_slice, goes_through_cells, is_flat, reduce_alone, slice_length
-from shmcoll.engine.reduction import reduce as apply
-from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.kernels.kernels import STEP, STORE
+from shmcoll.engine.protocol.nontemporal import land
+from shmcoll.engine.protocol.reduction import finish_slice, goes_through_cells, is_flat, reduce_alone, slice_length
+from shmcoll.engine.protocol.reduction import reduce as apply
+from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
 
 ALGORITHMS = ("flat", "ring", "cells")
 FLAT, RING, CELLS = range(1, 4)

@@ -34,9 +34,9 @@ in elements then stand behind the addresses.
 from shmcoll.collectives.all_to_all import part_bytes
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
-from shmcoll.engine.kernels import STEP
+from shmcoll.engine.kernels.kernels import STEP
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.reduction import (
+from shmcoll.engine.protocol.reduction import (
     ORDERED,
     SOURCES,
     finish_slice,
@@ -48,7 +48,7 @@ from shmcoll.engine.reduction import (
     slice_length_of,
     start_slice,
 )
-from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
+from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
 
 ALGORITHMS = ("flat", "ring", "cells")
 FLAT, RING, CELLS = range(1, 4)

@@ -17,8 +17,8 @@ last rank goes straight to its result. With m slices of S / m bytes the cost is 
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.kernels import FINISH, START, STEP, STORE
-from shmcoll.engine.reduction import (
+from shmcoll.engine.kernels.kernels import FINISH, START, STEP, STORE
+from shmcoll.engine.protocol.reduction import (
     SHORTEST_SLICE,
     SLICE_UNIT,
     accumulator_bytes,
@@ -28,7 +28,7 @@ from shmcoll.engine.reduction import (
     reduce_alone,
     shortest_slice,
 )
-from shmcoll.engine.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
 
 ALGORITHMS = ("flat", "chain")
 FLAT, CHAIN = range(1, 3)

@@ -25,7 +25,6 @@ MOST_DIMENSIONS words into which dtype, number of dimensions and dimensions of t
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, peek, poke, store
-from shmcoll.engine.landing import land, replace
 from shmcoll.engine.layout import (
     DIMENSIONS_BYTES,
     HEADER_CALL,
@@ -37,7 +36,8 @@ from shmcoll.engine.layout import (
     LINE,
     WORD,
 )
-from shmcoll.engine.sync import NOTHING, await_step, begin, cell, header, meet, my_header, publish_step
+from shmcoll.engine.protocol.nontemporal import land, replace
+from shmcoll.engine.protocol.sync import NOTHING, await_step, begin, cell, header, meet, my_header, publish_step
 
 PHASE, SOURCES, SHAPE = (c.EXTRA + WORD * i for i in range(3))
 BOTH, OPEN, DATA = 0, 1, c.LATER

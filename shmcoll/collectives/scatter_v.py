@@ -14,14 +14,13 @@ which overlap.
 A receiver that has read its last part says at once that it has done the steps of all rounds: the root does not wait for
 it any more, and a message about who stopped does not name it.
 
-Arguments: ARGUMENT is the root; else see `engine/tables.py`. Only the root has an x.
+Arguments: ARGUMENT is the root; else see `engine/protocol/count_tables.py`. Only the root has an x.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.layout import ELEMENT_TYPE, LINE, RECV_COUNTS, TABLE_SIZES
-from shmcoll.engine.sync import NOTHING, await_step, meet, publish_step
-from shmcoll.engine.tables import (
+from shmcoll.engine.protocol.count_tables import (
     ANYONE,
     TABLE,
     get,
@@ -36,6 +35,7 @@ from shmcoll.engine.tables import (
     table,
     take,
 )
+from shmcoll.engine.protocol.sync import NOTHING, await_step, meet, publish_step
 
 
 def scatter_v(ctx):

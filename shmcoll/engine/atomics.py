@@ -1,8 +1,9 @@
 """Words that ranks share, and the few machine operations around them.
 
 Each operation is a plain Python function with a compiled twin: calling it runs the Python body on real memory (slow,
-and enough for tests), while code compiled by `compile.py` gets the twin from `intrinsics.py` instead. A test may set
-`hooks` to take part in every operation on shared words; the schedule explorer runs the routines' own source that way.
+and enough for tests), while code compiled by `engine/compiler/compile.py` gets the twin from
+`engine/compiler/intrinsics.py` instead. A test may set `hooks` to take part in every operation on shared words; the
+schedule explorer runs the routines' own source that way.
 
     load, store              one shared word, single-copy atomic, no ordering: contents of headers
     load_acquire             a sequence word; what its writer wrote before it is visible afterwards
@@ -35,7 +36,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shmcoll.engine import fences
-from shmcoll.engine.processes import start_of
+from shmcoll.engine.system.processes import start_of
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _WORD = ctypes.c_int64.from_address

@@ -1,8 +1,8 @@
 """A rank's private context: the words that a routine works from. Pure offsets, no OS calls.
 
-One context per communicator and rank, an int64 array in private memory; Python fills it once, `entry.py` writes the
-arguments of each call into it, routines read it. Offsets in bytes. Private words are read with `peek` and written with
-`poke`; words of the arena never are.
+One context per communicator and rank, an int64 array in private memory; Python fills it once, `engine/native/entry.py`
+writes the arguments of each call into it, routines read it. Offsets in bytes. Private words are read with `peek` and
+written with `poke`; words of the arena never are.
 """
 
 from shmcoll.engine.layout import WORD
@@ -46,14 +46,14 @@ from shmcoll.engine.layout import WORD
     FLIGHTS,  # address of this rank's ring in the flight recorder
     ARENA,  # address of the arena, and how long it is
     ARENA_BYTES,
-    MAIL,  # address of private memory about messages, see `rings.py`
+    MAIL,  # address of private memory about messages, see `engine/messages/ring_buffers.py`
     RINGS,  # bytes from the beginning of a mailbox to its words about rings
     RING_BYTES,  # reductions of a group go through the cells while they are shorter, round the ring then
     NOTED,  # the mailbox in which the recorder has noted that this message sleeps; 0: it has not
     SENDING,  # 1 between the phases of a send: what is received meanwhile does not end the call
 ) = (WORD * i for i in range(42))
 
-# two array views, filled from ndarrays by entry.py
+# two array views, filled from ndarrays by engine/native/entry.py
 X = 48 * WORD
 OUT = 56 * WORD
 DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
@@ -62,7 +62,7 @@ DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
 EXTRA = 64 * WORD
 EXTRA_WORDS = 16
 
-CONTEXT_WORDS = 80  # what the routines see; entry.py keeps its own tables behind
+CONTEXT_WORDS = 80  # what the routines see; engine/native/entry.py keeps its own tables behind
 
 SCRATCH_BYTES = 64 << 10
 

@@ -17,12 +17,12 @@
     group region of n ranks, page aligned
 
     0        ABORT         one word: 0, or 1 once the group has ended. Anyone sets it, always to 1
-    128      IDENTITY      two words: which group this is (see `groups.py`);  144  SIZE  its number of members
+    128      IDENTITY      two words: which group this is (`runtime/group_registry.py`);  144  SIZE  how many members
     256      MEMBERS       n words: the ranks of the world that are ranks 0, 1, ... of this group
     ...      MAILBOXES     n x (1 KiB + tables): what rank r tells its peers; r is the only writer, except for SEMAPHORE
     ...      ENDINGS       n records of 2 KiB: why the group ended, as rank r of it found
     ...      SITES         n records of 2 KiB: where in its code rank r made the call that failed
-    ...      FLIGHTS       n x 32 entries of 64 bytes: the last operations of rank r (`recorder.py`)
+    ...      FLIGHTS       n x 32 entries of 64 bytes: the last operations of rank r (`protocol/flight_recorder.py`)
     ...      CELLS         n x 2 x cell_bytes: staging memory, two cells a rank, used in turn
 
     mailbox of one rank
@@ -36,11 +36,11 @@
     768      SEMAPHORE     sem_t, shared between processes: the doorbell of this rank
     896      STATISTICS    bytes of arrays given to collectives, ns slept in waits, 1; written at the rank's end
     920      CLOSED        0, or 1 once this rank has closed the group
-    1024     TABLE 0       5 x n + 3 words: counts and displacements of the collectives that have them (`tables.py`)
+    1024     TABLE 0       5 x n + 3 words: counts and displacements of the _v collectives (`protocol/count_tables.py`)
     ...      TABLE 1       the same for odd sequence numbers
     ...      RINGS         n words: where in the arena this rank's first ring to rank i begins; 0: it never sent to it
 
-    ring from one rank to another (`rings.py`), in the heap of the sender, page aligned
+    ring from one rank to another (`engine/messages/ring_buffers.py`), in the heap of the sender, page aligned
 
     0        HEAD          bytes of pieces that the receiver needs no more
     8        READING       1 + where the message begins that the receiver reads at HEAD

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.dtypes import BY_NAME
+from shmcoll.engine.kernels.dtypes import BY_NAME
 
 
 class DType:

@@ -1,8 +1,9 @@
 """Fill the object cache of the emulated machine, on this one: `compile_ahead.py CACHE PLATFORM [NAME...]`
 
 Emulated, numba takes minutes for each routine. So they are compiled here, by the same code, for that machine. PLATFORM
-is a file with what `shmcoll.engine.cache` says there of the platform: versions, CPU and its features. A name is an
-operation, `gate`, or `reduction_dtype` of a kernel; without names, all operations and the kernels that tests need.
+is a file with what `shmcoll.engine.compiler.object_cache` says there of the platform: versions, CPU and its features. A
+name is an operation, `gate`, or `reduction_dtype` of a kernel; without names, all operations and the kernels that tests
+need.
 """
 
 import ast
@@ -24,10 +25,10 @@ def main(folder: str, platform: str, *names: str) -> None:
     from prepare import USUAL
 
     from shmcoll.collectives import ROUTINES
-    from shmcoll.engine import cache
-    from shmcoll.engine import compile as code
+    from shmcoll.engine.compiler import compile as code
+    from shmcoll.engine.compiler import object_cache
 
-    cache._platform = lambda: text
+    object_cache._platform = lambda: text
     code._place = lambda _data, symbols: (0,) * len(symbols)  # this machine cannot load it
     kernels = {f"{reduction}_{dtype.name}": (dtype, reduction) for dtype, reduction in code.all_kernels()}
     for name in names or ("gate", *ROUTINES, *(k for k, (_, r) in kernels.items() if r in USUAL)):

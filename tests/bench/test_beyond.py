@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 from benched import shmbench
-from shmbench import abilities, beyond
-from shmbench.contest import Contest, Row, Settings
-from shmbench.entries import collective
+from shmbench import abilities
+from shmbench.commands import beyond
+from shmbench.timing.ab_timing import Contest, Row, Settings
+from shmbench.timing.entries import collective
 
 QUICK = Settings(rounds=2, quick=True)
 ROWS = {

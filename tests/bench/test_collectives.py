@@ -5,10 +5,10 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from shmbench.cli.options import ALGORITHMS, COLLECTIVES, LIMITS, REDUCING
 from shmbench.collectives import Case, Counts, all_to_all_v, find
 from shmbench.collectives.common import uneven
-from shmbench.options import ALGORITHMS, COLLECTIVES, LIMITS, REDUCING
-from shmbench.payload import fill
+from shmbench.collectives.payload import fill
 
 ROOT = 1
 

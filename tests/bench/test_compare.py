@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from shmbench import compare
-from shmbench.curves import compared
-from shmbench.launch import Failed
-from shmbench.options import COLLECTIVES, LIMITS
-from shmbench.peers import PEERS
+from shmbench.cli.options import COLLECTIVES, LIMITS
+from shmbench.commands import compare
+from shmbench.report.curves import compared
+from shmbench.timing.launch import Failed
+from shmbench.timing.peers import PEERS
 
 needs_matplotlib = pytest.mark.skipif(
     find_spec("matplotlib") is None, reason="matplotlib is not installed: pip install 'shmcoll[bench]'"
@@ -177,7 +177,7 @@ def test_mistakes_are_told_in_one_line(folder, line, told, capsys):
 DRAW = """
 import json, sys
 from pathlib import Path
-from shmbench.compare import _draw
+from shmbench.commands.compare import _draw
 
 _draw(Path(sys.argv[2]), json.loads(Path(sys.argv[1]).read_text())["results"])
 """  # in a process of its own, for matplotlib keeps font files open
@@ -214,7 +214,9 @@ def test_a_picture_has_a_line_for_each_library_and_the_limit(folder, runs, tmp_p
 
 FAKE_MPI = """
 import sys
-from shmbench import library, options, worker
+from shmbench.timing import library
+from shmbench.cli import options
+from shmbench.commands import worker
 
 class Fake(library.Shmcoll):
     name, version = "Fake MPI", "0"

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 
 import pytest
-from shmbench import launch
-from shmbench.peers import PEERS, SCRIPTS, installed
+from shmbench.timing import launch
+from shmbench.timing.peers import PEERS, SCRIPTS, installed
 
-from shmcoll.engine.processes import process_start
+from shmcoll.engine.system.processes import process_start
 
 HANGS = "import signal; signal.pause()"
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from shmbench.cli.options import COLLECTIVES, LIMITS
 from shmbench.collectives import Case, Counts, find
-from shmbench.measure import Bench, Plan, cases
-from shmbench.options import COLLECTIVES, LIMITS
+from shmbench.timing.measure import Bench, Plan, cases
 
 
 @pytest.fixture(autouse=True)
 def no_collection(monkeypatch):
     """The collector would go through what all tests before these have left, hundreds of times."""
-    monkeypatch.setattr("shmbench.measure.gc.collect", lambda: 0)
+    monkeypatch.setattr("shmbench.timing.measure.gc.collect", lambda: 0)
 
 
 PLAN = Plan(iterations=20, warmup=2, rounds=2, check=True)

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from shmbench.options import COLLECTIVES, LIMITS, parse
+from shmbench.cli.options import COLLECTIVES, LIMITS, parse
 
 
 def test_flags():

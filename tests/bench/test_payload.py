@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from shmbench.options import DTYPES, FLOATS, OPS
-from shmbench.payload import PERIOD, Segment, dtype_of, fill, pattern, spoil, wrong
+from shmbench.cli.options import DTYPES, FLOATS, OPS
+from shmbench.collectives.payload import PERIOD, Segment, dtype_of, fill, pattern, spoil, wrong
 
 UFUNCS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 

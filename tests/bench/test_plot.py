@@ -6,8 +6,10 @@ from importlib.util import find_spec
 
 import pytest
 from benched import shmbench
-from shmbench import curves, flags, options, worker
-from shmbench.sizes import short_size
+from shmbench.cli import flags, options
+from shmbench.cli.sizes import short_size
+from shmbench.commands import worker
+from shmbench.report import curves
 
 needs_matplotlib = pytest.mark.skipif(
     find_spec("matplotlib") is None, reason="matplotlib is not installed: pip install 'shmcoll[bench]'"
@@ -136,7 +138,7 @@ def test_wrong_results_are_not_drawn(tmp_path):
 
 @needs_matplotlib
 def test_names_keep_apart_and_stay_near_their_curves():
-    from shmbench.picture import spread
+    from shmbench.report.picture import spread
 
     assert spread([], 10) == []
     assert spread([50, 0, 30], 10) == [50, 0, 30]

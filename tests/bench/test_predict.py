@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from shmbench.predict import FORMULAS, RANKS, SIZES, main
+from shmbench.commands.predict import FORMULAS, RANKS, SIZES, main
 
 KEPT = Path(__file__).parents[2] / "docs" / "measurements" / "compare-2-ranks.json"
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from benched import shmbench
-from shmbench.options import ALGORITHMS, COLLECTIVES
+from shmbench.cli.options import ALGORITHMS, COLLECTIVES
 
 QUICK = ["--iters", "20", "--rounds", "2", "-w", "1"]
 
@@ -44,9 +44,9 @@ def test_a_short_run_of_each(name, sizes, tmp_path):
 
 EVERYTHING = """
 import sys
-from shmbench.library import Shmcoll
-from shmbench.options import ALGORITHMS, COLLECTIVES, parse
-from shmbench.worker import work
+from shmbench.timing.library import Shmcoll
+from shmbench.cli.options import ALGORITHMS, COLLECTIVES, parse
+from shmbench.commands.worker import work
 
 library = Shmcoll()
 lines = [[name] for name in COLLECTIVES]
@@ -95,8 +95,9 @@ def test_a_mistake_starts_no_ranks():
 BROKEN = """
 import sys
 from dataclasses import replace
-from shmbench import library, worker
-from shmbench.options import parse
+from shmbench.timing import library
+from shmbench.commands import worker
+from shmbench.cli.options import parse
 
 class Off(library.Shmcoll):
     def collective(self, name):

@@ -1,7 +1,7 @@
 """Sizes as people write them."""
 
 import pytest
-from shmbench.sizes import parse_size, sweep
+from shmbench.cli.sizes import parse_size, sweep
 
 
 @pytest.mark.parametrize(("text", "size"), [("8", 8), ("4K", 4096), ("4k", 4096), ("64M", 64 << 20), ("1G", 1 << 30)])

@@ -1,8 +1,8 @@
 """The text, character for character."""
 
-from shmbench import table
-from shmbench.measure import Timing
-from shmbench.table import Row
+from shmbench.report import table
+from shmbench.report.table import Row
+from shmbench.timing.measure import Timing
 
 
 def timing(microseconds, wrong=0):

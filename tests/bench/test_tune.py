@@ -6,12 +6,12 @@ import sys
 from math import log
 
 import pytest
-from shmbench import tune as command
-from shmbench.crossings import choose, crossings
-from shmbench.others import Others
+from shmbench.commands import tune as command
+from shmbench.commands.thresholds import choose, crossings
+from shmbench.timing.other_load import Others
 
-from shmcoll.engine import thresholds
 from shmcoll.engine.layout import CELL_BYTES
+from shmcoll.engine.memory import thresholds
 
 DEFAULT = 32
 

@@ -36,7 +36,7 @@ def environment(algorithm: str) -> dict[str, str]:
 @pytest.fixture
 def the_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """In through `PlainEntry`, for interpreters whose arrays have their fields elsewhere; out past the caches."""
-    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+    monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
     monkeypatch.setenv("SHMCOLL_STREAM_BYTES", "128")
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from cases_all_reduce import sample
 from suite import judge, run_cases
 
-from shmcoll.dtypes import BY_NAME
+from shmcoll.engine.kernels.dtypes import BY_NAME
 
 
 def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:

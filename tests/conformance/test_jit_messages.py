@@ -14,7 +14,8 @@ import pytest
 from numba import njit, types
 from numba.core.errors import TypingError
 
-from shmcoll import handles, jit
+from shmcoll import jit
+from shmcoll.communicator import jit_handle
 from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
 
 HANDLE = types.Array(types.int64, 1, "C", readonly=True)
@@ -140,8 +141,8 @@ def test_posted_receives_come_first(ranks):
 
 def native(comm) -> int:
     """How often Python is asked once all is loaded, and there is room."""
-    asked, real = [], handles._call_back
-    handles._call_back = lambda *call: [asked.append(call), real(*call)]
+    asked, real = [], jit_handle._call_back
+    jit_handle._call_back = lambda *call: [asked.append(call), real(*call)]
     x, out, other = np.zeros(1000, np.uint8), np.zeros(1000, np.uint8), 1 - comm.rank
     for _ in range(3):
         exchanged(comm.handle, x, out, other, other, 0, 3)

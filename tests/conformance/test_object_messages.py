@@ -9,9 +9,9 @@ import pytest
 from drawn_objects import drawn, same
 
 import shmcoll
-from shmcoll.engine.rings import PART_BYTES
+from shmcoll.calls.pickling import LEAST_BUFFER
+from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.errors import ArenaError
-from shmcoll.frames import LEAST_BUFFER
 
 ANY = shmcoll.ANY
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.dtypes import BY_NAME
+from shmcoll.engine.kernels.dtypes import BY_NAME
 
 COUNTS = (1, 5, 3000, 70_001)
 FOLDS = {
@@ -84,7 +84,7 @@ def test_jitted_code_and_other_interpreters_read_them_alike(ranks, seed, monkeyp
         return [] if np.array_equal(out.view(np.uint8), wanted.view(np.uint8)) else ["differs"]
 
     assert ranks(2, differ) == [[]] * 2
-    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+    monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
     assert ranks(2, bools_that_differ, seed) == [[]] * 2
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.dtypes import BY_NAME, PAIRS
+from shmcoll.engine.kernels.dtypes import BY_NAME, PAIRS
 
 #: small enough to lie beside the header, to lie in a cell, and more than two cells
 COUNTS = (1, 5, 3000, 70_001)

@@ -9,8 +9,8 @@ import pytest
 from ranks import poll
 
 import shmcoll
-from shmcoll.dtypes import DTYPES, PAIRS
 from shmcoll.engine import layout
+from shmcoll.engine.kernels.dtypes import DTYPES, PAIRS
 from shmcoll.errors import ArenaError
 
 ANY = shmcoll.ANY

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ml_dtypes import bfloat16
 
-from shmcoll.engine.heap import held_by_all
+from shmcoll.engine.memory.heap import held_by_all
 from shmcoll.errors import RankFailed
 
 

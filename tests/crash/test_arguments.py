@@ -594,7 +594,7 @@ def test_wrong_arguments_are_refused_and_the_group_goes_on(ranks, later):
 
 
 def test_the_other_entry_refuses_the_same(ranks, monkeypatch):
-    monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+    monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
     assert ranks(2, refuse_all, False) == [[], []]
 
 

@@ -13,8 +13,8 @@ import pytest
 from ranks import poll
 
 from shmcoll.errors import CollectiveTimeout, RankFailed
-from shmcoll.turns import NotNow
-from shmcoll.work import Cancelled
+from shmcoll.runtime.async_worker import Cancelled
+from shmcoll.runtime.turns import NotNow
 
 DEADLINE = 20.0
 

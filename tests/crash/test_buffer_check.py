@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll import buffer_check
+from shmcoll.calls import buffer_check
 
 N = 1000
 ON = {"SHMCOLL_CHECK": "1"}

@@ -19,7 +19,7 @@ import pytest
 from ranks import poll
 
 import shmcoll
-from shmcoll.engine.heap import held_by_all
+from shmcoll.engine.memory.heap import held_by_all
 
 PATIENCE = 10.0  # seconds that a child may take: it needs none
 NO_RANK = "this process was forked by rank"

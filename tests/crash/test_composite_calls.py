@@ -14,12 +14,12 @@ from numba import njit
 from ranks import poll
 
 from shmcoll import jit
-from shmcoll.call_sites import short_path
+from shmcoll.calls.pickling import packed
+from shmcoll.communicator.objects import FIRST_BYTES, Parts
+from shmcoll.diagnostics.call_site import short_path
+from shmcoll.diagnostics.flight_log import flights
+from shmcoll.diagnostics.rank_status import standings
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, RankFailed
-from shmcoll.flights import flights
-from shmcoll.frames import packed
-from shmcoll.objects import FIRST_BYTES, Parts
-from shmcoll.standings import standings
 
 Call = tuple[str, Callable[[Any], Any]]  # as the message shows it, and the call
 
@@ -65,7 +65,7 @@ PAIRS = [
 @pytest.fixture(autouse=True)
 def patient(monkeypatch) -> None:
     """Ranks that tell of a mismatch wait long for where the others are: every line is to be told."""
-    monkeypatch.setattr("shmcoll.verdicts.SITES_PATIENCE", 5.0)
+    monkeypatch.setattr("shmcoll.runtime.failure_reporter.SITES_PATIENCE", 5.0)
 
 
 def line_of(function: Callable[..., Any], below: int = 0) -> str:
@@ -219,7 +219,7 @@ def test_who_leaves_between_two_parts_ends_the_group(ranks, monkeypatch, error):
 
         told = []
         if comm.rank == 0:
-            monkeypatch.setattr("shmcoll.objects.lengths", fail)
+            monkeypatch.setattr("shmcoll.communicator.objects.lengths", fail)
             with pytest.raises(error, match="no more"):
                 comm.all_gather_object(np.zeros(10_000))
             monkeypatch.undo()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.call_sites import short_path
-from shmcoll.dtypes import BY_NAME
+from shmcoll.diagnostics.call_site import short_path
+from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.errors import RankFailed
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from ranks import poll
 
-from shmcoll.engine import layout, records, wait
+from shmcoll.engine import layout
+from shmcoll.engine.memory import records
+from shmcoll.engine.protocol import wait
 from shmcoll.errors import RankFailed
 
 RANKS = 4

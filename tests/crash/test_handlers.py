@@ -11,10 +11,10 @@ import pytest
 from ranks import poll
 
 from shmcoll.engine import context as c
-from shmcoll.engine import entry
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.native import entry
 from shmcoll.errors import CollectiveTimeout, RankFailed
-from shmcoll.work import NotNow
+from shmcoll.runtime.async_worker import NotNow
 
 LONG = 40_000  # elements: a message of so many asks for memory
 

@@ -27,7 +27,7 @@ def interrupted(comm, board, operation: str) -> tuple[str, str]:
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 def test_ctrl_c_ends_the_wait_and_the_group(ranks, board, monkeypatch, operation, fast):
     if not fast:
-        monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+        monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
     job = ranks.start(3, interrupted, board, operation)
     job.until(lambda: job.parked(1), "rank 1 waits")
     os.kill(job.pids[1], signal.SIGINT)
@@ -92,7 +92,7 @@ def test_a_rank_without_memory_for_its_result_ends_the_group(ranks, monkeypatch,
             def no_memory(*_: object) -> None:
                 raise MemoryError("no room for the result")
 
-            monkeypatch.setattr("shmcoll.communicator.np.zeros", no_memory)
+            monkeypatch.setattr("shmcoll.communicator.communicator.np.zeros", no_memory)
         with pytest.raises((MemoryError, RankFailed)) as told:
             comm.all_to_all_v(x, [units] * comm.size)
         monkeypatch.undo()

@@ -91,7 +91,7 @@ def refuse(comm) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 def test_wrong_arguments_are_refused(ranks, monkeypatch, fast):
     if not fast:
-        monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+        monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
     for name, text in ranks(2, refuse)[1]:
         assert WRONG[name][2] in text
 

@@ -10,7 +10,7 @@ from calls import SHORT, barrier
 from ranks import poll
 
 import shmcoll
-from shmcoll.call_sites import short_path
+from shmcoll.diagnostics.call_site import short_path
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout
 
 FLOAT_PAIRS = np.zeros(6, shmcoll.pair_dtype(np.float32))
@@ -405,7 +405,7 @@ def test_who_does_not_say_where_it_is_is_not_waited_for(ranks, monkeypatch):
 
     def late(comm) -> str:
         if comm.rank == 1:
-            monkeypatch.setattr("shmcoll.verdicts.at_site", lambda: time.sleep(1) or " too late")
+            monkeypatch.setattr("shmcoll.runtime.failure_reporter.at_site", lambda: time.sleep(1) or " too late")
         with pytest.raises(CollectiveMismatch) as told:
             comm.barrier() if comm.rank else comm.all_reduce(FLOATS)
         return str(told.value)

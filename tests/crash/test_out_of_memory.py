@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from small_memory import amounts, in_small_memory
 
-from shmcoll.engine import cgroups, room
+from shmcoll.engine.memory import available_memory
+from shmcoll.engine.system import cgroups
 
 BEGINS = """
     import gc, json, os, sys
@@ -137,7 +138,7 @@ def test_limits_of_enclosing_memory_cgroups_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     """A tree as the kernel shows it, of either version. What sets no limit, or is missing, is skipped."""
-    limit, usage = ("memory.max", "memory.current") if version == 2 else room._MEMORY_V1
+    limit, usage = ("memory.max", "memory.current") if version == 2 else available_memory._MEMORY_V1
     root = tmp_path if version == 2 else tmp_path / "memory"
     for folder, most, used in (("a/b", "9000", "2000"), ("a", "8000", "2500"), ("", "max", "1")):
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -147,4 +148,4 @@ def test_limits_of_enclosing_memory_cgroups_are_read(
     listed.write_text("0::/a/b/c\n" if version == 2 else "7:cpu:/x\n4:memory:/a/b/c\n")
     monkeypatch.setattr(cgroups, "_ROOT", tmp_path)
     monkeypatch.setattr(cgroups, "Path", lambda path: listed if path == "/proc/self/cgroup" else Path(path))
-    assert room._cgroup_rooms() == [7000, 5500]
+    assert available_memory._cgroup_rooms() == [7000, 5500]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shmcoll.communicator.plans import OPERATIONS as PLANS
 from shmcoll.errors import CollectiveMismatch
-from shmcoll.plans import OPERATIONS as PLANS
 
 RANKS = 3
 DTYPES = ("int32", "int64", "float32", "float64", "uint8", "float16", "complex64")

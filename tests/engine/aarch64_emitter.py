@@ -20,7 +20,7 @@ from pretend_aarch64 import pretend
 def seed_inline_assembly() -> None:
     from llvmlite import ir
 
-    from shmcoll.engine import intrinsics
+    from shmcoll.engine.compiler import intrinsics
 
     usual = intrinsics._call
 
@@ -35,8 +35,8 @@ def seed_inline_assembly() -> None:
 def emit(names: list[str]) -> None:
     """Emit each of them as a process does that finds nothing in the cache."""
     from shmcoll.collectives import ROUTINES
-    from shmcoll.dtypes import BY_CODE
-    from shmcoll.engine import compile as code
+    from shmcoll.engine.compiler import compile as code
+    from shmcoll.engine.kernels.dtypes import BY_CODE
 
     def place(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
         machine = int.from_bytes(data[18:20], "little")  # of the ELF header
@@ -62,7 +62,7 @@ def emit(names: list[str]) -> None:
 def emit_small_functions() -> None:
     import small_functions
 
-    from shmcoll.engine import compile as code
+    from shmcoll.engine.compiler import compile as code
 
     functions = {name: (getattr(small_functions, name), arity) for name, arity in small_functions.ARITIES.items()}
     module = code.optimised_module(functions)

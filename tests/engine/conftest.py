@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import small_functions
 
-from shmcoll.engine import compile as code
+from shmcoll.engine.compiler import compile as code
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,7 @@ from shmcoll.engine.atomics import (
     wrapping_multiply,
     yield_core,
 )
-from shmcoll.engine.sync import mix
+from shmcoll.engine.protocol.sync import mix
 
 #: number of arguments, each a word
 ARITIES = {

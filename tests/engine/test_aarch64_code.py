@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shmcoll.collectives import ROUTINES
-from shmcoll.engine import compile as code
+from shmcoll.engine.compiler import compile as code
 
 EM_AARCH64 = 183
 

@@ -13,7 +13,7 @@ import pytest
 import small_functions
 
 from shmcoll.engine import context as c
-from shmcoll.engine.processes import process_start
+from shmcoll.engine.system.processes import process_start
 
 EDGES = [0, 1, -1, 2**62, 2**63 - 1, -(2**63), 0x0123456789ABCDEF]
 LIBC = ctypes.CDLL(None)

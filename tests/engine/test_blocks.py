@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shmcoll.engine import kernels
+from shmcoll.engine.kernels import kernels
 
 
 @st.composite

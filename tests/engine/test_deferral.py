@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from instants import interrupted_at
 
-from shmcoll.engine import deferral
-from shmcoll.engine.deferral import deferred_signals
+from shmcoll.engine.compiler import deferral
+from shmcoll.engine.compiler.deferral import deferred_signals
 
 
 @pytest.fixture

@@ -18,10 +18,13 @@ import pytest
 import tally
 
 from shmcoll.collectives import ROUTINES
-from shmcoll.dtypes import BY_NAME
-from shmcoll.engine import cache as object_cache
-from shmcoll.engine import compile as code
-from shmcoll.engine import entry, kernels, layout, wait
+from shmcoll.engine import layout
+from shmcoll.engine.compiler import compile as code
+from shmcoll.engine.compiler import object_cache
+from shmcoll.engine.kernels import kernels
+from shmcoll.engine.kernels.dtypes import BY_NAME
+from shmcoll.engine.native import entry
+from shmcoll.engine.protocol import wait
 
 #: one of each kind; to compile the others takes as long again, and is done under stress
 USUAL = {"barrier", "all_reduce", "all_gather", "all_to_all_v", "send", "recv"}

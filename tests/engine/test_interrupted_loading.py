@@ -25,8 +25,8 @@ FORKS = """
     import numpy as np
     import shmcoll
     from shmcoll.collectives import ROUTINES
-    from shmcoll.dtypes import BY_NAME
-    from shmcoll.engine import compile as code
+    from shmcoll.engine.kernels.dtypes import BY_NAME
+    from shmcoll.engine.compiler import compile as code
     from instants import interrupted_at
 
     def in_forks(attempt, instants):
@@ -151,7 +151,7 @@ def compile_instants(count: int, seed: int, folder: Path) -> None:
 def compiled() -> None:
     """What is loaded here has been compiled before."""
     names = ("scan", "gather", "reduce")
-    script = "import shmcoll.engine.compile as c; from shmcoll.collectives import ROUTINES\n"
+    script = "import shmcoll.engine.compiler.compile as c; from shmcoll.collectives import ROUTINES\n"
     script += f"for name in {names}: c.load_routine(ROUTINES[name])\n"
     script += "import numpy as np, shmcoll; shmcoll.init().scan(np.arange(3))"
     subprocess.run([sys.executable, "-c", script], check=True, stderr=subprocess.DEVNULL)
@@ -182,10 +182,10 @@ def test_an_interrupt_while_another_process_compiles_is_raised_at_once(tmp_path)
     """Not when that has ended: it may be stopped, and then the wait takes a minute."""
     script = """
         import fcntl, os, signal, sys, threading, time
-        from shmcoll.dtypes import BY_NAME
-        from shmcoll.engine import cache, compile as code
-        folder = cache.cache_folder()
-        lock = open(folder / f"sum_int32-{cache._fingerprint('sum_int32')}.lock", "w")
+        from shmcoll.engine.kernels.dtypes import BY_NAME
+        from shmcoll.engine.compiler import object_cache, compile as code
+        folder = object_cache.cache_folder()
+        lock = open(folder / f"sum_int32-{object_cache._fingerprint('sum_int32')}.lock", "w")
         fcntl.flock(lock, fcntl.LOCK_EX)
         threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         begin = time.monotonic()

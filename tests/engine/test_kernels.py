@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shmcoll.dtypes import BY_NAME, DTYPES, PAIRS, REDUCTIONS, DType, value_of_pair
-from shmcoll.engine import compile as code
-from shmcoll.engine import kernels
-from shmcoll.engine.kernels import FINISH, JOIN, START, STEP, STORE
+from shmcoll.engine.compiler import compile as code
+from shmcoll.engine.kernels import kernels
+from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, PAIRS, REDUCTIONS, DType, value_of_pair
+from shmcoll.engine.kernels.kernels import FINISH, JOIN, START, STEP, STORE
 
 ALL = code.all_kernels()
 

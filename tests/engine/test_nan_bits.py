@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmcoll.dtypes import BY_NAME, DType
-from shmcoll.engine import compile as code
-from shmcoll.engine.kernels import FINISH, JOIN, START, STEP, STORE, has_kernel
+from shmcoll.engine.compiler import compile as code
+from shmcoll.engine.kernels.dtypes import BY_NAME, DType
+from shmcoll.engine.kernels.kernels import FINISH, JOIN, START, STEP, STORE, has_kernel
 
 COUNT = 257  # whole vectors, and a rest that is done one by one
 RANKS = 3

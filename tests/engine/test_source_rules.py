@@ -18,53 +18,44 @@ TREES = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
 
 #: from the bottom up; a module may import from its own row and the rows above it here
 LAYERS = (
-    ("shmcoll.errors", "shmcoll.dtypes"),
+    ("shmcoll.errors", "shmcoll.engine.kernels.dtypes"),
     ("shmcoll.engine",),
     ("shmcoll.collectives",),
-    (
-        "shmcoll.array_rules", "shmcoll.buffer_check", "shmcoll.known_functions",
-        "shmcoll.arguments", "shmcoll.ops", "shmcoll.explanations", "shmcoll.verdicts", "shmcoll.work",
-        "shmcoll.turns", "shmcoll.lost",
-        "shmcoll.call_sites", "shmcoll.called", "shmcoll.culprits", "shmcoll.telling",
-        "shmcoll.flights", "shmcoll.standings", "shmcoll.onlooker", "shmcoll.stacks", "shmcoll.inquest",
-        "shmcoll.asking", "shmcoll.columns", "shmcoll.uncaught",
-        "shmcoll.mail", "shmcoll.mail_in_words", "shmcoll.receives", "shmcoll.frames",
-        "shmcoll.groups", "shmcoll.survivors", "shmcoll.shared", "shmcoll.member", "shmcoll.caller",
-        "shmcoll.parts",
-    ),
+    ("shmcoll.diagnostics",),
+    ("shmcoll.runtime",),
     ("shmcoll.calls",),
-    (
-        "shmcoll.methods", "shmcoll.objects", "shmcoll.messages", "shmcoll.plans", "shmcoll.handles", "shmcoll.jit",
-        "shmcoll.grid", "shmcoll.communicator", "shmcoll.ranks", "shmcoll.warm", "shmcoll.launchers",
-        "shmcoll.refusals", "shmcoll.rendezvous", "shmcoll.job",
-    ),
-    ("shmcoll.server", "shmcoll.runner"),
+    ("shmcoll.communicator",),
+    ("shmcoll.startup",),
+    ("shmcoll.runner",),
+    ("shmcoll.jit",),
     ("shmcoll.mindspore", "shmcoll.nki"),
-)  # fmt: skip
+)
 
 ROUTINES = [
-    n
-    for n in TREES
-    if n.removeprefix("shmcoll.engine.") in ("recorder", "wait", "sync", "tables", "landing", "rings", "reading")
-    or "shmcoll.collectives." in n
+    name
+    for name in TREES
+    if name.startswith(("shmcoll.engine.protocol.", "shmcoll.engine.messages.", "shmcoll.collectives."))
+    and name != "shmcoll.engine.messages.buffers"  # plain Python beside them
 ]
 
-#: what of atomics.py each module of routines may use; none but wait.py may wait, ring, fence or look at the clock
+#: what of atomics.py each module of routines may use; none but engine/protocol/wait.py may wait, ring, fence or look at
+#: the clock
 SANCTIONED = {
-    "shmcoll.engine.wait": {
+    "shmcoll.engine.protocol.wait": {
         "clock", "fence", "load", "load_acquire", "note", "pause", "peek", "poke", "process_gone", "process_start",
         "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
     },
-    "shmcoll.engine.recorder": {"note", "peek", "poke", "recent"},
-    "shmcoll.engine.sync": {
+    "shmcoll.engine.protocol.flight_recorder": {"note", "peek", "poke", "recent"},
+    "shmcoll.engine.protocol.sync": {
         "acquire_fence", "load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply",
     },
-    "shmcoll.engine.landing": {"copy", "peek", "stream"},
-    "shmcoll.engine.tables": {"copy", "load", "peek", "poke", "store"},
-    "shmcoll.engine.rings": {"load", "peek"},
-    "shmcoll.collectives.send": {"copy", "load_acquire", "peek", "poke", "store"},
-    "shmcoll.collectives.recv": {"load", "load_acquire", "peek", "poke", "store"},
-    "shmcoll.engine.reading": {"copy", "load", "load_acquire", "peek", "poke", "store", "stream"},
+    "shmcoll.engine.protocol.nontemporal": {"copy", "peek", "stream"},
+    "shmcoll.engine.protocol.count_tables": {"copy", "load", "peek", "poke", "store"},
+    "shmcoll.engine.messages.ring_buffers": {"load", "peek"},
+    "shmcoll.engine.messages.send": {"copy", "load_acquire", "peek", "poke", "store"},
+    "shmcoll.engine.messages.recv": {"load", "load_acquire", "peek", "poke", "store"},
+    "shmcoll.engine.messages.read_message": {"copy", "load", "load_acquire", "peek", "poke", "store", "stream"},
+    "shmcoll.engine.protocol.reduction": {"call_kernel", "copy", "peek", "poke"},
     "shmcoll.collectives": {"call_kernel", "copy", "load", "peek", "poke", "store"},
 }  # fmt: skip
 
@@ -123,7 +114,7 @@ def test_imports_have_no_cycle() -> None:
 def test_llvm_is_built_in_three_places() -> None:
     """The twins of the atomics, the wrapper that gives a compiled function its symbol, and the call of the gate."""
     users = {name for name, tree in TREES.items() if _uses_llvm_ir(tree)}
-    assert users == {"shmcoll.engine.intrinsics", "shmcoll.engine.compile", "shmcoll.jit"}
+    assert users == {"shmcoll.engine.compiler.intrinsics", "shmcoll.engine.compiler.compile", "shmcoll.jit"}
 
 
 def _uses_llvm_ir(tree: ast.AST) -> bool:
@@ -191,7 +182,7 @@ def _is_private(address: ast.expr, function: ast.FunctionDef) -> bool:
     return bool(sources) and all(_is_private(source, function) for source in sources)
 
 
-@pytest.mark.parametrize("name", [n for n in ROUTINES if n != "shmcoll.engine.wait"])
+@pytest.mark.parametrize("name", [n for n in ROUTINES if n != "shmcoll.engine.protocol.wait"])
 def test_only_one_file_waits(name: str) -> None:
     """No other loop without a bound looks at shared words."""
     for node in ast.walk(TREES[name]):
@@ -202,8 +193,8 @@ def test_only_one_file_waits(name: str) -> None:
 
 def test_shared_words_are_published_in_one_file() -> None:
     publishers = {n for n in ROUTINES for node in ast.walk(TREES[n]) if called(node) == "store_release"}
-    assert publishers == {"shmcoll.engine.sync"}
-    for function in functions(TREES["shmcoll.engine.sync"]):
+    assert publishers == {"shmcoll.engine.protocol.sync"}
+    for function in functions(TREES["shmcoll.engine.protocol.sync"]):
         calls = [called(node) for node in ast.walk(function) if called(node)]
         assert ("store_release" in calls) == bool({"wake", "wake_one"} & set(calls)), (
             f"{function.name} publishes without waking"

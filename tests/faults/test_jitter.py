@@ -2,7 +2,7 @@
 
 Every element that is sent follows from the number of the operation, the rank that sends it and its index, and every
 element that arrives is compared with `==`. Two forms: the plain source with a delay drawn before each operation on
-shared words (`engine/faults.py`), and compiled code whose ranks sleep, yield and move between cores at random.
+shared words (`engine/fault_injection.py`), and compiled code whose ranks sleep, yield and move between cores at random.
 
 SHMCOLL_STRESS_OPERATIONS    operations of all ranks together in the long form; 10,000,000
 """

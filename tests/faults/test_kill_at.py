@@ -1,6 +1,6 @@
 """A rank killed before its k-th operation on shared words, for every k: the survivors name it, and soon.
 
-The victim runs the routines' source as plain Python (`engine/faults.py`), the survivors run compiled code.
+The victim runs the routines' source as plain Python (`engine/fault_injection.py`), the survivors run compiled code.
 """
 
 import signal

@@ -1,7 +1,7 @@
 """A rank stopped before its k-th operation on shared words: slow where it goes on in time, else named at the limit.
 
-The victim runs the routines' source as plain Python (`engine/faults.py`), the others run compiled code. SIGSTOP leaves
-its process alive, so that neither a launcher's word nor a pidfd can tell: only the limit of a wait.
+The victim runs the routines' source as plain Python (`engine/fault_injection.py`), the others run compiled code.
+SIGSTOP leaves its process alive, so that neither a launcher's word nor a pidfd can tell: only the limit of a wait.
 """
 
 import os

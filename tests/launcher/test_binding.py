@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from shmrun import binding
+from shmrun.start import binding
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from shmrun.options import Options, parse
+from shmrun.cli.options import Options, parse
 from small_memory import with_little_memory
 
 import shmcoll

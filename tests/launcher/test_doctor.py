@@ -5,10 +5,10 @@ import resource
 from pathlib import Path
 
 import pytest
-from shmrun import doctor, installation, machine, warming
-from shmrun.findings import Level
+from shmrun.commands import doctor, installation, machine, warm
+from shmrun.commands.findings import Level
 
-from shmcoll.warm import ALL
+from shmcoll.startup.warm import ALL
 
 SUBJECTS = (
     "libc kernel versions cores waiting /dev/shm memfd memory ulimit arena native cache routines reductions trial"
@@ -107,7 +107,7 @@ def test_versions(monkeypatch):
 
 
 def test_the_native_entry(monkeypatch):
-    from shmcoll.engine import entry
+    from shmcoll.engine.native import entry
 
     for fast, level in ((True, Level.OK), (False, Level.WARNING)):
         monkeypatch.setattr(entry, "FAST", fast)
@@ -150,34 +150,34 @@ def test_warm_says_what_is_ready_and_where(shmrun):
 
 def test_warm_compiles_the_only_routine_that_is_missing(monkeypatch, tmp_path, capsys):
     """As a single core would compile them all: in one process."""
-    from shmcoll import warm
-    from shmcoll.engine import cache
+    from shmcoll.engine.compiler import object_cache
+    from shmcoll.startup import warm
 
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "cache"))
     told: list[str] = []
     warm.fill_cache([warm.GATE], told.append)
-    assert cache.holds(warm.GATE)
+    assert object_cache.holds(warm.GATE)
     assert told == ["compiling 1 routine for this machine, once; about 6 s", "compiled gate"]
 
 
 def test_warm_compiles_reductions_and_says_so(monkeypatch, tmp_path, capsys):
-    from shmcoll.engine import cache
+    from shmcoll.engine.compiler import object_cache
 
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "cache"))
-    warming._compile(["min_int8", "max_int8"])
-    assert cache.holds("min_int8")
-    assert cache.holds("max_int8")
-    assert not cache.holds("sum_int8")
+    warm._compile(["min_int8", "max_int8"])
+    assert object_cache.holds("min_int8")
+    assert object_cache.holds("max_int8")
+    assert not object_cache.holds("sum_int8")
     begin, *lines = capsys.readouterr().err.splitlines()
     assert begin == "shmrun: compiling 2 reductions"
     assert sorted(lines) == ["shmrun: compiled max_int8", "shmrun: compiled min_int8"]
 
 
 def test_all_reductions_have_names_that_the_cache_knows():
-    from shmcoll.engine.compile import all_kernels
+    from shmcoll.engine.compiler.compile import all_kernels
 
-    assert len(warming._kernels()) == len(set(warming._kernels())) == len(all_kernels())
-    assert {"sum_float32", "avg_bfloat16", "prod_bool"} <= set(warming._kernels())
+    assert len(warm._kernels()) == len(set(warm._kernels())) == len(all_kernels())
+    assert {"sum_float32", "avg_bfloat16", "prod_bool"} <= set(warm._kernels())
 
 
 def test_a_cache_that_cannot_be(shmrun):

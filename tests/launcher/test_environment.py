@@ -51,7 +51,7 @@ def test_rank_0_reads_standard_input_and_the_others_none(shmrun, way):
 
 
 def test_ranks_lead_groups_in_one_session_that_is_not_the_callers(shmrun):
-    """A session each would make them yield their cores to nobody, see `shmrun/front.py`."""
+    """A session each would make them yield their cores to nobody, see `shmrun/start/foreground.py`."""
     script = shmrun.write('import os; os.write(1, f"{os.getpgid(0) == os.getpid()} {os.getsid(0)}\\n".encode())')
     told = [line.split() for line in shmrun("-n", 3, script).stdout.splitlines()]
     assert [leads for leads, _ in told] == ["True"] * 3

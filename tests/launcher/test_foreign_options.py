@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from shmrun.options import parse
+from shmrun.cli.options import parse
 
 ONE = "shmcoll is for one machine"
 

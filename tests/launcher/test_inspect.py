@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from launched import Shmrun, wait_until
 
-from shmcoll.engine import arena as arenas
 from shmcoll.engine import layout
+from shmcoll.engine.memory import arena as arenas
 
 HANG = """
     import sys, time

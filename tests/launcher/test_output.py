@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from shmrun.output import Sink, Stream
+from shmrun.watch.output import Sink, Stream
 
 
 @pytest.mark.parametrize("way", [(), ("--fresh",)])

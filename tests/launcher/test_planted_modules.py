@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from shmcoll.engine.folder import cache_folder
+from shmcoll.engine.system.cache_dir import cache_folder
 
 #: what our processes import early; Python itself has these loaded, or frozen, by then
 NAMES = ("json", "subprocess", "ctypes", "numpy", "llvmlite", "numba", "platformdirs", "shmcoll", "shmrun", "tomllib")
@@ -42,8 +42,8 @@ def test_a_rank_with_an_interpreter_of_its_own(shmrun, planted):
 @pytest.mark.parametrize(
     "code",
     [
-        "from shmcoll.warm import fill_cache; fill_cache(['barrier'])",
-        "from shmrun.warming import _compile; _compile(['sum_int8'])",
+        "from shmcoll.startup.warm import fill_cache; fill_cache(['barrier'])",
+        "from shmrun.commands.warm import _compile; _compile(['sum_int8'])",
     ],
     ids=["routines", "reductions"],
 )
@@ -61,7 +61,7 @@ def test_processes_that_compile_ahead(shmrun, planted, code):
 
 def test_the_trap_works(planted):
     """A plain `-m` does take them."""
-    command = [sys.executable, "-m", "shmcoll.warm"]
+    command = [sys.executable, "-m", "shmcoll.startup.warm"]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
     done = subprocess.run(command, cwd=planted, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode != 0 and (planted / "ran").read_text() == "shmcoll "

@@ -82,7 +82,7 @@ def test_kill_9_of_shmrun_at_each_line_that_makes_the_arena(shmrun):
     shmrun.write(kills.AT_LINE + "from shmrun.__main__ import main\nsys.exit(main())", "launcher.py")
     before = leaks.snapshot()
     for line in itertools.count(1):
-        environment = {**os.environ, "AT_LINE": str(line), "FILES": "shmcoll/engine/arena.py"}
+        environment = {**os.environ, "AT_LINE": str(line), "FILES": "shmcoll/engine/memory/arena.py"}
         command = [sys.executable, "launcher.py", "-n", "1", "true"]
         status = subprocess.run(command, cwd=shmrun.folder, env=environment, timeout=kills.DEADLINE).returncode
         kills.nothing_left(before)

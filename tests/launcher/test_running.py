@@ -5,7 +5,7 @@ import signal
 import sys
 
 import pytest
-from shmrun.program import Kind, Refused, find
+from shmrun.start.program import Kind, Refused, find
 from small_memory import with_little_memory
 
 # Rank 2 fails; the others outlive the grace, which is over at once, by far.

@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from shmrun.options import Options, parse
-from shmrun.settings import SETTINGS
+from shmrun.cli.options import Options, parse
+from shmrun.cli.settings import SETTINGS
 
 EVERY = """
 [project]

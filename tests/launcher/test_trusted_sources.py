@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from shmrun.options import parse
-from shmrun.settings import SETTINGS
+from shmrun.cli.options import parse
+from shmrun.cli.settings import SETTINGS
 from users import common, give, needs_two_users
 
 __all__ = ["common"]

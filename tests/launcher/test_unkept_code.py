@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from shmcoll.engine import cache
-from shmcoll.engine.folder import cache_folder
-from shmcoll.warm import USUAL, fill_cache
+from shmcoll.engine.compiler import object_cache
+from shmcoll.engine.system.cache_dir import cache_folder
+from shmcoll.startup.warm import USUAL, fill_cache
 
 SAYS = "compiled code cannot be kept, so every process compiles for itself: "
 ADVICE = "; or set SHMCOLL_CACHE_DIR to a directory of yours that nobody else may write"
@@ -35,7 +35,7 @@ def folder(shmrun, monkeypatch):
     folder = shmrun.folder / "cache"
     folder.mkdir(mode=0o700)
     for name in USUAL:
-        shutil.copy(have / f"{name}-{cache._fingerprint(name)}.o", folder)
+        shutil.copy(have / f"{name}-{object_cache._fingerprint(name)}.o", folder)
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(folder))
     return folder
 
@@ -59,7 +59,7 @@ def said(told):
 
 def test_one_object_that_cannot_be_kept(job, folder):
     """Only ranks find that out: rank 0 says it."""
-    place = folder / f"sum_int32-{cache._fingerprint('sum_int32')}.o"
+    place = folder / f"sum_int32-{object_cache._fingerprint('sum_int32')}.o"
     place.mkdir()
     why = f"{place} is no regular file; remove it"
     assert said(job()) == [

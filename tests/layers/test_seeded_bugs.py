@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from shmcoll import rendezvous
+from shmcoll.startup import rendezvous
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +33,7 @@ class Bug:
 BUGS = {
     "a relaxed load where it must acquire": Bug(
         "golden IR",
-        "engine/intrinsics.py",
+        "engine/compiler/intrinsics.py",
         'load_atomic(_word(builder, address), "acquire", 8)',
         'load_atomic(_word(builder, address), "monotonic", 8)',
         "tests/engine/test_golden_ir.py",
@@ -41,7 +41,7 @@ BUGS = {
     ),
     "a fence that is too weak": Bug(
         "golden IR",
-        "engine/intrinsics.py",
+        "engine/compiler/intrinsics.py",
         'def _fence(builder, _module):\n    builder.fence("seq_cst")',
         'def _fence(builder, _module):\n    builder.fence("release")',
         "tests/engine/test_golden_ir.py",
@@ -49,7 +49,7 @@ BUGS = {
     ),
     "a private store to a shared word": Bug(
         "source rules",
-        "engine/wait.py",
+        "engine/protocol/wait.py",
         "        store(mine + PARKED, 0)",
         "        poke(mine + PARKED, 0)",
         "tests/engine/test_source_rules.py",
@@ -57,7 +57,7 @@ BUGS = {
     ),
     "publishing without waking": Bug(
         "source rules",
-        "engine/sync.py",
+        "engine/protocol/sync.py",
         "(sequence << STEP_BITS) + steps)\n    wake(ctx)",
         "(sequence << STEP_BITS) + steps)",
         "tests/engine/test_source_rules.py",
@@ -68,7 +68,7 @@ BUGS = {
     ),
     "the wrong rank is blamed": Bug(
         "fault points",
-        "verdicts.py",
+        "runtime/failure_reporter.py",
         'text = f"rank {self._group.ranks[culprit]} {how}"',
         'text = f"rank {self._group.ranks[culprit - 1]} {how}"',
         "tests/faults/test_kill_at.py",
@@ -76,7 +76,7 @@ BUGS = {
     ),
     "every part of a message of more than 64 KiB is the first": Bug(
         "conformance",
-        "collectives/send.py",
+        "engine/messages/send.py",
         "peek(ctx + c.X + c.DATA) + sent, length)",
         "peek(ctx + c.X + c.DATA), length)",
         "tests/conformance/test_point_to_point.py",
@@ -84,7 +84,7 @@ BUGS = {
     ),
     "the name stays when ranks do not come": Bug(
         "leak check",
-        "rendezvous.py",
+        "startup/rendezvous.py",
         "    finally:\n        arenas.unlink(name)\n",
         "    finally:\n        pass\n",
         "tests/rendezvous/test_rendezvous.py",
@@ -92,7 +92,7 @@ BUGS = {
     ),
     "anybody's arena is taken": Bug(
         "hostile arenas",
-        "engine/arena.py",
+        "engine/memory/arena.py",
         "if info.st_uid != os.geteuid():",
         "if False:",
         "tests/unit/test_arena.py",
@@ -100,7 +100,7 @@ BUGS = {
     ),
     "cells of any size are taken": Bug(
         "hostile arenas",
-        "engine/arena.py",
+        "engine/memory/arena.py",
         "and cell_bytes % layout.LINE == 0",
         "",
         "tests/unit/test_hostile_arena.py",
@@ -108,7 +108,7 @@ BUGS = {
     ),
     "a cache that others could have written": Bug(
         "cache",
-        "engine/trust.py",
+        "engine/system/trusted_files.py",
         "    if _others_may_write(info, path):",
         "    if False:",
         "tests/unit/test_cache.py",
@@ -116,7 +116,7 @@ BUGS = {
     ),
     "object files that others could have written": Bug(
         "cache",
-        "engine/trust.py",
+        "engine/system/trusted_files.py",
         "    if _others_may_write(info, fd):",
         "    if False:",
         "tests/unit/test_trust.py",
@@ -124,7 +124,7 @@ BUGS = {
     ),
     "a turn that is interrupted keeps the entry": Bug(
         "signals at every step",
-        "turns.py",
+        "runtime/turns.py",
         "        finally:\n            words[_OWNER] = NOBODY\n",
         "        finally:\n            list(map(int, ()))\n            words[_OWNER] = NOBODY\n",
         "tests/unit/test_work_interrupted.py",
@@ -132,7 +132,7 @@ BUGS = {
     ),
     "a thread that leaves its turn is forgotten too soon": Bug(
         "signals at every step",
-        "turns.py",
+        "runtime/turns.py",
         "        with self.guard:\n            if not self._is_pending(mine):",
         "        with self.guard:\n            self._remove(mine)\n            if not self._is_pending(mine):",
         "tests/unit/test_work_interrupted.py",
@@ -140,7 +140,7 @@ BUGS = {
     ),
     "a withdrawn receive takes its message": Bug(
         "signals at every step",
-        "receives.py",
+        "runtime/posted_receives.py",
         'return self._fate.setdefault("is", _TAKEN) == _TAKEN',
         "return True",
         "tests/unit/test_work_interrupted.py",
@@ -148,7 +148,7 @@ BUGS = {
     ),
     "a message that is being read is forgotten at an interrupt": Bug(
         "signals at every step",
-        "receives.py",
+        "runtime/posted_receives.py",
         "        self._attached = receive, place\n        self._complete(receive, place)",
         "        self._complete(receive, place)",
         "tests/unit/test_work_interrupted.py",
@@ -156,7 +156,7 @@ BUGS = {
     ),
     "torn records are believed": Bug(
         "records",
-        "engine/records.py",
+        "engine/memory/records.py",
         "if check == _checksum(arena, base, length):",
         "if True:",
         "tests/unit/test_records.py",

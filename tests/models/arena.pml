@@ -1,5 +1,5 @@
-/* The life of an arena that ranks meet under a name: a model of `rendezvous.py`, of `create`, `open_named` and `unlink`
- * (arena.py), and of the kernel: who holds what, and what a kill releases.
+/* The life of an arena that ranks meet under a name: a model of `startup/rendezvous.py`, of `create`, `open_named` and `unlink`
+ * (engine/memory/arena.py), and of the kernel: who holds what, and what a kill releases.
  *
  *     here                there
  *     name                the entry in /dev/shm: 0, or the object that it means

@@ -3,7 +3,7 @@
 import pytest
 
 from shmcoll.errors import ShmcollError
-from shmcoll.launchers import find_place
+from shmcoll.startup.launchers import find_place
 
 TORCHRUN = {
     "TORCHELASTIC_RUN_ID": "none", "RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4",

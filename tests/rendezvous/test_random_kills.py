@@ -19,8 +19,8 @@ import kills
 import leaks
 import pytest
 
-from shmcoll import rendezvous
-from shmcoll.launchers import find_place
+from shmcoll.startup import rendezvous
+from shmcoll.startup.launchers import find_place
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Ranks = dict[int, "subprocess.Popen[str]"]
@@ -35,7 +35,7 @@ INSTANTS = {
 }
 ENDS_WHEN = """
 import os, signal, sys
-from shmcoll import rendezvous
+from shmcoll.startup import rendezvous
 def end(*_, **__): os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[1] == "0" and "LAST" not in os.environ: {instant}
 """
@@ -164,7 +164,7 @@ def test_kill_9_of_rank_0_when(meeting: Meeting, script: Path, instant: str) -> 
 @pytest.mark.stress
 def test_kill_9_of_rank_0_at_each_line_of_the_way_in(meeting: Meeting, script: Path) -> None:
     script.write_text(kills.AT_LINE + kills.FOREVER)
-    files = "shmcoll/rendezvous.py shmcoll/engine/arena.py shmcoll/job.py"
+    files = "shmcoll/startup/rendezvous.py shmcoll/engine/memory/arena.py shmcoll/startup/join.py"
     before = leaks.snapshot()
     for line in itertools.count(1):
         print(f"rank 0 ends at line {line}")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from small_memory import amounts, in_small_memory, with_little_memory
 
-from shmcoll import rendezvous
+from shmcoll.startup import rendezvous
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

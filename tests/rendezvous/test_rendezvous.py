@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from shmcoll import rendezvous
-from shmcoll.engine import arena as arenas
-from shmcoll.engine import layout, records
+from shmcoll.engine import layout
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import records
+from shmcoll.startup import rendezvous
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from users import as_them, needs_two_users, start_as_them
 
-from shmcoll import rendezvous
-from shmcoll.engine import arena as arenas
+from shmcoll.engine.memory import arena as arenas
 from shmcoll.errors import ArenaError, ShmcollError
+from shmcoll.startup import rendezvous
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

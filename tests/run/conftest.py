@@ -12,15 +12,14 @@ import pytest
 from launched import DEADLINE, Started
 
 import shmcoll
-from shmcoll import runner
-from shmcoll.server import client
+from shmcoll.runner import api, client
 
 
 @pytest.fixture(autouse=True, scope="package")
 def no_server_stays() -> Iterator[None]:
     before = leaks.snapshot()
     yield
-    runner.shutdown()
+    api.shutdown()
     assert leaks.left_since(before) == []
 
 
@@ -37,7 +36,7 @@ def no_leaks(server: None, no_leaks: None) -> Iterator[None]:
     before = client._server
     yield
     if client._server is not before:
-        runner.shutdown()
+        api.shutdown()
 
 
 class Scripts(Started):

@@ -4,7 +4,7 @@ import shmcoll
 
 
 def is_on() -> bool:
-    from shmcoll import buffer_check
+    from shmcoll.calls import buffer_check
 
     return buffer_check.is_on()
 

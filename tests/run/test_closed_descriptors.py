@@ -11,7 +11,7 @@ import pytest
 
 import shmcoll
 from shmcoll.errors import RankFailed
-from shmcoll.server import client
+from shmcoll.runner import client
 
 CONTENT = b"the user's own"
 

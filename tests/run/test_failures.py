@@ -13,7 +13,7 @@ import pytest
 from small_memory import with_little_memory
 
 import shmcoll
-from shmcoll import runner
+from shmcoll.runner import api
 
 METHODS = ("fork", "spawn")
 
@@ -44,7 +44,7 @@ def test_exception_comes_back_and_the_others_are_kept_aside(method: str) -> None
     assert error.__notes__ == ["raised by rank 2 of shmcoll.run"]
     text = str(error.__cause__)
     assert 'raise KeyError("bad sample", 41)' in text
-    assert "perform.py" not in text
+    assert "runner/run_call.py" not in text
     assert sorted(error.others) == [0, 1, 3]
     for rank, other in error.others.items():
         assert type(other) is shmcoll.RankFailed
@@ -210,12 +210,12 @@ def test_too_little_memory_for_the_ranks(tmp_path: Path, monkeypatch: pytest.Mon
     for name, value in with_little_memory(tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.syspath_prepend(tmp_path / "little")  # the server has the path of this process
-    runner.shutdown()  # the next one reads the environment
+    api.shutdown()  # the next one reads the environment
     try:
         with pytest.raises(shmcoll.ArenaError, match="too little shared memory for the arena of 4 ranks"):
             shmcoll.run(int, 4)
     finally:
-        runner.shutdown()
+        api.shutdown()
 
 
 def test_too_few_processes() -> None:
@@ -231,7 +231,7 @@ def test_too_few_processes() -> None:
     with pytest.raises(shmcoll.ShmcollError, match=r"cannot start rank \d+ of 30: .*Too many open files"):
         shmcoll.run(time.sleep, 30, 60)
     assert shmcoll.run(os.getppid, 2) == [server, server]
-    runner.shutdown()  # it has the limit still
+    api.shutdown()  # it has the limit still
 
 
 def test_ranks_do_not_run_ranks() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll import runner
+from shmcoll.runner import api
 
 METHODS = ("fork", "spawn")
 
@@ -194,7 +194,7 @@ def test_forked_child_has_a_server_of_its_own() -> None:
     if child == 0:
         with contextlib.suppress(BaseException):
             os.write(write, str(shmcoll.run(parent_of_rank, 1)[0]).encode())
-            runner.shutdown()
+            api.shutdown()
         os._exit(0)
     os.close(write)
     with open(read) as pipe:
@@ -215,6 +215,6 @@ def test_more_blas_threads_than_one_means_fresh_interpreters(monkeypatch: pytest
 def test_server_ends_and_starts_again() -> None:
     [first] = shmcoll.run(os.getppid, 1)
     assert shmcoll.run(os.getppid, 2) == [first, first]
-    runner.shutdown()
+    api.shutdown()
     assert not Path(f"/proc/{first}").exists()
     assert shmcoll.run(os.getppid, 1) != [first]

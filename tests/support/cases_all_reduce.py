@@ -7,8 +7,8 @@ import models
 import numpy as np
 from suite import Case, in_turn
 
-from shmcoll.dtypes import BY_NAME, DType
-from shmcoll.engine.compile import all_kernels
+from shmcoll.engine.compiler.compile import all_kernels
+from shmcoll.engine.kernels.dtypes import BY_NAME, DType
 
 SHAPES = (
     (),

@@ -8,7 +8,7 @@ import models
 import numpy as np
 from suite import Case
 
-from shmcoll.dtypes import BY_NAME, DTYPES, DType
+from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
 
 AXES = [(ndim, split, concat) for ndim in (1, 2, 3, 4) for split, concat in product(range(ndim), repeat=2)]
 

@@ -8,7 +8,7 @@ import models
 import numpy as np
 from suite import Case
 
-from shmcoll.dtypes import DTYPES, DType
+from shmcoll.engine.kernels.dtypes import DTYPES, DType
 
 
 @dataclass

@@ -7,7 +7,7 @@ import layouts
 import numpy as np
 from suite import Case
 
-from shmcoll.dtypes import BY_NAME, DTYPES, DType
+from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
 
 Extents = list[list[int]]
 

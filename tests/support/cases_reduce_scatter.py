@@ -8,8 +8,8 @@ import models
 import numpy as np
 from suite import Case, in_turn
 
-from shmcoll.dtypes import BY_NAME, DType
-from shmcoll.engine.compile import all_kernels
+from shmcoll.engine.compiler.compile import all_kernels
+from shmcoll.engine.kernels.dtypes import BY_NAME, DType
 
 #: of one block
 SHAPES = ((0,), (1,), (3,), (2, 0, 4), (5, 7), (13,), (3, 11, 5), (1023,), (4097,), (33, 50))

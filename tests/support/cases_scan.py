@@ -9,8 +9,8 @@ import numpy as np
 from cases_all_reduce import LARGE, SHAPES
 from suite import Case, in_turn
 
-from shmcoll.dtypes import BY_NAME, DType
-from shmcoll.engine.compile import all_kernels
+from shmcoll.engine.compiler.compile import all_kernels
+from shmcoll.engine.kernels.dtypes import BY_NAME, DType
 
 
 def case(

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from shmcoll.engine import layout
-from shmcoll.engine.processes import process_start
+from shmcoll.engine.system.processes import process_start
 
 PR_SET_CHILD_SUBREAPER = 36
 PATIENCE = 5.0  # seconds: how long processes that have been told to go may take

@@ -4,10 +4,10 @@ import os
 import sys
 
 from shmcoll.collectives import ROUTINES
-from shmcoll.engine import cache
-from shmcoll.engine.compile import all_kernels, load_kernel, load_routine
-from shmcoll.engine.cores import usable_cores
-from shmcoll.warm import fill_cache
+from shmcoll.engine.compiler import object_cache
+from shmcoll.engine.compiler.compile import all_kernels, load_kernel, load_routine
+from shmcoll.engine.system.cores import usable_cores
+from shmcoll.startup.warm import fill_cache
 
 USUAL = ("sum", "prod", "min", "max", "avg")
 
@@ -18,7 +18,7 @@ def load(reductions: bool) -> None:
     What the cache lacks is compiled in children, one a core: this process stays without numba.
     """
     wanted = [(d, r) for d, r in all_kernels() if reductions or r in USUAL]
-    missing = [(d, r) for d, r in wanted if not cache.holds(f"{r}_{d.name}")]
+    missing = [(d, r) for d, r in wanted if not object_cache.holds(f"{r}_{d.name}")]
     fill_cache(ROUTINES, _tell)
     for routine in ROUTINES.values():
         load_routine(routine)

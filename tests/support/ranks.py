@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import shmcoll.job
-from shmcoll import uncaught
-from shmcoll.engine import arena as arenas
-from shmcoll.engine import layout, records
-from shmcoll.engine.group import Group
+import shmcoll.startup.join
+from shmcoll.engine import layout
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.group import Group
+from shmcoll.runtime import uncaught
 
 PR_SET_PDEATHSIG = 1
 
@@ -61,7 +62,7 @@ class Job:
         self.size = n
         self._tell = tell
         self._ended = False
-        shmcoll.job.preload()
+        shmcoll.startup.join.preload()
         with _environment(environment or {}):
             self.arena = arenas.create(n, timeout=timeout)
             sys.stdout.flush()
@@ -243,7 +244,7 @@ def _be_rank(arena: arenas.Arena, rank: int, function: Callable[..., Any], args:
             SHMCOLL_ARENA=f"{arena.fd}:{arena.nonce}", RANK=str(rank), WORLD_SIZE=str(arena.ranks), OMP_NUM_THREADS="1"
         )
         try:
-            answer = pickle.dumps((function(shmcoll.job.init(), *args), None, ""))
+            answer = pickle.dumps((function(shmcoll.startup.join.init(), *args), None, ""))
             code = 0
         except BaseException as error:
             answer = _tell(error)

@@ -18,7 +18,7 @@ import numpy as np
 
 import shmcoll
 from shmcoll.engine import layout
-from shmcoll.engine.compile import all_kernels, load_kernel
+from shmcoll.engine.compiler.compile import all_kernels, load_kernel
 from shmcoll.errors import RankFailed
 
 FEWEST = 2

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from ranks import close
 
-from shmcoll.engine import arena as arenas
-from shmcoll.engine import layout, room
-from shmcoll.engine.arena import Arena, attach
+from shmcoll.engine import layout
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import available_memory
+from shmcoll.engine.memory.arena import Arena, attach
 from shmcoll.errors import ArenaError
 
 
@@ -103,10 +104,10 @@ def test_a_commit_that_does_not_fit_takes_nothing():
 
 def test_the_least_of_all_limits_counts(monkeypatch):
     with created() as arena:
-        free = room.available(arena.fd)
-        monkeypatch.setattr(room, "_memory_room", lambda: 5 << 20)
-        assert room.available(arena.fd) == min(free, 5 << 20)
-        monkeypatch.setattr(room, "_cgroup_rooms", lambda: [3 << 20, 1 << 62])
+        free = available_memory.available(arena.fd)
+        monkeypatch.setattr(available_memory, "_memory_room", lambda: 5 << 20)
+        assert available_memory.available(arena.fd) == min(free, 5 << 20)
+        monkeypatch.setattr(available_memory, "_cgroup_rooms", lambda: [3 << 20, 1 << 62])
         with pytest.raises(ArenaError, match=r"4\.0 MiB needed, 3\.0 MiB available"):
             arena.commit(1 << 30, 4 << 20, "a test")
 
@@ -114,7 +115,7 @@ def test_the_least_of_all_limits_counts(monkeypatch):
 def test_where_the_address_space_is_limited_the_mapping_is_smaller():
     source = """
         import resource
-        from shmcoll.engine import arena
+        from shmcoll.engine.memory import arena
         resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
         made = arena.create(2, timeout=1)
         print(made.size)
@@ -135,7 +136,7 @@ def test_a_small_dev_shm_does_not_matter():
     """In a mount namespace whose /dev/shm has 64 KiB the arena is a sealed memfd."""
     source = """
         import fcntl, os
-        from shmcoll.engine import arena
+        from shmcoll.engine.memory import arena
         made = arena.create(2, timeout=1)
         assert os.readlink(f"/proc/self/fd/{made.fd}").startswith("/memfd:"), "no memfd"
         assert fcntl.fcntl(made.fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK

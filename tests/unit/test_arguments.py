@@ -7,8 +7,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shmcoll import arguments
-from shmcoll.dtypes import BY_NAME
+from shmcoll.calls import arguments
+from shmcoll.engine.kernels.dtypes import BY_NAME
 
 HERE = ("all_reduce", 3)
 

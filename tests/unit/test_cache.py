@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 
 from shmcoll.collectives import ROUTINES
-from shmcoll.engine import cache, counts, entry, folder
+from shmcoll.engine.compiler import object_cache
+from shmcoll.engine.native import entry, entry_counts
+from shmcoll.engine.system import cache_dir
 
 #: a process that needs one kernel, and says what it compiled and what the kernel made of 2 + 3
 NEEDS_ONE = """
     import sys
     import numpy as np
-    from shmcoll.dtypes import BY_NAME
-    from shmcoll.engine.compile import load_kernel
+    from shmcoll.engine.kernels.dtypes import BY_NAME
+    from shmcoll.engine.compiler.compile import load_kernel
     import ctypes
 
     address = load_kernel(BY_NAME["int32"], "sum", print)
@@ -58,9 +60,9 @@ def test_compiled_once_then_loaded_without_numba_and_again_when_damaged(tmp_path
     whole = file.read_bytes()
     for damaged in (b"", whole[:-1], whole[:40], bytes(32) + whole[32:], whole[:-1] + bytes([whole[-1] ^ 1])):
         file.write_bytes(damaged)
-        assert cache._read(file) is None
+        assert object_cache._read(file) is None
     assert run(folder) == (COMPILED, "")
-    assert file.read_bytes()[:32] == whole[:32] or cache._read(file) is not None
+    assert file.read_bytes()[:32] == whole[:32] or object_cache._read(file) is not None
     assert run(folder) == (LOADED, "")
     assert [p.suffix for p in sorted(folder.iterdir())] == [".lock", ".o"]
 
@@ -88,7 +90,7 @@ def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path, capsys):
     (tmp_path / "file").touch()
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "file" / "below"))
     for _ in range(2):
-        assert cache.object_file("name", lambda: b"built", None) == b"built"
+        assert object_cache.object_file("name", lambda: b"built", None) == b"built"
     (line,) = capsys.readouterr().err.splitlines()
     assert f"every process compiles for itself: {tmp_path}/file: Not a directory; or set SHMCOLL_CACHE_DIR" in line
 
@@ -97,24 +99,24 @@ def test_a_folder_of_somebody_else(monkeypatch, tmp_path):
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     with pytest.raises(PermissionError, match=f" belongs to uid {os.getuid()}, not to uid 4711"):
-        folder.cache_folder()
+        cache_dir.cache_folder()
 
 
 def test_what_was_built_is_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
-    assert not cache.holds("name")
-    assert cache.object_file("name", lambda: b"built", None) == b"built"
-    assert cache.holds("name")
-    assert cache.object_file("name", lambda: b"never", None) == b"built"
+    assert not object_cache.holds("name")
+    assert object_cache.object_file("name", lambda: b"built", None) == b"built"
+    assert object_cache.holds("name")
+    assert object_cache.object_file("name", lambda: b"never", None) == b"built"
 
 
 def test_nobody_waits_for_ever_for_a_lock_that_is_held(monkeypatch, tmp_path):
     """Its holder may be stopped: then everybody compiles for himself."""
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(cache, "PATIENCE", 0.05)
-    with open(tmp_path / f"name-{cache._fingerprint('name')}.lock", "w") as lock:
+    monkeypatch.setattr(object_cache, "PATIENCE", 0.05)
+    with open(tmp_path / f"name-{object_cache._fingerprint('name')}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert cache.object_file("name", lambda: b"built", None) == b"built"
+        assert object_cache.object_file("name", lambda: b"built", None) == b"built"
 
 
 def test_a_full_disk_costs_a_compilation_and_no_more(monkeypatch, tmp_path):
@@ -125,29 +127,38 @@ def test_a_full_disk_costs_a_compilation_and_no_more(monkeypatch, tmp_path):
     monkeypatch.setattr(Path, "replace", full)
     told: list[str] = []
     for _ in range(2):
-        assert cache.object_file("name", lambda: b"built", told.append) == b"built"
+        assert object_cache.object_file("name", lambda: b"built", told.append) == b"built"
     assert [line for line in told if "cannot be kept" in line] == [
         f"compiled code cannot be kept, so every process compiles for itself: {tmp_path} cannot be written: "
         "No space left on device; or set SHMCOLL_CACHE_DIR to a directory of yours that nobody else may write"
     ]
-    assert not cache.holds("name")
+    assert not object_cache.holds("name")
     assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_the_name_of_a_file_depends_on_the_sources_that_it_is_made_from():
     def reached(*start: str) -> set[str]:
-        return {str(path.relative_to(cache._ROOT)) for path in cache._reached(start)}
+        return {str(path.relative_to(object_cache._ROOT)) for path in object_cache._reached(start)}
 
-    kernel, routine = reached("engine/kernels.py"), reached("collectives/all_to_all.py")
-    assert {"engine/kernels.py", "engine/atomics.py", "dtypes.py"} <= kernel
-    assert {"collectives/all_to_all.py", "engine/sync.py", "engine/wait.py", "engine/layout.py"} <= routine
-    assert "engine/arena.py" not in kernel | routine
+    kernel, routine = reached("engine/kernels/kernels.py"), reached("collectives/all_to_all.py")
+    assert {"engine/kernels/kernels.py", "engine/atomics.py", "engine/kernels/dtypes.py"} <= kernel
+    assert {
+        "collectives/all_to_all.py",
+        "engine/protocol/sync.py",
+        "engine/protocol/wait.py",
+        "engine/layout.py",
+    } <= routine
+    assert "engine/memory/arena.py" not in kernel | routine
     assert "collectives/gather.py" not in routine
-    assert cache._fingerprint("gather") != cache._fingerprint("barrier") != cache._fingerprint("sum_int8")
-    assert cache._fingerprint("sum_int8") == cache._fingerprint("max_float64")
+    assert (
+        object_cache._fingerprint("gather")
+        != object_cache._fingerprint("barrier")
+        != object_cache._fingerprint("sum_int8")
+    )
+    assert object_cache._fingerprint("sum_int8") == object_cache._fingerprint("max_float64")
 
 
 @pytest.mark.parametrize("name", ROUTINES)
 def test_a_routine_is_named_by_all_that_it_is_compiled_from(name):
-    makers = (ROUTINES[name], entry.make_entry, counts.make_entry)
-    assert {inspect.getsourcefile(maker) for maker in makers} <= {str(path) for path in cache._sources(name)}
+    makers = (ROUTINES[name], entry.make_entry, entry_counts.make_entry)
+    assert {inspect.getsourcefile(maker) for maker in makers} <= {str(path) for path in object_cache._sources(name)}

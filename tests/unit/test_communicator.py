@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from calls import SHORT
 
-from shmcoll.engine import layout, records
+from shmcoll.engine import layout
+from shmcoll.engine.memory import records
 from shmcoll.errors import CollectiveTimeout
 
 

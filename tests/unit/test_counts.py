@@ -12,9 +12,9 @@ import pytest
 
 from shmcoll import calls
 from shmcoll.engine import context as c
-from shmcoll.engine import entry
-from shmcoll.engine.counts import LARGEST
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.native import entry
+from shmcoll.engine.native.entry_counts import LARGEST
 
 ROWS = ("send_counts", "send_displs", "recv_counts", "recv_displs", "recv_room")
 

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from shmcoll.engine import layout, rings
+from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.messages import ring_buffers
 from shmcoll.errors import ArenaError, InternalError
-from shmcoll.groups import identity
+from shmcoll.runtime.group_registry import identity
 
 HUGE = 1 << 46
 
@@ -36,8 +37,11 @@ class Ring:
 DAMAGES = [
     *(("ring", value) for value in (HUGE, -HUGE, -1, 1, (1 << 63) - 1)),
     *(("offset capacity", value) for value in (0, -1, 1, HUGE, -(1 << 63), (1 << 63) - 1)),
-    *(("piece kind", value) for value in (0, 9, rings.FIRST | 1000 << 16, rings.FIRST | 1 << 62, -1, rings.SKIP)),
-    ("piece kind", rings.NEXT),
+    *(
+        ("piece kind", value)
+        for value in (0, 9, ring_buffers.FIRST | 1000 << 16, ring_buffers.FIRST | 1 << 62, -1, ring_buffers.SKIP)
+    ),
+    ("piece kind", ring_buffers.NEXT),
     *(("piece length", value) for value in (-1, 65, HUGE, -(1 << 63), (1 << 63) - 1)),
     *(("piece total", value) for value in (-1, 1, -(1 << 63))),
 ]
@@ -66,7 +70,7 @@ def test_damage_in_the_midst_of_a_long_message_is_told(ranks):
     """A later piece says that it is longer than what is left of the message."""
 
     def use(comm) -> str:
-        long = np.arange(3 * rings.PART_BYTES // WORD)
+        long = np.arange(3 * ring_buffers.PART_BYTES // WORD)
         if comm.rank == 1:
             comm.send(long, 0)
             comm.barrier()
@@ -74,9 +78,9 @@ def test_damage_in_the_midst_of_a_long_message_is_told(ranks):
         comm.barrier()
         ring = Ring(comm)
         head = layout.PIECE_DIMS + WORD
-        second = ring.piece + -(-(head + rings.PART_BYTES) // layout.PIECE_UNIT) * layout.PIECE_UNIT
-        assert ring.arena.load(second + layout.PIECE_LENGTH) == rings.PART_BYTES
-        ring.arena.store(second + layout.PIECE_LENGTH, 2 * rings.PART_BYTES + 8)
+        second = ring.piece + -(-(head + ring_buffers.PART_BYTES) // layout.PIECE_UNIT) * layout.PIECE_UNIT
+        assert ring.arena.load(second + layout.PIECE_LENGTH) == ring_buffers.PART_BYTES
+        ring.arena.store(second + layout.PIECE_LENGTH, 2 * ring_buffers.PART_BYTES + 8)
         out = np.zeros(len(long) + 8, np.int64)
         with pytest.raises(InternalError) as told:
             comm.recv(out[:-8], source=1)

@@ -6,10 +6,10 @@ import layouts
 import numpy as np
 import pytest
 
-from shmcoll.dtypes import DTYPES
 from shmcoll.engine import context as c
-from shmcoll.engine import entry
+from shmcoll.engine.kernels.dtypes import DTYPES
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.native import entry
 
 
 def both_ways(ranks, monkeypatch, function) -> list:

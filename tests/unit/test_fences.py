@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from shmcoll.engine import arena as arenas
-from shmcoll.engine import fences, layout, records
-from shmcoll.engine.arena import Arena
-from shmcoll.engine.group import Group
-from shmcoll.engine.heap import Heap
+from shmcoll.engine import fences, layout
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.memory.heap import Heap
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from ranks import poll
 
+from shmcoll.diagnostics.flight_log import flights, last_call
 from shmcoll.engine import layout
-from shmcoll.engine.group import Group
+from shmcoll.engine.memory.group import Group
 from shmcoll.errors import CollectiveTimeout
-from shmcoll.flights import flights, last_call
 
 
 def told(group: Group, rank: int) -> list[tuple[int, str, str]]:

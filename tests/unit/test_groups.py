@@ -12,8 +12,8 @@ from ranks import poll
 
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
-from shmcoll.engine.heap import held_by_all
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.heap import held_by_all
 from shmcoll.errors import ArenaError, CollectiveMismatch, CollectiveTimeout, RankFailed
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from ranks import close
 
-from shmcoll.engine import arena as arenas
 from shmcoll.engine import layout
-from shmcoll.engine.heap import Heap, held_by_all, span
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory.heap import Heap, held_by_all, span
 from shmcoll.errors import ArenaError
 
 PAGE = layout.PAGE

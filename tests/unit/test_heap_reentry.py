@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from ranks import close
 
-from shmcoll.engine import arena as arenas
-from shmcoll.engine import heap as heaps
-from shmcoll.engine import layout, pages
-from shmcoll.engine.heap import Heap, held_by_all, span
+from shmcoll.engine import layout
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import heap as heaps
+from shmcoll.engine.memory import pages
+from shmcoll.engine.memory.heap import Heap, held_by_all, span
 from shmcoll.errors import ArenaError
 
 PAGE = layout.PAGE

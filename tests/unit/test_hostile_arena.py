@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from ranks import close
 
-from shmcoll.engine import arena as arenas
 from shmcoll.engine import layout
-from shmcoll.engine.arena import Arena
-from shmcoll.engine.group import Group
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import Group
 from shmcoll.errors import ArenaError
 
 WORDS = [value for name, value in vars(layout).items() if name.startswith("JOB_")]

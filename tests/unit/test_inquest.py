@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from ranks import poll
 
+from shmcoll.diagnostics.hang_report import inquest
+from shmcoll.diagnostics.rank_status import standings
 from shmcoll.errors import CollectiveTimeout
-from shmcoll.inquest import inquest
-from shmcoll.standings import standings
 
 
 def sentence(job) -> str:

@@ -59,7 +59,7 @@ def test_an_environment_that_is_not_ours(environment, words):
 
 def test_a_number_that_is_no_rank(ranks):
     def join_as(comm, number: str) -> str:
-        import shmcoll.job as job
+        import shmcoll.startup.join as job
 
         job._joined = None
         os.environ["SHMCOLL_ARENA"] = f"{comm._member.arena.fd}:{comm._member.arena.nonce}"

@@ -7,7 +7,7 @@ import pytest
 
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import PROGRESS, STEP_BITS, WORD
-from shmcoll.engine.sync import CATCH_UP
+from shmcoll.engine.protocol.sync import CATCH_UP
 
 LONG = 300_000  # elements: several cells, so several steps
 

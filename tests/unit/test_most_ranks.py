@@ -8,11 +8,11 @@ import pytest
 from ranks import close
 
 import shmcoll
-from shmcoll.engine import arena as arenas
 from shmcoll.engine import layout
-from shmcoll.engine.reduction import shortest_slice
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.protocol.reduction import shortest_slice
 from shmcoll.errors import ShmcollError
-from shmcoll.launchers import find_place
+from shmcoll.startup.launchers import find_place
 
 MOST = layout.most_ranks(layout.CELL_BYTES)
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.dtypes import BY_CODE, BY_NAME, DTYPES, PAIR_CODES, PAIRS, PREMUL_SUM, REDUCTIONS, USER
-from shmcoll.engine import kernels
-from shmcoll.engine.entry import DTYPE_CODES, REDUCTION_CODES
-from shmcoll.engine.kernels import FINISH, START, STEP, STORE
-from shmcoll.ops import of_kernel, reduction_name
+from shmcoll.engine.compiler.user_operators import of_kernel, reduction_name
+from shmcoll.engine.kernels import kernels
+from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NAME, DTYPES, PAIR_CODES, PAIRS, PREMUL_SUM, REDUCTIONS, USER
+from shmcoll.engine.kernels.kernels import FINISH, START, STEP, STORE
+from shmcoll.engine.native.entry import DTYPE_CODES, REDUCTION_CODES
 
 GLOBAL = 3
 
@@ -281,7 +281,7 @@ def test_identity_is_the_same_in_every_process() -> None:
     """Whatever the order in which a process keeps the elements of sets of strings."""
     program = (
         "import math\n"
-        "from shmcoll.ops import _identity\n"
+        "from shmcoll.engine.compiler.user_operators import _identity\n"
         "def f(a, b):\n"
         "    return a if 'x' in {'x', 'y', 'z', 'w'} else math.hypot(a, b)\n"
         "print(_identity(f, True))"

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 from ranks import close
 
-from shmcoll.engine import arena as arenas
-from shmcoll.engine import layout, pages
-from shmcoll.engine.heap import Heap
+from shmcoll.engine import layout
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import pages
+from shmcoll.engine.memory.heap import Heap
 
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)

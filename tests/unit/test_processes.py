@@ -7,7 +7,7 @@ import sys
 
 from ranks import poll
 
-from shmcoll.engine.processes import has_ended, process_start
+from shmcoll.engine.system.processes import has_ended, process_start
 
 
 def test_a_living_process_keeps_its_start_time():

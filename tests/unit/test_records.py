@@ -5,10 +5,11 @@ import os
 import pytest
 from ranks import close
 
-from shmcoll.engine import arena as arenas
-from shmcoll.engine import layout, records
-from shmcoll.engine.group import Group
-from shmcoll.engine.processes import process_start
+from shmcoll.engine import layout
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system.processes import process_start
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from shmcoll.collectives import ROUTINES
 from shmcoll.communicator import Communicator
-from shmcoll.methods import Collectives
+from shmcoll.communicator.collectives import Collectives
 
 GENERATOR = Path(__file__).parents[2] / "docs" / "generate.py"
 METHODS = {

@@ -12,9 +12,10 @@ from pathlib import Path
 import numba
 import pytest
 
-from shmcoll import asking, stacks
+import shmcoll
+from shmcoll.diagnostics import stack_client, stack_server
 
-PACKAGE = Path(asking.__file__).parent
+PACKAGE = Path(shmcoll.__file__).parent
 
 
 def stack(*frames: tuple[str, int, str]) -> str:
@@ -31,12 +32,12 @@ def test_the_programs_own_frames_are_shown():
         ("/data/other (1).py", 12, "<module>"),
         ("<frozen runpy>", 88, "_run_code"),
     )
-    assert asking._shown([text]) == ["train.py:7 in step", "/data/other (1).py:12 in <module>"]
+    assert stack_client._shown([text]) == ["train.py:7 in step", "/data/other (1).py:12 in <module>"]
 
 
 def test_threads_are_named_when_there_are_several():
     main = stack(("/a.py", 2, "wait"), ("/a.py", 3, "<module>"))
-    assert asking._shown([main, stack(("/a.py", 1, "work"))]) == [
+    assert stack_client._shown([main, stack(("/a.py", 1, "work"))]) == [
         "main thread:",
         "/a.py:2 in wait",
         "/a.py:3 in <module>",
@@ -51,21 +52,21 @@ def test_the_worker_of_asynchronous_work_is_no_thread_of_the_program():
         ("/usr/lib/python3.11/threading.py", 982, "run"),
         ("/usr/lib/python3.11/threading.py", 1002, "_bootstrap"),
     )
-    assert asking._shown([stack(("/a.py", 3, "<module>")), worker]) == ["/a.py:3 in <module>"]
+    assert stack_client._shown([stack(("/a.py", 3, "<module>")), worker]) == ["/a.py:3 in <module>"]
 
 
 def test_deep_stacks_are_cut_and_empty_ones_said():
-    shown = asking._shown([stack(*(("/a.py", i, "recur") for i in range(90)))])
+    shown = stack_client._shown([stack(*(("/a.py", i, "recur") for i in range(90)))])
     assert len(shown) < 20
     assert shown[-1] == "..."
     for nothing in ("", "nonsense\n", "Stack (most recent call first):\n  <no Python frame>\n"):
-        assert asking._shown([nothing]) == ["(no Python code of the program's own)"]
+        assert stack_client._shown([nothing]) == ["(no Python code of the program's own)"]
 
 
 BUSY = """
 import ctypes, os, sys, threading
 sys.path[:] = {path}
-from shmcoll import stacks
+from shmcoll.diagnostics import stack_server
 
 def deep(n):
     return [deep(n - 1) for _ in range(1)] if n else exec("def one(): return (lambda: 1)()\\none()")
@@ -74,7 +75,7 @@ def busy():
     while True:
         deep(20)
 
-stacks.offer()
+stack_server.offer()
 for _ in range(2):
     threading.Thread(target=busy, daemon=True).start()
 libc = ctypes.CDLL(None)
@@ -92,9 +93,9 @@ def test_threads_that_run_python_code_are_asked_without_harm():
         assert process.stdout
         assert process.stdout.read(5) == b"ready"
         for _ in range(10_000):
-            process.send_signal(stacks.SIGNAL)
+            process.send_signal(stack_server.SIGNAL)
             time.sleep(1e-4)
-        told = asking.ask({0: (process.pid, 0)}, 5.0)[0]
+        told = stack_client.ask({0: (process.pid, 0)}, 5.0)[0]
         assert process.poll() is None
         assert [line for line in told if line.endswith(":")] == ["main thread:", "thread 1:", "thread 2:"]
         assert sum(" in busy" in line or " in deep" in line for line in told) >= 2
@@ -108,8 +109,8 @@ def test_a_process_that_has_ended_is_not_asked():
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
-    assert asking.ask({3: (pid, 1)}, 1) == {3: ["(its process has ended)"]}
-    assert asking.ask({0: (os.getppid(), 1)}, 1) == {0: ["(its process has ended)"]}  # the pid is another's
+    assert stack_client.ask({3: (pid, 1)}, 1) == {3: ["(its process has ended)"]}
+    assert stack_client.ask({0: (os.getppid(), 1)}, 1) == {0: ["(its process has ended)"]}  # the pid is another's
 
 
 TOLD = ["/a.py:1 in work", "/a.py:2 in <module>"]
@@ -130,7 +131,7 @@ def slow_writer():
         (ctypes.cast(ctypes.c_char_p(piece), ctypes.c_void_p).value, len(piece)) for piece in pieces
     ]
     pids = []
-    fd = os.memfd_create(stacks.FILE)
+    fd = os.memfd_create(stack_server.FILE)
 
     def fork(pause: float) -> int:
         nap = int(pause * 1e6)
@@ -142,12 +143,12 @@ def slow_writer():
             write(fd, second, n_second)
 
         libc.signal.restype = ctypes.c_void_p
-        before = libc.signal(stacks.SIGNAL, ctypes.c_void_p(handler.address))
+        before = libc.signal(stack_server.SIGNAL, ctypes.c_void_p(handler.address))
         pids.append(os.fork())
         if pids[-1] == 0:
             while True:
                 libc.pause()
-        libc.signal(stacks.SIGNAL, ctypes.c_void_p(before))
+        libc.signal(stack_server.SIGNAL, ctypes.c_void_p(before))
         return pids[-1]
 
     yield fork
@@ -160,13 +161,13 @@ def slow_writer():
 @pytest.mark.parametrize("pause", [0.0, 0.3])
 def test_a_rank_may_be_kept_from_its_core_while_it_writes(slow_writer, pause):
     pid = slow_writer(pause)
-    assert asking.ask({5: (pid, 0)}, 5.0) == {5: TOLD}
-    assert asking.ask({5: (pid, 0)}, 5.0) == {5: TOLD}
+    assert stack_client.ask({5: (pid, 0)}, 5.0) == {5: TOLD}
+    assert stack_client.ask({5: (pid, 0)}, 5.0) == {5: TOLD}
     if pause:
-        assert asking.ask({5: (pid, 0)}, pause / 10) == {5: [f"(no stack within {pause / 10:g} s)"]}
+        assert stack_client.ask({5: (pid, 0)}, pause / 10) == {5: [f"(no stack within {pause / 10:g} s)"]}
 
 
-class Rank(asking._Asked):
+class Rank(stack_client._Asked):
     """A rank of one thread, which does its next steps whenever somebody looks, as many as a schedule says."""
 
     HANDLER = ("take the signal", "enter the handler", "begin", "end", "return")
@@ -183,7 +184,7 @@ class Rank(asking._Asked):
         for _ in range(next(self.schedule, 1)):
             if self.step or self.pending:
                 self.pending -= self.step == 0
-                self.file += {2: asking._HEADER + "a", 3: "b"}.get(self.step, "") if self.speaks else ""
+                self.file += {2: stack_client._HEADER + "a", 3: "b"}.get(self.step, "") if self.speaks else ""
                 self.step = (self.step + 1) % 5
 
     def holds(self) -> bool:
@@ -193,7 +194,7 @@ class Rank(asking._Asked):
 
     def _written(self) -> list[str]:
         self.let_run()
-        return self.file.split(asking._HEADER)[1:]
+        return self.file.split(stack_client._HEADER)[1:]
 
     def _has_ended(self) -> bool:
         return False
@@ -209,7 +210,7 @@ def test_an_answer_is_whole_however_the_rank_runs_meanwhile(monkeypatch, speaks)
     with open(os.devnull) as file:
         for schedule in itertools.product(range(6), repeat=6):
             rank = Rank(file.fileno(), schedule, speaks)
-            monkeypatch.setattr(asking, "_holds", lambda *_, rank=rank: rank.holds())
+            monkeypatch.setattr(stack_client, "_holds", lambda *_, rank=rank: rank.holds())
             for _ in range(30):
                 if rank.is_complete():
                     break
@@ -220,4 +221,4 @@ def test_an_answer_is_whole_however_the_rank_runs_meanwhile(monkeypatch, speaks)
 def test_two_may_ask_at_once(slow_writer):
     pid = slow_writer(0.1)
     with ThreadPoolExecutor() as pool:
-        assert list(pool.map(lambda _: asking.ask({5: (pid, 0)}, 5.0), range(3))) == [{5: TOLD}] * 3
+        assert list(pool.map(lambda _: stack_client.ask({5: (pid, 0)}, 5.0), range(3))) == [{5: TOLD}] * 3

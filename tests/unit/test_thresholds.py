@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shmcoll.engine import arena as arenas
-from shmcoll.engine import layout, thresholds
-from shmcoll.engine.thresholds import Thresholds, defaults, known, of_job
+from shmcoll.engine import layout
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import thresholds
+from shmcoll.engine.memory.thresholds import Thresholds, defaults, known, of_job
 
 USUAL = Thresholds()
 

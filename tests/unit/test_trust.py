@@ -12,9 +12,11 @@ from types import SimpleNamespace
 import pytest
 from users import as_them, common, give, needs_two_users
 
-from shmcoll.engine import cache, thresholds, trust
-from shmcoll.engine.folder import cache_folder
-from shmcoll.engine.trust import Distrusted
+from shmcoll.engine.compiler import object_cache
+from shmcoll.engine.memory import thresholds
+from shmcoll.engine.system import trusted_files
+from shmcoll.engine.system.cache_dir import cache_folder
+from shmcoll.engine.system.trusted_files import Distrusted
 
 __all__ = ["common"]
 
@@ -23,14 +25,14 @@ __all__ = ["common"]
 def folder(monkeypatch, tmp_path) -> Path:
     """An empty cache. What is said once is said once a test."""
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "_said", set())
+    monkeypatch.setattr(object_cache, "_said", set())
     return cache_folder()
 
 
 @pytest.fixture
 def kept(folder) -> Path:
     """The file of an object that has been built before."""
-    assert cache.object_file("name", lambda: b"built", None) == b"built"
+    assert object_cache.object_file("name", lambda: b"built", None) == b"built"
     (path,) = folder.glob("*.o")
     return path
 
@@ -38,9 +40,9 @@ def kept(folder) -> Path:
 def is_replaced(path: Path) -> list[str]:
     """That what is under the name is not believed, and gives way to a file of ours; what was said of it."""
     told: list[str] = []
-    assert not cache.holds("name")
-    assert cache.object_file("name", lambda: b"anew", told.append) == b"anew"
-    assert cache.object_file("name", lambda: b"never", None) == b"anew"
+    assert not object_cache.holds("name")
+    assert object_cache.object_file("name", lambda: b"anew", told.append) == b"anew"
+    assert object_cache.object_file("name", lambda: b"never", None) == b"anew"
     info = path.lstat()
     assert stat.S_ISREG(info.st_mode)
     assert (stat.S_IMODE(info.st_mode), info.st_uid, info.st_nlink) == (0o600, os.geteuid(), 1)
@@ -80,19 +82,19 @@ def test_a_directory_is_no_file_and_stays(kept):
     kept.unlink()
     kept.mkdir()
     told: list[str] = []
-    assert cache.object_file("name", lambda: b"anew", told.append) == b"anew"
+    assert object_cache.object_file("name", lambda: b"anew", told.append) == b"anew"
     assert "is no regular file; remove it" in told[0]
     assert "cannot be written: Is a directory" in told[2]
 
 
 def test_no_link_is_followed_where_something_is_written(folder, tmp_path, monkeypatch):
     """A name that could be foreseen would lead into a file that the link of somebody else chooses."""
-    monkeypatch.setattr(trust.secrets, "token_hex", lambda _: "foreseen")
+    monkeypatch.setattr(trusted_files.secrets, "token_hex", lambda _: "foreseen")
     (tmp_path / "mine").write_text("precious")
     path = folder / "file"
     path.with_name("file.foreseen.tmp").symlink_to(tmp_path / "mine")
     with pytest.raises(FileExistsError):
-        trust.write(path, b"other")
+        trusted_files.write(path, b"other")
     assert (tmp_path / "mine").read_text() == "precious"
 
 
@@ -100,7 +102,7 @@ def test_what_we_write_is_ours_alone_whatever_the_umask(tmp_path, monkeypatch):
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "above" / "cache"))
     before = os.umask(0)
     try:
-        assert cache.object_file("name", lambda: b"built", None) == b"built"
+        assert object_cache.object_file("name", lambda: b"built", None) == b"built"
         thresholds.keep(2, {"flat_bytes": 4096})
     finally:
         os.umask(before)
@@ -115,7 +117,7 @@ def test_a_lock_of_an_older_release_is_closed_to_others(kept):
     lock = kept.with_suffix(".lock")
     lock.chmod(0o644)
     kept.unlink()
-    assert cache.object_file("name", lambda: b"anew", None) == b"anew"
+    assert object_cache.object_file("name", lambda: b"anew", None) == b"anew"
     assert stat.S_IMODE(lock.stat().st_mode) == 0o600
 
 
@@ -174,7 +176,7 @@ def test_a_folder_behind_links(tmp_path, monkeypatch):
 def test_links_that_go_round(tmp_path):
     (tmp_path / "round").symlink_to("round")
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
-        trust.check_way(tmp_path / "round" / "x")
+        trusted_files.check_way(tmp_path / "round" / "x")
 
 
 def test_the_private_group_of_a_user(monkeypatch, tmp_path):
@@ -188,10 +190,10 @@ def test_the_private_group_of_a_user(monkeypatch, tmp_path):
     monkeypatch.setattr(pwd, "getpwuid", lambda _: user)
 
     def judged(name: str, members: list[str]) -> bool:
-        trust._is_private.cache_clear()
+        trusted_files._is_private.cache_clear()
         monkeypatch.setattr(grp, "getgrgid", lambda _: SimpleNamespace(gr_name=name, gr_mem=members))
         try:
-            return trust.read(path) == b""
+            return trusted_files.read(path) == b""
         except Distrusted:
             return False
 
@@ -200,9 +202,9 @@ def test_the_private_group_of_a_user(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "getxattr", lambda *_: b"an access list")
     assert not judged("me", [])
     monkeypatch.undo()
-    trust._is_private.cache_clear()
-    assert not trust._is_private(0)
-    trust._is_private.cache_clear()
+    trusted_files._is_private.cache_clear()
+    assert not trusted_files._is_private(0)
+    trusted_files._is_private.cache_clear()
 
 
 @needs_two_users
@@ -217,11 +219,11 @@ def test_what_another_user_has_planted_while_the_folder_was_open(common, monkeyp
     folder = common / "cache"
     folder.mkdir()
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(folder))
-    path = folder / f"name-{cache._fingerprint('name')}.o"
+    path = folder / f"name-{object_cache._fingerprint('name')}.o"
     folder.chmod(0o777)
     with pytest.raises(Distrusted, match="chmod go-w it"):
         cache_folder()
-    evil = cache.hashlib.sha256(b"evil").digest() + b"evil"
+    evil = object_cache.hashlib.sha256(b"evil").digest() + b"evil"
 
     def plant() -> None:
         for name, data in ((path, evil), (path.with_suffix(".lock"), b"")):
@@ -261,9 +263,9 @@ def test_a_way_that_another_user_decides(common, monkeypatch, theirs):
 @needs_two_users
 def test_root_that_a_user_namespace_does_not_know(tmp_path):
     """There its files show the owner nobody: the way to our own leads through them all the same."""
-    code = "from shmcoll.engine import trust; print(sorted(trust._roots()))"
+    code = "from shmcoll.engine.system import trusted_files; print(sorted(trusted_files._roots()))"
     command = ["unshare", "--user", sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode and "unshare" in done.stderr:
         pytest.skip(f"no user namespaces here: {done.stderr.strip()}")
-    assert (done.stdout, sorted(trust._roots())) == ("[0, 65534]\n", [0])
+    assert (done.stdout, sorted(trusted_files._roots())) == ("[0, 65534]\n", [0])

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from shmcoll.engine import context as c
-from shmcoll.engine import layout, records
+from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory import records
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
 
 

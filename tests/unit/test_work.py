@@ -12,7 +12,7 @@ from calls import LONG, SHORT
 from ranks import poll
 
 from shmcoll.errors import RankFailed
-from shmcoll.work import Work
+from shmcoll.runtime.async_worker import Work
 
 
 def held(comm, board) -> None:
@@ -177,7 +177,7 @@ def in_threads(comm, names: list[str], rounds: int) -> list[str]:
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 def test_threads_of_one_rank_take_turns(ranks, monkeypatch, fast):
     if not fast:
-        monkeypatch.setattr("shmcoll.engine.entry.FAST", False)
+        monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
     assert ranks(2, in_threads, [*SHORT], 30, timeout=20.0) == [[]] * 2
     assert ranks(2, in_threads, [*LONG], 3, timeout=20.0) == [[]] * 2
 

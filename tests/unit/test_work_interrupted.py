@@ -16,14 +16,22 @@ import pytest
 import sparks
 
 import shmcoll
-from shmcoll import work as work_module
 from shmcoll.errors import RankFailed
-from shmcoll.turns import NotNow
-from shmcoll.work import Cancelled
+from shmcoll.runtime import async_worker as work_module
+from shmcoll.runtime.async_worker import Cancelled
+from shmcoll.runtime.turns import NotNow
 
 PACKAGE = Path(shmcoll.__file__).parent
 FILES = tuple(
-    PACKAGE / name for name in ("turns.py", "work.py", "receives.py", "caller.py", "calls/recv.py", "calls/send.py")
+    PACKAGE / name
+    for name in (
+        "runtime/turns.py",
+        "runtime/async_worker.py",
+        "runtime/posted_receives.py",
+        "runtime/dispatcher.py",
+        "calls/recv.py",
+        "calls/send.py",
+    )
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from shmbench.payload import Segment, pattern
+from shmbench.collectives.payload import Segment, pattern
 
 # Input and output of a call; None where a rank has none. A list of them is used in turn.
 Buffers = list[tuple[np.ndarray | None, np.ndarray | None]]

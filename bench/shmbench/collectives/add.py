@@ -7,7 +7,7 @@ import numpy as np
 
 from shmbench.collectives import Buffers, Case, Collective, Counts
 from shmbench.collectives.common import along
-from shmbench.payload import Segment
+from shmbench.collectives.payload import Segment
 
 
 def counts(elements: int, ranks: int) -> Counts:

@@ -5,7 +5,7 @@ from typing import Any
 
 from shmbench.collectives import Buffers, Case, Collective
 from shmbench.collectives.common import alike, over_itself, reduced, whole, with_algorithm
-from shmbench.payload import Segment
+from shmbench.collectives.payload import Segment
 
 
 def expected(case: Case, seq: int) -> list[Segment]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from shmbench.collectives import Buffers, Case, Collective
 from shmbench.collectives.common import alike, apart, blocks, place, uneven
-from shmbench.payload import Segment
+from shmbench.collectives.payload import Segment
 
 
 def sent_counts(case: Case, rank: int) -> list[int]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from shmbench.collectives import Buffers, Case, Collective, Counts
-from shmbench.payload import Segment
+from shmbench.collectives.payload import Segment
 
 
 def counts(elements: int, ranks: int) -> Counts:

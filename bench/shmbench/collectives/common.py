@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shmbench.collectives import Case, Counts
-from shmbench.payload import Segment
+from shmbench.collectives.payload import Segment
 
 UFUNCS = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
 

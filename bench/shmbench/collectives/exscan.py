@@ -5,7 +5,7 @@ from typing import Any
 
 from shmbench.collectives import Buffers, Case, Collective
 from shmbench.collectives.common import along, over_itself, reduced, whole, with_algorithm
-from shmbench.payload import Segment
+from shmbench.collectives.payload import Segment
 
 
 def lengths(case: Case) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from shmbench.collectives import Buffers, Case, Collective
 from shmbench.collectives.common import alike, along, whole
-from shmbench.payload import Segment
+from shmbench.collectives.payload import Segment
 
 
 def expected(case: Case, seq: int) -> list[Segment]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from shmbench.collectives import Buffers, Case, Collective
 from shmbench.collectives.common import alike, along, over_itself, reduced, whole, with_algorithm
-from shmbench.payload import Segment
+from shmbench.collectives.payload import Segment
 
 
 def expected(case: Case, seq: int) -> list[Segment]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from shmbench.collectives import Buffers, Case, Collective
 from shmbench.collectives.common import apart, blocks, place, uneven
-from shmbench.payload import Segment
+from shmbench.collectives.payload import Segment
 
 
 def lengths(case: Case) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from shmcoll.work import Work
+from shmcoll.runtime.async_worker import Work
 
 
 class CommHandle:

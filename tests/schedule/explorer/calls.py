@@ -12,10 +12,12 @@ from explorer.job import Rank
 from explorer.program import Violation
 from explorer.stand_ins import WORD
 from shmcoll.collectives import all_reduce, all_to_all, barrier, gather
-from shmcoll.engine import atomics, layout, records, sync
+from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
-from shmcoll.engine.group import Group
-from shmcoll.engine.reduction import ORDERED
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.protocol import sync
+from shmcoll.engine.protocol.reduction import ORDERED
 
 
 def value(rank: int, number: int, i: int) -> int:

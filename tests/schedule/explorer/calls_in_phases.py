@@ -6,11 +6,12 @@ from explorer.calls import Barrier, Call, _expected
 from explorer.calls_of_messages import Receive, Send, memory, put
 from explorer.job import Rank
 from explorer.stand_ins import WORD
-from shmcoll.collectives.recv import DATA, FETCH, MARK, TRY
-from shmcoll.collectives.send import BESIDE, BLOCKED, GO_ON
-from shmcoll.engine import atomics, sync
+from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
+from shmcoll.engine.messages.recv import DATA, FETCH, MARK, TRY
+from shmcoll.engine.messages.send import BESIDE, BLOCKED, GO_ON
+from shmcoll.engine.protocol import sync
 
 NO_TAG = 77  # no message has it
 

@@ -10,13 +10,13 @@ from explorer.calls import Call, _expect, _fill, value
 from explorer.job import Rank
 from explorer.program import Violation
 from explorer.stand_ins import WORD
-from shmcoll.collectives import recv, send
-from shmcoll.collectives.recv import ATTEND, DATA, FETCH, MARK, SEEK, TRY
-from shmcoll.collectives.send import BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
-from shmcoll.engine.rings import DONE, SEGMENTS, SOURCE_SHIFT, UNREAD, WHOLE, found_offset
+from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, SEEK, TRY, recv
+from shmcoll.engine.messages.send import send
+from shmcoll.engine.messages.ring_buffers import DONE, SEGMENTS, SOURCE_SHIFT, UNREAD, WHOLE, found_offset
+from shmcoll.engine.messages.send import BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY
 
 OTHER = 99
 CUT, GAP = 16, 4  # words

@@ -10,7 +10,7 @@ from shmcoll.collectives import ROUTINES, all_reduce
 from shmcoll.collectives.reduce_scatter import EVEN
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
-from shmcoll.engine.reduction import ORDERED, SOURCES
+from shmcoll.engine.protocol.reduction import ORDERED, SOURCES
 
 HEAP, HEAP_BYTES = SHARED + (1 << 32), 1 << 16  # where shared arrays lie, two a rank
 

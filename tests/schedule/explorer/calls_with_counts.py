@@ -8,7 +8,7 @@ from explorer.stand_ins import WORD
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
-from shmcoll.engine.tables import BOTH, COUNTS, DATA
+from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, DATA
 
 Counts = tuple[tuple[int, ...], ...]
 

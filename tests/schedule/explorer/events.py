@@ -12,10 +12,11 @@ import numpy as np
 
 from explorer.program import Violation
 from explorer.stand_ins import WORD
-from shmcoll.caller import Caller
-from shmcoll.engine import atomics, records
+from shmcoll.engine import atomics
 from shmcoll.engine import context as c
-from shmcoll.engine.group import Group
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.group import Group
+from shmcoll.runtime.dispatcher import Caller
 
 if TYPE_CHECKING:
     from explorer.calls import Call

@@ -15,10 +15,13 @@ from explorer.machine import Machine
 from explorer.program import Program, Violation
 from explorer.stand_ins import FIRST_PID, KERNEL, SHARED, WORD, read, write
 from shmcoll.collectives import barrier
-from shmcoll.engine import atomics, entry, layout, records, rings
+from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
-from shmcoll.engine.group import Group
-from shmcoll.engine.reduction import KERNEL_GIVEN
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.messages import ring_buffers
+from shmcoll.engine.native import entry
+from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
 
 RING_DISTANCE = 1 << 16
 
@@ -38,11 +41,11 @@ class Rank:
         self.job = job
         self.number = number
         self.calls = calls
-        mail = rings.mail_words(job.ranks) if job.has_messages else 0
+        mail = ring_buffers.mail_words(job.ranks) if job.has_messages else 0
         self.memory = (ctypes.c_int64 * (3 * c.CONTEXT_WORDS + 5 * job.words + 100 + job.ranks + mail))()
         self._free = self.first = ctypes.addressof(self.memory)
         self.ctx = self.take(c.CONTEXT_WORDS)
-        self.written = self.take(c.CONTEXT_WORDS)  # a call written down, see `entry.py`
+        self.written = self.take(c.CONTEXT_WORDS)  # a call written down, see `engine/native/entry.py`
         self.counters = self.take(2)  # operations entered, operations done
         self.dims = self.take(2)
         self.table = self.take(layout.table_words(job.ranks))
@@ -255,7 +258,7 @@ class Job:
 
 
 class SharedArena:
-    """What `records.py` needs of an arena, on the machine's memory: the launcher's own code is explored too."""
+    """What `memory/records.py` needs of an arena, on the machine's memory: the launcher's own code is explored too."""
 
     def __init__(self, ranks: int):
         self.ranks = ranks

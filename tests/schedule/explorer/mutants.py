@@ -57,13 +57,13 @@ REORDERED = {"reordered": True}
 KILLS = {"kills": True}
 
 MUTANTS = {
-    "no fence in the waiter": Mutant("engine.wait.sleep_until", "        fence()\n", "", "park", BUFFERED),
-    "no fence in the poster": Mutant("engine.wait.wake", "    fence()\n", "", "park", BUFFERED),
+    "no fence in the waiter": Mutant("engine.protocol.wait.sleep_until", "        fence()\n", "", "park", BUFFERED),
+    "no fence in the poster": Mutant("engine.protocol.wait.wake", "    fence()\n", "", "park", BUFFERED),
     "a header is published without a release": Mutant(
-        "engine.sync.meet", "store_release(my_header", "store(my_header", "all_reduce in place", REORDERED
+        "engine.protocol.sync.meet", "store_release(my_header", "store(my_header", "all_reduce in place", REORDERED
     ),
     "a step is published without a release": Mutant(
-        "engine.sync.publish_step",
+        "engine.protocol.sync.publish_step",
         "store_release(",
         "store(",
         "gather of 2 rounds, then all_reduce",
@@ -71,30 +71,36 @@ MUTANTS = {
         sampled=True,
     ),
     "a piece of a message is published without a release": Mutant(
-        "engine.sync.publish_to", "store_release(", "store(", "a message", REORDERED
+        "engine.protocol.sync.publish_to", "store_release(", "store(", "a message", REORDERED
     ),
-    "PARKED is never set": Mutant("engine.wait.sleep_until", "store(mine + PARKED, peer + 1)", "pass", "park"),
-    "PARKED names the wrong rank": Mutant("engine.wait.sleep_until", "PARKED, peer + 1)", "PARKED, peer)", "park"),
+    "PARKED is never set": Mutant("engine.protocol.wait.sleep_until", "store(mine + PARKED, peer + 1)", "pass", "park"),
+    "PARKED names the wrong rank": Mutant(
+        "engine.protocol.wait.sleep_until", "PARKED, peer + 1)", "PARKED, peer)", "park"
+    ),
     "no look before sleeping": Mutant(
-        "engine.wait.sleep_until", "status = look(ctx, word, wanted, peer)", "status = c.PREPARE", "park"
+        "engine.protocol.wait.sleep_until", "status = look(ctx, word, wanted, peer)", "status = c.PREPARE", "park"
     ),
-    "sleeps whatever the look says": Mutant("engine.wait.sleep_until", "if status == c.PREPARE:", "if True:", "park"),
+    "sleeps whatever the look says": Mutant(
+        "engine.protocol.wait.sleep_until", "if status == c.PREPARE:", "if True:", "park"
+    ),
     "looks before it parks": Mutant(
-        "engine.wait.sleep_until",
+        "engine.protocol.wait.sleep_until",
         "        store(mine + PARKED, peer + 1)\n        fence()\n        status = look(ctx, word, wanted, peer)\n",
         "        status = look(ctx, word, wanted, peer)\n        store(mine + PARKED, peer + 1)\n        fence()\n",
         "park",
     ),
-    "gives up after one sleep": Mutant("engine.wait.sleep_until", "if now > deadline", "if True", "park for two"),
+    "gives up after one sleep": Mutant(
+        "engine.protocol.wait.sleep_until", "if now > deadline", "if True", "park for two"
+    ),
     "takes a ring for the word": Mutant(
-        "engine.wait.sleep_until",
+        "engine.protocol.wait.sleep_until",
         "        if has_come(ctx, word, wanted):\n            return c.OK\n        if is_gone",
         "        return c.OK\n        if is_gone",
         "barrier, 2 ranks",
     ),
-    "wakes rank 0 alone": Mutant("engine.wait.wake", "range(size)", "range(1)", "park in turn"),
+    "wakes rank 0 alone": Mutant("engine.protocol.wait.wake", "range(size)", "range(1)", "park in turn"),
     "does not see ABORT": Mutant(
-        "engine.wait.look",
+        "engine.protocol.wait.look",
         "if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):",
         "if False:",
         "ring, 3 ranks",  # whoever waits for the dead rank itself learns of it from its record
@@ -102,7 +108,7 @@ MUTANTS = {
         sampled=True,
     ),
     "does not see that a peer has returned": Mutant(
-        "engine.wait.has_left", "    offset = ", "    return 0\n    offset = ", "a rank returns"
+        "engine.protocol.wait.has_left", "    offset = ", "    return 0\n    offset = ", "a rank returns"
     ),
     "shared arrays are left before all have read them": Mutant(
         "collectives.all_reduce_shared.reduce_shared",
@@ -136,37 +142,43 @@ MUTANTS = {
         "if False:",
         "shared all_reduce, then others",
     ),
-    "the opening rings nobody": Mutant("engine.sync.meet", "    wake(ctx)\n", "", "barrier, 2 ranks"),
+    "the opening rings nobody": Mutant("engine.protocol.sync.meet", "    wake(ctx)\n", "", "barrier, 2 ranks"),
     "the opening forgets the last peer": Mutant(
-        "engine.sync.meet", "range(1, size)", "range(1, size - 1)", "barrier, 3 ranks"
+        "engine.protocol.sync.meet", "range(1, size)", "range(1, size - 1)", "barrier, 3 ranks"
     ),
     "waits for the operation before": Mutant(
-        "engine.sync.meet", "HEADER_SEQUENCE, sequence, peer", "HEADER_SEQUENCE, sequence - 1, peer", "barrier, 2 ranks"
+        "engine.protocol.sync.meet",
+        "HEADER_SEQUENCE, sequence, peer",
+        "HEADER_SEQUENCE, sequence - 1, peer",
+        "barrier, 2 ranks",
     ),
     "fingerprints are not compared": Mutant(
-        "engine.sync.meet", "load(theirs + HEADER_FINGERPRINT) != fingerprint", "False", "disagreement"
+        "engine.protocol.sync.meet", "load(theirs + HEADER_FINGERPRINT) != fingerprint", "False", "disagreement"
     ),
     "the composite call is left out of the fingerprint": Mutant(
-        "engine.sync.begin",
+        "engine.protocol.sync.begin",
         "peek(ctx + c.ALGORITHM) << 24",
         "(peek(ctx + c.ALGORITHM) & 0xFF) << 24",
         "disagreement on the composite call",
     ),
     "leaves at the first mismatch": Mutant(
-        "engine.sync.meet", "verdict = c.MISMATCH", "return c.MISMATCH", "disagreement, 3 ranks"
+        "engine.protocol.sync.meet", "verdict = c.MISMATCH", "return c.MISMATCH", "disagreement, 3 ranks"
     ),
-    "one header for all": Mutant("engine.sync.header", "(sequence & 1)", "0", "barrier, 2 ranks"),
-    "one cell for all": Mutant("engine.sync.cell", "(half & 1)", "1", "all_reduce in cells"),
-    "steps ring nobody": Mutant("engine.sync.publish_step", "    wake(ctx)\n", "", "gather"),
-    "steps are one too early": Mutant("engine.sync.await_step", "+ steps,", "+ steps - 1,", "gather"),
+    "one header for all": Mutant("engine.protocol.sync.header", "(sequence & 1)", "0", "barrier, 2 ranks"),
+    "one cell for all": Mutant("engine.protocol.sync.cell", "(half & 1)", "1", "all_reduce in cells"),
+    "steps ring nobody": Mutant("engine.protocol.sync.publish_step", "    wake(ctx)\n", "", "gather"),
+    "steps are one too early": Mutant("engine.protocol.sync.await_step", "+ steps,", "+ steps - 1,", "gather"),
     "steps of the operation before count": Mutant(
-        "engine.sync.await_step", "(sequence << STEP_BITS) + steps", "steps", "gather of 2 rounds, then all_reduce"
+        "engine.protocol.sync.await_step",
+        "(sequence << STEP_BITS) + steps",
+        "steps",
+        "gather of 2 rounds, then all_reduce",
     ),
     "PROGRESS is never brought along": Mutant(
-        "engine.sync.begin", "== 0:", "== 0 and False:", "gather of 2 rounds where PROGRESS wraps"
+        "engine.protocol.sync.begin", "== 0:", "== 0 and False:", "gather of 2 rounds where PROGRESS wraps"
     ),
     "PROGRESS is brought along too far": Mutant(
-        "engine.sync.begin", "sequence, 0)", "sequence, 1)", "gather of 2 rounds where PROGRESS wraps"
+        "engine.protocol.sync.begin", "sequence, 0)", "sequence, 1)", "gather of 2 rounds where PROGRESS wraps"
     ),
     "payload after the opening": Mutant(
         "collectives.all_reduce.flat",

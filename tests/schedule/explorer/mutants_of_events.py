@@ -7,30 +7,39 @@ ANY_OF_THIS_THREAD = "(active != 0 and active != -py.thread_id()) or"
 
 MUTANTS_OF_EVENTS = {
     "any call of the thread enters between two phases of a recv": Mutant(
-        "engine.entry.taken", "active != 0 or", ANY_OF_THIS_THREAD, "a handler receives while its rank does", SIGNAL
+        "engine.native.entry.taken",
+        "active != 0 or",
+        ANY_OF_THIS_THREAD,
+        "a handler receives while its rank does",
+        SIGNAL,
     ),
     "any call of the thread enters between two phases of a send": Mutant(
-        "engine.entry.taken", "active != 0 or", ANY_OF_THIS_THREAD, "a handler sends while its rank does", SIGNAL, True
+        "engine.native.entry.taken",
+        "active != 0 or",
+        ANY_OF_THIS_THREAD,
+        "a handler sends while its rank does",
+        SIGNAL,
+        True,
     ),
     "any call of the thread enters between two phases of an all_gather_v": Mutant(
-        "engine.entry.taken", "active != 0 or", ANY_OF_THIS_THREAD, "a handler calls in an all_gather_v", SIGNAL
+        "engine.native.entry.taken", "active != 0 or", ANY_OF_THIS_THREAD, "a handler calls in an all_gather_v", SIGNAL
     ),
     "any call of the thread enters between two phases of a scatter": Mutant(
-        "engine.entry.taken", "active != 0 or", ANY_OF_THIS_THREAD, "a handler calls in a scatter", SIGNAL
+        "engine.native.entry.taken", "active != 0 or", ANY_OF_THIS_THREAD, "a handler calls in a scatter", SIGNAL
     ),
     "a call that begins passes for a later phase": Mutant(
-        "engine.entry.goes_on", "phase >= c.LATER and ", "", "a handler receives while its rank does", SIGNAL
+        "engine.native.entry.goes_on", "phase >= c.LATER and ", "", "a handler receives while its rank does", SIGNAL
     ),
     "a call of a handler enters while a routine waits": Mutant(
-        "engine.entry.taken",
+        "engine.native.entry.taken",
         "active != 0 or",
         "(active != 0 and active != py.thread_id()) or",
         "a handler calls in an all_reduce",
         SIGNAL,
     ),
-    "no phase goes on": Mutant("engine.entry.goes_on", "phase >= c.LATER and ", "0 and ", "scatter halfway"),
+    "no phase goes on": Mutant("engine.native.entry.goes_on", "phase >= c.LATER and ", "0 and ", "scatter halfway"),
     "a recv beside a send lets others in": Mutant(
-        "engine.entry.active_after",
+        "engine.native.entry.active_after",
         "-me if peek(ctx + c.SENDING) else 0",
         "0",
         "a handler sends while its rank sends beside a receive",
@@ -38,7 +47,7 @@ MUTANTS_OF_EVENTS = {
         sampled=True,
     ),
     "a send does not say that it is between its phases": Mutant(
-        "collectives.send.send",
+        "engine.messages.send.send",
         "    poke(ctx + c.SENDING, 1 if status == c.HALFWAY else 0)\n",
         "",
         "a handler sends while its rank sends beside a receive",
@@ -46,48 +55,48 @@ MUTANTS_OF_EVENTS = {
         sampled=True,
     ),
     "a send that has ended keeps its thread inside": Mutant(
-        "collectives.send.send",
+        "engine.messages.send.send",
         "1 if status == c.HALFWAY else 0",
         "1",
         "messages both ways",
     ),
     "a rank that was interrupted is let in again": Mutant(
-        "caller.Caller.left",
+        "runtime.dispatcher.Caller.left",
         "            self.words[c.ACTIVE // WORD] = c.ENDED",
         "            pass",
         "a handler raises in a barrier",
         SIGNAL,
     ),
     "a rank that was interrupted does not tell": Mutant(
-        "caller.Caller.left",
+        "runtime.dispatcher.Caller.left",
         "            self.verdicts.interrupted(operation)\n        except",
         "            pass\n        except",
         "a handler raises in a barrier",
         SIGNAL,
     ),
     "a call that ends well forgets that the group has ended": Mutant(
-        "engine.entry.active_after",
+        "engine.native.entry.active_after",
         "if peek(ctx + c.ACTIVE) == c.ENDED:",
         "if False:",
         "a handler aborts",
         SIGNAL,
     ),
     "a wait goes on when a handler has raised": Mutant(
-        "engine.wait.sleep_until",
+        "engine.protocol.wait.sleep_until",
         "            return c.INTERRUPTED\n",
         "            pass\n",
         "a handler raises in a barrier",
         SIGNAL,
     ),
     "a receive that is withdrawn keeps its thread inside": Mutant(
-        "engine.entry.active_after",
+        "engine.native.entry.active_after",
         "if status <= c.PREPARE or",
         "if 0 < status <= c.PREPARE or",
         "a receive is withdrawn",
         SIGNAL,
     ),
     "a limit does not count the time until the GIL comes back": Mutant(
-        "engine.wait.sleep_until",
+        "engine.protocol.wait.sleep_until",
         "        if now > deadline and not",
         "        if now - begun > FROZEN * peek(ctx + c.SLEEP):\n"
         "            deadline += now - begun\n"

@@ -4,7 +4,7 @@ from explorer.mutants import Mutant
 
 MUTANTS_OF_MESSAGES = {
     "a message is published before it is laid": Mutant(
-        "collectives.send.put_first",
+        "engine.messages.send.put_first",
         "    lay_part(ctx, peer, at + head, 0, length)\n"
         "    what = FIRST | peek(ctx + c.X + c.DTYPE) << 8 | dimensions << 16\n"
         "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n",
@@ -14,67 +14,69 @@ MUTANTS_OF_MESSAGES = {
         "a message",
     ),
     "the flag behind a piece keeps old bytes": Mutant(
-        "collectives.send.publish_piece",
+        "engine.messages.send.publish_piece",
         "    store(piece(ring, capacity, tail + whole) + PIECE_FLAG, 0)\n",
         "",
         "messages that look like flags",
         sampled=True,
     ),
     "no room is left for what must always fit": Mutant(
-        "collectives.send.make_room", "needed + SPARE", "needed", "long messages both ways", sampled=True
+        "engine.messages.send.make_room", "needed + SPARE", "needed", "long messages both ways", sampled=True
     ),
     "a message that waits without memory begins again": Mutant(
-        "collectives.send.begin_or_go_on",
+        "engine.messages.send.begin_or_go_on",
         "    if memory == STAY:\n",
         "    poke(chain + SENT, NOTHING)\n    if memory == STAY:\n",
         "a message without memory",
         sampled=True,
     ),
     "a sender waits for who does not read": Mutant(
-        "collectives.send.await_receiver",
+        "engine.messages.send.await_receiver",
         "return ask(ctx, peer)\n        limit",
         "pass\n        limit",
         "long messages both ways", sampled=True,
     ),
     "a receiver promises to read what is not at HEAD": Mutant(
-        "engine.reading.begin_to_read",
+        "engine.messages.read_message.begin_to_read",
         "    elif part_here",
         "    if part_here",
         "a long message before its turn",
         sampled=True,
     ),
     "the parts of a long message are laid on one another": Mutant(
-        "engine.reading.read_piece",
+        "engine.messages.read_message.read_piece",
         "lay_part(ctx, done, total)",
         "lay_part(ctx, 0, total)",
         "a message longer than the ring",
         sampled=True,
     ),
     "HEAD passes what is still wanted": Mutant(
-        "collectives.recv.find_from",
+        "engine.messages.recv.find_from",
         "            skip_piece(ctx)\n",
         "            pass_piece(ctx, source, 0)\n",
         "messages by tag",
     ),
     "what has been taken is found again": Mutant(
-        "collectives.recv.has_message",
+        "engine.messages.recv.has_message",
         " and load(here(ctx) + PIECE_TAKEN) == 0",
         "",
         "a message taken before its turn is gone",
     ),
     "only who is waited for by name rings": Mutant(
-        "engine.wait.wake_one", " or parked == EVERYBODY", "", "messages of anybody", sampled=True
+        "engine.protocol.wait.wake_one", " or parked == EVERYBODY", "", "messages of anybody", sampled=True
     ),
     "a wait for several looks at the first": Mutant(
-        "engine.wait.has_come", "range(wanted)", "range(1)", "messages of anybody", sampled=True
+        "engine.protocol.wait.has_come", "range(wanted)", "range(1)", "messages of anybody", sampled=True
     ),
     "the mark moves with each try": Mutant(
-        "collectives.recv.try_to_find", "NOWHERE", "0", "a posted receive"
+        "engine.messages.recv.try_to_find", "NOWHERE", "0", "a posted receive"
     ),
     "a receiver waits for the first piece of a chain only": Mutant(
-        "engine.reading.skip_piece", "kind_here(ctx) == NEXT", "False", "long messages both ways", sampled=True
+        "engine.messages.read_message.skip_piece", "kind_here(ctx) == NEXT", "False", "long messages both ways",
+        sampled=True
     ),
     "each piece begins the message again": Mutant(
-        "engine.reading.read_piece", "if peek(found + DONE) == UNREAD:", "if True:", "sendrecv", sampled=True
+        "engine.messages.read_message.read_piece", "if peek(found + DONE) == UNREAD:", "if True:", "sendrecv",
+        sampled=True
     ),
 }  # fmt: skip

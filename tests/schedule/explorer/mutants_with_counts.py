@@ -3,13 +3,15 @@
 from explorer.mutants import Mutant
 
 MUTANTS_WITH_COUNTS = {
-    "one cell for all rounds": Mutant("engine.tables.lay", "sequence + k", "sequence", "all_to_all_v"),
+    "one cell for all rounds": Mutant("engine.protocol.count_tables.lay", "sequence + k", "sequence", "all_to_all_v"),
     "parts are taken without waiting": Mutant(
-        "engine.tables.take", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all_v"
+        "engine.protocol.count_tables.take", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all_v"
     ),
-    "one table for all": Mutant("engine.tables.table", "(sequence & 1)", "0", "all_to_all_v, then another"),
+    "one table for all": Mutant(
+        "engine.protocol.count_tables.table", "(sequence & 1)", "0", "all_to_all_v, then another"
+    ),
     "what is received is not judged": Mutant(
-        "engine.tables.judge", "receives_fit(ctx, sequence, sender, rank)", "True", "gather_v refused"
+        "engine.protocol.count_tables.judge", "receives_fit(ctx, sequence, sender, rank)", "True", "gather_v refused"
     ),
     "a sender judges for itself alone": Mutant(
         "collectives.gather_v.agree", "ANYONE, root", "ANYONE, peek(ctx + c.RANK)", "gather_v refused"

@@ -38,8 +38,8 @@ from explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, sca
 from explorer.events import Aborts, Calls, Cancels, Event, KeepsGil, Raises
 from explorer.job import Job
 from explorer.machine import Machine
-from shmcoll.engine import records
 from shmcoll.engine.layout import ANY
+from shmcoll.engine.memory import records
 
 
 @dataclass(frozen=True)

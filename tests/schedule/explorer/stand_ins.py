@@ -2,7 +2,7 @@
 
 Shared addresses begin at SHARED; all else is the rank's private memory. Copies from and to shared memory become reads
 and writes of whole ranges, one step each; `peek` and `poke` refuse shared words. The launcher's own code
-(`records.py`) rings through the machine too, and finds a clock that stands still.
+(`engine/memory/records.py`) rings through the machine too, and finds a clock that stands still.
 """
 
 import contextlib
@@ -14,7 +14,11 @@ from typing import Any
 
 from explorer.program import CHANCE, FENCE, GONE, MARK, READ, RELEASE, RING, SLEEP, WRITE, Violation, perform
 from shmcoll.collectives import ROUTINES
-from shmcoll.engine import atomics, group, kernels, landing, reading, records, reduction, rings, sync, tables, wait
+from shmcoll.engine import atomics
+from shmcoll.engine.kernels import kernels
+from shmcoll.engine.memory import group, records
+from shmcoll.engine.messages import read_message, ring_buffers
+from shmcoll.engine.protocol import count_tables, nontemporal, reduction, sync, wait
 
 WORD = 8
 SHARED = 1 << 52  # above every address that a process can have
@@ -25,11 +29,11 @@ MODULES: tuple[ModuleType, ...] = (
     wait,
     sync,
     kernels,
-    landing,
-    reading,
+    nontemporal,
+    read_message,
     reduction,
-    rings,
-    tables,
+    ring_buffers,
+    count_tables,
     sys.modules["shmcoll.collectives.all_reduce_shared"],
     *(sys.modules[routine.__module__] for routine in ROUTINES.values()),
 )
@@ -127,7 +131,7 @@ def copy_rows(target: int, target_step: int, source: int, source_step: int, leng
 
 
 def add_words(mode: int, target: int, accumulator: int, source: int, count: int, _ranks: int) -> int:
-    """The reduce kernel: sums of int64. See `kernels.py` for the modes."""
+    """The reduce kernel: sums of int64. See `engine/kernels/kernels.py` for the modes."""
     if count == 0:
         return 0
     words = read(accumulator if mode == kernels.STORE else source, count)
@@ -163,7 +167,7 @@ def exploring() -> Iterator[None]:
             for name, stand_in in stand_ins.items():
                 if hasattr(module, name):
                     put(module, name, stand_in)
-        put(sys.modules["shmcoll.collectives.send"], "PAGE", 64)
+        put(sys.modules["shmcoll.engine.messages.send"], "PAGE", 64)
         put(atomics, "hooks", Hooks())
         put(atomics, "python_kernels", {KERNEL: add_words})
         put(group, "ctypes", SimpleNamespace(c_void_p=int))

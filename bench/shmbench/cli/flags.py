@@ -1,0 +1,70 @@
+"""What the commands have in common in reading their flags. Nothing here loads numpy."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+from shmbench.cli.sizes import parse_size
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+class Parser(argparse.ArgumentParser):
+    """One line for a mistake, without the usage in front of it."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def picture_complaint(flag: str, path: Path) -> str | None:
+    """Why no picture could be written to `path`, or None; told before anything is measured."""
+    if path.suffix not in PICTURES:
+        return f"{flag} {path}: a picture's name ends in {', '.join(PICTURES)}"
+    if not path.absolute().parent.is_dir():
+        return f"{flag} {path}: there is no folder {path.parent}"
+    if find_spec("matplotlib") is None:
+        return f"{flag} needs matplotlib: pip install 'shmcoll[bench]', or keep the figures with -J and draw them later"
+    return None
+
+
+def one_of(what: str, names: Sequence[str]) -> Callable[[str], str]:
+    """One of these names."""
+
+    def check(text: str) -> str:
+        if text not in names:
+            raise argparse.ArgumentTypeError(f"unknown {what} {text!r}: choose one of {', '.join(names)}")
+        return text
+
+    return check
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """A whole number."""
+
+    def check(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = least - 1
+        if value < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
+        return value
+
+    return check
+
+
+def size_list(text: str) -> tuple[int, ...]:
+    """Sizes with commas between them."""
+    return tuple(size(part) for part in text.split(","))
+
+
+def size(text: str) -> int:
+    """Bytes, see `sizes`."""
+    try:
+        return parse_size(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e

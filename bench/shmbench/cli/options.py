@@ -1,0 +1,146 @@
+"""The flags: those of nccl-tests where it has them, except that `-n` counts ranks (iterations are `--iters`).
+
+Nothing here loads numpy, so that `--help` and a mistyped option answer at once.
+"""
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from shmbench.cli.flags import Parser, at_least, one_of, picture_complaint, size, size_list
+
+COLLECTIVES = (
+    "barrier",
+    "broadcast",
+    "all_reduce",
+    "reduce",
+    "reduce_scatter",
+    "scan",
+    "exscan",
+    "all_gather",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "all_gather_v",
+    "gather_v",
+    "scatter_v",
+    "reduce_scatter_v",
+    "all_to_all_v",
+)
+LIMITS = ("memcpy", "add")
+REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
+ALGORITHMS = {
+    **dict.fromkeys(("all_reduce", "reduce", "reduce_scatter"), ("flat", "ring", "cells")),
+    **dict.fromkeys(("scan", "exscan"), ("flat", "chain")),
+}
+OPS = ("sum", "prod", "min", "max", "avg")
+FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", *FLOATS)
+ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure. Sizes in bytes; `iters` None means as many as fill a round."""
+
+    collective: str
+    ranks: int
+    min_bytes: int
+    max_bytes: int
+    step_bytes: int | None
+    factor: int
+    iters: int | None
+    warmup: int
+    rounds: int
+    dtype: str
+    op: str
+    root: int
+    check: bool
+    json: Path | None
+    sizes: tuple[int, ...] = ()  # these and no others, when given
+    algorithm: str | None = None
+    plot: Path | None = None
+
+
+def parse(argv: list[str], ranks: int = 2) -> Options:
+    """Read the flags; `ranks` stands in for a missing -n.
+
+    Raises `SystemExit(2)` after one line on stderr when something makes no sense.
+    """
+    parser = _parser(ranks)
+    given = parser.parse_args(argv)
+    options = Options(
+        collective=given.collective,
+        ranks=given.n,
+        min_bytes=given.b,
+        max_bytes=given.e,
+        step_bytes=given.i,
+        factor=given.f,
+        iters=given.iters,
+        warmup=given.w,
+        rounds=given.rounds,
+        dtype=ALIASES.get(given.d, given.d),
+        op=given.o,
+        root=given.r,
+        check=bool(given.c),
+        json=given.J,
+        sizes=given.sizes,
+        algorithm=given.algorithm,
+        plot=given.plot,
+    )
+    if complaint := _complaint(options):
+        parser.error(complaint)
+    return options
+
+
+def _complaint(o: Options) -> str | None:
+    """What is wrong with options that are right one by one, or None."""
+    if o.min_bytes > o.max_bytes:
+        return f"-b {o.min_bytes} is larger than -e {o.max_bytes}"
+    if o.root >= o.ranks:
+        return f"-r {o.root} is no rank of {o.ranks}: roots are 0 to {o.ranks - 1}"
+    if o.collective in REDUCING and o.op == "avg" and o.dtype not in FLOATS:
+        return f"-o avg of {o.dtype} is not defined: averages need one of {', '.join(FLOATS)}"
+    if o.collective in ("scan", "exscan") and o.op == "avg":
+        return f"-o avg: {o.collective} has no running average"
+    if o.algorithm and o.algorithm not in ALGORITHMS.get(o.collective, ()):
+        known = ", ".join(ALGORITHMS.get(o.collective, ())) or "there is only one"
+        return f"--algorithm {o.algorithm} is none of {o.collective}: {known}"
+    if o.json and not o.json.absolute().parent.is_dir():
+        return f"-J {o.json}: there is no folder {o.json.parent}"
+    if o.plot and o.collective == "barrier":
+        return "--plot draws over the size, and a barrier has none"
+    return picture_complaint("--plot", o.plot) if o.plot else None
+
+
+def _parser(ranks: int) -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="shmbench",
+        description="Measure a collective of shmcoll in the columns of nccl-tests; every result is checked exactly.",
+        epilog="memcpy and add (c = a + b) are no collectives: every rank does them alone, all at once, which is the "
+        "limit that the memory sets. Time is the average of a rank over the iterations, the maximum over the ranks, "
+        "the median over the rounds. Exit code: 0, 1 when a result was wrong, 2 for wrong options. "
+        "`shmbench plot a.json b.json -o out.png` draws several results of -J into one picture; `shmbench beyond` "
+        "measures plans, jitted code, shared arrays, messages, objects and the like.",
+    )
+    add = parser.add_argument
+    names = COLLECTIVES + LIMITS
+    add("collective", type=one_of("collective", names), help=", ".join(names))
+    add("-n", "--ranks", dest="n", type=at_least(1), default=ranks, metavar="N", help="ranks (2)")
+    add("-b", "--minbytes", dest="b", type=size, default="8", metavar="SIZE", help="smallest size (8)")
+    add("-e", "--maxbytes", dest="e", type=size, default="64M", metavar="SIZE", help="largest size (64M)")
+    add("-i", "--stepbytes", dest="i", type=size, metavar="SIZE", help="add this from size to size, instead of -f")
+    add("-f", "--stepfactor", dest="f", type=at_least(2), default=8, metavar="N", help="multiply sizes by this (8)")
+    add("--sizes", type=size_list, default=(), metavar="SIZE,...", help="these sizes, instead of -b, -e and -f")
+    add("-d", "--datatype", dest="d", type=one_of("dtype", DTYPES + tuple(ALIASES)), default="float32", metavar="TYPE",
+        help=f"{', '.join(DTYPES)} (float32)")  # fmt: skip
+    add("-o", "--op", dest="o", type=one_of("op", OPS), default="sum", metavar="OP", help=f"{', '.join(OPS)} (sum)")
+    add("-r", "--root", dest="r", type=at_least(0), default=0, metavar="RANK", help="root, where there is one (0)")
+    add("--algorithm", metavar="NAME", help="force one, where there are several; takes the slower way into the call")
+    add("-w", "--warmup_iters", dest="w", type=at_least(0), default=5, metavar="N", help="iterations not timed (5)")
+    add("--iters", type=at_least(1), metavar="N", help="timed iterations a round (as many as fill 0.1 s)")
+    add("--rounds", type=at_least(1), default=5, metavar="N", help="repetitions, whose median is printed (5)")
+    add("-c", "--check", dest="c", type=int, choices=(0, 1), default=1, help="check results (1)")
+    add("-J", "--output_file", dest="J", type=Path, metavar="FILE", help="write the results as JSON too")
+    add("--plot", type=Path, metavar="FILE", help="draw time and bandwidth over the size: .png, .svg or .pdf")
+    return parser

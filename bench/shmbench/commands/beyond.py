@@ -1,0 +1,147 @@
+"""The command `shmbench beyond`: what shmcoll can do that its peers cannot, each beside its limit, in one table.
+
+Every group of rows (`abilities/`) starts jobs of its own; one that fails is left out, and the last lines say why.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shmbench.cli.flags import Parser, at_least, one_of
+from shmbench.cli.sizes import microseconds
+
+GROUPS = {
+    "plan": "a planned all_reduce",
+    "jit": "all_reduce, barrier, send and recv in @njit functions",
+    "all_reduce": "long arrays, ordinary and shared",
+    "moves": "all_to_all, broadcast, all_gather",
+    "messages": "send, recv, sendrecv",
+    "objects": "broadcast_object",
+    "asynchronous": "work beside an all_reduce",
+    "halves": "bfloat16 and float16",
+    "ranks": "16, 32 and 64 of them",
+    "start": "shmrun of a short script",
+    "memory": "of a rank, of the arena",
+}
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print, write. Returns 0, 1 when a group failed or a result was wrong; `SystemExit(2)` for mistakes."""
+    given = _parse(argv)
+    from shmbench.features import find
+    from shmbench.report.json_report import machine
+    from shmbench.timing.ab_timing import Row, Settings
+
+    settings = Settings(given.rounds, given.quick)
+    print(_head(given.rounds), flush=True)
+    measured: dict[str, list[Row]] = {}
+    failed: dict[str, str] = {}
+    for name in given.groups:
+        print(f"measuring {name}: {GROUPS[name]}", file=sys.stderr, flush=True)
+        try:
+            measured[name] = [replace(row, asked=None) if given.quick else row for row in find(name)(settings)]
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            continue
+        print(*map(_line, measured[name]), sep="\n", flush=True)
+    wrong = sum(row.wrong for rows in measured.values() for row in rows)
+    print(*_foot(machine(), wrong, failed), sep="\n", flush=True)
+    if given.json:
+        _keep(given, machine(), measured, failed)
+    return 1 if failed or wrong else 0
+
+
+def _head(rounds: int) -> str:
+    return (
+        f"# medians of {rounds} rounds, 2 ranks where no other number is given; every result checked.\n"
+        f"# ratio: measured over what stands beside, in turn with it. asked: the ratio, or the figure, at most.\n"
+        f"#\n"
+        f"# {'what':<46}{'measured':>12}   {'beside':<38}{'ratio':>6}{'asked':>11}"
+    )
+
+
+def _line(row: Any) -> str:
+    beside = f"{row.beside}: {_amount(row.limit, row.unit)}" if row.beside else "-"
+    ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
+    asked = "-" if row.asked is None else f"{row.asked:.2f}" if row.beside else _amount(row.asked, row.unit)
+    verdict = f"  {row.wrong} wrong" if row.wrong else "  short" if row.falls_short else ""
+    return f"  {row.what:<46}{_amount(row.figure, row.unit):>12}   {beside:<38}{ratio:>6}{asked:>11}{verdict}"
+
+
+def _amount(figure: float, unit: str) -> str:
+    """For people: 0.35 us, 5.80 ms, 1.20 s, 34.0 MiB."""
+    if unit == "B":
+        return f"{figure / (1 << 20):.1f} MiB"
+    if figure < 1e-3:
+        return f"{microseconds(figure * 1e6)} us"
+    return f"{figure * 1e3:.2f} ms" if figure < 0.1 else f"{figure:.2f} s"
+
+
+def _foot(machine: dict[str, Any], wrong: int, failed: dict[str, str]) -> Iterator[str]:
+    import shmcoll
+
+    yield f"# shmcoll {shmcoll.__version__}; {machine['processor']}, {machine['cores']} cores"
+    yield f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}"
+    for name, reason in failed.items():
+        yield f"# failed: {name}: {reason}"
+
+
+def _keep(given: argparse.Namespace, machine: dict[str, Any], measured: dict[str, Any], failed: dict[str, str]) -> None:
+    """Times in seconds, memory in bytes; `rounds` and `beside_rounds` are the figures behind the medians."""
+    import shmcoll
+    from shmbench.report.json_report import FORMAT, write
+
+    rows = [
+        {
+            "group": name,
+            "what": row.what,
+            "unit": row.unit,
+            "figure": row.figure,
+            "rounds": list(row.figures),
+            "beside": row.beside or None,
+            "beside_figure": row.limit,
+            "beside_rounds": list(row.limits),
+            "ratio": row.ratio,
+            "asked": row.asked,
+            "short": row.falls_short,
+            "wrong": row.wrong,
+        }
+        for name, group in measured.items()
+        for row in group
+    ]
+    document = {
+        "format": FORMAT,
+        "library": "shmcoll",
+        "library_version": shmcoll.__version__,
+        "machine": machine,
+        "options": {"rounds": given.rounds, "quick": given.quick, "groups": given.groups},
+        "beyond": rows,
+        "failed": failed,
+    }
+    write(given.json, document)
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="shmbench beyond",
+        description="Measure what shmcoll can do that its peers cannot, each beside the limit it is to be held "
+        "against, in turn, and print one table. What misses what is asked of it is marked: short.",
+        epilog="Groups: " + "; ".join(f"{name}: {what}" for name, what in GROUPS.items()) + ". "
+        "Exit code: 0, also where something falls short; 1 when a group failed or a result was wrong, 2 for wrong "
+        "options.",
+    )
+    add = parser.add_argument
+    add("groups", nargs="*", type=one_of("group", tuple(GROUPS)), metavar="group",
+        help=f"{', '.join(GROUPS)} (all)")  # fmt: skip
+    add("--rounds", type=at_least(1), metavar="N", help="rounds, whose medians are printed (5; 2 with --quick)")
+    add("--quick", action="store_true", help="small arrays and few ranks, to see that all works; asks for nothing")
+    add("--json", type=Path, metavar="FILE", help="write all figures")
+    given = parser.parse_args(argv)
+    given.groups = list(dict.fromkeys(given.groups)) or list(GROUPS)
+    given.rounds = given.rounds or (2 if given.quick else 5)
+    if given.json and not given.json.absolute().parent.is_dir():
+        parser.error(f"--json {given.json}: there is no folder {given.json.parent}")
+    return given

@@ -1,0 +1,153 @@
+"""The command `shmbench compare`: shmcoll and the installed peers in turn, round after round, in the same harness.
+
+In a round every library measures all sizes of a collective, in processes started for that; so does the memory alone
+(memcpy, and c = a + b where there is a reduction). A noisy minute hurts them alike.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from shmbench.cli.flags import Parser, at_least, one_of, picture_complaint, size_list
+from shmbench.cli.options import ALIASES, COLLECTIVES, DTYPES, LIMITS, OPS, REDUCING
+from shmbench.report.ratios import TITLES, Result, foot, head, lines
+from shmbench.timing.launch import Failed, run
+from shmbench.timing.peers import FOLDER, PEERS, SCRIPTS, installed
+
+LOOPS = 3  # timed loops of a process; their median is the time of the round
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print, write. Returns 0, 1 when shmcoll failed; mistakes are one line on stderr and `SystemExit(2)`."""
+    given = _parse(argv)
+    print(head(given.ranks, given.rounds, given.libraries), flush=True)
+    results: list[Result] = []
+    for name in given.collectives:
+        measured = _measure(given, name)
+        print(*lines(measured, name, given.libraries), sep="\n", flush=True)
+        results += measured
+        if given.json:
+            _keep(given.json, results)
+    print(foot(results), flush=True)
+    if given.plot:
+        _draw(given.plot, results)
+    return 1 if any(result["error"] for result in results if result["library"] == "shmcoll") else 0
+
+
+def _measure(given: argparse.Namespace, name: str) -> list[Result]:
+    """All rounds of a collective. A library that fails is left out of what follows."""
+    results: list[Result] = []
+    taking_part = [library for library in given.libraries if library == "shmcoll" or name not in PEERS[library].lacks]
+    sizes: Sequence[int] = given.sizes
+    for number in range(1, given.rounds + 1):
+        for library in [*taking_part, *_limits(name)]:
+            print(f"round {number} of {given.rounds}: {name}, {TITLES[library]}", file=sys.stderr, flush=True)
+            result = _run(given, library, name, sizes if library in LIMITS else given.sizes)
+            results.append(result)
+            if result["error"]:
+                print(f"left out: {result['error']}", file=sys.stderr, flush=True)
+                taking_part = [other for other in taking_part if other != library]
+            elif library == "shmcoll":
+                # What the sizes have become: a block is a whole number of elements. The memory is measured at those.
+                sizes = [row["size"] for row in result["table"]["rows"]]
+    return results
+
+
+def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int]) -> Result:
+    """All sizes once, on a library or on the memory alone."""
+    measured, runner = (library, "shmcoll") if library in LIMITS else (name, library)
+    error, table = None, None
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch) / "table.json"
+        arguments = [measured, "-n", str(given.ranks), "--sizes", ",".join(map(str, sizes)), "-J", str(out)]
+        arguments += ["-d", given.dtype, "-o", given.op, "-r", str(given.root), "--rounds", str(LOOPS)]
+        arguments += ["--iters", str(given.iters)] if given.iters else []
+        try:
+            run(runner, given.peers, arguments, given.ranks, given.timeout)
+            table = _read(out)
+        except Failed as e:
+            error = str(e)
+    return {"library": library, "collective": name, "ranks": given.ranks, "error": error, "table": table}
+
+
+def _limits(name: str) -> tuple[str, ...]:
+    """What bounds a collective: moving its data once, and adding it up once."""
+    return () if name == "barrier" else LIMITS if name in REDUCING else ("memcpy",)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    from shmbench.report.curves import read
+
+    (table,) = read(path)
+    return table
+
+
+def _keep(path: Path, results: list[Result]) -> None:
+    from shmbench.report.json_report import FORMAT, write
+
+    write(path, {"format": FORMAT, "results": results})
+
+
+def _draw(path: Path, results: list[Result]) -> None:
+    """A pair of panels for each collective that has sizes."""
+    from shmbench.report.curves import compared
+    from shmbench.report.picture import draw
+
+    names = dict.fromkeys(result["collective"] for result in results if result["collective"] != "barrier")
+    charts = [compared([r for r in results if r["collective"] == name]) for name in names]
+    if any(charts):
+        draw([chart for chart in charts if chart], path)
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = _parser()
+    given = parser.parse_args(argv)
+    there = installed(given.peers)
+    given.collectives = list(dict.fromkeys(given.collectives)) or list(COLLECTIVES)
+    given.libraries = ["shmcoll", *(name for name in given.libraries or there if name != "shmcoll")]
+    given.dtype = ALIASES.get(given.dtype, given.dtype)
+    missing = [name for name in given.libraries[1:] if name not in there]
+    if not SCRIPTS.is_dir():
+        parser.error("the peers need a checkout of shmcoll: git clone it, and run `make peers` there")
+    if missing or not there:
+        parser.error(f"not installed in {given.peers}: {', '.join(missing or PEERS)}; `make peers` does that")
+    if given.root >= given.ranks:
+        parser.error(f"-r {given.root} is no rank of {given.ranks}: roots are 0 to {given.ranks - 1}")
+    if given.json and not given.json.absolute().parent.is_dir():
+        parser.error(f"--json {given.json}: there is no folder {given.json.parent}")
+    if given.plot and given.collectives == ["barrier"]:
+        parser.error("--plot draws over the size, and a barrier has none")
+    if given.plot and (complaint := picture_complaint("--plot", given.plot)):
+        parser.error(complaint)
+    return given
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="shmbench compare",
+        description="Measure shmcoll and the peers that `make peers` has installed, in turn, and print the ratios. A "
+        "peer that has no such operation is shown as -, one that fails is reported and left out.",
+        epilog="Exit code: 0, 1 when shmcoll failed or its results were wrong, 2 for wrong options.",
+    )
+    add = parser.add_argument
+    ops = tuple(op for op in OPS if op != "avg")  # which MPI has not
+    add("collectives", nargs="*", type=one_of("collective", COLLECTIVES), metavar="collective",
+        help=f"{', '.join(COLLECTIVES)} (all)")  # fmt: skip
+    add("-n", "--ranks", type=at_least(1), default=2, metavar="N", help="ranks (2)")
+    add("--sizes", type=size_list, default="8,16K,256K,4M,64M", metavar="SIZE,...", help="(8,16K,256K,4M,64M)")
+    add("--rounds", type=at_least(1), default=5, metavar="N", help="rounds, whose medians are compared (5)")
+    add("--libraries", nargs="+", type=one_of("library", ("shmcoll", *PEERS)), metavar="NAME",
+        help=f"only these peers: {', '.join(PEERS)} (all that are installed)")  # fmt: skip
+    add("-d", "--datatype", dest="dtype", type=one_of("dtype", DTYPES + tuple(ALIASES)), default="float32",
+        metavar="TYPE", help="(float32)")  # fmt: skip
+    add("-o", "--op", type=one_of("op", ops), default="sum", metavar="OP", help=f"{', '.join(ops)} (sum)")
+    add("-r", "--root", type=at_least(0), default=0, metavar="RANK", help="root, where there is one (0)")
+    add("--iters", type=at_least(1), metavar="N", help="timed iterations a loop (as many as fill 0.1 s)")
+    add("--timeout", type=at_least(1), default=300, metavar="S", help="seconds that a library may take a round (300)")
+    add("--peers", type=Path, default=FOLDER, metavar="FOLDER", help="where the peers are installed (.peers)")
+    add("--json", type=Path, metavar="FILE", help="write all figures; `shmbench plot` draws them too")
+    add("--plot", type=Path, metavar="FILE", help="draw time and bandwidth over the size: .png, .svg or .pdf")
+    return parser

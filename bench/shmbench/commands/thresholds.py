@@ -1,0 +1,143 @@
+"""Where one algorithm overtakes another: what is measured for each threshold, and when it is moved.
+
+A threshold says up to which length calls go the short way. At lengths around it, each call is timed both ways, one
+after the other, in many rounds. The threshold is moved to where the calls that change sides by that gain most together,
+if that is more than the noise (LEAST of their time on average, and something in all rounds but one of ten), and if none
+of them loses as much.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from shmbench.collectives import Buffers, Case, Collective
+from shmbench.timing.library import Shmcoll
+from shmbench.timing.measure import Bench
+from shmcoll.engine.layout import CELL_BYTES
+from shmcoll.engine.memory.thresholds import MOST, Thresholds, defaults
+from shmcoll.engine.system.cores import usable_cores
+
+LEAST = 0.03
+LOOP_SECONDS = 0.01
+FEWEST_CALLS, MOST_CALLS = 16, 1000
+REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
+PASSES = 3  # over all calls, so that a noisy second does not meet all rounds of one
+
+# By the least value with which calls go the short way: in each round, of each call, the log of short way / long way
+Ratios = Mapping[int, Sequence[Sequence[float]]]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A threshold and the calls around it, collective and size, by the least value with which they go the short way."""
+
+    name: str
+    calls: Mapping[int, Sequence[tuple[str, int]]]
+    reads: bool = False  # the result is read after each call, which takes longer where it is not in a cache
+
+
+def crossings(ranks: int) -> list[Crossing]:
+    """In the order in which they are measured: each goes by those before."""
+    cells = [CELL_BYTES >> power for power in range(5, -1, -1)]
+    found = []
+    if ranks > 2:
+        ring = {-(-size // (ranks - 2)): [(name, size) for name in REDUCTIONS] for size in cells[1:]}
+        found.append(Crossing("ring_bytes", ring))
+    others = (*REDUCTIONS[1:], "scan")
+    flat = {size: [("all_reduce", 2 * size // ranks), *((name, size) for name in others)] for size in cells}
+    found.append(Crossing("flat_bytes", flat))
+    # A result of just so many bytes is streamed, hence the one more
+    stream = {size + 1: [("all_reduce", size), ("all_gather", size)] for size in (1 << p for p in range(19, 23))}
+    found.append(Crossing("stream_bytes", stream, reads=True))
+    return found
+
+
+def choose(default: int, ratios: Ratios) -> int:
+    """The best value of a threshold: the default, or the nearest to it that is clearly better than those before."""
+    best, most = default, 0.0
+    for value in sorted((min(ratios) // 2, *ratios), key=lambda v: len(_moved(default, v, ratios))):
+        moved = _moved(default, value, ratios)
+        sign = -1 if value > default else 1
+        gains = [[sign * ratio for ratio in call] for edge in moved for call in zip(*ratios[edge], strict=True)]
+        if not moved or any(median(call) <= -LEAST for call in gains):
+            continue
+        together = sorted(fmean(round_) for round_ in zip(*gains, strict=True))
+        gain = median(together) * len(moved)
+        if together[len(together) // 10] > 0 and gain >= most + LEAST * len(_moved(best, value, ratios)):
+            best, most = value, gain
+    return best
+
+
+def _moved(before: int, value: int, ratios: Ratios) -> list[int]:
+    """The calls that change sides when a threshold is moved."""
+    low, high = sorted((before, value))
+    return [edge for edge in ratios if low < edge <= high]
+
+
+def measure(library: Shmcoll, rounds: int) -> Iterator[tuple[Crossing, int, Ratios]]:
+    """For each threshold, the value to be taken, and why; the same on all ranks."""
+    best = defaults(library.size, usable_cores())
+    for crossing in crossings(library.size):
+        ratios = _ratios(library, crossing, best, rounds)
+        value = choose(getattr(best, crossing.name), ratios)
+        yield crossing, value, ratios
+        best = replace(best, **{crossing.name: value})
+
+
+def _ratios(library: Shmcoll, crossing: Crossing, thresholds: Thresholds, rounds: int) -> Ratios:
+    ratios: dict[int, list[Sequence[float]]] = {}
+    for _ in range(PASSES):
+        for edge, calls in crossing.calls.items():
+            told = [_both_ways(library, crossing, thresholds, *call, -(-rounds // PASSES)) for call in calls]
+            ratios.setdefault(edge, []).extend(zip(*told, strict=True))
+    return ratios
+
+
+def _both_ways(
+    library: Shmcoll, crossing: Crossing, thresholds: Thresholds, name: str, size: int, rounds: int
+) -> list[float]:
+    """In each round, the logarithm of the time of a call by the short way over that by the long way."""
+    bench, case = _prepared(library, name, size, crossing.reads)
+    loop = bench.loop(case)
+
+    def seconds(short: bool, n: int) -> float:
+        way = {crossing.name: MOST if short else 1}
+        if crossing.name == "ring_bytes":
+            way["flat_bytes"] = 1
+        library.comm._caller.choose_by(replace(thresholds, **way))
+        return loop(n)
+
+    seconds(True, FEWEST_CALLS)
+    n = max(FEWEST_CALLS, min(MOST_CALLS, round(LOOP_SECONDS / seconds(False, FEWEST_CALLS))))
+    told = []
+    for number in range(rounds):
+        first = number % 2 == 0
+        times = {short: seconds(short, n) for short in (first, not first)}
+        told.append(log(times[True] / times[False]))
+    return told
+
+
+def _prepared(library: Shmcoll, name: str, size: int, reads: bool) -> tuple[Bench, Case]:
+    collective = library.collective(name)
+    if reads:
+        collective = replace(collective, run=_reading(collective))
+    counts = collective.counts(size // 4, library.size)
+    case = Case(np.dtype(np.float32), "sum", 0 if collective.rooted else -1, library.rank, library.size, counts)
+    return Bench(library, collective), case
+
+
+def _reading(collective: Collective) -> Any:
+    """The calls, each followed by a look at its result."""
+
+    def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+        for i in range(n):
+            pair = buffers[i % len(buffers)]
+            collective.run(comm, case, [pair], 1)
+            if pair[1] is not None:
+                pair[1].max()
+
+    return run

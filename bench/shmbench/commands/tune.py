@@ -1,0 +1,135 @@
+"""The command `shmbench tune`: measure the thresholds between algorithms on this machine, for the jobs to come.
+
+Each number of ranks is measured in a job of its own. What it finds is kept (`shmcoll/engine/memory/thresholds.py`),
+unless others were at work meanwhile: beside them waits are what costs, and the algorithms with the fewest look best.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from math import exp
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from shmbench.cli.flags import Parser, at_least
+from shmbench.timing.other_load import Others
+from shmcoll.engine.memory import thresholds
+from shmcoll.engine.system.cores import usable_cores
+from shmcoll.startup.rank_process import interpreter_environment
+
+if TYPE_CHECKING:
+    from shmbench.commands.thresholds import Crossing, Ratios
+
+ROUNDS = 9
+USUAL = (2, 4, 8)
+MOST_FOR_OTHERS = 0.1  # of the cores
+
+
+def main(argv: list[str]) -> int:
+    """Measure, show or forget. Returns 0, 1 when something was not kept, or the exit code of a job that failed."""
+    given = _parse(argv)
+    try:
+        if given.forget:
+            print(f"{'removed' if thresholds.forget() else 'there was no'} {thresholds.tuning_file()}")
+        elif given.show:
+            _show()
+        elif "SHMCOLL_ARENA" in os.environ:
+            _measure(given.rounds, given.into)
+        else:
+            return _start_jobs(given)
+    except OSError as e:
+        print(f"shmbench tune: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _start_jobs(given: argparse.Namespace) -> int:
+    thresholds.tuning_file()  # whether anything can be kept, before it is measured
+    disturbed = 0
+    for ranks in sorted(set(given.ranks)):
+        others = Others()
+        found, code = _run_job(ranks, given.rounds)
+        if code:
+            return code
+        share = others.share()
+        if share > MOST_FOR_OTHERS and not given.anyway:
+            text = (
+                f"{ranks} ranks: not kept, as others used {share:.0%} of the cores; try again later, or with --anyway"
+            )
+            print(f"shmbench tune: {text}", file=sys.stderr, flush=True)
+            disturbed = 1
+        else:
+            thresholds.keep(ranks, found)
+    _show()
+    return disturbed
+
+
+def _run_job(ranks: int, rounds: int) -> tuple[dict[str, int], int]:
+    """What a job of so many ranks finds, and its exit code."""
+    with tempfile.TemporaryDirectory() as scratch:
+        into = Path(scratch) / "found.json"
+        job = [sys.executable, "-m", "shmrun", "--bind-to", "none", "-n", str(ranks), "-m", "shmbench", "tune"]
+        command = [*job, "--rounds", str(rounds), "--into", str(into)]
+        code = subprocess.run(command, env=interpreter_environment(os.environ, sys.path), check=False).returncode
+        return json.loads(into.read_text()) if code == 0 else {}, code
+
+
+def _measure(rounds: int, into: Path) -> None:
+    """What every rank does."""
+    from shmbench.commands.thresholds import measure
+    from shmbench.timing.library import Shmcoll
+
+    library = Shmcoll()
+    usual, found = thresholds.defaults(library.size, usable_cores()), {}
+    for crossing, value, ratios in measure(library, rounds):
+        if library.rank == 0:
+            print(*_lines(library.size, crossing, value, ratios), sep="\n", flush=True)
+        if value != getattr(usual, crossing.name):
+            found[crossing.name] = value
+    if library.rank == 0:
+        into.write_text(json.dumps(found))
+
+
+def _lines(ranks: int, crossing: "Crossing", value: int, ratios: "Ratios") -> Iterator[str]:
+    yield f"{ranks} ranks: {crossing.name} {value:,}; time by the short way / the long way, where they cross at"
+    yield f"{'':12}" + "".join(f"{edge:>11,}" for edge in ratios)
+    for k, (name, _) in enumerate(next(iter(crossing.calls.values()))):
+        yield f"{name:>12}" + "".join(f"{exp(median(told[k] for told in rounds)):>11.2f}" for rounds in ratios.values())
+
+
+def _show() -> None:
+    known = thresholds.known()
+    for ranks, found in sorted(known.items()):
+        usual = thresholds.defaults(ranks, usable_cores())
+        moved = [f"{name} {value:,} (by default {getattr(usual, name):,})" for name, value in sorted(found.items())]
+        print(f"{ranks} ranks: {', '.join(moved) or 'the defaults'}")
+    print(f"{'kept in' if known else 'nothing has been measured: there is no'} {thresholds.tuning_file()}")
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="shmbench tune",
+        description="Measure from which length on one algorithm overtakes another on this machine, in under a minute, "
+        "and keep it beside the compiled code. Jobs of as many ranks go by it from then on; results stay the same, bit "
+        "for bit. A threshold is moved only where that gains clearly more than the noise, and nothing is kept that was "
+        "measured while others were at work on the machine.",
+        epilog="The variables SHMCOLL_FLAT_BYTES, SHMCOLL_RING_BYTES and SHMCOLL_STREAM_BYTES go before what was "
+        "measured; with SHMCOLL_TUNING=0 a job ignores it. Exit code: 0, 1 when something was not kept, 2 for "
+        "wrong options, or that of a job that failed.",
+    )
+    add = parser.add_argument
+    usual = sorted({*USUAL, usable_cores()} - {1})
+    add("-n", "--ranks", type=at_least(2), nargs="+", default=usual, metavar="N",
+        help=f"numbers of ranks to measure; others stay as they were ({' '.join(map(str, usual))})")  # fmt: skip
+    add("--rounds", type=at_least(1), default=ROUNDS, metavar="N", help=f"rounds of each call ({ROUNDS})")
+    add("--anyway", action="store_true", help="keep what was measured although others were at work")
+    add("--into", type=Path, help=argparse.SUPPRESS)  # for the ranks of a job
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--show", action="store_true", help="print what has been measured, and where it is kept")
+    only.add_argument("--forget", action="store_true", help="remove it: the defaults hold again")
+    return parser.parse_args(argv)

@@ -1,0 +1,103 @@
+"""What every rank does: row after row; rank 0 prints. Started by `shmrun -m shmbench.commands.worker <options>`."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from shmrun.cli.printing import end_with_reader
+
+from shmbench.cli.options import Options, parse
+from shmbench.cli.sizes import sweep
+from shmbench.collectives import Case, Collective
+from shmbench.collectives.payload import dtype_of
+from shmbench.report import json_report, table
+from shmbench.timing.library import Library, Shmcoll
+from shmbench.timing.measure import Bench, Plan, cases
+
+
+def main(argv: list[str]) -> int:
+    """Be one rank of the benchmark of shmcoll. Returns 1 when a result was wrong, on every rank."""
+    library = Shmcoll()
+    if library.rank == 0:
+        end_with_reader()
+    return work(library, parse(argv, ranks=library.size))
+
+
+def work(library: Library, options: Options) -> int:
+    """Measure what `options` ask for on `library`; rank 0 prints the table and writes the JSON and the picture."""
+    if library.size != options.ranks:
+        print(f"shmbench: -n {options.ranks}, but this job has {library.size} ranks: leave -n out", file=sys.stderr)
+        return 2
+    collective = library.collective(options.collective)
+    bench = Bench(library, collective)
+    plan = Plan(options.iters, options.warmup, options.rounds, options.check)
+    rows = []
+    if library.rank == 0:
+        print(_title(library, options), table.HEAD, sep="\n", flush=True)
+    for case in _cases(library, collective, options):
+        rows.append(_row(bench, case, plan))
+        if library.rank == 0:
+            print(table.line(rows[-1]), flush=True)
+    if library.rank == 0:
+        print(table.foot(options.collective, rows), flush=True)
+        _keep(options, json_report.document(library, options, rows))
+    library.barrier()
+    return 1 if table.wrong(rows) else 0
+
+
+def _keep(options: Options, document: dict[str, Any]) -> None:
+    """Write the files that were asked for. Wrong results are not drawn: a picture shows no difference."""
+    if options.json:
+        json_report.write(options.json, document)
+    if options.plot and not document["wrong"]:
+        from shmbench.report.curves import chart
+        from shmbench.report.picture import draw
+
+        draw([chart([document])], options.plot)
+
+
+def _cases(library: Library, collective: Collective, options: Options) -> Iterator[Case]:
+    """One case for each size; sizes that come to the same counts are measured once."""
+    dtype = dtype_of(options.dtype)
+    sizes = options.sizes or sweep(options.min_bytes, options.max_bytes, step=options.step_bytes, factor=options.factor)
+    elements = [max(1, size // dtype.itemsize) for size in sizes] if collective.sized else [0]
+    for counts in dict.fromkeys(collective.counts(n, library.size) for n in elements):
+        yield Case(
+            dtype=dtype,
+            op=options.op if collective.reduces else "none",
+            root=options.root if collective.rooted else -1,
+            rank=library.rank,
+            ranks=library.size,
+            counts=counts,
+            algorithm=options.algorithm,
+        )
+
+
+def _row(bench: Bench, case: Case, plan: Plan) -> table.Row:
+    timings = {placed.in_place: bench.measure(placed, plan) for placed in cases(bench.collective, case)}
+    return table.Row(
+        size=case.counts.size * case.dtype.itemsize,
+        count=case.counts.count,
+        dtype=case.dtype.name if bench.collective.sized else "none",
+        op=case.op,
+        root=case.root,
+        bus_factor=bench.collective.bus_factor(case.ranks),
+        out_of_place=timings.get(False),
+        in_place=timings.get(True),
+    )
+
+
+def _title(library: Library, o: Options) -> str:
+    step = f"{o.step_bytes}(bytes)" if o.step_bytes else f"{o.factor}(factor)"
+    sizes = f"minBytes {o.min_bytes} maxBytes {o.max_bytes} step: {step}"
+    if o.sizes:
+        sizes = f"sizes: {','.join(map(str, o.sizes))}"
+    return (
+        f"# {library.name} {library.version}, {library.size} ranks on {json_report.machine()['cores']} cores\n"
+        f"# {sizes} warmup iters: {o.warmup} iters: {o.iters or 'by time'} rounds: {o.rounds} "
+        f"validation: {int(o.check)}" + (f" algorithm: {o.algorithm}" if o.algorithm else "")
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

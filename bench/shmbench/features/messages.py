@@ -1,0 +1,96 @@
+"""Messages between two ranks, beside copies of as much."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from shmbench.cli.sizes import short_size
+from shmbench.collectives.payload import Segment, pattern
+from shmbench.timing.ab_timing import Contest, Outcome, Row, Settings, job
+from shmbench.timing.entries import Arrays, collective
+
+SIZE = 64 << 20
+
+
+def _there_and_back(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
+    send, recv = comm.send, comm.recv
+    for _ in range(n):
+        if comm.rank == 0:
+            send(x, 1, 0)
+            recv(out, 1, 0)
+        else:
+            recv(out, 0, 0)
+            send(x, 0, 0)
+
+
+def _one_way(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
+    """From rank 0 to rank 1; the time ends when the last has arrived."""
+    for _ in range(n):
+        if comm.rank == 0:
+            comm.send(x, 1, 0)
+        else:
+            comm.recv(out, 0, 0)
+    comm.barrier()
+
+
+def _both_ways(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
+    other = 1 - comm.rank
+    for _ in range(n):
+        comm.sendrecv(x, other, out, other)
+
+
+def _nothing(n: int) -> None:
+    pass
+
+
+def message(comm: Any, size: int, loop: Callable[[np.ndarray, np.ndarray, int], None]) -> Arrays:
+    """`loop(x, out, n)` sends x to the other rank and receives out, n times."""
+    x, out = (np.empty(max(1, size // 8)) for _ in range(2))
+
+    def of(rank: int, seq: int) -> np.ndarray:
+        return pattern(x.dtype, "none", comm.size, rank, seq)
+
+    return Arrays(
+        partial(loop, x, out),
+        x,
+        out,
+        sent=partial(of, comm.rank),
+        due=lambda seq: [Segment(0, out.size, of(1 - comm.rank, seq))],
+    )
+
+
+def _only_on(rank: int, comm: Any, entry: Arrays, idle: Callable[[int], float | None]) -> Arrays:
+    """The other rank does something else, and has no result."""
+    return entry if comm.rank == rank else replace(entry, loop=idle, out=None)
+
+
+def rows(settings: Settings) -> list[Row]:
+    return job(2, _measure, settings)
+
+
+def _measure(contest: Contest) -> list[Row]:
+    comm, size = contest.comm, contest.settings.size(SIZE)
+    (short,) = contest.run([message(comm, 8, partial(_there_and_back, comm))])
+    one_way = message(comm, size, partial(_one_way, comm))
+    copy = collective(comm, "memcpy", size)
+    arrived, alone, exchanged, both = contest.run(
+        [
+            _only_on(1, comm, one_way, one_way.loop),
+            _only_on(1, comm, copy, _nothing),
+            message(comm, size, partial(_both_ways, comm)),
+            copy,
+        ]
+    )
+
+    def row(what: str, moved: Outcome, beside: str, limit: Outcome, asked: float | None = None) -> Row:
+        mistakes = moved.wrong + limit.wrong
+        return Row(f"{what} {short_size(size)}", moved.seconds, beside, limit.seconds, asked, wrong=mistakes)
+
+    return [
+        Row("send and recv, there and back, 8", short.seconds, wrong=short.wrong),
+        row("send and recv, one way,", arrived, "memcpy, one rank", alone, 1 / 0.8),
+        row("sendrecv, both ways,", exchanged, "memcpy, both ranks", both),
+    ]

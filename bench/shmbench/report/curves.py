@@ -1,0 +1,123 @@
+"""What a picture shows, taken from JSON documents: a curve for each library and placement, and the words around them.
+
+Documents of the same library make one curve; where they share a size, its point is the median. In a comparison there is
+one placement only, and curves of the memory alone, which are limits for all libraries.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from shmbench.cli.options import LIMITS
+from shmbench.report.json_report import FORMAT
+from shmbench.report.ratios import TITLES, Result, succeeded
+
+Document = dict[str, Any]
+PLACEMENTS = ("out_of_place", "in_place")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One library in one placement: bytes, microseconds a call, bus bandwidth in 1e9 bytes a second.
+
+    A limit's bandwidth is what a library's would be that took as long.
+    """
+
+    library: str
+    placement: str
+    sizes: list[int]
+    times: list[float]
+    bandwidths: list[float]
+    is_limit: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Everything in a picture. Curves of a library follow one another, libraries in the order of the documents."""
+
+    title: str
+    machine: str
+    curves: list[Curve]
+
+
+def read(path: Path) -> list[Document]:
+    """The tables in a file that `shmbench -J` or `shmbench compare --json` has written.
+
+    Raises `ValueError` when it holds something else, and for results that were wrong.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"{path}: format {content['format']}, and this shmbench reads {FORMAT}")
+        tables = [r["table"] for r in content["results"] if r["table"]] if "results" in content else [content]
+        for table in tables:
+            describe(table)
+            if table["wrong"]:
+                raise ValueError(f"{path}: {table['wrong']} wrong elements from {table['library']}: not drawn")
+    except (KeyError, TypeError, IndexError, json.JSONDecodeError, UnicodeDecodeError):
+        raise ValueError(f"{path}: not JSON that shmbench -J or `shmbench compare --json` has written") from None
+    return tables
+
+
+def chart(documents: Sequence[Document]) -> Chart:
+    """The picture of all documents. Raises `ValueError` when they do not measure the same, or nothing over a size."""
+    cases = list(dict.fromkeys(map(describe, documents)))
+    if len(cases) != 1:
+        raise ValueError(f"one picture shows one case, and here are {len(cases)}: {'; '.join(cases) or 'no results'}")
+    libraries = dict.fromkeys(document["library"] for document in documents)
+    curves = [c for name in libraries for c in _curves([d for d in documents if d["library"] == name])]
+    if not curves:
+        raise ValueError(f"{cases[0]}: no sizes to draw over")
+    title = cases[0] if len(libraries) > 1 else f"{curves[0].library}: {cases[0]}"
+    return Chart(title, "; ".join(dict.fromkeys(map(_machine, documents))), curves)
+
+
+def compared(results: Sequence[Result]) -> Chart | None:
+    """The picture of a collective in `shmbench compare`: out of place where there is such a form. None: all failed."""
+    tables = {name: succeeded(results, name) for name in TITLES}
+    documents = [table for name in TITLES if name not in LIMITS for table in tables[name]]
+    if not documents:
+        return None
+    everything = chart(documents)
+    first = {curve.library: curve for curve in reversed(everything.curves)}
+    libraries = [curve for curve in everything.curves if curve is first[curve.library]]
+    factors = [row["busbw"] / row["algbw"] for row in _measurements(documents[0])]
+    limits = [
+        replace(curve, library=name, bandwidths=[factors[0] * b for b in curve.bandwidths], is_limit=True)
+        for name in LIMITS
+        for curve in _curves(tables[name])
+    ]
+    title = everything.title + (", in place" if libraries[0].placement == "in_place" else "")
+    return replace(everything, title=title, curves=libraries + limits)
+
+
+def describe(document: Document) -> str:
+    """The case that a document measures: "all_reduce, 2 ranks, float32 sum"."""
+    row = document["rows"][0]
+    words = [row[key] for key in ("type", "redop") if row[key] != "none"]
+    return ", ".join([document["collective"], f"{document['ranks']} ranks", " ".join(words)]).removesuffix(", ")
+
+
+def _machine(document: Document) -> str:
+    return f"{document['machine']['processor']}, {document['machine']['cores']} cores"
+
+
+def _measurements(document: Document) -> list[dict[str, float]]:
+    return [row[placement] for row in document["rows"] for placement in PLACEMENTS if row[placement]]
+
+
+def _curves(documents: Sequence[Document]) -> Iterator[Curve]:
+    """Those of one library."""
+    rows = [row for document in documents for row in document["rows"] if row["size"]]
+    for placement in PLACEMENTS:
+        points: dict[int, list[dict[str, float]]] = {}
+        for row in rows:
+            if row[placement]:
+                points.setdefault(row["size"], []).append(row[placement])
+        sizes = sorted(points)
+        if sizes:
+            times, bandwidths = ([median(p[key] for p in points[size]) for size in sizes] for key in ("time", "busbw"))
+            yield Curve(documents[0]["library"], placement, sizes, times, bandwidths)

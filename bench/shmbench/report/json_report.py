@@ -1,0 +1,79 @@
+"""The results for programs: one JSON document with what was measured, on what, and with which options."""
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shmbench.cli.options import Options
+from shmbench.report.table import Row, average_bus_bandwidth, wrong
+from shmbench.timing.library import Library
+from shmbench.timing.measure import Timing
+
+FORMAT = 1
+
+
+def document(library: Library, options: Options, rows: Sequence[Row]) -> dict[str, Any]:
+    """Everything about a run, ready for `json.dump`. Times in microseconds, bandwidths in 1e9 bytes a second."""
+    return {
+        "format": FORMAT,
+        "library": library.name,
+        "library_version": library.version,
+        "machine": machine(),
+        "options": {name: value for name, value in asdict(options).items() if name not in ("json", "plot")},
+        "collective": options.collective,
+        "ranks": library.size,
+        "rows": [_row(row) for row in rows],
+        "average_busbw": average_bus_bandwidth(rows),
+        "wrong": wrong(rows),
+    }
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Write the document, replacing what is there."""
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),  # of the machine: launchers may bind each rank to one
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8") as f:
+        names = [line.split(":", 1)[1].strip() for line in f if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        "size": row.size,
+        "count": row.count,
+        "type": row.dtype,
+        "redop": row.op,
+        "root": row.root,
+        "out_of_place": _timing(row, row.out_of_place) if row.out_of_place else None,
+        "in_place": _timing(row, row.in_place) if row.in_place else None,
+    }
+
+
+def _timing(row: Row, timing: Timing) -> dict[str, Any]:
+    return {
+        "time": timing.seconds * 1e6,
+        "algbw": row.algorithm_bandwidth(timing),
+        "busbw": row.bus_bandwidth(timing),
+        "wrong": timing.wrong,
+        "iterations": timing.iterations,
+        "rounds": [seconds * 1e6 for seconds in timing.rounds],
+    }

@@ -1,0 +1,172 @@
+"""How a chart is drawn: time on the left, bandwidth on the right, each curve named where it ends.
+
+matplotlib's objects are used directly: pyplot would look for a display.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from shmbench.cli.sizes import short_size
+from shmbench.report.curves import Chart, Curve
+
+# Okabe and Ito's colours, which everybody can tell apart, the darkest first; yellow is too faint for a line.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+INK, FAINT = "#333333", "#777777"
+FONT = 11  # points, of everything but title and note
+SMALL: dict[str, Any] = {"fontsize": 9, "color": FAINT}
+STYLE: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture everywhere
+    "font.size": FONT,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "shmbench",
+}
+
+
+def draw(charts: Sequence[Chart], path: Path) -> None:
+    """Write the picture, one chart below the other; its format is that of the suffix. Same charts, same bytes."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(11, 4.8 * len(charts)))
+        for part, chart in zip(figure.subfigures(len(charts), squeeze=False).flat, charts, strict=True):
+            _draw(part, chart)
+        dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+        figure.savefig(path, dpi=150, metadata=dates.get(path.suffix))
+
+
+def _draw(figure: SubFigure, chart: Chart) -> None:
+    figure.subplots_adjust(left=0.075, right=0.885, top=0.82, bottom=0.17, wspace=0.49)
+    left, right = figure.subplots(1, 2)
+    times, bandwidths = [c.times for c in chart.curves], [c.bandwidths for c in chart.curves]
+    _log_axis(left, times)
+    right.set_ylim(0, 1.05 * max(map(max, bandwidths)) or 1)  # one rank alone moves nothing
+    _panel(left, "Time of a call (µs)", chart.curves, times)
+    _panel(right, "Bus bandwidth (GB/s)", chart.curves, bandwidths)
+    figure.text(0.02, 0.925, chart.title, fontsize=15, weight="bold")
+    figure.text(0.98, 0.925, _line_styles(chart.curves), horizontalalignment="right")
+    figure.text(0.02, 0.025, f"{chart.machine}. Medians; bus bandwidth as nccl-tests defines it.", **SMALL)
+
+
+def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Sequence[float]]) -> None:
+    """Values over sizes, a list for each curve. The vertical limits are set already: the names' places need them."""
+    axes.set_title(title, loc="left", fontsize=FONT)
+    _size_axis(axes, sorted({size for curve in curves for size in curve.sizes}))
+    libraries = list(dict.fromkeys(curve.library for curve in curves if not curve.is_limit))
+    colours = {library: COLOURS[i % len(COLOURS)] for i, library in enumerate(libraries)}
+    colours |= {curve.library: FAINT for curve in curves if curve.is_limit}
+    named = _first_of_each(curves)
+    for i, (curve, heights) in enumerate(zip(curves, values, strict=True)):
+        colour, first = colours[curve.library], curve in named
+        axes.plot(
+            curve.sizes,
+            heights,
+            color=colour,
+            linewidth=1.8,
+            linestyle=":" if curve.is_limit else "-" if first else (0, (3, 2)),
+            marker="" if curve.is_limit else "o",
+            markersize=4.5,
+            markerfacecolor=colour if first else "white",
+            clip_on=False,
+            zorder=3 - i / len(curves),  # the first on top
+        )
+    _name_curves(axes, curves, [heights[-1] for heights in values], colours)
+
+
+def _size_axis(axes: Axes, sizes: Sequence[int]) -> None:
+    first, last = math.log2(sizes[0]), math.log2(sizes[-1])
+    step = max(1, math.ceil((last - first) / 8))
+    axes.set_xscale("log", base=2)
+    axes.set_xticks([2.0**power for power in range(math.ceil(first), math.floor(last) + 1, step)] or sizes)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: short_size(size)))
+    axes.minorticks_off()
+    room = 0.03 * (last - first) or 0.5
+    axes.set_xlim(2 ** (first - room), 2 ** (last + room))
+    axes.set_xlabel("size (bytes)")
+    axes.tick_params(which="both", length=0)
+
+
+def _log_axis(axes: Axes, values: Sequence[Sequence[float]]) -> None:
+    """From power of ten to power of ten: the labels are there, and none is missing."""
+    lowest, highest = (math.floor(math.log10(extreme(map(extreme, values)))) for extreme in (min, max))
+    axes.set_yscale("log")
+    axes.set_ylim(10.0**lowest, 10.0 ** (highest + 1))
+    axes.yaxis.set_major_locator(LogLocator(base=10))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _name_curves(axes: Axes, curves: Sequence[Curve], ends: Sequence[float], colours: dict[str, str]) -> None:
+    """Beside its last point: the library, once; or the placement, where there is one library only."""
+    alone = len(colours) == 1
+    first = _first_of_each(curves)
+    named = [(c, end) for c, end in zip(curves, ends, strict=True) if alone or c in first]
+    points = 72 / axes.figure.dpi
+    heights = [points * float(axes.transData.transform((c.sizes[-1], end))[1]) for c, end in named]
+    for (curve, end), height, place in zip(named, heights, spread(heights, 1.3 * FONT), strict=True):
+        axes.annotate(
+            curve.placement.replace("_", " ") if alone else curve.library,
+            (curve.sizes[-1], end),
+            xytext=(14, place - height),
+            textcoords="offset points",
+            verticalalignment="center",
+            color=colours[curve.library],
+            arrowprops={
+                "arrowstyle": "-",
+                "color": colours[curve.library],
+                "linewidth": 0.6,
+                "relpos": (0, 0.5),
+                "shrinkA": 2,
+                "shrinkB": 4,
+            },
+        )
+
+
+def _first_of_each(curves: Sequence[Curve]) -> list[Curve]:
+    """The first curve of each library: out of place, where there is such a form."""
+    return list({curve.library: curve for curve in reversed(curves)}.values())
+
+
+def spread(heights: Sequence[float], gap: float) -> list[float]:
+    """Places as near to `heights` as they get when no two are closer than `gap`, in the same order."""
+    blocks: list[list[int]] = []  # neighbours that touch, as indices from the lowest up
+
+    def middle(block: list[int]) -> float:
+        return sum(heights[i] for i in block) / len(block)
+
+    for i in sorted(range(len(heights)), key=lambda i: heights[i]):
+        blocks.append([i])
+        while (
+            len(blocks) > 1 and middle(blocks[-1]) - middle(blocks[-2]) < gap * (len(blocks[-1]) + len(blocks[-2])) / 2
+        ):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    places = [0.0] * len(heights)
+    for block in blocks:
+        for order, i in enumerate(block):
+            places[i] = middle(block) + gap * (order - (len(block) - 1) / 2)
+    return places
+
+
+def _line_styles(curves: Sequence[Curve]) -> str:
+    """What the curves' names leave unsaid."""
+    words = []
+    libraries = [curve for curve in curves if not curve.is_limit]
+    if len(libraries) > len(_first_of_each(libraries)) > 1:
+        words = ["solid: out of place", "dashed: in place"]
+    if any(curve.is_limit for curve in curves):
+        words.append("dotted: the memory's limit")
+    return "     ".join(words)

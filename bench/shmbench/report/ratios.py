@@ -1,0 +1,76 @@
+"""The table of `shmbench compare`: a line for each collective, size and placement, medians over the rounds."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+from typing import Any
+
+from shmbench.cli.options import LIMITS
+from shmbench.cli.sizes import microseconds, short_size
+from shmbench.timing.peers import PEERS
+
+Result = dict[
+    str, Any
+]  # {library, collective, ranks, error, table}: a run; table as `report.document` makes it, or None
+TITLES = {"shmcoll": "shmcoll", **{name: peer.title for name, peer in PEERS.items()}, "memcpy": "memcpy", "add": "add"}
+PLACEMENTS = {"out_of_place": "out of place", "in_place": "in place"}
+
+
+def head(ranks: int, rounds: int, libraries: Sequence[str]) -> str:
+    """The lines above the table."""
+    titles = "".join(f"{TITLES[name]:>11}" for name in [*libraries, *LIMITS])
+    return (
+        f"# ranks: {ranks}, rounds: {rounds}. Microseconds a call, medians; ratio: shmcoll over the fastest peer.\n"
+        f"# memcpy, add (c = a + b): no collectives; the memory's limit, by as many processes at once.\n"
+        f"#\n"
+        f"# {'collective':<17}{'size':>9}  {'placement':<12}{titles}{'ratio':>8}"
+    )
+
+
+def lines(results: Sequence[Result], name: str, libraries: Sequence[str]) -> Iterator[str]:
+    """The lines of the collective `name`, from its results. A library without a figure is shown as "-"."""
+    columns = {column: _times(results, name, column) for column in (*libraries, *LIMITS)}
+    peers = [columns[library] for library in libraries if library != "shmcoll"]
+    for size, placement in dict.fromkeys(cell for library in libraries for cell in columns[library]):
+        cells = []
+        for column, times in columns.items():
+            # The memory is measured out of place only, and is the limit of both.
+            cells.append(times.get((size, "out_of_place" if column in LIMITS else placement)))
+        ours, best = cells[0], min((p[size, placement] for p in peers if (size, placement) in p), default=None)
+        ratio = f"{ours / best:.2f}" if ours and best else "-"
+        yield (
+            f"  {name:<17}{short_size(size) if size else '-':>9}  {PLACEMENTS[placement]:<12}"
+            + "".join(f"{'-' if time is None else microseconds(time):>11}" for time in cells)
+            + f"{ratio:>8}"
+        )
+
+
+def foot(results: Sequence[Result]) -> str:
+    """The lines below the table: what has been measured on what, and who was left out and why."""
+    tables = [result["table"] for result in results if result["table"] and result["library"] not in LIMITS]
+    versions = dict.fromkeys(f"{table['library']} {table['library_version']}" for table in tables)
+    machines = dict.fromkeys(f"{t['machine']['processor']}, {t['machine']['cores']} cores" for t in tables)
+    failures = dict.fromkeys((r["collective"], TITLES[r["library"]], r["error"]) for r in results if r["error"])
+    return "\n".join(
+        [
+            f"# {'; '.join(versions)}",
+            f"# {'; '.join(machines)}",
+            *(f"# left out of {name}: {library}: {error}" for name, library, error in failures),
+        ]
+    )
+
+
+def succeeded(results: Sequence[Result], library: str) -> list[dict[str, Any]]:
+    """The tables of a library; none when one of its rounds has failed."""
+    runs = [result for result in results if result["library"] == library]
+    return [] if any(run["error"] for run in runs) else [run["table"] for run in runs]
+
+
+def _times(results: Sequence[Result], name: str, library: str) -> dict[tuple[int, str], float]:
+    """The median microseconds of a library for each size and placement."""
+    cells: dict[tuple[int, str], list[float]] = {}
+    for table in succeeded([result for result in results if result["collective"] == name], library):
+        for row in table["rows"]:
+            for placement in PLACEMENTS:
+                if row[placement]:
+                    cells.setdefault((row["size"], placement), []).append(row[placement]["time"])
+    return {cell: median(times) for cell, times in cells.items()}

@@ -1,0 +1,151 @@
+"""Things timed in turn by the ranks of one job: what shmcoll does, and what it is to be held against.
+
+In a round each of them gets new inputs and wrong outputs, is timed in a loop after a barrier, and has every element of
+its results compared with what it must be. Time is the average over the loop on the slowest rank.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from statistics import median
+from typing import Any, Protocol
+
+import numpy as np
+
+from shmbench.timing.measure import FEWEST_ITERATIONS, MOST_ITERATIONS, PILOT_SECONDS
+
+LOOP_SECONDS = 0.05
+JOB_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How often, and whether small sizes and few ranks will do."""
+
+    rounds: int
+    quick: bool
+
+    def size(self, usual: int) -> int:
+        """Bytes of a long array."""
+        return min(usual, 64 << 10) if self.quick else usual
+
+    def ranks(self, usual: int) -> int:
+        return usual // 8 if self.quick else usual
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: figures of single rounds, in seconds or bytes, and those of what stands beside.
+
+    `asked` is the most that the ratio should be; the most that the figure should be, where nothing stands beside.
+    """
+
+    what: str
+    figures: Sequence[float]
+    beside: str = ""
+    limits: Sequence[float] = ()
+    asked: float | None = None
+    unit: str = "s"
+    wrong: int = 0
+
+    @property
+    def figure(self) -> float:
+        return median(self.figures)
+
+    @property
+    def limit(self) -> float | None:
+        return median(self.limits) if self.limits else None
+
+    @property
+    def ratio(self) -> float | None:
+        return self.figure / self.limit if self.limit else None
+
+    @property
+    def falls_short(self) -> bool:
+        reached = self.figure if self.ratio is None else self.ratio
+        return bool(self.wrong) or (self.asked is not None and reached > self.asked)
+
+
+class Entry(Protocol):
+    """One of the things timed."""
+
+    def refill(self, seq: int) -> None:
+        """New inputs; outputs that are wrong."""
+
+    def run(self, n: int) -> float | None:
+        """Do it `n` times. Returns the seconds that count, where these are not all."""
+
+    def mistakes(self, seq: int) -> int:
+        """Wrong elements in this rank's results of the inputs of `refill(seq)`."""
+
+
+@dataclass
+class Outcome:
+    """Seconds a call in each round; wrong elements of all ranks and rounds."""
+
+    seconds: list[float] = field(default_factory=list)
+    wrong: int = 0
+
+
+class Contest:
+    """The ranks' side: times entries in turn. Every rank makes the same calls."""
+
+    def __init__(self, comm: Any, settings: Settings):
+        self.comm = comm
+        self.settings = settings
+
+    def run(self, entries: Sequence[Entry], n: int | None = None) -> list[Outcome]:
+        """All rounds; `n` calls a loop, or as many as fill it. The garbage collector is off meanwhile."""
+        gc.collect()
+        gc.disable()
+        try:
+            return self._run(entries, n, count(1))
+        finally:
+            gc.enable()
+
+    def _run(self, entries: Sequence[Entry], n: int | None, seqs: Iterator[int]) -> list[Outcome]:
+        calls, outcomes = [], [Outcome() for _ in entries]
+        for entry in entries:
+            entry.refill(next(seqs))
+            calls.append(n or self._iterations(entry))
+        for _ in range(self.settings.rounds):
+            for entry, times, outcome in zip(entries, calls, outcomes, strict=True):
+                seq = next(seqs)
+                entry.refill(seq)
+                outcome.seconds.append(self._slowest(entry, times))
+                outcome.wrong += int(self.comm.all_reduce(np.array([entry.mistakes(seq)]))[0])
+        return outcomes
+
+    def _iterations(self, entry: Entry) -> int:
+        """As many as fill a loop, found by short runs that grow; the best of three, for a run may be interrupted."""
+        self._slowest(entry, 1)  # compiles what has to be, and warms up
+        n, seconds = 0, 0.0
+        while n * seconds < PILOT_SECONDS and n < MOST_ITERATIONS:
+            n = 4 * n or 1
+            seconds = min(self._slowest(entry, n) for _ in range(3))
+        loop = PILOT_SECONDS if self.settings.quick else LOOP_SECONDS
+        return max(FEWEST_ITERATIONS, min(MOST_ITERATIONS, round(loop / seconds)))
+
+    def _slowest(self, entry: Entry, n: int) -> float:
+        """Seconds a call on the slowest rank, the same number on every rank."""
+        self.comm.barrier()
+        start = time.perf_counter_ns()
+        counted = entry.run(n)
+        passed = (time.perf_counter_ns() - start) * 1e-9
+        return float(self.comm.all_reduce(np.array([passed if counted is None else counted]), "max")[0]) / n
+
+
+def job(ranks: int, measure: Callable[[Contest], list[Row]], settings: Settings) -> list[Row]:
+    """The rows that `measure` makes on the ranks of a new job. Raises what `shmcoll.run` does."""
+    import shmcoll
+
+    rows: list[Row] = shmcoll.run(_on_rank, ranks, measure, settings, timeout=JOB_SECONDS)[0]
+    return rows
+
+
+def _on_rank(measure: Callable[[Contest], list[Row]], settings: Settings) -> list[Row]:
+    import shmcoll
+
+    return measure(Contest(shmcoll.init(), settings))

@@ -1,0 +1,61 @@
+"""What a `contest` times, where it goes from array to array: the collectives and limits of shmbench among them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from shmbench.collectives import Case, find
+from shmbench.collectives.payload import Segment, fill, spoil, wrong
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Something done `n` times by `loop`, from `x` to `out`; None where a rank has none, the same array in place."""
+
+    loop: Callable[[int], float | None]
+    x: np.ndarray | None
+    out: np.ndarray | None
+    sent: Callable[[int], np.ndarray]
+    due: Callable[[int], list[Segment]]
+
+    def refill(self, seq: int) -> None:
+        if self.out is not None and self.out is not self.x:
+            spoil(self.out, self.due(seq))
+        if self.x is not None:
+            fill(self.x, self.sent(seq))
+
+    def run(self, n: int) -> float | None:
+        return self.loop(n)
+
+    def mistakes(self, seq: int) -> int:
+        if self.out is not None and self.out is self.x:  # the timed calls have used up the input: once more
+            self.refill(seq)
+            self.loop(1)
+        return 0 if self.out is None else wrong(self.out, self.due(seq))
+
+
+def collective(
+    comm: Any,
+    name: str,
+    size: int,
+    dtype: Any = np.float32,
+    *,
+    shared: bool = False,
+    in_place: bool = False,
+    loop: Callable[[np.ndarray, np.ndarray], Callable[[int], None]] | None = None,
+) -> Arrays:
+    """The collective or limit `name` of an array of `size` bytes: sums, root 0. `loop(x, out)`: another way to call."""
+    kind, dtype = find(name), np.dtype(dtype)
+    counts = kind.counts(max(1, size // dtype.itemsize), comm.size)
+    case = Case(dtype, "sum" if kind.reduces else "none", 0, comm.rank, comm.size, counts, in_place)
+    lengths, make = kind.lengths(case), comm.empty if shared else np.empty
+    if in_place:
+        assert kind.in_place
+        x, out = kind.in_place(case, make(max(lengths), dtype))
+    else:
+        x, out = (make(length, dtype) for length in lengths)
+    run = loop(x, out) if loop else partial(kind.run, comm, case, [(x, out)])
+    return Arrays(run, x, out, partial(case.sent, case.rank), partial(kind.expected, case))

@@ -1,0 +1,95 @@
+"""How the ranks of each library are started, each by its own launcher, and what is told when that fails."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from shmbench.timing.peers import PEERS, SCRIPTS
+from shmcoll.startup.rank_process import interpreter_environment
+
+Command = tuple[list[str], dict[str, str]]  # with its environment
+END_SECONDS = 5
+
+
+class Failed(Exception):
+    """The run of a library did not end well; the text says why, in a line."""
+
+
+def run(library: str, folder: Path, arguments: Sequence[str], ranks: int, timeout: float) -> None:
+    """Run the benchmark on shmcoll, or on a peer installed in `folder`. Raises `Failed`, also when time is up."""
+    with tempfile.TemporaryFile() as told, _processes(_commands(library, folder, arguments, ranks), told) as processes:
+        try:
+            for process in processes:
+                if process.wait(timeout):
+                    raise Failed(f"exit code {process.returncode}: {_reason(told)}")
+        except subprocess.TimeoutExpired:
+            raise Failed(f"not done after {timeout:g} s") from None
+
+
+def _commands(library: str, folder: Path, arguments: Sequence[str], ranks: int) -> list[Command]:
+    """What to start, at the same time."""
+    if library == "shmcoll":
+        return [([sys.executable, "-m", "shmbench", *arguments], interpreter_environment(os.environ, sys.path))]
+    peer, binaries = PEERS[library], folder / library / "bin"
+    command = [str(binaries / "python"), str(SCRIPTS / peer.script), *arguments]
+    environment = os.environ | {"PYTHONPATH": str(SCRIPTS.parent), "OMP_NUM_THREADS": "1"}
+    if peer.mpiexec is not None:
+        return [([str(binaries / "mpiexec"), *peer.mpiexec, "-n", str(ranks), *command], environment)]
+    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}
+    return [(command, environment | {"RANK": str(rank)}) for rank in range(ranks)]
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _processes(commands: Sequence[Command], told: IO[bytes]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """All of them running; those that still do so at the end are ended, with all they started."""
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for command, environment in commands:
+            processes.append(
+                subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=told,
+                    stderr=subprocess.STDOUT,
+                    process_group=0,  # not a session each: see shmrun/start/foreground.py
+                )
+            )
+        yield processes
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """A launcher that is asked takes its ranks along, wherever it has put them; one that is killed cannot."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        os.killpg(process.pid, number)
+        try:
+            process.wait(END_SECONDS)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _reason(told: IO[bytes]) -> str:
+    """The line of all that was printed that says most: the last that names an error, or the last."""
+    told.seek(0)
+    lines = [line.strip() for line in told.read().decode(errors="replace").splitlines() if line.strip()]
+    errors = [line for line in lines if "Error" in line or "FAILED" in line]
+    return (errors or lines or ["nothing printed"])[-1]

@@ -1,0 +1,175 @@
+"""How a row is measured: buffers in turn, a barrier, the loop, rounds, and the check.
+
+Time is the average of a rank over the iterations of a round, the maximum over the ranks, the median over the rounds.
+The loop calls the library as a user would, from Python, with the output given; the garbage collector is off in it.
+Several buffers are used in turn, so that no call finds all it needs in the cache only because the one before had the
+same arrays: up to 16 pairs, but no more than `ROTATION_BYTES` a rank (or one pair, when that is larger).
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from statistics import median
+
+import numpy as np
+
+from shmbench.collectives import Buffers, Case, Collective
+from shmbench.collectives.payload import fill, spoil, wrong
+from shmbench.timing.library import Library
+
+ROTATION_BYTES = 256 << 20
+ROUND_SECONDS = 0.1
+PILOT_SECONDS = 0.01
+MOST_ITERATIONS = 20_000
+FEWEST_ITERATIONS = 3
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What came out for one row and placement. Seconds a call; `wrong` counts elements, None when not checked."""
+
+    seconds: float
+    rounds: list[float]
+    iterations: int
+    wrong: int | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How often: `iterations` a round (None: as many as fill `ROUND_SECONDS`), after `warmup`, `rounds` times."""
+
+    iterations: int | None
+    warmup: int
+    rounds: int
+    check: bool
+
+
+class Bench:
+    """Measures one case after another on one library; every rank makes the same calls."""
+
+    def __init__(self, library: Library, collective: Collective):
+        self.library = library
+        self.collective = collective
+        self._seqs = count(1)
+
+    def measure(self, case: Case, plan: Plan) -> Timing:
+        """Time `case`, and count what is wrong in the results of all ranks and rounds."""
+        buffers = _buffers(self.collective, case)
+        self._refill(case, buffers)
+        n = plan.iterations or self._iterations(case, buffers)
+        seconds, mistakes = [], 0
+        for _ in range(plan.rounds):
+            seqs = self._refill(case, buffers)
+            # At least once over all pairs, so that the check finds every one of them written.
+            self._seconds(case, buffers, max(plan.warmup, len(buffers)))
+            seconds.append(self._slowest(case, buffers, n))
+            if plan.check:
+                mistakes += self._mistakes(case, buffers, seqs)
+        total = int(self.library.exchange(np.array([mistakes], dtype=np.float64)).sum()) if plan.check else None
+        return Timing(median(seconds), seconds, n, total)
+
+    def loop(self, case: Case) -> Callable[[int], float]:
+        """What makes so many calls over arrays in turn, and tells how long one takes on the slowest rank."""
+        buffers = _buffers(self.collective, case)
+        self._refill(case, buffers)
+        return partial(self._slowest, case, buffers)
+
+    def _seconds(self, case: Case, buffers: Buffers, n: int) -> float:
+        """Seconds that this rank takes for `n` calls after a barrier."""
+        run, comm = self.collective.run, self.library.comm
+        gc.collect()
+        gc.disable()
+        try:
+            self.library.barrier()
+            start = time.perf_counter_ns()
+            run(comm, case, buffers, n)
+            return (time.perf_counter_ns() - start) * 1e-9
+        finally:
+            gc.enable()
+
+    def _slowest(self, case: Case, buffers: Buffers, n: int) -> float:
+        """Seconds a call on the slowest rank, the same number on every rank."""
+        mine = self._seconds(case, buffers, n) / n
+        return float(self.library.exchange(np.array([mine])).max())
+
+    def _iterations(self, case: Case, buffers: Buffers) -> int:
+        """As many as fill a round, found by short runs that grow; the best of three, for a run may be interrupted."""
+        self._seconds(case, buffers, 2 * len(buffers))
+        n, seconds = 0, 0.0
+        while seconds * n < PILOT_SECONDS and n < MOST_ITERATIONS:
+            n = 4 * n or 1
+            seconds = min(self._slowest(case, buffers, n) for _ in range(3))
+        return max(FEWEST_ITERATIONS, min(MOST_ITERATIONS, round(ROUND_SECONDS / seconds)))
+
+    def _refill(self, case: Case, buffers: Buffers) -> list[int]:
+        """Inputs never seen before, outputs wrong everywhere. Returns the sequence number of each pair."""
+        seqs = [next(self._seqs) for _ in buffers]
+        for seq, (x, out) in zip(seqs, buffers, strict=True):
+            if out is not None and out is not x:
+                spoil(out, self.collective.expected(case, seq))
+            if x is not None:
+                fill(x, case.sent(case.rank, seq))
+        return seqs
+
+    def _mistakes(self, case: Case, buffers: Buffers, seqs: list[int]) -> int:
+        """Wrong elements in this rank's outputs. In place the timed calls have used up the inputs: call once more."""
+        if not self.collective.sized:
+            return self._early_leavers(case)
+        if case.in_place:
+            seqs = self._refill(case, buffers)
+            self.collective.run(self.library.comm, case, buffers, len(buffers))
+        return sum(
+            wrong(out, self.collective.expected(case, seq))
+            for seq, (_, out) in zip(seqs, buffers, strict=True)
+            if out is not None
+        )
+
+    def _early_leavers(self, case: Case) -> int:
+        """Barriers that this rank left before the last rank came; each rank in turn is late."""
+        early = 0
+        for late in range(case.ranks):
+            self.library.barrier()
+            if case.rank == late:
+                _burn(100_000)
+            came = time.perf_counter_ns()
+            self.collective.run(self.library.comm, case, [], 1)
+            left = time.perf_counter_ns()
+            early += left < self.library.exchange(np.array([came], dtype=np.float64)).max()
+        return early
+
+
+def cases(collective: Collective, case: Case) -> Iterator[Case]:
+    """The placements of a case: out of place, then in place, where there are such forms."""
+    if collective.out_of_place:
+        yield case
+    if collective.in_place:
+        yield replace(case, in_place=True)
+
+
+def _buffers(collective: Collective, case: Case) -> Buffers:
+    """Pairs of input and output to use in turn; the same number on every rank."""
+    if not collective.sized:
+        return []
+    lengths = [collective.lengths(replace(case, rank=rank)) for rank in range(case.ranks)]
+    longest = max(max(pair) if case.in_place else sum(pair) for pair in lengths) * case.dtype.itemsize
+    pairs = max(1, min(16, ROTATION_BYTES // longest))
+    return [_buffer(collective, case, *lengths[case.rank]) for _ in range(pairs)]
+
+
+def _buffer(collective: Collective, case: Case, sends: int, gets: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """One pair; None for what this rank has not."""
+    if case.in_place:
+        assert collective.in_place
+        x, out = collective.in_place(case, np.empty(max(sends, gets), case.dtype))
+    else:
+        x, out = np.empty(sends, case.dtype), np.empty(gets, case.dtype)
+    return x if sends else None, out if gets else None
+
+
+def _burn(nanoseconds: int) -> None:
+    until = time.perf_counter_ns() + nanoseconds
+    while time.perf_counter_ns() < until:
+        pass

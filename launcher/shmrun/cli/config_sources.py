@@ -1,0 +1,120 @@
+"""Where the defaults of options may stand besides the command line: the environment, and pyproject.toml.
+
+The command line comes first, then the environment, then `[tool.shmrun]` of the nearest pyproject.toml that has it: in
+the current directory or one above.
+
+Such a file chooses the environment of our ranks, so who writes it runs code as us. It counts only when it, and every
+directory that decides which file is found (from the current one up to that of the file, and those above), belong to
+this user or root, and nobody else may write them. A sticky directory such as /tmp is one that others may write: anybody
+can lay down a file there. A file that does not count is named, and ignored; no other takes its place.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shmrun.cli.settings import SETTINGS
+from shmrun.cli.values import Wrong
+
+_LONGEST = 1 << 20  # bytes
+
+
+class Found(NamedTuple):
+    """Texts of one option, and where they stand, for messages."""
+
+    texts: list[str]
+    where: str
+
+
+def environment() -> dict[str, Found]:
+    """What the environment says. An empty variable says nothing."""
+    found = {}
+    for setting in SETTINGS.values():
+        if setting.variable and (text := os.environ.get(setting.variable)):
+            found[setting.name] = Found([text], f"environment variable {setting.variable}")
+    return found
+
+
+def project(remarks: list[str]) -> dict[str, Found]:
+    """What pyproject.toml says; keys that are no options are named in `remarks`. Raises `Wrong` for a broken file."""
+    path, table = _nearest(remarks)
+    found = {}
+    for key, value in table.items():
+        name, where = key.replace("_", "-"), f"{path}, [tool.shmrun] {key}"
+        if name not in SETTINGS:
+            remarks.append(f"{where}: no such option, ignored")
+            continue
+        texts = _texts(name, value, where)
+        if name == "log-dir":
+            texts = [str(path.parent / text) if text else "" for text in texts]
+        found[name] = Found(texts, where)
+    return found
+
+
+def _nearest(remarks: list[str]) -> tuple[Path, dict[str, Any]]:
+    try:
+        here = Path.cwd()
+    except OSError:  # it has been removed
+        return Path(), {}
+    for folder in (here, *here.parents):
+        path = folder / "pyproject.toml"
+        try:
+            if not path.exists():
+                continue
+            data, distrust = _read(path, here)
+        except OSError:
+            continue
+        if distrust and b"tool.shmrun" in data:
+            advice = "give its options on the command line, or as environment variables"
+            remarks.append(f"ignored {path}: {distrust}; or {advice}")
+            break
+        if not distrust and b"shmrun" in data and (table := _table(path, data)):
+            return path, table
+    return here, {}
+
+
+def _read(path: Path, here: Path) -> tuple[bytes, str]:
+    """The contents of a file that was found from the directory `here`, and why it does not count; "": it does."""
+    from shmcoll.engine.system import trusted_files
+
+    target = path.resolve()
+    with open(trusted_files.open_regular(target), "rb") as file:
+        try:
+            trusted_files.check_way(path)
+            trusted_files.check_file(target, file.fileno())
+            for folder in (here, *here.parents):
+                trusted_files.check_holder(folder)
+                if folder == path.parent:
+                    break
+        except trusted_files.Distrusted as e:
+            return file.read(_LONGEST), str(e)  # they may have made it as long as they like
+        return file.read(), ""
+
+
+def _table(path: Path, data: bytes) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        table = tomllib.loads(data.decode()).get("tool", {}).get("shmrun", {})
+    except (ValueError, AttributeError) as e:
+        raise Wrong(f"{path} cannot be read: {e}") from e
+    if not isinstance(table, dict):
+        raise Wrong(f"{path}: [tool.shmrun] is no table")
+    return table
+
+
+def _texts(name: str, value: Any, where: str) -> list[str]:
+    """A value of TOML in the words of the command line."""
+    if name == "env":
+        if not isinstance(value, dict):
+            raise Wrong(f'{where}: expected a table, as in env = {{ NAME = "value" }}')
+        return [f"{key}={_text(one, f'{where}.{key}')}" for key, one in value.items()]
+    return [_text(value, where)]
+
+
+def _text(value: Any, where: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        raise Wrong(f"{where}: expected a string or a number, got {value!r}")
+    return str(value)

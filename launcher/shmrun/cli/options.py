@@ -1,0 +1,128 @@
+"""What is wanted: the command line, joined with what stands in the environment and in pyproject.toml."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shmrun.cli import command_line, config_sources
+from shmrun.cli.config_sources import Found
+from shmrun.cli.printing import printing
+from shmrun.cli.settings import SETTINGS, Setting
+from shmrun.cli.values import Wrong
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says. Times in seconds."""
+
+    ranks: int
+    command: tuple[str, ...]  # the program, or the name of a module, and its arguments
+    module: bool
+    tag_output: bool
+    timeout: float | None
+    wait_timeout: float
+    fresh: bool
+    grace: float
+    log_dir: str | None = None
+    tee: bool = False
+    bind_to: str = "none"
+    env: tuple[tuple[str, str], ...] = ()
+    on_failure: str = "stop"
+    stdin: str = "rank0"
+    report: bool = False
+    heap: int | None = None  # bytes
+    check: bool = False
+
+    @property
+    def piped(self) -> bool:
+        """Whether output passes through the launcher; else ranks write where it belongs themselves."""
+        return self.tee if self.log_dir else self.tag_output
+
+    @property
+    def line_buffered(self) -> bool:
+        """Whether Python ranks write line by line, so that lines come when they are printed, and in order."""
+        return self.tag_output or self.log_dir is not None
+
+    def log(self, rank: int) -> Path | None:
+        """The file for the output of a rank."""
+        return Path(self.log_dir) / f"rank.{rank}.log" if self.log_dir else None
+
+
+def parse(arguments: list[str]) -> Options:
+    """Read the command line. Says what is passed over; says what is wrong, in one line, and exits with 2."""
+    line = command_line.Line()
+    try:
+        command_line.read(arguments, line)
+        if line.asked:
+            sys.exit(printing("shmrun", lambda: _answer(line.asked)))
+        return _joined(line)
+    except Wrong as e:
+        line.remarks.append(f"{e} (shmrun --help tells more)")
+        sys.exit(2)
+    finally:
+        for remark in line.remarks:
+            print(f"shmrun: {remark}", file=sys.stderr)
+
+
+def _answer(asked: str) -> int:
+    if asked == "version":
+        from shmcoll import __version__
+
+        print(f"shmrun {__version__}")
+    else:
+        from shmrun.cli import help
+
+        print(help.text(), end="")
+    return 0
+
+
+def _joined(line: command_line.Line) -> Options:
+    """Command line before environment before pyproject.toml before default; variables for the ranks add up."""
+    places = [
+        {name: Found([text for text, _ in given], given[-1][1]) for name, given in line.given.items()},
+        config_sources.environment(),
+        config_sources.project(line.remarks),
+    ]
+    found: dict[str, Any] = {}
+    for name, setting in SETTINGS.items():
+        given = [place[name] for place in places if name in place]
+        found[name.replace("-", "_")] = _variables(given) if name == "env" else _value(setting, given)
+    _refuse_contradiction(line)
+    if found["ranks"] is None:
+        raise Wrong("how many ranks? Give -n, as in: shmrun -n 4 shmbench/features/script.py")
+    if not line.command:
+        raise Wrong("what shall the ranks run? Give a program last, as in: shmrun -n 4 shmbench/features/script.py")
+    if found["tee"] and not found["log_dir"]:
+        line.remarks.append("--tee without --log-dir has no files to write to")
+    return Options(command=tuple(line.command), module=line.module, **found)
+
+
+def _value(setting: Setting, given: list[Found]) -> Any:
+    if not given:
+        return setting.default
+    try:
+        return setting.read(given[0].texts[-1])
+    except Wrong as e:
+        raise Wrong(f"{given[0].where}: {e}") from e
+
+
+def _variables(given: list[Found]) -> tuple[tuple[str, str], ...]:
+    """Those of all places; for the same name the last of the first place counts."""
+    variables: dict[str, str] = {}
+    for found in reversed(given):
+        for text in found.texts:
+            try:
+                variables.update([SETTINGS["env"].read(text)])
+            except Wrong as e:
+                raise Wrong(f"{found.where}: {e}") from e
+    return tuple(variables.items())
+
+
+def _refuse_contradiction(line: command_line.Line) -> None:
+    """`--worker_num 8 --local_worker_num 4` is a job on two machines."""
+    given = line.given.get("ranks", [])
+    for text, flag in given[:-1]:
+        last, last_flag = given[-1]
+        if text != last and flag != last_flag:
+            raise Wrong(f"{flag} {text} and {last_flag} {last} contradict each other; all ranks run on this machine")

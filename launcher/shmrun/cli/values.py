@@ -1,0 +1,107 @@
+"""From text to values: what an option may be. Each function raises `Wrong`, which says what is wrong and what to do.
+
+Where the text came from (command line, environment, pyproject.toml) is for the caller to add.
+"""
+
+_YES = ("1", "true", "yes", "on")
+_NO = ("0", "false", "no", "off")
+
+#: how other launchers call what `--bind-to` can do
+_BINDINGS = {
+    "none": ("none", *_NO),
+    "core": ("core", "cores", "cpu", "hwthread", "threads", *_YES),
+    "numa": ("numa", "node", "socket", "sockets", "package", "l3cache", "ldoms", "exclusive", "core-complex"),
+}
+
+
+class Wrong(ValueError):
+    """A value, or a command line, that cannot be understood."""
+
+
+def ranks(text: str) -> int:
+    """A number of ranks. auto, or torchrun's cpu: one per usable core."""
+    if text in ("auto", "cpu"):
+        from shmcoll.engine.system.cores import usable_cores
+
+        return usable_cores()
+    from shmcoll.engine.layout import CELL_BYTES, most_ranks
+
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    most = most_ranks(CELL_BYTES)
+    if not 0 < number <= most:
+        raise Wrong(f"{text!r} is no number of ranks; give one from 1 to {most}, or auto")
+    return number
+
+
+def seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1e9:  # which no nan passes
+        raise Wrong(f"{text!r} is no number of seconds")
+    return number
+
+
+def positive(text: str) -> float:
+    """Seconds, at least a microsecond."""
+    number = seconds(text)
+    if number < 1e-6:
+        raise Wrong(f"{text!r} leaves no time at all; give at least a microsecond, 1e-6")
+    return number
+
+
+def memory(text: str) -> int:
+    """An amount of memory, in bytes, from text such as 512M."""
+    from shmcoll.engine.memory.available_memory import amount
+
+    size = amount(text)
+    if not 0 < size <= 1 << 42:
+        raise Wrong(f"{text!r} is no amount of memory; give one like 512M or 2G")
+    return size
+
+
+def switch(text: str) -> bool:
+    if text.lower() not in (*_YES, *_NO):
+        raise Wrong(f"{text!r} is neither true nor false")
+    return text.lower() in _YES
+
+
+def reader(text: str) -> str:
+    """Who reads the standard input: rank0 (mpiexec: 0) or none."""
+    if text not in ("rank0", "0", "none"):
+        raise Wrong(f"{text!r} is none of rank0, none")
+    return "none" if text == "none" else "rank0"
+
+
+def reaction(text: str) -> str:
+    """What becomes of the others when a rank has failed: stop or continue."""
+    if text not in ("stop", "continue"):
+        raise Wrong(f"{text!r} is none of stop, continue")
+    return text
+
+
+def binding(text: str) -> str:
+    """none, core or numa, also in the words of other launchers. What follows a colon refines it, for them."""
+    word = text.partition(":")[0].lower()
+    for choice, words in _BINDINGS.items():
+        if word in words:
+            return choice
+    raise Wrong(f"{text!r} is none of none, core, numa")
+
+
+def variable(text: str) -> tuple[str, str]:
+    """An environment variable as (name, value)."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise Wrong(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def folder(text: str) -> str:
+    if not text:
+        raise Wrong("the name of a directory is missing")
+    return text

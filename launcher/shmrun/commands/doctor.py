@@ -1,0 +1,51 @@
+"""`shmrun doctor`: one line a finding, with advice below where there is some; exit code 1 when ranks cannot run."""
+
+from collections.abc import Iterator
+
+from shmrun.commands.findings import Finding, Level
+
+_MARGIN = 9 + 14  # columns of the level, and of what was looked at
+
+
+def examine() -> int:
+    """Look at everything, print what was found, and return the exit code."""
+    levels = []
+    for finding in _findings():
+        levels.append(finding.level)
+        first, *others = finding.text.rstrip().splitlines()
+        print(f"{finding.level.value:9}{finding.subject:14}{first}")
+        for line in [*others, *([f"-> {finding.advice}"] if finding.advice else [])]:
+            print(" " * _MARGIN + line, flush=True)
+    if errors := levels.count(Level.ERROR):
+        print(f"\nRanks cannot run here: {errors} of the above must be mended.")
+        return 1
+    warnings = levels.count(Level.WARNING)
+    print(f"\nRanks can run here; {warnings} of the above could be better." if warnings else "\nAll is well.")
+    return 0
+
+
+def _findings() -> Iterator[Finding]:
+    """The trial last, and only when nothing speaks against it; it would compile what is not compiled yet."""
+    from shmrun.commands import installation, machine
+
+    hindered = False
+    for check in (
+        machine.system,
+        installation.versions,
+        machine.cores,
+        machine.polling,
+        machine.shared_memory,
+        machine.limits,
+        machine.trial_arena,
+        installation.native_entry,
+        installation.compiled,
+    ):
+        try:
+            for finding in check():
+                hindered |= finding.level is Level.ERROR or (finding.subject == "routines" and bool(finding.advice))
+                yield finding
+        except Exception as e:  # whatever it is, ranks would meet it as well
+            hindered = True
+            yield Finding(Level.ERROR, check.__name__.replace("_", " "), f"{type(e).__name__}: {e}")
+    if not hindered:
+        yield from installation.trial()

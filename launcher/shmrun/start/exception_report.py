@@ -1,0 +1,104 @@
+"""How an uncaught exception gets from a rank to the launcher.
+
+Each rank has a pipe of its own to the launcher. A Python rank whose program ends with an exception writes one message
+into it, from `sys.excepthook`. Other calls of that hook print, as ever (`shmcoll/runtime/uncaught.py`). A rank whose
+program cannot be executed writes one message, too. Nothing else is ever written, and the descriptor is closed on exec.
+The launcher reads whenever there is something to read and once more when the rank has ended. It never waits for the end
+of the file: a process that the rank has forked may hold the pipe open. The rank never waits either: a message is
+shorter than a pipe's buffer, and even a smaller buffer is emptied by the launcher, whose death would end the rank.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from types import TracebackType
+
+from shmcoll.runtime import uncaught
+
+_LONGEST = 30_000  # characters, at most two thirds of a pipe's 64 KiB as ASCII
+
+
+@dataclass(frozen=True)
+class Report:
+    """`line`: what happened, in one line. `text`: all of it. `time`: CLOCK_MONOTONIC in ns.
+
+    `secondary`: it happened because of another rank's failure, so it is not the cause to look for.
+    """
+
+    line: str
+    text: str
+    time: int
+    secondary: bool
+    interrupt: bool = False
+
+
+def install(fd: int) -> None:
+    """From now on, an exception that ends this process is reported to `fd` and not printed. A later hook wins."""
+    os.set_inheritable(fd, False)
+    me, pipe = os.getpid(), _identity(fd)
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        # A fork of the rank is not the rank; and the program may have closed a descriptor that it did not know.
+        if uncaught.is_last(error) and os.getpid() == me and _identity(fd) == pipe:
+            with contextlib.suppress(OSError):
+                send(fd, _describe(error))
+                return
+        sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = hook
+
+
+def send(fd: int, report: Report) -> None:
+    """Write the one message of this rank. Raises `OSError` when nobody can read it."""
+    message = json.dumps(asdict(report)).encode()
+    while message:
+        message = message[os.write(fd, message) :]
+
+
+def parse(message: bytes) -> Report | None:
+    """The report, or None when the rank sent none or died while writing it."""
+    try:
+        return Report(**json.loads(message))
+    except (ValueError, TypeError):
+        return None
+
+
+def _describe(error: BaseException) -> Report:
+    import traceback
+
+    now = time.monotonic_ns()
+    text = "".join(traceback.format_exception(error))
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST // 3]}\n  [{len(text) - _LONGEST} characters left out]\n{text[-_LONGEST * 2 // 3 :]}"
+    return Report(_first_line(error), text, now, _is_secondary(error), isinstance(error, KeyboardInterrupt))
+
+
+def _first_line(error: BaseException) -> str:
+    try:
+        words = str(error)
+    except Exception:
+        words = "(its str() failed)"
+    return f"{type(error).__name__}: {words}".rstrip(": ").partition("\n")[0]
+
+
+def _is_secondary(error: BaseException | None) -> bool:
+    """Whether a `RankFailed` stands anywhere behind this exception. Without shmcoll loaded there can be none."""
+    errors = sys.modules.get("shmcoll.errors")
+    seen: set[int] = set()
+    while errors and error and id(error) not in seen:
+        if isinstance(error, errors.RankFailed):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _identity(fd: int) -> tuple[int, int] | None:
+    try:
+        info = os.fstat(fd)
+    except OSError:
+        return None
+    return info.st_dev, info.st_ino

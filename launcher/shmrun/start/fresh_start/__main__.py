@@ -1,0 +1,16 @@
+"""Where the interpreter of a `--fresh` rank starts: `python .../shmrun/fresh_start REPORT-FD ...` (see
+`shmrun/start/run_fresh.py`).
+
+Python puts this directory first on its path, and nothing else is in it. With `-m` it would be the current directory,
+where anybody's `json.py` (in /tmp, say) would be taken for the module that we import.
+"""
+
+import sys
+
+if sys.flags.safe_path:  # else the program's directory takes the place
+    del sys.path[0]
+
+from shmrun.start import run_fresh
+
+if __name__ == "__main__":
+    sys.exit(run_fresh.main())

@@ -1,0 +1,102 @@
+"""What all ranks of a job share, made before the first of them starts: environment, log files, arena, routines."""
+
+import os
+import resource
+import sys
+from dataclasses import dataclass
+
+from shmcoll.engine.memory import arena as shared
+from shmcoll.engine.system.processes import check_proc
+from shmcoll.errors import ShmcollError
+from shmcoll.startup import rank_process
+from shmrun.cli.options import Options
+from shmrun.start import log_files
+from shmrun.start.program import Program, Refused
+
+_LEAST_SPACE = 300 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class Job:
+    """`fork`: ranks run in forks of this process, which has loaded the routines; else each executes its program."""
+
+    options: Options
+    program: Program
+    arena: shared.Arena
+    fork: bool
+
+
+def prepare(options: Options, program: Program) -> Job:
+    """Set the environment, make log files and arena, and load the routines where ranks will be forks.
+
+    Raises `Refused`; what is quickly found to be impossible, such as too little memory, before anything slow begins.
+    """
+    _open_standard_descriptors()
+    _check_system()
+    _set_environment(options)
+    _make_log_files(options)
+    try:
+        arena = shared.create(options.ranks, timeout=options.wait_timeout, heap=options.heap, creator=os.getppid())
+        fork = program.python and not options.fresh and not any(_needs_interpreter(name) for name, _ in options.env)
+        if fork:
+            from shmcoll.startup.join import preload
+
+            preload(lambda text: print(f"shmrun: {text}", file=sys.stderr, flush=True))
+    except (ShmcollError, ValueError) as e:
+        raise Refused(str(e), 1) from e
+    except (ImportError, OSError, MemoryError, SystemError) as e:
+        raise Refused(f"cannot load what the ranks need: {type(e).__name__}: {_gist(e)}{_advice()}", 1) from e
+    # With OMP_NUM_THREADS set by the user numpy's BLAS has started threads, which a fork would lose.
+    return Job(options, program, arena, fork and rank_process.threads() == 1)
+
+
+def _open_standard_descriptors() -> None:
+    """Where one of 0, 1, 2 was closed for us, the arena would get that number and a rank would print into it."""
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(fd, True)
+    os.close(fd)
+
+
+def _check_system() -> None:
+    """Refuse what would fail later, in other words or none."""
+    try:
+        check_proc()
+    except ShmcollError as e:
+        raise Refused(str(e), 1) from e
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if 0 <= limit < _LEAST_SPACE:  # numpy's BLAS would end the process without a word of ours
+        raise Refused(
+            f"the limit on address space is {limit >> 20} MiB; Python with numpy takes more. Raise it (ulimit -v).", 1
+        )
+
+
+def _gist(error: BaseException) -> str:
+    """The last line that says something: numpy and llvmlite write an essay around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [""])[-1][:300]
+
+
+def _advice() -> str:
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
+    return "; the address space is limited, perhaps to too little (ulimit -v)" if limited else ""
+
+
+def _make_log_files(options: Options) -> None:
+    for path in filter(None, map(options.log, range(options.ranks))):
+        try:
+            log_files.make(path)
+        except OSError as e:
+            raise Refused(f"cannot write the log file {str(path)!r} (--log-dir): {e.strerror or e}", 1) from e
+
+
+def _set_environment(options: Options) -> None:
+    """Before numpy is imported: its BLAS reads OMP_NUM_THREADS then, and would start a thread per core in each rank."""
+    os.environ.update(options.env)
+    if options.check:
+        os.environ["SHMCOLL_CHECK"] = "1"
+    rank_process.prepare_environment()
+
+
+def _needs_interpreter(name: str) -> bool:
+    """Whether a variable is read when an interpreter starts: too late for a fork of one that has."""
+    return name in ("LANG", "TZ", "GLIBC_TUNABLES") or name.startswith(("PYTHON", "LD_", "LC_", "MALLOC_"))

@@ -1,0 +1,149 @@
+"""What is to be run, found before anything is started.
+
+A name that ends in `.py`, `.pyz` or `.zip` is a Python script, and so is a directory with a `__main__.py`; `-m` names a
+module; `-c` is followed by code; `-` is a script on the standard input, of which every rank gets a copy. Anything else
+is an executable, looked up in PATH unless it holds a slash. The interpreter that runs the launcher, before any of
+these, changes nothing: `shmrun python shmbench/features/script.py` is `shmrun shmbench/features/script.py`.
+
+Exit codes for what cannot be run are a shell's: 127 not found, 126 found but not executable.
+"""
+
+import importlib.util
+import os
+import sys
+import zipimport
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+_MAIN = "__main__.py"
+_SCRIPTS = (".py", ".pyz", ".zip")
+
+
+class Refused(Exception):
+    """The job cannot start: one line for the user that says what to do, and the exit code."""
+
+    def __init__(self, text: str, code: int):
+        super().__init__(text)
+        self.code = code
+
+
+class Kind(Enum):
+    SCRIPT = "script"
+    FOLDER = "folder"  # or a zip file: with a __main__.py in it
+    MODULE = "module"
+    CODE = "code"
+    EXECUTABLE = "executable"
+
+
+@dataclass(frozen=True)
+class Program:
+    """`name` is the script's path as given, the module's name, or the path of the executable; `argv` has it first.
+
+    Of code, `name` is `-c` or `-`, and `code` is the text.
+    """
+
+    kind: Kind
+    name: str
+    argv: tuple[str, ...]
+    code: str = ""
+
+    @property
+    def python(self) -> bool:
+        return self.kind is not Kind.EXECUTABLE
+
+
+def find(command: tuple[str, ...], module: bool) -> Program:
+    """The program that `command` names. Raises `Refused` when it cannot be run."""
+    if not module and len(command) > 1 and _is_our_interpreter(command[0]):
+        if command[1] == "-m" and len(command) > 2:
+            return find(command[2:], module=True)
+        if command[1] == "-" or (command[1] == "-c" and len(command) > 2):
+            return _code(command[1:])
+        if not command[1].startswith("-"):
+            return _script(command[1:])
+    name = command[0]
+    if module:
+        if not _module_exists(name):
+            raise Refused(f"no module named {name!r}; is it installed, and are you in the right directory?", 127)
+        return Program(Kind.MODULE, name, command)
+    if name in ("-", "-c"):
+        return _code(command)
+    if name.endswith(_SCRIPTS) or Path(name, _MAIN).is_file():
+        return _script(command)
+    return Program(Kind.EXECUTABLE, _executable(name), command)
+
+
+def _script(command: tuple[str, ...]) -> Program:
+    name = command[0]
+    if not Path(name).exists():
+        raise Refused(f"no such script: {name!r}; looked in {Path.cwd()}", 127)
+    if not Path(name, _MAIN).is_file():
+        _refuse_directory(name)
+    if not os.access(name, os.R_OK):
+        raise Refused(f"the script {name!r} cannot be read; see its permissions", 126)
+    return Program(Kind.FOLDER if _has_main(name) else Kind.SCRIPT, name, command)
+
+
+def _has_main(name: str) -> bool:
+    """Whether Python runs a `__main__.py` in it: a directory, or a zip file, whatever its name."""
+    try:
+        return Path(name).is_dir() or zipimport.zipimporter(name).find_spec("__main__") is not None
+    except zipimport.ZipImportError:
+        return False
+
+
+def _code(command: tuple[str, ...]) -> Program:
+    if command[0] == "-c":
+        return Program(Kind.CODE, "-c", (command[0], *command[2:]), command[1])
+    if sys.stdin is None or sys.stdin.isatty():
+        raise Refused(
+            "- is a program on the standard input; redirect it, as in: shmrun -n 2 - < shmbench/features/script.py", 2
+        )
+    try:
+        return Program(Kind.CODE, "-", command, sys.stdin.read())
+    except (OSError, ValueError) as e:
+        raise Refused(f"the program on the standard input cannot be read: {e}", 126) from e
+
+
+def _is_our_interpreter(name: str) -> bool:
+    """The same file in the same directory: links in virtual environments lead to one file, but are not the same."""
+    for path in map(Path, _places(name)):
+        if path.is_file() and os.access(path, os.X_OK):
+            ours = Path(sys.executable)
+            return path.samefile(ours) and path.parent.samefile(ours.parent)
+    return False
+
+
+def _places(name: str) -> list[str]:
+    return [name] if "/" in name else [f"{place or '.'}/{name}" for place in os.get_exec_path()]
+
+
+def _executable(name: str) -> str:
+    found = [path for path in _places(name) if Path(path).is_file()]
+    for path in found:
+        if os.access(path, os.X_OK):
+            return path
+    if found:
+        hint = "Rename it to end in .py if it is a Python script, or make it executable"
+        raise Refused(f"{found[0]!r} is not executable. {hint}: chmod +x {found[0]}", 126)
+    _refuse_directory(name)
+    hints = [f"{name}.py"] if Path(f"{name}.py").is_file() else [f"./{name}"] if Path(name).is_file() else []
+    where = "such program" if "/" in name else "such program in PATH"
+    raise Refused(f"no {where}: {name!r}" + "".join(f"; did you mean {h}?" for h in hints), 127)
+
+
+def _refuse_directory(name: str) -> None:
+    if Path(name).is_dir():
+        raise Refused(f"{name!r} is a directory; name a script in it, or use -m for a package", 126)
+
+
+def _module_exists(name: str) -> bool:
+    """Whether the top-level package can be found; its submodules only Python itself can tell, by importing it."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.util.find_spec(name.partition(".")[0]) is not None
+    except ValueError:
+        return False
+    finally:
+        del sys.path[0]

@@ -1,0 +1,28 @@
+"""A rank with an interpreter of its own (`--fresh`).
+
+Started by `spawn`, not by people, as `python .../fresh_start REPORT-FD BUFFERING KIND CODE PROGRAM ...`. All it adds to
+`python PROGRAM ...` is that exceptions are reported to the launcher, and that output which the launcher tags is line
+buffered.
+"""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from shmrun.start import run_python
+from shmrun.start.program import Kind, Program
+
+
+def command(program: Program, report_fd: int, *, line_buffered: bool) -> list[str]:
+    """The command line that runs `program` here, under the launcher's own interpreter options."""
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    own = [str(report_fd), "line" if line_buffered else "block", program.kind.value, program.code]
+    return [sys.executable, *flags, str(Path(__file__).with_name("fresh_start")), *own, *program.argv]
+
+
+def main() -> int:
+    report_fd, buffering, kind, code, *argv = sys.argv[1:]
+    program = Program(Kind(kind), argv[0], tuple(argv), code)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return run_python.run(program, int(report_fd), mask, line_buffered=buffering == "line")

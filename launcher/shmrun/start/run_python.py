@@ -1,0 +1,122 @@
+"""Running a Python program as if the interpreter had just been started for it.
+
+Used in a fork of the launcher, and by `fresh` in a new interpreter. What a program can see of a start is made equal to
+`python shmbench/features/script.py`, `python folder`, `python -m module` and `python -c code`: `sys.argv`,
+`sys.path[0]`, a new `__main__` module, the file name in tracebacks, `SystemExit`, and how the process ends. Uncaught
+exceptions go through `sys.excepthook` (see `report`) without the launcher's frames.
+"""
+
+import io
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Iterable
+from importlib.machinery import BuiltinImporter, SourceFileLoader
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from shmcoll.diagnostics import stack_server
+from shmcoll.runtime import uncaught
+from shmrun.start import exception_report
+from shmrun.start.program import Kind, Program
+
+
+def run(program: Program, report_fd: int, mask: Iterable[int], *, line_buffered: bool) -> int:
+    """Run `program` to its end and return the exit code. `SystemExit` passes through; `mask`: the signals to block.
+
+    The caller must return this value all the way out to `sys.exit`, so that the interpreter ends as it always does.
+    """
+    _look_fresh(program)
+    if line_buffered and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
+    exception_report.install(report_fd)
+    stack_server.offer()
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if program.kind is Kind.MODULE:
+            runpy._run_module_as_main(program.name)  # type: ignore[attr-defined]  # what `python -m` itself calls
+        elif program.kind is Kind.FOLDER:
+            runpy._run_module_as_main("__main__", False)  # type: ignore[attr-defined]  # and `python folder`
+        elif program.kind is Kind.CODE:
+            _run_code(program)
+        else:
+            _run_script(program.name)
+    except SystemExit:
+        raise
+    except BaseException as e:
+        _tell(e)
+        if isinstance(e, KeyboardInterrupt):
+            # Told already; raised on so that the interpreter ends by SIGINT, as its parents expect.
+            sys.excepthook = lambda *_: None
+            raise
+        return 1
+    return 0
+
+
+def _look_fresh(program: Program) -> None:
+    flags, first = {
+        Kind.SCRIPT: ([], str(Path(program.name).resolve().parent)),
+        Kind.FOLDER: ([], _from_here(program.name)),
+        Kind.MODULE: (["-m"], str(Path.cwd())),
+        Kind.CODE: ([], ""),
+    }[program.kind]
+    words = [program.name, program.code] if program.name == "-c" else [program.name]
+    sys.orig_argv = [sys.executable, *flags, *words, *program.argv[1:]]
+    sys.argv = ["-m" if flags else program.name, *program.argv[1:]]
+    if program.kind is Kind.FOLDER and sys.flags.safe_path:
+        sys.path.insert(0, first)  # it is not the current directory that it would be safe from
+    elif not sys.flags.safe_path:
+        sys.path[0] = first
+    main = ModuleType("__main__")
+    main.__dict__.update(__annotations__={}, __builtins__=sys.modules["builtins"])
+    sys.modules["__main__"] = main
+
+
+def _run_script(name: str) -> None:
+    main = sys.modules["__main__"]
+    path = _from_here(name)
+    main.__file__ = path
+    main.__dict__["__cached__"] = None
+    main.__loader__ = SourceFileLoader("__main__", path)
+    with io.open_code(path) as f:
+        code = compile(f.read(), path, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
+
+
+def _run_code(program: Program) -> None:
+    main, file = sys.modules["__main__"], "<string>"
+    main.__loader__ = BuiltinImporter  # so it is in the interpreter itself
+    if program.name == "-":
+        main.__file__ = file = "<stdin>"
+        main.__dict__["__cached__"] = None
+    exec(compile(program.code, file, "exec", dont_inherit=True), main.__dict__)
+
+
+def _from_here(name: str) -> str:
+    return os.path.join(os.getcwd(), name)  # noqa: PTH118, PTH109  # not normalised: the interpreter does not either
+
+
+def _tell(error: BaseException) -> None:
+    """Hand an uncaught exception to `sys.excepthook`, with what the interpreter itself leaves behind for debuggers."""
+    trace = _without_launcher(error.__traceback__)
+    error.__traceback__ = trace
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+    sys.last_exc = error  # type: ignore[attr-defined,unused-ignore]
+    uncaught.ends_by(error)
+    try:
+        sys.excepthook(type(error), error, trace)
+    except SystemExit:
+        raise
+    except BaseException as broken:
+        print("Error in sys.excepthook:", file=sys.stderr)
+        sys.__excepthook__(type(broken), broken, broken.__traceback__)
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(type(error), error, trace)
+
+
+def _without_launcher(trace: TracebackType | None) -> TracebackType | None:
+    ours = {__file__, runpy.__file__, _run_script.__code__.co_filename, runpy.run_module.__code__.co_filename}
+    while trace and trace.tb_frame.f_code.co_filename in ours:
+        trace = trace.tb_next
+    return trace

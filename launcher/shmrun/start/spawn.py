@@ -1,0 +1,187 @@
+"""One process a rank, and what such a process must be before its program runs.
+
+The launcher is single-threaded and forks all ranks in a row. Each child
+ * dies with the launcher: PR_SET_PDEATHSIG, then a look whether the launcher died before that took effect;
+ * leads a process group, so that it can be signalled with its children;
+ * reads the launcher's standard input when it is rank 0, /dev/null otherwise;
+ * writes into its log file, or into pipes to the launcher when output is tagged or goes to both;
+ * is bound to its cores, so that all its threads will be;
+ * holds no other descriptor of the launcher than the arena's and its end of the report pipe.
+
+Signals stay blocked from before the first fork until the child is ready for them and the launcher watches: one that
+comes in between is neither lost nor delivered to half of the ranks. Descriptors are plain numbers here, because a
+Python object that owned one would close that number again in a child, at some later time, whatever it then is.
+"""
+
+import errno
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from shmcoll.startup import rank_process
+from shmrun.start import binding, exception_report, fast_exit, log_files
+from shmrun.start.foreground import FORWARDED
+from shmrun.start.prepare import Job
+from shmrun.start.program import Refused
+
+_SPARE = 8  # descriptors: the signals' pipe, what a look at the stacks opens
+
+
+@dataclass(frozen=True)
+class Child:
+    """A rank as the launcher starts it: descriptors to read from; `output` is (stdout, stderr), or () without pipes.
+
+    `started`: CLOCK_MONOTONIC, ns.
+    """
+
+    rank: int
+    pid: int
+    pidfd: int
+    report: int
+    output: tuple[int, ...]
+    started: int
+
+
+@dataclass(frozen=True)
+class Children:
+    """All ranks of the job, and the signal mask that the launcher restores once it watches them."""
+
+    ranks: list[Child]
+    mask: Iterable[int]
+
+
+@dataclass(frozen=True)
+class Self:
+    """What a forked rank knows of itself: where to report to, and the signal mask to restore when it is ready."""
+
+    report: int
+    mask: Iterable[int]
+
+
+def start(job: Job) -> Children | Self:
+    """Start all ranks. Returns `Children` in the launcher and `Self` in each rank that is to run Python code.
+
+    Raises `Refused` when the system has no room for so many processes or descriptors; then none is left running.
+    """
+    launcher, mask = os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it would take exit codes away
+    _settle()
+    before = _open_descriptors()
+    _check_descriptors(job, len(before))
+    children: list[Child] = []
+    for rank in range(job.options.ranks):
+        try:
+            report_pipe = os.pipe()
+            output_pipes = [os.pipe(), os.pipe()] if job.options.piped else []
+            started = time.monotonic_ns()
+            pid = os.fork()
+            if pid == 0:
+                return _become(job, rank, launcher, before, report_pipe[1], [p[1] for p in output_pipes], mask)
+            for _, theirs in (report_pipe, *output_pipes):
+                os.close(theirs)
+            pipes = tuple(p[0] for p in output_pipes)
+            children.append(Child(rank, pid, os.pidfd_open(pid), report_pipe[0], pipes, started))
+        except OSError as e:
+            for child in children:
+                os.kill(child.pid, signal.SIGKILL)
+                os.waitpid(child.pid, 0)
+            limit = {errno.EMFILE: "ulimit -n", errno.EAGAIN: "ulimit -u"}.get(e.errno or 0)
+            advice = "Start fewer ranks" + (f", or raise the limit ({limit})." if limit else ".")
+            raise Refused(f"cannot start rank {rank} of {job.options.ranks}: {e}. {advice}", 1) from e
+    return Children(children, mask)
+
+
+def _check_descriptors(job: Job, taken: int) -> None:
+    """Refuse before any rank runs what would leave the launcher without descriptors while it watches."""
+    options = job.options
+    each = 2 + 2 * options.piped + bool(options.piped and options.log_dir)  # pidfd, report, output, log
+    need, limit = taken + options.ranks * each + _SPARE, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if need > limit:
+        raise Refused(
+            f"{options.ranks} ranks need up to {need} open files in the launcher, and the limit is {limit}. "
+            f"Start fewer ranks, or raise the limit (ulimit -n).",
+            1,
+        )
+
+
+def _settle() -> None:
+    """Leave nothing behind that each rank would do again: buffered output, garbage, modules to clear."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream:  # None when the launcher was started with it closed
+            stream.flush()
+    gc.collect()
+    fast_exit.note_loaded()
+    gc.freeze()  # so that the ranks' collectors do not touch, and thereby copy, the pages they share
+
+
+def _become(
+    job: Job, rank: int, launcher: int, before: set[int], report_fd: int, output: list[int], mask: Iterable[int]
+) -> Self:
+    """In the child: turn into the rank. Returns for Python programs in this interpreter, executes all others."""
+    try:
+        rank_process.die_with(launcher)
+        os.setpgid(0, 0)
+        options = job.options
+        if options.bind_to != "none":
+            os.sched_setaffinity(0, binding.cores(options.bind_to, rank, options.ranks))
+        if rank or options.stdin == "none":
+            _replace(os.open(os.devnull, os.O_RDONLY), 0)
+        if not output and (log := options.log(rank)):
+            output = [log_files.append(log) for _ in (1, 2)]
+        for number, fd in enumerate(output, start=1):
+            _replace(fd, number)
+        for fd in _open_descriptors() - before - {report_fd}:
+            os.close(fd)
+        os.environ.update(rank_process.variables(job.arena, rank, "shmrun"))
+        if not job.fork:
+            _execute(job, report_fd, mask)
+        rank_process.reseed()
+        job.arena.unmap()  # the rank attaches by itself
+    except BaseException as e:
+        text = f"cannot run {job.program.name!r}: {e}"
+        if isinstance(e, OSError) and e.errno == errno.ENOEXEC:
+            text += ". If it is a script, its first line must name the interpreter: #!/bin/sh"
+        exception_report.send(report_fd, exception_report.Report(text, text, time.monotonic_ns(), secondary=False))
+        os._exit(126)
+    return Self(report_fd, mask)
+
+
+def _replace(fd: int, standard: int) -> None:
+    os.dup2(fd, standard)  # inheritable
+    os.close(fd)
+
+
+def _execute(job: Job, report_fd: int, mask: Iterable[int]) -> None:
+    path, argv = job.program.name, list(job.program.argv)
+    if job.program.python:
+        from shmrun.start import run_fresh
+
+        path, argv = sys.executable, run_fresh.command(job.program, report_fd, line_buffered=job.options.line_buffered)
+        os.set_inheritable(report_fd, True)
+    os.set_inheritable(job.arena.fd, True)
+    # Python changed these for itself; a program expects the defaults, and a signal must not run Python code here.
+    for signum in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(signum, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    os.execv(path, argv)
+
+
+def _open_descriptors() -> set[int]:
+    listed = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    return {fd for fd in listed if _is_open(fd)}  # the descriptor of the listing itself is closed by now
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,299 @@
+"""What users pass, made into what routines read: exact, contiguous, aligned ndarrays; or an error that says why not.
+
+Bad input is refused here, before anything is published.
+"""
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shmcoll.calls.array_rules import check_apart, check_unmasked
+from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, name_of_function
+from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS, DType, dtype_of
+from shmcoll.engine.kernels.kernels import has_kernel
+from shmcoll.engine.layout import ANY, LARGEST_TAG
+
+
+def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
+    """`x` as a C-contiguous, aligned ndarray in native byte order: itself where it is one, else a copy.
+
+    Accepts arrays, anything with the buffer protocol, `__array__` or DLPack on the CPU, numbers and nested lists.
+    Raises `TypeError` for what is no array of a supported dtype.
+    """
+    check_unmasked(x, "x", operation, rank)
+    try:
+        if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
+            x = np.from_dlpack(x)
+        array = np.asarray(x)
+    except (TypeError, ValueError, BufferError, RuntimeError) as e:
+        raise TypeError(f"{operation} on rank {rank}: x is no array: {type(x).__name__} ({e})") from e
+    if array.dtype == object:
+        raise TypeError(f"{operation} on rank {rank}: {_about_objects(x, array)}")
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    known = dtype_of(array, operation, rank)
+    array = np.require(array, requirements=["C", "A"])
+    return array.view(known.numpy) if known.is_pair else array  # routines know pairs by their very dtype
+
+
+def _about_objects(x: Any, array: np.ndarray) -> str:
+    """What is wrong with an `x` of which numpy makes an array of objects, and what to do about it."""
+    if array.size and all(isinstance(value, (int, np.integer)) for value in array.flat):
+        return "x holds an integer that 64 bits cannot hold; split it, or convert x to float64"
+    if isinstance(x, np.ndarray) or array.ndim:
+        held = ", ".join(sorted({type(value).__name__ for value in array.flat})) or "nothing"
+        return (
+            f"x is an array of Python objects ({held}), and collectives move numbers; convert it, as in "
+            f"x.astype(float), or use a method for objects such as all_gather_object"
+        )
+    return f"x is no array: {type(x).__name__}; pass an array or a number, or use a method for objects"
+
+
+def is_list_of_arrays(x: Any) -> bool:
+    """Whether `x` is a list or tuple that holds arrays. One of numbers, or of lists of them, is like one array."""
+    return isinstance(x, (list, tuple)) and any(
+        (hasattr(one, "__array__") or hasattr(one, "__dlpack__")) and not isinstance(one, np.generic) for one in x
+    )
+
+
+def as_list(values: Sequence[Any], size: int, operation: str, rank: int) -> list[np.ndarray]:
+    """`x` given as a list of n arrays of equal shape and dtype, each as `as_array` makes it."""
+    if len(values) != size:
+        raise ValueError(f"{operation} on rank {rank}: x is a list of {len(values)} arrays for {size} ranks")
+    arrays = [as_array(one, operation, rank) for one in values]
+    first = arrays[0]
+    for i, array in enumerate(arrays):
+        if array.dtype != first.dtype:
+            raise TypeError(
+                f"{operation} on rank {rank}: array {i} of x has dtype {array.dtype}, array 0 has {first.dtype}"
+            )
+        if array.shape != first.shape:
+            raise ValueError(
+                f"{operation} on rank {rank}: array {i} of x has shape {array.shape}, array 0 has {first.shape}"
+            )
+    return arrays
+
+
+def as_memory(out: Any) -> Any:
+    """`out` as an array on its memory, where it is something else that shows it: by DLPack on the CPU, the array
+    interface, or the buffer protocol. A list, element by element. What shows none comes back as it is."""
+    if out is None or isinstance(out, (np.ndarray, np.generic)):  # of a numpy scalar there is but a copy
+        return out
+    if isinstance(out, (list, tuple)):
+        views = [as_memory(one) for one in out]
+        return out if all(view is one for view, one in zip(views, out, strict=True)) else views
+    try:
+        if hasattr(out, "__dlpack__"):
+            return np.from_dlpack(out)
+        return np.asarray(out if hasattr(out, "__array_interface__") else memoryview(out))
+    except (TypeError, ValueError, BufferError, RuntimeError):
+        return out
+
+
+def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, operation: str, rank: int) -> np.ndarray:
+    """`out` after checking that it can take the result: `TypeError` or `ValueError` where it cannot."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"{operation} on rank {rank}: out must be an array, got {type(out).__name__}")
+    check_unmasked(out, "out", operation, rank)
+    if out.dtype != dtype:
+        raise TypeError(f"{operation} on rank {rank}: out has dtype {out.dtype}, the result has {dtype}")
+    if out.shape != shape:
+        raise ValueError(f"{operation} on rank {rank}: out has shape {out.shape}, the result has {shape}")
+    if not out.flags.writeable:
+        raise ValueError(f"{operation} on rank {rank}: out is read-only")
+    check_apart(out, "out", operation, rank)
+    return out
+
+
+def as_outputs(
+    outs: Sequence[Any], size: int, shape: tuple[int, ...], dtype: np.dtype, operation: str, rank: int
+) -> list[np.ndarray]:
+    """`out` given as a list of n arrays, each of which can take a result, apart from each other."""
+    if len(outs) != size:
+        raise ValueError(f"{operation} on rank {rank}: out is a list of {len(outs)} arrays for {size} ranks")
+    targets = [as_output(out, shape, dtype, operation, rank) for out in outs]
+    for i, one in enumerate(targets):
+        if any(overlap(one, other) for other in targets[:i]):
+            raise ValueError(f"{operation} on rank {rank}: array {i} of out overlaps one before it")
+    return targets
+
+
+def is_plain(array: np.ndarray) -> bool:
+    """Whether routines can work on the array as it is."""
+    flags, known = array.flags, BY_NUMPY.get(array.dtype)
+    if type(array) is not np.ndarray or known is None or (known.is_pair and array.dtype is not known.numpy):
+        return False
+    return flags.c_contiguous and flags.aligned
+
+
+def same_memory(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays are the same elements in the same order."""
+    return a.__array_interface__["data"] == b.__array_interface__["data"] and (a.shape, a.strides) == (
+        b.shape,
+        b.strides,
+    )
+
+
+def overlap(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays share memory. The exact question is hard for odd strides; then a common range counts."""
+    try:
+        return np.shares_memory(a, b, max_work=1000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def check_overlap(x: np.ndarray, out: np.ndarray, operation: str, rank: int) -> None:
+    """`ValueError` when `out` shares memory with `x` without being the same elements."""
+    if overlap(x, out) and not same_memory(x, out):
+        raise ValueError(
+            f"{operation} on rank {rank}: out overlaps x without being x; "
+            f"pass out=x to work in place, or a separate array"
+        )
+
+
+def check_blocks(sources: Sequence[Any], targets: Sequence[Any], operation: str, rank: int) -> None:
+    """`ValueError` when a block of `out` shares memory with a block of x, unless they are the same one: in place.
+
+    Either list may have None where there is no such block.
+    """
+    for i, target in enumerate(targets):
+        for j, source in enumerate(sources):
+            if target is None or not isinstance(source, np.ndarray) or not overlap(source, target):
+                continue
+            if i != j or not same_memory(source, target):
+                raise ValueError(f"{operation} on rank {rank}: out overlaps x: block {i} of out and block {j} of x")
+
+
+def check_divisible(x: np.ndarray, axis: int, size: int, operation: str, rank: int) -> None:
+    """`ValueError` when an axis of `x` cannot be split evenly among `size` ranks."""
+    if x.ndim == 0:
+        raise ValueError(f"{operation} on rank {rank}: x has no axis that could be split among {size} ranks; it is 0-d")
+    if x.shape[axis] % size:
+        raise ValueError(
+            f"{operation} on rank {rank}: axis {axis} of length {x.shape[axis]} cannot be split "
+            f"among {size} ranks; shape {x.shape}"
+        )
+
+
+def as_reduction(op: Any, dtype: DType, operation: str, rank: int) -> int:
+    """The code of a reduction; `TypeError` for one that the dtype does not have, `ValueError` for an unknown one."""
+    if not isinstance(op, str):
+        op = name_of_function(op) or op
+    if not isinstance(op, str):
+        hint = f"; {how_to_make_an_operator(op)}" if callable(op) else f"; use one of {', '.join(REDUCTIONS)}"
+        raise TypeError(f"{operation} on rank {rank}: op must be a string, got {type(op).__name__}{hint}")
+    if op not in REDUCTIONS:
+        raise ValueError(f"{operation} on rank {rank}: unknown op {op!r}; use one of {', '.join(REDUCTIONS)}")
+    if not has_kernel(dtype, op):
+        raise TypeError(f"{operation} on rank {rank}: {op} of {dtype.title} is not defined; {_instead(op, dtype)}")
+    return REDUCTIONS[op]
+
+
+def _instead(op: str, dtype: DType) -> str:
+    """What to do about a reduction that the dtype does not have."""
+    if dtype.is_pair:
+        return "use argmin or argmax"
+    if op in ("argmin", "argmax"):
+        return "pass pairs of value and index (see shmcoll.pair_dtype)"
+    return "convert to a floating dtype" if op == "avg" else "convert to an integer dtype, or use land, lor, lxor"
+
+
+def as_algorithm(name: Any, algorithms: tuple[str, ...], operation: str, rank: int) -> int:
+    """The number of an algorithm, 0 for None: whichever is best."""
+    if name is None:
+        return 0
+    if not isinstance(name, str) or name not in algorithms:
+        raise ValueError(f"{operation} on rank {rank}: unknown algorithm {name!r}; use one of {', '.join(algorithms)}")
+    return algorithms.index(name) + 1
+
+
+def as_index(value: Any, name: str, operation: str, rank: int) -> int:
+    """An integer argument; `TypeError` for anything else, bool included."""
+    if isinstance(value, bool):
+        raise TypeError(
+            f"{operation} on rank {rank}: {name} must be an integer, got bool; use int() if 0 or 1 is meant"
+        )
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{operation} on rank {rank}: {name} must be an integer, got {type(value).__name__}") from None
+
+
+def as_word(value: Any, name: str, operation: str, rank: int) -> int:
+    """An integer argument that travels to other ranks, in 64 bits."""
+    word = as_index(value, name, operation, rank)
+    if not -(1 << 63) <= word < 1 << 63:
+        raise ValueError(f"{operation} on rank {rank}: {name} {word} is out of range; use -2**63 to 2**63 - 1")
+    return word
+
+
+def as_root(value: Any, size: int, operation: str, rank: int) -> int:
+    root = as_index(value, "root", operation, rank)
+    if not 0 <= root < size:
+        raise ValueError(
+            f"{operation} on rank {rank}: root {root} is no rank of this group of {size}; use 0 to {size - 1}"
+        )
+    return root
+
+
+def as_peer(value: Any, name: str, size: int, operation: str, rank: int, *, any_too: bool = False) -> int:
+    """The other end of a message: a rank of the group, or, where that has a meaning, ANY."""
+    peer = as_index(value, name, operation, rank)
+    if not (0 <= peer < size or (any_too and peer == ANY)):
+        hint = f"; use 0 to {size - 1}{', or shmcoll.ANY' if any_too else ''}"
+        raise ValueError(f"{operation} on rank {rank}: {name} {peer} is no rank of this group of {size}{hint}")
+    return peer
+
+
+def as_tag(value: Any, name: str, operation: str, rank: int, *, any_too: bool = False) -> int:
+    tag = as_index(value, name, operation, rank)
+    if not (0 <= tag <= LARGEST_TAG or (any_too and tag == ANY)):
+        hint = f"use 0 to {LARGEST_TAG}{', or shmcoll.ANY' if any_too else ''}"
+        raise ValueError(f"{operation} on rank {rank}: {name} {tag} is out of range; {hint}")
+    return tag
+
+
+def as_axis(value: Any, name: str, ndim: int, operation: str, rank: int) -> int:
+    axis = as_index(value, name, operation, rank)
+    if not -ndim <= axis < ndim:
+        raise IndexError(f"{operation} on rank {rank}: {name} {axis} is out of range for {ndim} dimensions")
+    return axis % ndim
+
+
+def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> np.ndarray:
+    """n counts or displacements, none negative, as int64."""
+    check_unmasked(values, name, operation, rank)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{operation} on rank {rank}: {name} must be {size} integers, one for each rank, got {values!r}"
+        ) from None
+    if array.size and array.dtype == object and all(isinstance(value, int) for value in array.flat):
+        raise ValueError(f"{operation} on rank {rank}: {name} has an entry out of range: {array.tolist()}")
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"{operation} on rank {rank}: {name} must be integers, got {array.dtype}")
+    if array.shape != (size,):
+        raise ValueError(
+            f"{operation} on rank {rank}: {name} must have one entry for each of {size} ranks, got shape {array.shape}"
+        )
+    wide = array.astype(np.int64)
+    if (wide < 0).any() or (wide > 1 << 48).any():
+        raise ValueError(f"{operation} on rank {rank}: {name} has an entry out of range: {array.tolist()}")
+    return wide
+
+
+def check_packed(counts: np.ndarray, x: np.ndarray, name: str, operation: str, rank: int) -> None:
+    """`ValueError` for counts without displacements that do not add up to the elements of `x`."""
+    total = int(counts.sum())
+    if total == x.size:
+        return
+    rows = ""
+    if x.ndim > 1 and total == x.shape[0]:
+        rows = f"; they add up to the rows of x: multiply each by {x.size // total}" if total else ""
+    raise ValueError(
+        f"{operation} on rank {rank}: {name} {counts.tolist()} are {total} elements together, x has {x.size}: "
+        f"counts are in elements{rows}"
+    )

@@ -1,0 +1,72 @@
+"""What the calls share: plain arrays in, results out."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from shmcoll.calls import arguments as given
+from shmcoll.runtime.dispatcher import Caller
+
+
+def perform(call: Callable[..., Any], caller: Caller, arguments: tuple[Any, ...]) -> Any:
+    """Make a call; `out` among its arguments may be anything that shows its memory, and is what comes back then."""
+    place = _place_of_out(call)
+    out = None if place is None else arguments[place]
+    view = given.as_memory(out)
+    if place is None or view is out:
+        return call(caller, *arguments)
+    result = call(caller, *arguments[:place], view, *arguments[place + 1 :])
+    if isinstance(result, tuple):
+        return tuple(out if part is view else part for part in result)
+    return out if result is view else result
+
+
+@cache
+def _place_of_out(call: Callable[..., Any]) -> int | None:
+    """Where `out` stands among a call's arguments after the caller."""
+    names = list(inspect.signature(call).parameters)
+    return names.index("out") - 1 if "out" in names else None
+
+
+def exact(array: np.ndarray) -> np.ndarray:
+    """The array without its subclass, which the native entry does not read."""
+    return array if type(array) is np.ndarray else array.view(np.ndarray)
+
+
+def place_for(out: Any, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    """Where a routine can write the result: `out` itself, or an array of its own when there is none or it is odd."""
+    return out if out is not None and given.is_plain(out) else np.empty(shape, dtype)
+
+
+def deliver(target: np.ndarray, out: Any) -> Any:
+    """Hand the result over: into `out` when the routine had to write elsewhere."""
+    if out is None or out is target:
+        return target
+    out[...] = target.reshape(out.shape)
+    return out
+
+
+def whole_shape(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """The shape of `size` such arrays put one after the other along axis 0; a 0-d array counts as shape (1,)."""
+    return (size * shape[0], *shape[1:]) if shape else (size,)
+
+
+def cut(array: np.ndarray, size: int) -> list[np.ndarray]:
+    """The `size` equal parts of an array along axis 0, as views."""
+    length = array.shape[0] // size
+    return [array[i * length : (i + 1) * length] for i in range(size)]
+
+
+def addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """A table of where arrays lie, for routines that take a list."""
+    return np.array([array.ctypes.data for array in arrays], np.int64)
+
+
+def product(extents: Sequence[int]) -> int:
+    result = 1
+    for extent in extents:
+        result *= extent
+    return result

@@ -1,0 +1,154 @@
+"""Find buffers that a program changes while an asynchronous call is pending: `shmrun --check`, SHMCOLL_CHECK=1.
+
+An asynchronous call reads its arrays when its turn comes, not when it is submitted. The program must leave them alone
+until then; nothing can stop it, so with this check each rank notes where each array lies and a digest of its bytes when
+it submits a call, and looks again
+
+    before the call begins    at all of them: what it reads, and what it will write
+    after the call has ended  at what it has only read
+
+What differs was changed, or resized, by the program. The call is made all the same, because peers wait for it; then its
+`Work` raises `BufferChanged`. A posted receive gets memory of its own, from which the message is copied into `out` when
+it has come: so a change of `out` before that is seen, and not mistaken for the message.
+
+Not found: what is read too early from `out`; what is written into `out` while the call runs; memory that a library
+behind an array frees by itself. Lists, and objects to be pickled, are compared by their pickle, where they have one.
+
+Everything here is private to one rank. The thread that submits notes the digests, then puts the call into the worker's
+queue; the worker alone looks at them afterwards.
+"""
+
+import inspect
+import os
+import pickle
+import zlib
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from shmcoll.diagnostics.call_site import here, short_path
+from shmcoll.errors import BufferChanged
+
+_ROW = 8192  # bytes
+
+_OFF = ("", "0", "false", "no", "off")
+
+
+def is_on() -> bool:
+    return os.environ.get("SHMCOLL_CHECK", "").lower() not in _OFF
+
+
+def around(call: Callable[[], Any], operation: str, rank: int, values: dict[str, Any], *written: str) -> Callable:
+    """`call`, or with the check on a call that also finds changes of `values`; `written`: those that it writes."""
+    return Watched(operation, rank, values, written).around(call) if is_on() else call
+
+
+def named_arguments(call: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[str, Any]:
+    """The arguments of a function of `calls/`, behind the caller, by name."""
+    return dict(zip(_parameters(call)[1:], arguments, strict=True))
+
+
+@cache
+def _parameters(call: Callable[..., Any]) -> list[str]:
+    return list(inspect.signature(call).parameters)
+
+
+class Watched:
+    """What a pending call uses. Make it when the call is submitted."""
+
+    def __init__(self, operation: str, rank: int, values: dict[str, Any], written: Iterable[str] = ()):
+        self._call = operation, rank, here()
+        self._noted = {name: Noted(value) for name, value in values.items() if value is not None}
+        memory = [array for name in written for array in _arrays(values.get(name))]
+        self._read = [
+            name
+            for name in self._noted
+            if not any(np.may_share_memory(mine, theirs) for mine in _arrays(values[name]) for theirs in memory)
+        ]
+
+    def around(self, call: Callable[[], Any]) -> Callable[[], Any]:
+        """A function that makes the call, and raises `BufferChanged` where a buffer was changed meanwhile."""
+
+        def watched() -> Any:
+            changed = self.changes()
+            try:
+                result = call()
+            except Exception as error:
+                if changed:
+                    error.add_note(self._words(changed))
+                raise
+            self.refuse(changed or self.changes(self._read))
+            return result
+
+        return watched
+
+    def changes(self, names: Iterable[str] | None = None) -> list[str]:
+        """What has become of those that are not as they were, in words."""
+        told = {name: self._noted[name].change() for name in (self._noted if names is None else names)}
+        return [f"{name} {change}" for name, change in told.items() if change]
+
+    def refuse(self, changed: list[str]) -> None:
+        if changed:
+            raise BufferChanged(self._words(changed))
+
+    def _words(self, changed: list[str]) -> str:
+        operation, rank, site = self._call
+        where = f" at {short_path(site[0])}:{site[1]}" if site else ""
+        return (
+            f"{operation}{where} on rank {rank}: {' and '.join(changed)} while the call was pending, so "
+            f"what it moved may be wrong; leave buffers alone until wait() has returned, or pass a copy"
+        )
+
+
+class Noted:
+    """How one argument was when the call was submitted."""
+
+    def __init__(self, value: Any):
+        self._value = value
+        self._places = [_places(array) for array in _arrays(value)]
+        self._digest = _digest(value)
+
+    def change(self) -> str:
+        """'was changed', or 'was resized'; '' when it is as it was."""
+        if [_places(array) for array in _arrays(self._value)] != self._places:
+            return "was resized"  # its old memory may be gone: do not read it
+        return "was changed" if _digest(self._value) != self._digest else ""
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    """The arrays that an argument is, or that it lists."""
+    values = value if isinstance(value, (list, tuple)) else (value,)
+    return [one for one in values if isinstance(one, np.ndarray)]
+
+
+def _places(array: np.ndarray) -> list[tuple[Any, ...]]:
+    """Where an array lies, and where the arrays lie of which it is a view."""
+    found, one = [], array
+    while isinstance(one, np.ndarray):
+        found.append((one.__array_interface__["data"][0], one.shape, one.strides))
+        one = one.base  # type: ignore[assignment]
+    return found
+
+
+def _digest(value: Any) -> Any:
+    """What tells whether an argument is as it was; None for one that cannot be looked at."""
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return _digest_of_bytes(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+    if isinstance(value, (list, tuple)) and _arrays(value):
+        return [_digest(one) for one in value]
+    try:
+        return zlib.crc32(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+    except Exception:
+        return None
+
+
+def _digest_of_bytes(data: np.ndarray) -> tuple[int, ...]:
+    """Checksums of the sums of rows and of columns, several times as fast as one of all bytes: in place of what one
+    element loses another would have to gain it in its row, and again in its column. What fills no row is summed up
+    itself."""
+    whole = data.size // _ROW * _ROW if data.size >= 2 * _ROW else 0
+    table = data[:whole].view(np.uint64).reshape(-1, _ROW // 8)
+    sums = [table.sum(axis=axis, dtype=np.uint64) for axis in (0, 1)] if whole else []
+    return tuple(zlib.crc32(one.view(np.uint8).data) for one in (*sums, data[whole:]))

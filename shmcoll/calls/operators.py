@@ -1,0 +1,127 @@
+"""What the reducing calls share: the operator that the user names, and the arrays that it works on.
+
+    array = as_operand(x, *check)
+    operator = as_operator(caller, op, array.dtype, check)
+    number = algorithm_for(operator, algorithm, ALGORITHMS, check)
+    target = operator.place_for(out, shape)
+    caller.run(name, operator.operand(array), target, operator.reduction, argument, operator.identity, number,
+               operator.kernel, operator.ordered, sources)
+    return operator.deliver(target, out)
+
+All but the last three lines belong into `with caller.checking(name) as check`. `operator.dtype` is the dtype of the
+result, for `as_output`; what the routine sees may be of another one (`operator.works_on`).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll.calls import arguments as given
+from shmcoll.calls import arrays
+from shmcoll.calls.array_rules import check_unmasked
+from shmcoll.engine.compiler.user_operators import Op, PremulSum
+from shmcoll.engine.kernels.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, REDUCTIONS, USER, pair_dtype
+
+if TYPE_CHECKING:
+    from shmcoll.runtime.dispatcher import Caller
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A reduction of arrays of one dtype, ready to run."""
+
+    reduction: int  # its code
+    identity: int  # what else of it all ranks must have alike, in ARGUMENT_2: the function; the dtype of multiples
+    kernel: int  # address
+    ordered: int  # 1: not commutative, so the order of ranks matters
+    dtype: np.dtype  # of operands and results, as the user has them
+    works_on: np.dtype  # the same as the routine has them
+    prepare: Callable[[np.ndarray], np.ndarray] | None = None  # from one to the other, for operands
+
+    def operand(self, array: np.ndarray) -> np.ndarray:
+        """What the routine reads for an operand."""
+        return arrays.exact(array if self.prepare is None else self.prepare(array))
+
+    def place_for(self, out: Any, shape: Sequence[int]) -> np.ndarray:
+        """Where the routine writes the result: `out` itself where that is possible."""
+        return arrays.place_for(out if self.dtype == self.works_on else None, shape, self.works_on)
+
+    def deliver(self, target: np.ndarray, out: Any) -> Any:
+        """Hand the result over: into `out` when the routine had to write elsewhere."""
+        if self.dtype != self.works_on:
+            target = target.astype(self.dtype)
+        return arrays.deliver(target, out)
+
+
+def as_operand(x: Any, operation: str, rank: int) -> np.ndarray:
+    """`x` as an array that can be reduced; `TypeError` where it is none.
+
+    Pairs of value and index in another layout than `pair_dtype`'s come through as they are.
+    """
+    check_unmasked(x, "x", operation, rank)
+    array = x if isinstance(x, np.ndarray) else given.as_array(x, operation, rank)
+    return array if _pairs_like(array.dtype) else given.as_array(x, operation, rank)
+
+
+def as_operator(caller: "Caller", op: Any, dtype: np.dtype, check: tuple[str, int]) -> Operator:
+    """The operator that `op` names for arrays of a dtype; its kernel is compiled or loaded.
+
+    Raises `TypeError` where the dtype has no such reduction or a user's function does not compile for it, `ValueError`
+    for an unknown name.
+    """
+    if isinstance(op, (Op, PremulSum)):
+        try:
+            return _function(op, dtype) if isinstance(op, Op) else _multiples(caller, op, dtype)
+        except TypeError as e:
+            operation, rank = check
+            raise TypeError(f"{operation} on rank {rank}: {e}") from e
+    works_on = _pairs_like(dtype) or dtype
+    known = BY_NUMPY[works_on]
+    reduction = given.as_reduction(op, known, *check)
+    kernel = caller.kernel(known, REDUCTION_NAMES[reduction], reduction)
+    prepare = None if works_on == dtype else lambda array: array.astype(works_on)
+    return Operator(reduction, 0, kernel, 0, dtype, works_on, prepare)
+
+
+def _function(op: Op, dtype: np.dtype) -> Operator:
+    kernel = op.kernel(BY_NUMPY[_pairs_like(dtype) or dtype])
+    return Operator(USER, op.identity, kernel, int(not op.commutative), dtype, dtype)
+
+
+def _multiples(caller: "Caller", op: PremulSum, dtype: np.dtype) -> Operator:
+    """The multiples are made here and summed as they are: float32 where x is of a half type."""
+    known = BY_NUMPY[_pairs_like(dtype) or dtype]
+    op.check(known)
+    wide = BY_NUMPY[known.accumulator]
+    kernel = caller.kernel(wide, "sum", REDUCTIONS["sum"])
+    return Operator(PREMUL_SUM, known.code, kernel, 0, dtype, wide.numpy, lambda array: op.times(array, known))
+
+
+def _pairs_like(dtype: np.dtype) -> np.dtype | None:
+    """The `pair_dtype` that holds the pairs of a structured dtype; None for `pair_dtype` itself, and for other dtypes.
+
+    Its first field is the value, its second an int32 or int64 index, whatever they are called.
+    """
+    if dtype.names is None or len(dtype.names) != 2 or dtype in BY_NUMPY:
+        return None
+    value, index = (dtype[name].newbyteorder("=") for name in dtype.names)
+    if index not in (np.dtype(np.int32), np.dtype(np.int64)) or dtype.names[0] == "index":
+        return None
+    try:
+        return pair_dtype(value)
+    except TypeError:
+        return None
+
+
+def algorithm_for(operator: Operator, name: Any, algorithms: tuple[str, ...], check: tuple[str, int]) -> int:
+    """The number of an algorithm, 0 for None; `ValueError` for one that does not keep the order the operator needs."""
+    number = given.as_algorithm(name, algorithms, *check)
+    if operator.ordered and name == "ring":
+        operation, rank = check
+        raise ValueError(
+            f"{operation} on rank {rank}: the ring starts each slice with another rank and cannot run an operator "
+            f"that is not commutative; leave algorithm out"
+        )
+    return number

@@ -1,0 +1,85 @@
+"""Objects as bytes: what pickle makes of them, and the memory that it leaves out.
+
+An object is a frame and its buffers. The frame holds the lengths of the buffers and the pickle; the buffers are the
+contiguous memory of arrays and the like from 16 KiB on, which pickle's protocol 5 leaves out (PEP 574): they are moved
+from where they lie, and the receiver's object is built around the memory in which they arrive.
+
+As a message the frame and the buffers lie one behind the other, each from a multiple of 64 bytes on. The sender says
+in a table where they are (see `engine/messages/send.py`); what is short and has no buffers is sent as it is.
+
+Pickles are code. These come from ranks of the same job, that is, from processes of the same user.
+"""
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shmcoll.engine.layout import WORD, align
+from shmcoll.engine.messages.ring_buffers import SEGMENTS, WHOLE
+
+LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
+ALIGNED = 64  # where buffers begin that arrive side by side, so that arrays in them are aligned
+
+
+def packed(value: Any, operation: str, rank: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The frame of an object, and the memory of its buffers. `TypeError` where it cannot be pickled."""
+    head, data, buffers = _pickled(value, operation, rank)
+    return np.frombuffer(head.tobytes() + data, np.uint8), buffers
+
+
+def unpacked(frame: np.ndarray, buffers: Sequence[np.ndarray]) -> Any:
+    """The object of a frame and its buffers, or more of these; it keeps their memory."""
+    frame = frame.copy() if frame.ctypes.data % WORD else frame
+    count = len(lengths(frame))
+    return pickle.loads(frame[(1 + count) * WORD :].data, buffers=buffers[:count])
+
+
+def lengths(frame: np.ndarray) -> list[int]:
+    """Bytes of each buffer that belongs to a frame."""
+    count = int(frame[:WORD].view(np.int64)[0])
+    return frame[WORD:][: count * WORD].view(np.int64).tolist()
+
+
+def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, list[np.ndarray]]:
+    """An object as `engine/messages/send.py` takes it: an array, its form, and what must be kept until it is sent."""
+    head, data, buffers = _pickled(value, operation, rank)
+    if not buffers and len(data) < LEAST_BUFFER:
+        return np.frombuffer(head.tobytes() + data, np.uint8), WHOLE, []
+    frame = [head.view(np.uint8), np.frombuffer(data, np.uint8)]
+    rows, end = [], 0
+    for part in [*frame, *buffers]:
+        begin = end if part is frame[1] else align(end, ALIGNED)
+        rows.append((begin, part.ctypes.data, part.size))
+        end = begin + part.size
+    return np.array([*rows, (align(end, ALIGNED), 0, 0)], np.int64), SEGMENTS, [*frame, *buffers]
+
+
+def of_message(memory: np.ndarray) -> Any:
+    """The object that has come as a message; it keeps this memory if it has buffers."""
+    sizes = lengths(memory)
+    begin, buffers = memory.size - sum(align(size, ALIGNED) for size in sizes), []
+    for size in sizes:
+        buffers.append(memory[begin : begin + size])
+        begin += align(size, ALIGNED)
+    return unpacked(memory, buffers)
+
+
+def _pickled(value: Any, operation: str, rank: int) -> tuple[np.ndarray, bytes, list[np.ndarray]]:
+    """How many buffers there are, and their lengths; the pickle; the buffers."""
+    buffers: list[np.ndarray] = []
+
+    def stays(buffer: pickle.PickleBuffer) -> bool:
+        memory = buffer.raw()
+        if memory.nbytes >= LEAST_BUFFER:
+            buffers.append(np.frombuffer(memory, np.uint8))
+        return memory.nbytes < LEAST_BUFFER
+
+    try:
+        data = pickle.dumps(value, protocol=5, buffer_callback=stays)
+    except Exception as e:
+        raise TypeError(
+            f"{operation} on rank {rank}: a {type(value).__name__} cannot be pickled: {type(e).__name__}: {e}"
+        ) from e
+    return np.array([len(buffers), *(buffer.size for buffer in buffers)], np.int64), data, buffers

@@ -1,0 +1,3 @@
+"""What a user calls: the methods of a communicator, and groups, grids, plans, objects, shared arrays."""
+
+from shmcoll.communicator.communicator import Communicator as Communicator

@@ -1,0 +1,58 @@
+"""The caller of operations that are parts of one composite call: `split`, `views`, the calls for objects.
+
+The header of each part tells the composite call and its root. So a part agrees only with the same part of the same call
+on the other ranks, and messages, the flight recorder and `shmrun inspect` name the call that the user has made.
+
+What is told travels as an argument of each native call, above the number of the algorithm (`layout.py`). Nothing is
+set in the context before a part or reset after it: a part that waits in the queue of the worker keeps it, calls of
+signal handlers and of other threads between two parts do not have it, and an exception leaves nothing behind.
+
+The first part of a composite call is unlike its later ones, in its operation or in the dimensions of its array. So
+where a signal handler or another thread begins the same call between two parts, all ranks find it out, too.
+
+A rank that leaves between two parts, by an exception of its own, has left the protocol: its peers would wait in vain
+for the next part. So the group ends, as it does when a single operation is left.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.layout import WORD
+from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.turns import NotNow
+
+_NOTHING = (None, None, 0, 0, 0, 0)  # the arguments of a call without any
+
+
+class PartsCaller(Caller):
+    """Another caller, with all that it has, whose calls tell that they are parts of a composite call.
+
+    root: that of the composite call; -1 where it has none.
+    """
+
+    def __init__(self, caller: Caller, call: str, root: int = -1):  # no second context: the other caller's is used
+        self._caller = caller
+        self._call = call
+        self._mark = (layout.COMPOSITE_NAMES.index(call) | (root + 1) << 8) << layout.COMPOSITE_SHIFT
+        self.words, self.size, self.own_table = caller.words, caller.size, caller.own_table  # short calls read these
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._caller, name)
+
+    def routine(self, name: str) -> Callable[..., int]:
+        """As `Caller.routine`."""
+        entry, mark = self._caller.routine(name), self._mark
+
+        def marked(*arguments: Any) -> int:
+            x, out, reduction, first, second, algorithm, *more = arguments or _NOTHING
+            return entry(x, out, reduction, first, second, algorithm | mark, *more)
+
+        return marked
+
+    def left_by(self, error: BaseException) -> None:
+        """An exception has come out of the composite call. Not for errors that have ended the group already, and not
+        where nothing has happened (`NotNow`)."""
+        if self.words[c.ACTIVE // WORD] != c.ENDED and not isinstance(error, NotNow):
+            self.left(self._call)

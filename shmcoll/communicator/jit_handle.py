@@ -1,0 +1,146 @@
+"""The handle of a communicator for jitted code, and what is done in Python on its behalf. See
+`engine/native/jit_gate.py`.
+
+A handle is the communicator's context, seen read-only. Jitted code that finds a call not to its liking, or failed,
+comes back here; the call is then made, or the error raised, as if the communicator's method had been called.
+"""
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmcoll.calls.send import Sending
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.compiler import compile as code
+from shmcoll.engine.kernels.dtypes import BY_CODE, REDUCTION_NAMES
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.native import entry, jit_gate
+
+Received = tuple[int, int, int]  # source, tag, number of elements
+
+#: loaded with a handle; messages are when they are first called
+OPERATIONS = (
+    layout.BARRIER,
+    layout.ALL_REDUCE,
+    layout.BROADCAST,
+    layout.ALL_GATHER,
+    layout.REDUCE_SCATTER,
+    layout.ALL_TO_ALL,
+)
+
+NO_HANDLE = "shmcoll.jit: the first argument must be comm.handle itself, of an open communicator of this process"
+
+_communicators: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
+_callbacks: dict[int, Callable[[int], None]] = {}  # native code keeps a pointer
+
+
+def make(comm: Any) -> np.ndarray:
+    """The handle of a communicator, with everything loaded that jitted code calls."""
+    words = comm._caller.words
+    address = words.ctypes.data
+    if not words[entry.HANDLE // WORD]:
+        for operation in OPERATIONS:
+            comm._caller.routine(layout.OPERATION_NAMES[operation])
+        words[entry.GATE // WORD] = code.load_gate()
+        _communicators[address] = comm
+        _callbacks[address] = lambda block: _call_back(address, block)
+        weakref.finalize(comm, _forget, words)
+        words[entry.CALLBACK // WORD] = id(_callbacks[address])
+        words[entry.HANDLE // WORD] = address
+    handle = words.view()
+    handle.flags.writeable = False
+    return handle
+
+
+def _forget(words: np.ndarray) -> None:
+    words[entry.HANDLE // WORD] = 0
+    del _callbacks[words.ctypes.data]
+
+
+def in_python(
+    h: np.ndarray, operation: int, x: Any, out: Any, op: int = 0, argument: int = 0, argument_2: int = 0
+) -> Received | None:
+    """Call the communicator's method for an operation, with the arguments that `shmcoll.jit` has."""
+    comm = _communicators.get(h.ctypes.data) if isinstance(h, np.ndarray) else None
+    if comm is None:
+        raise ValueError(NO_HANDLE)
+    return _call(comm, operation, x, out, op, argument, argument_2)
+
+
+def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, argument_2: int) -> Received | None:
+    """What a receive has to tell, else None."""
+    name = layout.OPERATION_NAMES[operation]
+    method = getattr(comm, name)
+    if operation == layout.BARRIER:
+        method()
+    elif operation == layout.BROADCAST:
+        if out is None:  # x is read-only; a view of its memory does not know
+            x.flags.writeable = False
+        method(x, argument)
+    elif operation in entry.REDUCING:
+        if not 0 < op < len(REDUCTION_NAMES):
+            raise ValueError(f"{name} on rank {comm._caller.verdicts.name}: {op} is no operator of shmcoll.jit")
+        method(x, REDUCTION_NAMES[op], out=out)
+    elif operation == layout.SEND:
+        method(x, argument, argument_2)
+    elif operation == layout.RECV:
+        array, source, tag = method(out, argument, argument_2)
+        return source, tag, array.size
+    else:
+        method(x, out=out)
+    return None
+
+
+def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
+    """A message has begun that asks for memory, which only Python can take."""
+    caller, sending = comm._caller, Sending(comm._caller, array, dest, tag)
+    try:
+        status = sending.put(c.HALFWAY)
+    except BaseException:
+        caller.left("send")
+        raise
+    if status != c.OK:
+        raise caller.verdicts.error("send", status)
+    sending.raise_refusal()
+
+
+def _call_back(address: int, block: int) -> None:
+    """What the gate asks for. Raises what the jitted function is to raise."""
+    comm = _communicators[address]
+    operation, op, argument, argument_2, status = (
+        _word(block + at)
+        for at in (jit_gate.OPERATION, jit_gate.REDUCTION, jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS)
+    )
+    if status == c.INTERRUPTED:
+        comm._caller.left(layout.OPERATION_NAMES[operation])
+    elif status in (c.PREPARE, c.BUSY, c.HALFWAY):
+        x, behind = _array(block + jit_gate.ARRAYS)
+        out, _ = _array(behind)
+        if status == c.HALFWAY and x is not None:
+            _send_on(comm, x, argument, argument_2)
+        elif received := _call(comm, operation, x, out, op, argument, argument_2):
+            for at, value in zip((jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS), received, strict=True):
+                ctypes.c_int64.from_address(block + at).value = value
+    else:
+        raise comm._caller.verdicts.error(layout.OPERATION_NAMES[operation], status)
+
+
+def _array(at: int) -> tuple[np.ndarray | None, int]:
+    """The array that stands in a block, and what is behind it."""
+    known, address, dimensions = (_word(at + word) for word in (jit_gate.TYPE, jit_gate.DATA, jit_gate.DIMENSIONS))
+    shape = tuple(_word(at + jit_gate.DIMS + i * WORD) for i in range(dimensions))
+    behind = at + jit_gate.DIMS + dimensions * WORD
+    if not known:
+        return None, behind
+    dtype = BY_CODE[known & 0xFF].numpy
+    length = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    memory = (ctypes.c_char * length).from_address(address)
+    return np.ndarray(shape, dtype, memory), behind  # type: ignore[arg-type]
+
+
+def _word(address: int) -> int:
+    return ctypes.c_int64.from_address(address).value

@@ -1,0 +1,175 @@
+"""Objects as methods of a communicator: anything that can be pickled, of any size. How they become bytes:
+`calls/pickling.py`.
+
+Each call is made of several collectives, its parts (`composite_calls.py`). Sizes are found on the way: the first part
+tells what the next ones need.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from shmcoll.calls import arguments as given
+from shmcoll.calls import buffer_check
+from shmcoll.calls.pickling import ALIGNED, lengths, packed, unpacked
+from shmcoll.communicator.collectives import Collectives
+from shmcoll.communicator.composite_calls import PartsCaller
+from shmcoll.runtime.dispatcher import Caller
+
+FIRST_BYTES = 4096  # of a frame come with its length, in one broadcast
+
+_WORD = 8
+
+
+class Objects(Collectives):
+    """What every communicator can do with objects. Errors are those of the collectives; `TypeError`, before anything is
+    published, for an object that cannot be pickled. With `async_op=True` an object is pickled later: leave it alone
+    until the work is done."""
+
+    _caller: Caller
+    _composite: "dict[tuple[str, int], Parts]"
+
+    def broadcast_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
+        """The object of rank `root`, on every rank; there it is `value` itself. What others give does not matter.
+
+        Cost: one broadcast of 4 KiB for short ones; else two more of the frame, and one a buffer.
+        """
+        used = value if self.rank == root else None
+        return self._now_or_later("broadcast_object", lambda: self._broadcast_object(value, root), used, async_op)
+
+    def gather_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
+        """The objects of all ranks, a list in rank order, on rank `root`; None on the others.
+
+        Cost: an all_reduce of a number, a gather_v of the frames, and one more for as many buffers as the richest
+        object has.
+        """
+        name = "gather_object"
+        return self._now_or_later(name, lambda: self._gather_objects(name, value, root), value, async_op)
+
+    def all_gather_object(self, value: Any, *, async_op: bool = False) -> Any:
+        """The objects of all ranks, a list in rank order, on every rank. Cost: see `gather_object`."""
+        name = "all_gather_object"
+        return self._now_or_later(name, lambda: self._gather_objects(name, value, None), value, async_op)
+
+    def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *, async_op: bool = False) -> Any:
+        """Object r of the root's sequence of n, on rank r. What others give does not matter.
+
+        Cost: a broadcast of a number, a scatter_v of the frames, and one for as many buffers as the richest object has,
+        before which the root lays those side by side. Raises `ValueError` on the root for a wrong number of objects.
+        """
+        used = values if self.rank == root else None
+        return self._now_or_later("scatter_object", lambda: self._scatter_objects(values, root), used, async_op)
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _parts(self, call: str, root: int = -1) -> "Parts":
+        """The collectives of this group as parts of a composite call."""
+        if (call, root) not in self._composite:
+            self._composite[call, root] = Parts(PartsCaller(self._caller, call, root))
+        return self._composite[call, root]
+
+    def _now_or_later(self, operation: str, call: Callable[[], Any], used: Any, later: bool) -> Any:
+        """`used`: the object that this rank gives."""
+        if not later:
+            return call()
+        name = self._caller.verdicts.name
+        return self._caller.worker.submit(buffer_check.around(call, operation, name, {"the object": used}))
+
+    def _broadcast_object(self, value: Any, root: int) -> Any:
+        with self._caller.checking("broadcast_object") as check:
+            root = given.as_root(root, self.size, *check)
+            frame, buffers = packed(value, *check) if self.rank == root else (_nothing(), [])
+        first = np.zeros(_WORD + FIRST_BYTES, np.uint8)
+        first[:_WORD].view(np.int64)[0] = frame.size
+        first[_WORD:][: frame.size] = frame[:FIRST_BYTES]
+        with self._parts("broadcast_object", root) as parts:
+            parts.broadcast(first[None], root)  # of two dimensions, as no later part is
+            length = int(first[:_WORD].view(np.int64)[0])
+            if self.rank != root:
+                frame = np.empty(length, np.uint8)
+                frame[:FIRST_BYTES] = first[_WORD:][:length]
+            if length > FIRST_BYTES:
+                parts.broadcast(frame[FIRST_BYTES:], root)
+            if self.rank != root:
+                buffers = [np.empty(size, np.uint8) for size in lengths(frame)]
+            for buffer in buffers:
+                parts.broadcast(buffer, root)
+        return value if self.rank == root else unpacked(frame, buffers)
+
+    def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
+        """On rank `root`, or on all."""
+        with self._caller.checking(operation) as check:
+            root = None if root is None else given.as_root(root, self.size, *check)
+            frame, buffers = packed(value, *check)
+        is_given = root is None or self.rank == root
+        with self._parts(operation, -1 if root is None else root) as parts:
+            most = int(parts.all_reduce(np.array([len(buffers)]), "max")[0])
+            joined, counts = parts._collect(frame, root)
+            lengths_given = counts.tolist() if is_given else []
+            frames = [joined[end - n : end] for n, end in zip(lengths_given, accumulate(lengths_given), strict=True)]
+            found: list[list[np.ndarray]] = [[] for _ in frames]
+            for k in range(most):
+                part = buffers[k] if k < len(buffers) else _nothing()
+                sizes = np.array([(lengths(one)[k : k + 1] or [0])[0] for one in frames], np.int64)
+                displs = np.cumsum(-(-sizes // ALIGNED) * ALIGNED) - -(-sizes // ALIGNED) * ALIGNED
+                if not is_given:
+                    parts._collect(part, root)
+                    continue
+                out = np.empty(displs[-1] + sizes[-1], np.uint8)
+                joined, _ = parts._collect(part, root, recv_displs=displs, out=out)
+                for rank, (start, size) in enumerate(zip(displs, sizes, strict=True)):
+                    found[rank].append(joined[start : start + size])
+        return [unpacked(*row) for row in zip(frames, found, strict=True)] if is_given else None
+
+    def _collect(self, part: np.ndarray, root: int | None, **where: Any) -> Any:
+        return self.all_gather_v(part, **where) if root is None else self.gather_v(part, root, **where)
+
+    def _scatter_objects(self, values: Sequence[Any] | None, root: int) -> Any:
+        with self._caller.checking("scatter_object") as check:
+            root = given.as_root(root, self.size, *check)
+            rows = _all_packed(values, self.size, *check) if self.rank == root else []
+        most = np.array([max((len(buffers) for _, buffers in rows), default=0)])
+        mine = []
+        with self._parts("scatter_object", root) as parts:
+            parts.broadcast(most, root)
+            for k in range(1 + int(most[0])):
+                column = [([frame, *buffers] + [_nothing()] * (1 + most[0]))[k] for frame, buffers in rows]
+                joined, counts = (np.concatenate(column), [one.size for one in column]) if rows else (None, None)
+                mine.append(parts.scatter_v(joined, counts, root=root))
+        return values[root] if values is not None and self.rank == root else unpacked(mine[0], mine[1:])
+
+
+class Parts(Objects):
+    """The collectives of a group as parts of a composite call, to be called within `with`. Where one of them is
+    composite itself, its parts are parts of the outer call."""
+
+    _caller: PartsCaller
+
+    def __init__(self, caller: PartsCaller):
+        self._caller = caller
+        self.rank, self.size = caller.rank, caller.size
+
+    def _parts(self, call: str, root: int = -1) -> "Parts":
+        return self
+
+    def __enter__(self) -> "Parts":
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: TracebackType | None) -> None:
+        if error is not None:
+            self._caller.left_by(error)
+
+
+def _nothing() -> np.ndarray:
+    return np.empty(0, np.uint8)
+
+
+def _all_packed(values: Any, size: int, operation: str, rank: int) -> list[tuple[np.ndarray, list[np.ndarray]]]:
+    if not isinstance(values, Sequence):
+        raise TypeError(f"{operation} on rank {rank}: the root gives a sequence of {size} objects, got {values!r}")
+    if len(values) != size:
+        raise ValueError(f"{operation} on rank {rank}: {len(values)} objects for {size} ranks")
+    return [packed(value, operation, rank) for value in values]

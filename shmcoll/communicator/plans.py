@@ -1,0 +1,122 @@
+"""Plans: a collective whose arguments are checked once, and that is then called as often as one likes.
+
+The arguments are taken through the checks of `calls/` with a stand-in for the caller that keeps the call of the native
+entry instead of making it. What is kept are the arrays themselves, so a plan works on what they hold when it is called.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmcoll import calls
+from shmcoll.calls import arguments as given
+from shmcoll.calls import buffer_check
+from shmcoll.runtime.async_worker import Work
+from shmcoll.runtime.dispatcher import Caller
+
+OPERATIONS = (
+    "barrier",
+    "all_reduce",
+    "reduce",
+    "reduce_scatter",
+    "scan",
+    "exscan",
+    "broadcast",
+    "all_gather",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "collective_permute",
+)
+
+
+class Plan:
+    """A planned collective: calling it runs it and returns the result, the same array every time.
+
+    All ranks call it together, like the operation itself; a rank that calls the operation instead takes part, too.
+    """
+
+    def __init__(self, caller: Caller, operation: str, arguments: tuple[Any, ...], result: Any):
+        self._caller = caller
+        self._operation = operation
+        self._entry = caller.routine(operation)
+        self._arguments = arguments
+        self._result = result
+
+    def __call__(self) -> Any:
+        try:
+            status = self._entry(*self._arguments)
+        except BaseException:
+            self._caller.left(self._operation)
+            raise
+        if status:
+            self._caller.complete(self._operation, self._entry, self._arguments, status)
+        return self._result
+
+    def start(self) -> Work:
+        """Run it asynchronously."""
+        used = dict(zip(("x", "out"), self._arguments, strict=False))
+        name = self._caller.verdicts.name
+        return self._caller.worker.submit(buffer_check.around(self, self._operation, name, used, "out"))
+
+    def __repr__(self) -> str:
+        return f"<shmcoll.Plan of {self._operation} on rank {self._caller.verdicts.name}>"
+
+
+class _Stenographer:
+    """A caller that notes down what it is asked to run."""
+
+    def __init__(self, caller: Caller):
+        self._caller = caller
+        self.arguments: tuple[Any, ...] | None = None
+
+    def run(self, _operation: str, *arguments: Any) -> None:
+        self.arguments = arguments
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "complete":
+            raise ValueError("its result has a size that only the call finds out; give out")
+        return getattr(self._caller, name)
+
+
+def make(caller: Caller, method: Callable[..., Any], operation: str, args: tuple, keywords: dict[str, Any]) -> Plan:
+    """The plan of `method(*args, **keywords)`, a bound method of the communicator. Errors: see `Communicator.plan`."""
+    where = f"plan of {operation} on rank {caller.verdicts.name}"
+    try:
+        bound = inspect.signature(method).bind(*args, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{where}: {error}") from None
+    bound.apply_defaults()
+    if bound.arguments.get("async_op"):
+        raise ValueError(f"{where}: async_op belongs to the call; use plan.start()")
+    call = getattr(calls, operation)
+    names = list(inspect.signature(call).parameters)[1:]
+    x, out = (bound.arguments.get(name) for name in ("x", "out"))
+    for name, array in (("x", x), ("out", out)):
+        if array is not None and not isinstance(array, np.ndarray):
+            raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got {_kind(array)}")
+    stenographer = _Stenographer(caller)
+    try:
+        result = call(stenographer, *(bound.arguments[name] for name in names))
+    except ValueError as error:
+        if "give out" in str(error):
+            raise ValueError(f"{where}: {error}") from None
+        raise
+    assert stenographer.arguments is not None
+    for name, array, used in zip(("x", "out"), (x, out), stenographer.arguments, strict=False):
+        if array is not None and used is not None and not _is_used_in_place(array, used):
+            raise ValueError(
+                f"{where}: {name} would be copied at every call; a plan wants it C-contiguous, aligned, in native byte "
+                f"order, of a dtype that needs no conversion, and apart from the other array or the same"
+            )
+    return Plan(caller, operation, stenographer.arguments, result)
+
+
+def _is_used_in_place(array: np.ndarray, used: np.ndarray) -> bool:
+    return array.size == 0 or (given.is_plain(used) and array.ctypes.data == used.ctypes.data)
+
+
+def _kind(value: Any) -> str:
+    return f"a {type(value).__name__}"

@@ -1,0 +1,132 @@
+"""Shared arrays: numpy arrays whose memory lies in the arena, in this rank's heap.
+
+Taken when made, given back when the last array that looks at the memory is gone. Any rank makes them alone.
+
+Views of other ranks' arrays are made together (`Communicator.views`): each rank tells where its array lies, counts a
+hold on those of the others in the words behind their blocks, and then all meet, so that no owner has dropped its array
+before it is held. A view that goes away counts its hold down.
+"""
+
+import ctypes
+import numbers
+import operator
+import os
+import threading
+import weakref
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shmcoll.engine.kernels.dtypes import dtype_of
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.heap import Heap
+
+
+def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
+    """An array of a shape and dtype that takes no memory: numpy's own reading of the arguments.
+
+    Raises `TypeError` for a dtype that shmcoll does not know and for what is no shape, `ValueError` for one that cannot
+    be.
+    """
+    where = f"{operation} on rank {rank}"
+    try:
+        zero = np.zeros((), dtype)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{where}: {dtype!r} is not a dtype: {error}") from None
+    dtype_of(zero, operation, rank)
+    extents = (shape,) if isinstance(shape, numbers.Integral) else shape
+    if isinstance(extents, str) or not isinstance(extents, (Iterable, np.ndarray)):
+        raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shape!r}")
+    try:
+        lengths = tuple(operator.index(length) for length in extents)
+    except TypeError:
+        raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shape!r}") from None
+    if any(length < 0 for length in lengths):
+        raise ValueError(f"{where}: shape {shape!r} has a negative length")
+    try:
+        return np.broadcast_to(zero, lengths)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{where}: shape {shape!r} has more dimensions or elements than an array can have") from None
+
+
+def as_filling(value: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
+    """`value` as an array, of `dtype` if that is given; `TypeError` or `ValueError` for a value that is none of it."""
+    try:
+        array = np.asarray(value, dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{operation} on rank {rank}: value {value!r} does not fit dtype {dtype}: {error}") from None
+    dtype_of(array, operation, rank)
+    return array
+
+
+def fill(made: np.ndarray, array: np.ndarray, operation: str, rank: int) -> None:
+    """Set every element; `ValueError` for an array that cannot be broadcast."""
+    try:
+        made[...] = array
+    except ValueError:
+        raise ValueError(
+            f"{operation} on rank {rank}: value of shape {array.shape} does not fit shape {made.shape}"
+        ) from None
+
+
+def zeros(arena: Arena, heap: Heap, like: np.ndarray) -> np.ndarray:
+    """A C-contiguous array of zeros in a heap, of the shape and dtype of `like`. `ArenaError` when the heap is full."""
+    if not like.size:
+        return np.empty(like.shape, like.dtype)
+    offset = heap.take(like.nbytes, f"a shared array of shape {like.shape}, {like.dtype}", holds=True)
+    memory = (ctypes.c_char * like.nbytes).from_address(arena.address + offset)
+    weakref.finalize(memory, heap.give, offset).atexit = False
+    return np.ndarray(like.shape, like.dtype, memory)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank's shared array lies: what another rank needs to look at it. `first`, `bytes`: all that it spans."""
+
+    first: int
+    bytes: int
+    holds: int
+    start: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+
+
+def place_of(arena: Arena, heap: Heap, array: np.ndarray) -> Place | None:
+    """Where an array of this rank lies; None when that is not in its heap."""
+    if not array.size:
+        return Place(0, 0, 0, 0, array.shape, array.strides, array.dtype)
+    reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+    start = array.ctypes.data - arena.address
+    low, high = start + sum(min(r, 0) for r in reach), start + sum(max(r, 0) for r in reach) + array.itemsize
+    block = heap.block_of(low)
+    return block and Place(block[0], high - block[0], block[1], start, array.shape, array.strides, array.dtype)
+
+
+def view(arena: Arena, place: Place, rank: int) -> np.ndarray:
+    """An array at the place of another rank's; `rank`, of the world, holds it as long as it is looked at."""
+    if not place.bytes:
+        return np.empty(place.shape, place.dtype)
+    word = place.holds + rank * WORD
+    memory = (ctypes.c_char * place.bytes).from_address(arena.address + place.first)
+    _count(arena, word, 1)
+    weakref.finalize(memory, _let_go, arena, word, os.getpid()).atexit = False
+    offset = place.start - place.first
+    return np.ndarray(place.shape, place.dtype, memory, offset, place.strides)  # type: ignore[arg-type]
+
+
+def _let_go(arena: Arena, word: int, pid: int) -> None:
+    if os.getpid() == pid:  # in a fork of the rank the views are copies
+        _count(arena, word, -1)
+
+
+def _count(arena: Arena, word: int, more: int) -> None:
+    with _lock:
+        arena.store(word, arena.load(word) + more)
+
+
+_lock = threading.RLock()  # the garbage collector may let go of a view in the midst of counting another

@@ -1,0 +1,72 @@
+"""Where in the user's code a collective was called: asked when a call fails, so it costs nothing before.
+
+The site is the innermost frame outside this package. What the worker runs was called elsewhere, at an earlier time: the
+site is noted when it is submitted.
+"""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import shmcoll
+
+Site = tuple[str, int]  # file, line
+
+_PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
+_submitted = threading.local()
+
+
+def here() -> Site | None:
+    """The line that this thread is at, or that submitted what it works on; None when no frame is the user's."""
+    if site := getattr(_submitted, "site", None):
+        return site
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_PACKAGE):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+@contextmanager
+def submitted_at(site: Site | None) -> Iterator[None]:
+    """Within it, `here()` in this thread is `site`."""
+    _submitted.site, _submitted.is_active = site, True
+    try:
+        yield
+    finally:
+        _submitted.site, _submitted.is_active = None, False
+
+
+def is_submitted() -> bool:
+    """Return whether this thread works on a call that was submitted: its error then does not reach the user here."""
+    return getattr(_submitted, "is_active", False)
+
+
+def end_at_call(trace: TracebackType | None) -> None:
+    """Cut a traceback behind the last line that is the user's: how we came to raise it from there helps nobody."""
+    last = None
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            last = trace
+        trace = trace.tb_next
+    if last is not None:
+        last.tb_next = None
+
+
+def at_site() -> str:
+    """' at train.py:12', for messages; empty when there is no such line."""
+    site = here()
+    return f" at {short_path(site[0])}:{site[1]}" if site else ""
+
+
+def short_path(path: str) -> str:
+    """The path as it is seen from the current directory when it lies below; else as it is."""
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except (ValueError, OSError):  # elsewhere; no current directory
+        return path

@@ -1,0 +1,57 @@
+"""What is said of messages when something is wrong with them."""
+
+from collections import Counter
+
+import numpy as np
+
+from shmcoll.engine import context as c
+from shmcoll.engine.kernels.dtypes import BY_CODE
+from shmcoll.engine.layout import ANY, WORD
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.messages.buffers import Mail
+from shmcoll.engine.messages.ring_buffers import ARRAY
+
+MESSAGES = ("send", "recv", "send_object", "recv_object")
+_SHOWN = 8  # at most so many different tags
+
+
+def missing_message(group: Group, words: np.ndarray, operation: str, mail: Mail) -> str:
+    """Whom a call has waited for in vain, and what has come instead."""
+    peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
+    if operation.startswith("send"):
+        return f"rank {group.name(peer)} has begun to receive this message and does not go on"
+    me = words.item(c.RANK // WORD)
+    sources = [rank for rank in range(group.size) if rank != me] if peer == ANY else [peer]
+    what = "nothing that has not been received" if tag == ANY else f"nothing with tag {tag}"
+    told = f"{group.names(sources)} {'has' if len(sources) == 1 else 'have'} sent {what}"
+    others = [f"from rank {group.name(source)} {_tags(mail.waiting(source))}" for source in sources]
+    come = [text for text, source in zip(others, sources, strict=True) if mail.waiting(source)]
+    return told + (f" (what waits to be received: {'; '.join(come)})" if come else "")
+
+
+def _tags(tags: list[int]) -> str:
+    counts = Counter(tags)
+    shown = [f"{n} with tag {tag}" for tag, n in list(counts.items())[:_SHOWN]]
+    return ", ".join(shown) + (", and others" if len(counts) > _SHOWN else "")
+
+
+def misfit(call: str, group: Group, words: np.ndarray, mail: Mail) -> Exception:
+    """For a message that is not what a receive is for, or does not go into its `out`."""
+    source, tag = mail.found
+    sent = f"the next message, from rank {group.name(source)} with tag {tag},"
+    if mail.found_object:
+        return TypeError(f"{call}: {sent} is an object of {mail.found_count} bytes. It stays: use recv_object")
+    sent = f"{sent} has {mail.found_count} x {mail.found_type.title}"
+    if words.item(c.ALGORITHM // WORD) != ARRAY:
+        return TypeError(f"{call}: {sent}; it is no object. It stays: use recv")
+    out = BY_CODE[words.item((c.OUT + c.DTYPE) // WORD)]
+    count = words.item((c.OUT + c.COUNT) // WORD)
+    kind = TypeError if out is not mail.found_type else ValueError
+    return kind(
+        f"{call}: {sent}, out has room for {count} x {out.title}. It stays: receive it without out, or into one that "
+        f"it fits"
+    )
+
+
+def from_itself(call: str) -> str:
+    return f"{call}: this rank has sent itself nothing that fits, and while it waits it cannot; send first"

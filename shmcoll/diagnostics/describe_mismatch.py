@@ -1,0 +1,124 @@
+"""What a verdict that all ranks have reached together says: in the same words on every rank."""
+
+from itertools import pairwise, product
+
+import numpy as np
+
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.kernels.dtypes import BY_CODE
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.group import Group
+
+
+def explain_parts(group: Group, sequence: int, root: int) -> str:
+    """Which `out` of a scatter is not like the part that the root sends."""
+    told = [array_in_header(group, rank, sequence) for rank in range(group.size)]
+    for rank, array in enumerate(told):
+        if array not in ("None", told[root]):
+            sent = f"rank {group.name(root)} sends it {told[root]}"
+            return f"scatter #{sequence}: out of rank {group.name(rank)} is {array}, but {sent}"
+    sent = f"{told[root]}, which rank {group.name(root)} sends"
+    return f"scatter #{sequence}: an out differs from {sent}, in a dimension after these"
+
+
+def explain_overlap(group: Group, sequence: int) -> str:
+    """Whose out overlaps which array, in an all_reduce of shared arrays. See `collectives/all_reduce_shared.py`."""
+    half = (sequence & 1) * layout.HEADER_BYTES + layout.HEADER_INLINE
+    places = [[group.arena.load(group.mailbox(r) + half + i * WORD) for i in (0, 1)] for r in range(group.size)]
+    header = group.mailbox(0) + (sequence & 1) * layout.HEADER_BYTES
+    dtype = BY_CODE[group.arena.load(header + layout.HEADER_CALL) >> 8 & 0xFF].numpy
+    length = group.arena.load(header + layout.HEADER_COUNT) * dtype.itemsize
+    for a, b in product(range(group.size), repeat=2):
+        for which, name in enumerate(("x", "out")):
+            is_itself = a == b and (name == "out" or places[a][1] == places[b][0])
+            if not is_itself and abs(places[a][1] - places[b][which]) < length:
+                whose = f"rank {group.name(a)} overlaps {name} of rank {group.name(b)}"
+                return f"all_reduce #{sequence}: out of {whose}; give an out of its own, or out=x"
+    return f"all_reduce #{sequence}: an out overlaps another array"
+
+
+def explain_faces(group: Group, words: np.ndarray) -> str:
+    """Whose faces a halo exchange found unlike, as it left it in a context; '' where it did not get so far."""
+    culprit, axis, other = (int(words[word // WORD]) for word in (c.CULPRIT, c.DETAIL, c.DETAIL_2))
+    if axis == 0:
+        return ""
+    return (
+        f"Ranks {group.name(culprit)} and {group.name(other)} are neighbours along axis {axis - 1}, "
+        f"so all other axes of their arrays must be equal."
+    )
+
+
+def array_in_header(group: Group, rank: int, sequence: int) -> str:
+    """Dtype and shape of the array that a rank's header describes, in words; None for no array."""
+    header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
+    word = group.arena.load(header + layout.HEADER_CALL)
+    dtype, ndim = word >> 8 & 0xFF, word >> 32 & 0xFF
+    if dtype == 0:
+        return "None"
+    shown = min(ndim, layout.HEADER_MAX_DIMS)
+    dims = [str(group.arena.load(header + layout.HEADER_DIMS + i * WORD)) for i in range(shown)]
+    more = ["..."] if ndim > shown else []
+    return f"{BY_CODE[dtype].title if dtype in BY_CODE else dtype}[{', '.join(dims + more)}]"
+
+
+class Table:
+    """What one rank said of its counts. See `engine/protocol/count_tables.py`; -1: not given."""
+
+    def __init__(self, group: Group, rank: int, sequence: int):
+        n = group.size
+        half = layout.TABLES + (sequence & 1) * layout.table_bytes(n)
+        words = np.frombuffer(group.arena.read(group.mailbox(rank) + half, layout.table_words(n) * WORD), np.int64)
+        self.rank, self.name = rank, group.name(rank)
+        self.counts, self.displs, self.expected, self.places, self.room = (words[i * n : (i + 1) * n] for i in range(5))
+        self.source, self.result, self.dtype = words[layout.TABLE_SIZES * n :].tolist()
+
+
+def explain_counts(group: Group, operation: str, sequence: int, root: int) -> str:
+    """Which entry of the tables does not fit. `root`: who sends, where only one rank does; else anyone."""
+    tables = [Table(group, rank, sequence) for rank in range(group.size)]
+    for table in tables:
+        wrong = _wrong_dtype(table, tables[root]) or _wrong_send(table, tables) or _wrong_receive(table, tables)
+        if wrong:
+            return f"{operation} #{sequence}: {wrong}"
+    return f"{operation} #{sequence}: the counts do not fit"
+
+
+def _wrong_dtype(table: Table, root: Table) -> str:
+    if table.dtype in (-1, root.dtype):
+        return ""
+    mine, sent = (BY_CODE[t.dtype].name for t in (table, root))
+    return f"rank {table.name} receives into an array of {mine}, but rank {root.name} sends {sent}"
+
+
+def _wrong_send(table: Table, tables: list[Table]) -> str:
+    for i in map(int, np.flatnonzero(table.counts > 0)):
+        count, displacement = table.counts[i], table.displs[i]
+        if displacement + count > table.source:
+            return (
+                f"rank {table.name} sends {count} elements from displacement {displacement} to rank {tables[i].name}, "
+                f"but its source has {table.source}"
+            )
+    return ""
+
+
+def _wrong_receive(table: Table, tables: list[Table]) -> str:
+    arriving = np.array([t.counts[table.rank] for t in tables])
+    places = np.cumsum(arriving) - arriving if (table.places < 0).all() else table.places
+    names = [t.name for t in tables]
+    for i, count in enumerate(arriving.tolist()):
+        if 0 <= table.expected[i] != count:
+            return f"rank {table.name} expects {table.expected[i]} elements from rank {names[i]}, which sends {count}"
+        if 0 <= table.room[i] < count:
+            return f"rank {names[i]} sends {count} elements to rank {table.name}, which has room for {table.room[i]}"
+        if count and 0 <= table.result < places[i] + count:
+            return (
+                f"{count} elements from rank {names[i]} at displacement {places[i]} of rank {table.name} "
+                f"do not fit its result of {table.result}"
+            )
+    taken = sorted((places[i], places[i] + arriving[i], i) for i in np.flatnonzero(arriving > 0))
+    for (_, end, a), (begin, _, b) in pairwise(taken):
+        if begin < end:
+            both = f"ranks {names[a]} and {names[b]}"
+            return f"what rank {table.name} receives from {both} overlaps at displacement {begin}"
+    return ""

@@ -1,0 +1,85 @@
+"""Reading the flight recorder (`engine/protocol/flight_recorder.py`): the last operations of each rank of a group."""
+
+import time
+from dataclasses import dataclass
+
+from shmcoll.diagnostics.describe_call import call_in_words, called
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.kernels.dtypes import BY_CODE
+from shmcoll.engine.memory.group import Group
+
+_WORDS = layout.FLIGHT_BYTES // layout.WORD
+_STATES = {
+    layout.FLYING: "in it",
+    c.OK: "done",
+    c.ABORTED: "group ended",
+    c.TIMEOUT_PASSED: "waited in vain",
+    c.MISMATCH: "mismatch",
+    c.PEER_LOST: "peer lost",
+    c.VERDICT: "refused by all",
+    c.INTERRUPTED: "interrupted",
+    c.BROKEN: "broken",
+    c.HALFWAY: "between its phases",
+    c.RAISED: "function raised",
+}
+
+
+@dataclass(frozen=True)
+class Flight:
+    """One operation of one rank. Times: CLOCK_MONOTONIC, ns, some ms coarse; `woken`: 0 when it has never slept."""
+
+    sequence: int
+    call: int
+    arguments: tuple[int, int]
+    count: int
+    started: int
+    woken: int
+    state: int
+
+    @property
+    def flying(self) -> bool:
+        """Whether the rank is still in it, or has given it up."""
+        return self.state in (layout.FLYING, c.HALFWAY, c.TIMEOUT_PASSED)
+
+    @property
+    def since(self) -> float:
+        """Seconds since it began; since it ended, when it has."""
+        last = self.started if self.flying else max(self.started, self.woken)
+        return max(time.monotonic_ns() - last, 0) / 1e9
+
+    @property
+    def outcome(self) -> str:
+        return _STATES.get(self.state, f"state {self.state}")
+
+    def words(self) -> str:
+        """What was called: 'all_reduce(6 x float32, sum)'. The shape is not in the recorder."""
+        dtype = self.call >> 8 & 0xFF
+        array = f"{self.count} x {BY_CODE[dtype].title}" if dtype in BY_CODE else "None"
+        return call_in_words(self.call, *self.arguments, array)
+
+
+def flights(group: Group, rank: int) -> list[Flight]:
+    """The last operations of a rank of the group, the latest last; at most FLIGHT_ENTRIES of them."""
+    base = group.offset + layout.flight_offset(group.size, rank)
+    found = [_read(group, base + i * layout.FLIGHT_BYTES) for i in range(layout.FLIGHT_ENTRIES)]
+    return sorted((flight for flight in found if flight), key=lambda flight: flight.sequence)
+
+
+def last_call(group: Group, rank: int, flight: Flight) -> str:
+    """As `Flight.words`, but with the shape where the rank's header still has it."""
+    half = group.mailbox(rank) + (flight.sequence & 1) * layout.HEADER_BYTES
+    if group.arena.load(half + layout.HEADER_SEQUENCE) == flight.sequence:
+        return called(group, rank, flight.sequence)
+    return flight.words()
+
+
+def _read(group: Group, base: int) -> Flight | None:
+    """None for an entry that was never written, or whose rank is too busy to be read."""
+    words: tuple[int, ...] = ()
+    for _ in range(4):
+        before, words = words, tuple(group.arena.load(base + i * layout.WORD) for i in range(_WORDS))
+        if words == before:
+            sequence, call, first, second, count, started, woken, state = words
+            return Flight(sequence, call, (first, second), count, started, woken, state) if sequence > 0 else None
+    return None

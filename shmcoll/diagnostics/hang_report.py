@@ -1,0 +1,148 @@
+"""What a hang looks like, for people: one table of where every rank stands, with the ranks' stacks; and a sentence that
+names who keeps the others waiting.
+"""
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from shmcoll.diagnostics.rank_status import ABSENT, ENDED, GONE, STOPPED, Standing, process_state, standings
+from shmcoll.diagnostics.report_lock import alone
+from shmcoll.diagnostics.stack_client import ask
+from shmcoll.diagnostics.text_table import aligned
+from shmcoll.engine import layout
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.arena import Arena
+
+PATIENCE = 1.0  # seconds: shorter waits are usual
+STACKS_PATIENCE = 0.3  # seconds: how long a rank that gives up waits for the stacks of the others
+
+_DOING = {"R": "running", "S": "sleeping", "D": "waiting for a disk or a device"}
+
+
+def inquest(
+    arena: Arena,
+    *,
+    stacks: bool,
+    limit: float = 1.0,
+    patience: float = PATIENCE,
+    pids: Mapping[int, int] | None = None,
+) -> str:
+    """The table as text.
+
+    stacks: ask the ranks for theirs, for `limit` seconds at most. patience: shorter waits accuse nobody. pids: of ranks
+    that have not joined, as far as they are known.
+    """
+    pids = pids or {}
+    found = [replace(s, pid=s.pid or pids.get(s.rank, 0)) for s in standings(arena)]
+    below = ask(_processes(arena, found), limit) if stacks else {}
+    return f"{table(found, below)}\n{verdict(found, patience)}"
+
+
+def explained(error: Exception, arena: Arena) -> Exception:
+    """The error of a wait that was in vain; a note of it is the table: where all ranks are, while they still are there.
+
+    For one rank at a time: of stacks that two ask for at once each would take some for another thread's.
+    """
+    with contextlib.suppress(Exception), alone(arena, 2 * STACKS_PATIENCE):  # what goes wrong shall not hide the error
+        error.add_note(inquest(arena, stacks=True, limit=STACKS_PATIENCE, patience=0))
+    return error
+
+
+def table(found: list[Standing], below: dict[int, list[str]] | None = None) -> str:
+    """One line a rank; `below`: lines to print under that of a rank."""
+    rows = [("rank", "pid", "state", "for", "where", "waits for")]
+    for s in found:
+        age = f"{s.since:.1f} s" if s.flight or s.message else ""
+        rows.append((str(s.rank), str(s.pid or "-"), s.state, age, s.place, ", ".join(map(str, s.blames))))
+    title, *lines = aligned(rows, right=(0, 1, 3))
+    told = [title]
+    for s, line in zip(found, lines, strict=True):
+        told += [line, *(f"{'':6}{frame}" for frame in (below or {}).get(s.rank, []))]
+    return "\n".join(told)
+
+
+def verdict(found: list[Standing], patience: float = PATIENCE) -> str:
+    """Who keeps the others waiting, and what is known of it: one sentence a culprit. Waits up to `patience` s count as
+    none."""
+    waiting, blamed = _waiting(found, patience), culprits(found, patience)
+    if not waiting:
+        return f"No rank has waited for another for more than {patience:g} s."
+    if not blamed:
+        circle = "; ".join(f"rank {s.rank} {s.place} for {names(s.blames)}" for s in waiting.values())
+        where = "" if any(s.message for s in waiting.values()) else " in different groups"
+        return f"{names(waiting).capitalize()} wait for one another{where}: {circle}."
+    return " ".join(_accusation(found[rank], [waiting[r] for r in ranks]) for rank, ranks in sorted(blamed.items()))
+
+
+def culprits(found: list[Standing], patience: float = PATIENCE) -> dict[int, list[int]]:
+    """Who keeps others waiting, and whom; nobody where ranks wait for one another in a circle of groups."""
+    waiting, blamed = _waiting(found, patience), dict[int, list[int]]()
+    for rank in waiting:
+        for culprit in _roots(rank, waiting):
+            blamed.setdefault(culprit, []).append(rank)
+    return blamed
+
+
+def _waiting(found: list[Standing], patience: float) -> dict[int, Standing]:
+    return {s.rank: s for s in found if s.blames and s.state != STOPPED and s.since >= patience}
+
+
+def _roots(rank: int, waiting: dict[int, Standing]) -> set[int]:
+    """Where the chain of those who wait ends, across groups; nowhere when it leads in a circle."""
+    seen, ends, follow = {rank}, set(), list(waiting[rank].blames)
+    while follow:
+        one = follow.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if one in waiting:
+            follow += waiting[one].blames
+        else:
+            ends.add(one)
+    return ends
+
+
+def _accusation(culprit: Standing, waiting: list[Standing]) -> str:
+    keeps = f"Rank {culprit.rank} keeps {names(s.rank for s in waiting)} waiting"
+    longest = max(waiting, key=lambda s: s.since)
+    direct = [s for s in waiting if culprit.rank in s.blames]
+    what = max(direct or waiting, key=lambda s: s.since)
+    operation = f"{what.call} #{what.flight.sequence}" if what.flight else what.call
+    does = f"has come to {operation}, but does not go on" if what.arrived else f"has not come to {operation}"
+    if what.message:
+        sends = what.call.startswith("send")
+        does = f"{'does not go on receiving' if sends else 'has sent nothing for'} {operation} of rank {what.rank}"
+    return f"{keeps}, for {longest.since:.1f} s: it {does}; {_whereabouts(culprit)}."
+
+
+def _whereabouts(culprit: Standing) -> str:
+    pid = culprit.pid
+    if culprit.state == STOPPED:
+        return f"its process is stopped (kill -CONT {pid} lets it go on)"
+    if culprit.state == GONE:
+        return f"its process {pid} has ended"
+    if culprit.state == ABSENT:
+        return "it has not joined the job (shmcoll.init) yet"
+    if culprit.state == ENDED:
+        return "it has left the job"
+    doing = _DOING.get(process_state(pid), "alive")
+    if culprit.message:
+        return f"it is {culprit.place}, and {doing}"
+    if culprit.flight is None:
+        return f"it has called nothing yet, and is {doing}"
+    if culprit.flight.flying:
+        return f"it is {culprit.place}, and {doing}"
+    return f"it is {doing}; its last call was {culprit.call} #{culprit.flight.sequence}, {culprit.since:.1f} s ago"
+
+
+def names(ranks: Iterable[int]) -> str:
+    """'rank 2' or 'ranks 0, 2'."""
+    listed = [str(rank) for rank in ranks]
+    return f"rank {listed[0]}" if len(listed) == 1 else f"ranks {', '.join(listed)}"
+
+
+def _processes(arena: Arena, found: list[Standing]) -> dict[int, tuple[int, int]]:
+    """Of each rank that may still run: pid, start time, or 0 where that is not known."""
+    alive = [s for s in found if s.pid and s.state not in (ENDED, GONE)]
+    return {s.rank: (s.pid, records.read(arena, s.rank, layout.BY_RANK).start) for s in alive}

@@ -1,0 +1,137 @@
+"""Looking at jobs from outside, while they run or hang, without their taking notice.
+
+An arena has no name. It is found by who maps it (/proc/PID/maps), of the processes of this user, and opened through a
+descriptor of such a process (/proc/PID/fd), read-only: ranks keep theirs. Words are read by pread, which takes no
+memory where the arena is sparse and cannot end in a SIGBUS. What stands in it is not trusted: owner, magic, version and
+sizes are checked as a rank would, and every offset that is read from it is bounded.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shmcoll.engine import layout
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.errors import ArenaError
+
+_File = tuple[int, int, int]  # major and minor number of the device, inode
+
+
+class ObservedArena(Arena):
+    """The arena behind a descriptor that is open for reading, as `records`, `flights` and others read it."""
+
+    def __init__(self, fd: int):
+        self.fd = fd
+        self.size = arenas.checked_size(fd)
+        self.ranks = 0
+        arenas.verify(self, None)
+
+    def load(self, offset: int) -> int:
+        return int.from_bytes(self.read(offset, layout.WORD), "little", signed=True)
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = os.pread(self.fd, length, offset)
+        if len(data) != length:
+            raise ArenaError(f"the arena ends before {offset + length} bytes")
+        return data
+
+    def store(self, offset: int, value: int) -> None:
+        raise ArenaError("this arena is only looked at")
+
+    def write(self, offset: int, data: bytes) -> None:
+        raise ArenaError("this arena is only looked at")
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of this user. `processes`: those that map its arena: ranks, and who started them."""
+
+    arena: ObservedArena
+    processes: tuple[int, ...]
+
+    @property
+    def creator(self) -> int:
+        """The pid of who made the arena: shmrun, the server of `shmcoll.run`, or rank 0."""
+        return self.arena.load(layout.JOB_CREATOR)
+
+    @property
+    def nonce(self) -> str:
+        """Eight digits that tell this job from others."""
+        return self.arena.nonce[:8]
+
+    def is_meant(self, text: str) -> bool:
+        """Whether somebody means this job by the pid of one of its processes, or by the beginning of its nonce."""
+        return text in {str(self.creator), *map(str, self.processes)} or (
+            len(text) >= 4 and self.arena.nonce.startswith(text)
+        )
+
+
+@contextlib.contextmanager
+def jobs() -> Iterator[list[Job]]:
+    """The jobs of this user, the oldest first. Their arenas are closed afterwards."""
+    found = []
+    try:
+        for file, processes in _mapped().items():
+            with contextlib.suppress(ArenaError, OSError):  # it ends just now, or is no arena of this version
+                if arena := _opened(file, processes):
+                    found.append(Job(arena, tuple(sorted(processes))))
+        yield sorted(found, key=lambda job: job.arena.load(layout.JOB_CREATED))
+    finally:
+        for job in found:
+            job.arena.close()
+
+
+def _mapped() -> dict[_File, list[int]]:
+    """Files that may be arenas, and who maps them."""
+    found: dict[_File, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError, ValueError):  # it has ended, or is not ours to look at
+                if folder.stat().st_uid == os.geteuid():
+                    for file in set(_candidates((folder / "maps").read_text(errors="replace"))):
+                        found.setdefault(file, []).append(int(folder.name))
+    return found
+
+
+def _candidates(maps: str) -> Iterator[_File]:
+    for line in maps.splitlines():
+        if "/dev/shm/#" in line or "/dev/shm/shmcoll" in line or "/memfd:shmcoll " in line:
+            device, inode = line.split()[3:5]
+            major, minor = (int(part, 16) for part in device.split(":"))
+            yield major, minor, int(inode)
+
+
+def _opened(file: _File, processes: list[int]) -> ObservedArena | None:
+    """The arena by the first process that has it open; None when none has."""
+    for pid in processes:
+        for link in _descriptors(pid):
+            with contextlib.suppress(OSError):
+                if _identity(link.stat()) == file:
+                    return _observe(link)
+    return None
+
+
+def _observe(path: Path) -> ObservedArena:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return ObservedArena(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _descriptors(pid: int) -> list[Path]:
+    try:
+        return list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return []
+
+
+def _identity(info: os.stat_result) -> _File:
+    return os.major(info.st_dev), os.minor(info.st_dev), info.st_ino

@@ -1,0 +1,155 @@
+"""Where every rank of a job stands.
+
+Read from the arena alone, by a rank, the launcher, or somebody outside (`observer.py`), and from /proc. The job goes on
+meanwhile, so what is said of different ranks may be some microseconds apart.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from shmcoll.diagnostics.describe_call import message_in_words
+from shmcoll.diagnostics.flight_log import Flight, flights, last_call
+from shmcoll.diagnostics.wait_graph import awaited_by, not_arrived, who_stopped
+from shmcoll.engine import layout
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system.processes import has_ended
+
+ENDED, ABSENT, GONE, STOPPED, WAITING, INSIDE, OUTSIDE = (
+    "ended", "not joined", "gone", "stopped", "waits", "in it", "outside",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One rank of the world. `flight`: its last operation, of all its groups, in `group`; None: it has called nothing,
+    or is in a message, which has waited since `message` (CLOCK_MONOTONIC, ns; 0: it is in none).
+
+    `blames`: the ranks of the world that keep it from going on. `arrived`: whether these have come to the operation.
+    """
+
+    rank: int
+    pid: int
+    state: str
+    group: Group | None = None
+    flight: Flight | None = None
+    call: str = ""
+    blames: tuple[int, ...] = ()
+    arrived: bool = False
+    message: int = 0
+
+    @property
+    def since(self) -> float:
+        """Seconds since its last operation began, or ended when it has."""
+        if self.message:
+            return max(time.monotonic_ns() - self.message, 0) / 1e9
+        return self.flight.since if self.flight else 0.0
+
+    @property
+    def place(self) -> str:
+        """'in barrier() #4', 'after barrier() #4 of ranks 0, 2', 'in recv(source=1, tag=5)'."""
+        if self.group is None:
+            return "has called nothing yet"
+        world = self.group == Group.world(self.group.arena)
+        where = "" if world else f" of {self.group.title}"
+        if self.flight is None:
+            return f"in {self.call}{where}"
+        return f"{'in' if self.flight.flying else 'after'} {self.call} #{self.flight.sequence}{where}"
+
+
+def standings(arena: Arena) -> list[Standing]:
+    """Every rank of the world."""
+    groups = open_groups(arena)
+    return [_standing(arena, rank, groups) for rank in range(arena.ranks)]
+
+
+def open_groups(arena: Arena) -> list[Group]:
+    """The group of all ranks, and those in the directories of their leaders."""
+    found = [Group.world(arena)]
+    cell_bytes = arena.load(layout.JOB_CELL_BYTES)
+    for leader in range(arena.ranks):
+        base = layout.directory_offset(arena.ranks, leader) + layout.SLOTS
+        slots = memoryview(arena.read(base, layout.SLOT_COUNT * layout.SLOT_BYTES)).cast("q").tolist()
+        for identity, offset in zip(slots[::2], slots[1::2], strict=True):
+            if identity and 0 < offset <= arena.size - layout.group_bytes(1, cell_bytes):
+                size = arena.load(offset + layout.SIZE)
+                if 0 < size <= arena.ranks and offset + layout.group_bytes(size, cell_bytes) <= arena.size:
+                    members = tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in range(size))
+                    if all(0 <= member < arena.ranks for member in members):
+                        found.append(Group(arena, offset, members))
+    return found
+
+
+def _standing(arena: Arena, rank: int, groups: list[Group]) -> Standing:
+    told = records.read(arena, rank, layout.BY_RANK)
+    latest: tuple[Group, Flight] | None = None
+    for group in groups:
+        if rank in group.ranks:
+            for flight in flights(group, group.ranks.index(rank))[-1:]:
+                if latest is None or _weight(flight) > _weight(latest[1]):
+                    latest = group, flight
+    state = _life(told, records.read(arena, rank, layout.BY_LAUNCHER))
+    for group in groups:
+        if rank in group.ranks and not group.has_ended():
+            waiting = _message(group, group.ranks.index(rank))
+            if waiting:
+                call, peers, since = waiting
+                return Standing(rank, told.pid, state or WAITING, group, None, call, peers, False, since)
+    if latest is None:
+        return Standing(rank, told.pid, state or OUTSIDE)
+    group, flight = latest
+    me = group.ranks.index(rank)
+    call = last_call(group, me, flight)
+    if not flight.flying or group.has_ended():
+        return Standing(rank, told.pid, state or OUTSIDE, group, flight, call)
+    blames, arrived = _blames(group, me, flight.sequence)
+    names = tuple(group.ranks[r] for r in blames)
+    return Standing(rank, told.pid, state or (WAITING if names else INSIDE), group, flight, call, names, arrived)
+
+
+def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int] | None:
+    """The send or recv that a rank of the group is in and that has slept: in words; the ranks of the world that it
+    waits for, for ANY all others; since when."""
+    words = (layout.MESSAGE, layout.MESSAGE_PEER, layout.MESSAGE_TAG, layout.MESSAGE_SINCE)
+    operation, peer, tag, since = (group.arena.load(group.mailbox(rank) + word) for word in words)
+    if operation not in (layout.SEND, layout.RECV) or not layout.ANY <= peer < group.size:
+        return None
+    blames = tuple(group.ranks[one] for one in range(group.size) if one == peer or (peer == layout.ANY and one != rank))
+    return message_in_words(group, layout.OPERATION_NAMES[operation], peer, tag), blames, since
+
+
+def _weight(flight: Flight) -> tuple[bool, int]:
+    return flight.flying, max(flight.started, flight.woken)
+
+
+def _life(told: records.Record, launcher: records.Record) -> str:
+    """What is to be said of the rank's process; empty when it lives and runs."""
+    if launcher.state == records.FAILED:
+        return ENDED
+    if told.state == records.UNBORN:
+        return ABSENT
+    if told.pid == 0 or told.state in (records.DEPARTED, records.FAILED):
+        return ENDED
+    if has_ended(told.pid, told.start):
+        return GONE
+    return STOPPED if process_state(told.pid) in ("T", "t") else ""
+
+
+def process_state(pid: int) -> str:
+    """The letter of /proc/PID/stat: R, S, D, T, Z; empty when there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def _blames(group: Group, rank: int, sequence: int) -> tuple[list[int], bool]:
+    """Who keeps this rank of the group from going on, and whether they have come to the operation."""
+    awaited = awaited_by(group, rank)
+    if awaited is None:
+        return [], False
+    missing = not_arrived(group, sequence)
+    return (missing, False) if missing else (who_stopped(group, rank, awaited, sequence), True)

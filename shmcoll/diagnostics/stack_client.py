@@ -1,0 +1,192 @@
+"""Asking ranks for their Python stacks, which they offer (`stack_server.py`).
+
+Who asks finds the file among the rank's descriptors, sends the signal to one thread after the other, and reads what
+each has added. Nobody sends the signal to a process that does not catch it: a program that is no Python, or that has
+not joined yet, would be killed.
+
+A stack is written in many pieces, and a busy machine may keep the rank from its core between any two of them. It is
+complete when the handler has returned: while it runs, the signal is blocked for the thread, and before that pending.
+Between the two lies a moment in which the thread has taken the signal and not entered the handler, and looks as if it
+had returned. So who asks looks whether a stack has begun, and *then* whether the signal is neither pending nor
+blocked. A thread that runs no Python writes none: it is sent the signal once more, which it cannot take before the
+first handler has returned. If it has written nothing by then, it never will; if it has, two stacks are waited for.
+
+One at a time asks a rank: it holds the lock of the file (`flock`), which goes with its descriptor, or with itself.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import shmcoll
+from shmcoll.diagnostics import stack_server
+from shmcoll.diagnostics.call_site import short_path
+from shmcoll.engine.system.processes import has_ended
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_NAP = 0.002
+_LONGEST = 1 << 20  # bytes of stacks read at once
+_DEEPEST = 12  # frames shown
+
+_PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
+_HEADER = "Stack (most recent call first):\n"  # which faulthandler writes at once, before the first frame
+_FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
+_INTERNAL = re.compile(r"<frozen |.*/(runpy\.py|contextlib\.py|shmrun/(\w+/)?\w+\.py|bin/shmrun)$")
+
+
+@dataclass
+class _Asked:
+    """A rank that is being asked. `waiting`: the threads that have not been, the main thread last."""
+
+    pid: int
+    fd: int
+    waiting: list[int]
+    begin: int = 0  # size of the file before the thread that is asked now
+    now: int = 0  # that thread; 0: nobody has been asked
+    sent: int = 0  # signals sent to it
+    told: list[str] = field(default_factory=list)  # what threads have written, the main thread first
+
+    def is_complete(self) -> bool:
+        """Whether all threads have been asked and have answered; asks the next one where one has."""
+        if not self.now:
+            try:
+                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            if not self._next_thread():
+                return True
+        while (answer := self._answer()) is not None:
+            self.told.append(answer)
+            if not self._next_thread():
+                return True
+        return False
+
+    def _answer(self) -> str | None:
+        """What the thread that is asked now has written; None: look again later."""
+        begun = len(self._written())
+        if _holds(self.pid, self.now):
+            return None
+        written = self._written()
+        if self._has_ended() or begun == self.sent or (not written and self.sent > 1):
+            return written[0] if written else ""
+        if not written:
+            self._send()
+        return None
+
+    def _written(self) -> list[str]:
+        """The stacks that have begun since the thread that is asked now was asked first."""
+        return os.pread(self.fd, _LONGEST, self.begin).decode(errors="replace").split(_HEADER)[1:]
+
+    def _next_thread(self) -> bool:
+        """Ask the next thread that does not block the signal; whether there was one."""
+        self.begin = os.fstat(self.fd).st_size
+        self.sent = 0
+        while self.waiting:
+            self.now = self.waiting.pop()
+            if not _holds(self.pid, self.now) and self._send():
+                return True
+        return False
+
+    def _has_ended(self) -> bool:
+        """Whether the thread that is asked now has."""
+        return _LIBC.tgkill(self.pid, self.now, 0) != 0
+
+    def _send(self) -> bool:
+        """Send the signal to the thread that is asked now; whether it is still there."""
+        self.sent += 1
+        return not _LIBC.tgkill(self.pid, self.now, stack_server.SIGNAL)
+
+
+def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, list[str]]:
+    """The stacks of ranks, as lines to print; of those that do not give them within `patience` seconds, why not.
+
+    processes: of each rank the pid and the start time that its record holds.
+    """
+    told: dict[int, list[str]] = {}
+    asked: dict[int, _Asked] = {}
+    for rank, (pid, start) in processes.items():
+        one = _ask_one(pid, start)
+        if isinstance(one, str):
+            told[rank] = [f"({one})"]
+        else:
+            asked[rank] = one
+    end = time.monotonic() + patience
+    while asked and time.monotonic() < end:
+        for rank, one in list(asked.items()):
+            if one.is_complete():
+                told[rank] = _shown(one.told) if one.told else ["(it blocks the signal that asks for its stack)"]
+                os.close(asked.pop(rank).fd)
+        time.sleep(_NAP)
+    for rank, one in asked.items():
+        told[rank] = _shown(one.told) if one.told else [f"(no stack within {patience:g} s)"]
+        os.close(one.fd)
+    return told
+
+
+def _ask_one(pid: int, start: int) -> _Asked | str:
+    """A rank that can be asked; or why it cannot."""
+    if pid == os.getpid():
+        stack_server.offer()
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    except (OSError, ValueError):
+        return "its process has ended"
+    try:
+        if has_ended(pid, start):
+            return "its process has ended"
+        if fields["State"][0] in "Tt":
+            return "stopped, so it cannot say where it is"
+        if not int(fields["SigCgt"], 16) >> (stack_server.SIGNAL - 1) & 1:
+            return "no Python program that has joined the job, so it cannot say where it is"
+        fd = _file_of(pid)
+        if fd is None:
+            return "it has closed the file that it would write its stack to"
+        threads = sorted((int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()), reverse=True)
+        return _Asked(pid, fd, [*(thread for thread in threads if thread != pid), pid])
+    except (OSError, KeyError, ValueError) as e:
+        return f"cannot be asked: {e}"
+
+
+def _file_of(pid: int) -> int | None:
+    """The rank's file, opened for reading."""
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if str(link.readlink()).startswith(f"/memfd:{stack_server.FILE} "):
+                return os.open(link, os.O_RDONLY | os.O_CLOEXEC)
+    return None
+
+
+def _holds(pid: int, thread: int) -> bool:
+    """Whether the signal is pending for a thread, or blocked by it; not when the thread has ended."""
+    try:
+        status = Path(f"/proc/{pid}/task/{thread}/status").read_text()
+    except OSError:
+        return False
+    masks = re.findall(r"^Sig(?:Pnd|Blk):\t(.*)", status, re.MULTILINE)
+    return any(int(mask, 16) >> (stack_server.SIGNAL - 1) & 1 for mask in masks)
+
+
+def _shown(threads: list[str]) -> list[str]:
+    """What faulthandler has written, shorter: innermost frame first, without frames of shmcoll and the launcher."""
+    shown: list[list[str]] = []
+    for thread in threads:
+        frames = [match.groups() for line in thread.splitlines() if (match := _FRAME.fullmatch(line))]
+        inside = any(path.startswith(_PACKAGE) for path, _, _ in frames)
+        lines = [
+            f"{short_path(path)}:{line} in {function}"
+            for path, line, function in frames
+            if not path.startswith(_PACKAGE) and not _INTERNAL.match(path)
+        ]
+        if lines and not (inside and all("/threading.py:" in line for line in lines)):
+            shown.append(lines[:_DEEPEST] + (["..."] if len(lines) > _DEEPEST else []))
+    if len(shown) > 1:
+        named = [[f"thread {i}:", *lines] for i, lines in enumerate(shown)]
+        named[0][0] = "main thread:"
+        return [line for lines in named for line in lines]
+    return shown[0] if shown else ["(no Python code of the program's own)"]

@@ -1,0 +1,488 @@
+"""The compiled twins of `atomics.py` and of the bit casts in `engine/kernels/operators.py`: the only file with LLVM
+instructions in it (but for the wrapper that `compile.py` puts around an entry point).
+
+Importing it imports numba; only `compile.py` does. Operations on shared words become LLVM atomics, which the optimiser
+may neither hoist out of a loop nor tear nor invent (a plain load in a waiting loop is hoisted, and the loop never sees
+the change). Calls go to libc and CPython by name; the loader resolves them in the running process.
+"""
+
+import errno
+import os
+import platform
+import select
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+
+from shmcoll.engine import atomics, context
+from shmcoll.engine.kernels import kernels, operators
+from shmcoll.engine.native import cpython
+
+I16, I32, I64, F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+POINTER = ir.IntType(8).as_pointer()
+CLOCK_MONOTONIC = 1
+SYS_PIDFD_OPEN = 434  # the same on every architecture
+NS = 1_000_000_000
+POLLIN = select.POLLIN
+STAT_BYTES = 1024  # what /proc/PID/stat takes at most: about 50 numbers
+
+#: the Python functions that have a twin here
+TWINS: set[Callable[..., Any]] = {kernels.element, kernels.set_element, kernels.attempt}
+
+
+def _twin(function: Callable[..., Any], argument_types: tuple, result: Any) -> Callable[[Callable[..., Any]], None]:
+    """Make `emit(builder, module, *values)` the compiled form of `function`; every argument is cast to its type."""
+    count = len(argument_types)
+    names = ", ".join("abcdefg"[:count])
+
+    def register(emit: Callable[..., Any]) -> None:
+        def typer(_context, *_actual):
+            def codegen(ctx, builder, _signature, values):
+                value = emit(builder, builder.module, *values)
+                return ctx.get_dummy_value() if result is types.void else value
+
+            return result(*argument_types), codegen
+
+        # intrinsic and overload look at the number of arguments, so each twin gets functions of its own arity
+        scope: dict[str, Any] = {"typer": typer}
+        exec(f"def {function.__name__}(typingctx{', ' + names if names else ''}):\n    return typer(typingctx)", scope)
+        scope["twin"] = intrinsic(scope[function.__name__])
+        exec(f"def make({names}):\n    return lambda {names}: twin({names})", scope)
+        overload(function)(scope["make"])
+        TWINS.add(function)
+
+    return register
+
+
+def _word(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    return builder.inttoptr(address, I64.as_pointer())
+
+
+def _call(builder: ir.IRBuilder, module: ir.Module, name: str, result: ir.Type, *arguments: ir.Value) -> ir.Value:
+    signature = ir.FunctionType(result, [a.type for a in arguments])
+    return builder.call(cgutils.get_or_insert_function(module, signature, name), arguments)
+
+
+def _call_variadic(builder: ir.IRBuilder, module: ir.Module, name: str, fixed: int, *arguments: ir.Value) -> ir.Value:
+    """The same for a function that returns an int, of whose arguments so many are fixed."""
+    signature = ir.FunctionType(I32, [a.type for a in arguments[:fixed]], var_arg=True)
+    return builder.call(cgutils.get_or_insert_function(module, signature, name), arguments)
+
+
+def _text(module: ir.Module, text: str) -> ir.Value:
+    """The address of a text that ends with a zero."""
+    content = cgutils.make_bytearray(text.encode() + b"\0")
+    return cgutils.global_constant(module, "text", content).bitcast(POINTER)
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@_twin(atomics.load, (types.int64,), types.int64)
+def _load(builder, _module, address):
+    return builder.load_atomic(_word(builder, address), "monotonic", 8)
+
+
+@_twin(atomics.store, (types.int64, types.int64), types.void)
+def _store(builder, _module, address, value):
+    builder.store_atomic(value, _word(builder, address), "monotonic", 8)
+
+
+@_twin(atomics.note, (types.int64, types.int64), types.void)
+def _note(builder, _module, address, value):
+    builder.store_atomic(value, _word(builder, address), "monotonic", 8)
+
+
+@_twin(atomics.load_acquire, (types.int64,), types.int64)
+def _load_acquire(builder, _module, address):
+    return builder.load_atomic(_word(builder, address), "acquire", 8)
+
+
+@_twin(atomics.store_release, (types.int64, types.int64), types.void)
+def _store_release(builder, _module, address, value):
+    builder.store_atomic(value, _word(builder, address), "release", 8)
+
+
+@_twin(atomics.fence, (), types.void)
+def _fence(builder, _module):
+    builder.fence("seq_cst")
+
+
+@_twin(atomics.acquire_fence, (), types.void)
+def _acquire_fence(builder, _module):
+    builder.fence("acquire")
+
+
+@_twin(atomics.peek, (types.int64,), types.int64)
+def _peek(builder, _module, address):
+    return builder.load(_word(builder, address), align=8)
+
+
+@_twin(atomics.poke, (types.int64, types.int64), types.void)
+def _poke(builder, _module, address, value):
+    builder.store(value, _word(builder, address), align=8)
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+@_twin(atomics.pause, (), types.void)
+def _pause(builder, module):
+    if platform.machine() == "aarch64":  # no inline assembly: numba's LLVM has a parser for x86's alone
+        _call(builder, module, "llvm.aarch64.isb", ir.VoidType(), I32(15))
+    else:
+        _call(builder, module, "llvm.x86.sse2.pause", ir.VoidType())
+
+
+@_twin(atomics.yield_core, (), types.void)
+def _yield_core(builder, module):
+    _call(builder, module, "sched_yield", I32)
+
+
+def _now(builder: ir.IRBuilder, module: ir.Module, clock: int = CLOCK_MONOTONIC) -> ir.Value:
+    now = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))
+    _call(builder, module, "clock_gettime", I32, I32(clock), builder.bitcast(now, POINTER))
+    seconds, ns = (builder.load(builder.gep(now, [I32(0), I32(i)])) for i in (0, 1))
+    return builder.add(builder.mul(seconds, I64(NS)), ns)
+
+
+@_twin(atomics.clock, (), types.int64)
+def _clock(builder, module):
+    return _now(builder, module)
+
+
+@_twin(atomics.recent, (), types.int64)
+def _recent(builder, module):
+    return _now(builder, module, atomics.CLOCK_MONOTONIC_COARSE)
+
+
+@_twin(atomics.sleep_on, (types.int64, types.int64), types.void)
+def _sleep_on(builder, module, semaphore, ns):
+    end = builder.add(_now(builder, module), ns)
+    until = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))
+    builder.store(builder.udiv(end, I64(NS)), builder.gep(until, [I32(0), I32(0)]))
+    builder.store(builder.urem(end, I64(NS)), builder.gep(until, [I32(0), I32(1)]))
+    target, clock = builder.inttoptr(semaphore, POINTER), I32(CLOCK_MONOTONIC)
+    _call(builder, module, "sem_clockwait", I32, target, clock, builder.bitcast(until, POINTER))
+
+
+@_twin(atomics.ring, (types.int64,), types.void)
+def _ring(builder, module, semaphore):
+    _call(builder, module, "sem_post", I32, builder.inttoptr(semaphore, POINTER))
+
+
+@_twin(atomics.process_gone, (types.int64,), types.int64)
+def _process_gone(builder, module, pid):
+    gone = cgutils.alloca_once_value(builder, I64(0))
+    fd = _call(builder, module, "syscall", I64, I64(SYS_PIDFD_OPEN), pid, I64(0))
+    with builder.if_else(builder.icmp_signed("<", fd, I64(0))) as (failed, opened):
+        with failed:  # for want of a descriptor, perhaps
+            absent = _call(builder, module, "kill", I32, builder.trunc(pid, I32), I32(0))
+            error = builder.load(builder.bitcast(_call(builder, module, "__errno_location", POINTER), I32.as_pointer()))
+            missing = builder.icmp_signed("==", error, I32(errno.ESRCH))
+            builder.store(builder.zext(builder.and_(builder.icmp_signed("<", absent, I32(0)), missing), I64), gone)
+        with opened:
+            fd = builder.trunc(fd, I32)
+            pollfd = cgutils.alloca_once(builder, ir.ArrayType(I32, 2))
+            for i, value in enumerate((fd, I32(POLLIN))):
+                builder.store(value, builder.gep(pollfd, [I32(0), I32(i)]))
+            ready = _call(builder, module, "poll", I32, builder.bitcast(pollfd, POINTER), I64(1), I32(0))
+            _call(builder, module, "close", I32, fd)
+            events = builder.load(builder.gep(pollfd, [I32(0), I32(1)]))  # events | revents << 16
+            ended = builder.icmp_unsigned("!=", builder.and_(events, I32(POLLIN << 16)), I32(0))
+            builder.store(builder.zext(builder.and_(builder.icmp_signed("==", ready, I32(1)), ended), I64), gone)
+    return builder.load(gone)
+
+
+@_twin(atomics.process_start, (types.int64,), types.int64)
+def _process_start(builder, module, pid):
+    """Of /proc/PID/stat what follows the name: the state is the first, the start the twentieth."""
+    start = cgutils.alloca_once_value(builder, I64(-1))
+    path, line = (cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(8), n)) for n in (32, STAT_BYTES))
+    path, line = (builder.bitcast(place, POINTER) for place in (path, line))
+    _call_variadic(builder, module, "snprintf", 3, path, I64(32), _text(module, "/proc/%ld/stat"), pid)
+    fd = _call_variadic(builder, module, "open", 2, path, I32(os.O_RDONLY | os.O_CLOEXEC))
+    with builder.if_then(builder.icmp_signed(">=", fd, I32(0))):
+        length = _call(builder, module, "read", I64, fd, line, I64(STAT_BYTES - 1))
+        _call(builder, module, "close", I32, fd)
+        with builder.if_then(builder.icmp_signed(">", length, I64(0))):
+            builder.store(ir.IntType(8)(0), builder.gep(line, [length]))
+            behind = _call(builder, module, "strrchr", POINTER, line, I32(ord(")")))
+            with builder.if_then(builder.icmp_unsigned("!=", builder.ptrtoint(behind, I64), I64(0))):
+                state = cgutils.alloca_once_value(builder, ir.IntType(8)(0))
+                ticks = cgutils.alloca_once_value(builder, I64(0))
+                form = _text(module, ") %c" + " %*s" * 18 + " %ld")
+                read = _call_variadic(builder, module, "sscanf", 2, behind, form, state, ticks)
+                with builder.if_then(builder.icmp_signed("==", read, I32(2))):
+                    ended = I64(0)
+                    for letter in "ZX":
+                        same = builder.icmp_unsigned("==", builder.load(state), ir.IntType(8)(ord(letter)))
+                        ended = builder.or_(ended, builder.zext(same, I64))
+                    alive = builder.icmp_unsigned("==", ended, I64(0))
+                    builder.store(builder.select(alive, builder.load(ticks), I64(0)), start)
+    return builder.load(start)
+
+
+@_twin(atomics.signals_pending, (types.int64,), types.int64)
+def _signals_pending(builder, module, ctx):
+    """With the GIL taken back for a moment. A context without a saved thread has no Python around it."""
+    saved = _word(builder, builder.add(ctx, I64(context.THREAD)))
+    thread = builder.load(saved)
+    raised = cgutils.alloca_once_value(builder, I64(0))
+    with builder.if_then(builder.icmp_unsigned("!=", thread, I64(0))):
+        _call(builder, module, "PyEval_RestoreThread", ir.VoidType(), builder.inttoptr(thread, POINTER))
+        status = _call(builder, module, "PyErr_CheckSignals", I32)
+        builder.store(builder.zext(builder.icmp_signed("!=", status, I32(0)), I64), raised)
+        builder.store(builder.ptrtoint(_call(builder, module, "PyEval_SaveThread", POINTER), I64), saved)
+    return builder.load(raised)
+
+
+# --- CPython ----------------------------------------------------------------------------------------------------------
+
+
+@_twin(cpython.new_integer, (types.int64,), types.int64)
+def _new_integer(builder, module, value):
+    return builder.ptrtoint(_call(builder, module, "PyLong_FromLong", POINTER, value), I64)
+
+
+@_twin(cpython.integer_value, (types.int64,), types.int64)
+def _integer_value(builder, module, python_object):
+    return _call(builder, module, "PyLong_AsLong", I64, builder.inttoptr(python_object, POINTER))
+
+
+@_twin(cpython.forget_error, (), types.int64)
+def _forget_error(builder, module):
+    pending = builder.icmp_unsigned(
+        "!=", builder.ptrtoint(_call(builder, module, "PyErr_Occurred", POINTER), I64), I64(0)
+    )
+    with builder.if_then(pending):
+        _call(builder, module, "PyErr_Clear", ir.VoidType())
+    return builder.zext(pending, I64)
+
+
+@_twin(cpython.list_length, (types.int64,), types.int64)
+def _list_length(builder, module, python_object):
+    return _call(builder, module, "PyList_Size", I64, builder.inttoptr(python_object, POINTER))
+
+
+@_twin(cpython.list_item, (types.int64, types.int64), types.int64)
+def _list_item(builder, module, python_object, i):
+    item = _call(builder, module, "PyList_GetItem", POINTER, builder.inttoptr(python_object, POINTER), i)
+    return builder.ptrtoint(item, I64)
+
+
+@_twin(cpython.tuple_length, (types.int64,), types.int64)
+def _tuple_length(builder, module, python_object):
+    return _call(builder, module, "PyTuple_Size", I64, builder.inttoptr(python_object, POINTER))
+
+
+@_twin(cpython.tuple_item, (types.int64, types.int64), types.int64)
+def _tuple_item(builder, module, python_object, i):
+    item = _call(builder, module, "PyTuple_GetItem", POINTER, builder.inttoptr(python_object, POINTER), i)
+    return builder.ptrtoint(item, I64)
+
+
+@_twin(cpython.release_gil, (), types.int64)
+def _release_gil(builder, module):
+    return builder.ptrtoint(_call(builder, module, "PyEval_SaveThread", POINTER), I64)
+
+
+@_twin(cpython.take_gil, (types.int64,), types.void)
+def _take_gil(builder, module, thread):
+    _call(builder, module, "PyEval_RestoreThread", ir.VoidType(), builder.inttoptr(thread, POINTER))
+
+
+@_twin(cpython.ensure_gil, (), types.int64)
+def _ensure_gil(builder, module):
+    return builder.zext(_call(builder, module, "PyGILState_Ensure", I32), I64)
+
+
+@_twin(cpython.leave_gil, (types.int64,), types.void)
+def _leave_gil(builder, module, state):
+    _call(builder, module, "PyGILState_Release", ir.VoidType(), builder.trunc(state, I32))
+
+
+@_twin(cpython.call_back, (types.int64, types.int64), types.int64)
+def _call_back(builder, module, function, word):
+    arguments = cgutils.alloca_once(builder, POINTER)
+    number = _call(builder, module, "PyLong_FromLong", POINTER, word)
+    builder.store(number, arguments)
+    function, none = builder.inttoptr(function, POINTER), POINTER(None)
+    result = _call(builder, module, "PyObject_Vectorcall", POINTER, function, arguments, I64(1), none)
+    for reference in (number, result):
+        _call(builder, module, "Py_DecRef", ir.VoidType(), reference)  # which does not mind NULL
+    return builder.zext(builder.icmp_unsigned("==", builder.ptrtoint(result, I64), I64(0)), I64)
+
+
+def _three_places(builder: ir.IRBuilder, place: ir.Value) -> list[ir.Value]:
+    return [_word(builder, builder.add(place, I64(8 * i))) for i in range(3)]
+
+
+@_twin(cpython.take_error, (types.int64,), types.int64)
+def _take_error(builder, module, place):
+    _call(builder, module, "PyErr_Fetch", ir.VoidType(), *_three_places(builder, place))
+    return I64(1)
+
+
+@_twin(cpython.put_error, (types.int64,), types.void)
+def _put_error(builder, module, place):
+    kept = [builder.inttoptr(builder.load(word), POINTER) for word in _three_places(builder, place)]
+    _call(builder, module, "PyErr_Restore", ir.VoidType(), *kept)
+
+
+@_twin(cpython.thread_id, (), types.int64)
+def _thread_id(builder, module):
+    return _call(builder, module, "pthread_self", I64)
+
+
+# --- bytes and numbers ------------------------------------------------------------------------------------------------
+
+
+@_twin(atomics.copy, (types.int64, types.int64, types.int64), types.void)
+def _copy(builder, module, target, source, length):
+    _call(builder, module, "memcpy", POINTER, *(builder.inttoptr(a, POINTER) for a in (target, source)), length)
+
+
+@_twin(atomics.stream, (types.int64, types.int64, types.int64), types.void)
+def _stream(builder, module, target, source, length):
+    """Whole lines as vectors with the nontemporal hint, what is before and behind them by memcpy. Such stores are not
+    ordered among others, hence the fence."""
+
+    def copy(done: ir.Value, count: ir.Value) -> None:
+        there, here = (builder.inttoptr(builder.add(a, done), POINTER) for a in (target, source))
+        _call(builder, module, "memcpy", POINTER, there, here, count)
+
+    line = ir.VectorType(I64, 8)
+    head = builder.and_(builder.neg(target), I64(63))
+    head = builder.select(builder.icmp_signed("<", head, length), head, length)
+    copy(I64(0), head)
+    lines = builder.lshr(builder.sub(length, head), I64(6))
+    with cgutils.for_range(builder, lines) as loop:
+        offset = builder.add(head, builder.shl(loop.index, I64(6)))
+        there, here = (builder.inttoptr(builder.add(a, offset), line.as_pointer()) for a in (target, source))
+        stored = builder.store(builder.load(here, align=1), there, align=64)
+        stored.set_metadata("nontemporal", module.add_metadata([I32(1)]))
+    done = builder.add(head, builder.shl(lines, I64(6)))
+    copy(done, builder.sub(length, done))
+    builder.fence("seq_cst")
+
+
+@_twin(atomics.call_kernel, (types.int64,) * 7, types.int64)
+def _call_kernel(builder, _module, address, *arguments):
+    signature = ir.FunctionType(I64, [I64] * 6)
+    return builder.call(builder.inttoptr(address, signature.as_pointer()), arguments)
+
+
+@_twin(atomics.call_routine, (types.int64, types.int64), types.int64)
+def _call_routine(builder, _module, address, ctx):
+    signature = ir.FunctionType(I64, [I64, I64])
+    return builder.call(builder.inttoptr(address, signature.as_pointer()), (ctx, I64(0)))
+
+
+@_twin(atomics.reached, (types.int64, types.int64), types.boolean)
+def _reached(builder, _module, value, wanted):
+    return builder.icmp_signed(">=", builder.sub(value, wanted), I64(0))  # no nsw: the words wrap
+
+
+@_twin(atomics.wrapping_multiply, (types.int64, types.int64), types.int64)
+def _wrapping_multiply(builder, _module, a, b):
+    return builder.mul(a, b)
+
+
+@_twin(operators.float_from_bits, (types.uint32,), types.float32)
+def _float_from_bits(builder, _module, bits):
+    return builder.bitcast(bits, F32)
+
+
+@_twin(operators.bits_from_float, (types.float32,), types.uint32)
+def _bits_from_float(builder, _module, value):
+    return builder.bitcast(value, I32)
+
+
+@_twin(operators.float_from_half, (types.uint16,), types.float32)
+def _float_from_half(builder, _module, bits):
+    return builder.fpext(builder.bitcast(bits, ir.HalfType()), F32)
+
+
+@_twin(operators.half_from_float, (types.float32,), types.uint16)
+def _half_from_float(builder, _module, value):
+    rounded = builder.bitcast(builder.fptrunc(value, ir.HalfType()), I16)
+    return builder.select(builder.fcmp_unordered("uno", value, value), I16(0x7E00), rounded)
+
+
+@_twin(operators.bfloat_from_float, (types.float32,), types.uint16)
+def _bfloat_from_float(builder, _module, value):
+    """In 32 bits, where numba would take 64: twice as many at once. Not fptrunc to bfloat, for which x86 has an
+    instruction that takes subnormal numbers for zero."""
+    bits = builder.bitcast(value, I32)
+    even = builder.and_(builder.lshr(bits, I32(16)), I32(1))
+    rounded = builder.add(builder.add(bits, I32(0x7FFF)), even)
+    chosen = builder.select(builder.fcmp_unordered("uno", value, value), I32(0x7FC0_0000), rounded)
+    return builder.trunc(builder.lshr(chosen, I32(16)), I16)
+
+
+def _element_pointer(ctx: Any, builder: ir.IRBuilder, dtype: types.Type, address: ir.Value, i: ir.Value) -> ir.Value:
+    return builder.gep(builder.inttoptr(address, ctx.get_data_type(dtype).as_pointer()), [i])
+
+
+@intrinsic
+def _get_element(typingctx, address, i, dtype):
+    def codegen(ctx, builder, signature, values):
+        pointer = _element_pointer(ctx, builder, signature.return_type, *values[:2])
+        return ctx.unpack_value(builder, signature.return_type, pointer)
+
+    return dtype.dtype(types.int64, types.int64, dtype), codegen
+
+
+@intrinsic
+def _set_element(typingctx, address, i, dtype, value):
+    def codegen(ctx, builder, _signature, values):
+        ctx.pack_value(builder, dtype.dtype, values[3], _element_pointer(ctx, builder, dtype.dtype, *values[:2]))
+        return ctx.get_dummy_value()
+
+    return types.void(types.int64, types.int64, dtype, dtype.dtype), codegen
+
+
+@overload(kernels.element)
+def _element(address, i, dtype):
+    return lambda address, i, dtype: _get_element(address, i, dtype)  # type: ignore[call-arg]
+
+
+@overload(kernels.set_element)
+def _set(address, i, dtype, value):
+    return lambda address, i, dtype, value: _set_element(address, i, dtype, value)  # type: ignore[call-arg]
+
+
+# --- functions of users -----------------------------------------------------------------------------------------------
+
+
+def compiled_for(dispatcher: Any, operands: tuple[Any, ...]) -> Any:
+    """What numba has made of a jitted function for these types. One with signatures of its own has no others."""
+    if operands not in dispatcher.overloads:
+        dispatcher.compile(operands)
+    return dispatcher.overloads[operands]
+
+
+@intrinsic
+def _attempt(_typingctx, function, a, b):
+    """Numba would hand the status of a call up to our caller, who could not tell which element it was about."""
+    compiled = compiled_for(function.dispatcher, (a, b))
+    result = types.unliteral(compiled.signature.return_type)
+
+    def codegen(ctx, builder, signature, values):
+        ctx.active_code_library.add_linking_library(compiled.library)
+        status, value = ctx.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values[1:])
+        failed = builder.zext(status.is_error, I64)
+        value = ctx.cast(builder, value, compiled.signature.return_type, result)
+        return ctx.make_tuple(builder, signature.return_type, [failed, value])
+
+    return types.Tuple((types.int64, result))(function, a, b), codegen
+
+
+@overload(kernels.attempt)
+def _attempt_twin(function, a, b):
+    return lambda function, a, b: _attempt(function, a, b)  # type: ignore[call-arg]

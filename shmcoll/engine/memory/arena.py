@@ -1,0 +1,421 @@
+"""The arena: one sparse mapping shared by all ranks. The only file that asks the system for memory.
+
+Life: the creator (launcher, or a rank alone) makes a file in /dev/shm that has no name at any time (O_TMPFILE), sizes
+it sparsely, commits the pages that the job needs, and writes the job page. Ranks inherit the descriptor and map it.
+Nothing has a name, so nothing can be left behind: the kernel frees the pages with the last descriptor and mapping.
+Where /dev/shm is too small a sealed memfd serves instead. Where ranks must meet under a name, the finished arena is
+given it in one step, so that nobody meets an unfinished one.
+
+Memory is committed before it is used, so that too little of it is an `ArenaError` here and never a SIGBUS later: by
+`posix_fallocate` what the job needs, as the file is made; by address what ranks take afterwards (`pages.py`), because
+the program may have closed the descriptor by then. In a memory cgroup neither fails (the process is killed instead),
+hence the comparison beforehand.
+
+The descriptor stays open for who looks at the job from outside, and for locks (`diagnostics/report_lock.py`). Whoever
+uses it after the start asks `has_descriptor` first.
+"""
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import secrets
+import stat
+import time
+import weakref
+
+from shmcoll.engine import fences, layout
+from shmcoll.engine.memory import pages, thresholds
+from shmcoll.engine.memory.available_memory import amount, available, filesystem_room
+from shmcoll.engine.system.cores import usable_cores
+from shmcoll.engine.system.descriptors import file_of
+from shmcoll.engine.system.processes import process_start
+from shmcoll.errors import ArenaError
+
+WIDEST_BYTES = 4 << 40  # what the mapping spans at most; untouched ranges take no memory
+MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
+_FOLDER = "/dev/shm"
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.restype = ctypes.c_void_p
+
+
+class Arena:
+    """A mapped arena. `address` is where it starts in this process.
+
+    `load` and `store` reach single words. Every load is an acquire and every store a release: a rank that finds a word
+    finds all that its writer stored before it. A store that must be seen before this rank looks at another word needs
+    `fence` in between.
+    """
+
+    def __init__(self, fd: int, size: int):
+        self.fd = fd
+        self.size = size
+        self._file = file_of(fd)
+        # Not Python's mmap, which keeps a descriptor of its own
+        self.address = _mmap(None, size, mmap.MAP_SHARED, fd)
+        self._unmap = weakref.finalize(self, _LIBC.munmap, ctypes.c_void_p(self.address), ctypes.c_size_t(size))
+        self._unmap.atexit = False  # what runs at exit still tells the peers
+        self.ranks = 0
+
+    def load(self, offset: int) -> int:
+        value = ctypes.c_int64.from_address(self.address + offset).value
+        fences.acquire()
+        return value
+
+    def store(self, offset: int, value: int) -> None:
+        fences.release()
+        ctypes.c_int64.from_address(self.address + offset).value = value
+
+    def fence(self) -> None:
+        fences.fence()
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = ctypes.string_at(self.address + offset, length)
+        fences.acquire()
+        return data
+
+    def write(self, offset: int, data: bytes) -> None:
+        fences.release()
+        ctypes.memmove(self.address + offset, data, len(data))
+
+    def unmap(self) -> None:
+        """Give the mapping back and keep the descriptor, for whoever attaches to it."""
+        self._unmap()
+
+    def close(self) -> None:
+        """Unmap and close. For an arena that nobody has taken part in."""
+        self._unmap()
+        os.close(self.fd)
+
+    def abandon(self) -> None:
+        """In a process that a rank has forked: keep nothing of the arena alive. Its addresses read as zero then."""
+        _mmap(self.address, self.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED, -1)
+        if self.has_descriptor():
+            os.close(self.fd)
+        self.fd = -1  # the number will be some other file's
+
+    def has_descriptor(self) -> bool:
+        """Whether the descriptor is still the arena's: a program may have closed it, and opened a file in its place."""
+        return self._file is not None and file_of(self.fd) == self._file
+
+    def doorbell(self, rank: int) -> int:
+        """Address of the semaphore of a rank of the world."""
+        mailbox = self.world + layout.mailbox_offset(self.ranks, rank)
+        return self.address + mailbox + layout.SEMAPHORE
+
+    @property
+    def nonce(self) -> str:
+        return self.read(layout.JOB_NONCE, 16).hex()
+
+    @property
+    def world(self) -> int:
+        """Offset of the world's group region."""
+        return layout.world_offset(self.ranks)
+
+    def commit(self, offset: int, length: int, purpose: str) -> None:
+        """Back `[offset, offset + length)`, which nobody uses, with memory. Raises `ArenaError`, with nothing taken,
+        where there is too little."""
+        place = self._place()
+        have = available(place)
+        if have < length:
+            raise _too_small(purpose, length, have)
+        given = False
+        try:
+            given = pages.give(self.address + offset, length)
+        finally:
+            if not given:
+                pages.drop(self.address + offset, length)
+        if not given:
+            raise _too_small(purpose, length, available(place))
+
+    def clear(self, offset: int, length: int) -> None:
+        """Make committed memory that nobody uses any more zero, and give it back."""
+        pages.clear(self.address + offset, length)
+
+    def _place(self) -> str | None:
+        """Where one can ask how much room the arena's file system has; None for a memfd, which has a limit nowhere."""
+        try:
+            found = os.stat(_FOLDER).st_dev  # noqa: PTH116 - a Path would cost more than the call
+        except OSError:
+            return None
+        return _FOLDER if self._file and found == self._file.device else None
+
+
+def create(
+    ranks: int,
+    *,
+    timeout: float,
+    cell_bytes: int = layout.CELL_BYTES,
+    heap: int | None = None,
+    name: str = "",
+    creator: int = 0,
+) -> Arena:
+    """Make the arena of a job: committed for `ranks` ranks, job page and doorbells ready.
+
+    `heap`: most bytes that shared arrays and groups of all ranks may take; None: SHMCOLL_HEAP, or half of what there
+    is. The arena has no name, or the one given, which the caller takes away again (`unlink`). `creator`: the process
+    that stands for the job, if it is not this one. Raises `ArenaError` when there is too little shared memory, with the
+    amounts; `FileExistsError` when the name exists.
+    """
+    check_ranks(ranks, cell_bytes)
+    creator = creator or os.getpid()
+    cores = usable_cores()
+    limits = thresholds.of_job(ranks, cores)
+    need = layout.arena_bytes(ranks, cell_bytes)
+    fd = _nameless() if name else _shm_descriptor(need)
+    try:
+        heap = _heap_limit(fd) if heap is None else heap
+        # Any rank may need all of the heap, in whatever pieces: each has a share of the span that is wide enough
+        arena = _map_sparse(fd, need, layout.align(min(need + 4 * ranks * heap, WIDEST_BYTES), layout.PAGE))
+        arena.ranks = ranks
+        _allocate(fd, need, f"the arena of {ranks} ranks")
+    except (ArenaError, ValueError):
+        os.close(fd)
+        raise
+    for offset, value in (
+        (layout.JOB_VERSION, layout.VERSION),
+        (layout.JOB_BYTES, arena.size),
+        (layout.JOB_RANKS, ranks),
+        (layout.JOB_CREATOR, creator),
+        (layout.JOB_CREATOR_START, process_start(creator)),
+        (layout.JOB_CREATED, time.monotonic_ns()),
+        (layout.JOB_CORES, cores),
+        (layout.JOB_CELL_BYTES, cell_bytes),
+        (layout.JOB_FLAT_BYTES, limits.flat_bytes),
+        (layout.JOB_SLICE_BYTES, min(limits.slice_bytes, cell_bytes)),
+        (layout.JOB_STREAM_BYTES, limits.stream_bytes),
+        (layout.JOB_RING_BYTES, limits.ring_bytes),
+        (layout.JOB_TIMEOUT, int(timeout * 1e9)),
+        (layout.JOB_HEAP, heap),
+    ):
+        arena.store(offset, value)
+    arena.write(layout.JOB_NONCE, secrets.token_bytes(16))
+    for rank in range(ranks):
+        if _LIBC.sem_init(ctypes.c_void_p(arena.doorbell(rank)), 1, 0):
+            raise ArenaError(f"sem_init failed: {os.strerror(ctypes.get_errno())}")
+    arena.store(layout.JOB_MAGIC, layout.MAGIC)
+    if name:
+        _publish(arena, name)
+    return arena
+
+
+def check_ranks(ranks: int, cell_bytes: int = layout.CELL_BYTES) -> None:
+    """Raise `ValueError` for more ranks than a job can have."""
+    most = layout.most_ranks(cell_bytes)
+    if ranks > most:
+        raise ValueError(f"a job of {ranks} ranks: shmcoll joins {most} at most; start fewer")
+
+
+def attach(fd: int, nonce: str | None) -> Arena:
+    """Map the arena behind a descriptor after checking that it is ours; an inherited one by its nonce too.
+
+    Raises `ArenaError` for a wrong owner, mode, size, magic, version or nonce.
+    """
+    arena = Arena(fd, checked_size(fd))
+    verify(arena, nonce)
+    os.set_inheritable(fd, False)
+    return arena
+
+
+def checked_size(fd: int) -> int:
+    """The size of the file behind a descriptor. Raises `ArenaError` when it cannot be our arena."""
+    try:
+        info = os.fstat(fd)
+    except OSError as e:
+        raise ArenaError(
+            f"the arena's descriptor {fd} is not open in this process: {e}. A program between shmrun and this rank "
+            f"closed its inherited descriptors; start the rank from shmrun directly."
+        ) from e
+    if info.st_uid != os.geteuid():
+        raise ArenaError(f"the arena belongs to uid {info.st_uid}, this rank runs as uid {os.geteuid()}")
+    if not stat.S_ISREG(info.st_mode) or stat.S_IMODE(info.st_mode) & 0o077:
+        raise ArenaError(f"the arena has mode {info.st_mode:o}; expected a regular file that only its owner can open")
+    if info.st_size < layout.world_offset(1):
+        raise ArenaError(f"the arena has {info.st_size} bytes, too few for its own job page")
+    return info.st_size
+
+
+def open_named(name: str) -> Arena | None:
+    """The arena under a name; None when there is none, or none ready yet.
+
+    Raises `ArenaError` for one that is not ours or of another version.
+    """
+    import posix_ipc
+
+    try:
+        fd = int(posix_ipc.SharedMemory(name).fd)
+    except (posix_ipc.Error, OSError, ValueError):
+        return None
+    return open_descriptor(fd)
+
+
+def open_descriptor(fd: int) -> Arena | None:
+    """The arena behind a descriptor, which it takes over; None, and the descriptor closed, when it is not ready yet.
+
+    Raises `ArenaError` as `open_named` does.
+    """
+    try:
+        if not _is_ready(fd):
+            os.close(fd)
+            return None
+        return attach(fd, None)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def unlink(name: str) -> None:
+    """Take a name away, where it still exists."""
+    import posix_ipc
+
+    with contextlib.suppress(posix_ipc.ExistentialError):
+        posix_ipc.unlink_shared_memory(name)
+
+
+def _is_ready(fd: int) -> bool:
+    """Whether the creator has finished: the magic word is stored last."""
+    head = os.pread(fd, layout.WORD, layout.JOB_MAGIC) if os.fstat(fd).st_size else b""
+    return any(head)
+
+
+def verify(arena: Arena, nonce: str | None) -> None:
+    """Check the job page, by the nonce too if it is known, and take the number of ranks from it."""
+    magic, version, size, ranks = (
+        arena.load(o) for o in (layout.JOB_MAGIC, layout.JOB_VERSION, layout.JOB_BYTES, layout.JOB_RANKS)
+    )
+    if magic != layout.MAGIC:
+        raise ArenaError(f"descriptor {arena.fd} is no shmcoll arena (magic {magic & (1 << 64) - 1:#x})")
+    if version != layout.VERSION:
+        raise ArenaError(
+            f"the arena has layout version {version}, this shmcoll has {layout.VERSION}: "
+            f"the launcher and the ranks use different releases of shmcoll"
+        )
+    if size != arena.size:
+        raise ArenaError(f"the arena says it has {size} bytes but has {arena.size}")
+    if nonce is not None and arena.nonce != nonce:
+        raise ArenaError("the arena's nonce is not the one this rank was given: it belongs to another job")
+    cell_bytes = arena.load(layout.JOB_CELL_BYTES)
+    cells = 0 < cell_bytes <= size and cell_bytes % layout.LINE == 0
+    room = 0 < ranks <= layout.most_ranks(cell_bytes) and cells and layout.arena_bytes(ranks, cell_bytes) <= size
+    if not (room and all(lowest <= arena.load(word) <= highest for word, lowest, highest in _limits(cell_bytes))):
+        raise ArenaError(f"the arena's job page is damaged: {ranks} ranks, cells of {cell_bytes} bytes, {size} in all")
+    arena.ranks = ranks
+
+
+def _limits(cell_bytes: int) -> tuple[tuple[int, int, int], ...]:
+    """Words of the job page with the least and the most that `create` may have stored there."""
+    most = 1 << 62  # sums with it do not overflow
+    return (
+        (layout.JOB_FLAT_BYTES, 1, most),
+        (layout.JOB_SLICE_BYTES, 1, cell_bytes),
+        (layout.JOB_STREAM_BYTES, 1, most),
+        (layout.JOB_RING_BYTES, 1, most),
+        (layout.JOB_TIMEOUT, 1, most),
+        (layout.JOB_HEAP, 0, WIDEST_BYTES),
+        (layout.JOB_CORES, 1, most),
+    )
+
+
+def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:
+    """mmap(2) for reading and writing."""
+    protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, flags | MAP_NORESERVE
+    at = _LIBC.mmap(ctypes.c_void_p(address), ctypes.c_size_t(size), protection, flags, fd, ctypes.c_int64(0))
+    if at is None or at == ctypes.c_void_p(-1).value:
+        raise ArenaError(
+            f"cannot map {mib(size)} of shared memory: {os.strerror(ctypes.get_errno())}. "
+            f"Raise the limit on address space (ulimit -v)."
+        )
+    return int(at)
+
+
+def _map_sparse(fd: int, need: int, size: int) -> Arena:
+    """Size and map the file; where the address space is limited, a smaller span, but one that holds `need` bytes."""
+    while True:
+        try:
+            os.ftruncate(fd, size)
+            return Arena(fd, size)
+        except (ArenaError, OSError) as e:
+            if size <= need:
+                raise e if isinstance(e, ArenaError) else _unsized(need, e) from e
+            size = max(layout.align(size // 4, layout.PAGE), need)
+
+
+def _unsized(need: int, error: OSError) -> ArenaError:
+    advice = " Raise the limit on the size of files (ulimit -f)." if error.errno == errno.EFBIG else ""
+    return ArenaError(f"cannot size the arena, of {mib(need)}: {error.strerror}.{advice}")
+
+
+def _allocate(fd: int, length: int, purpose: str) -> None:
+    """Back the beginning of a file that has just been made with memory."""
+    have = available(fd)
+    if have < length:
+        raise _too_small(purpose, length, have)
+    try:
+        os.posix_fallocate(fd, 0, length)
+    except OSError as e:
+        raise _too_small(purpose, length, available(fd)) from e
+
+
+def _shm_descriptor(need: int) -> int:
+    """A nameless descriptor on shared memory that has room for `need` bytes."""
+    try:
+        fd = _nameless()
+    except ArenaError:
+        return _memfd()
+    if filesystem_room(fd) >= need:
+        return fd
+    os.close(fd)
+    return _memfd()
+
+
+def _nameless() -> int:
+    """A descriptor on shared memory that has no name at any time: a kill leaves nothing."""
+    try:
+        return os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as e:
+        raise ArenaError(f"cannot create shared memory: {e}") from e
+
+
+def _publish(arena: Arena, name: str) -> None:
+    """Give a finished arena its name, in one step: nobody ever meets an unfinished one."""
+    folder = os.open(_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.link(f"/proc/self/fd/{arena.fd}", name.lstrip("/"), dst_dir_fd=folder, follow_symlinks=True)
+    except OSError:
+        arena.close()
+        raise
+    finally:
+        os.close(folder)
+
+
+def _memfd() -> int:
+    fd = os.memfd_create("shmcoll", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.fchmod(fd, 0o600)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+    return fd
+
+
+def _heap_limit(fd: int) -> int:
+    given = os.environ.get("SHMCOLL_HEAP")
+    if not given:
+        return min(available(fd) // 2, WIDEST_BYTES)
+    if not 0 < amount(given) <= WIDEST_BYTES:
+        raise ValueError(f"SHMCOLL_HEAP={given!r} is no amount of memory; give one like 512M or 2G")
+    return amount(given)
+
+
+def _too_small(purpose: str, need: int, have: int) -> ArenaError:
+    return ArenaError(
+        f"too little shared memory for {purpose}: {mib(need)} needed, {mib(max(have, 0))} available. "
+        f"Start fewer ranks, give the container more (docker run --shm-size=1g, or a higher --memory), "
+        f"or free what lies in /dev/shm.",
+        needed=need,
+        available=max(have, 0),
+    )
+
+
+def mib(n: int) -> str:
+    """An amount of memory, for people."""
+    return f"{n / (1 << 20):,.1f} MiB"

@@ -1,0 +1,50 @@
+"""How much shared memory there is: asked before any is committed, because too little of it kills instead of failing."""
+
+import contextlib
+import os
+import re
+
+from shmcoll.engine.system import cgroups
+
+_MEMORY_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
+
+
+_UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def amount(text: str) -> int:
+    """Bytes from text such as 4096, 64K, 1.5G or 2GiB (units of 1024); 0 for what is no positive amount."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    return int(float(match[1]) * (1 << _UNITS[match[2].upper()])) if match else 0
+
+
+def available(place: int | str | None) -> int:
+    """Bytes that can still be committed: the least of file system, memory, and every enclosing memory cgroup. `place`:
+    a descriptor or a folder of the file system; None where it has no limit."""
+    rooms = [_memory_room(), *_cgroup_rooms()]
+    return min(rooms if place is None else [filesystem_room(place), *rooms])
+
+
+def filesystem_room(place: int | str) -> int:
+    """What the file system behind a descriptor, or of a folder, can still take."""
+    info = os.statvfs(place)
+    # A memfd lives on a mount of the kernel's own without a limit, which reports no blocks at all.
+    return info.f_bavail * info.f_frsize if info.f_blocks else 1 << 62
+
+
+def _memory_room() -> int:
+    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as f:
+        for line in f:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    return 1 << 62
+
+
+def _cgroup_rooms() -> list[int]:
+    """Limit minus usage of every memory cgroup that encloses this process."""
+    rooms = []
+    for version, folder in cgroups.enclosing("memory"):
+        limit, usage = ("memory.max", "memory.current") if version == 2 else _MEMORY_V1
+        with contextlib.suppress(OSError, ValueError):
+            rooms.append(int((folder / limit).read_text()) - int((folder / usage).read_text()))
+    return rooms

@@ -1,0 +1,222 @@
+"""The heap of one rank: its own share of the arena, from which it alone takes memory and gives it back.
+
+Nobody else takes from it, so no lock is shared between ranks, and which blocks are free is private knowledge. What is
+shared is HELD, one word a rank that it alone writes: the bytes it holds. Together they may not pass JOB_HEAP. A rank
+adds its need to its own word first and sums all words afterwards, so that of two ranks that take the last bytes at once
+at least one sees the other: the limit is never passed, though both may be refused. That needs a fence between the store
+and the sum, on every processor.
+
+Memory is committed when taken and cleared when given back: it reads as zero when it is taken again.
+
+A block may have HOLDS behind it, a word a rank, that rank's alone: how many views of the block it has
+(`communicator/shared_arrays.py`). A block that is given back stays until all ranks that hold it have let go or ended,
+which is looked at whenever memory is taken or given. A rank holds only what its owner has at that time, so nobody holds
+what has been given back.
+
+Within the rank. Threads take turns (`_lock`). But between any two steps the same thread may run something else: a
+signal handler that takes memory, or the garbage collector, which gives some back. The lock lets it in, and it ends
+before the interrupted call goes on. What both change is an immutable picture of the heap, replaced in one step of the
+interpreter: a picture that has been replaced says by which one, and `setdefault` lets only one call say so. A call
+whose picture has been replaced meanwhile looks anew.
+
+    take     claim a block, tell HELD, look at the limit, commit. Any exception withdraws the claim
+    give     enter the block among those that are dropped, where it stays until it is back. Whoever gets the lock
+             without waiting, and whoever takes memory, clears what has been dropped, each block only one call at a time
+             (`cleared_by`). Then the block leaves the picture: nobody takes it before it is clear
+"""
+
+import os
+import threading
+from bisect import insort
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shmcoll.engine import layout
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.arena import Arena, mib
+from shmcoll.errors import ArenaError
+
+_Gaps = tuple[tuple[int, int], ...]  # first byte and length of what is free, in order
+
+
+@dataclass(eq=False)  # one block is never another
+class _Block:
+    """`holds`: how far behind its beginning its HOLDS are; 0 where no rank may have views."""
+
+    length: int
+    holds: int
+    offset: int = -1  # of the latest claim
+    cleared_by: dict[int, object] = field(default_factory=dict)  # under 0, the call that does it
+
+
+class _Picture(NamedTuple):
+    """The heap as it is, until `successor` holds another."""
+
+    gaps: _Gaps
+    taken: dict[int, _Block]
+    successor: dict[int, "_Picture"]
+
+
+class Heap:
+    """The heap of `rank`, in its own process. Offsets are those of the arena; blocks are whole pages."""
+
+    def __init__(self, arena: Arena, rank: int):
+        self._arena = arena
+        self._held_word = layout.directory_offset(arena.ranks, rank) + layout.HELD
+        self._pid = os.getpid()
+        first, self._length = span(arena, rank)
+        self._known = _Picture(((first, self._length),), {}, {})  # the latest, or one before
+        self._dropped: dict[_Block, None] = {}
+        self._lock = threading.RLock()
+
+    def take(self, length: int, purpose: str, *, holds: bool = False) -> int:
+        """Offset of `length` bytes of zeros. Raises `ArenaError`, with nothing taken, when there is too little."""
+        behind = layout.align(length, layout.LINE)
+        length = layout.align(max(behind + holds * self._arena.ranks * layout.WORD, 1), layout.PAGE)
+        block = _Block(length, behind if holds else 0)
+        try:
+            with self._lock:
+                self._put_back()
+                self._claim(block, purpose)
+                self._check_limit(length, purpose)
+                self._arena.commit(block.offset, length, purpose)
+            return block.offset
+        except BaseException:
+            with self._lock:
+                self._withdraw(block)
+            raise
+
+    def block_of(self, offset: int) -> tuple[int, int] | None:
+        """First byte and HOLDS of the block in which a byte lies; None where no rank may have views."""
+        blocks = self._picture().taken.items()
+        return next(((at, at + b.holds) for at, b in blocks if at <= offset < at + b.holds), None)
+
+    def give(self, offset: int) -> None:
+        """Give a block back. May be called from anywhere, even by the garbage collector in the midst of `take`."""
+        self._dropped[self._picture().taken[offset]] = None
+        if self._lock.acquire(blocking=False):
+            try:
+                self._put_back()
+            finally:
+                self._lock.release()
+
+    def _put_back(self) -> None:
+        for block in self._dropped.copy():
+            me = object()
+            try:
+                if block.cleared_by.setdefault(0, me) is me and self._is_taken(block) and not self._is_held(block):
+                    if os.getpid() == self._pid:  # in a fork of the rank the block is the rank's
+                        self._arena.clear(block.offset, block.length)
+                    self._withdraw(block)
+            finally:
+                if block.cleared_by.get(0) is me:
+                    block.cleared_by.clear()
+            if not self._is_taken(block):
+                self._dropped.pop(block, None)
+
+    def _is_held(self, block: _Block) -> bool:
+        """Whether a living rank has views of a block."""
+        if not block.holds or os.getpid() != self._pid:
+            return False
+        arena, at = self._arena, block.offset + block.holds
+        return any(
+            arena.load(at + rank * layout.WORD) and not records.how_ended(arena, rank) for rank in range(arena.ranks)
+        )
+
+    # --- the picture --------------------------------------------------------------------------------------------------
+
+    def _picture(self) -> _Picture:
+        latest = self._known
+        while latest.successor:
+            latest = latest.successor[0]
+        return latest
+
+    def _replace(self, old: _Picture, gaps: _Gaps, taken: dict[int, _Block]) -> bool:
+        """Have another picture in place of the latest; False when an inner call has been faster."""
+        new = _Picture(gaps, taken, {})
+        if old.successor.setdefault(0, new) is not new:
+            return False
+        self._known = new
+        return True
+
+    def _claim(self, block: _Block, purpose: str) -> None:
+        """Enter a block where there is room for it, and tell that it is held."""
+        while True:
+            old = self._picture()
+            block.offset = _first_fit(old.gaps, block.length, purpose)
+            if self._replace(old, _without(old.gaps, block), old.taken | {block.offset: block}):
+                break
+        self._tell_held()
+
+    def _withdraw(self, block: _Block) -> None:
+        while self._is_taken(block):
+            old = self._picture()
+            taken = old.taken.copy()
+            del taken[block.offset]
+            self._replace(old, _with(old.gaps, block), taken)
+        self._tell_held()
+
+    def _is_taken(self, block: _Block) -> bool:
+        return self._picture().taken.get(block.offset) is block
+
+    def _tell_held(self) -> None:
+        told = -1
+        while told != (held := self._length - sum(length for _, length in self._picture().gaps)):
+            if os.getpid() == self._pid:
+                self._arena.store(self._held_word, held)
+            told = held
+
+    def _check_limit(self, length: int, purpose: str) -> None:
+        self._arena.fence()
+        limit, held = self._arena.load(layout.JOB_HEAP), held_by_all(self._arena)
+        if held > limit:
+            raise ArenaError(
+                f"the heap is full: {mib(length)} needed for {purpose}, {mib(held - length)} of {mib(limit)} in use. "
+                f"Drop arrays and close groups that you no longer need, or raise the limit: shmrun --heap, "
+                f"SHMCOLL_HEAP",
+                needed=length,
+                available=max(limit - (held - length), 0),
+            )
+
+
+def span(arena: Arena, rank: int) -> tuple[int, int]:
+    """First byte and length of a rank's heap: an equal share of all behind the world's region."""
+    first = layout.arena_bytes(arena.ranks, arena.load(layout.JOB_CELL_BYTES))
+    share = (arena.size - first) // arena.ranks & -layout.PAGE
+    return first + rank * share, share
+
+
+def held_by_all(arena: Arena) -> int:
+    """Bytes that the heaps of all ranks hold."""
+    return sum(arena.load(layout.directory_offset(arena.ranks, rank) + layout.HELD) for rank in range(arena.ranks))
+
+
+def _first_fit(gaps: _Gaps, length: int, purpose: str) -> int:
+    """Where the first gap begins that is long enough."""
+    for offset, room in gaps:
+        if room >= length:
+            return offset
+    raise ArenaError(
+        f"no block of {mib(length)} for {purpose} in this rank's part of the arena; it is in pieces",
+        needed=length,
+        available=max((room for _, room in gaps), default=0),
+    )
+
+
+def _without(gaps: _Gaps, block: _Block) -> _Gaps:
+    """The gaps after cutting a block off the beginning of one."""
+    left = [(o, n) if o != block.offset else (o + block.length, n - block.length) for o, n in gaps]
+    return tuple((o, n) for o, n in left if n)
+
+
+def _with(gaps: _Gaps, block: _Block) -> _Gaps:
+    """The gaps, in order, with one more; neighbours become one."""
+    pieces = list(gaps)
+    insort(pieces, (block.offset, block.length))
+    merged: list[tuple[int, int]] = []
+    for o, n in pieces:
+        if merged and sum(merged[-1]) == o:
+            merged[-1] = (merged[-1][0], merged[-1][1] + n)
+        else:
+            merged.append((o, n))
+    return tuple(merged)

@@ -1,0 +1,67 @@
+"""The memory behind a mapping of a file: given, cleared, taken away. By address: no descriptor takes part.
+
+A program may close our descriptors, and their numbers are other files' then (`engine/system/descriptors.py`). What we
+did to them we would do to those files, and no check helps against another thread that closes between the check and the
+use. A mapping is ours until we unmap it.
+
+    give       MADV_POPULATE_WRITE (Linux 5.14). Where there is no memory it answers EFAULT, and a store would be a
+               SIGBUS. Older kernels do not know it. There a system call stores a few bytes into each page, and fails
+               with EFAULT where the page cannot be had
+    clear      MADV_REMOVE gives the pages back, and what is not there reads as zero. Not every kernel does it, and
+               none for locked memory (mlockall): then zeros are stored, and the pages stay
+
+Memory begins and ends where the caller says, whatever the size of the system's pages.
+"""
+
+import ctypes
+import errno
+import mmap
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_MADV_REMOVE, _MADV_POPULATE_WRITE = 9, 23
+_PAGE = mmap.PAGESIZE
+
+
+def give(address: int, length: int) -> bool:
+    """See that memory which holds nothing yet is there; False where there is too little."""
+    first, end = address & -_PAGE, address + length
+    while not _advise(first, _up(end), _MADV_POPULATE_WRITE):
+        error = ctypes.get_errno()
+        if error in (errno.EFAULT, errno.ENOMEM):
+            return False
+        if error != errno.EINTR:  # the kernel does not know it
+            return all(_touch(max(page, address)) for page in range(first, end, _PAGE))
+    return True
+
+
+def clear(address: int, length: int) -> None:
+    """Make memory that has been given zero, and give back what can be."""
+    begin, end = _up(address), (address + length) & -_PAGE
+    if begin >= end or not _advise(begin, end, _MADV_REMOVE):
+        begin = end = address + length
+    ctypes.memset(address, 0, begin - address)
+    ctypes.memset(end, 0, address + length - end)
+
+
+def drop(address: int, length: int) -> None:
+    """Give back what can be of memory that nobody has stored to."""
+    begin, end = _up(address), (address + length) & -_PAGE
+    if begin < end:
+        _advise(begin, end, _MADV_REMOVE)
+
+
+def _touch(address: int) -> bool:
+    """Have the kernel store to the page of this address, so that it fails where there is none."""
+    place = ctypes.c_void_p(address)
+    if _LIBC.getresuid(place, place, place):
+        return False
+    ctypes.c_int32.from_address(address).value = 0
+    return True
+
+
+def _advise(begin: int, end: int, advice: int) -> bool:
+    return not _LIBC.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), advice)
+
+
+def _up(address: int) -> int:
+    return (address + _PAGE - 1) & -_PAGE

@@ -1,0 +1,160 @@
+"""How ranks fare, and why groups end: records. Plain Python; nothing on the fast path.
+
+Who writes what. Of each rank there are two records of its life: one that it writes itself, one that the launcher writes
+about it. In each group each member has a record of the group's ending, which it alone writes: why it ended the group;
+or, before that, which call of its own was refused. And another that says where in its code it made a call that failed
+on all members. So every record has a single writer. A record is written at most a few times: text and words first, a
+checksum over them last; a reader that finds a wrong checksum reads again.
+
+Order of memory. That a record is whole its checksum says. That it is there at all says whatever its writer stored next
+(ABORT, CLOSED, the end of its process): each store of `Arena` is a release, each load an acquire.
+
+A member's failed life ends every group that it belongs to; a group's ending leaves the lives of its members alone.
+Whoever finds a reason writes its record first and then ends the group (`Group.abort`). The earliest record names the
+culprit.
+"""
+
+import time
+import zlib
+from dataclasses import dataclass, replace
+
+from shmcoll.engine import layout
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system.processes import has_ended, process_start
+
+# state
+UNBORN, JOINED, DEPARTED, FAILED = range(4)
+
+# cause of a failure
+NONE, RAISED, EXITED, KILLED, TIMED_OUT, MISMATCHED, INTERRUPTED, VANISHED, ABORTED, BROKEN = range(10)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record. `code` is an exit status or signal number, `time` CLOCK_MONOTONIC in ns."""
+
+    state: int
+    cause: int
+    code: int
+    time: int
+    pid: int
+    start: int
+    text: str
+
+
+def write(
+    arena: Arena, rank: int, by: int, state: int, cause: int = NONE, code: int = 0, text: str = "", pid: int = 0
+) -> None:
+    """Write the life of `rank`: `by` the rank itself or the launcher. The text is cut to what fits."""
+    _write(arena, layout.record_offset(arena.ranks, rank, by), state, cause, code, text, pid)
+
+
+def read(arena: Arena, rank: int, by: int) -> Record:
+    """The life of `rank`; an empty record (UNBORN) when none has been written."""
+    return _read(arena, layout.record_offset(arena.ranks, rank, by))
+
+
+def end(group: Group, rank: int, cause: int, text: str) -> None:
+    """Write why `rank` of the group ends it, and end it."""
+    _write(group.arena, _ending(group, rank), FAILED, cause, 1, text, 0)
+    group.abort()
+
+
+def note_refusal(group: Group, rank: int, sequence: int, text: str) -> None:
+    """Note that a call of this rank, which would have been operation `sequence`, was refused."""
+    if not group.has_ended():  # this record may say why
+        _write(group.arena, _ending(group, rank), JOINED, NONE, sequence, text, 0)
+
+
+def ending(group: Group, rank: int) -> Record:
+    """What `rank` of the group says about its ending, or about a refused call; an empty record when it says nothing."""
+    return _read(group.arena, _ending(group, rank))
+
+
+def note_site(group: Group, rank: int, sequence: int, text: str) -> None:
+    """Note where in its code this rank called operation `sequence`, which has failed."""
+    _write(group.arena, _site(group, rank), JOINED, NONE, sequence, text, 0)
+
+
+def site(group: Group, rank: int, sequence: int) -> str | None:
+    """Where `rank` of the group called operation `sequence`; None while it has not noted that."""
+    told = _read(group.arena, _site(group, rank))
+    return told.text if told.state == JOINED and told.code == sequence else None
+
+
+def own_failures(group: Group, rank: int) -> list[Record]:
+    """The failures that `rank` of the group has told itself: of its life, and of the group."""
+    told = (read(group.arena, group.ranks[rank], layout.BY_RANK), ending(group, rank))
+    return [t for t in told if t.state == FAILED]
+
+
+def how_ended(arena: Arena, rank: int) -> str:
+    """How the process of a rank of the world has ended; empty while it lives or has not joined yet."""
+    told = [read(arena, rank, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK)]
+    for record in told:
+        if record.state == FAILED:
+            return record.text
+    if told[0].state == DEPARTED or told[1].state == DEPARTED:
+        return f"rank {rank} has ended"
+    if told[1].pid and has_ended(told[1].pid, told[1].start):
+        return f"rank {rank}'s process has ended"
+    return ""
+
+
+def first_failure(group: Group) -> Record | None:
+    """The earliest failure of the group or of a member's life; None if there is none.
+
+    A rank that raised tells the exception itself and the launcher adds the exit code a moment later: the rank's own
+    record is the better one. A rank that was killed cannot tell: the launcher's record stands alone.
+    """
+    failed = []
+    for rank, world in enumerate(group.ranks):
+        lives = (read(group.arena, world, by) for by in (layout.BY_RANK, layout.BY_LAUNCHER))
+        failed += [replace(life, text=_in_group(group, rank, life.text)) for life in lives if life.state == FAILED]
+        told = ending(group, rank)
+        failed += [told] if told.state == FAILED else []
+    return min(failed, key=lambda t: t.time, default=None)
+
+
+def _in_group(group: Group, rank: int, text: str) -> str:
+    """What a life says of `rank`, which calls it by its number in the world, with its name in the group."""
+    start = f"rank {group.ranks[rank]} "
+    return f"rank {group.name(rank)} {text.removeprefix(start)}" if text.startswith(start) else text
+
+
+def _ending(group: Group, rank: int) -> int:
+    return group.offset + layout.ending_offset(group.size, rank)
+
+
+def _site(group: Group, rank: int) -> int:
+    return group.offset + layout.site_offset(group.size, rank)
+
+
+def _write(arena: Arena, base: int, state: int, cause: int, code: int, text: str, pid: int) -> None:
+    body = text.encode()[: layout.RECORD_TEXT_BYTES]
+    words = (state, cause, code, time.monotonic_ns(), pid, process_start(pid) if pid else 0, len(body))
+    for i, word in enumerate(words):
+        arena.store(base + i * layout.WORD, word)
+    arena.write(base + layout.RECORD_TEXT, body)
+    arena.store(base + layout.RECORD_CHECK, _checksum(arena, base, len(body)))
+
+
+def _read(arena: Arena, base: int) -> Record:
+    for _ in range(1000):
+        length = min(max(arena.load(base + layout.RECORD_LENGTH), 0), layout.RECORD_TEXT_BYTES)
+        words = [arena.load(base + i * layout.WORD) for i in range(6)]
+        text = arena.read(base + layout.RECORD_TEXT, length)
+        check = arena.load(base + layout.RECORD_CHECK)
+        if check == 0 and words[0] == UNBORN:
+            break
+        if check == _checksum(arena, base, length):
+            state, cause, code, when, pid, start = words
+            return Record(state, cause, code, when, pid, start, text.decode(errors="replace"))
+        time.sleep(1e-5)
+    return Record(UNBORN, NONE, 0, 0, 0, 0, "")
+
+
+def _checksum(arena: Arena, base: int, length: int) -> int:
+    words = arena.read(base, layout.RECORD_CHECK)
+    return zlib.crc32(arena.read(base + layout.RECORD_TEXT, length), zlib.crc32(words)) | 1 << 32

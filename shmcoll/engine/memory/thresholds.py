@@ -1,0 +1,143 @@
+"""The thresholds of a job: up to which length a call goes which way. Whoever makes the arena reads them, once.
+
+They come from the environment (SHMCOLL_FLAT_BYTES and so on), else from what `shmbench tune` has measured on this
+machine, else from here. What was measured stands in a file beside the compiled code, one for each kind of machine:
+
+    {"machine": {...}, "thresholds": {"2": {"flat_bytes": 65536}, "8": {}}}      ranks, and what is not as it is here
+
+A file that is damaged, from another machine, or that others may have written is told in a line, and ignored.
+
+    SHMCOLL_TUNING=0     ignore it without a word
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shmcoll.engine import layout
+from shmcoll.engine.system import trusted_files
+from shmcoll.engine.system.cache_dir import cache_folder
+from shmcoll.engine.system.cores import usable_cores
+
+TUNED = ("flat_bytes", "ring_bytes", "stream_bytes")  # on which no bit of a result depends
+MOST = 1 << 40
+
+Measured = dict[int, dict[str, int]]  # by the number of ranks
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """In bytes. What each is for stands in `layout.py`, at the words of the job page."""
+
+    flat_bytes: int = 8 << 10
+    slice_bytes: int = 128 << 10
+    stream_bytes: int = 2 << 20
+    ring_bytes: int = 8 << 10
+
+
+def defaults(ranks: int, cores: int) -> Thresholds:
+    """What holds where nothing has been measured. With more ranks than cores, a sync waits for ranks that may have to
+    get a core first: then ways with few of them are ahead for longer."""
+    return Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10) if ranks > cores else Thresholds()
+
+
+def of_job(ranks: int, cores: int) -> Thresholds:
+    """The thresholds of a job that starts now. `ValueError` for a variable that is no number of bytes."""
+    wanted = ranks > 1 and os.environ.get("SHMCOLL_TUNING") != "0"
+    found = replace(defaults(ranks, cores), **known().get(ranks, {}) if wanted else {})
+    return Thresholds(**{name: _setting(f"SHMCOLL_{name.upper()}", value) for name, value in asdict(found).items()})
+
+
+def _setting(name: str, default: int) -> int:
+    try:
+        value = int(os.environ.get(name, default))
+    except ValueError:
+        value = -1
+    if value <= 0:
+        raise ValueError(f"{name}={os.environ[name]!r} is not a positive number of bytes")
+    if name == "SHMCOLL_SLICE_BYTES" and value < layout.LINE:
+        raise ValueError(f"{name}={value} is less than the shortest slice; give {layout.LINE} or more bytes")
+    return layout.align(value, layout.LINE)
+
+
+# --- what has been measured -------------------------------------------------------------------------------------------
+
+
+def known() -> Measured:
+    """What has been measured on this machine, as far as it can be believed."""
+    try:
+        path = tuning_file()
+    except OSError:
+        return {}  # who compiles will say so
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        reason = e if isinstance(e, (PermissionError, Foreign)) else f"it is damaged ({type(e).__name__})"
+        print(f"shmcoll: ignored {path}: {reason}; `shmbench tune` measures anew", file=sys.stderr)
+        return {}
+
+
+class Foreign(ValueError):
+    """A file that tells of another machine."""
+
+
+def keep(ranks: int, values: Mapping[str, int]) -> Path:
+    """Remember what has been measured for so many ranks. By rename: nobody reads half a file. Raises `OSError`."""
+    path = tuning_file()
+    found = {**known(), ranks: dict(values)}
+    told = {"machine": machine(), "thresholds": {str(n): found[n] for n in sorted(found)}}
+    trusted_files.write(path, json.dumps(told, indent=1).encode())
+    return path
+
+
+def forget() -> bool:
+    """Remove the file; whether there was one."""
+    with contextlib.suppress(FileNotFoundError):
+        tuning_file().unlink()
+        return True
+    return False
+
+
+def tuning_file() -> Path:
+    """Where what is measured on this machine is kept. `OSError` where nothing can be."""
+    name = hashlib.sha256(repr(sorted(machine().items())).encode()).hexdigest()[:16]
+    return cache_folder() / f"tuning-{name}.json"
+
+
+def machine() -> dict[str, Any]:
+    """What the thresholds depend on: the processor, how many cores of it we may use, and how the arena is laid out."""
+    return {"processor": _processor(), "cores": usable_cores(), "layout": layout.VERSION}
+
+
+def _processor() -> str:
+    """What the system says of the first core, but for what changes with time."""
+    names = ("model name", "CPU implementer", "CPU part")
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        first = file.read(4096).split("\n\n")[0]  # all of it takes a while where there are hundreds
+        lines = (line.partition(":") for line in first.splitlines())
+        return " ".join(value.strip() for name, _, value in lines if name.strip() in names)
+    return ""
+
+
+def _read(path: Path) -> Measured:
+    told = json.loads(trusted_files.read(path).decode())
+    if told["machine"] != machine():
+        raise Foreign(f"it tells of {told['machine']}")
+    return {
+        int(ranks): {name: _checked(name, v) for name, v in found.items()}
+        for ranks, found in told["thresholds"].items()
+    }
+
+
+def _checked(name: str, value: Any) -> int:
+    if name not in TUNED or type(value) is not int or not 0 < value <= MOST:
+        raise ValueError(f"{name}: {value!r}")
+    return value

@@ -1,0 +1,155 @@
+"""A rank's messages as plain Python sees them: the memory of its rings, and what the routines note beside them.
+
+The routines ask for memory and say in DETAIL how much; see `engine/messages/ring_buffers.py`.
+"""
+
+import numpy as np
+
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NAME, DType
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.memory.heap import Heap
+from shmcoll.engine.messages import ring_buffers
+
+
+class Mail:
+    """The private side of the messages of one rank of a group. `words` is MAIL."""
+
+    def __init__(self, heap: Heap, group: Group, rank: int, context: np.ndarray):
+        self._heap = heap
+        self._group = group
+        self._rank = rank
+        self._context = context
+        self.words = np.zeros(ring_buffers.mail_words(group.size), np.int64)
+        self._found = ring_buffers.found_offset(group.size) // WORD
+        self._rings: list[list[int]] = [[] for _ in range(group.size)]  # offsets, of those to each rank, in order
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def new_ring(self, dest: int) -> int:
+        """Offset of the memory that the routine has asked for. Raises `ArenaError` when there is too little."""
+        self.sweep(dest)
+        length = self._context.item(c.DETAIL // WORD)
+        offset = self._heap.take(length, f"messages to rank {self._group.name(dest)} that it has not received yet")
+        self._rings[dest].append(offset)
+        self._note_oldest(dest)
+        return offset
+
+    def has_ring(self, dest: int) -> bool:
+        """Whether anything can lie on its way to a rank."""
+        return bool(self._rings[dest])
+
+    def progress(self, dest: int) -> tuple[int, int, int]:
+        """What changes while things move to a rank: how much of the message lies in a ring, which ring is the oldest,
+        and how far that has been read."""
+        chain = ring_buffers.chains_offset(self._group.size) + 2 * dest * ring_buffers.CHAIN_BYTES
+        oldest = self._rings[dest][0] if self._rings[dest] else 0
+        head = self._group.arena.load(oldest + layout.RING_HEAD) if oldest else 0
+        return self.words.item((chain + ring_buffers.SENT) // WORD), oldest, head
+
+    def sweep(self, dest: int) -> None:
+        """Give back the rings that their receiver has left."""
+        mine = self._rings[dest]
+        while mine and self._group.arena.load(mine[0] + layout.RING_LEFT):
+            self._heap.give(mine.pop(0))
+        self._note_oldest(dest)
+
+    def _note_oldest(self, dest: int) -> None:
+        """Tell the routine which ring may be left next: there is none while there is only one."""
+        mine = self._rings[dest]
+        chain = ring_buffers.chains_offset(self._group.size) + 2 * dest * ring_buffers.CHAIN_BYTES
+        oldest = self._group.arena.address + mine[0] if len(mine) > 1 else 0
+        self.words[(chain + ring_buffers.OLDEST) // WORD] = oldest
+
+    def drop_all(self) -> dict[int, list[int]]:
+        """The rings by receiver, which are somebody else's business now."""
+        left = {dest: mine for dest, mine in enumerate(self._rings) if mine}
+        self._rings = [[] for _ in self._rings]
+        return left
+
+    # --- receiving ----------------------------------------------------------------------------------------------------
+
+    @property
+    def found(self) -> tuple[int, int]:
+        """Source and tag of the message that `recv` has found."""
+        return self._word(ring_buffers.FOUND_SOURCE), self._word(ring_buffers.FOUND_TAG)
+
+    def expect(self, times: int) -> None:
+        """How often a send shall say that it is blocked, because this rank has something to receive."""
+        self.words[self._found + ring_buffers.EXPECTING // WORD] = times
+
+    @property
+    def is_found(self) -> bool:
+        """Whether the last SEEK has found a message."""
+        return self._word(ring_buffers.DONE) == ring_buffers.UNREAD
+
+    @property
+    def bytes_read(self) -> int:
+        """How much of the message that has been found last has been read."""
+        return self._word(ring_buffers.DONE)
+
+    def goes_into(self, place: np.ndarray | None, form: int) -> bool:
+        """Whether what has been found can be read into an array, or a new one, as `form` says."""
+        if self.found_object != (form != ring_buffers.ARRAY):
+            return False
+        return place is None or (place.dtype == self.found_type.numpy and place.size >= self.found_count)
+
+    @property
+    def found_object(self) -> bool:
+        """Whether it is an object; its elements are bytes."""
+        return self._word(ring_buffers.FOUND_TYPE) == ring_buffers.OBJECT
+
+    @property
+    def found_type(self) -> DType:
+        return BY_NAME["uint8"] if self.found_object else BY_CODE[self._word(ring_buffers.FOUND_TYPE)]
+
+    @property
+    def found_shape(self) -> tuple[int, ...]:
+        if self.found_object:
+            return (self.found_count,)
+        start = self._found + ring_buffers.FOUND_DIMS // WORD
+        return tuple(self.words[start : start + self._word(ring_buffers.FOUND_DIMENSIONS)].tolist())
+
+    @property
+    def found_bytes(self) -> int:
+        """The length of the message that has been found last."""
+        return self._word(ring_buffers.FOUND_TOTAL)
+
+    @property
+    def found_count(self) -> int:
+        return self._word(ring_buffers.FOUND_TOTAL) // self.found_type.numpy.itemsize
+
+    def new_array(self) -> np.ndarray:
+        """An array for the message that has been found, or for the bytes of an object."""
+        return np.empty(self.found_shape, self.found_type.numpy)
+
+    def _word(self, offset: int) -> int:
+        return self.words.item(self._found + offset // WORD)
+
+    def waiting(self, source: int) -> list[int]:
+        """The tags of the messages from a rank that have come and not been received, in order, for error texts."""
+        load, tags = self._group.arena.load, list[int]()
+        chain = (ring_buffers.chains_offset(self._group.size) + (2 * source + 1) * ring_buffers.CHAIN_BYTES) // WORD
+        ring = self.words.item(chain) - self._group.arena.address
+        at = self.words.item(chain + ring_buffers.HEAD // WORD)
+        while 0 < ring < self._group.arena.size - layout.RING_PIECES:
+            capacity = load(ring + layout.RING_CAPACITY)
+            if not 0 < capacity <= self._group.arena.size - layout.RING_PIECES - ring:
+                break  # damaged, as receiving will tell
+            here = ring_buffers.piece(ring, capacity, at)
+            if load(here + layout.PIECE_FLAG) != at + 1:
+                break
+            what = load(here + layout.PIECE_KIND)
+            kind, total = what & 0xFF, load(here + layout.PIECE_TOTAL)
+            if kind == ring_buffers.NEXT:
+                ring, at = total, 0
+                continue
+            if kind == ring_buffers.SKIP and total <= 0:
+                break
+            if kind == ring_buffers.FIRST and not load(here + layout.PIECE_TAKEN):
+                tags.append(load(here + layout.PIECE_TAG))
+            length = ring_buffers.head_bytes(what) + load(here + layout.PIECE_LENGTH)
+            at += total if kind == ring_buffers.SKIP else ring_buffers.whole_units(length)
+        return tags

@@ -1,0 +1,256 @@
+"""recv: the first message that fits a source and a tag, each of which may be ANY. See `engine/messages/ring_buffers.py`
+and `send.py`.
+
+Of one source the first in the order of sending; of several sources whichever is found first, beginning behind the one
+that was served last. Looks through what has come and waits for more: for the flag of the piece that would come next, or
+for those of all sources at once.
+
+Phases, in REDUCTION:
+
+    FETCH     find a message and read it into `out`. HALFWAY: there is no `out`, or the message does not fill it; FOUND
+              says what it is, then comes DATA. VERDICT: it does not fit `out`, and stays. PREPARE: it would have to
+              come from this rank itself
+    FILL      the same without HALFWAY: a message that does not fill `out` is read into the beginning of it
+    DATA      read what has been found into `out`, or what is left of it. PREPARE: its sender has taken it back
+    TRY       HALFWAY when there is a message now, PREPARE when not
+    SEEK      HALFWAY; there is a message now if DONE is UNREAD
+    MARK      note up to where every source has sent, for
+    ATTEND    sleep until a source has sent more than that, for a slice at most: then PREPARE. VERDICT: one of the
+              others has died, or all have left
+
+Only FETCH and FILL begin a call. The worker, which alone uses TRY, MARK and ATTEND, and a send that uses SEEK may do so
+between two phases of a call of theirs; `engine/native/entry.py` says why nobody else enters there.
+
+A rank with posted receives (`runtime/posted_receives.py`) marks, tries each of them, and attends when there was
+nothing.
+
+Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag; ALGORITHM is ARRAY, or another form where an
+object is wanted: a message of the other kind does not fit. OK is told as a negative number, minus 1 minus
+source << 32 | tag.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.atomics import load, load_acquire, peek, poke, store
+from shmcoll.engine.layout import ANY, PIECE_DIMS, PIECE_FLAG, PIECE_KIND, PIECE_TAG, PIECE_TAKEN, PIECE_TOTAL, WORD
+from shmcoll.engine.messages.read_message import (
+    has_piece,
+    here,
+    is_damaged,
+    is_ring,
+    kind_here,
+    note_damage,
+    note_event,
+    part_here,
+    pass_piece,
+    read,
+    set_cursor,
+    skip_piece,
+)
+from shmcoll.engine.messages.ring_buffers import (
+    ARRAY,
+    CURSOR_AT,
+    CURSOR_RING,
+    DAMAGED,
+    DONE,
+    DROPPED,
+    FIRST,
+    FOUND_DIMENSIONS,
+    FOUND_DIMS,
+    FOUND_SOURCE,
+    FOUND_TAG,
+    FOUND_TOTAL,
+    FOUND_TYPE,
+    HEAD,
+    OBJECT,
+    RING,
+    SOURCE_SHIFT,
+    TAKEN_BACK,
+    UNREAD,
+    chain_from,
+    dimensions_of,
+    found_offset,
+)
+from shmcoll.engine.protocol.wait import EVENTS, mailbox, sleep_once, wait, wait_any
+
+FETCH, FILL = range(2)
+DATA, TRY, MARK, ATTEND, SEEK = range(c.LATER, c.LATER + 5)
+
+NO_TAG = -2  # no message has it
+NOWHERE = -1  # in place of an event
+
+
+def recv(ctx):
+    phase = peek(ctx + c.REDUCTION)
+    if phase in (FETCH, FILL):
+        return fetch(ctx)
+    if phase == DATA:
+        return take(ctx)
+    if phase == TRY:
+        return try_to_find(ctx)
+    if phase == SEEK:
+        return seek(ctx)
+    size = peek(ctx + c.SIZE)
+    if phase == ATTEND:
+        status = sleep_once(ctx, size)
+        if status == c.PEER_LOST:
+            return c.VERDICT
+        return c.PREPARE if status == c.TIMEOUT_PASSED else status
+    for source in range(size):
+        find_from(ctx, source, NO_TAG, source)
+    return c.BROKEN if is_damaged(ctx) else c.OK
+
+
+def fetch(ctx):
+    source = peek(ctx + c.ARGUMENT)
+    while True:
+        if find(ctx, source, 0):
+            status = take(ctx) if peek(ctx + c.REDUCTION) == FILL or is_filled(ctx) else c.HALFWAY
+            if status != c.PREPARE:
+                return status
+        else:
+            status = await_message(ctx, source)
+            if status != c.OK:
+                return status
+
+
+def try_to_find(ctx):
+    if find(ctx, peek(ctx + c.ARGUMENT), NOWHERE):
+        return c.HALFWAY
+    if is_damaged(ctx):
+        return c.BROKEN
+    return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.PREPARE
+
+
+def seek(ctx):
+    if not find(ctx, peek(ctx + c.ARGUMENT), NOWHERE):
+        poke(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + DONE, TAKEN_BACK)
+        if is_damaged(ctx):
+            return c.BROKEN
+    return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.HALFWAY
+
+
+def await_message(ctx, source):
+    """Wait until something follows what `find` has seen."""
+    if is_damaged(ctx):
+        return c.BROKEN
+    if source == peek(ctx + c.RANK) or peek(ctx + c.SIZE) == 1:
+        return c.PREPARE
+    if source == ANY:
+        return wait_any(ctx, peek(ctx + c.SIZE))
+    event = peek(ctx + c.MAIL) + EVENTS
+    return wait(ctx, peek(event), peek(event + WORD), source)
+
+
+# --- finding ----------------------------------------------------------------------------------------------------------
+
+
+def find(ctx, source, event):
+    """Find the first message that fits; where there is none, note what to wait for, from EVENT number `event` on."""
+    tag = peek(ctx + c.ARGUMENT_2)
+    if source != ANY:
+        return find_from(ctx, source, tag, event)
+    size = peek(ctx + c.SIZE)
+    last = peek(peek(ctx + c.MAIL) + found_offset(size) + FOUND_SOURCE)
+    for i in range(1, size + 1):
+        one = (last + i) % size
+        if find_from(ctx, one, tag, NOWHERE if event == NOWHERE else event + one):
+            return 1
+    return 0
+
+
+def find_from(ctx, source, tag, event):
+    """The same for one source, by way of the cursor. What lies before all that is still wanted is given up."""
+    chain = peek(ctx + c.MAIL) + chain_from(ctx, source)
+    if peek(chain + RING) == 0:
+        told = mailbox(ctx, source) + peek(ctx + c.RINGS) + peek(ctx + c.RANK) * WORD
+        offset = load_acquire(told)
+        if offset == 0:
+            if event != NOWHERE:
+                note_event(ctx, event, told, 1, source)
+            return 0
+        if not is_ring(ctx, offset):
+            note_damage(ctx)
+            poke(ctx + c.CULPRIT, source)
+            return 0
+        poke(chain + RING, peek(ctx + c.ARENA) + offset)
+    set_cursor(ctx, peek(chain + RING), peek(chain + HEAD))
+    while has_piece(ctx):
+        if not has_message(ctx):
+            pass_piece(ctx, source, 0)
+        elif tag == ANY or tag_here(ctx) == tag:
+            note_found(ctx, source)
+            return 1
+        else:
+            skip_piece(ctx)
+    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    if peek(found + DAMAGED):
+        poke(ctx + c.CULPRIT, source)
+    if event != NOWHERE:
+        note_event(ctx, event, here(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, source)
+    return 0
+
+
+def has_message(ctx):
+    """Whether a message that nobody has taken begins at the cursor."""
+    return load(here(ctx) + PIECE_KIND) & 0xFF == FIRST and load(here(ctx) + PIECE_TAKEN) == 0
+
+
+def tag_here(ctx):
+    return load(here(ctx) + PIECE_TAG)
+
+
+def note_found(ctx, source):
+    """Note what the message at the cursor is."""
+    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    first = here(ctx)
+    what = load(first + PIECE_KIND)
+    poke(found + DONE, UNREAD)
+    poke(found + FOUND_SOURCE, source)
+    poke(found + FOUND_TAG, load(first + PIECE_TAG))
+    poke(found + FOUND_TYPE, what >> 8 & 0xFF)
+    poke(found + FOUND_DIMENSIONS, dimensions_of(what))
+    poke(found + FOUND_TOTAL, load(first + PIECE_TOTAL))
+    for i in range(dimensions_of(what)):
+        poke(found + FOUND_DIMS + i * WORD, load(first + PIECE_DIMS + i * WORD))
+
+
+# --- taking -----------------------------------------------------------------------------------------------------------
+
+
+def is_filled(ctx):
+    """Whether there is an `out`, no longer than what has been found."""
+    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    return peek(ctx + c.OUT + c.DTYPE) != 0 and peek(found + FOUND_TOTAL) >= peek(ctx + c.OUT + c.BYTES)
+
+
+def take(ctx):
+    """Read what has been found into `out`."""
+    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    total, room = peek(found + FOUND_TOTAL), peek(ctx + c.OUT + c.BYTES)
+    wanted = peek(ctx + c.OUT + c.DTYPE) if peek(ctx + c.ALGORITHM) == ARRAY else OBJECT
+    if peek(found + FOUND_TYPE) != wanted or total > room:
+        return refuse(ctx, total)
+    status = read(ctx)
+    if status != c.OK:
+        return status
+    return -1 - (peek(found + FOUND_SOURCE) << SOURCE_SHIFT | peek(found + FOUND_TAG))
+
+
+def refuse(ctx, total):
+    """VERDICT for what has been found; PREPARE where it is known to end in DROPPED: then it counts as taken."""
+    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    first, ring, at = here(ctx), peek(found + CURSOR_RING), peek(found + CURSOR_AT)
+    done, dropped = 0, 0
+    while done < total and dropped == 0 and has_piece(ctx):
+        dropped = 1 if kind_here(ctx) == DROPPED else 0
+        done += part_here(ctx)
+        skip_piece(ctx)
+    set_cursor(ctx, ring, at)
+    if is_damaged(ctx):
+        poke(ctx + c.CULPRIT, peek(found + FOUND_SOURCE))
+        return c.BROKEN
+    if dropped == 0:
+        return c.VERDICT
+    store(first + PIECE_TAKEN, 1)
+    return c.PREPARE

@@ -1,0 +1,318 @@
+"""send: one rank's array to another, whether or not that waits for it. No collective: see
+`engine/messages/ring_buffers.py`.
+
+    message of up to 64 KiB    one piece of the ring: the array is copied into it, and out of it by the receiver. The
+                               flag of the piece, what it is and up to 8 bytes of a vector lie in one cache line
+    longer ones                parts of 64 KiB, which the receiver reads while the sender writes the next ones
+
+Cost: a/2 + 2 S b, of a long message a/2 + S b or little more; with no receiver there, S b before its memory is had.
+A ring that does not suffice is followed by another: the answer is then HALFWAY, DETAIL says how many bytes, and the
+call comes again with the offset of that memory. Where there is none, it comes with STAY: the message waits for its
+receiver to make room in the ring as it is, for STAYING ns, and asks again. Where that has lasted too long it comes with
+NONE: what has been sent is taken back.
+DETAIL 0: a ring is empty that can be given back; then the call comes with AGAIN.
+
+A rank that has something to receive begins with BESIDE, which notes in EXPECTING how often the answer may be HALFWAY
+with BLOCKED in DETAIL: when the receiver keeps this rank waiting, at once and then a few times, after as long as it
+would wait at all. The caller looks whether a message has come (SEEK, TRY) and comes again with GO_ON, and with that
+message's `out`, if there is one: it is read as far as it comes while this rank waits for room (`read_message.py`). Such
+a call ends with HALFWAY and FINISHED; DATA then reads the rest.
+
+Between its phases SENDING keeps others out, whatever a recv beside it answers (see `engine/native/entry.py`).
+
+Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag; REDUCTION BEGIN or BESIDE, then the memory asked for. ALGORITHM
+is the form of the message: an array; or x is the bytes of an object, or a table of where they lie, to spare the sender
+another copy.
+A row of the table says at which byte of the message a segment begins, its address, and its length; the rows ascend.
+What lies between segments is not written. A last row says how long the message is.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.atomics import copy, load_acquire, peek, poke, store
+from shmcoll.engine.layout import (
+    PAGE,
+    PIECE_DIMS,
+    PIECE_FLAG,
+    PIECE_KIND,
+    PIECE_LENGTH,
+    PIECE_TAG,
+    PIECE_TAKEN,
+    PIECE_TOTAL,
+    PIECE_UNIT,
+    RING_CAPACITY,
+    RING_HEAD,
+    RING_LEFT,
+    RING_PIECES,
+    RING_READING,
+    WORD,
+)
+from shmcoll.engine.messages.read_message import is_unfinished, read_along
+from shmcoll.engine.messages.ring_buffers import (
+    ARRAY,
+    BEGUN,
+    CAPACITY,
+    DROPPED,
+    EXPECTING,
+    FIRST,
+    FIRST_RING,
+    KEPT_RING,
+    KNOWN_HEAD,
+    MORE,
+    NEXT,
+    OBJECT,
+    OLDEST,
+    PART_BYTES,
+    RING,
+    SEGMENT,
+    SEGMENTS,
+    SENT,
+    SKIP,
+    SPARE,
+    TAIL,
+    USUAL_RING,
+    chain_to,
+    found_offset,
+    piece,
+    whole_units,
+)
+from shmcoll.engine.protocol.sync import publish_to
+from shmcoll.engine.protocol.wait import has_left, mailbox
+
+BEGIN, BESIDE = range(2)
+NONE, STAY, GO_ON, AGAIN = range(c.LATER, c.LATER + 4)  # in place of memory that was asked for, which begins a page
+BLOCKED, FINISHED = -1, -2  # in DETAIL, in place of bytes to ask for
+AT_ONCE = 5  # in EXPECTING: times left to answer BLOCKED
+STAYING = 1_000_000
+NOTHING = -1  # in SENT: not even the first piece
+
+START, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
+
+
+def send(ctx):
+    status = begin_or_go_on(ctx)
+    poke(ctx + c.SENDING, 1 if status == c.HALFWAY else 0)
+    if status == c.OK and peek(ctx + c.OUT + c.DTYPE) != 0:
+        poke(ctx + c.DETAIL, FINISHED)
+        return c.HALFWAY
+    return status
+
+
+def begin_or_go_on(ctx):
+    peer, memory = peek(ctx + c.ARGUMENT), peek(ctx + c.REDUCTION)
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    if memory in (BEGIN, BESIDE):
+        expecting = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + EXPECTING
+        poke(expecting, AT_ONCE if memory == BESIDE else 0)
+    if peek(ctx + c.ALGORITHM) != ARRAY:
+        describe_object(ctx)
+    if memory == NONE:
+        return drop(ctx, peer)
+    if memory > AGAIN:
+        follow(ctx, peer, memory)
+    if memory > AGAIN or memory == GO_ON:
+        return put_rest(ctx, peer)
+    if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
+        return c.ABORTED
+    if has_left(ctx, peer):
+        poke(ctx + c.CULPRIT, peer)
+        return c.PEER_LOST
+    if memory == STAY:
+        return put_rest(ctx, peer) if peek(chain + CAPACITY) > 0 else c.HALFWAY
+    if peek(chain + OLDEST) != 0 and load_acquire(peek(chain + OLDEST) + RING_LEFT):
+        poke(ctx + c.DETAIL, 0)
+        return c.HALFWAY
+    poke(ctx + c.MOVED, peek(ctx + c.MOVED) + peek(ctx + c.X + c.BYTES))
+    poke(chain + SENT, NOTHING)
+    poke(chain + SEGMENT, peek(ctx + c.X + c.DATA))
+    if is_of_wrong_size(ctx, peer):
+        return ask(ctx, peer)
+    return put_rest(ctx, peer)
+
+
+def describe_object(ctx):
+    """What the entry has read of x is not what the message is."""
+    if peek(ctx + c.ALGORITHM) == SEGMENTS:
+        last_row = peek(ctx + c.X + c.DATA) + (peek(ctx + c.X + c.BYTES) - ROW_BYTES)
+        poke(ctx + c.X + c.BYTES, peek(last_row + START))
+    poke(ctx + c.X + c.DTYPE, OBJECT)
+    poke(ctx + c.X + c.DIMENSIONS, 0)
+
+
+def put_rest(ctx, peer):
+    """Put all pieces of the message that are still to come, as far as there is room."""
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    total = peek(ctx + c.X + c.BYTES)
+    while peek(chain + SENT) < total:
+        sent = max(peek(chain + SENT), 0)
+        length = min(total - sent, PART_BYTES)
+        head = PIECE_UNIT if peek(chain + SENT) != NOTHING else PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD
+        status = make_room(ctx, peer, whole_units(head + length))
+        if status != c.OK:
+            return status
+        if peek(chain + SENT) == NOTHING:
+            poke(chain + BEGUN, peek(chain + TAIL) + 1)
+            put_first(ctx, peer, length)
+        else:
+            put_more(ctx, peer, sent, length)
+        poke(chain + SENT, sent + length)
+    return c.OK
+
+
+# --- pieces -----------------------------------------------------------------------------------------------------------
+
+
+def put_first(ctx, peer, length):
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    at = piece(peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL))
+    dimensions = peek(ctx + c.X + c.DIMENSIONS)
+    dims = peek(ctx + c.X + c.DIMS)
+    for i in range(dimensions):
+        store(at + PIECE_DIMS + i * WORD, peek(dims + i * WORD))
+    store(at + PIECE_TAG, peek(ctx + c.ARGUMENT_2))
+    store(at + PIECE_TAKEN, 0)
+    head = PIECE_DIMS + dimensions * WORD
+    lay_part(ctx, peer, at + head, 0, length)
+    what = FIRST | peek(ctx + c.X + c.DTYPE) << 8 | dimensions << 16
+    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))
+
+
+def put_more(ctx, peer, sent, length):
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    at = piece(peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL))
+    lay_part(ctx, peer, at + PIECE_UNIT, sent, length)
+    publish_piece(ctx, peer, MORE, 0, length, whole_units(PIECE_UNIT + length))
+
+
+def lay_part(ctx, peer, target, sent, length):
+    """Copy so much of the message, from byte `sent` on. SEGMENT is the row that this byte lies in, or one before."""
+    if peek(ctx + c.ALGORITHM) != SEGMENTS:
+        copy(target, peek(ctx + c.X + c.DATA) + sent, length)
+        return
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    row = peek(chain + SEGMENT)
+    while peek(row + START) < sent + length:
+        begin = max(peek(row + START), sent)
+        end = min(peek(row + START) + peek(row + LENGTH), sent + length)
+        if begin < end:
+            copy(target + begin - sent, peek(row + ADDRESS) + begin - peek(row + START), end - begin)
+        row += ROW_BYTES
+    poke(chain + SEGMENT, row - ROW_BYTES)
+
+
+def publish_piece(ctx, peer, what, total, length, whole):
+    """Let the receiver find the piece at the tail, which takes `whole` bytes of the ring."""
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    ring, capacity, tail = peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL)
+    at = piece(ring, capacity, tail)
+    store(at + PIECE_KIND, what)
+    store(at + PIECE_TOTAL, total)
+    store(at + PIECE_LENGTH, length)
+    store(piece(ring, capacity, tail + whole) + PIECE_FLAG, 0)
+    poke(chain + TAIL, tail + whole)
+    publish_to(ctx, at + PIECE_FLAG, tail + 1, peer)
+
+
+# --- room -------------------------------------------------------------------------------------------------------------
+
+
+def make_room(ctx, peer, needed):
+    """See that a piece of so many bytes fits at the tail, in one run; HALFWAY: in a ring to come."""
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    ring, capacity, tail = peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL)
+    left = capacity - tail % capacity
+    skipped = left if needed > left else 0
+    wanted = tail + skipped + needed + SPARE - capacity
+    if peek(chain + KNOWN_HEAD) < wanted:
+        poke(chain + KNOWN_HEAD, load_acquire(ring + RING_HEAD))
+    if peek(chain + KNOWN_HEAD) < wanted:
+        status = await_receiver(ctx, peer, wanted)
+        if status != c.OK:
+            return status
+    if skipped:
+        publish_piece(ctx, peer, SKIP, skipped, 0, skipped)
+    return c.OK
+
+
+def await_receiver(ctx, peer, wanted):
+    """Wait until HEAD is at `wanted`: without a limit of ours while the receiver reads this message, else
+    for a while. What this rank itself is to receive goes on meanwhile."""
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    ring = peek(chain + RING)
+    if peer == peek(ctx + c.RANK):
+        return ask(ctx, peer)
+    expecting = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + EXPECTING
+    limit = STAYING if peek(ctx + c.REDUCTION) == STAY else patience(peek(ctx + c.X + c.BYTES))
+    status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, 0 if peek(expecting) == AT_ONCE else limit)
+    if status == c.TIMEOUT_PASSED:
+        if peek(expecting) > 0 and not is_unfinished(ctx):
+            poke(expecting, peek(expecting) - 1)
+            poke(ctx + c.DETAIL, BLOCKED)
+            return c.HALFWAY
+        if peek(chain + SENT) == NOTHING or load_acquire(ring + RING_READING) != peek(chain + BEGUN):
+            return ask(ctx, peer)
+        limit = peek(ctx + c.TIMEOUT)
+        status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, limit)
+    if status == c.OK:
+        poke(chain + KNOWN_HEAD, load_acquire(ring + RING_HEAD))
+    return status
+
+
+def patience(length):
+    """How many ns a message of so many bytes is worth waiting for its receiver: about what it costs to buffer it."""
+    return (length >> 12) * 1000
+
+
+def is_of_wrong_size(ctx, peer):
+    """Whether a new message should not begin in the ring: there is none, it is too small for a stream of long parts,
+    or it is larger than what one keeps and has been emptied."""
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    capacity = peek(chain + CAPACITY)
+    if capacity > KEPT_RING:
+        return load_acquire(peek(chain + RING) + RING_HEAD) == peek(chain + TAIL)
+    return capacity == 0 or (capacity < USUAL_RING and is_long(ctx))
+
+
+def is_long(ctx):
+    return peek(ctx + c.X + c.BYTES) > FIRST_RING // 4
+
+
+def ask(ctx, peer):
+    """Ask for a ring that takes all the rest of the message."""
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    capacity = peek(chain + CAPACITY)
+    least = USUAL_RING if capacity > 0 or is_long(ctx) else FIRST_RING
+    begins = peek(ctx + c.REDUCTION) in (BEGIN, BESIDE, AGAIN)
+    if peek(chain + SENT) == NOTHING and begins and is_of_wrong_size(ctx, peer):
+        needed = least
+    else:
+        rest = peek(ctx + c.X + c.BYTES) - max(peek(chain + SENT), 0)
+        parts = rest // PART_BYTES + 2
+        heads = PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD + parts * 2 * PIECE_UNIT
+        needed = max(least, rest + heads + SPARE, 2 * min(capacity, KEPT_RING))
+    poke(ctx + c.DETAIL, (needed + RING_PIECES + PAGE - 1) // PAGE * PAGE)
+    return c.HALFWAY
+
+
+def follow(ctx, peer, offset):
+    """Go on in a new ring, of DETAIL bytes, whose words are all 0."""
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    ring = peek(ctx + c.ARENA) + offset
+    store(ring + RING_CAPACITY, peek(ctx + c.DETAIL) - RING_PIECES)
+    if peek(chain + RING) != 0:
+        publish_piece(ctx, peer, NEXT, offset, 0, PIECE_UNIT)
+    else:
+        mine = mailbox(ctx, peek(ctx + c.RANK)) + peek(ctx + c.RINGS)
+        publish_to(ctx, mine + peer * WORD, offset, peer)
+    poke(chain + RING, ring)
+    poke(chain + CAPACITY, peek(ctx + c.DETAIL) - RING_PIECES)
+    poke(chain + TAIL, 0)
+    poke(chain + KNOWN_HEAD, 0)
+
+
+def drop(ctx, peer):
+    """There is no memory for the rest of the message."""
+    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    if peek(chain + SENT) != NOTHING:
+        publish_piece(ctx, peer, DROPPED, 0, 0, PIECE_UNIT)
+    return c.OK

@@ -1,0 +1,124 @@
+"""What native code knows of CPython and numpy: field offsets of an ndarray, and fifteen functions.
+
+The offsets are those of an ordinary build of CPython 3.11 and later with numpy 1.26 and later. `offsets_hold` checks
+them against living objects; where they do not hold (a free-threaded build, an interpreter to come), `entry.py` takes
+its other way. Their twins stand in `engine/compiler/intrinsics.py`; most
+functions exist in compiled code only.
+"""
+
+import ctypes
+import sysconfig
+import threading
+
+import numpy as np
+
+OBJECT_TYPE = 8
+ARRAY_DATA = 16
+ARRAY_DIMENSIONS = 24
+ARRAY_DIMS = 32
+ARRAY_DESCRIPTOR = 56
+ARRAY_FLAGS = 64
+DESCRIPTOR_BYTE_ORDER = 26  # within the word at 24: kind, type, byteorder, flags, then the 32-bit type number
+DESCRIPTOR_KINDS = 24
+
+C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400
+
+VOID = 20  # numpy's type number of structured dtypes
+
+METH_FASTCALL = 0x80
+
+
+def new_integer(value):
+    """A Python int from a machine word; gives a new reference."""
+    raise NotImplementedError("compiled only")
+
+
+def integer_value(python_object):
+    """The machine word of an exact int; -1 and a pending exception for one that is too large."""
+    raise NotImplementedError("compiled only")
+
+
+def forget_error():
+    """Whether a Python exception was pending; it no longer is."""
+    raise NotImplementedError("compiled only")
+
+
+def list_length(python_object):
+    """Items of a list."""
+    raise NotImplementedError("compiled only")
+
+
+def list_item(python_object, i):
+    """Item i of a list that has it; a borrowed reference."""
+    raise NotImplementedError("compiled only")
+
+
+def tuple_length(python_object):
+    """Items of a tuple."""
+    raise NotImplementedError("compiled only")
+
+
+def tuple_item(python_object, i):
+    """Item i of a tuple that has it; a borrowed reference."""
+    raise NotImplementedError("compiled only")
+
+
+def release_gil():
+    """PyEval_SaveThread; returns the thread state. Routines that run as plain Python keep the GIL."""
+    return 0
+
+
+def take_gil(thread):
+    pass
+
+
+def ensure_gil():
+    """PyGILState_Ensure, with the GIL held or not; returns what `leave_gil` wants."""
+    raise NotImplementedError("compiled only")
+
+
+def leave_gil(state):
+    """PyGILState_Release."""
+    raise NotImplementedError("compiled only")
+
+
+def call_back(function, word):
+    """Call a Python function with an int; whether it raised, and the exception is then pending."""
+    raise NotImplementedError("compiled only")
+
+
+def take_error(place):
+    """Move the pending exception to three words; returns 1."""
+    raise NotImplementedError("compiled only")
+
+
+def put_error(place):
+    """Make the exception in three words pending again."""
+    raise NotImplementedError("compiled only")
+
+
+def thread_id():
+    """pthread_self, which is `threading.get_ident()`."""
+    return threading.get_ident()
+
+
+def offsets_hold() -> bool:
+    """Whether a living array has its fields where this file says."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return False
+    array = np.zeros((3, 5, 7), np.float32)
+    at = id(array)
+
+    def word(address: int) -> int:
+        return ctypes.c_int64.from_address(address).value
+
+    dims = (ctypes.c_int64 * 3).from_address(word(at + ARRAY_DIMS)) if word(at + OBJECT_TYPE) == id(np.ndarray) else ()
+    return (
+        tuple(dims) == array.shape
+        and word(at + ARRAY_DATA) == array.ctypes.data
+        and ctypes.c_int32.from_address(at + ARRAY_DIMENSIONS).value == 3
+        and word(at + ARRAY_DESCRIPTOR) == id(array.dtype)
+        and ctypes.c_int32.from_address(at + ARRAY_FLAGS).value & 0x501 == 0x501
+        and ctypes.c_char.from_address(id(array.dtype) + DESCRIPTOR_BYTE_ORDER).value == b"="
+        and ctypes.c_int32.from_address(id(array.dtype) + DESCRIPTOR_KINDS + 4).value == array.dtype.num
+    )

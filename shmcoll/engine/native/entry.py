@@ -1,0 +1,535 @@
+"""How Python gets into a routine, and nothing else knows it.
+
+The fast way: a routine is compiled with CPython's METH_FASTCALL signature and made callable by PyCFunction_NewEx, with
+the rank's context array as `self`. It reads the fields of exact ndarrays itself, releases the GIL, runs, and returns a
+status as a Python int; a pending exception of a signal handler comes out as that exception. About 0.2 us a call, where
+numba's dispatcher takes 0.45 and `x.ctypes.data` alone 2.8.
+
+Arguments of the callable: nothing, or (x, out, reduction, argument, argument 2, algorithm, extra words...); arrays may
+be None. Without extra words a call comes straight from the user, and the entry itself checks what `ready` says. It
+answers PREPARE, having done nothing, for what it does not read or accept: no exact ndarray, not contiguous or aligned,
+foreign byte order or dtype, read-only or overlapping `out`, a shape that does not fit, no kernel loaded. The
+communicator then prepares arrays that it does read, or raises; with extra words a call has been checked, but for the
+arrays of a collective_permute. Calls with counts come in a form of their own: see `entry_counts.py`. Of a message,
+`argument` is the peer, `argument 2` the tag, and `reduction` the phase of its routine.
+
+Who is inside. ACTIVE is written under the GIL alone, by the thread whose call is inside, and by whoever ends the group:
+
+    0          nobody. Any call that begins may enter, but while a worker owns the context only the worker's
+    thread     that thread's call runs. Nobody enters: the thread itself can only be in a signal handler or a finaliser
+    -thread    that thread's call has answered HALFWAY and goes on with another phase. Python runs in between, so any
+               other call of the same thread (a signal handler's, a finaliser's) may be made here. What the first phase
+               has found or published is in the context and in the mailbox, and another call would write over it: only
+               a phase from LATER on enters, which no call begins with, and only of that thread
+    ENDED      the group has ended. It stays
+
+The check and what follows it, the reading of the arguments, are one piece of native code under the GIL: no handler and
+no thread comes between. A call that may not enter is answered BUSY, and nothing has been written. Nobody waits here;
+`Caller` queues a call of another thread, and refuses one of the same thread, which would wait for itself.
+
+The other way, where `cpython.offsets_hold` says that the fields are elsewhere: `PlainEntry` reads them through numpy,
+writes the call down in memory of its own, and gives that to the plain form of the routine through ctypes. Handlers may
+run while it reads; the plain form checks and copies as the fast one does.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.atomics import copy, peek, poke
+from shmcoll.engine.kernels.dtypes import BY_NAME, BY_NUMPY, DTYPES, PAIRS, DType
+from shmcoll.engine.layout import (
+    ALL_GATHER,
+    ALL_GATHER_V,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    ALL_TO_ALL_V,
+    ANY,
+    BARRIER,
+    BROADCAST,
+    COLLECTIVE_PERMUTE,
+    EXSCAN,
+    GATHER,
+    GATHER_V,
+    LARGEST_TAG,
+    OPERATION_NAMES,
+    RECV,
+    REDUCE,
+    REDUCE_SCATTER,
+    SCAN,
+    SCATTER,
+    SCATTER_V,
+    SEND,
+    WORD,
+)
+from shmcoll.engine.native import cpython as py
+from shmcoll.engine.protocol.flight_recorder import forget_message, note_end
+from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
+
+# tables behind the words that routines see
+TYPE_CODES = c.CONTEXT_WORDS * WORD  # numpy type number -> dtype code | item size << 8, 0 for what we do not move
+TYPE_NUMBERS = 32
+BFLOAT16_NUMBER = TYPE_CODES + TYPE_NUMBERS * WORD
+BFLOAT16_CODE = BFLOAT16_NUMBER + WORD
+NDARRAY = BFLOAT16_CODE + WORD
+NONE = NDARRAY + WORD
+INTEGER = NONE + WORD
+LIST = INTEGER + WORD
+TUPLE = LIST + WORD
+PAIR_DTYPES = TUPLE + WORD  # address of the numpy dtype, and its type word, of each dtype of pairs
+PAIR_COUNT = len(PAIRS)
+KERNELS = PAIR_DTYPES + 2 * PAIR_COUNT * WORD  # dtype code * REDUCTION_CODES + reduction code -> address of the kernel
+DTYPE_CODES, REDUCTION_CODES = 64, 16
+ROUTINES = KERNELS + DTYPE_CODES * REDUCTION_CODES * WORD  # operation -> address of the plain form, 0 while not loaded
+GATE = ROUTINES + len(OPERATION_NAMES) * WORD  # address of the gate for jitted code, see `jit_gate.py`
+CALLBACK = GATE + WORD  # address of the Python function that it calls
+HANDLE = CALLBACK + WORD  # address of the context itself, once jitted code may use it
+OWN_TABLE = HANDLE + WORD  # a table of counts, see `entry_counts.py`
+
+RUN_WORDS = 5  # block, and run and stride at either end: see `all_to_all.py`
+LIST_WORDS = 3  # behind them: what an all_to_all of lists has
+PLAIN_EXTRA = 3  # extra words that a routine may read in a call that gives none
+FIXED = 6  # arguments before the extra words
+REDUCING = (ALL_REDUCE, REDUCE, REDUCE_SCATTER, SCAN, EXSCAN)
+ROOTED = (REDUCE, BROADCAST, GATHER, SCATTER)
+MESSAGES = (SEND, RECV)
+IN_PHASES = (SCATTER, ALL_TO_ALL_V, GATHER_V, SCATTER_V, ALL_GATHER_V)  # and messages
+#: operations whose arguments the entry checks itself
+CHECKED = (BARRIER, *REDUCING, *ROOTED, ALL_GATHER, ALL_TO_ALL)
+
+ARGUMENT_WORD = c.REDUCTION - 2 * WORD  # so that argument i of a call goes to ARGUMENT_WORD + i words
+EXTRA_WORD = c.EXTRA - FIXED * WORD
+
+ARGUMENT_COUNT = 0  # of a call written down: the number of its arguments, which are where the context has them
+
+BIG_ENDIAN = ord(">")
+
+FAST = py.offsets_hold()
+
+
+def new_context(ranks: int) -> np.ndarray:
+    """A context for a group of so many, whose tables are filled; the words of the communicator are still zero."""
+    words = np.zeros(OWN_TABLE // WORD + layout.table_words(ranks), np.int64)
+    for known in DTYPES:
+        if known.numpy.num < TYPE_NUMBERS:
+            words[TYPE_CODES // WORD + known.numpy.num] = type_word(known)
+    # int64 and uint64 have two type numbers each: C's long and long long
+    words[TYPE_CODES // WORD + np.dtype(np.longlong).num] = type_word(BY_NAME["int64"])
+    words[TYPE_CODES // WORD + np.dtype(np.ulonglong).num] = type_word(BY_NAME["uint64"])
+    words[BFLOAT16_NUMBER // WORD] = BY_NAME["bfloat16"].numpy.num
+    words[BFLOAT16_CODE // WORD] = type_word(BY_NAME["bfloat16"])
+    words[NDARRAY // WORD] = id(np.ndarray)
+    words[NONE // WORD] = id(None)
+    words[INTEGER // WORD] = id(int)
+    words[LIST // WORD] = id(list)
+    words[TUPLE // WORD] = id(tuple)
+    for i, pair in enumerate(PAIRS):
+        words[PAIR_DTYPES // WORD + 2 * i :][:2] = id(pair.numpy), type_word(pair)
+    return words
+
+
+def type_word(dtype: DType) -> int:
+    """What native code is told of a dtype: its code, and above it the bytes of an element."""
+    return dtype.code | dtype.numpy.itemsize << 8
+
+
+def kernel_slot(dtype_code: int, reduction: int) -> int:
+    """Index of a kernel's address in the context array."""
+    return KERNELS // WORD + dtype_code * REDUCTION_CODES + reduction
+
+
+# --- compiled ---------------------------------------------------------------------------------------------------------
+
+
+def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, int, int], int]:
+    """The METH_FASTCALL form of a routine."""
+    judge, place = make_judge(operation), phase_argument(operation)
+
+    def entry(self, args, nargs):
+        ctx = peek(self + py.ARRAY_DATA)
+        if taken(ctx) and not goes_on(ctx, phase_given(ctx, args, nargs, place)):
+            return py.new_integer(c.BUSY)
+        if not read_call(ctx, args, nargs) or not judge(ctx, nargs):
+            return py.new_integer(c.PREPARE)
+        poke(ctx + c.OPERATION, operation)
+        return answer(run(ctx, routine))
+
+    return entry
+
+
+def make_judge(operation: int) -> Callable[[int, int], int]:
+    """Whether a call of `operation` with so many arguments can go on as it is; notes the kernel of a reduction."""
+    if operation in REDUCING:
+
+        def judge(ctx, nargs):
+            if nargs > FIXED:
+                poke(ctx + c.KERNEL, peek(ctx + KERNEL_GIVEN))
+                return 1
+            forget_extra(ctx)
+            return ready(ctx, operation) and find_kernel(ctx)
+
+    elif operation in CHECKED:
+
+        def judge(ctx, nargs):
+            if nargs != FIXED:
+                return 1
+            forget_extra(ctx)
+            return ready(ctx, operation)
+
+    elif operation == COLLECTIVE_PERMUTE:
+
+        def judge(ctx, nargs):
+            return nargs > FIXED and ready(ctx, operation)
+
+    elif operation in MESSAGES:
+
+        def judge(ctx, nargs):
+            return nargs == FIXED and is_addressed(ctx, operation)
+
+    else:
+
+        def judge(ctx, nargs):
+            return nargs > FIXED
+
+    return judge
+
+
+def read_call(ctx, args, nargs):
+    """Fill the context from so many arguments; 0 when one of them is none that is read here."""
+    if nargs == 0:
+        forget_arguments(ctx)
+        return 1
+    if not read_array(ctx, peek(args), ctx + c.X, 0) or not read_array(ctx, peek(args + WORD), ctx + c.OUT, 1):
+        return 0
+    for i in range(2, nargs):
+        if not read_integer(ctx, peek(args + i * WORD), ctx + argument_word(i)):
+            return 0
+    return 1
+
+
+def argument_word(i):
+    """Where in the context argument i of a call is, behind the arrays."""
+    return (ARGUMENT_WORD if i < FIXED else EXTRA_WORD) + i * WORD
+
+
+def answer(status):
+    """What CPython gets: a status as an int, or the pending exception of a signal handler."""
+    return 0 if status == c.INTERRUPTED else py.new_integer(status)
+
+
+def forget_arguments(ctx):
+    """For a call without any: what the last call left, its dimensions above all, may be gone."""
+    for word in (c.DIMENSIONS, c.DTYPE, c.COUNT, c.BYTES):
+        poke(ctx + c.X + word, 0)
+    for word in (c.REDUCTION, c.ARGUMENT, c.ARGUMENT_2, c.ALGORITHM):
+        poke(ctx + word, 0)
+
+
+def forget_extra(ctx):
+    for i in range(PLAIN_EXTRA):
+        poke(ctx + c.EXTRA + i * WORD, 0)
+
+
+def make_plain(routine: Callable[[int], int], operation: int) -> Callable[[int, int], int]:
+    """The form for the gate and for ctypes, the GIL held. `written`: the address of a call written down; 0: the caller
+    has asked whether it may enter, and has filled the context."""
+    judge, place = make_judge(operation), phase_argument(operation)
+
+    def plain(ctx, written):
+        if written != 0:
+            nargs = peek(written + ARGUMENT_COUNT)
+            phase = peek(written + argument_word(place)) if place else 0
+            if taken(ctx) and not goes_on(ctx, phase):
+                return c.BUSY
+            copy(ctx + c.REDUCTION, written + c.REDUCTION, FIXED * WORD - 2 * WORD)
+            copy(ctx + c.X, written + c.X, c.CONTEXT_WORDS * WORD - c.X)
+            if not judge(ctx, nargs):
+                return c.PREPARE
+            poke(ctx + c.OPERATION, operation)
+        return run(ctx, routine)
+
+    return plain
+
+
+def phase_argument(operation: int) -> int:
+    """Which argument of a call is its phase; 0 for operations that have only one."""
+    if operation in MESSAGES:
+        return 2
+    return FIXED if operation in IN_PHASES else 0
+
+
+def phase_given(ctx, args, nargs, place):
+    """The phase of a call, 0 where the argument that says it is missing or not an exact int."""
+    if place == 0 or nargs <= place or peek(peek(args + place * WORD) + py.OBJECT_TYPE) != peek(ctx + INTEGER):
+        return 0
+    phase = py.integer_value(peek(args + place * WORD))
+    return 0 if phase == -1 and py.forget_error() else phase
+
+
+def taken(ctx):
+    """Whether a call of this thread may not begin now. Asked and answered under the GIL."""
+    active, owner = peek(ctx + c.ACTIVE), peek(ctx + c.OWNER)
+    return active != 0 or (owner != 0 and owner != py.thread_id())
+
+
+def goes_on(ctx, phase):
+    """Whether a call is the next phase of the one that this thread has begun."""
+    return phase >= c.LATER and peek(ctx + c.ACTIVE) == -py.thread_id()
+
+
+def run(ctx, routine):
+    me = py.thread_id()
+    poke(ctx + c.ACTIVE, me)
+    poke(ctx + c.THREAD, py.release_gil())
+    status = routine(ctx)
+    if peek(ctx + c.OPERATION) in MESSAGES:
+        forget_message(ctx, status)
+    else:
+        note_end(ctx, status)
+    py.take_gil(peek(ctx + c.THREAD))
+    poke(ctx + c.THREAD, 0)
+    poke(ctx + c.ACTIVE, active_after(ctx, status, me))
+    return status
+
+
+def active_after(ctx, status, me):
+    """Who is inside after a routine of this thread. Once the group has ended nobody ever: a header that this rank
+    published then could be taken for an answer by a peer that is still busy with the operation that failed. Another
+    thread may have ended it meanwhile."""
+    if peek(ctx + c.ACTIVE) == c.ENDED:
+        return c.ENDED
+    if status <= c.PREPARE or status == c.VERDICT:
+        return -me if peek(ctx + c.SENDING) else 0
+    return -me if status == c.HALFWAY else c.ENDED
+
+
+def read_array(ctx, array, view, writeable):
+    """Fill a view of the context from an ndarray; 0 when it is none that routines can work on as it is."""
+    if array == peek(ctx + NONE):
+        poke(view + c.DATA, 0)
+        poke(view + c.COUNT, 0)
+        poke(view + c.BYTES, 0)
+        poke(view + c.DIMENSIONS, 0)
+        poke(view + c.DTYPE, 0)
+        return 1
+    known = type_of_plain(ctx, array, writeable)
+    if known == 0:
+        return 0
+    dims, dimensions = peek(array + py.ARRAY_DIMS), peek(array + py.ARRAY_DIMENSIONS) & 0xFFFFFFFF
+    count = 1
+    for i in range(dimensions):
+        count *= peek(dims + i * WORD)
+    poke(view + c.DATA, peek(array + py.ARRAY_DATA))
+    poke(view + c.COUNT, count)
+    poke(view + c.ITEM, known >> 8)
+    poke(view + c.BYTES, count * (known >> 8))
+    poke(view + c.DIMENSIONS, dimensions)
+    poke(view + c.DIMS, dims)
+    poke(view + c.DTYPE, known & 0xFF)
+    return 1
+
+
+def type_of_plain(ctx, array, writeable):
+    """The type word of an exact ndarray on which native code can work as it is; 0 for any other object."""
+    if peek(array + py.OBJECT_TYPE) != peek(ctx + NDARRAY):
+        return 0
+    needed = py.C_CONTIGUOUS | py.ALIGNED | (py.WRITEABLE if writeable else 0)
+    if peek(array + py.ARRAY_FLAGS) & needed != needed:
+        return 0
+    descriptor = peek(peek(array + py.ARRAY_DESCRIPTOR) + py.DESCRIPTOR_KINDS)
+    number = descriptor >> 32
+    if (descriptor >> 16) & 0xFF == BIG_ENDIAN:
+        return 0
+    if number == py.VOID:
+        return find_pair(ctx, peek(array + py.ARRAY_DESCRIPTOR))
+    if 0 <= number < TYPE_NUMBERS:
+        return peek(ctx + TYPE_CODES + number * WORD)
+    return peek(ctx + BFLOAT16_CODE) if number == peek(ctx + BFLOAT16_NUMBER) else 0
+
+
+def find_pair(ctx, descriptor):
+    """The type word of a dtype of pairs, by the identity of the dtype; 0 for any other structured one."""
+    for i in range(PAIR_COUNT):
+        if peek(ctx + PAIR_DTYPES + 2 * i * WORD) == descriptor:
+            return peek(ctx + PAIR_DTYPES + (2 * i + 1) * WORD)
+    return 0
+
+
+def read_integer(ctx, number, word):
+    """Fill a word from an exact int; 0 when it is none, or none of 64 bits."""
+    if peek(number + py.OBJECT_TYPE) != peek(ctx + INTEGER):
+        return 0
+    value = py.integer_value(number)
+    if value == -1 and py.forget_error():
+        return 0
+    poke(word, value)
+    return 1
+
+
+def ready(ctx, operation):
+    """Whether the arrays of a call are what the operation needs, as far as this rank is concerned: both there, alike in
+    dtype, of fitting shapes, apart from each other (or one, where that has a meaning)."""
+    if operation == BARRIER:
+        return 1
+    me, root = peek(ctx + c.RANK), peek(ctx + c.ARGUMENT)
+    if operation in ROOTED and not 0 <= root < peek(ctx + c.SIZE):
+        return 0
+    x, out = ctx + c.X, ctx + c.OUT
+    has_none = (operation in (GATHER, REDUCE) and me != root) or (operation == EXSCAN and me == 0)
+    if has_none:
+        return peek(x + c.DATA) != 0 and peek(out + c.DATA) == 0
+    if operation == SCATTER and me != root:
+        return peek(out + c.DATA) != 0 and peek(x + c.DATA) == peek(out + c.DATA)
+    if peek(x + c.DATA) == 0 or peek(out + c.DATA) == 0 or peek(x + c.DTYPE) != peek(out + c.DTYPE):
+        return 0
+    if operation == ALL_GATHER:
+        return is_shared_out(ctx, x, out) and (is_own_part(ctx, x, out) or are_apart(x, out))
+    if operation == GATHER:
+        return is_shared_out(ctx, x, out) and are_apart(x, out)
+    if operation in (SCATTER, REDUCE_SCATTER):
+        return is_shared_out(ctx, out, x) and (is_own_part(ctx, out, x) or are_apart(x, out))
+    if operation == ALL_TO_ALL and not is_cut_evenly(ctx, x, out):
+        return 0
+    return are_alike(x, out) and (peek(x + c.DATA) == peek(out + c.DATA) or are_apart(x, out))
+
+
+def is_addressed(ctx, operation):
+    """Whether a message goes to a rank of this group, or may come from one, and has a tag that there is."""
+    lowest = ANY if operation == RECV else 0
+    if not lowest <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
+        return 0
+    if not lowest <= peek(ctx + c.ARGUMENT_2) <= LARGEST_TAG:
+        return 0
+    return operation == RECV or peek(ctx + c.X + c.DTYPE) != 0
+
+
+def are_alike(x, out):
+    """Whether two arrays have the same shape."""
+    dimensions = peek(x + c.DIMENSIONS)
+    if dimensions != peek(out + c.DIMENSIONS):
+        return 0
+    for i in range(dimensions):
+        if peek(peek(x + c.DIMS) + i * WORD) != peek(peek(out + c.DIMS) + i * WORD):
+            return 0
+    return 1
+
+
+def is_shared_out(ctx, part, whole):
+    """Whether `whole` is n times as long as `part` along axis 0, and else like it."""
+    dimensions = peek(part + c.DIMENSIONS)
+    if dimensions == 0 or dimensions != peek(whole + c.DIMENSIONS):
+        return 0
+    for i in range(dimensions):
+        extent = peek(peek(part + c.DIMS) + i * WORD)
+        if i == 0:
+            extent *= peek(ctx + c.SIZE)
+        if extent != peek(peek(whole + c.DIMS) + i * WORD):
+            return 0
+    return 1
+
+
+def is_cut_evenly(ctx, x, out):
+    """Whether an all_to_all cuts and concatenates along axis 0, n parts of one run each; notes how long they are."""
+    if peek(ctx + c.ARGUMENT) != 0 or peek(ctx + c.ARGUMENT_2) != 0 or peek(x + c.DIMENSIONS) == 0:
+        return 0
+    if not are_alike(x, out) or peek(peek(x + c.DIMS)) % peek(ctx + c.SIZE) != 0:
+        return 0
+    for i in range(RUN_WORDS):
+        poke(ctx + c.EXTRA + i * WORD, peek(x + c.BYTES) // peek(ctx + c.SIZE))
+    for i in range(RUN_WORDS, RUN_WORDS + LIST_WORDS):
+        poke(ctx + c.EXTRA + i * WORD, 0)
+    return 1
+
+
+def is_own_part(ctx, part, whole):
+    """Whether `part` is the very memory that belongs to this rank in `whole`."""
+    return peek(part + c.DATA) == peek(whole + c.DATA) + peek(ctx + c.RANK) * peek(part + c.BYTES)
+
+
+def are_apart(a, b):
+    """Whether two arrays share no memory."""
+    distance = peek(b + c.DATA) - peek(a + c.DATA)
+    return distance >= peek(a + c.BYTES) or -distance >= peek(b + c.BYTES)
+
+
+def find_kernel(ctx):
+    """Note the kernel for dtype and reduction; 0 when it is not loaded."""
+    reduction = peek(ctx + c.REDUCTION)
+    if not 0 < reduction < REDUCTION_CODES:
+        return 0
+    kernel = peek(ctx + KERNELS + (peek(ctx + c.X + c.DTYPE) * REDUCTION_CODES + reduction) * WORD)
+    poke(ctx + c.KERNEL, kernel)
+    return kernel != 0
+
+
+# --- callables --------------------------------------------------------------------------------------------------------
+
+
+class _MethodDefinition(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_kept: dict[int, _MethodDefinition] = {}  # CPython keeps a pointer to the definition
+
+
+def make_callable(name: str, fast: int, plain: int, words: np.ndarray) -> Callable[..., int]:
+    """What the communicator calls for a routine at the given addresses, on the context `words`."""
+    if not FAST:
+        return PlainEntry(plain, words)
+    definition = _kept.setdefault(fast, _MethodDefinition(name.encode(), fast, py.METH_FASTCALL, None))
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    return make(ctypes.addressof(definition), words, None)
+
+
+class PlainEntry:
+    """The same calls by way of numpy's and ctypes' public interfaces: slower, for interpreters not known here."""
+
+    def __init__(self, address: int, words: np.ndarray):
+        self._routine = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)(address)
+        self._ctx = words.ctypes.data
+
+    def __call__(self, *arguments: Any) -> int:
+        written = np.zeros(c.CONTEXT_WORDS, np.int64)
+        written[ARGUMENT_COUNT // WORD] = len(arguments)
+        shapes = []  # alive until the call has ended
+        for array, view, writeable in zip(arguments[:2], (c.X, c.OUT), (False, True), strict=False):
+            shape = _write_down(array, written[view // WORD :], writeable)
+            if shape is None:
+                return c.PREPARE
+            shapes.append(shape)
+        for i, value in enumerate(arguments[2:], start=2):
+            if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+                return c.PREPARE
+            written[argument_word(i) // WORD] = value
+        return self._routine(self._ctx, written.ctypes.data)
+
+
+def _write_down(array: np.ndarray | None, view: np.ndarray, writeable: bool) -> np.ndarray | None:
+    """Fill a view from an array; its shape, or None where it is none that routines can work on as it is."""
+    if array is None:
+        return np.zeros(0, np.int64)
+    if type(array) is not np.ndarray or array.dtype not in BY_NUMPY:
+        return None
+    if not (array.flags.c_contiguous and array.flags.aligned and (array.flags.writeable or not writeable)):
+        return None
+    shape = np.array(array.shape, np.int64)
+    view[:7] = (
+        array.ctypes.data,
+        array.size,
+        array.itemsize,
+        array.nbytes,
+        array.ndim,
+        shape.ctypes.data,
+        BY_NUMPY[array.dtype].code,
+    )
+    return shape

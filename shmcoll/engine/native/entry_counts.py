@@ -1,0 +1,304 @@
+"""How the calls with counts get into their routines: counts and displacements as the user gives them, read here.
+
+Such a call has the first FIXED arguments of any (`entry.py`), then
+
+    all_to_all_v, gather_v, scatter_v, all_gather_v
+                        received, send_counts, send_displs, recv_counts, recv_displs, recv_room
+    reduce_scatter_v    None, counts                                                             (of reduce_scatter)
+
+received: an int64 array of n that the communicator made, into which the receive counts go, or None. The others: an
+exact tuple or list of n exact ints, an exact ndarray of integers of shape (n,), or None where nothing is given. All
+other calls of these operations are as everybody's.
+
+The entry answers PREPARE, having done nothing, for anything else, for numbers out of range, and for arrays that do not
+suit the operation: Python's way in `calls/` takes it or says what is wrong. Who receives something and gives no `out`
+is told HALFWAY: RESULT_SIZE of the table then says how long the result must be, and the communicator calls again with
+that and the phase DATA.
+
+The table (see `engine/protocol/count_tables.py`) is the context's own, OWN_TABLE. It belongs to whoever is inside,
+between two phases too, and is filled once `taken` has let the caller in, under the GIL. A call in this form always
+begins, so nobody enters with one between two phases, the same thread neither. Python's way brings tables of its own.
+"""
+
+from collections.abc import Callable
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import copy, peek, poke
+from shmcoll.engine.kernels.dtypes import BY_NAME
+from shmcoll.engine.layout import (
+    ALL_GATHER_V,
+    ALL_TO_ALL_V,
+    ELEMENT_TYPE,
+    GATHER_V,
+    RECV_COUNTS,
+    RECV_DISPLS,
+    RECV_ROOM,
+    REDUCE_SCATTER,
+    RESULT_SIZE,
+    SCATTER_V,
+    SEND_COUNTS,
+    SEND_DISPLS,
+    SOURCE_SIZE,
+    TABLE_SIZES,
+    WORD,
+)
+from shmcoll.engine.native import cpython as py
+from shmcoll.engine.native.entry import (
+    FIXED,
+    LIST,
+    NDARRAY,
+    NONE,
+    OWN_TABLE,
+    TUPLE,
+    answer,
+    are_apart,
+    find_kernel,
+    read_call,
+    read_integer,
+    run,
+    taken,
+    type_of_plain,
+)
+from shmcoll.engine.native.entry import make_entry as make_entry_of_others
+from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, PHASE, TABLE
+from shmcoll.engine.protocol.reduction import KERNEL_GIVEN, ORDERED, SOURCES
+from shmcoll.engine.protocol.sync import SEED, mix
+
+OPERATIONS = (ALL_TO_ALL_V, GATHER_V, SCATTER_V, ALL_GATHER_V, REDUCE_SCATTER)
+
+RECEIVED = FIXED  # arguments by number
+ROWS = FIXED + 1
+
+LARGEST = 1 << 48  # no count or displacement is above; with the bytes of an element it stays a signed word
+INT8, UINT8, UINT64 = (BY_NAME[name].code for name in ("int8", "uint8", "uint64"))  # codes of integers: signed first
+
+MARK_BITS = 48
+
+
+def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, int, int], int]:
+    """The METH_FASTCALL form of a routine of OPERATIONS."""
+    others = make_entry_of_others(routine, operation)
+    prepare = make_prepare(operation)
+    arguments = ROWS + (1 if operation == REDUCE_SCATTER else TABLE_SIZES)
+
+    def entry(self, args, nargs):
+        if nargs != arguments:
+            return others(self, args, nargs)
+        ctx = peek(self + py.ARRAY_DATA)
+        if taken(ctx):
+            return py.new_integer(c.BUSY)
+        if not read_call(ctx, args, FIXED) or not prepare(ctx, args):
+            return py.new_integer(c.PREPARE)
+        poke(ctx + c.OPERATION, operation)
+        status = run(ctx, routine)
+        tell_received(ctx, peek(args + RECEIVED * WORD), status)
+        return answer(status)
+
+    return entry
+
+
+def make_prepare(operation: int) -> Callable[[int, int], int]:
+    """Whether the counts of a call, whose first arguments have been read, can be read and go on; lays them out."""
+    if operation == REDUCE_SCATTER:
+        return cut_unevenly
+
+    def prepare(ctx, args):
+        return arrays_suit(ctx, operation) and fill_table(ctx, operation, args)
+
+    return prepare
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def arrays_suit(ctx, operation):
+    """Whether x is given by just who sends, and `out`, where it is given, is of its dtype and apart from it."""
+    if operation in (GATHER_V, SCATTER_V) and not 0 <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
+        return 0
+    x, out = ctx + c.X, ctx + c.OUT
+    if is_given(x) != sends(ctx, operation) or (is_given(out) and not receives(ctx, operation)):
+        return 0
+    if is_given(x) and is_given(out):
+        return peek(x + c.DTYPE) == peek(out + c.DTYPE) and are_apart(x, out)
+    return 1
+
+
+def sends(ctx, operation):
+    return operation != SCATTER_V or peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT)
+
+
+def receives(ctx, operation):
+    return operation != GATHER_V or peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT)
+
+
+def is_given(view):
+    return peek(view + c.DTYPE) != 0
+
+
+def fill_table(ctx, operation, args):
+    """Fill the own table; 0 when a row of it cannot be read or is missing."""
+    if operation in (ALL_TO_ALL_V, SCATTER_V):
+        if not read_sends(ctx, args, sends(ctx, operation)):
+            return 0
+    else:
+        send_all_of_x(ctx, operation)
+    if not read_receives(ctx, args, receives(ctx, operation) and operation != SCATTER_V):
+        return 0
+    x, out, ends = ctx + c.X, ctx + c.OUT, row(ctx, TABLE_SIZES)
+    has_out = is_given(out)
+    if operation == SCATTER_V and has_out:
+        poke(row(ctx, RECV_COUNTS) + peek(ctx + c.ARGUMENT) * WORD, peek(out + c.COUNT))
+    poke(ends + SOURCE_SIZE * WORD, peek(x + c.COUNT))
+    poke(ends + RESULT_SIZE * WORD, peek(out + c.COUNT) if has_out else -1)
+    poke(ends + ELEMENT_TYPE * WORD, max(peek(x + c.DTYPE), peek(out + c.DTYPE)) or -1)
+    poke(ctx + PHASE, BOTH if has_out or not receives(ctx, operation) else COUNTS)
+    poke(ctx + TABLE, ctx + OWN_TABLE)
+    return 1
+
+
+def read_sends(ctx, args, given):
+    """The rows of what is sent; displacements packed where there are none: then the blocks are all of x, and 0 is the
+    answer where they are less. Who sends nothing gives neither."""
+    counts, displs = peek(args + (ROWS + SEND_COUNTS) * WORD), peek(args + (ROWS + SEND_DISPLS) * WORD)
+    none = peek(ctx + NONE)
+    if not given:
+        set_row(ctx, SEND_COUNTS, 0)
+        set_row(ctx, SEND_DISPLS, 0)
+        return counts == none and displs == none
+    if not read_row(ctx, counts, row(ctx, SEND_COUNTS)):
+        return 0
+    if displs != none:
+        return read_row(ctx, displs, row(ctx, SEND_DISPLS))
+    packed = 0
+    for i in range(peek(ctx + c.SIZE)):
+        poke(row(ctx, SEND_DISPLS) + i * WORD, packed)
+        packed += peek(row(ctx, SEND_COUNTS) + i * WORD)
+    return packed >= peek(ctx + c.X + c.COUNT)
+
+
+def send_all_of_x(ctx, operation):
+    """The same rows where all of x goes to everybody, or to the root."""
+    set_row(ctx, SEND_COUNTS, 0 if operation == GATHER_V else peek(ctx + c.X + c.COUNT))
+    set_row(ctx, SEND_DISPLS, 0)
+    if operation == GATHER_V:
+        poke(row(ctx, SEND_COUNTS) + peek(ctx + c.ARGUMENT) * WORD, peek(ctx + c.X + c.COUNT))
+
+
+def read_receives(ctx, args, given):
+    """The rows of what is received. What a rank gives that receives nothing is not looked at."""
+    for i in (RECV_COUNTS, RECV_DISPLS, RECV_ROOM):
+        values = peek(args + (ROWS + i) * WORD)
+        if not given or values == peek(ctx + NONE):
+            set_row(ctx, i, -1)
+        elif not read_row(ctx, values, row(ctx, i)):
+            return 0
+    return 1
+
+
+def tell_received(ctx, received, status):
+    """After a routine: the receive counts, and between two phases how long a result takes them."""
+    size, counts, displs = peek(ctx + c.SIZE), row(ctx, RECV_COUNTS), row(ctx, RECV_DISPLS)
+    if received != peek(ctx + NONE) and (status == c.OK or status == c.HALFWAY):
+        copy(peek(received + py.ARRAY_DATA), counts, size * WORD)
+    if status == c.HALFWAY:
+        end = 0
+        for i in range(size):
+            count = peek(counts + i * WORD)
+            if count > 0:
+                end = max(end, peek(displs + i * WORD) + count)
+        poke(row(ctx, TABLE_SIZES) + RESULT_SIZE * WORD, end)
+
+
+def row(ctx, i):
+    """Address of a row of the own table; behind the last one, of its other words."""
+    return ctx + OWN_TABLE + i * peek(ctx + c.SIZE) * WORD
+
+
+def set_row(ctx, i, value):
+    for k in range(peek(ctx + c.SIZE)):
+        poke(row(ctx, i) + k * WORD, value)
+
+
+# --- blocks of different lengths --------------------------------------------------------------------------------------
+
+
+def cut_unevenly(ctx, args):
+    """Whether a reduce_scatter_v cuts x into blocks of the lengths given, and `out` can take this rank's; notes where
+    the blocks lie and the kernel. In place: `out` may be this rank's own block."""
+    x, out, size, me = ctx + c.X, ctx + c.OUT, peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    blocks, lengths = row(ctx, 0), row(ctx, 1)
+    if not is_given(x) or peek(x + c.DTYPE) != peek(out + c.DTYPE):
+        return 0
+    if not read_row(ctx, peek(args + ROWS * WORD), lengths):
+        return 0
+    total = 0
+    for i in range(size):
+        poke(blocks + i * WORD, peek(x + c.DATA) + total * peek(x + c.ITEM))
+        total += peek(lengths + i * WORD)
+        if total > peek(x + c.COUNT):
+            return 0
+    if total != peek(x + c.COUNT) or peek(lengths + me * WORD) != peek(out + c.COUNT):
+        return 0
+    if peek(blocks + me * WORD) != peek(out + c.DATA) and not are_apart(x, out):
+        return 0
+    poke(x + c.DIMENSIONS, 1)
+    poke(x + c.DIMS, x + c.COUNT)
+    poke(ctx + c.ARGUMENT, mark_of(lengths, size))
+    poke(ctx + KERNEL_GIVEN, 0)
+    poke(ctx + ORDERED, 0)
+    poke(ctx + SOURCES, blocks)
+    return find_kernel(ctx)
+
+
+def mark_of(lengths, size):
+    """A hash of n lengths at an address, which stands for them in the fingerprint; from 2^48 on, where no other
+    ARGUMENT of reduce_scatter is."""
+    hashed = SEED
+    for i in range(size):
+        hashed = mix(hashed, peek(lengths + i * WORD))
+    return (1 << MARK_BITS) + ((hashed >> 16) & ((1 << MARK_BITS) - 1))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def read_row(ctx, values, target):
+    """Fill n words from what a user gave for them; 0 when it is not read here or has a number out of range."""
+    kind, size = peek(values + py.OBJECT_TYPE), peek(ctx + c.SIZE)
+    if kind == peek(ctx + NDARRAY):
+        return read_words(ctx, values, target, size)
+    if kind == peek(ctx + TUPLE):
+        if py.tuple_length(values) != size:
+            return 0
+        for i in range(size):
+            if not read_count(ctx, py.tuple_item(values, i), target + i * WORD):
+                return 0
+        return 1
+    if kind != peek(ctx + LIST) or py.list_length(values) != size:
+        return 0
+    for i in range(size):
+        if not read_count(ctx, py.list_item(values, i), target + i * WORD):
+            return 0
+    return 1
+
+
+def read_words(ctx, array, target, size):
+    """The same from an array of any integers."""
+    known = type_of_plain(ctx, array, 0)
+    code, item = known & 0xFF, known >> 8
+    if not INT8 <= code <= UINT64:
+        return 0
+    if peek(array + py.ARRAY_DIMENSIONS) & 0xFFFFFFFF != 1 or peek(peek(array + py.ARRAY_DIMS)) != size:
+        return 0
+    # A narrow number is copied into a word of zeros: a negative one is then among the upper half of its type
+    largest = LARGEST if code >= UINT8 or item == WORD else (1 << (8 * item - 1)) - 1
+    for i in range(size):
+        poke(target + i * WORD, 0)
+        copy(target + i * WORD, peek(array + py.ARRAY_DATA) + i * item, item)
+        if not 0 <= peek(target + i * WORD) <= largest:
+            return 0
+    return 1
+
+
+def read_count(ctx, number, word):
+    return read_integer(ctx, number, word) and 0 <= peek(word) <= LARGEST

@@ -1,0 +1,111 @@
+"""How jitted code of users gets into a routine: one function for all operations, called by its address.
+
+It may be called with the GIL held or without (`nogil=True`): it takes the GIL, which is what makes `taken` and the
+words of the context safe (see `entry.py`), and the routine's plain form releases it while it runs. What is called
+stands in a block of words that the caller keeps until the gate returns:
+
+    OPERATION  REDUCTION  ARGUMENT  ARGUMENT_2  STATUS  then x, and out behind it, each as TYPE, DATA, DIMENSIONS, dims
+
+TYPE is the type word of an array's dtype (`entry.py`), 0 for no array. Arrays are C-contiguous and aligned; the rest
+is checked here as for a call from Python. Whatever is not OK, a call that Python has to look at and an error alike,
+goes to the communicator's callback, a Python function of the block's address, with STATUS filled. The gate returns 0,
+or 1 with a Python exception pending.
+
+Messages: the callback also finds memory for one whose sender has asked for some (HALFWAY). After a recv ARGUMENT and
+ARGUMENT_2 say where the message came from, and STATUS how many elements it has.
+
+Cost: the entry's, and 20 to 60 ns for the GIL.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import call_routine, peek, poke
+from shmcoll.engine.layout import LARGEST_TAG, WORD
+from shmcoll.engine.messages.ring_buffers import FOUND_TOTAL, SOURCE_SHIFT, found_offset
+from shmcoll.engine.native import cpython as py
+from shmcoll.engine.native.entry import (
+    CALLBACK,
+    MESSAGES,
+    REDUCING,
+    ROUTINES,
+    find_kernel,
+    forget_extra,
+    is_addressed,
+    ready,
+    taken,
+)
+
+OPERATION, REDUCTION, ARGUMENT, ARGUMENT_2, STATUS, ARRAYS = (WORD * i for i in range(6))
+TYPE, DATA, DIMENSIONS, DIMS = (WORD * i for i in range(4))
+
+
+def gate(ctx, block):
+    state = py.ensure_gil()
+    status = c.BUSY if taken(ctx) else enter(ctx, block)
+    failed = 0
+    if status < c.OK:
+        note_message(ctx, block, -1 - status)
+    elif status == c.INTERRUPTED:
+        failed = tell_and_keep_error(ctx, block, status)
+    elif status != c.OK:
+        poke(block + STATUS, status)
+        failed = py.call_back(peek(ctx + CALLBACK), block)
+    py.leave_gil(state)
+    return failed
+
+
+def enter(ctx, block):
+    """Fill the context and run the routine. PREPARE where the arguments do not suit it, or it or its kernel is not
+    loaded."""
+    operation = peek(block + OPERATION)
+    poke(ctx + c.REDUCTION, peek(block + REDUCTION))
+    poke(ctx + c.ARGUMENT, peek(block + ARGUMENT))
+    poke(ctx + c.ARGUMENT_2, peek(block + ARGUMENT_2))
+    poke(ctx + c.ALGORITHM, 0)
+    fill_view(ctx + c.OUT, fill_view(ctx + c.X, block + ARRAYS))
+    forget_extra(ctx)
+    routine = peek(ctx + ROUTINES + operation * WORD)
+    if routine == 0 or not suits(ctx, operation) or (operation in REDUCING and not find_kernel(ctx)):
+        return c.PREPARE
+    poke(ctx + c.OPERATION, operation)
+    return call_routine(routine, ctx)
+
+
+def suits(ctx, operation):
+    return is_addressed(ctx, operation) if operation in MESSAGES else ready(ctx, operation)
+
+
+def note_message(ctx, block, where):
+    """What a recv tells of its message."""
+    total = peek(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + FOUND_TOTAL)
+    poke(block + ARGUMENT, where >> SOURCE_SHIFT)
+    poke(block + ARGUMENT_2, where & LARGEST_TAG)
+    poke(block + STATUS, total // peek(ctx + c.OUT + c.ITEM))
+
+
+def fill_view(view, array):
+    """Fill a view of the context; returns where the next array stands."""
+    known, dimensions = peek(array + TYPE), peek(array + DIMENSIONS)
+    count = 1
+    for i in range(dimensions):
+        count *= peek(array + DIMS + i * WORD)
+    if known == 0:
+        count = 0
+    poke(view + c.DATA, peek(array + DATA))
+    poke(view + c.COUNT, count)
+    poke(view + c.ITEM, known >> 8)
+    poke(view + c.BYTES, count * (known >> 8))
+    poke(view + c.DIMENSIONS, dimensions)
+    poke(view + c.DIMS, array + DIMS)
+    poke(view + c.DTYPE, known & 0xFF)
+    return array + DIMS + dimensions * WORD
+
+
+def tell_and_keep_error(ctx, block, status):
+    """The callback ends the group; what the signal handler raised stays pending."""
+    kept = block + OPERATION + WORD  # three words that have been read
+    error = py.take_error(kept)
+    poke(block + STATUS, status)
+    if py.call_back(peek(ctx + CALLBACK), block):
+        py.forget_error()
+    py.put_error(kept)
+    return error

@@ -1,0 +1,228 @@
+"""What the collectives with counts share: the tables that ranks lay beside their headers, the verdict on them, and the
+blocks that they describe.
+
+Every rank tells what it sends and what it takes. After the opening sync each looks at the tables of all, so that all
+reach the same verdict before a byte of a result moves, and takes its receive counts from what the others send. Then
+every block moves from the cell of its sender to its final place, in parts, one a round.
+
+Table of a rank, rows of n words (-1: not given), then three words:
+
+    SEND_COUNTS  SEND_DISPLS      elements to rank i, and where they begin in the source
+    RECV_COUNTS                   expected from rank i; -1: whatever comes
+    RECV_DISPLS                   where they go in the result; -1 (all of them): one after the other
+    RECV_ROOM                     at most so many from rank i; -1: any
+    SOURCE_SIZE  RESULT_SIZE      elements of the source; of the result, -1: not allocated yet
+    ELEMENT_TYPE                  dtype code of the arrays, -1: whatever comes
+
+Two phases, because a result of just the right size can only be allocated once the counts are known: COUNTS opens and
+judges, and answers HALFWAY; DATA moves. BOTH does it in one call. The cells stay as they are in between: no peer gets
+to the operation after next.
+
+Arguments of these collectives: EXTRA words are the phase and the address of this rank's own table, in private memory.
+The verdict leaves the receive counts and the displacements of the result in it.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import copy, load, peek, poke, store
+from shmcoll.engine.layout import (
+    ELEMENT_TYPE,
+    RECV_COUNTS,
+    RECV_DISPLS,
+    RECV_ROOM,
+    RESULT_SIZE,
+    SEND_COUNTS,
+    SEND_DISPLS,
+    SOURCE_SIZE,
+    TABLE_SIZES,
+    TABLES,
+    WORD,
+)
+from shmcoll.engine.protocol.nontemporal import land
+from shmcoll.engine.protocol.sync import await_step, begin, cell
+from shmcoll.engine.protocol.wait import mailbox
+
+PHASE, TABLE = c.EXTRA, c.EXTRA + WORD
+COUNTS, BOTH, DATA = 0, 1, c.LATER
+
+ANYONE = -1  # in place of the only rank that sends, or the only one that receives
+
+
+def lay_table(ctx, covers):
+    """Begin the operation (see `sync.begin`) and lay this rank's table beside its header; returns the number."""
+    sequence = begin(ctx, covers)
+    size = peek(ctx + c.SIZE)
+    own, shared = peek(ctx + TABLE), table(ctx, peek(ctx + c.RANK), sequence)
+    for i in range(TABLE_SIZES * size + ELEMENT_TYPE + 1):
+        store(shared + i * WORD, load(own + i * WORD))
+    return sequence
+
+
+def is_opening(ctx):
+    """Whether the tables are still to be exchanged: not in the second of two phases."""
+    return peek(ctx + PHASE) != DATA
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def judge(ctx, sequence, sender, receiver):
+    """Whether everything that `sender` sends to `receiver` fits. OK, HALFWAY in the phase COUNTS, or VERDICT."""
+    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    for rank in range(first(sender), last(ctx, sender) + 1):
+        if not sends_fit(ctx, sequence, rank, receiver):
+            return c.VERDICT
+    for rank in range(first(receiver), last(ctx, receiver) + 1):
+        if not receives_fit(ctx, sequence, sender, rank):
+            return c.VERDICT
+    own, packed = peek(ctx + TABLE), 0
+    for rank in range(size):
+        count = get(table(ctx, rank, sequence), size, SEND_COUNTS, me)
+        put(own, size, RECV_COUNTS, rank, count)
+        if get(own, size, RECV_DISPLS, rank) < 0:
+            put(own, size, RECV_DISPLS, rank, packed)
+        packed += count
+    if not has_room_for_all(own, size):
+        poke(ctx + c.CULPRIT, me)
+        return c.BROKEN
+    return c.HALFWAY if peek(ctx + PHASE) == COUNTS else c.OK
+
+
+def has_room_for_all(own, size):
+    """Whether what this rank takes lies in its result, by its own copy of the counts: those of the others have been
+    judged where they can still change."""
+    total = get(own, size, TABLE_SIZES, RESULT_SIZE)
+    for rank in range(size):
+        count, start = get(own, size, RECV_COUNTS, rank), get(own, size, RECV_DISPLS, rank)
+        if count < 0 or start < 0 or (total >= 0 and count > 0 and (count > total or start > total - count)):
+            return 0
+    return 1
+
+
+def sends_fit(ctx, sequence, sender, receiver):
+    """Whether everything that one rank sends to `receiver` lies within its source."""
+    size, rows = peek(ctx + c.SIZE), table(ctx, sender, sequence)
+    total = get(rows, size, TABLE_SIZES, SOURCE_SIZE)
+    for rank in range(first(receiver), last(ctx, receiver) + 1):
+        count, start = get(rows, size, SEND_COUNTS, rank), get(rows, size, SEND_DISPLS, rank)
+        if count < 0 or (count > 0 and (start < 0 or count > total or start > total - count)):
+            return 0
+    return 1
+
+
+def receives_fit(ctx, sequence, sender, receiver):
+    """Whether what one rank gets from `sender` is what it expects, fits its room and its result, and lies apart."""
+    size, rows = peek(ctx + c.SIZE), table(ctx, receiver, sequence)
+    total = get(rows, size, TABLE_SIZES, RESULT_SIZE)
+    packed, end, ascending = 0, 0, 1
+    for rank in range(first(sender), last(ctx, sender) + 1):
+        count = get(table(ctx, rank, sequence), size, SEND_COUNTS, receiver)
+        expected, room = get(rows, size, RECV_COUNTS, rank), get(rows, size, RECV_ROOM, rank)
+        if (expected >= 0 and expected != count) or (room >= 0 and count > room):
+            return 0
+        displacement = get(rows, size, RECV_DISPLS, rank)
+        start = packed if displacement < 0 else displacement
+        packed += count
+        if count == 0:
+            continue
+        if total >= 0 and (count > total or start > total - count):
+            return 0
+        if start < end:
+            ascending = 0
+        end = start + count
+    return 1 if ascending else lie_apart(ctx, sequence, receiver)
+
+
+def lie_apart(ctx, sequence, receiver):
+    """Whether no two blocks overlap in a result, for displacements in any order."""
+    size, rows = peek(ctx + c.SIZE), table(ctx, receiver, sequence)
+    for a in range(size):
+        a_count = get(table(ctx, a, sequence), size, SEND_COUNTS, receiver)
+        a_start = get(rows, size, RECV_DISPLS, a)
+        for b in range(a):
+            b_count = get(table(ctx, b, sequence), size, SEND_COUNTS, receiver)
+            b_start = get(rows, size, RECV_DISPLS, b)
+            if a_count > 0 and b_count > 0 and a_start < b_start + b_count and b_start < a_start + a_count:
+                return 0
+    return 1
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+def rounds_of(ctx, sequence, sender, receiver, item, part):
+    """Parts of the longest block that moves between different ranks: all ranks agree on the number."""
+    size, longest = peek(ctx + c.SIZE), 0
+    for source in range(first(sender), last(ctx, sender) + 1):
+        rows = table(ctx, source, sequence)
+        for target in range(first(receiver), last(ctx, receiver) + 1):
+            if source != target:
+                longest = max(longest, get(rows, size, SEND_COUNTS, target))
+    return -(-longest * item // part)
+
+
+def lay(ctx, sequence, k, peer, part, offset):
+    """Copy the k-th part of the block for `peer` into this rank's cell, at `offset` bytes."""
+    size, own, item = peek(ctx + c.SIZE), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
+    left = get(own, size, SEND_COUNTS, peer) * item - k * part
+    if left > 0:
+        source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, peer) * item + k * part
+        copy(cell(ctx, peek(ctx + c.RANK), sequence + k) + offset, source, min(left, part))
+
+
+def take(ctx, sequence, k, peer, part, offset):
+    """Copy the k-th part of the block from `peer`, once it lies at `offset` of that rank's cell, to its place. Round 0
+    came with the header."""
+    if k > 0:
+        status = await_step(ctx, sequence, k, peer)
+        if status != c.OK:
+            return status
+    size, own, item = peek(ctx + c.SIZE), peek(ctx + TABLE), peek(ctx + c.OUT + c.ITEM)
+    left = get(own, size, RECV_COUNTS, peer) * item - k * part
+    if left > 0:
+        place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item + k * part
+        land(ctx, place, cell(ctx, peer, sequence + k) + offset, min(left, part))
+    return c.OK
+
+
+def keep_own(ctx):
+    """Copy the block that this rank has for itself, straight from array to result."""
+    keep_part(ctx, 0, own_bytes(ctx))
+
+
+def keep_part(ctx, k, part):
+    """The k-th part of it, of `part` bytes."""
+    size, me, own, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
+    left = own_bytes(ctx) - k * part
+    if left > 0:
+        place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, me) * item + k * part
+        source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, me) * item + k * part
+        land(ctx, place, source, min(left, part))
+
+
+def own_bytes(ctx):
+    return get(peek(ctx + TABLE), peek(ctx + c.SIZE), SEND_COUNTS, peek(ctx + c.RANK)) * peek(ctx + c.X + c.ITEM)
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def table(ctx, rank, sequence):
+    """Address of the table that `rank` lays out for operation `sequence`."""
+    stride = (peek(ctx + c.RINGS) - TABLES) // 2
+    return mailbox(ctx, rank) + TABLES + (sequence & 1) * stride
+
+
+def get(rows, size, row, i):
+    return load(rows + (row * size + i) * WORD)
+
+
+def put(rows, size, row, i, value):
+    store(rows + (row * size + i) * WORD, value)
+
+
+def first(rank):
+    return 0 if rank == ANYONE else rank
+
+
+def last(ctx, rank):
+    return peek(ctx + c.SIZE) - 1 if rank == ANYONE else rank

@@ -1,0 +1,177 @@
+"""What every reducing collective is made of: slices, and the element-wise steps on them.
+
+Order of operations. The elements are cut into slices, and slice j is reduced starting from rank j mod n and going up,
+whichever algorithm runs, so that the result's bits depend on n, the count, the dtype and the arena's thresholds alone.
+An operator that is not commutative starts from rank 0 everywhere. reduce_scatter starts block b at rank b + 1, so that
+rank b, whose it is, comes last; scan and exscan start at rank 0.
+
+Arguments of reducing calls: EXTRA words are the kernel's address (0: the one in the table), whether the order of ranks
+matters, and the address of n addresses in place of x, or 0. `engine/native/entry.py` clears them for calls that give
+none.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import call_kernel, copy, peek, poke
+from shmcoll.engine.kernels.dtypes import BY_NAME, REDUCTIONS
+from shmcoll.engine.kernels.kernels import FINISH, JOIN, START, STEP, STORE
+from shmcoll.engine.layout import ALGORITHM_BITS, STEP_BITS, WORD
+
+KERNEL_GIVEN, ORDERED, SOURCES = (c.EXTRA + WORD * i for i in range(3))
+
+BOOL, FLOAT16, BFLOAT16 = (BY_NAME[name].code for name in ("bool", "float16", "bfloat16"))
+LAND, LXOR = REDUCTIONS["land"], REDUCTIONS["lxor"]
+SLICE_UNIT = 64  # elements: slices start on cache lines
+SHORTEST_SLICE = 1024  # elements
+
+
+def reduce(ctx, mode, target, accumulator, source, count):
+    """One kernel step on `count` elements. OK, or RAISED when a user's function did: DETAIL words then lead to its
+    two arguments, the first in the accumulator's type."""
+    failed = call_kernel(peek(ctx + c.KERNEL), mode, target, accumulator, source, count, peek(ctx + c.SIZE))
+    if failed == 0:
+        return c.OK
+    item = peek(ctx + c.X + c.ITEM)
+    value = accumulator + (failed - 1) * accumulator_bytes(ctx)
+    if mode == JOIN:
+        value = peek(ctx + c.SCRATCH)
+        call_kernel(peek(ctx + c.KERNEL), START, value, 0, accumulator + (failed - 1) * item, 1, peek(ctx + c.SIZE))
+    poke(ctx + c.CULPRIT, peek(ctx + c.RANK))
+    poke(ctx + c.DETAIL, value)
+    poke(ctx + c.DETAIL_2, source + (failed - 1) * item)
+    return c.RAISED
+
+
+def start_slice(ctx, place, source, count):
+    """The first step on a slice that all other ranks add to: widened, or as it is where there is only one of them."""
+    if peek(ctx + c.SIZE) > 2:
+        return reduce(ctx, START, place, 0, source, count)
+    copy(place, source, count * peek(ctx + c.X + c.ITEM))
+    return c.OK
+
+
+def finish_slice(ctx, target, place, source, count):
+    """The last step on a slice that has been started so."""
+    return reduce(ctx, FINISH if peek(ctx + c.SIZE) > 2 else JOIN, target, place, source, count)
+
+
+def chosen(ctx):
+    """The number of the algorithm that the call asks for; 0 for whichever is best."""
+    return peek(ctx + c.ALGORITHM) & ((1 << ALGORITHM_BITS) - 1)
+
+
+def is_flat(ctx, flat, length):
+    """Whether a call goes the flat way, with `length` bytes beside this rank's header or in its cell: when they are few
+    or it is told to (`flat`: the number of that algorithm), and never more than a cell holds."""
+    algorithm = chosen(ctx)
+    if algorithm == flat:
+        return length <= peek(ctx + c.CELL_BYTES)
+    return algorithm == 0 and length <= peek(ctx + c.FLAT_BYTES)
+
+
+def goes_through_cells(ctx, cells, length):
+    """Whether a call that is not flat, of `length` bytes, goes through the cells (`cells`: the number of that
+    algorithm) and not round the ring: when it must, because the order of ranks matters, when it is told to, and while
+    all of it fits a cell and the n steps of the ring would take longer than laying it there."""
+    algorithm = chosen(ctx)
+    if peek(ctx + ORDERED) or algorithm == cells:
+        return 1
+    return algorithm == 0 and length <= min(peek(ctx + c.CELL_BYTES), peek(ctx + c.RING_BYTES))
+
+
+def fold(ctx, target, places, stride, count, start, ranks):
+    """Reduce `count` elements of `ranks` ranks, from rank `start` on and past the last to rank 0, into `target`.
+
+    Those of rank r lie at `places` + r * `stride`; `target` may be one of these places.
+    """
+    item, block = peek(ctx + c.X + c.ITEM), scratch_length(ctx)
+    for first in range(0, count, block):
+        offset = first * item
+        status = fold_block(ctx, target + offset, places + offset, stride, min(block, count - first), start, ranks)
+        if status != c.OK:
+            return status
+    return c.OK
+
+
+def fold_block(ctx, target, places, stride, count, start, ranks):
+    """The same for no more than `scratch_length` elements."""
+    size = peek(ctx + c.SIZE)
+    rank = start + 1 if start + 1 < size else 0
+    if ranks == 2:
+        return reduce(ctx, JOIN, target, places + start * stride, places + rank * stride, count)
+    accumulator = peek(ctx + c.SCRATCH)
+    reduce(ctx, START, accumulator, 0, places + start * stride, count)
+    if ranks == 1:
+        return reduce(ctx, STORE, target, accumulator, 0, count)
+    for i in range(1, ranks):
+        source = places + rank * stride
+        if i < ranks - 1:
+            status = reduce(ctx, STEP, 0, accumulator, source, count)
+        else:
+            status = reduce(ctx, FINISH, target, accumulator, source, count)
+        if status != c.OK:
+            return status
+        rank = rank + 1 if rank + 1 < size else 0
+    return c.OK
+
+
+def fold_slices(ctx, target, places, stride, first, end):
+    """Reduce elements [first, end) of all ranks into `target`, each slice from where it starts.
+
+    Element `first` of rank r lies at `places` + r * `stride`; `target` may be one of these places.
+    """
+    item, length = peek(ctx + c.X + c.ITEM), slice_length(ctx)
+    size = peek(ctx + c.SIZE)
+    while first < end:
+        j = first // length
+        start = 0 if peek(ctx + ORDERED) else j % size
+        count = min(end, (j + 1) * length) - first
+        status = fold(ctx, target, places, stride, count, start, size)
+        if status != c.OK:
+            return status
+        first += count
+        target += count * item
+        places += count * item
+    return c.OK
+
+
+def reduce_alone(ctx):
+    """The reduction of one rank's array: a copy, except where every element of a result is 0 or 1."""
+    target, source = peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.DATA)
+    if not has_truth_values(ctx):
+        if target != source:
+            copy(target, source, peek(ctx + c.X + c.BYTES))
+        return c.OK
+    return fold(ctx, target, source, 0, peek(ctx + c.X + c.COUNT), 0, 1)
+
+
+def has_truth_values(ctx):
+    """Whether the result holds only 0 and 1: of logical operators, and of bool, whose bytes may be any."""
+    return LAND <= peek(ctx + c.REDUCTION) <= LXOR or peek(ctx + c.X + c.DTYPE) == BOOL
+
+
+def slice_length(ctx):
+    """Elements of a slice: as few rounds as SLICE_BYTES allows, evenly filled."""
+    return slice_length_of(ctx, peek(ctx + c.X + c.COUNT))
+
+
+def slice_length_of(ctx, count):
+    size = peek(ctx + c.SIZE)
+    longest = peek(ctx + c.SLICE_BYTES) // (accumulator_bytes(ctx) if size > 2 else peek(ctx + c.X + c.ITEM))
+    rounds = -(-count // (size * longest))
+    even = -(-count // (size * max(rounds, 1)))
+    return max(min(max(-(-even // SLICE_UNIT) * SLICE_UNIT, SHORTEST_SLICE), longest), shortest_slice(count))
+
+
+def shortest_slice(count):
+    """Elements that a slice must have, for the steps of one operation to be told apart: see PROGRESS in `sync.py`."""
+    return count >> (STEP_BITS - 1)
+
+
+def accumulator_bytes(ctx):
+    dtype = peek(ctx + c.X + c.DTYPE)
+    return 4 if dtype in (FLOAT16, BFLOAT16) else peek(ctx + c.X + c.ITEM)
+
+
+def scratch_length(ctx):
+    """Elements that the scratch memory holds."""
+    return c.SCRATCH_BYTES // accumulator_bytes(ctx)

@@ -1,0 +1,27 @@
+"""How many cores this process may really use: affinity, and the CPU quota of its cgroups."""
+
+import contextlib
+import math
+import os
+
+from shmcoll.engine.system import cgroups
+
+
+def usable_cores() -> int:
+    """At least 1. Ranks beyond this number take turns, so waiting ranks must give their core away at once."""
+    return min([len(os.sched_getaffinity(0)), *(max(1, math.ceil(quota)) for quota in _quotas())])
+
+
+def _quotas() -> list[float]:
+    """CPU quotas, in cores, of every cgroup that encloses this process."""
+    quotas = []
+    for version, folder in cgroups.enclosing("cpu"):
+        with contextlib.suppress(OSError, ValueError):
+            if version == 2:
+                quota, period = (folder / "cpu.max").read_text().split()
+            else:
+                quota = (folder / "cpu.cfs_quota_us").read_text()
+                period = (folder / "cpu.cfs_period_us").read_text()
+            if int(quota) > 0:
+                quotas.append(int(quota) / int(period))
+    return quotas

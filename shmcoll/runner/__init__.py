@@ -1,0 +1,27 @@
+"""Calling a function on ranks (`shmcoll.run`): the side of the caller, and the server.
+
+The server is a process that has everything loaded, starts ranks by fork and watches them.
+
+api            `run` and `shutdown`: what the caller uses
+client         the server as the caller sees it
+__main__       `python -m shmcoll.runner`: wait for calls, serve one after the other
+caller_socket  the process that started it, and the socket to it
+protocol       what the caller sends and what each rank answers; the caller uses it, too
+supervise      one call: the loop that watches its ranks
+spawn          one process a rank
+rank_exits     how each rank fared; which failed first
+run_call       the call in a rank
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shmcoll.runner.api import run as run
+    from shmcoll.runner.api import shutdown as shutdown
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("run", "shutdown"):  # on first use: the server does not need the side of the caller
+        return getattr(import_module("shmcoll.runner.api"), name)
+    raise AttributeError(f"module 'shmcoll.runner' has no attribute {name!r}")

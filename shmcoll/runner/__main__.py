@@ -1,0 +1,80 @@
+"""`python -m shmcoll.runner SOCKET CALLER`: started by `api.py`, not by people.
+
+One a calling process. It has a single thread, so ranks can be forked from it; it serves one call at a time and waits
+for the next. It ends when its caller does: it watches the caller's process and the socket whenever it waits. When it is
+killed itself, the kernel kills the ranks with it. It has a session of its own, so that Ctrl-C reaches the caller alone.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+
+from shmcoll.runner import protocol
+from shmcoll.runner.caller_socket import Caller
+from shmcoll.runner.protocol import Over, Request, Stop
+from shmcoll.startup import rank_process
+
+
+def main() -> None:
+    number, pid = map(int, sys.argv[1:])
+    rank_process.die_with(
+        pid
+    )  # the thread that started us waits until we have loaded, and we look at nothing meanwhile
+    _forget_the_start()
+    caller = Caller(socket.socket(fileno=number), pid)
+    _load(caller)
+    rank_process.outlive_thread()
+    caller.send(protocol.READY)
+    poll = select.poll()
+    for fd in caller.descriptors():
+        poll.register(fd, select.POLLIN)
+    while message := caller.receive({fd for fd, _ in poll.poll()}):
+        request, descriptors = message
+        if isinstance(request, Request):
+            caller.send(_serve(caller, request, descriptors))
+        elif isinstance(request, Stop):  # it is over, or has never come
+            caller.send(Over(request.number))
+
+
+def _serve(caller: Caller, request: Request, descriptors: list[int]) -> Over:
+    from shmcoll.runner import supervise
+
+    try:
+        return supervise.run(caller, request, descriptors)
+    except Exception as e:
+        return Over(request.number, refused=e)
+    finally:
+        for fd in descriptors:
+            os.close(fd)
+
+
+def _forget_the_start() -> None:
+    """Nothing of the moment and place in which the first call happened shall count for later ones."""
+    for signum in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(signum, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.chdir("/")
+
+
+def _load(caller: Caller) -> None:
+    """All that ranks would otherwise load, once. Afterwards what this process prints interests nobody."""
+    import cloudpickle  # type: ignore[import-untyped]  # noqa: F401
+
+    from shmcoll.runner import supervise  # noqa: F401
+    from shmcoll.startup import join
+
+    join.preload(caller.send)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (1, 2):
+        os.dup2(null, standard)
+    os.close(null)
+    gc.collect()
+    gc.freeze()  # so that the ranks' collectors do not touch, and thereby copy, the pages they share
+
+
+if __name__ == "__main__":
+    main()

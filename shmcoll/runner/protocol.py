@@ -1,0 +1,232 @@
+"""One call of `shmcoll.run` on its way: what the caller sends and what each rank answers.
+
+Two files in memory that have no name carry it. The caller writes the first: a `Setting`, then the function and its
+arguments; every rank reads it. Ranks write their answers into the second, which is sparse: each rank has a part of it
+for itself. So large arrays are copied once on their way in and once on their way out, and nobody has to keep up with
+anybody. A rank's side of it is `run_call.py`.
+
+A part has 2^40 bytes. Where the size of files is limited (ulimit -f), which counts for files in memory, too, the ranks
+share what is allowed. The limit is the caller's: a server that was started under another one is replaced.
+
+Between caller and server go short messages, pickled: the caller sends a `Request` with four descriptors or a `Stop`,
+the server an `Over` to each; before the first, text on what it compiles, and READY. A rank that has answered sends the
+server an `Answered`.
+"""
+
+import contextlib
+import errno
+import os
+import pickle
+import resource
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from shmcoll.errors import RankFailed
+
+READY = "ready"
+LONGEST_MESSAGE = 1 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What of the caller's process a rank takes over; `span`: the bytes that each answer may take."""
+
+    span: int
+    folder: str | None
+    path: list[str]
+    argv: list[str]
+    environment: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Run the call. With it go the descriptors of the call, the answers, and what ranks have as stdout and stderr."""
+
+    number: int
+    nprocs: int
+    timeout: float | None
+    fork: bool
+    stops: bool  # whether the failure of a rank stops the others
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop the ranks of request `number`, if it still runs."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A rank's answer is written. `line`: the exception in one line, "" for a result; `time`: CLOCK_MONOTONIC, ns.
+
+    `secondary`: it was raised because of another rank's failure, so it is not the cause to look for.
+    """
+
+    rank: int
+    line: str
+    time: int
+    secondary: bool
+
+
+@dataclass(frozen=True)
+class End:
+    """How a rank ended: its exit code or minus a signal number, and whether it had answered with an exception.
+
+    `ended_by_us`: it did not end in time after another failure.
+    """
+
+    status: int
+    raised: bool
+    ended_by_us: bool
+
+
+@dataclass(frozen=True)
+class Over:
+    """How request `number` went. Either it was refused, or the time was over for the ranks in `late`, or the rank
+    `first` failed first, or all ranks have answered with a result. `failed`: all ranks that have not."""
+
+    number: int
+    refused: Exception | None = None
+    late: tuple[int, ...] = ()
+    first: int | None = None
+    failed: dict[int, End] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Told:
+    """An exception as the answer of a rank: as bytes, or why there are none."""
+
+    line: str
+    traceback: str
+    pickled: bytes | None
+    why: str
+
+
+class RemoteTraceback(Exception):
+    """The traceback of a rank, as text: the `__cause__` of an exception that came from there."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+def new_file(name: str) -> int:
+    """A file in memory; the name is for /proc alone."""
+    return os.memfd_create(name, os.MFD_CLOEXEC)
+
+
+def reopen(fd: int, mode: str) -> Any:
+    """The file with a position of its own: the descriptor's is shared by all who have it."""
+    return open(f"/proc/self/fd/{fd}", mode)
+
+
+def span(nprocs: int) -> int:
+    """How many bytes the answer of each rank may take."""
+    return min(1 << 40, _longest_file() // nprocs)
+
+
+def _longest_file() -> int:
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    return limit if 0 <= limit < 1 << 62 else 1 << 62
+
+
+class Part:
+    """A part of a file, to be pickled into. It refuses what does not fit before any of it is written."""
+
+    def __init__(self, file: BinaryIO, begin: int, span: int, what: str):
+        self.file = file
+        self._begin, self._end = begin, begin + span
+        self._what = what
+        self.rewind()
+
+    def rewind(self) -> None:
+        self.file.seek(self._begin)
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        if self.file.tell() + size > self._end:
+            room = (self._end - self._begin) / (1 << 20)
+            raise OSError(
+                errno.EFBIG,
+                f"{self._what} takes more than {room:,.1f} MiB, which the limit on the size of files leaves for it; "
+                f"raise the limit (ulimit -f)",
+            )
+        return self.file.write(data)
+
+
+def answer(file: BinaryIO, rank: int, span: int) -> Part:
+    """Where a rank writes its answer."""
+    return Part(file, rank * span, span, f"the result of rank {rank}")
+
+
+def write_call(file: BinaryIO, span: int, function: Any, arguments: tuple) -> None:
+    """Write the call. Raises `TypeError` when the function or an argument cannot be pickled."""
+    import cloudpickle  # type: ignore[import-untyped]
+
+    folder = None
+    with contextlib.suppress(OSError):  # it has been removed
+        folder = os.getcwd()  # noqa: PTH109
+    part = Part(file, 0, _longest_file(), "the function with its arguments")
+    pickle.dump(Setting(span, folder, list(sys.path), list(getattr(sys, "argv", [])), dict(os.environ)), part)
+    try:
+        with _by_value(function):
+            cloudpickle.dump((function, arguments), part, protocol=5)
+    except (MemoryError, OSError):
+        raise
+    except Exception as e:
+        raise TypeError(f"the function or an argument cannot be sent to the ranks: {type(e).__name__}: {e}") from e
+    file.flush()
+
+
+def read_result(file: BinaryIO, rank: int, span: int) -> Any:
+    """The value that a rank returned. Raises `TypeError` when it cannot be unpickled in this process."""
+    file.seek(rank * span)
+    try:
+        return pickle.load(file)
+    except (MemoryError, OSError):
+        raise
+    except Exception as e:
+        raise TypeError(f"the result of rank {rank} cannot be unpickled here: {type(e).__name__}: {e}") from e
+
+
+def read_error(file: BinaryIO, rank: int, span: int) -> BaseException:
+    """The exception that a rank raised, with the rank's name and traceback; as `RankFailed` if it cannot be sent."""
+    file.seek(rank * span)
+    told: Told = pickle.load(file)
+    error: BaseException | None = None
+    why = told.why
+    if told.pickled is not None:
+        try:
+            error = pickle.loads(told.pickled)
+        except Exception as e:
+            why = f"unpickled here: {type(e).__name__}: {e}"
+    if error is None:
+        error = RankFailed(f"rank {rank} raised {told.line} (the exception itself cannot be {why})")
+    error.__cause__ = RemoteTraceback(told.traceback)
+    with contextlib.suppress(Exception):  # its class may forbid new attributes
+        error.add_note(f"raised by rank {rank} of shmcoll.run")
+    return error
+
+
+@contextlib.contextmanager
+def _by_value(function: Any) -> Iterator[None]:
+    """Send what stands in the function's module along, where ranks could not import it: as pytest loads tests."""
+    import cloudpickle
+
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    if module is None or module.__name__ == "__main__" or _importable(module.__name__):
+        yield
+        return
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def _importable(name: str) -> bool:
+    top = name.partition(".")[0]
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+    return any(finder.find_spec(top, None) for finder in finders)

@@ -1,0 +1,83 @@
+"""One process a rank: a fork of the server that performs the call, or executes an interpreter that does."""
+
+import os
+import signal
+import socket
+from dataclasses import dataclass
+from typing import NoReturn
+
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.errors import ShmcollError
+from shmcoll.runner import run_call
+from shmcoll.runner.caller_socket import Caller
+from shmcoll.runner.protocol import Setting
+from shmcoll.runner.rank_exits import Rank
+from shmcoll.startup import rank_process
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all ranks of a call share. `files`: call and answers; `output`: what they have as stdout and stderr.
+
+    `events`: where they say that they have answered; `server_only`: what they close.
+    """
+
+    caller: Caller
+    arena: Arena
+    setting: Setting
+    fork: bool
+    files: tuple[int, int]
+    output: tuple[int, int]
+    events: socket.socket
+    server_only: socket.socket
+
+
+def start(job: Job, started: list[Rank]) -> None:
+    """Start the ranks, appending each to `started`.
+
+    Raises `ShmcollError` when the system has no room for so many processes; those in `started` run then.
+    """
+    server = os.getpid()
+    for number in range(job.arena.ranks):
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _become(job, number, server, started)
+            started.append(Rank(number, pid, -1))
+            started[-1].pidfd = os.pidfd_open(pid)
+        except OSError as e:
+            raise ShmcollError(f"cannot start rank {number} of {job.arena.ranks}: {e}. Start fewer ranks.") from e
+
+
+def _become(job: Job, number: int, server: int, started: list[Rank]) -> NoReturn:
+    """In the child: turn into the rank."""
+    try:
+        rank_process.die_with(server)
+        os.setpgid(0, 0)
+        job.caller.close()
+        job.server_only.close()
+        for rank in started:
+            os.close(rank.pidfd)
+        for standard, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *job.output)):
+            os.dup2(fd, standard)
+            os.close(fd)
+        os.environ.update(rank_process.variables(job.arena, number, "shmcoll.run"))
+        if not job.fork:
+            _execute(job, number)
+        rank_process.reseed()
+        job.arena.unmap()  # the rank attaches by itself
+        run_call.perform(*job.files, job.events, number)
+    except BaseException as e:
+        os.write(2, f"rank {number} could not be set up: {type(e).__name__}: {e}\n".encode())
+    finally:
+        os._exit(126)
+
+
+def _execute(job: Job, number: int) -> None:
+    events = job.events.fileno()
+    for fd in (job.arena.fd, *job.files, events):
+        os.set_inheritable(fd, True)
+    for signum in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these for itself
+        signal.signal(signum, signal.SIG_DFL)
+    line = run_call.command(*job.files, events, number)
+    os.execve(line[0], line, rank_process.interpreter_environment(os.environ, job.setting.path))

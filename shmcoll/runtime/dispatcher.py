@@ -1,0 +1,240 @@
+"""The native side of a communicator: its context, how a routine is entered, and what becomes of its status."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmcoll.collectives import ROUTINES
+from shmcoll.engine import context as c
+from shmcoll.engine import fault_injection, layout
+from shmcoll.engine.compiler import compile as code
+from shmcoll.engine.kernels.dtypes import DType
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.memory.thresholds import Thresholds
+from shmcoll.engine.messages.buffers import Mail
+from shmcoll.engine.native import entry
+from shmcoll.engine.protocol.wait import MOST_POLLS
+from shmcoll.runtime.async_worker import Worker, check_rank
+from shmcoll.runtime.failure_reporter import Checking, Verdicts
+from shmcoll.runtime.local_rank import Member
+from shmcoll.runtime.posted_receives import Receives
+from shmcoll.runtime.turns import NotNow
+
+_SLICE_NS = 20_000_000
+
+
+class Caller:
+    """What calls the routines of one group as its rank `rank`."""
+
+    def __init__(self, member: Member, group: Group, rank: int):
+        self.member = member
+        self.group = group
+        self.rank = rank
+        self.size = group.size
+        self.words = entry.new_context(self.size)
+        self.own_table = self.words.ctypes.data + entry.OWN_TABLE  # looking it up in each call would take 2 us
+        self._ranks = np.array(group.ranks, np.int64)
+        self._scratch = np.empty(c.SCRATCH_BYTES + 64, np.uint8)
+        self.mail = Mail(member.heap, group, rank, self.words)
+        self._fill_context()
+        self.verdicts = Verdicts(group, self.words, rank, self.mail)
+        self.worker = Worker(self.words, group, rank, self.verdicts)
+        self.receives = Receives(self)
+        self._faulty = fault_injection.plan(member.rank)
+        self._routines: dict[str, Callable[..., int]] = {}
+
+    def _fill_context(self) -> None:
+        arena, size = self.group.arena, self.size
+        base, group = arena.address, arena.address + self.group.offset
+        # The creator's view of the cores: a rank that is bound to one core sees that one alone
+        crowded = arena.ranks > arena.load(layout.JOB_CORES)
+        for offset, value in (
+            (c.ARENA, base),
+            (c.ARENA_BYTES, arena.size),
+            (c.GROUP, group),
+            (c.RANKS, self._ranks.ctypes.data),
+            (c.MAILBOXES, group + layout.mailboxes_offset(size)),
+            (c.STRIDE, layout.mailbox_bytes(size)),
+            (c.CELLS, group + layout.cells_offset(size)),
+            (c.FLIGHTS, group + layout.flight_offset(size, self.rank)),
+            (c.RECORDS, base + layout.record_offset(arena.ranks, 0, layout.BY_RANK)),
+            (c.RECORDS_LAUNCHER, base + layout.record_offset(arena.ranks, 0, layout.BY_LAUNCHER)),
+            (c.RANK, self.rank),
+            (c.SIZE, size),
+            (c.POLLS, 0 if crowded else MOST_POLLS),
+            (c.YIELDS, 32 if crowded else 4),
+            (c.SLEEP, _SLICE_NS),
+            (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),
+            (c.CELL_BYTES, arena.load(layout.JOB_CELL_BYTES)),
+            (c.MAIL, self.mail.words.ctypes.data),
+            (c.RINGS, layout.rings_offset(size)),
+            (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
+        ):
+            self.words[offset // WORD] = value
+        words = layout.JOB_FLAT_BYTES, layout.JOB_SLICE_BYTES, layout.JOB_STREAM_BYTES, layout.JOB_RING_BYTES
+        self.choose_by(Thresholds(*map(arena.load, words)))
+
+    def choose_by(self, thresholds: Thresholds) -> None:
+        """Choose among algorithms by these from the next call on; all ranks before the same one. For measurements."""
+        for offset, value in (
+            (c.FLAT_BYTES, min(thresholds.flat_bytes, int(self.words[c.CELL_BYTES // WORD]))),
+            (c.SLICE_BYTES, thresholds.slice_bytes),
+            (c.STREAM_BYTES, thresholds.stream_bytes),
+            (c.RING_BYTES, min(max(self.size - 2, 0) * thresholds.ring_bytes, 1 << 62)),  # remains a word
+        ):
+            self.words[offset // WORD] = value
+
+    def finish(self) -> None:
+        """Complete what is pending, let nobody in any more, and wait until nobody is inside: not in a phase of a call,
+        nor, if the group has ended, still on the way out. Raises `NotNow` in a thread that is inside itself."""
+        self.check_outside("close")
+        self.worker.finish()
+        self.worker.turns.drain()
+        self.verdicts.shut()
+
+    def shut(self) -> None:
+        """Let nobody in any more, ever: this process is a fork of the rank."""
+        self.worker.turns.shut()
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether nobody is let in any more: the group is closed, or this process is a fork of the rank."""
+        return self.worker.turns.is_shut
+
+    def routine(self, name: str) -> Callable[..., int]:
+        """The native entry of a collective; compiled or loaded when first asked for."""
+        if name not in self._routines:
+            if self._faulty:
+                self._routines[name] = fault_injection.make_callable(ROUTINES[name], self.words)
+                return self._routines[name]
+            fast, plain = code.load_routine(ROUTINES[name], _tell)
+            self.words[entry.ROUTINES // WORD + layout.OPERATION_NAMES.index(name)] = plain
+            self._routines[name] = entry.make_callable(name, fast, plain, self.words)  # last: it says that all is done
+        return self._routines[name]
+
+    def kernel(self, dtype: DType, reduction: str, number: int) -> int:
+        """Address of the kernel for a dtype and a reduction, which from now on the native entry finds by itself."""
+        address = code.load_kernel(dtype, reduction, _tell)
+        self.words[entry.kernel_slot(dtype.code, number)] = address
+        return address
+
+    def checking(self, operation: str) -> Checking:
+        """`with caller.checking(op) as check`: refused arguments are noted for the peers."""
+        return self.verdicts.checking(operation)
+
+    # --- calling ------------------------------------------------------------------------------------------------------
+
+    def left(self, operation: str) -> None:
+        """End the group, because an exception has come out of a call of it: in a wait, between two phases, or when the
+        routine had succeeded already. Peers wait for what this rank would do next, so nobody enters again. The reason
+        is written first: other threads look for it when they are not let in."""
+        try:
+            self.verdicts.interrupted(operation)
+        except BaseException:  # another signal's handler, now: the peers must learn of it all the same
+            self.verdicts.interrupted(operation)
+            raise
+        finally:
+            self.words[c.ACTIVE // WORD] = c.ENDED
+
+    def run(self, operation: str, *arguments: Any) -> None:
+        """Call a collective's routine with the arguments of its native entry; anything but OK becomes an exception."""
+        self.complete(operation, self.routine(operation), arguments)
+
+    def complete(
+        self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...] = (), status: int = c.BUSY
+    ) -> int:
+        """Call until it is let in; its status, which is OK or says more. `status`: what it has answered already."""
+        outcome: int | NotNow = status
+        try:
+            if outcome == c.BUSY:
+                outcome = call(*arguments)
+                if outcome == c.BUSY:
+                    outcome = self._run_in_turn(operation, call, arguments)
+        except BaseException:
+            self.left(operation)
+            raise
+        if isinstance(outcome, NotNow):
+            raise outcome
+        if outcome > c.OK:
+            raise self.verdicts.error(operation, outcome)
+        return outcome
+
+    def _run_in_turn(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int | NotNow:
+        """Make a call that was not let in when its turn has come (`turns.py`): another thread is inside, or
+        asynchronous work is pending.
+
+        A call that is refused has done nothing, so the group goes on: then `NotNow` is returned. What is raised here
+        has interrupted the call, even a `NotNow` that a signal handler has raised.
+        """
+
+        def patiently() -> int | NotNow:
+            try:
+                while not (refusal := self._refusal(operation, self._check_not_active)):
+                    status = call(*arguments)
+                    if status != c.BUSY:
+                        return status
+                    if self.words[c.ACTIVE // WORD] == c.ENDED:
+                        return c.ABORTED
+                    time.sleep(1e-4)  # a call is inside that was let in before ours took its place in the line
+                return refusal
+            except BaseException:  # the reason is written before any other thread has the turn
+                self.left(operation)
+                raise
+
+        turns = self.worker.turns
+        if turns.is_mine():
+            return patiently()
+        if refusal := self._refusal(operation, self.check_outside):
+            return refusal
+        if self.words[c.ACTIVE // WORD] == c.ENDED:
+            return c.ABORTED
+        outcome: int | NotNow = turns.run(patiently, operation)
+        return outcome
+
+    def _refusal(self, operation: str, check: Callable[[str], None]) -> NotNow | None:
+        """Why this thread cannot make a call, however long it waits. `check` raises if the thread is inside already."""
+        try:
+            self.check_open(operation)
+            check(operation)
+        except NotNow as refusal:
+            return refusal
+        return None
+
+    def check_outside(self, operation: str) -> None:
+        """Raise if a call of this thread is inside already, or waits for its turn: it goes on only after the call that
+        is being made returns."""
+        if self.worker.turns.is_within():
+            raise self._inside(operation)
+
+    def _check_not_active(self, operation: str) -> None:
+        """The same for a thread that has the turn."""
+        if abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident():
+            raise self._inside(operation)
+
+    def _inside(self, operation: str) -> NotNow:
+        is_active = abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident()
+        inside = layout.OPERATION_NAMES[self.words[c.OPERATION // WORD]] if is_active else "another call"
+        return NotNow(
+            f"{operation} on rank {self.verdicts.name}: called by a signal handler, or a finaliser, in the midst "
+            f"of {inside} of the same thread; have it note what is to be done, and call {operation} when {inside} "
+            f"has returned"
+        )
+
+    def check_rank(self, operation: str) -> None:
+        """Raise in a process that this rank has forked."""
+        check_rank(self.member.pid, operation, f"rank {self.verdicts.name}")
+
+    def check_open(self, operation: str) -> None:
+        """Raise when nobody can call any more."""
+        self.check_rank(operation)
+        if self.is_shut:
+            raise NotNow(f"{operation} on rank {self.verdicts.name}: this communicator is closed; make a new one")
+
+
+def _tell(progress: str) -> None:
+    print(f"shmcoll: {progress}", file=sys.stderr)

@@ -1,0 +1,298 @@
+"""From a routine's status to the exception that the user sees, and what the other ranks are told.
+
+A rank that finds a mismatch, a lost peer or a passed limit writes why and ends the group (see
+`engine/memory/records.py`); a rank that finds the group ended reads the earliest record. The cause is kept: every later
+call on the group raises it again.
+"""
+
+import ctypes
+import threading
+import time
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+import numpy as np
+
+from shmcoll.diagnostics import report_lock
+from shmcoll.diagnostics.call_site import at_site, is_submitted
+from shmcoll.diagnostics.describe_call import called, composite_name, message_in_words
+from shmcoll.diagnostics.describe_message import MESSAGES, from_itself, misfit, missing_message
+from shmcoll.diagnostics.describe_mismatch import explain_counts, explain_faces, explain_overlap, explain_parts
+from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.compiler.user_operators import of_kernel
+from shmcoll.engine.kernels.dtypes import BY_CODE
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.messages.buffers import Mail
+from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
+
+LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
+SITES_PATIENCE = 0.1  # seconds: how long who tells of a mismatch waits for the others to say where they are
+
+_ERRORS: dict[int, type[ShmcollError]] = {
+    records.MISMATCHED: CollectiveMismatch,
+    records.TIMED_OUT: CollectiveTimeout,
+    records.BROKEN: InternalError,
+}
+
+
+class Verdicts:
+    """What statuses mean for one rank of one group. Ranks in messages are those of the group: see `RankName`."""
+
+    def __init__(self, group: Group, words: np.ndarray, rank: int, mail: Mail):
+        self._arena = group.arena
+        self._mail = mail
+        self._group = group
+        self._words = words
+        self._rank = rank
+        self.name = group.name(rank)  # in messages
+        self._where = (
+            f"rank {self.name}"
+            if group == Group.world(group.arena)
+            else f"rank {self.name}, in the group of {group.title}"
+        )
+        self._ended: ShmcollError | None = None
+        self._refusal = _Refusal(0, "", "")
+        self.is_told = False  # whether a call of the program has raised why the group has ended
+        self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
+        self._lock = threading.RLock()  # held by who works in the region
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether this rank has closed the group."""
+        return self._is_shut
+
+    def has_failed(self) -> bool:
+        """Return whether an exception has ended this rank's program."""
+        return records.read(self._arena, self._group.ranks[self._rank], layout.BY_RANK).state == records.FAILED
+
+    def shut(self) -> None:
+        """Neither read nor write the group's region any more."""
+        with self._lock:
+            self._is_shut = True
+
+    def checking(self, operation: str) -> "Checking":
+        return Checking(self, operation)
+
+    def refused(self, operation: str, error: Exception) -> None:
+        """Note a call of this rank that was refused, so that peers that then miss it learn of it. Of several between
+        two operations the first is told: from there on this rank may be out of step."""
+        if not self._arena.load(layout.JOB_MAGIC):
+            return  # a child of this rank is calling
+        call, why = f"rank {self.name}'s call of {operation}{at_site()}", f"{type(error).__name__}: {error}"
+        with self._lock:
+            if self._is_shut:
+                return
+            place = self._sequence() + 1
+            first = self._refusal
+            self._refusal = replace(first, more=first.more + 1) if first.place == place else _Refusal(place, call, why)
+            records.note_refusal(self._group, self._rank, place, self._refusal.words())
+
+    def interrupted(self, operation: str) -> None:
+        """A signal handler raised inside a collective: this rank has left the protocol, so the group ends."""
+        self._end(records.INTERRUPTED, f"rank {self.name} was interrupted in {self._call(operation)}{at_site()}")
+
+    def error(self, operation: str, status: int) -> BaseException:
+        """The exception for a status other than OK, after telling the others where that is due."""
+        with self._lock:
+            error = self._error(operation, status)
+        if self._ended is not None and not is_submitted():
+            self.is_told = True
+        return error
+
+    def _error(self, operation: str, status: int) -> BaseException:
+        if self._is_shut:
+            return RankFailed(f"{operation} on {self._where}: another thread has closed the group meanwhile")
+        if operation in MESSAGES and status in (c.PREPARE, c.VERDICT):
+            call = f"{self._call(operation)} on rank {self.name}"
+            if status == c.PREPARE:
+                return ValueError(from_itself(call))
+            return misfit(call, self._group, self._words, self._mail)
+        if status == c.VERDICT:
+            root = int(self._words[c.ARGUMENT // WORD])
+            if operation == "all_reduce":
+                return ValueError(explain_overlap(self._group, self._sequence()))
+            if operation == "scatter":
+                return ValueError(explain_parts(self._group, self._sequence(), root))
+            return ValueError(explain_counts(self._group, operation, self._sequence(), root))
+        if self._ended is None:
+            if status == c.RAISED:
+                return self._raised(operation)
+            error = self._judge(operation, status)
+            self._ended = type(error)(str(error))
+            return error
+        return type(self._ended)(str(self._ended))
+
+    def _judge(self, operation: str, status: int) -> ShmcollError:
+        call = f"{self._call(operation)} on {self._where}"
+        culprit = self._words[c.CULPRIT // WORD]
+        if status == c.ABORTED:
+            return self._first_cause(call)
+        if status == c.PEER_LOST:
+            return self._lost(call, int(culprit))
+        if status == c.MISMATCH:
+            faces = operation == "halo_exchange" and explain_faces(self._group, self._words)
+            return self._disagreement(call, faces or "All ranks must make the same calls in the same order.")
+        if status == c.TIMEOUT_PASSED:
+            waited = f"waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain"
+            return self._timeout(f"{call}{at_site()}: {waited}; {self._who_is_missing(operation)}")
+        name = self._group.name(int(culprit))
+        text = (
+            f"{call}: the arena is damaged: what rank {name} has written there makes no sense (status {status}). "
+            f"Either a program writes where it should not, or this is a bug in shmcoll; please report this"
+        )
+        self._end(records.BROKEN, text)
+        return InternalError(text)
+
+    def _call(self, operation: str) -> str:
+        """The call in words: a collective by its number, a message by its peer and tag."""
+        if operation in MESSAGES:
+            peer, tag = self._words.item(c.ARGUMENT // WORD), self._words.item(c.ARGUMENT_2 // WORD)
+            return message_in_words(self._group, operation, peer, tag)
+        code, algorithm = (self._words.item(word // WORD) for word in (c.OPERATION, c.ALGORITHM))
+        composite = algorithm >> layout.COMPOSITE_SHIFT if layout.OPERATION_NAMES[code] == operation else 0
+        return f"{composite_name(composite) if composite else operation} #{self._sequence()}"
+
+    def _timeout(self, text: str) -> ShmcollError:
+        """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
+        from shmcoll.diagnostics.hang_report import STACKS_PATIENCE, explained
+
+        error = CollectiveTimeout(f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow.")
+        with report_lock.turn(self._group, 2 * STACKS_PATIENCE) as mine:
+            if mine:
+                explained(error, self._arena)
+            self._end(records.TIMED_OUT, text)
+        return error
+
+    def _disagreement(self, call: str, advice: str) -> ShmcollError:
+        """All ranks find it in the same operation. Each notes where it is; one of them tells for all."""
+        records.note_site(self._group, self._rank, self._sequence(), at_site())
+        with report_lock.turn(self._group, 2 * SITES_PATIENCE) as mine:
+            if mine:
+                sites = report_lock.sites(self._group, self._sequence(), SITES_PATIENCE)
+                text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what(sites)}"
+                self._end(records.MISMATCHED, f"{text}. {advice}")
+        return self._first_cause(call)
+
+    def _raised(self, operation: str) -> BaseException:
+        """A user's function has raised: the very exception, by calling it again, in Python, on the same values."""
+        x = BY_CODE[int(self._words[(c.X + c.DTYPE) // WORD])]
+        function = of_kernel(int(self._words[c.KERNEL // WORD]))
+        a = self._element(c.DETAIL, x.accumulator)
+        b = self._element(c.DETAIL_2, x.numpy).astype(x.accumulator)
+        error = function.raised(a.item(), b.item())
+        text = (
+            f"rank {self.name}: function {function.name} raised {type(error).__name__}: {error} "
+            f"in {operation} #{self._sequence()}{at_site()}"
+        )
+        self._end(records.RAISED, text)
+        self._ended = RankFailed(text)
+        return error
+
+    def _element(self, word: int, dtype: np.dtype) -> np.ndarray:
+        """A copy of the element whose address stands in a word of the context."""
+        address = int(self._words[word // WORD])
+        return np.frombuffer(ctypes.string_at(address, dtype.itemsize), dtype)[0]
+
+    def _end(self, cause: int, text: str) -> None:
+        with self._lock:
+            if not self._is_shut:
+                records.end(self._group, self._rank, cause, text)
+
+    def _first_cause(self, call: str) -> ShmcollError:
+        failure = records.first_failure(self._group)
+        if failure is None:
+            return RankFailed(f"{call}: the group was ended without a reason")
+        kind = _ERRORS.get(failure.cause, RankFailed)
+        return kind(failure.text if kind is CollectiveMismatch else f"{call}: {failure.text}")
+
+    def _lost(self, call: str, culprit: int) -> ShmcollError:
+        """The peer's process has ended. A launcher of ours knows how; give it a moment to say so."""
+        took_part = self._group.published(culprit) >= self._sequence()  # as did who died while others were awaited
+        how = f"left the job{'' if took_part else ' without taking part'}: its process has ended"
+        # Where rank 0 has made the arena there is none that would tell
+        is_launched = self._arena.load(layout.JOB_CREATOR) != records.read(self._arena, 0, layout.BY_RANK).pid
+        end = time.monotonic() + (LAUNCHER_PATIENCE if is_launched else 0)
+        while True:
+            lives = (layout.BY_LAUNCHER, layout.BY_RANK)
+            told = [records.read(self._arena, self._group.ranks[culprit], by) for by in lives]
+            # Who has left may have known before of one that failed, and have left because of that
+            if self._group.has_ended() or records.first_failure(self._group):
+                return self._first_cause(call)
+            if self._arena.load(self._group.mailbox(culprit) + layout.CLOSED):
+                how = "has closed the group"
+                break
+            if any(t.state == records.DEPARTED for t in told):
+                how = "left the job without taking part: its program has ended"  # as it meant to, or by sys.exit
+            if told[0].state == records.DEPARTED or time.monotonic() >= end:
+                break
+            time.sleep(0.001)
+        text = f"rank {self._group.name(culprit)} {how}"
+        self._end(records.VANISHED, text)
+        return RankFailed(f"{call}: {text}")
+
+    # --- what the headers say -----------------------------------------------------------------------------------------
+
+    def _sequence(self) -> int:
+        return int(self._words[c.SEQUENCE // WORD])
+
+    def _who_called_what(self, sites: list[str]) -> str:
+        calls: dict[str, list[int]] = {}
+        for rank, site in enumerate(sites):
+            calls.setdefault(called(self._group, rank, self._sequence()) + site, []).append(rank)
+        told = "; ".join(f"{self._group.names(ranks)} called {call}" for call, ranks in calls.items())
+        return told + self._refusals(range(self._group.size))
+
+    def _who_is_missing(self, operation: str) -> str:
+        """Peers that have not published this operation, and what each last did; else who is late within it."""
+        if operation in MESSAGES:
+            return missing_message(self._group, self._words, operation, self._mail)
+        sequence, missing = self._sequence(), []
+        for rank in not_arrived(self._group, sequence):
+            seen = self._group.published(rank)
+            last = f"last called {called(self._group, rank, seen)} as #{seen}" if seen else "has called nothing yet"
+            missing.append(f"rank {self._group.name(rank)} did not arrive ({last})")
+        if not missing:
+            return f"{self._who_stopped()} arrived but did not go on"
+        return "; ".join(missing) + self._refusals(range(self._group.size))
+
+    def _who_stopped(self) -> str:
+        awaited = int(self._words[c.CULPRIT // WORD])
+        return self._group.names(who_stopped(self._group, self._rank, awaited, self._sequence()))
+
+    def _refusals(self, ranks: range) -> str:
+        """Calls refused just before this operation: the likely reason of a mismatch."""
+        told = [records.ending(self._group, rank) for rank in ranks]
+        recent = [t.text for t in told if t.state == records.JOINED and t.text and t.code >= self._sequence() - 1]
+        return "".join(f". Before that, {text}" for text in recent)
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """The first call of this rank that was refused in place of operation `place`, why, and how many more were."""
+
+    place: int
+    call: str
+    why: str
+    more: int = 0
+
+    def words(self) -> str:
+        return f"{self.call} was refused{f' (and {self.more} more after it)' if self.more else ''}: {self.why}"
+
+
+class Checking:
+    """`with verdicts.checking(op) as check`: a refused argument is noted for the peers and raised."""
+
+    def __init__(self, verdicts: Verdicts, operation: str):
+        self._verdicts = verdicts
+        self._operation = operation
+
+    def __enter__(self) -> tuple[str, int]:
+        return self._operation, self._verdicts.name
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: TracebackType | None) -> None:
+        if isinstance(error, Exception):  # also what an object of the user raises when it is made an array
+            self._verdicts.refused(self._operation, error)

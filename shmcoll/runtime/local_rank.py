@@ -1,0 +1,118 @@
+"""This process as a rank of the job: what all its communicators share, and how its end is told to the peers.
+
+An exception that ends the process (`uncaught.py`) ends every group that the rank belongs to at once, quoting it. A
+normal end writes 'departed', an error only for those who still need the rank.
+"""
+
+import atexit
+import os
+import threading
+from collections import Counter
+from typing import Any, Protocol
+
+import numpy as np
+
+from shmcoll.diagnostics import stack_server
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.memory.heap import Heap
+from shmcoll.runtime import uncaught
+from shmcoll.runtime.group_registry import Directory, Identity
+from shmcoll.runtime.turns import NotNow
+
+
+class Line(Protocol):
+    """What a member knows of an open communicator: its group, its context, how to end it."""
+
+    group: Group
+    words: np.ndarray
+
+    def shut(self) -> None: ...
+
+
+class Member:
+    """Rank `rank` of the job whose arena this is; `launcher` says who started it."""
+
+    def __init__(self, arena: Arena, rank: int, launcher: str):
+        self.arena = arena
+        self.rank = rank
+        self.launcher = launcher
+        self.pid = os.getpid()
+        self._moved = self._slept = 0  # by communicators that have been closed
+        self.heap = Heap(arena, rank)
+        self.directory = Directory(arena, rank, self.heap)
+        self.lock = threading.RLock()  # guards what follows; only ever held for a moment, see `check_not_within`
+        self.callers: list[Line] = []
+        self.subgroups: dict[Identity, Any] = {}  # the communicators of open subgroups
+        self.closes: Counter[tuple[int, ...]] = Counter()  # how often this rank has closed the subgroup of these ranks
+        records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
+        stack_server.offer()
+        self._tell_the_end()
+        os.register_at_fork(after_in_child=self._leave_in_child)
+
+    def is_within(self) -> bool:
+        """Return whether this thread is about to make or close a group, and runs a signal handler or a finaliser."""
+        return bool(self.lock._is_owned())  # type: ignore[attr-defined]
+
+    def check_not_within(self, operation: str) -> None:
+        """Raise if this thread holds the lock. The lock is re-entrant only so that the thread does not wait for itself;
+        what it guards may be half changed."""
+        if self.is_within():
+            raise NotNow(
+                f"{operation} on rank {self.rank}: called by a signal handler or finaliser while its own thread makes "
+                f"or closes a group"
+            )
+
+    def forget(self, caller: Line) -> None:
+        """A communicator has been closed."""
+        self.callers.remove(caller)
+        self._moved += int(caller.words[c.MOVED // WORD])
+        self._slept += int(caller.words[c.SLEPT // WORD])
+
+    def _publish_statistics(self) -> None:
+        """For the launcher's report: what this rank has moved and slept, as it leaves."""
+        mailbox = Group.world(self.arena).mailbox(self.rank)
+        moved = self._moved + sum(int(caller.words[c.MOVED // WORD]) for caller in self.callers)
+        slept = self._slept + sum(int(caller.words[c.SLEPT // WORD]) for caller in self.callers)
+        self.arena.store(mailbox + layout.STATISTICS_MOVED, moved)
+        self.arena.store(mailbox + layout.STATISTICS_SLEPT, slept)
+        self.arena.store(mailbox + layout.STATISTICS_LEFT, 1)
+
+    def _leave_in_child(self) -> None:
+        """A process forked by this rank is not the rank: no call of its shall be let in."""
+        for caller in self.callers:
+            caller.shut()
+        self.arena.abandon()
+
+    def _tell_the_end(self) -> None:
+        def failed(error: BaseException) -> None:
+            if os.getpid() == self.pid and not self._has_failed():
+                text = f"rank {self.rank} raised {type(error).__name__}: {error}"
+                records.write(self.arena, self.rank, layout.BY_RANK, records.FAILED, records.RAISED, 1, text)
+                self._groups_look(abort=True)
+
+        def departed() -> None:
+            if os.getpid() != self.pid:
+                return
+            uncaught.at_end()
+            self._publish_statistics()
+            if not self._has_failed():
+                records.write(self.arena, self.rank, layout.BY_RANK, records.DEPARTED, pid=self.pid)
+                self._groups_look(abort=False)
+
+        uncaught.tell_of_end(failed)
+        atexit.register(departed)
+
+    def _has_failed(self) -> bool:
+        return records.read(self.arena, self.rank, layout.BY_RANK).state == records.FAILED
+
+    def _groups_look(self, *, abort: bool) -> None:
+        for group in (Group.world(self.arena), *(caller.group for caller in self.callers)):
+            if abort:
+                group.abort()
+            else:
+                group.ring()

@@ -1,0 +1,425 @@
+"""Receives that have been posted: they wait for their messages without keeping anybody from anything else.
+
+Anybody may append to the list at any time. All else happens in a turn (`turns.py`): of a thread that waits for
+a receive (`help`), of a thread that sends something long (`attach`), or of the worker (`is_waiting`).
+
+Order: a message goes to the first receive in the list that it fits. It may arrive while they are tried one by one. So
+before a later one takes what it has found, the earlier ones are asked whether it fits them, and if so the look begins
+again. A blocking receive looks at the list, too: if something is posted, it is posted behind that. Otherwise it would
+take what an earlier one waits for.
+
+The fate of a receive is decided once, by `dict.setdefault`, which is one step:
+
+    free         in the list; it may be tried
+    withdrawn    by `cancel`, in any thread and without a turn. It takes nothing any more; the next turn removes it
+    taken        before the first byte of its message is read. From then on `cancel` is refused
+
+So a withdrawn receive has taken no message, nor part of one: the message stays for the next receive that it fits.
+
+Interrupts. A thread that signals may interrupt reads only messages that are there as a whole, so that its native calls
+neither wait nor answer INTERRUPTED; it sleeps in ATTEND alone, which reads nothing. All that it does can be done again
+in the next turn, of whichever thread. Before the native call that reads a message, `_attached` says which receive reads
+it, and to which place. That call, made again, goes on where it was and answers the same. `settle` may be repeated. Then
+the receive leaves the list, and at last `_attached` is cleared. Each look completes first what is attached. Until then
+nobody else reads messages: while the list is not empty, the entry lets in only the thread that has the turn, and
+blocking receives are posted.
+
+Limits: a receive that nothing has come for within the timeout ends the group. If a slice of sleep in native code takes
+much longer than it should, the process was stopped: that counts for no limit. The time until the thread has the GIL
+back, which another thread may hold for long, is no sleep, and counts.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from shmcoll.diagnostics.call_site import Site, here, submitted_at
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.layout import ANY, WORD
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.messages.buffers import Mail
+from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, TRY
+from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, WHOLE
+from shmcoll.runtime.async_worker import Cancelled, Work, Worker
+from shmcoll.runtime.failure_reporter import Verdicts
+
+Finish = Callable[[np.ndarray, int], Any]
+
+_FROZEN = 200_000_000  # ns: a process that has slept for so long was stopped, which counts for no limit
+_LOOKS = 80  # of a thread that waits, before it sleeps: about as long as it takes to be woken, and the sender's work
+_LOOKS_CROWDED = 4
+
+_TAKEN, _WITHDRAWN = "taken", "withdrawn"
+
+
+class Line(Protocol):
+    """What is used here of the `Caller` of the communicator."""
+
+    group: Group
+    rank: int
+    size: int
+    words: np.ndarray
+    mail: Mail
+    worker: Worker
+    verdicts: Verdicts
+
+    def routine(self, name: str) -> Callable[..., int]: ...
+
+    def check_open(self, operation: str) -> None: ...
+
+    def left(self, operation: str) -> None: ...
+
+
+class Receive:
+    """One posted receive. `operation`: what the user has called. `place`: where to read the message into, or None.
+    `finish`: makes the user's result of the array that holds the message and the status of the routine."""
+
+    def __init__(
+        self,
+        operation: str,
+        place: np.ndarray | None,
+        source: int,
+        tag: int,
+        finish: "Finish",
+        work: Work,
+        deadline: float,
+    ):
+        self.operation = operation
+        self.place = place
+        self.source = source
+        self.tag = tag
+        self.finish = finish
+        self.work = work
+        self.deadline = deadline
+        self._fate: dict[str, str] = {}
+
+    @property
+    def form(self) -> int:
+        return WHOLE if self.operation == "recv_object" else ARRAY
+
+    @property
+    def is_withdrawn(self) -> bool:
+        return self._fate.get("is") == _WITHDRAWN
+
+    def fits(self, source: int, tag: int) -> bool:
+        return self.source in (ANY, source) and self.tag in (ANY, tag) and not self.is_withdrawn
+
+    def take(self) -> bool:
+        """In a turn: whether the receive may read a message."""
+        return self._fate.setdefault("is", _TAKEN) == _TAKEN
+
+    def free(self) -> None:
+        """In a turn: its message has been taken back by the sender, and nothing of it counts."""
+        self._fate.clear()
+
+    def withdraw(self) -> bool:
+        """Whether the receive is withdrawn, and will take nothing."""
+        if self._fate.setdefault("is", _WITHDRAWN) != _WITHDRAWN:
+            return False
+        self.work.settle(Cancelled(f"{self.operation}: this receive has been withdrawn before its message came"))
+        return True
+
+
+class Receives:
+    """The posted receives of one communicator."""
+
+    def __init__(self, caller: Line):
+        self._caller = caller
+        self._posted: list[Receive] = []
+        self._attached: tuple[Receive, np.ndarray] | None = None  # the one that reads a message, and where
+        self.served = 0
+        caller.worker.listener = self
+
+    def is_empty(self) -> bool:
+        return not self._posted
+
+    def make(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> Receive:
+        """Make a receive, to be put into the list by `enter`."""
+        work = Work(self._caller.worker, here())
+        deadline = time.monotonic() + self._caller.words.item(c.TIMEOUT // WORD) / 1e9
+        receive = Receive(operation, place, source, tag, finish, work, deadline)
+        work.withdraw = receive.withdraw
+        return receive
+
+    def enter(self, receive: Receive) -> Work:
+        """Put a receive into the list. After an exception it is withdrawn: the user has no handle."""
+        worker = self._caller.worker
+        try:
+            self._caller.check_open(receive.operation)
+            with worker.turns.guard:
+                worker.start(receive.operation)
+                worker.turns.close_entry()
+                self._posted.append(receive)
+                worker.turns.ring_sleepers()
+            worker.watch()
+        except BaseException:
+            receive.withdraw()
+            raise
+        return receive.work
+
+    # --- who looks ----------------------------------------------------------------------------------------------------
+
+    def help(self, work: Work, *, sleeps: bool) -> None:
+        """See `Listener` in `async_worker.py`."""
+        worker = self._caller.worker
+        turns, wakes = worker.turns, worker.identity if sleeps else 0
+        is_crowded = self._caller.words.item(c.POLLS // WORD) == 0
+        goes_on = True
+
+        def look() -> None:
+            nonlocal goes_on
+            for left in reversed(range(_LOOKS_CROWDED if is_crowded else _LOOKS)):
+                self.served += 1
+                goes_on = self._serve(briefly=True, marks=left == 0)
+                if work.done() or not goes_on:
+                    return
+                if is_crowded:
+                    os.sched_yield()
+            goes_on = sleeps and self._sleep_briefly() and worker.is_open()  # at the end the worker withdraws receives
+
+        while goes_on and not work.done() and turns.run_if_free(look, sleeps=sleeps, wakes=wakes):
+            pass
+
+    def _sleep_briefly(self) -> bool:
+        """In a thread that signals may interrupt: sleep until more comes, for a slice at most. Returns False if the
+        worker has to look."""
+        try:
+            status = self._attend()
+        except BaseException:  # an interrupt has ended the wait, as if it had ended the call; nothing else has
+            self._caller.words[c.ACTIVE // WORD] = 0
+            if self._caller.group.has_ended():
+                self._caller.words[c.ACTIVE // WORD] = c.ENDED
+            raise
+        now = time.monotonic()
+        return status in (c.OK, c.PREPARE) and all(receive.deadline >= now for receive in list(self._posted))
+
+    def is_waiting(self, *, is_ending: bool) -> bool:
+        """See `Listener` in `async_worker.py`."""
+        self.served += 1
+        self._serve(briefly=False, marks=True)
+        if not self._posted:
+            return True
+        status = self._attend()
+        if status in (c.PREPARE, c.VERDICT):
+            if not is_ending:
+                self._look_for_the_late(lost=status == c.VERDICT)
+        elif status != c.OK:
+            self._fail(status)
+        return status != c.VERDICT
+
+    def _attend(self) -> int:
+        """Sleep until more has come than was there at the last MARK, for a slice at most."""
+        words = self._caller.words
+        before = words.item(c.SLEPT // WORD)
+        status = self._enter(None, ATTEND)
+        if (slept := words.item(c.SLEPT // WORD) - before) > _FROZEN:
+            for receive in list(self._posted):
+                receive.deadline += slept / 1e9
+        return status
+
+    def attach(self) -> np.ndarray | None:
+        """See `Companion` in `calls/send.py`."""
+        self.detach()
+        receive = self._match()
+        mail = self._caller.mail
+        if receive is None or not mail.goes_into(receive.place, receive.form) or not receive.take():
+            return None
+        place = mail.new_array() if receive.place is None else receive.place
+        self._attached = receive, place
+        return place
+
+    def detach(self) -> None:
+        """Complete the receive that is attached."""
+        if self._attached:
+            self._complete(*self._attached)
+
+    def withdraw(self, *, all_of_them: bool) -> list[Site | None]:
+        """See `Listener` in `async_worker.py`."""
+        self._serve(briefly=False, marks=False)
+        others = [rank for rank in range(self._caller.size) if rank != self._caller.rank]
+        sites = []
+        for receive in list(self._posted):
+            sources = others if receive.source == ANY else [receive.source]
+            cannot_come = all(source == self._caller.rank or self._has_left(source) for source in sources)
+            if (all_of_them or cannot_come) and receive.withdraw():
+                sites.append(receive.work.site)
+        self._clean()
+        return sites
+
+    # --- in a turn ----------------------------------------------------------------------------------------------------
+
+    def _serve(self, *, briefly: bool, marks: bool) -> bool:
+        """Complete all that has come. `briefly`: in a thread that signals may interrupt; returns whether this thread
+        may look again, because it has left nothing to the worker. `marks`: note up to where every source has sent."""
+        self._clean()
+        if self._attached and briefly and self._caller.mail.found_bytes > PART_BYTES:
+            return False
+        self.detach()
+        while self._posted:
+            if marks and (status := self._enter(None, MARK, patiently=not briefly)) != c.OK:
+                if not briefly:
+                    self._fail(status)
+                return False
+            status, receive = self._find(patiently=not briefly)
+            if receive is None:
+                if status != c.PREPARE and not briefly:
+                    self._fail(status)
+                return status == c.PREPARE
+            if briefly and self._caller.mail.found_bytes > PART_BYTES:
+                return False
+            if receive.take():
+                self._read(receive, briefly=briefly)
+            self._clean()
+        return False
+
+    def _match(self) -> Receive | None:
+        """On the worker: the receive that a message is for which has come."""
+        if (status := self._enter(None, MARK)) != c.OK:
+            self._fail(status)
+            return None
+        status, receive = self._find(patiently=True)
+        if receive is None and status != c.PREPARE:
+            self._fail(status)
+        return receive
+
+    def _find(self, *, patiently: bool) -> tuple[int, Receive | None]:
+        """Try the receives in their order. HALFWAY, and the one that a message is for; else PREPARE, or an error."""
+        while True:
+            begin_again = False
+            posted = list(self._posted)
+            for i, receive in enumerate(posted):
+                if receive.is_withdrawn:
+                    continue
+                status = self._enter(receive, TRY, patiently=patiently)
+                if status == c.HALFWAY:
+                    begin_again = any(one.fits(*self._caller.mail.found) for one in posted[:i])
+                    if not begin_again:
+                        return status, receive
+                    break
+                if status != c.PREPARE:
+                    return status, None
+            if not begin_again:
+                return c.PREPARE, None
+
+    def _read(self, receive: Receive, *, briefly: bool) -> None:
+        """Read the message that has been found for a receive that has been taken."""
+        try:
+            place = self._caller.mail.new_array() if receive.place is None else receive.place
+        except BaseException as error:  # no memory
+            if briefly:
+                receive.free()
+                raise
+            self._give_up(receive, error)
+            return
+        self._attached = receive, place
+        self._complete(receive, place)
+
+    def _complete(self, receive: Receive, place: np.ndarray) -> None:
+        """Read what has been found, or what is left of it."""
+        count = self._caller.mail.found_count
+        array = place if place.size <= count else place.reshape(-1)[:count]
+        self._conclude(receive, self._enter(receive, DATA, place), array)
+        self._attached = None
+
+    def _conclude(self, receive: Receive, status: int, array: np.ndarray | None) -> None:
+        if status < 0:
+            self._settle(receive, self._outcome(receive, array, status))
+        elif status == c.VERDICT:
+            self._settle(receive, self._error(receive, status))
+        elif status == c.PREPARE:
+            receive.free()
+        else:
+            self._fail(status, receive)
+
+    def _look_for_the_late(self, lost: bool) -> None:
+        """End what can never come, or has not come in time. `lost`: a rank has died, or all others have left."""
+        now = time.monotonic()
+        for receive in list(self._posted):
+            is_late, source = receive.deadline < now, receive.source
+            from_others = source != self._caller.rank and self._caller.size > 1
+            cannot_come = from_others and (lost or (source != ANY and self._has_left(source)))
+            if not (is_late or cannot_come) or not receive.take():
+                continue
+            if is_late:
+                self._enter(receive, TRY)  # so that the context says which call it is
+                self._fail(c.TIMEOUT_PASSED, receive)
+            else:
+                self._fetch(receive)
+            return
+
+    def _fetch(self, receive: Receive) -> None:
+        """Wait for a message that cannot come, for the reason; or read it, if it has come in the last moment."""
+        try:
+            status = self._enter(receive, FETCH, receive.place)
+        except BaseException as error:
+            self._give_up(receive, error)
+            return
+        if status == c.HALFWAY:
+            self._read(receive, briefly=False)
+        else:
+            self._conclude(receive, status, receive.place)
+
+    def _has_left(self, source: int) -> bool:
+        """Whether a source has left."""
+        group = self._caller.group
+        has_closed = group.arena.load(group.mailbox(source) + layout.CLOSED)
+        return bool(has_closed or records.how_ended(group.arena, group.ranks[source]))
+
+    # --- calling and telling ------------------------------------------------------------------------------------------
+
+    def _enter(
+        self, receive: Receive | None, phase: int, place: np.ndarray | None = None, *, patiently: bool = True
+    ) -> int:
+        call = self._caller.routine("recv")
+        source, tag, form = (receive.source, receive.tag, receive.form) if receive else (ANY, ANY, ARRAY)
+        status = call(None, place, phase, source, tag, form)
+        while status == c.BUSY and patiently and self._caller.words[c.ACTIVE // WORD] != c.ENDED:
+            time.sleep(1e-4)  # a call that was let in before anything was pending
+            status = call(None, place, phase, source, tag, form)
+        return c.ABORTED if status == c.BUSY and patiently else status
+
+    def _give_up(self, receive: Receive, error: BaseException) -> None:
+        """Reading has raised: part of a message may be lost, so the group ends."""
+        self._caller.left(receive.operation)
+        self._settle(receive, error)
+
+    def _fail(self, status: int, first: Receive | None = None) -> None:
+        """The group has ended, by what befell the receive `first`: all raise that."""
+        posted = list(self._posted)
+        if first:
+            posted.sort(key=lambda receive: receive is not first)
+        self._caller.words[c.ACTIVE // WORD] = c.ENDED
+        for receive in posted:
+            if receive.take():
+                self._settle(receive, self._error(receive, status))
+        self._clean()
+
+    def _error(self, receive: Receive, status: int) -> BaseException:
+        with submitted_at(receive.work.site):
+            return self._caller.verdicts.error(receive.operation, status)
+
+    def _clean(self) -> None:
+        """Remove receives that have been withdrawn."""
+        for receive in list(self._posted):
+            if receive.is_withdrawn:
+                receive.withdraw()  # once more: an interrupt may have come between
+                self._posted.remove(receive)
+
+    def _settle(self, receive: Receive, outcome: Any) -> None:
+        receive.work.settle(outcome)
+        if receive in self._posted:
+            self._posted.remove(receive)
+
+    def _outcome(self, receive: Receive, array: np.ndarray | None, status: int) -> Any:
+        """The user's result, or what went wrong in making it: the group goes on."""
+        try:
+            return receive.finish(array, status) if array is not None else None
+        except BaseException as error:
+            if isinstance(error, Exception) or self._caller.worker.is_me():
+                return error
+            raise  # an interrupt of this thread, which says nothing of the message

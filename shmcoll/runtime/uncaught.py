@@ -1,0 +1,97 @@
+"""The exception that ends this process, told apart from exceptions that are only printed.
+
+A rank has failed when its interpreter ends by an exception, and only then. A call of `sys.excepthook` does not say so:
+programs call it to print an exception and go on, and so does C code by PyErr_Print, as any module does that was built
+for an older numpy. Two kinds of callers know that an exception is the last one, and both end in `ends_by`:
+
+* Python code that runs the program (shmrun, `shmcoll.run`) and has caught the exception calls `ends_by` itself.
+* The interpreter calls `sys.excepthook` in the main thread from C, when no Python code runs any more. Then the
+  outermost frame of the stack is the hook's own.
+
+A program may replace the hook without calling ours. The interpreter leaves the exception in `sys.last_value`, too, and
+`at_end` finds it there at the end of the process. The traceback of the last exception begins at a frame that nothing
+has called. That of an exception which C code has printed on the way begins at a frame below the program's.
+"""
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+from shmcoll.diagnostics.call_site import end_at_call
+from shmcoll.errors import InternalError, ShmcollError
+
+Tell = Callable[[BaseException], None]
+
+_told: list[Tell] = []
+_last: BaseException | None = None
+_previous: Callable[..., Any] = sys.__excepthook__
+
+
+def tell_of_end(tell: Tell) -> None:
+    """Call `tell` with the exception that ends this process, if one does, before its traceback is printed."""
+    global _previous
+    if not _told:
+        _previous, sys.excepthook = sys.excepthook, _hook
+    _told.append(tell)
+
+
+def ends_by(error: BaseException) -> None:
+    """This process ends by an exception. Calling it again has no effect."""
+    global _last
+    _end_at_call(error, error.__traceback__)
+    if _last is None:
+        _last = error
+        for tell in _told:
+            tell(error)
+
+
+def is_last(error: BaseException) -> bool:
+    """Whether an exception is the one that ends this process."""
+    return error is _last
+
+
+def at_end() -> None:
+    """At the end of the process: tell of an exception that a hook of the program's own has kept from us."""
+    error = getattr(sys, "last_value", None)
+    trace = error.__traceback__ if isinstance(error, BaseException) else None
+    if error is not None and trace is not None and trace.tb_frame.f_back is None and not _is_interactive():
+        ends_by(error)
+
+
+def _hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    if _is_called_at_end(sys._getframe()):
+        ends_by(error)
+    _end_at_call(error, traceback)
+    _previous(kind, error, traceback)
+
+
+def _end_at_call(error: BaseException, traceback: TracebackType | None) -> None:
+    if isinstance(error, ShmcollError) and not isinstance(error, InternalError):
+        end_at_call(traceback)
+
+
+def _is_called_at_end(frame: FrameType) -> bool:
+    outermost = frame
+    while outermost.f_back is not None:
+        outermost = outermost.f_back
+    called_by_c = outermost is frame or outermost.f_code is _code(sys.excepthook)
+    return called_by_c and threading.current_thread() is threading.main_thread() and not _is_interactive()
+
+
+def _is_interactive() -> bool:
+    """Whether the interpreter goes on after an exception: at a prompt, or because of `python -i`."""
+    return bool(sys.flags.interactive or sys.flags.inspect or hasattr(sys, "ps1") or os.environ.get("PYTHONINSPECT"))
+
+
+def _code(hook: Any) -> CodeType | None:
+    """The code of a hook that is a function, a method, a partial one, or an object that can be called."""
+    while isinstance(hook, functools.partial):
+        hook = hook.func
+    for function in (hook, getattr(hook, "__func__", None), vars(type(hook)).get("__call__")):
+        if isinstance(code := getattr(function, "__code__", None), CodeType):
+            return code
+    return None

@@ -1,0 +1,121 @@
+"""Joining a job.
+
+A rank that `shmrun` started finds the arena's descriptor and nonce in SHMCOLL_ARENA and its number in RANK. Ranks that
+something else started meet under a name (`launchers.py`, `rendezvous.py`). A process that nobody started joins a job of
+its own, of one rank.
+"""
+
+import os
+from collections.abc import Callable
+
+from shmcoll.communicator import Communicator
+from shmcoll.engine.compiler import object_cache
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system.processes import check_proc
+from shmcoll.errors import ArenaError
+from shmcoll.runtime.local_rank import Member
+from shmcoll.startup import rendezvous, warm
+from shmcoll.startup.launchers import Place, die_with_launcher, find_place
+
+DEFAULT_TIMEOUT = 300.0  # seconds: limit of one wait in a collective
+DEFAULT_PATIENCE = 60.0  # seconds: how long ranks wait for each other to join
+
+_joined: tuple[int, Communicator] | None = None
+
+
+def init(*, rank: int | None = None, size: int | None = None, job: str | None = None) -> Communicator:
+    """Join the job; every further call returns the same communicator.
+
+    Under shmrun, torchrun, mpiexec (Open MPI, MPICH, Intel MPI), srun and msrun, and in processes that were given RANK
+    and WORLD_SIZE, the place in the job comes from the environment. Ranks started in any other way say it themselves:
+    `rank` of `size`, and a `job` name that they share and no other job of this user has. A process without any of this
+    is a job of one rank.
+
+    Waits until rank 0 has come (SHMCOLL_JOIN_TIMEOUT, 60 s), and on rank 0 until all have. Raises `ArenaError` when the
+    shared memory cannot be had or is another job's, `ShmcollError` when ranks do not come, disagree on the size, or are
+    on several machines, and `RuntimeError` in a process that a rank has forked: it is no rank itself.
+    """
+    global _joined
+    if _joined is not None:
+        pid, comm = _joined
+        if pid != os.getpid():
+            raise RuntimeError(
+                f"this process was forked by rank {comm.rank} and is no rank itself; "
+                f"use collectives in the rank, or start more ranks with shmrun -n"
+            )
+        return comm
+    arena, rank, launcher = _take_place(rank, size, job)
+    if rank:
+        object_cache.leave_to_rank_0()
+    comm = Communicator(Member(arena, rank, launcher), Group.world(arena), "world")
+    _joined = os.getpid(), comm
+    return comm
+
+
+def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Arena, int, str]:
+    """The arena, this rank's number, and who says so."""
+    place: Place | None
+    if (rank, size, job) != (None, None, None):
+        place = _explicit(rank, size, job)
+    else:
+        # Taken out of the environment: what this rank starts is no rank
+        given = os.environ.pop("SHMCOLL_ARENA", None)
+        if given:
+            arena, number = _inherited(given), _number("RANK")
+            if not 0 <= number < arena.ranks:
+                raise ArenaError(f"RANK={number} is no rank of this job of {arena.ranks}")
+            return arena, number, os.environ.pop("SHMCOLL_LAUNCHER", "shmrun")
+        place = find_place(os.environ)
+        if place is not None:
+            die_with_launcher(place, os.environ)
+    timeout = seconds("SHMCOLL_TIMEOUT", DEFAULT_TIMEOUT)
+    if place is None or place.size == 1:
+        return arenas.create(1, timeout=timeout), 0, place.launcher if place else "none"
+    patience = seconds("SHMCOLL_JOIN_TIMEOUT", DEFAULT_PATIENCE)
+    check_proc()  # without it, whoever is looked for has ended
+    arena = rendezvous.meet(place.key, place.rank, place.size, wait_timeout=timeout, patience=patience)
+    return arena, place.rank, place.launcher
+
+
+def _explicit(rank: int | None, size: int | None, job: str | None) -> Place:
+    if rank is None or size is None or not job:
+        raise ValueError(f"init needs rank, size and job together, got rank={rank!r}, size={size!r}, job={job!r}")
+    if not isinstance(job, str):
+        raise TypeError(f"job must be a string, got {type(job).__name__}")
+    if not 0 <= rank < size:
+        raise ValueError(f"rank {rank} is no rank of a job of {size}")
+    arenas.check_ranks(size)
+    return Place("explicit", rank, size, f"explicit:{job}")
+
+
+def preload(progress: Callable[[str], None] | None = None) -> None:
+    """Load every routine into this process, compiling what the cache lacks. Starts no thread; for launchers."""
+    warm.preload(progress)
+
+
+def _inherited(given: str) -> Arena:
+    fd, _, nonce = given.partition(":")
+    if not fd.isdigit():
+        raise ArenaError(f"SHMCOLL_ARENA={given!r} is not 'descriptor:nonce'; it is set by shmrun, not by hand")
+    return arenas.attach(int(fd), nonce)
+
+
+def _number(name: str) -> int:
+    try:
+        return int(os.environ[name])
+    except (KeyError, ValueError):
+        raise ArenaError(f"{name} is {os.environ.get(name)!r}, expected the number that shmrun sets") from None
+
+
+def seconds(name: str, default: float) -> float:
+    """A limit in seconds from the environment; `ValueError` for one that is none."""
+    value = os.environ.get(name) or str(default)
+    try:
+        limit = float(value)
+    except ValueError:
+        limit = 0.0
+    if not 1e-6 <= limit <= 1e9:
+        raise ValueError(f"{name}={value!r} is not a positive number of seconds, from 1e-6 to 1e9")
+    return limit

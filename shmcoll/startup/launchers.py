@@ -1,0 +1,184 @@
+"""Who started this process: the launchers that shmcoll joins under, each told by the environment it sets.
+
+A launcher gives a rank its number, the size of the job, and something that all ranks of this job share and no other job
+has: the key under which they meet (see `rendezvous.py`).
+"""
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shmcoll.engine.layout import CELL_BYTES, most_ranks
+from shmcoll.engine.system.processes import process_start
+from shmcoll.errors import ShmcollError
+from shmcoll.startup import rank_process
+
+_Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Place:
+    """This process's place in a job that somebody else started."""
+
+    launcher: str
+    rank: int
+    size: int
+    key: str
+
+
+def find_place(environment: _Environment) -> Place | None:
+    """The place that a launcher has given this process; None when it stands alone.
+
+    Raises `ShmcollError` when the ranks are on several machines or the variables make no sense.
+    """
+    for find in (_torchrun, _open_mpi, _hydra, _srun, _msrun, _variables):
+        place = find(environment)
+        if place is not None:
+            if not 0 <= place.rank < place.size:
+                raise ShmcollError(f"{place.launcher} says that this is rank {place.rank} of {place.size}")
+            if place.size > (most := most_ranks(CELL_BYTES)):
+                raise ShmcollError(
+                    f"{place.launcher} has started {place.size} ranks, and shmcoll joins {most} at most; start fewer"
+                )
+            return place
+    return None
+
+
+_PROCESSES = {
+    "openmpi": ("prterun", "prted", "orted", "orterun", "mpirun", "mpiexec"),
+    "hydra": ("hydra_",),
+    "torchrun": ("pt_elastic", "torchrun"),
+}
+
+
+def die_with_launcher(place: Place, environment: _Environment) -> None:
+    """Have the kernel kill this rank when its launcher is killed: not all launchers see to that.
+
+    Raises `ShmcollError` when the launcher is gone already.
+    """
+    names = _PROCESSES.get(place.launcher)
+    if names is None:
+        return
+    parent = os.getppid()
+    with contextlib.suppress(OSError):
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        # Of the launcher's main thread: the signal comes when the thread that has forked us ends
+        if Path(f"/proc/{parent}/comm").read_text().startswith(names) and str(os.getpid()) in children:
+            rank_process.die_with(parent)
+            return
+    if place.launcher == "torchrun":
+        gone = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and not _listens(
+            environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+        )
+    else:
+        gone = _starter(*names) == _starter()
+    if gone:
+        raise ShmcollError(f"{place.launcher}, which has started this rank, has ended")
+
+
+def _listens(host: str, port: int) -> bool:
+    import socket
+
+    try:
+        socket.create_connection((host, port), 5.0).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _torchrun(e: _Environment) -> Place | None:
+    if "TORCHELASTIC_RUN_ID" not in e:
+        return None
+    key = ":".join(
+        e.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
+    )
+    return _place(e, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", lambda: key)
+
+
+def _open_mpi(e: _Environment) -> Place | None:
+    job = e.get("PMIX_NAMESPACE") or e.get("OMPI_MCA_ess_base_jobid")
+    names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
+    return _place(e, "openmpi", *names, lambda: job or _starter("orted", "prted", "prterun", "mpirun"))
+
+
+def _hydra(e: _Environment) -> Place | None:
+    """MPICH and Intel MPI: their proxy process is the parent of all ranks of a machine."""
+    return _place(e, "hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", lambda: _starter("hydra_"))
+
+
+def _srun(e: _Environment) -> Place | None:
+    step = e.get("SLURM_STEP_ID", "")
+    if not step.isdigit() or int(step) >= 0xFFFFFFF0:  # the batch script itself is a step with such a number
+        return None
+    key = f"{e.get('SLURM_JOB_ID', '')}.{step}"
+    nodes = e.get("SLURM_STEP_NUM_NODES", e.get("SLURM_NNODES", "1"))
+    if nodes != "1":
+        raise _several_machines("srun", f"SLURM_STEP_NUM_NODES={nodes}")
+    size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in e else "SLURM_NTASKS"
+    return _place(e, "srun", "SLURM_PROCID", size, None, lambda: key)
+
+
+def _msrun(e: _Environment) -> Place | None:
+    if "MS_ROLE" not in e:
+        return None
+    if e["MS_ROLE"] == "MS_SCHED":
+        # msrun runs the script once more as MindSpore's scheduler, which takes no part in collectives.
+        raise SystemExit(0)
+    key = f"{e.get('MS_SCHED_HOST', '')}:{e.get('MS_SCHED_PORT', '')}"
+    rank = "RANK_ID" if "RANK_ID" in e else "MS_NODE_ID"
+    return _place(e, "msrun", rank, "MS_WORKER_NUM", "MS_LOCAL_WORKER_NUM", lambda: key)
+
+
+def _variables(e: _Environment) -> Place | None:
+    """Plain processes that were given torch's variables by hand, such as those of `multiprocessing`."""
+
+    def key() -> str:
+        if "MASTER_PORT" in e:
+            return f"{e.get('MASTER_ADDR', '')}:{e['MASTER_PORT']}"
+        return _starter()
+
+    return _place(e, "environment", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", key)
+
+
+def _place(
+    e: _Environment, launcher: str, rank: str, size: str, local_size: str | None, key: Callable[[], str]
+) -> Place | None:
+    if rank not in e or size not in e:
+        return None
+    try:
+        numbers = int(e[rank]), int(e[size])
+    except ValueError:
+        raise ShmcollError(f"{launcher}: {rank}={e[rank]!r} and {size}={e[size]!r} are no numbers") from None
+    if local_size and e.get(local_size, e[size]) != e[size]:
+        raise _several_machines(launcher, f"{size}={e[size]} but {local_size}={e[local_size]}")
+    return Place(launcher, *numbers, f"{launcher}:{key()}")
+
+
+def _several_machines(launcher: str, why: str) -> ShmcollError:
+    return ShmcollError(
+        f"{launcher} has started ranks on several machines ({why}), and shmcoll joins those of one. "
+        f"Start them on one machine, or use torch.distributed or mpi4py across machines"
+    )
+
+
+def _starter(*names: str) -> str:
+    """The nearest ancestor with one of these names (or their beginning), else the parent; pid and start time.
+
+    The ranks of a job share it. A shell between the launcher and a rank does no harm where the launcher is known.
+    """
+    pid = os.getppid()
+    ancestor = pid
+    while names and ancestor > 1:
+        try:
+            stat = Path(f"/proc/{ancestor}/stat").read_text()
+        except OSError:
+            break
+        if stat[stat.index("(") + 1 : stat.rindex(")")].startswith(names):
+            pid = ancestor
+            break
+        ancestor = int(stat[stat.rindex(")") + 2 :].split()[1])
+    return f"{pid}.{process_start(pid)}"

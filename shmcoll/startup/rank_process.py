@@ -1,0 +1,117 @@
+"""What a process must be before it is a rank, for those who start ranks by fork.
+
+A rank dies with whoever started it; leads a process group, so that it can be signalled with its children; shares a
+session with the other ranks, but not with whoever waits for the job, so that Ctrl-C reaches that one alone; knows its
+place from its environment; draws random numbers of its own.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from shmcoll.engine.memory.arena import Arena
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with(starter: int) -> None:
+    """Have the kernel kill this process when the thread that started it ends; `starter` is that thread's process."""
+    if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    if os.getppid() != starter:  # it ended before that took effect
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def outlive_thread() -> None:
+    """Take `die_with` back."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
+def prepare_environment() -> None:
+    """What all ranks of a job share. MASTER_ADDR and MASTER_PORT are for other libraries; so that jobs side by side do
+    not meet, the port is one that nobody listens on now."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    if "MASTER_PORT" not in os.environ:
+        os.environ["MASTER_PORT"] = str(_free_port())
+
+
+def variables(arena: Arena, rank: int, launcher: str) -> dict[str, str]:
+    """What one rank finds in its environment beyond what all of them share."""
+    return {
+        "SHMCOLL_ARENA": f"{arena.fd}:{arena.nonce}",
+        "SHMCOLL_LAUNCHER": launcher,
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "RANK_ID": str(rank),
+        "DEVICE_ID": str(rank),
+        "WORLD_SIZE": str(arena.ranks),
+        "LOCAL_WORLD_SIZE": str(arena.ranks),
+        "RANK_SIZE": str(arena.ranks),
+    }
+
+
+def interpreter() -> list[str]:
+    """The beginning of a command line: this interpreter with its options."""
+    import subprocess
+
+    return [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
+
+
+def interpreter_environment(environment: Mapping[str, str], path: list[str]) -> dict[str, str]:
+    """What a new interpreter needs to find what this one finds, and nothing in its working directory.
+
+    `restore_environment` in the new one takes it back.
+    """
+    found = os.pathsep.join(folder for folder in path if folder)
+    return {**environment, "PYTHONPATH": found, "PYTHONSAFEPATH": "1"}
+
+
+def restore_environment(environment: Mapping[str, str]) -> None:
+    """See `interpreter_environment`."""
+    for name in ("PYTHONPATH", "PYTHONSAFEPATH"):
+        os.environ.pop(name, None)
+        if name in environment:
+            os.environ[name] = environment[name]
+
+
+def reseed() -> None:
+    """`random` reseeds itself in a fork; numpy's global generator would draw the same numbers in every rank."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+
+
+def threads() -> int:
+    """Number of threads of this process, those that Python does not know included."""
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+def describe(status: int) -> str:
+    """'exited with code 3' or 'was killed by signal 9 (SIGKILL)', from an exit code or minus a signal number."""
+    if status >= 0:
+        return f"exited with code {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = "real-time"
+    return f"was killed by signal {-status} ({name})"
+
+
+def names(ranks: tuple[int, ...]) -> str:
+    """'rank 2' or 'ranks 0, 2'."""
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+
+
+def _free_port() -> int:
+    import socket
+
+    try:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            return int(s.getsockname()[1])
+    except OSError:  # no network here
+        return 29500

@@ -1,0 +1,73 @@
+"""Compiling ahead: what the cache lacks, on all usable cores.
+
+A job begins with the routines that nearly all use; the others are compiled or loaded when they are first called.
+
+python -m shmcoll.startup.warm              compiles every routine that is missing, for images and CI
+python -m shmcoll.startup.warm PID NAMES    what `fill_cache` of process PID starts, one a core; prints each name done
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+
+from shmcoll.collectives import ROUTINES
+from shmcoll.engine.compiler import object_cache
+from shmcoll.engine.compiler.compile import load_gate, load_routine
+from shmcoll.engine.system.cores import usable_cores
+from shmcoll.startup.rank_process import die_with, interpreter, interpreter_environment
+
+Progress = Callable[[str], None]
+
+#: what nearly every job uses
+USUAL = ("all_reduce", "barrier")
+GATE = "gate"  # for jitted code
+ALL = (*ROUTINES, GATE)
+
+
+def preload(progress: Progress | None = None) -> None:
+    """Load the usual routines into this process; what the cache lacks is compiled before. Starts no thread."""
+    fill_cache(USUAL, progress)
+    for name in USUAL:
+        load_routine(ROUTINES[name], progress)
+
+
+def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
+    """Compile the routines that are missing, in parallel. One that fails is left to `load_routine`, which raises."""
+    missing = [name for name in names if not object_cache.holds(name)] if object_cache.can_keep() else []
+    workers = min(usable_cores(), len(missing))
+    if progress and missing:
+        what = f"{len(missing)} routine{'s' if len(missing) > 1 else ''}"
+        progress(f"compiling {what} for this machine, once; about {3 + 3 * len(missing) // workers} s")
+    running = [
+        subprocess.Popen(
+            [*interpreter(), "-m", "shmcoll.startup.warm", str(os.getpid()), *missing[i::workers]],
+            env=interpreter_environment(os.environ, sys.path),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(workers)
+    ]
+    for process in running:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if progress:
+                progress(f"compiled {line.strip()}")
+        process.stdout.close()
+        process.wait()
+
+
+def main(names: list[str]) -> None:
+    if not names:
+        names = list(ALL)
+        fill_cache(names, lambda text: print(f"shmcoll: {text}", file=sys.stderr))
+    else:
+        object_cache.leave_to_rank_0()
+        die_with(int(names.pop(0)))  # of whose death we would not learn before we are done
+    for name in names:
+        load_gate() if name == GATE else load_routine(ROUTINES[name])
+        print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
