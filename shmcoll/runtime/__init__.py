@@ -1,0 +1,1 @@
+"""One rank at work: dispatching native calls, asynchronous work, groups, failures made exceptions."""

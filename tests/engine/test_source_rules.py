@@ -1,12 +1,19 @@
 """Rules that the sources keep: who imports whom, who touches shared words how, who waits."""
 
 import ast
+import inspect
+import os
+import re
 from graphlib import TopologicalSorter
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import shmcoll
+from shmcoll import collectives
+from shmcoll.diagnostics import call_site, stack_client
+from shmcoll.engine.compiler import object_cache
 
 PACKAGE = Path(shmcoll.__file__).parent
 SOURCES = {
@@ -16,20 +23,19 @@ SOURCES = {
 }
 TREES = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
 
-#: from the bottom up; a module may import from its own row and the rows above it here
-LAYERS = (
-    ("shmcoll.errors", "shmcoll.engine.kernels.dtypes"),
-    ("shmcoll.engine",),
-    ("shmcoll.collectives",),
-    ("shmcoll.diagnostics",),
-    ("shmcoll.runtime",),
-    ("shmcoll.calls",),
-    ("shmcoll.communicator",),
-    ("shmcoll.startup",),
-    ("shmcoll.runner",),
-    ("shmcoll.jit",),
-    ("shmcoll.mindspore", "shmcoll.nki"),
-)
+#: The rooms of each package, from the bottom up: a module imports from its own room and from those before it.
+ROOMS = {
+    "shmcoll": (
+        "errors", "engine", "collectives", "diagnostics", "runtime", "calls", "communicator", "startup", "runner",
+        "jit", "nki", "mindspore",
+    ),
+    "shmcoll.engine": (
+        "layout", "context", "system", "fences", "atomics", "memory", "kernels", "protocol", "messages", "native",
+        "compiler", "fault_injection",
+    ),
+    "shmrun": ("cli", "start", "watch", "commands", "__main__"),
+    "shmbench": ("cli", "collectives", "timing", "report", "features", "commands", "__main__"),
+}  # fmt: skip
 
 ROUTINES = [
     name
@@ -76,22 +82,88 @@ def imports(tree: ast.AST) -> set[str]:
     return found
 
 
-def layer(name: str) -> int | None:
-    for i, row in enumerate(LAYERS):
-        if any(name == entry or name.startswith(entry + ".") for entry in row):
-            return i
-    return None
+def folder(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_every_module_has_a_layer(name: str) -> None:
-    assert layer(name) is not None, f"{name} stands in no row of LAYERS"
+def modules(package: str) -> dict[str, ast.Module]:
+    """The modules of a package with their trees, its own `__init__` excepted."""
+    root = folder(package)
+    return {
+        ".".join((package, *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__"): ast.parse(
+            path.read_text()
+        )
+        for path in sorted(root.rglob("*.py"))
+        if path != root / "__init__.py"
+    }
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_imports_go_down_only(name: str) -> None:
-    above = {target for target in imports(TREES[name]) if (layer(target) or 0) > (layer(name) or 0)}
-    assert not above
+def room(package: str, name: str) -> str | None:
+    """Which room of `package` the module is in; None for modules elsewhere, and for the package itself."""
+    inner = name.removeprefix(package + ".")
+    return None if inner == name else inner.partition(".")[0]
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_every_module_is_in_a_room(package: str) -> None:
+    assert {room(package, name) for name in modules(package)} == set(ROOMS[package])
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_imports_go_down_only(package: str) -> None:
+    order = ROOMS[package]
+    upward = [
+        f"{name} imports {target}"
+        for name, tree in modules(package).items()
+        for target in imports(tree)
+        if (there := room(package, target)) is not None and order.index(there) > order.index(room(package, name) or "")
+    ]
+    assert upward == []
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_every_room_says_in_a_sentence_what_it_is_for(package: str) -> None:
+    rooms = [folder(package) / name / "__init__.py" for name in ROOMS[package]]
+    assert [str(path) for path in rooms if path.exists() and not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+@pytest.mark.parametrize("package", ["shmcoll", "shmrun", "shmbench"])
+def test_modules_that_are_named_by_a_string_exist(package: str) -> None:
+    """`python -m NAME`, `import_module(NAME)`, `sys.modules[NAME]`: nothing else fails when a module moves."""
+    named = {
+        node.value: name
+        for name, tree in {
+            package: ast.parse((folder(package) / "__init__.py").read_text()),
+            **modules(package),
+        }.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"(shmcoll|shmrun|shmbench)(\.[a-z_]+)+", node.value)
+    }
+    assert named
+    lost = {
+        text: name
+        for text, name in named.items()
+        if text not in ("shmcoll.jit", "shmcoll.run") and find_spec(text) is None
+    }
+    assert lost == {}
+
+
+def test_our_package_is_the_folder_of_shmcoll() -> None:
+    """By it, messages and stacks tell the user's lines from ours."""
+    assert call_site._PACKAGE == stack_client._PACKAGE == str(PACKAGE) + os.sep
+    assert object_cache._ROOT == PACKAGE
+
+
+@pytest.mark.parametrize("name", collectives.ROUTINES)
+def test_an_object_depends_on_the_file_of_its_routine(name: str) -> None:
+    sources = object_cache._sources(name)
+    assert all(path.exists() for path in sources)
+    assert Path(inspect.getsourcefile(collectives.ROUTINES[name]) or "") in sources
 
 
 def test_doors_do_not_know_each_other() -> None:

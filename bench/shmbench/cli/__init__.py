@@ -1,0 +1,1 @@
+"""What is to be measured: the command line."""

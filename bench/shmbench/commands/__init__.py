@@ -1,0 +1,1 @@
+"""What `shmbench NAME` runs beside the table of one collective."""

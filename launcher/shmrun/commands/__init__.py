@@ -1,0 +1,1 @@
+"""`shmrun doctor`, `warm`, `ps` and `inspect`."""

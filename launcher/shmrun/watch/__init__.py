@@ -1,0 +1,1 @@
+"""From running ranks to the last words."""

@@ -1,0 +1,1 @@
+"""From source to an address, kept on disk."""

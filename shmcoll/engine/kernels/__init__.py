@@ -1,0 +1,1 @@
+"""Element types and operators, element-wise reduction, block copies: no synchronisation."""

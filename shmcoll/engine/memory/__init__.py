@@ -1,0 +1,1 @@
+"""The arena and what lies in it, as plain Python sees it."""

@@ -1,0 +1,1 @@
+"""How Python and jitted code get into a routine."""
