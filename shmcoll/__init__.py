@@ -2,14 +2,17 @@
 
 Who may import whom (a test holds it): imports go down only.
 
-    mindspore, nki         front doors; each speaks its own API and calls the communicator
-    runner, server         calling a function on ranks: the caller's side, and the process that starts and watches them
-    job, communicator      joining a job; what a user calls
-    calls                  one file a collective: its arguments
-    caller, member         what calls routines; this process as a rank; groups, verdicts, work beside them
-    collectives            one file a collective: the algorithm as routines on addresses
-    engine                 memory, atomics, waiting, kernels, compilation
-    errors, dtypes         at the bottom
+    mindspore, nki   front doors: each speaks its own API and calls the communicator
+    jit              collectives and messages for users' `@njit` code
+    runner           `shmcoll.run`: the caller's side, and the server that forks the ranks and watches them
+    startup          how a process becomes a rank
+    communicator     what a user calls: the methods, groups, grids, plans, objects, shared arrays
+    calls            one file a collective: its arguments, checked and converted, then the native call
+    runtime          one rank at work: dispatching calls, asynchronous work, groups, failures made exceptions
+    diagnostics      what ranks do, said in words
+    collectives      one file a collective: algorithm, source, cost, routine
+    engine           everything below a collective: memory, protocol, messages, kernels, compiler
+    errors           the exceptions
 
 Names are loaded on first use: `import shmcoll` alone is cheap, so that tools start fast.
 """

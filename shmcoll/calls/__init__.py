@@ -1,7 +1,7 @@
 """One file a collective: its arguments, checked and made into what the routine reads, and the call.
 
-The way for what the native entry does not take as it is. Each function takes the `Caller` of the group and the user's
-arguments, and returns what the communicator's method of that name does.
+The way for what the native entry does not take as it is. Each function takes the `Dispatcher` of the group and the
+user's arguments, and returns what the method of that name does.
 """
 
 from shmcoll.calls.all_gather import all_gather

@@ -8,12 +8,12 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, whole_shape
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def all_gather(caller: "Caller", x: Any, out: Any) -> Any:
-    size, listed = caller.size, isinstance(out, (list, tuple))
-    with caller.checking("all_gather") as check:
+def all_gather(dispatcher: "Dispatcher", x: Any, out: Any) -> Any:
+    size, listed = dispatcher.size, isinstance(out, (list, tuple))
+    with dispatcher.checking("all_gather") as check:
         array = given.as_array(x, *check)
         whole = whole_shape(array.shape, size)
         if listed:
@@ -24,14 +24,14 @@ def all_gather(caller: "Caller", x: Any, out: Any) -> Any:
         else:
             targets = []
         mine = x if isinstance(x, np.ndarray) else array
-        given.check_blocks([None] * caller.rank + [mine], targets, *check)
+        given.check_blocks([None] * dispatcher.rank + [mine], targets, *check)
     if not listed:
         target = place_for(out, whole, array.dtype)
-        caller.run("all_gather", exact(array), target, 0, 0, 0, 0, 0)
+        dispatcher.run("all_gather", exact(array), target, 0, 0, 0, 0, 0)
         return deliver(target, out)
     places = [place_for(target, array.shape, array.dtype) for target in targets]
     table = addresses(places)
-    caller.run("all_gather", exact(array), None, 0, 0, 0, 0, table.ctypes.data)
+    dispatcher.run("all_gather", exact(array), None, 0, 0, 0, 0, table.ctypes.data)
     for place, target in zip(places, targets, strict=True):
         deliver(place, target)
     return out

@@ -3,22 +3,22 @@
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.calls import arguments as given
-from shmcoll.calls.counts import Table, apart_from, exchange
+from shmcoll.calls.counts import CountTable, apart_from, exchange
 from shmcoll.engine.layout import SEND_COUNTS
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def all_gather_v(caller: "Caller", x: Any, recv_counts: Any, recv_displs: Any, out: Any) -> Any:
-    with caller.checking("all_gather_v") as check:
+def all_gather_v(dispatcher: "Dispatcher", x: Any, recv_counts: Any, recv_displs: Any, out: Any) -> Any:
+    with dispatcher.checking("all_gather_v") as check:
         array = given.as_array(x, *check)
-        table = Table(caller.size, check)
+        table = CountTable(dispatcher.size, check)
         table.source(array)
         table.rows[SEND_COUNTS] = array.size
         table.expect(recv_counts, recv_displs)
         if out is not None:
             table.target(out, array.dtype)
             array = apart_from(array, out)
-    result = exchange(caller, "all_gather_v", table, array, out)
+    result = exchange(dispatcher, "all_gather_v", table, array, out)
     return result, table.received

@@ -9,20 +9,20 @@ from shmcoll.calls.operators import algorithm_for, as_operand, as_operator
 from shmcoll.collectives.all_reduce import ALGORITHMS
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def all_reduce(caller: "Caller", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:
-    with caller.checking("all_reduce") as check:
+def all_reduce(dispatcher: "Dispatcher", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:
+    with dispatcher.checking("all_reduce") as check:
         array = as_operand(x, *check)
-        operator = as_operator(caller, op, array.dtype, check)
+        operator = as_operator(dispatcher, op, array.dtype, check)
         number = algorithm_for(operator, algorithm, ALGORITHMS, check)
         if out is not None:
             given.as_output(out, array.shape, operator.dtype, *check)
             if isinstance(x, np.ndarray):
                 given.check_overlap(x, out, *check)
     target = operator.place_for(out, array.shape)
-    caller.run(
+    dispatcher.run(
         "all_reduce",
         operator.operand(array),
         target,

@@ -8,14 +8,14 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, product, whole_shape
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def all_to_all(caller: "Caller", x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
+def all_to_all(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
     if given.is_list_of_arrays(x) or isinstance(out, (list, tuple)):
-        return _all_to_all_of_lists(caller, x, split_axis, concat_axis, out)
-    size = caller.size
-    with caller.checking("all_to_all") as check:
+        return _all_to_all_of_lists(dispatcher, x, split_axis, concat_axis, out)
+    size = dispatcher.size
+    with dispatcher.checking("all_to_all") as check:
         array = given.as_array(x, *check)
         split = given.as_axis(split_axis, "split_axis", array.ndim, *check)
         concat = given.as_axis(concat_axis, "concat_axis", array.ndim, *check)
@@ -33,7 +33,7 @@ def all_to_all(caller: "Caller", x: Any, split_axis: int, concat_axis: int, out:
     target = place_for(out, shape, array.dtype)
     item = array.itemsize
     run, target_run = product(block[split:]) * item, product(block[concat:]) * item
-    caller.run(
+    dispatcher.run(
         "all_to_all",
         exact(array),
         target,
@@ -51,10 +51,10 @@ def all_to_all(caller: "Caller", x: Any, split_axis: int, concat_axis: int, out:
     return deliver(target, out)
 
 
-def _all_to_all_of_lists(caller: "Caller", x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
+def _all_to_all_of_lists(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
     """x, out or both are lists of n blocks; the other is an array of all blocks along axis 0."""
-    size, listed = caller.size, isinstance(out, (list, tuple))
-    with caller.checking("all_to_all") as check:
+    size, listed = dispatcher.size, isinstance(out, (list, tuple))
+    with dispatcher.checking("all_to_all") as check:
         for axis, name in ((split_axis, "split_axis"), (concat_axis, "concat_axis")):
             if given.as_index(axis, name, *check) != 0:
                 raise ValueError(f"all_to_all on rank {check[1]}: {name} of lists of blocks must be 0, got {axis}")
@@ -81,7 +81,7 @@ def _all_to_all_of_lists(caller: "Caller", x: Any, split_axis: int, concat_axis:
     shape = np.array([len(whole), *whole], np.int64)
     runs = (product(block) * dtype.itemsize,) * 5
     tables = (from_table.ctypes.data, to_table.ctypes.data, shape.ctypes.data)
-    caller.run("all_to_all", exact(sources[0]), None, 0, 0, 0, 0, *runs, *tables)
+    dispatcher.run("all_to_all", exact(sources[0]), None, 0, 0, 0, 0, *runs, *tables)
     if not listed:
         return deliver(result, out)
     for place, target in zip(places, targets, strict=True):

@@ -3,14 +3,14 @@
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.calls import arguments as given
-from shmcoll.calls.counts import Table, apart_from, exchange
+from shmcoll.calls.counts import CountTable, apart_from, exchange
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
 def all_to_all_v(
-    caller: "Caller",
+    dispatcher: "Dispatcher",
     x: Any,
     send_counts: Any,
     send_displs: Any,
@@ -19,13 +19,13 @@ def all_to_all_v(
     recv_room: Any,
     out: Any,
 ) -> Any:
-    with caller.checking("all_to_all_v") as check:
+    with dispatcher.checking("all_to_all_v") as check:
         array = given.as_array(x, *check)
-        table = Table(caller.size, check)
+        table = CountTable(dispatcher.size, check)
         table.send(array, send_counts, send_displs)
         table.expect(recv_counts, recv_displs, recv_room)
         if out is not None:
             table.target(out, array.dtype)
             array = apart_from(array, out)
-    result = exchange(caller, "all_to_all_v", table, array, out)
+    result = exchange(dispatcher, "all_to_all_v", table, array, out)
     return result, table.received

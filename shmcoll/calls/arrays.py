@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def perform(call: Callable[..., Any], caller: Caller, arguments: tuple[Any, ...]) -> Any:
+def perform(call: Callable[..., Any], dispatcher: Dispatcher, arguments: tuple[Any, ...]) -> Any:
     """Make a call; `out` among its arguments may be anything that shows its memory, and is what comes back then."""
     place = _place_of_out(call)
     out = None if place is None else arguments[place]
     view = given.as_memory(out)
     if place is None or view is out:
-        return call(caller, *arguments)
-    result = call(caller, *arguments[:place], view, *arguments[place + 1 :])
+        return call(dispatcher, *arguments)
+    result = call(dispatcher, *arguments[:place], view, *arguments[place + 1 :])
     if isinstance(result, tuple):
         return tuple(out if part is view else part for part in result)
     return out if result is view else result

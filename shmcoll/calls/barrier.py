@@ -1,7 +1,7 @@
 """barrier: its call."""
 
-from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def barrier(caller: Caller) -> None:
-    caller.run("barrier")
+def barrier(dispatcher: Dispatcher) -> None:
+    dispatcher.run("barrier")

@@ -9,20 +9,20 @@ from shmcoll.calls.array_rules import check_apart, check_unmasked
 from shmcoll.calls.arrays import deliver, exact, place_for
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def broadcast(caller: "Caller", x: Any, root: int) -> Any:
-    with caller.checking("broadcast") as check:
-        root = given.as_root(root, caller.size, *check)
-        if caller.rank != root:
+def broadcast(dispatcher: "Dispatcher", x: Any, root: int) -> Any:
+    with dispatcher.checking("broadcast") as check:
+        root = given.as_root(root, dispatcher.size, *check)
+        if dispatcher.rank != root:
             _check_writeable(x, *check)
         array = given.as_array(x, *check)
-    if caller.rank == root:
-        caller.run("broadcast", exact(array), None, 0, root, 0, 0, 0)
+    if dispatcher.rank == root:
+        dispatcher.run("broadcast", exact(array), None, 0, root, 0, 0, 0)
         return x if isinstance(x, np.ndarray) else array
     target = place_for(x, array.shape, array.dtype)
-    caller.run("broadcast", target, target, 0, root, 0, 0, 0)
+    dispatcher.run("broadcast", target, target, 0, root, 0, 0, 0)
     return deliver(target, x)
 
 

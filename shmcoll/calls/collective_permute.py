@@ -12,18 +12,18 @@ from shmcoll.collectives.collective_permute import NOBODY
 from shmcoll.engine.native.entry_counts import mark_of
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def collective_permute(caller: "Caller", x: Any, pairs: Any, out: Any) -> Any:
-    with caller.checking("collective_permute") as check:
+def collective_permute(dispatcher: "Dispatcher", x: Any, pairs: Any, out: Any) -> Any:
+    with dispatcher.checking("collective_permute") as check:
         array = given.as_array(x, *check)
-        route = route_of(_as_pairs(pairs, *check), caller.size, caller.rank, *check)
+        route = route_of(_as_pairs(pairs, *check), dispatcher.size, dispatcher.rank, *check)
         if out is not None:
             given.as_output(out, array.shape, array.dtype, *check)
             given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
     place = place_for(out, array.shape, array.dtype)
-    caller.run("collective_permute", exact(array), place, *route)
+    dispatcher.run("collective_permute", exact(array), place, *route)
     return deliver(place, out)
 
 

@@ -20,10 +20,10 @@ from shmcoll.engine.native.entry import OWN_TABLE
 from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, DATA
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-class Table:
+class CountTable:
     """What this rank tells the others, and afterwards what it has received. At first it sends nothing."""
 
     def __init__(self, size: int, check: tuple[str, int]):
@@ -91,20 +91,22 @@ def apart_from(array: np.ndarray, out: Any) -> np.ndarray:
     return array.copy() if given.overlap(array, out) else array
 
 
-def send_only(caller: "Caller", operation: str, table: Table, source: np.ndarray, root: int) -> None:
+def send_only(dispatcher: "Dispatcher", operation: str, table: CountTable, source: np.ndarray, root: int) -> None:
     """Call the routine on a rank that gets nothing."""
-    caller.run(operation, exact(source), None, 0, root, 0, 0, BOTH, table.words.ctypes.data)
+    dispatcher.run(operation, exact(source), None, 0, root, 0, 0, BOTH, table.words.ctypes.data)
 
 
-def exchange(caller: "Caller", operation: str, table: Table, source: np.ndarray | None, out: Any, root: int = 0) -> Any:
+def exchange(
+    dispatcher: "Dispatcher", operation: str, table: CountTable, source: np.ndarray | None, out: Any, root: int = 0
+) -> Any:
     """Call the routine; the result is `out`, or a new array, which is made when the counts are known."""
     source = None if source is None else exact(source)
     address = table.words.ctypes.data
     if out is not None:
         target = out if given.is_plain(out) else exact(np.require(out, requirements=["C", "A"]))
-        caller.run(operation, source, target, 0, root, 0, 0, BOTH, address)
+        dispatcher.run(operation, source, target, 0, root, 0, 0, BOTH, address)
         return deliver(target, out)
-    routine = caller.routine(operation)
+    routine = dispatcher.routine(operation)
     result: np.ndarray | None = None
 
     def in_two_phases() -> int:
@@ -116,18 +118,18 @@ def exchange(caller: "Caller", operation: str, table: Table, source: np.ndarray 
             result = table.new_result()
             return routine(source, result, 0, root, 0, 0, DATA, address)
         except BaseException:  # no memory, a signal handler: peers wait for this rank's part in vain
-            caller.words[c.ACTIVE // WORD] = c.ENDED
+            dispatcher.words[c.ACTIVE // WORD] = c.ENDED
             raise
 
-    caller.complete(operation, in_two_phases)
+    dispatcher.complete(operation, in_two_phases)
     return result
 
 
-def second_phase(caller: "Caller", routine: Callable[..., int], x: Any, root: int = 0) -> tuple[int, Any]:
+def second_phase(dispatcher: "Dispatcher", routine: Callable[..., int], x: Any, root: int = 0) -> tuple[int, Any]:
     """After HALFWAY of a native call without `out`: a result just large enough, gaps zero, and the status of moving
     what is received into it. On an exception the caller has `left`."""
-    words = caller.words
-    ends = OWN_TABLE // WORD + layout.TABLE_SIZES * caller.size
+    words = dispatcher.words
+    ends = OWN_TABLE // WORD + layout.TABLE_SIZES * dispatcher.size
     dtype = BY_CODE[words.item(ends + layout.ELEMENT_TYPE)].numpy
     result = np.zeros(words.item(ends + layout.RESULT_SIZE), dtype)
-    return routine(x, result, 0, root, 0, 0, DATA, caller.own_table), result
+    return routine(x, result, 0, root, 0, 0, DATA, dispatcher.own_table), result

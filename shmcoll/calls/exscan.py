@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 from shmcoll.calls.scan import running
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def exscan(caller: "Caller", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:
-    return running(caller, "exscan", caller.rank > 0, x, op, out, algorithm)
+def exscan(dispatcher: "Dispatcher", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:
+    return running(dispatcher, "exscan", dispatcher.rank > 0, x, op, out, algorithm)

@@ -3,28 +3,28 @@
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.calls import arguments as given
-from shmcoll.calls.counts import Table, apart_from, exchange, send_only
+from shmcoll.calls.counts import CountTable, apart_from, exchange, send_only
 from shmcoll.engine.layout import SEND_COUNTS
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def gather_v(caller: "Caller", x: Any, root: int, recv_counts: Any, recv_displs: Any, out: Any) -> Any:
+def gather_v(dispatcher: "Dispatcher", x: Any, root: int, recv_counts: Any, recv_displs: Any, out: Any) -> Any:
     """What is received is the root's business: the other ranks' arguments for it are not looked at, as in gather."""
-    with caller.checking("gather_v") as check:
+    with dispatcher.checking("gather_v") as check:
         array = given.as_array(x, *check)
-        root = given.as_root(root, caller.size, *check)
-        table = Table(caller.size, check)
+        root = given.as_root(root, dispatcher.size, *check)
+        table = CountTable(dispatcher.size, check)
         table.source(array)
         table.rows[SEND_COUNTS, root] = array.size
-        if caller.rank == root:
+        if dispatcher.rank == root:
             table.expect(recv_counts, recv_displs)
             if out is not None:
                 table.target(out, array.dtype)
                 array = apart_from(array, out)
-    if caller.rank != root:
-        send_only(caller, "gather_v", table, array, root)
+    if dispatcher.rank != root:
+        send_only(dispatcher, "gather_v", table, array, root)
         return None, None
-    result = exchange(caller, "gather_v", table, array, out, root)
+    result = exchange(dispatcher, "gather_v", table, array, out, root)
     return result, table.received

@@ -13,25 +13,25 @@ from shmcoll.engine.layout import HEADER_MAX_DIMS
 from shmcoll.engine.native.entry_counts import mark_of
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
 def halo_exchange(
-    caller: "Caller", x: Any, width: Any, axes: Any, dims: tuple[int, ...], periods: tuple[bool, ...]
+    dispatcher: "Dispatcher", x: Any, width: Any, axes: Any, dims: tuple[int, ...], periods: tuple[bool, ...]
 ) -> np.ndarray:
     """Fill the halo of x on a grid of `dims` ranks, periodic along the axes where `periods` is true."""
-    arguments, _table = checked(caller, x, width, axes, dims, periods)
-    known = dtype_of(x, "halo_exchange", caller.verdicts.name)
+    arguments, _table = checked(dispatcher, x, width, axes, dims, periods)
+    known = dtype_of(x, "halo_exchange", dispatcher.failures.name)
     array = exact(x.view(known.numpy) if known.is_pair else x)
-    caller.run("halo_exchange", array, array, *arguments)
+    dispatcher.run("halo_exchange", array, array, *arguments)
     return x
 
 
 def checked(
-    caller: "Caller", x: Any, width: Any, axes: Any, dims: tuple[int, ...], periods: tuple[bool, ...]
+    dispatcher: "Dispatcher", x: Any, width: Any, axes: Any, dims: tuple[int, ...], periods: tuple[bool, ...]
 ) -> tuple[tuple[int, ...], np.ndarray]:
     """What the native entry takes behind the arrays, and the table that it points to."""
-    with caller.checking("halo_exchange") as check:
+    with dispatcher.checking("halo_exchange") as check:
         _check_array(x, *check)
         width = given.as_index(width, "width", *check)
         axes = _as_axes(axes, x.ndim, len(dims), *check)

@@ -1,14 +1,14 @@
 """What the reducing calls share: the operator that the user names, and the arrays that it works on.
 
     array = as_operand(x, *check)
-    operator = as_operator(caller, op, array.dtype, check)
+    operator = as_operator(dispatcher, op, array.dtype, check)
     number = algorithm_for(operator, algorithm, ALGORITHMS, check)
     target = operator.place_for(out, shape)
-    caller.run(name, operator.operand(array), target, operator.reduction, argument, operator.identity, number,
+    dispatcher.run(name, operator.operand(array), target, operator.reduction, argument, operator.identity, number,
                operator.kernel, operator.ordered, sources)
     return operator.deliver(target, out)
 
-All but the last three lines belong into `with caller.checking(name) as check`. `operator.dtype` is the dtype of the
+All but the last three lines belong into `with dispatcher.checking(name) as check`. `operator.dtype` is the dtype of the
 result, for `as_output`; what the routine sees may be of another one (`operator.works_on`).
 """
 
@@ -25,7 +25,7 @@ from shmcoll.engine.compiler.user_operators import Op, PremulSum
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, REDUCTIONS, USER, pair_dtype
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def as_operand(x: Any, operation: str, rank: int) -> np.ndarray:
     return array if _pairs_like(array.dtype) else given.as_array(x, operation, rank)
 
 
-def as_operator(caller: "Caller", op: Any, dtype: np.dtype, check: tuple[str, int]) -> Operator:
+def as_operator(dispatcher: "Dispatcher", op: Any, dtype: np.dtype, check: tuple[str, int]) -> Operator:
     """The operator that `op` names for arrays of a dtype; its kernel is compiled or loaded.
 
     Raises `TypeError` where the dtype has no such reduction or a user's function does not compile for it, `ValueError`
@@ -73,14 +73,14 @@ def as_operator(caller: "Caller", op: Any, dtype: np.dtype, check: tuple[str, in
     """
     if isinstance(op, (Op, PremulSum)):
         try:
-            return _function(op, dtype) if isinstance(op, Op) else _multiples(caller, op, dtype)
+            return _function(op, dtype) if isinstance(op, Op) else _multiples(dispatcher, op, dtype)
         except TypeError as e:
             operation, rank = check
             raise TypeError(f"{operation} on rank {rank}: {e}") from e
     works_on = _pairs_like(dtype) or dtype
     known = BY_NUMPY[works_on]
     reduction = given.as_reduction(op, known, *check)
-    kernel = caller.kernel(known, REDUCTION_NAMES[reduction], reduction)
+    kernel = dispatcher.kernel(known, REDUCTION_NAMES[reduction], reduction)
     prepare = None if works_on == dtype else lambda array: array.astype(works_on)
     return Operator(reduction, 0, kernel, 0, dtype, works_on, prepare)
 
@@ -90,12 +90,12 @@ def _function(op: Op, dtype: np.dtype) -> Operator:
     return Operator(USER, op.identity, kernel, int(not op.commutative), dtype, dtype)
 
 
-def _multiples(caller: "Caller", op: PremulSum, dtype: np.dtype) -> Operator:
+def _multiples(dispatcher: "Dispatcher", op: PremulSum, dtype: np.dtype) -> Operator:
     """The multiples are made here and summed as they are: float32 where x is of a half type."""
     known = BY_NUMPY[_pairs_like(dtype) or dtype]
     op.check(known)
     wide = BY_NUMPY[known.accumulator]
-    kernel = caller.kernel(wide, "sum", REDUCTIONS["sum"])
+    kernel = dispatcher.kernel(wide, "sum", REDUCTIONS["sum"])
     return Operator(PREMUL_SUM, known.code, kernel, 0, dtype, wide.numpy, lambda array: op.times(array, known))
 
 

@@ -15,42 +15,42 @@ from shmcoll.engine.layout import ANY, LARGEST_TAG
 from shmcoll.engine.messages.recv import DATA, FETCH
 from shmcoll.engine.messages.ring_buffers import ARRAY, SOURCE_SHIFT
 from shmcoll.runtime.async_worker import Work
-from shmcoll.runtime.dispatcher import Caller
-from shmcoll.runtime.posted_receives import Receive
-from shmcoll.runtime.turns import NotNow
+from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.posted_receives import PostedReceive
+from shmcoll.runtime.turns import CallNotAllowed
 
 Received = tuple[Any, int, int]
 
 
-def recv(caller: Caller, out: Any, source: Any, tag: Any) -> Received:
-    place, source, tag = check_arguments(caller, out, source, tag)
-    if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
-        caller.check_outside("recv")
-        one = caller.receives.make("recv", place, source, tag, lambda array, status: told(array, out, status))
-        return await_posted(caller, one)
-    array, status = receive(caller, "recv", place, source, tag)
+def recv(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> Received:
+    place, source, tag = check_arguments(dispatcher, out, source, tag)
+    if not dispatcher.posted.is_empty():  # posted before: what fits one of them is not for us
+        dispatcher.check_outside("recv")
+        one = dispatcher.posted.make("recv", place, source, tag, lambda array, status: told(array, out, status))
+        return await_posted(dispatcher, one)
+    array, status = receive(dispatcher, "recv", place, source, tag)
     return told(array, out, status)
 
 
-def await_posted(caller: Caller, one: Receive) -> Received:
+def await_posted(dispatcher: Dispatcher, one: PostedReceive) -> Received:
     """Post a receive that nobody else knows of, and return its result."""
     try:
-        caller.receives.enter(one)
+        dispatcher.posted.enter(one)
         result: Received = one.work.wait()
-    except NotNow:
+    except CallNotAllowed:
         one.withdraw()
         raise
     except BaseException:
         if not one.work.done():
-            leave(caller, one, "recv")
+            leave(dispatcher, one, "recv")
         raise
     return result
 
 
-def leave(caller: Caller, one: Receive, operation: str) -> None:
+def leave(dispatcher: Dispatcher, one: PostedReceive, operation: str) -> None:
     """After an interrupt: end the group, and wait until nothing is written into `out` any more. A receive that is
     reading its message stops when the group has ended."""
-    caller.left(operation)
+    dispatcher.left(operation)
     one.withdraw()
     while not one.work.done():
         with contextlib.suppress(BaseException):  # another interrupt
@@ -58,38 +58,38 @@ def leave(caller: Caller, one: Receive, operation: str) -> None:
 
 
 def receive(
-    caller: Caller, operation: str, place: np.ndarray | None, source: int, tag: int, form: int = ARRAY
+    dispatcher: Dispatcher, operation: str, place: np.ndarray | None, source: int, tag: int, form: int = ARRAY
 ) -> tuple[Any, int]:
     """Wait for a message and read it, in its turn: where it lies, and the status that says where it came from."""
-    entry, array = caller.routine("recv"), place
+    entry, array = dispatcher.routine("recv"), place
 
     def fetch() -> int:
         nonlocal array
         try:
             status = entry(None, place, FETCH, source, tag, form)
             if status == c.HALFWAY:
-                status, array = go_on(caller, entry, place, source, tag, form)
+                status, array = go_on(dispatcher, entry, place, source, tag, form)
         except BaseException:  # no memory, a signal handler
-            caller.left(operation)
+            dispatcher.left(operation)
             raise
         return status
 
-    status = caller.complete(operation, fetch)
+    status = dispatcher.complete(operation, fetch)
     return array, status
 
 
-def post(caller: Caller, out: Any, source: Any, tag: Any) -> Work:
+def post(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> Work:
     """A receive that waits without keeping others from anything."""
-    return caller.receives.enter(make(caller, out, source, tag))
+    return dispatcher.posted.enter(make(dispatcher, out, source, tag))
 
 
-def make(caller: Caller, out: Any, source: Any, tag: Any) -> Receive:
+def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedReceive:
     """A receive, checked, to be posted."""
     view = given.as_memory(out)
-    place, source, tag = check_arguments(caller, view, source, tag)
+    place, source, tag = check_arguments(dispatcher, view, source, tag)
     watched = None
     if place is not None and buffer_check.is_on():
-        watched = buffer_check.Watched("recv", caller.verdicts.name, {"out": view})
+        watched = buffer_check.Watched("recv", dispatcher.failures.name, {"out": view})
         place = np.empty_like(place)
 
     def finish(array: np.ndarray, status: int) -> Received:
@@ -101,18 +101,18 @@ def make(caller: Caller, out: Any, source: Any, tag: Any) -> Receive:
         result, *rest = told(array, view, status)
         return (out if result is view else result, *rest)
 
-    return caller.receives.make("recv", place, source, tag, finish)
+    return dispatcher.posted.make("recv", place, source, tag, finish)
 
 
-def check_arguments(caller: Caller, out: Any, source: Any, tag: Any) -> tuple[np.ndarray | None, int, int]:
+def check_arguments(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> tuple[np.ndarray | None, int, int]:
     """Where the routine can write, or None; and what it waits for."""
     are_plain = type(source) is int and type(tag) is int
-    is_addressed = are_plain and ANY <= source < caller.size and ANY <= tag <= LARGEST_TAG
+    is_addressed = are_plain and ANY <= source < dispatcher.size and ANY <= tag <= LARGEST_TAG
     if is_addressed and type(out) is np.ndarray and out.flags.writeable and given.is_plain(out):
         return out, source, tag
-    with caller.checking("recv") as check:
+    with dispatcher.checking("recv") as check:
         operation, rank = check
-        source, tag = wanted(caller, source, tag, *check)
+        source, tag = wanted(dispatcher, source, tag, *check)
         if out is None:
             return None, source, tag
         if not isinstance(out, np.ndarray):
@@ -125,13 +125,13 @@ def check_arguments(caller: Caller, out: Any, source: Any, tag: Any) -> tuple[np
         return (out if given.is_plain(out) else np.empty(out.shape, known.numpy)), source, tag
 
 
-def wanted(caller: Caller, source: Any, tag: Any, operation: str, rank: int) -> tuple[int, int]:
-    source = given.as_peer(source, "source", caller.size, operation, rank, any_too=True)
+def wanted(dispatcher: Dispatcher, source: Any, tag: Any, operation: str, rank: int) -> tuple[int, int]:
+    source = given.as_peer(source, "source", dispatcher.size, operation, rank, any_too=True)
     return source, given.as_tag(tag, "tag", operation, rank, any_too=True)
 
 
 def go_on(
-    caller: Caller,
+    dispatcher: Dispatcher,
     entry: Callable[..., int],
     place: np.ndarray | None,
     source: int,
@@ -144,9 +144,9 @@ def go_on(
     caller has left. `begun`: where some of the message has been read to."""
     status, array = c.HALFWAY, place
     while status == c.HALFWAY:
-        target = begun if begun is not None else caller.mail.new_array() if place is None else place
+        target = begun if begun is not None else dispatcher.buffers.new_array() if place is None else place
         begun = None
-        array = part_of(target, caller.mail.found_count)
+        array = part_of(target, dispatcher.buffers.found_count)
         status = entry(None, target, DATA, source, tag, form)
         if status == c.PREPARE:
             status, array = entry(None, place, FETCH, source, tag, form), place

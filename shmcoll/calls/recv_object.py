@@ -8,28 +8,28 @@ from shmcoll.calls.pickling import of_message
 from shmcoll.calls.recv import Received, await_posted, receive, told, wanted
 from shmcoll.engine.messages.ring_buffers import WHOLE
 from shmcoll.runtime.async_worker import Work
-from shmcoll.runtime.dispatcher import Caller
-from shmcoll.runtime.posted_receives import Receive
+from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.posted_receives import PostedReceive
 
 
-def recv_object(caller: Caller, source: Any, tag: Any) -> Received:
-    if not caller.receives.is_empty():  # posted before: what fits one of them is not for us
-        caller.check_outside("recv_object")
-        return await_posted(caller, _make(caller, source, tag))
-    with caller.checking("recv_object") as check:
-        source, tag = wanted(caller, source, tag, *check)
-    return _made(*receive(caller, "recv_object", None, source, tag, WHOLE))
+def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:
+    if not dispatcher.posted.is_empty():  # posted before: what fits one of them is not for us
+        dispatcher.check_outside("recv_object")
+        return await_posted(dispatcher, _make(dispatcher, source, tag))
+    with dispatcher.checking("recv_object") as check:
+        source, tag = wanted(dispatcher, source, tag, *check)
+    return _made(*receive(dispatcher, "recv_object", None, source, tag, WHOLE))
 
 
-def post_object(caller: Caller, source: Any, tag: Any) -> Work:
+def post_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Work:
     """A receive that waits without keeping others from anything."""
-    return caller.receives.enter(_make(caller, source, tag))
+    return dispatcher.posted.enter(_make(dispatcher, source, tag))
 
 
-def _make(caller: Caller, source: Any, tag: Any) -> Receive:
-    with caller.checking("recv_object") as check:
-        source, tag = wanted(caller, source, tag, *check)
-    return caller.receives.make("recv_object", None, source, tag, _made)
+def _make(dispatcher: Dispatcher, source: Any, tag: Any) -> PostedReceive:
+    with dispatcher.checking("recv_object") as check:
+        source, tag = wanted(dispatcher, source, tag, *check)
+    return dispatcher.posted.make("recv_object", None, source, tag, _made)
 
 
 def _made(memory: np.ndarray, status: int) -> Received:

@@ -9,20 +9,20 @@ from shmcoll.calls.operators import algorithm_for, as_operand, as_operator
 from shmcoll.collectives.reduce import ALGORITHMS
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def reduce(caller: "Caller", x: Any, root: int, op: Any, out: Any, algorithm: str | None) -> Any:
-    with caller.checking("reduce") as check:
+def reduce(dispatcher: "Dispatcher", x: Any, root: int, op: Any, out: Any, algorithm: str | None) -> Any:
+    with dispatcher.checking("reduce") as check:
         array = as_operand(x, *check)
-        root = given.as_root(root, caller.size, *check)
-        operator = as_operator(caller, op, array.dtype, check)
+        root = given.as_root(root, dispatcher.size, *check)
+        operator = as_operator(dispatcher, op, array.dtype, check)
         number = algorithm_for(operator, algorithm, ALGORITHMS, check)
-        if caller.rank == root and out is not None:
+        if dispatcher.rank == root and out is not None:
             given.as_output(out, array.shape, operator.dtype, *check)
             given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
-    target = operator.place_for(out, array.shape) if caller.rank == root else None
-    caller.run(
+    target = operator.place_for(out, array.shape) if dispatcher.rank == root else None
+    dispatcher.run(
         "reduce",
         operator.operand(array),
         target,

@@ -9,16 +9,16 @@ from shmcoll.calls.operators import as_operand, as_operator
 from shmcoll.engine.native.entry_counts import mark_of
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def reduce_scatter_v(caller: "Caller", x: Any, counts: Any, op: Any, out: Any) -> Any:
-    rank = caller.rank
-    with caller.checking("reduce_scatter_v") as check:
+def reduce_scatter_v(dispatcher: "Dispatcher", x: Any, counts: Any, op: Any, out: Any) -> Any:
+    rank = dispatcher.rank
+    with dispatcher.checking("reduce_scatter_v") as check:
         array = as_operand(x, *check)
-        lengths = given.as_counts(counts, caller.size, "counts", *check)
+        lengths = given.as_counts(counts, dispatcher.size, "counts", *check)
         given.check_packed(lengths, array, "counts", *check)
-        operator = as_operator(caller, op, array.dtype, check)
+        operator = as_operator(dispatcher, op, array.dtype, check)
         shape: tuple[int, ...] = (int(lengths[rank]),)
         if out is not None:
             shape = _shape_of(out, shape, *check)
@@ -29,14 +29,14 @@ def reduce_scatter_v(caller: "Caller", x: Any, counts: Any, op: Any, out: Any) -
     source = operator.operand(array).reshape(-1)
     starts = source.ctypes.data + (np.cumsum(lengths) - lengths) * source.itemsize
     table = np.concatenate([starts, lengths])
-    caller.complete(
+    dispatcher.complete(
         "reduce_scatter_v",
-        caller.routine("reduce_scatter"),
+        dispatcher.routine("reduce_scatter"),
         (
             source,
             target,
             operator.reduction,
-            mark_of(lengths.ctypes.data, caller.size),
+            mark_of(lengths.ctypes.data, dispatcher.size),
             operator.identity,
             0,
             operator.kernel,

@@ -10,20 +10,20 @@ from shmcoll.collectives.scan import ALGORITHMS
 from shmcoll.engine.kernels.dtypes import REDUCTIONS
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def scan(caller: "Caller", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:
-    return running(caller, "scan", True, x, op, out, algorithm)
+def scan(dispatcher: "Dispatcher", x: Any, op: Any, out: Any, algorithm: str | None) -> Any:
+    return running(dispatcher, "scan", True, x, op, out, algorithm)
 
 
 def running(
-    caller: "Caller", operation: str, has_result: bool, x: Any, op: Any, out: Any, algorithm: str | None
+    dispatcher: "Dispatcher", operation: str, has_result: bool, x: Any, op: Any, out: Any, algorithm: str | None
 ) -> Any:
     """scan or exscan; `has_result`: whether this rank gets one."""
-    with caller.checking(operation) as check:
+    with dispatcher.checking(operation) as check:
         array = as_operand(x, *check)
-        operator = as_operator(caller, op, array.dtype, check)
+        operator = as_operator(dispatcher, op, array.dtype, check)
         if operator.reduction == REDUCTIONS["avg"]:
             raise ValueError(f"{operation} on rank {check[1]}: avg has no running form; use sum, and divide")
         number = algorithm_for(operator, algorithm, ALGORITHMS, check)
@@ -31,7 +31,7 @@ def running(
             given.as_output(out, array.shape, operator.dtype, *check)
             given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
     target = operator.place_for(out, array.shape) if has_result else None
-    caller.run(
+    dispatcher.run(
         operation,
         operator.operand(array),
         target,

@@ -12,25 +12,25 @@ from shmcoll.engine.kernels.dtypes import BY_CODE, dtype_of
 from shmcoll.engine.layout import WORD
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def scatter(caller: "Caller", x: Any, root: int, out: Any) -> Any:
-    with caller.checking("scatter") as check:
-        root = given.as_root(root, caller.size, *check)
-    if caller.rank == root:
-        return _send(caller, x, root, out)
-    with caller.checking("scatter") as check:
+def scatter(dispatcher: "Dispatcher", x: Any, root: int, out: Any) -> Any:
+    with dispatcher.checking("scatter") as check:
+        root = given.as_root(root, dispatcher.size, *check)
+    if dispatcher.rank == root:
+        return _send(dispatcher, x, root, out)
+    with dispatcher.checking("scatter") as check:
         _check_receiver(x, root, out, *check)
-    return _receive(caller, root) if out is None else _receive_into(caller, root, out)
+    return _receive(dispatcher, root) if out is None else _receive_into(dispatcher, root, out)
 
 
 # --- the root ---------------------------------------------------------------------------------------------------------
 
 
-def _send(caller: "Caller", x: Any, root: int, out: Any) -> Any:
-    size, listed = caller.size, given.is_list_of_arrays(x)
-    with caller.checking("scatter") as check:
+def _send(dispatcher: "Dispatcher", x: Any, root: int, out: Any) -> Any:
+    size, listed = dispatcher.size, given.is_list_of_arrays(x)
+    with dispatcher.checking("scatter") as check:
         if listed:
             parts = given.as_list(x, size, *check)
             first = parts[0]
@@ -45,7 +45,7 @@ def _send(caller: "Caller", x: Any, root: int, out: Any) -> Any:
             given.check_blocks(theirs, [None] * root + [out], *check)
     target = place_for(out, own.shape, own.dtype)
     table = addresses(parts)
-    caller.run("scatter", exact(first), target, 0, root, 0, 0, BOTH, table.ctypes.data if listed else 0, 0)
+    dispatcher.run("scatter", exact(first), target, 0, root, 0, 0, BOTH, table.ctypes.data if listed else 0, 0)
     return deliver(target, out)
 
 
@@ -63,15 +63,15 @@ def _check_receiver(x: Any, root: int, out: Any, operation: str, rank: int) -> N
         dtype_of(out, operation, rank)
 
 
-def _receive_into(caller: "Caller", root: int, out: np.ndarray) -> np.ndarray:
+def _receive_into(dispatcher: "Dispatcher", root: int, out: np.ndarray) -> np.ndarray:
     target = place_for(out, out.shape, out.dtype)
-    caller.run("scatter", target, target, 0, root, 0, 0, BOTH, 0, 0)
+    dispatcher.run("scatter", target, target, 0, root, 0, 0, BOTH, 0, 0)
     return deliver(target, out)
 
 
-def _receive(caller: "Caller", root: int) -> np.ndarray:
+def _receive(dispatcher: "Dispatcher", root: int) -> np.ndarray:
     """In two phases: what the root sends is known after the opening."""
-    routine = caller.routine("scatter")
+    routine = dispatcher.routine("scatter")
     told = np.zeros(2 + MOST_DIMENSIONS, np.int64)
     target = np.empty(0)
 
@@ -84,8 +84,8 @@ def _receive(caller: "Caller", root: int) -> np.ndarray:
             target = np.empty(told[2 : 2 + told[1]], BY_CODE[int(told[0])].numpy)
             return routine(None, target, 0, root, 0, 0, DATA, 0, 0)
         except BaseException:  # no memory, a signal handler: the root waits for this rank in vain
-            caller.words[c.ACTIVE // WORD] = c.ENDED
+            dispatcher.words[c.ACTIVE // WORD] = c.ENDED
             raise
 
-    caller.complete("scatter", in_two_phases)
+    dispatcher.complete("scatter", in_two_phases)
     return target

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.calls.counts import Table, apart_from, exchange
+from shmcoll.calls.counts import CountTable, apart_from, exchange
 from shmcoll.engine.layout import RECV_COUNTS
 
 if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Caller
+    from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def scatter_v(caller: "Caller", x: Any, send_counts: Any, send_displs: Any, root: int, out: Any) -> Any:
+def scatter_v(dispatcher: "Dispatcher", x: Any, send_counts: Any, send_displs: Any, root: int, out: Any) -> Any:
     array: np.ndarray | None = None
-    with caller.checking("scatter_v") as check:
-        root = given.as_root(root, caller.size, *check)
-        table = Table(caller.size, check)
-        if caller.rank == root:
+    with dispatcher.checking("scatter_v") as check:
+        root = given.as_root(root, dispatcher.size, *check)
+        table = CountTable(dispatcher.size, check)
+        if dispatcher.rank == root:
             array = given.as_array(x, *check)
             table.send(array, send_counts, send_displs)
         else:
@@ -27,7 +27,7 @@ def scatter_v(caller: "Caller", x: Any, send_counts: Any, send_displs: Any, root
             table.target(out, getattr(out, "dtype", None) if array is None else array.dtype)
             table.rows[RECV_COUNTS, root] = out.size
             array = None if array is None else apart_from(array, out)
-    return exchange(caller, "scatter_v", table, array, out, root)
+    return exchange(dispatcher, "scatter_v", table, array, out, root)
 
 
 def _refuse_off_root(root: int, x: Any, send_counts: Any, send_displs: Any, operation: str, rank: int) -> None:

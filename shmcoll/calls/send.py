@@ -13,7 +13,7 @@ from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
 from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.async_worker import Work
-from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.dispatcher import Dispatcher
 
 HEAP_PATIENCE = 5.0  # seconds without memory, and without anything moving, before a send is refused
 _NAP = 0.001
@@ -26,19 +26,19 @@ class Companion(Protocol):
         """Where to read a message that has come; None: none has. What was attached before has been read."""
 
 
-def send(caller: Caller, x: Any, dest: Any, tag: Any) -> None:
-    array, dest, tag = check_arguments(caller, x, dest, tag)
-    sending = Sending(caller, array, dest, tag)
-    caller.complete("send", sending.put_beside_receives)
+def send(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> None:
+    array, dest, tag = check_arguments(dispatcher, x, dest, tag)
+    sending = Sending(dispatcher, array, dest, tag)
+    dispatcher.complete("send", sending.put_beside_receives)
     sending.raise_refusal()
 
 
-def send_at_once(caller: Caller, x: Any, dest: Any, tag: Any) -> Work | None:
+def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work | None:
     """Send a short array without the worker, if nothing is in the line before it and no memory is missing; else None,
     and nothing has been sent."""
-    if type(x) is not np.ndarray or x.nbytes > PART_BYTES or not caller.worker.is_open():
+    if type(x) is not np.ndarray or x.nbytes > PART_BYTES or not dispatcher.worker.is_open():
         return None
-    entry = caller.routine("send")
+    entry = dispatcher.routine("send")
     status, sending = c.BUSY, None
 
     def put() -> None:
@@ -46,39 +46,39 @@ def send_at_once(caller: Caller, x: Any, dest: Any, tag: Any) -> Work | None:
         try:
             status = entry(x, None, 0, dest, tag, ARRAY)
             if status == c.HALFWAY:
-                sending = Sending(caller, x, dest, tag)
+                sending = Sending(dispatcher, x, dest, tag)
                 status = sending.put(status, patience=0)
         except BaseException:
-            caller.left("send")
+            dispatcher.left("send")
             raise
 
     try:
         put()  # nothing is pending
-        if status == c.BUSY and not caller.worker.turns.run_if_free(put):
+        if status == c.BUSY and not dispatcher.worker.turns.run_if_free(put):
             return None
     except BaseException:
-        caller.left("send")
+        dispatcher.left("send")
         raise
     if status in (c.PREPARE, c.BUSY) or (sending and sending.is_refused):
         return None
-    return caller.worker.ended(None if status == c.OK else caller.verdicts.error("send", status))
+    return dispatcher.worker.ended(None if status == c.OK else dispatcher.failures.error("send", status))
 
 
-def check_arguments(caller: Caller, x: Any, dest: Any, tag: Any) -> tuple[np.ndarray, int, int]:
-    is_addressed = type(dest) is int and type(tag) is int and 0 <= dest < caller.size and 0 <= tag <= LARGEST_TAG
+def check_arguments(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> tuple[np.ndarray, int, int]:
+    is_addressed = type(dest) is int and type(tag) is int and 0 <= dest < dispatcher.size and 0 <= tag <= LARGEST_TAG
     if is_addressed and type(x) is np.ndarray and given.is_plain(x):
         return x, dest, tag
-    with caller.checking("send") as check:
+    with dispatcher.checking("send") as check:
         array = exact(given.as_array(x, *check))
-        return array, given.as_peer(dest, "dest", caller.size, *check), given.as_tag(tag, "tag", *check)
+        return array, given.as_peer(dest, "dest", dispatcher.size, *check), given.as_tag(tag, "tag", *check)
 
 
 class Sending:
     """A message that takes more than one call of the native entry. `form`: see `engine/messages/send.py`."""
 
-    def __init__(self, caller: Caller, array: Any, dest: int, tag: int, form: int = ARRAY):
-        self._caller = caller
-        self._entry = caller.routine("send")
+    def __init__(self, dispatcher: Dispatcher, array: Any, dest: int, tag: int, form: int = ARRAY):
+        self._dispatcher = dispatcher
+        self._entry = dispatcher.routine("send")
         self._message = array, dest, tag, form
         self._refusal: ArenaError | None = None
         self._moved: tuple[int, ...] = ()  # what had moved when there was no memory
@@ -86,11 +86,11 @@ class Sending:
 
     def put_beside_receives(self) -> int:
         """`put`, and posted receives meanwhile. These belong to the thread that has the turn."""
-        caller = self._caller
-        if caller.receives.is_empty() or not caller.worker.turns.is_mine():
+        dispatcher = self._dispatcher
+        if dispatcher.posted.is_empty() or not dispatcher.worker.turns.is_mine():
             return self.put()
-        status = self.put(companion=caller.receives)
-        caller.receives.detach()
+        status = self.put(companion=dispatcher.posted)
+        dispatcher.posted.detach()
         return status
 
     def put(self, status: int = c.BUSY, companion: Companion | None = None, patience: float | None = None) -> int:
@@ -101,23 +101,25 @@ class Sending:
         Where there is no memory the message waits for its receiver: for `patience` seconds from when the last bytes of
         it, or of what is attached, have moved. By default less than the timeout of those who wait for this rank.
         """
-        caller, dest = self._caller, self._message[1]
+        dispatcher, dest = self._dispatcher, self._message[1]
         place, memory = None, BESIDE if companion else BEGIN
         if patience is None:
-            patience = min(HEAP_PATIENCE, caller.words.item(c.TIMEOUT // WORD) / 2e9) if dest != caller.rank else 0
+            patience = (
+                min(HEAP_PATIENCE, dispatcher.words.item(c.TIMEOUT // WORD) / 2e9) if dest != dispatcher.rank else 0
+            )
         try:
             if status == c.BUSY:
                 status = self._call(place, memory)
-            while status == c.HALFWAY and (asked := caller.words.item(c.DETAIL // WORD)) != FINISHED:
+            while status == c.HALFWAY and (asked := dispatcher.words.item(c.DETAIL // WORD)) != FINISHED:
                 if asked == 0:
-                    caller.mail.sweep(dest)
+                    dispatcher.buffers.sweep(dest)
                     memory = AGAIN
                 elif asked == BLOCKED:
                     place = companion.attach() if companion else None  # what was attached before has been read
                     memory = GO_ON
                 else:
                     try:
-                        memory = caller.mail.new_ring(dest)
+                        memory = dispatcher.buffers.new_ring(dest)
                     except ArenaError as error:
                         if self._has_waited(patience) and memory == STAY:
                             self._refuse(error, patience)
@@ -126,14 +128,14 @@ class Sending:
                             memory = STAY
                             # What is attached stays: to read it to its end would keep what is sent waiting. Where that
                             # cannot even begin nobody waits for it; what is received meanwhile may make room
-                            has_begun = caller.mail.has_ring(dest)
+                            has_begun = dispatcher.buffers.has_ring(dest)
                             if companion and (place is None or not has_begun):
                                 place = companion.attach()
                             if not has_begun:
                                 time.sleep(_NAP)
                 status = self._call(place, memory)
         except BaseException:  # a signal handler: the message is not complete
-            caller.left("send")
+            dispatcher.left("send")
             raise
         return c.OK if status == c.HALFWAY else status
 
@@ -153,7 +155,7 @@ class Sending:
 
     def _has_waited(self, patience: float) -> bool:
         """Whether nothing has moved for so many seconds."""
-        mail = self._caller.mail
+        mail = self._dispatcher.buffers
         moved = *mail.progress(self._message[1]), mail.bytes_read
         if moved != self._moved:
             self._moved, self._since = moved, time.monotonic()
@@ -163,5 +165,5 @@ class Sending:
         name = "send" if self._message[3] == ARRAY else "send_object"
         advice = "where both sides send first, sendrecv needs no memory"
         waited = f" Waited {patience:g} s for its receiver; {advice}." if patience else ""
-        told = f"{name} on rank {self._caller.verdicts.name}: {error}.{waited} The message has not been sent"
+        told = f"{name} on rank {self._dispatcher.failures.name}: {error}.{waited} The message has not been sent"
         self._refusal = ArenaError(told)

@@ -5,13 +5,13 @@ from typing import Any
 from shmcoll.calls import arguments as given
 from shmcoll.calls.pickling import as_message
 from shmcoll.calls.send import Sending
-from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def send_object(caller: Caller, value: Any, dest: Any, tag: Any) -> None:
-    with caller.checking("send_object") as check:
-        dest, tag = given.as_peer(dest, "dest", caller.size, *check), given.as_tag(tag, "tag", *check)
+def send_object(dispatcher: Dispatcher, value: Any, dest: Any, tag: Any) -> None:
+    with dispatcher.checking("send_object") as check:
+        dest, tag = given.as_peer(dest, "dest", dispatcher.size, *check), given.as_tag(tag, "tag", *check)
         array, form, _kept = as_message(value, *check)
-    sending = Sending(caller, array, dest, tag, form)
-    caller.complete("send_object", sending.put_beside_receives)
+    sending = Sending(dispatcher, array, dest, tag, form)
+    dispatcher.complete("send_object", sending.put_beside_receives)
     sending.raise_refusal()

@@ -17,7 +17,7 @@ from shmcoll.calls.counts import second_phase
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import REDUCTIONS
 from shmcoll.runtime.async_worker import Work
-from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.dispatcher import Dispatcher
 
 _empty = np.empty
 _empty_like = np.empty_like
@@ -33,7 +33,7 @@ class _Native:
         self._name = name
 
     def __get__(self, comm: "Collectives", _owner: type) -> Callable[..., int]:
-        entry = comm.__dict__[self._name] = comm._caller.routine(self._name.removeprefix("_"))
+        entry = comm.__dict__[self._name] = comm._dispatcher.routine(self._name.removeprefix("_"))
         return entry
 
 
@@ -42,7 +42,7 @@ class Collectives:
 
     rank: int
     size: int
-    _caller: Caller
+    _dispatcher: Dispatcher
 
     _barrier = _Native()
     _all_reduce = _Native()
@@ -68,7 +68,7 @@ class Collectives:
         try:
             status = self._barrier()
         except BaseException:
-            self._caller.left("barrier")
+            self._dispatcher.left("barrier")
             raise
         if status:
             self._again("barrier", status, calls.barrier)
@@ -113,7 +113,7 @@ class Collectives:
         try:
             status = self._all_reduce(x, result, reduction, 0, 0, 0)
         except BaseException:
-            self._caller.left("all_reduce")
+            self._dispatcher.left("all_reduce")
             raise
         if status:
             return self._again("all_reduce", status, calls.all_reduce, x, op, out, algorithm)
@@ -142,7 +142,7 @@ class Collectives:
         try:
             status = self._reduce(x, result, reduction, root, 0, 0)
         except BaseException:
-            self._caller.left("reduce")
+            self._dispatcher.left("reduce")
             raise
         if status:
             return self._again("reduce", status, calls.reduce, x, root, op, out, algorithm)
@@ -167,7 +167,7 @@ class Collectives:
         try:
             status = self._reduce_scatter(x, result, reduction, 0, 0, 0)
         except BaseException:
-            self._caller.left("reduce_scatter")
+            self._dispatcher.left("reduce_scatter")
             raise
         if status:
             return self._again("reduce_scatter", status, calls.reduce_scatter, x, op, out, algorithm)
@@ -191,7 +191,7 @@ class Collectives:
         try:
             status = self._reduce_scatter(x, result, reduction, 0, 0, 0, None, counts)
         except BaseException:
-            self._caller.left("reduce_scatter_v")
+            self._dispatcher.left("reduce_scatter_v")
             raise
         if status:
             return self._again("reduce_scatter_v", status, calls.reduce_scatter_v, x, counts, op, out)
@@ -211,7 +211,7 @@ class Collectives:
         try:
             status = self._scan(x, result, _running(op, algorithm), 0, 0, 0)
         except BaseException:
-            self._caller.left("scan")
+            self._dispatcher.left("scan")
             raise
         if status:
             return self._again("scan", status, calls.scan, x, op, out, algorithm)
@@ -230,7 +230,7 @@ class Collectives:
         try:
             status = self._exscan(x, result, _running(op, algorithm), 0, 0, 0)
         except BaseException:
-            self._caller.left("exscan")
+            self._dispatcher.left("exscan")
             raise
         if status:
             return self._again("exscan", status, calls.exscan, x, op, out, algorithm)
@@ -258,7 +258,7 @@ class Collectives:
         try:
             status = self._all_to_all(x, result, 0, split_axis, concat_axis, 0)
         except BaseException:
-            self._caller.left("all_to_all")
+            self._dispatcher.left("all_to_all")
             raise
         if status:
             return self._again("all_to_all", status, calls.all_to_all, x, split_axis, concat_axis, out)
@@ -276,7 +276,7 @@ class Collectives:
         try:
             status = self._gather(x, result, 0, root, 0, 0)
         except BaseException:
-            self._caller.left("gather")
+            self._dispatcher.left("gather")
             raise
         if status:
             return self._again("gather", status, calls.gather, x, root, out)
@@ -293,7 +293,7 @@ class Collectives:
         try:
             status = self._broadcast(x, x, 0, root, 0, 0)
         except BaseException:
-            self._caller.left("broadcast")
+            self._dispatcher.left("broadcast")
             raise
         if status:
             return self._again("broadcast", status, calls.broadcast, x, root)
@@ -315,7 +315,7 @@ class Collectives:
         try:
             status = self._all_gather(x, result, 0, 0, 0, 0)
         except BaseException:
-            self._caller.left("all_gather")
+            self._dispatcher.left("all_gather")
             raise
         if status:
             return self._again("all_gather", status, calls.all_gather, x, out)
@@ -342,7 +342,7 @@ class Collectives:
         try:
             status = self._scatter(source, result, 0, root, 0, 0)
         except BaseException:
-            self._caller.left("scatter")
+            self._dispatcher.left("scatter")
             raise
         if status:
             return self._again("scatter", status, calls.scatter, x, root, out)
@@ -363,11 +363,11 @@ class Collectives:
             pairs = tuple(pairs)
             route = route_of(pairs, self.size, self.rank, "collective_permute", self.rank)
         except (TypeError, ValueError):  # no pairs that can be looked up; the long way says what is wrong, if anything
-            return calls.perform(calls.collective_permute, self._caller, (x, pairs, out))
+            return calls.perform(calls.collective_permute, self._dispatcher, (x, pairs, out))
         try:
             status = self._collective_permute(x, result, *route)
         except BaseException:
-            self._caller.left("collective_permute")
+            self._dispatcher.left("collective_permute")
             raise
         if status:
             return self._again("collective_permute", status, calls.collective_permute, x, pairs, out)
@@ -405,9 +405,9 @@ class Collectives:
         try:
             status = entry(x, out, 0, 0, 0, 0, received, send_counts, send_displs, recv_counts, recv_displs, recv_room)
             if status == _HALFWAY:
-                status, result = second_phase(self._caller, entry, x)
+                status, result = second_phase(self._dispatcher, entry, x)
         except BaseException:
-            self._caller.left("all_to_all_v")
+            self._dispatcher.left("all_to_all_v")
             raise
         if status:
             return self._again("all_to_all_v", status, calls.all_to_all_v, *arguments)
@@ -442,9 +442,9 @@ class Collectives:
         try:
             status = entry(x, result, 0, root, 0, 0, received, None, None, recv_counts, recv_displs, None)
             if status == _HALFWAY:
-                status, result = second_phase(self._caller, entry, x, root)
+                status, result = second_phase(self._dispatcher, entry, x, root)
         except BaseException:
-            self._caller.left("gather_v")
+            self._dispatcher.left("gather_v")
             raise
         if status:
             return self._again("gather_v", status, calls.gather_v, x, root, recv_counts, recv_displs, out)
@@ -477,9 +477,9 @@ class Collectives:
         try:
             status = entry(x, out, 0, root, 0, 0, None, send_counts, send_displs, None, None, None)
             if status == _HALFWAY:
-                status, result = second_phase(self._caller, entry, x, root)
+                status, result = second_phase(self._dispatcher, entry, x, root)
         except BaseException:
-            self._caller.left("scatter_v")
+            self._dispatcher.left("scatter_v")
             raise
         if status:
             return self._again("scatter_v", status, calls.scatter_v, x, send_counts, send_displs, root, out)
@@ -500,9 +500,9 @@ class Collectives:
         try:
             status = entry(x, out, 0, 0, 0, 0, received, None, None, recv_counts, recv_displs, None)
             if status == _HALFWAY:
-                status, result = second_phase(self._caller, entry, x)
+                status, result = second_phase(self._dispatcher, entry, x)
         except BaseException:
-            self._caller.left("all_gather_v")
+            self._dispatcher.left("all_gather_v")
             raise
         if status:
             return self._again("all_gather_v", status, calls.all_gather_v, x, recv_counts, recv_displs, out)
@@ -514,20 +514,20 @@ class Collectives:
         """Have the worker make a call."""
 
         def perform() -> Any:
-            return calls.perform(call, self._caller, arguments)
+            return calls.perform(call, self._dispatcher, arguments)
 
         if buffer_check.is_on():
             values = buffer_check.named_arguments(call, arguments)
             written = ("out", "x") if call is calls.broadcast and self.rank != values["root"] else ("out",)
-            name = self._caller.verdicts.name
+            name = self._dispatcher.failures.name
             perform = buffer_check.around(perform, call.__name__, name, values, *written)
-        return self._caller.worker.submit(perform)
+        return self._dispatcher.worker.submit(perform)
 
     def _again(self, operation: str, status: int, call: Callable[..., Any], *arguments: Any) -> Any:
         """After the native entry has not let a call in: the long way. After anything else: the error."""
         if status not in (c.PREPARE, c.BUSY):
-            raise self._caller.verdicts.error(operation, status)
-        return calls.perform(call, self._caller, arguments)
+            raise self._dispatcher.failures.error(operation, status)
+        return calls.perform(call, self._dispatcher, arguments)
 
 
 def _running(op: Any, algorithm: str | None) -> int:

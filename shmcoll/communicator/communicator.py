@@ -20,10 +20,10 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.errors import ArenaError
 from shmcoll.runtime import shrink
-from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.group_registry import WORLD, Identity, find, identity
-from shmcoll.runtime.local_rank import Member
-from shmcoll.runtime.turns import NotNow
+from shmcoll.runtime.local_rank import LocalRank
+from shmcoll.runtime.turns import CallNotAllowed
 
 
 class Communicator(Objects, Messages):
@@ -39,20 +39,20 @@ class Communicator(Objects, Messages):
     the cause again.
     """
 
-    def __init__(self, member: Member, group: Group, name: str, which: Identity = WORLD):
-        self.rank = group.ranks.index(member.rank)
+    def __init__(self, local_rank: LocalRank, group: Group, name: str, which: Identity = WORLD):
+        self.rank = group.ranks.index(local_rank.rank)
         self.size = group.size
         self.ranks = list(group.ranks)
         self.name = name
-        self.launcher = member.launcher
-        self._member = member
+        self.launcher = local_rank.launcher
+        self._local_rank = local_rank
         self._identity = which
         self._splits = self._shrinks = 0
         self._composite = {}
-        self._caller = Caller(member, group, self.rank)
+        self._dispatcher = Dispatcher(local_rank, group, self.rank)
         self._closing = threading.RLock()
         self._is_closed = False
-        member.callers.append(self._caller)
+        local_rank.dispatchers.append(self._dispatcher)
 
     def __repr__(self) -> str:
         return f"<shmcoll.Communicator {self.name}: rank {self.rank} of {self.size}>"
@@ -60,7 +60,7 @@ class Communicator(Objects, Messages):
     @property
     def timeout(self) -> float:
         """Limit of one wait, in seconds."""
-        return float(self._caller.words[c.TIMEOUT // WORD]) / 1e9
+        return float(self._dispatcher.words[c.TIMEOUT // WORD]) / 1e9
 
     @timeout.setter
     def timeout(self, seconds: float) -> None:
@@ -68,7 +68,7 @@ class Communicator(Objects, Messages):
             raise TypeError(f"timeout must be a positive number of seconds, got {seconds!r}")
         if not 1e-6 <= seconds <= 1e9:
             raise ValueError(f"timeout must be a positive number of seconds, from 1e-6 to 1e9, got {seconds!r}")
-        self._caller.words[c.TIMEOUT // WORD] = int(seconds * 1e9)
+        self._dispatcher.words[c.TIMEOUT // WORD] = int(seconds * 1e9)
 
     @property
     def handle(self) -> np.ndarray:
@@ -77,12 +77,12 @@ class Communicator(Objects, Messages):
 
     def abort(self, text: str) -> None:
         """End the group: every rank's pending and later calls raise `RankFailed` quoting `text`. Not a collective."""
-        if self._caller.verdicts.is_shut:  # not so in a fork of the rank, whose memory is its own
-            self._caller.check_open("abort")
+        if self._dispatcher.failures.is_shut:  # not so in a fork of the rank, whose memory is its own
+            self._dispatcher.check_open("abort")
         records.end(
-            self._caller.group, self.rank, records.ABORTED, f"rank {self._caller.verdicts.name} aborted: {text}"
+            self._dispatcher.group, self.rank, records.ABORTED, f"rank {self._dispatcher.failures.name} aborted: {text}"
         )
-        self._caller.words[c.ACTIVE // WORD] = c.ENDED
+        self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
 
     def plan(self, operation: str, *args: Any, **keywords: Any) -> Plan:
         """A collective to be called many times on the same arrays: `plan = comm.plan("all_reduce", x, out=y); plan()`.
@@ -94,7 +94,7 @@ class Communicator(Objects, Messages):
         """
         if operation not in OPERATIONS:
             raise ValueError(f"plan: no plan of {operation!r}; there are plans of {', '.join(OPERATIONS)}")
-        return plans.make(self._caller, getattr(self, operation), operation, args, keywords)
+        return plans.make(self._dispatcher, getattr(self, operation), operation, args, keywords)
 
     def grid(self, dims: Any, periods: Any = False) -> Grid:
         """The ranks as a Cartesian grid, to exchange halos with neighbours: see `Grid`. Not a collective itself.
@@ -104,7 +104,7 @@ class Communicator(Objects, Messages):
         each. Ranks are numbered as by MPI_Cart_create, the last axis fastest. `ValueError` when the product of dims is
         not the number of ranks.
         """
-        return Grid(self._caller, dims, periods)
+        return Grid(self._dispatcher, dims, periods)
 
     # --- shared arrays ------------------------------------------------------------------------------------------------
 
@@ -122,27 +122,27 @@ class Communicator(Objects, Messages):
 
     def full(self, shape: Any, value: Any, dtype: Any = None) -> np.ndarray:
         """As `empty`, with every element `value`; dtype defaults to that of the value."""
-        self._caller.check_rank("full")
-        with self._caller.checking("full") as check:
+        self._dispatcher.check_rank("full")
+        with self._dispatcher.checking("full") as check:
             array = shared_arrays.as_filling(value, dtype, *check)
         made = self._shared("full", shape, array.dtype)
-        with self._caller.checking("full") as check:
+        with self._dispatcher.checking("full") as check:
             shared_arrays.fill(made, array, *check)
         return made
 
     def _shared(self, operation: str, shape: Any, dtype: Any) -> np.ndarray:
-        self._caller.check_rank(operation)
-        member = self._member
-        with self._caller.checking(operation) as check:
+        self._dispatcher.check_rank(operation)
+        local_rank = self._local_rank
+        with self._dispatcher.checking(operation) as check:
             like = shared_arrays.as_description(shape, dtype, *check)
         try:
-            return shared_arrays.zeros(member.arena, member.heap, like)
+            return shared_arrays.zeros(local_rank.arena, local_rank.heap, like)
         except ArenaError:
-            if member.is_within():  # in a signal handler
+            if local_rank.is_within():  # in a signal handler
                 raise
-            with member.lock:
-                member.directory.sweep()  # groups that their last members have closed since this rank looked
-        return shared_arrays.zeros(member.arena, member.heap, like)
+            with local_rank.lock:
+                local_rank.groups.sweep()  # groups that their last members have closed since this rank looked
+        return shared_arrays.zeros(local_rank.arena, local_rank.heap, like)
 
     def views(self, x: np.ndarray) -> list[np.ndarray]:
         """Every rank's shared array, in rank order, to be read and written where it lies.
@@ -152,7 +152,7 @@ class Communicator(Objects, Messages):
         Memory that others view is given back when its owner and all of them have dropped their arrays. Raises
         `ValueError`, on all ranks, when the array of one of them does not lie in shared memory.
         """
-        arena, heap = self._member.arena, self._member.heap
+        arena, heap = self._local_rank.arena, self._local_rank.heap
         own, place = self.rank, shared_arrays.place_of(arena, heap, x) if isinstance(x, np.ndarray) else None
         views = []
         with self._parts("views") as parts:
@@ -160,11 +160,11 @@ class Communicator(Objects, Messages):
             missing = [i for i, place in enumerate(places) if place is None]
             if not missing:
                 for i, place in enumerate(places):
-                    views.append(x if i == own else shared_arrays.view(arena, place, self._member.rank))
+                    views.append(x if i == own else shared_arrays.view(arena, place, self._local_rank.rank))
                 parts.barrier()  # until all hold what they view, nobody may drop its array
         if missing:
             raise ValueError(
-                f"views: the array of {self._caller.group.names(missing)} does not lie in shared memory; "
+                f"views: the array of {self._dispatcher.group.names(missing)} does not lie in shared memory; "
                 f"make it with comm.empty, comm.zeros or comm.full"
             )
         return views
@@ -177,7 +177,7 @@ class Communicator(Objects, Messages):
         Ranks are numbered by `key`, then by their rank here. All ranks of this group call it. Raises `ArenaError`, on
         all ranks of a color, when there is no memory for their group.
         """
-        with self._caller.checking("split") as check:
+        with self._dispatcher.checking("split") as check:
             number = 0 if color is None else given.as_word(color, "color", *check)
             mine = (color is not None, number, given.as_word(key, "key", *check))
         with self._parts("split") as parts:
@@ -197,7 +197,7 @@ class Communicator(Objects, Messages):
         up to `timeout`. Raises `ArenaError`, on all members, when there is no memory; `RankFailed` and
         `CollectiveTimeout` for that member.
         """
-        with self._caller.checking("subgroup") as check:
+        with self._dispatcher.checking("subgroup") as check:
             if not isinstance(ranks, (Iterable, np.ndarray)) or isinstance(ranks, str):
                 raise TypeError(
                     f"subgroup on rank {check[1]}: ranks must be a sequence of ranks, got {type(ranks).__name__}"
@@ -208,13 +208,13 @@ class Communicator(Objects, Messages):
                     f"subgroup on rank {check[1]}: ranks {members} must be different and hold this rank; "
                     f"only members call it"
                 )
-        self._caller.check_rank("subgroup")
+        self._dispatcher.check_rank("subgroup")
         world = tuple(sorted(self.ranks[rank] for rank in members))
-        generation = self._member.closes[world]
+        generation = self._local_rank.closes[world]
         try:
             return self._join(world, identity(world, "subgroup", generation))
         except ArenaError:
-            self._member.closes[world] = generation + 1
+            self._local_rank.closes[world] = generation + 1
             raise
 
     def shrink(self) -> "Communicator":
@@ -228,18 +228,18 @@ class Communicator(Objects, Messages):
         Raises `ValueError` while the group has not ended; `ArenaError`, on all survivors, when there is no memory;
         `CollectiveTimeout` naming the rank that did not call it within `timeout`: it can be called again.
         """
-        member = self._member
-        self._caller.check_open("shrink")
-        with self._caller.checking("shrink"):
-            shrink.check_ended(self._caller.group, member.rank)
+        local_rank = self._local_rank
+        self._dispatcher.check_open("shrink")
+        with self._dispatcher.checking("shrink"):
+            shrink.check_ended(self._dispatcher.group, local_rank.rank)
         which = identity(tuple(self.ranks), "shrink", self._identity, self._shrinks + 1)
         try:
-            group = shrink.decided_before(self._caller.group, which, member.rank, self.timeout)
-            member.check_not_within("shrink")
-            with member.lock:
-                self._caller.check_open("shrink")  # another thread may have closed it meanwhile
-                group = group or member.directory.lead(shrink.living(self._caller.group), which)
-                made = member.subgroups[which] = Communicator(member, group, f"{list(group.ranks)}", which)
+            group = shrink.decided_before(self._dispatcher.group, which, local_rank.rank, self.timeout)
+            local_rank.check_not_within("shrink")
+            with local_rank.lock:
+                self._dispatcher.check_open("shrink")  # another thread may have closed it meanwhile
+                group = group or local_rank.groups.lead(shrink.living(self._dispatcher.group), which)
+                made = local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(group.ranks)}", which)
         except ArenaError:
             self._shrinks += 1  # for all survivors: they try again under another identity
             raise
@@ -254,39 +254,41 @@ class Communicator(Objects, Messages):
         this rank, or call it afterwards, get `RankFailed`. A communicator that is merely forgotten keeps its memory to
         the end of the job.
         """
-        if self._caller.group == Group.world(self._member.arena):
+        if self._dispatcher.group == Group.world(self._local_rank.arena):
             raise ValueError("close: the group of all ranks is closed by the end of the process")
-        member = self._member
-        if self._is_closed or member.pid != os.getpid():
+        local_rank = self._local_rank
+        if self._is_closed or local_rank.pid != os.getpid():
             return  # before the lock, which a fork of the rank may have found taken
-        member.check_not_within("close")
+        local_rank.check_not_within("close")
         if self._closing._is_owned():  # type: ignore[attr-defined]
-            raise NotNow(f"close on rank {member.rank}: called by a signal handler or finaliser during another close")
+            raise CallNotAllowed(
+                f"close on rank {local_rank.rank}: called by a signal handler or finaliser during another close"
+            )
         with self._closing:  # another thread may close it, too; `member.lock` is for moments, and this may take long
             if self._is_closed:
                 return
-            self._caller.finish()
-            with member.lock:
+            self._dispatcher.finish()
+            with local_rank.lock:
                 self._is_closed = True
-                member.forget(self._caller)
-                del member.subgroups[self._identity]
-                ranks, closes = tuple(self.ranks), member.closes
+                local_rank.forget(self._dispatcher)
+                del local_rank.subgroups[self._identity]
+                ranks, closes = tuple(self.ranks), local_rank.closes
                 if self._identity == identity(ranks, "subgroup", closes[ranks]):
                     closes[ranks] += 1
-                member.directory.leave(self._caller.group, self.rank, self._caller.mail.drop_all())
+                local_rank.groups.leave(self._dispatcher.group, self.rank, self._dispatcher.buffers.drop_all())
 
     def _join(self, ranks: tuple[int, ...], which: Identity) -> "Communicator":
         """The communicator of a group that this rank belongs to, made by the first of its ranks."""
-        member = self._member
-        member.check_not_within("subgroup")
-        with member.lock:
-            if which not in member.subgroups and member.rank == ranks[0]:
-                group = member.directory.lead(ranks, which)
-                member.subgroups[which] = Communicator(member, group, f"{list(ranks)}", which)
-            if which in member.subgroups:
-                return member.subgroups[which]
-        group = find(member.arena, ranks, which, member.rank, self.timeout)
-        with member.lock:
-            if which not in member.subgroups:
-                member.subgroups[which] = Communicator(member, group, f"{list(ranks)}", which)
-            return member.subgroups[which]
+        local_rank = self._local_rank
+        local_rank.check_not_within("subgroup")
+        with local_rank.lock:
+            if which not in local_rank.subgroups and local_rank.rank == ranks[0]:
+                group = local_rank.groups.lead(ranks, which)
+                local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(ranks)}", which)
+            if which in local_rank.subgroups:
+                return local_rank.subgroups[which]
+        group = find(local_rank.arena, ranks, which, local_rank.rank, self.timeout)
+        with local_rank.lock:
+            if which not in local_rank.subgroups:
+                local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(ranks)}", which)
+            return local_rank.subgroups[which]

@@ -20,30 +20,36 @@ from typing import Any
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
-from shmcoll.runtime.dispatcher import Caller
-from shmcoll.runtime.turns import NotNow
+from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.turns import CallNotAllowed
 
 _NOTHING = (None, None, 0, 0, 0, 0)  # the arguments of a call without any
 
 
-class PartsCaller(Caller):
+class CompositeDispatcher(Dispatcher):
     """Another caller, with all that it has, whose calls tell that they are parts of a composite call.
 
     root: that of the composite call; -1 where it has none.
     """
 
-    def __init__(self, caller: Caller, call: str, root: int = -1):  # no second context: the other caller's is used
-        self._caller = caller
+    def __init__(
+        self, dispatcher: Dispatcher, call: str, root: int = -1
+    ):  # no second context: the other caller's is used
+        self._dispatcher = dispatcher
         self._call = call
         self._mark = (layout.COMPOSITE_NAMES.index(call) | (root + 1) << 8) << layout.COMPOSITE_SHIFT
-        self.words, self.size, self.own_table = caller.words, caller.size, caller.own_table  # short calls read these
+        self.words, self.size, self.own_table = (
+            dispatcher.words,
+            dispatcher.size,
+            dispatcher.own_table,
+        )  # short calls read these
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._caller, name)
+        return getattr(self._dispatcher, name)
 
     def routine(self, name: str) -> Callable[..., int]:
-        """As `Caller.routine`."""
-        entry, mark = self._caller.routine(name), self._mark
+        """As `Dispatcher.routine`."""
+        entry, mark = self._dispatcher.routine(name), self._mark
 
         def marked(*arguments: Any) -> int:
             x, out, reduction, first, second, algorithm, *more = arguments or _NOTHING
@@ -53,6 +59,6 @@ class PartsCaller(Caller):
 
     def left_by(self, error: BaseException) -> None:
         """An exception has come out of the composite call. Not for errors that have ended the group already, and not
-        where nothing has happened (`NotNow`)."""
-        if self.words[c.ACTIVE // WORD] != c.ENDED and not isinstance(error, NotNow):
+        where nothing has happened (`CallNotAllowed`)."""
+        if self.words[c.ACTIVE // WORD] != c.ENDED and not isinstance(error, CallNotAllowed):
             self.left(self._call)

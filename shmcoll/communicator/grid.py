@@ -12,7 +12,7 @@ from shmcoll.calls import buffer_check
 from shmcoll.calls.arrays import product
 from shmcoll.calls.halo_exchange import checked
 from shmcoll.engine import context as c
-from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
 class Grid:
@@ -23,19 +23,19 @@ class Grid:
     rank is.
     """
 
-    def __init__(self, caller: Caller, dims: Any, periods: Any = False):
-        self._caller = caller
-        with caller.checking("grid") as check:
-            self.dims = _as_dims(dims, caller.size, *check)
+    def __init__(self, dispatcher: Dispatcher, dims: Any, periods: Any = False):
+        self._dispatcher = dispatcher
+        with dispatcher.checking("grid") as check:
+            self.dims = _as_dims(dims, dispatcher.size, *check)
             self.periods = _as_periods(periods, len(self.dims), *check)
-        self.coords = _coordinates(caller.rank, self.dims)
+        self.coords = _coordinates(dispatcher.rank, self.dims)
         self._checked: tuple[Any, ...] | None = None  # shape, width and axes of the last call; what was made of them:
         self._words: tuple[int, ...] = ()
         self._table = np.zeros(0, np.int64)
 
     def __repr__(self) -> str:
         dims = " x ".join(map(str, self.dims))
-        return f"<shmcoll.Grid of {dims} ranks, periods {self.periods}: rank {self._caller.rank} at {self.coords}>"
+        return f"<shmcoll.Grid of {dims} ranks, periods {self.periods}: rank {self._dispatcher.rank} at {self.coords}>"
 
     def rank_at(self, coords: Sequence[int]) -> int | None:
         """The rank at some coordinates, of which those along periodic axes are taken modulo the ranks there; None for a
@@ -43,7 +43,7 @@ class Grid:
         listed = list(coords) if isinstance(coords, Iterable) else [coords]
         if len(listed) != len(self.dims):
             raise ValueError(f"rank_at: {coords} must be {len(self.dims)} coordinates, one for each axis of the grid")
-        places = [given.as_index(place, "coordinate", "rank_at", self._caller.verdicts.name) for place in listed]
+        places = [given.as_index(place, "coordinate", "rank_at", self._dispatcher.failures.name) for place in listed]
         rank = 0
         for place, ranks, is_periodic in zip(places, self.dims, self.periods, strict=True):
             if not (is_periodic or 0 <= place < ranks):
@@ -53,7 +53,7 @@ class Grid:
 
     def neighbours(self, axis: int) -> tuple[int | None, int | None]:
         """The ranks before and behind this one along an axis; None at an open boundary. As MPI_Cart_shift."""
-        axis = given.as_axis(axis, "axis", len(self.dims), "neighbours", self._caller.verdicts.name)
+        axis = given.as_axis(axis, "axis", len(self.dims), "neighbours", self._dispatcher.failures.name)
         low, high = (
             self.rank_at((*self.coords[:axis], self.coords[axis] + step, *self.coords[axis + 1 :])) for step in (-1, 1)
         )
@@ -75,24 +75,24 @@ class Grid:
         """
         arguments = (x, width, axes, self.dims, self.periods)
         if async_op:
-            name = self._caller.verdicts.name
-            call = partial(calls.halo_exchange, self._caller, *arguments)
-            return self._caller.worker.submit(buffer_check.around(call, "halo_exchange", name, {"x": x}, "x"))
+            name = self._dispatcher.failures.name
+            call = partial(calls.halo_exchange, self._dispatcher, *arguments)
+            return self._dispatcher.worker.submit(buffer_check.around(call, "halo_exchange", name, {"x": x}, "x"))
         if type(x) is not np.ndarray or not (axes is None or type(axes) in (int, tuple)) or type(width) is not int:
-            return calls.halo_exchange(self._caller, *arguments)
-        entry = self._caller.routine("halo_exchange")
+            return calls.halo_exchange(self._dispatcher, *arguments)
+        entry = self._dispatcher.routine("halo_exchange")
         if self._checked != (x.shape, width, axes):
-            self._words, self._table = checked(self._caller, *arguments)
+            self._words, self._table = checked(self._dispatcher, *arguments)
             self._checked = (x.shape, width, axes)
         try:
             status = entry(x, x, *self._words)
         except BaseException:
-            self._caller.left("halo_exchange")
+            self._dispatcher.left("halo_exchange")
             raise
         if status == c.PREPARE:  # same shape, but no array that can be filled in place
-            return calls.halo_exchange(self._caller, *arguments)
+            return calls.halo_exchange(self._dispatcher, *arguments)
         if status:
-            self._caller.complete("halo_exchange", entry, (x, x, *self._words), status)
+            self._dispatcher.complete("halo_exchange", entry, (x, x, *self._words), status)
         return x
 
 

@@ -40,11 +40,11 @@ _callbacks: dict[int, Callable[[int], None]] = {}  # native code keeps a pointer
 
 def make(comm: Any) -> np.ndarray:
     """The handle of a communicator, with everything loaded that jitted code calls."""
-    words = comm._caller.words
+    words = comm._dispatcher.words
     address = words.ctypes.data
     if not words[entry.HANDLE // WORD]:
         for operation in OPERATIONS:
-            comm._caller.routine(layout.OPERATION_NAMES[operation])
+            comm._dispatcher.routine(layout.OPERATION_NAMES[operation])
         words[entry.GATE // WORD] = code.load_gate()
         _communicators[address] = comm
         _callbacks[address] = lambda block: _call_back(address, block)
@@ -83,7 +83,7 @@ def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, a
         method(x, argument)
     elif operation in entry.REDUCING:
         if not 0 < op < len(REDUCTION_NAMES):
-            raise ValueError(f"{name} on rank {comm._caller.verdicts.name}: {op} is no operator of shmcoll.jit")
+            raise ValueError(f"{name} on rank {comm._dispatcher.failures.name}: {op} is no operator of shmcoll.jit")
         method(x, REDUCTION_NAMES[op], out=out)
     elif operation == layout.SEND:
         method(x, argument, argument_2)
@@ -97,14 +97,14 @@ def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, a
 
 def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
     """A message has begun that asks for memory, which only Python can take."""
-    caller, sending = comm._caller, Sending(comm._caller, array, dest, tag)
+    dispatcher, sending = comm._dispatcher, Sending(comm._dispatcher, array, dest, tag)
     try:
         status = sending.put(c.HALFWAY)
     except BaseException:
-        caller.left("send")
+        dispatcher.left("send")
         raise
     if status != c.OK:
-        raise caller.verdicts.error("send", status)
+        raise dispatcher.failures.error("send", status)
     sending.raise_refusal()
 
 
@@ -116,7 +116,7 @@ def _call_back(address: int, block: int) -> None:
         for at in (jit_gate.OPERATION, jit_gate.REDUCTION, jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS)
     )
     if status == c.INTERRUPTED:
-        comm._caller.left(layout.OPERATION_NAMES[operation])
+        comm._dispatcher.left(layout.OPERATION_NAMES[operation])
     elif status in (c.PREPARE, c.BUSY, c.HALFWAY):
         x, behind = _array(block + jit_gate.ARRAYS)
         out, _ = _array(behind)
@@ -126,7 +126,7 @@ def _call_back(address: int, block: int) -> None:
             for at, value in zip((jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS), received, strict=True):
                 ctypes.c_int64.from_address(block + at).value = value
     else:
-        raise comm._caller.verdicts.error(layout.OPERATION_NAMES[operation], status)
+        raise comm._dispatcher.failures.error(layout.OPERATION_NAMES[operation], status)
 
 
 def _array(at: int) -> tuple[np.ndarray | None, int]:

@@ -56,15 +56,15 @@ class Messages(Collectives):
         been sent, those before stay, and the group goes on. `RankFailed` when the receiver has left.
         """
         if async_op:
-            return send_at_once(self._caller, x, dest, tag) or self._submit(calls.send, x, dest, tag)
+            return send_at_once(self._dispatcher, x, dest, tag) or self._submit(calls.send, x, dest, tag)
         sending = None
         try:
             status = self._send(x, None, 0, dest, tag, 0)
             if status == _HALFWAY:
-                sending = Sending(self._caller, x, dest, tag)
+                sending = Sending(self._dispatcher, x, dest, tag)
                 status = sending.put(status)
         except BaseException:
-            self._caller.left("send")
+            self._dispatcher.left("send")
             raise
         if status:
             return self._again("send", status, calls.send, x, dest, tag)
@@ -91,14 +91,14 @@ class Messages(Collectives):
         message from this rank itself that has not been sent.
         """
         if async_op:
-            return post(self._caller, out, source, tag)
+            return post(self._dispatcher, out, source, tag)
         array, entry = out, self._recv
         try:
             status = entry(None, out, 0, source, tag, 0)
             if status == _HALFWAY:
-                status, array = go_on(self._caller, entry, out, source, tag)
+                status, array = go_on(self._dispatcher, entry, out, source, tag)
         except BaseException:
-            self._caller.left("recv")
+            self._dispatcher.left("recv")
             raise
         if status < 0:
             code = -1 - status
@@ -114,7 +114,7 @@ class Messages(Collectives):
         """
         if async_op:
             return self._submit(calls.send_object, value, dest, tag)
-        return calls.send_object(self._caller, value, dest, tag)
+        return calls.send_object(self._dispatcher, value, dest, tag)
 
     def recv_object(self, source: int = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
         """Receive an object: (object, source, tag). It and what it holds are this rank's own.
@@ -124,8 +124,8 @@ class Messages(Collectives):
         and can be received rightly. Arrays that were not pickled share one piece of memory, which any of them keeps.
         """
         if async_op:
-            return post_object(self._caller, source, tag)
-        return calls.recv_object(self._caller, source, tag)
+            return post_object(self._dispatcher, source, tag)
+        return calls.recv_object(self._dispatcher, source, tag)
 
     def sendrecv(
         self, x: Any, dest: int, out: Any = None, source: int = ANY, sendtag: int = 0, recvtag: int = ANY
@@ -139,7 +139,7 @@ class Messages(Collectives):
             self.send(x, dest, sendtag)
             return self.recv(out, source, recvtag)
         arguments = x, dest, out, source, sendtag, recvtag
-        received: tuple[Any, int, int] = calls.perform(calls.sendrecv, self._caller, arguments)
+        received: tuple[Any, int, int] = calls.perform(calls.sendrecv, self._dispatcher, arguments)
         return received
 
     def _can_receive(self, out: Any, source: Any, tag: Any) -> bool:
@@ -155,28 +155,29 @@ class Messages(Collectives):
         messages: `shmcoll.Send(x, dest, tag)` and `shmcoll.Recv(out, source, tag)`. All receives are posted before the
         first message is sent. What is wrong with one of them is raised before anything of the batch has begun.
         """
-        caller = self._caller
+        dispatcher = self._dispatcher
         if not isinstance(messages, Iterable):
             raise TypeError(
-                f"batch on rank {caller.verdicts.name}: messages must be a sequence of shmcoll.Send and shmcoll.Recv, "
+                f"batch on rank {dispatcher.failures.name}: messages must be a sequence of shmcoll.Send and "
+                f"shmcoll.Recv, "
                 f"got {type(messages).__name__}"
             )
         messages = list(messages)
         checked: list[Any] = []
         for one in messages:
             if isinstance(one, Send):
-                checked.append(check_send(caller, one.x, one.dest, one.tag))
+                checked.append(check_send(dispatcher, one.x, one.dest, one.tag))
             elif isinstance(one, Recv):
-                checked.append(make(caller, one.out, one.source, one.tag))
+                checked.append(make(dispatcher, one.out, one.source, one.tag))
             else:
                 raise TypeError(
-                    f"batch on rank {caller.verdicts.name}: {type(one).__name__} is no message; "
+                    f"batch on rank {dispatcher.failures.name}: {type(one).__name__} is no message; "
                     f"use shmcoll.Send(x, dest, tag) and shmcoll.Recv(out, source, tag)"
                 )
         started: list[Any] = [None] * len(checked)
         for i, one in enumerate(messages):
             if isinstance(one, Recv):
-                started[i] = caller.receives.enter(checked[i])
+                started[i] = dispatcher.posted.enter(checked[i])
         for i, one in enumerate(messages):
             if isinstance(one, Send):
                 started[i] = self.send(*checked[i], async_op=True)

@@ -16,8 +16,8 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.calls.pickling import ALIGNED, lengths, packed, unpacked
 from shmcoll.communicator.collectives import Collectives
-from shmcoll.communicator.composite_calls import PartsCaller
-from shmcoll.runtime.dispatcher import Caller
+from shmcoll.communicator.composite_calls import CompositeDispatcher
+from shmcoll.runtime.dispatcher import Dispatcher
 
 FIRST_BYTES = 4096  # of a frame come with its length, in one broadcast
 
@@ -29,7 +29,7 @@ class Objects(Collectives):
     published, for an object that cannot be pickled. With `async_op=True` an object is pickled later: leave it alone
     until the work is done."""
 
-    _caller: Caller
+    _dispatcher: Dispatcher
     _composite: "dict[tuple[str, int], Parts]"
 
     def broadcast_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
@@ -68,18 +68,18 @@ class Objects(Collectives):
     def _parts(self, call: str, root: int = -1) -> "Parts":
         """The collectives of this group as parts of a composite call."""
         if (call, root) not in self._composite:
-            self._composite[call, root] = Parts(PartsCaller(self._caller, call, root))
+            self._composite[call, root] = Parts(CompositeDispatcher(self._dispatcher, call, root))
         return self._composite[call, root]
 
     def _now_or_later(self, operation: str, call: Callable[[], Any], used: Any, later: bool) -> Any:
         """`used`: the object that this rank gives."""
         if not later:
             return call()
-        name = self._caller.verdicts.name
-        return self._caller.worker.submit(buffer_check.around(call, operation, name, {"the object": used}))
+        name = self._dispatcher.failures.name
+        return self._dispatcher.worker.submit(buffer_check.around(call, operation, name, {"the object": used}))
 
     def _broadcast_object(self, value: Any, root: int) -> Any:
-        with self._caller.checking("broadcast_object") as check:
+        with self._dispatcher.checking("broadcast_object") as check:
             root = given.as_root(root, self.size, *check)
             frame, buffers = packed(value, *check) if self.rank == root else (_nothing(), [])
         first = np.zeros(_WORD + FIRST_BYTES, np.uint8)
@@ -101,7 +101,7 @@ class Objects(Collectives):
 
     def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
         """On rank `root`, or on all."""
-        with self._caller.checking(operation) as check:
+        with self._dispatcher.checking(operation) as check:
             root = None if root is None else given.as_root(root, self.size, *check)
             frame, buffers = packed(value, *check)
         is_given = root is None or self.rank == root
@@ -128,7 +128,7 @@ class Objects(Collectives):
         return self.all_gather_v(part, **where) if root is None else self.gather_v(part, root, **where)
 
     def _scatter_objects(self, values: Sequence[Any] | None, root: int) -> Any:
-        with self._caller.checking("scatter_object") as check:
+        with self._dispatcher.checking("scatter_object") as check:
             root = given.as_root(root, self.size, *check)
             rows = _all_packed(values, self.size, *check) if self.rank == root else []
         most = np.array([max((len(buffers) for _, buffers in rows), default=0)])
@@ -146,11 +146,11 @@ class Parts(Objects):
     """The collectives of a group as parts of a composite call, to be called within `with`. Where one of them is
     composite itself, its parts are parts of the outer call."""
 
-    _caller: PartsCaller
+    _dispatcher: CompositeDispatcher
 
-    def __init__(self, caller: PartsCaller):
-        self._caller = caller
-        self.rank, self.size = caller.rank, caller.size
+    def __init__(self, dispatcher: CompositeDispatcher):
+        self._dispatcher = dispatcher
+        self.rank, self.size = dispatcher.rank, dispatcher.size
 
     def _parts(self, call: str, root: int = -1) -> "Parts":
         return self
@@ -160,7 +160,7 @@ class Parts(Objects):
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: TracebackType | None) -> None:
         if error is not None:
-            self._caller.left_by(error)
+            self._dispatcher.left_by(error)
 
 
 def _nothing() -> np.ndarray:

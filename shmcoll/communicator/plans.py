@@ -14,7 +14,7 @@ from shmcoll import calls
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.runtime.async_worker import Work
-from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.dispatcher import Dispatcher
 
 OPERATIONS = (
     "barrier",
@@ -38,10 +38,10 @@ class Plan:
     All ranks call it together, like the operation itself; a rank that calls the operation instead takes part, too.
     """
 
-    def __init__(self, caller: Caller, operation: str, arguments: tuple[Any, ...], result: Any):
-        self._caller = caller
+    def __init__(self, dispatcher: Dispatcher, operation: str, arguments: tuple[Any, ...], result: Any):
+        self._dispatcher = dispatcher
         self._operation = operation
-        self._entry = caller.routine(operation)
+        self._entry = dispatcher.routine(operation)
         self._arguments = arguments
         self._result = result
 
@@ -49,27 +49,27 @@ class Plan:
         try:
             status = self._entry(*self._arguments)
         except BaseException:
-            self._caller.left(self._operation)
+            self._dispatcher.left(self._operation)
             raise
         if status:
-            self._caller.complete(self._operation, self._entry, self._arguments, status)
+            self._dispatcher.complete(self._operation, self._entry, self._arguments, status)
         return self._result
 
     def start(self) -> Work:
         """Run it asynchronously."""
         used = dict(zip(("x", "out"), self._arguments, strict=False))
-        name = self._caller.verdicts.name
-        return self._caller.worker.submit(buffer_check.around(self, self._operation, name, used, "out"))
+        name = self._dispatcher.failures.name
+        return self._dispatcher.worker.submit(buffer_check.around(self, self._operation, name, used, "out"))
 
     def __repr__(self) -> str:
-        return f"<shmcoll.Plan of {self._operation} on rank {self._caller.verdicts.name}>"
+        return f"<shmcoll.Plan of {self._operation} on rank {self._dispatcher.failures.name}>"
 
 
 class _Stenographer:
     """A caller that notes down what it is asked to run."""
 
-    def __init__(self, caller: Caller):
-        self._caller = caller
+    def __init__(self, dispatcher: Dispatcher):
+        self._dispatcher = dispatcher
         self.arguments: tuple[Any, ...] | None = None
 
     def run(self, _operation: str, *arguments: Any) -> None:
@@ -78,12 +78,14 @@ class _Stenographer:
     def __getattr__(self, name: str) -> Any:
         if name == "complete":
             raise ValueError("its result has a size that only the call finds out; give out")
-        return getattr(self._caller, name)
+        return getattr(self._dispatcher, name)
 
 
-def make(caller: Caller, method: Callable[..., Any], operation: str, args: tuple, keywords: dict[str, Any]) -> Plan:
+def make(
+    dispatcher: Dispatcher, method: Callable[..., Any], operation: str, args: tuple, keywords: dict[str, Any]
+) -> Plan:
     """The plan of `method(*args, **keywords)`, a bound method of the communicator. Errors: see `Communicator.plan`."""
-    where = f"plan of {operation} on rank {caller.verdicts.name}"
+    where = f"plan of {operation} on rank {dispatcher.failures.name}"
     try:
         bound = inspect.signature(method).bind(*args, **keywords)
     except TypeError as error:
@@ -97,7 +99,7 @@ def make(caller: Caller, method: Callable[..., Any], operation: str, args: tuple
     for name, array in (("x", x), ("out", out)):
         if array is not None and not isinstance(array, np.ndarray):
             raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got {_kind(array)}")
-    stenographer = _Stenographer(caller)
+    stenographer = _Stenographer(dispatcher)
     try:
         result = call(stenographer, *(bound.arguments[name] for name in names))
     except ValueError as error:
@@ -111,7 +113,7 @@ def make(caller: Caller, method: Callable[..., Any], operation: str, args: tuple
                 f"{where}: {name} would be copied at every call; a plan wants it C-contiguous, aligned, in native byte "
                 f"order, of a dtype that needs no conversion, and apart from the other array or the same"
             )
-    return Plan(caller, operation, stenographer.arguments, result)
+    return Plan(dispatcher, operation, stenographer.arguments, result)
 
 
 def _is_used_in_place(array: np.ndarray, used: np.ndarray) -> bool:

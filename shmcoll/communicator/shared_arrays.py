@@ -84,7 +84,7 @@ def zeros(arena: Arena, heap: Heap, like: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayLocation:
     """Where a rank's shared array lies: what another rank needs to look at it. `first`, `bytes`: all that it spans."""
 
     first: int
@@ -96,18 +96,18 @@ class Place:
     dtype: np.dtype
 
 
-def place_of(arena: Arena, heap: Heap, array: np.ndarray) -> Place | None:
+def place_of(arena: Arena, heap: Heap, array: np.ndarray) -> ArrayLocation | None:
     """Where an array of this rank lies; None when that is not in its heap."""
     if not array.size:
-        return Place(0, 0, 0, 0, array.shape, array.strides, array.dtype)
+        return ArrayLocation(0, 0, 0, 0, array.shape, array.strides, array.dtype)
     reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
     start = array.ctypes.data - arena.address
     low, high = start + sum(min(r, 0) for r in reach), start + sum(max(r, 0) for r in reach) + array.itemsize
     block = heap.block_of(low)
-    return block and Place(block[0], high - block[0], block[1], start, array.shape, array.strides, array.dtype)
+    return block and ArrayLocation(block[0], high - block[0], block[1], start, array.shape, array.strides, array.dtype)
 
 
-def view(arena: Arena, place: Place, rank: int) -> np.ndarray:
+def view(arena: Arena, place: ArrayLocation, rank: int) -> np.ndarray:
     """An array at the place of another rank's; `rank`, of the world, holds it as long as it is looked at."""
     if not place.bytes:
         return np.empty(place.shape, place.dtype)

@@ -8,14 +8,14 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.memory.group import Group
-from shmcoll.engine.messages.buffers import Mail
+from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.messages.ring_buffers import ARRAY
 
 MESSAGES = ("send", "recv", "send_object", "recv_object")
 _SHOWN = 8  # at most so many different tags
 
 
-def missing_message(group: Group, words: np.ndarray, operation: str, mail: Mail) -> str:
+def missing_message(group: Group, words: np.ndarray, operation: str, mail: MessageBuffers) -> str:
     """Whom a call has waited for in vain, and what has come instead."""
     peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
     if operation.startswith("send"):
@@ -35,7 +35,7 @@ def _tags(tags: list[int]) -> str:
     return ", ".join(shown) + (", and others" if len(counts) > _SHOWN else "")
 
 
-def misfit(call: str, group: Group, words: np.ndarray, mail: Mail) -> Exception:
+def misfit(call: str, group: Group, words: np.ndarray, mail: MessageBuffers) -> Exception:
     """For a message that is not what a receive is for, or does not go into its `out`."""
     source, tag = mail.found
     sent = f"the next message, from rank {group.name(source)} with tag {tag},"

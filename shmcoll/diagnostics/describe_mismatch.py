@@ -62,7 +62,7 @@ def array_in_header(group: Group, rank: int, sequence: int) -> str:
     return f"{BY_CODE[dtype].title if dtype in BY_CODE else dtype}[{', '.join(dims + more)}]"
 
 
-class Table:
+class PublishedCounts:
     """What one rank said of its counts. See `engine/protocol/count_tables.py`; -1: not given."""
 
     def __init__(self, group: Group, rank: int, sequence: int):
@@ -76,7 +76,7 @@ class Table:
 
 def explain_counts(group: Group, operation: str, sequence: int, root: int) -> str:
     """Which entry of the tables does not fit. `root`: who sends, where only one rank does; else anyone."""
-    tables = [Table(group, rank, sequence) for rank in range(group.size)]
+    tables = [PublishedCounts(group, rank, sequence) for rank in range(group.size)]
     for table in tables:
         wrong = _wrong_dtype(table, tables[root]) or _wrong_send(table, tables) or _wrong_receive(table, tables)
         if wrong:
@@ -84,14 +84,14 @@ def explain_counts(group: Group, operation: str, sequence: int, root: int) -> st
     return f"{operation} #{sequence}: the counts do not fit"
 
 
-def _wrong_dtype(table: Table, root: Table) -> str:
+def _wrong_dtype(table: PublishedCounts, root: PublishedCounts) -> str:
     if table.dtype in (-1, root.dtype):
         return ""
     mine, sent = (BY_CODE[t.dtype].name for t in (table, root))
     return f"rank {table.name} receives into an array of {mine}, but rank {root.name} sends {sent}"
 
 
-def _wrong_send(table: Table, tables: list[Table]) -> str:
+def _wrong_send(table: PublishedCounts, tables: list[PublishedCounts]) -> str:
     for i in map(int, np.flatnonzero(table.counts > 0)):
         count, displacement = table.counts[i], table.displs[i]
         if displacement + count > table.source:
@@ -102,7 +102,7 @@ def _wrong_send(table: Table, tables: list[Table]) -> str:
     return ""
 
 
-def _wrong_receive(table: Table, tables: list[Table]) -> str:
+def _wrong_receive(table: PublishedCounts, tables: list[PublishedCounts]) -> str:
     arriving = np.array([t.counts[table.rank] for t in tables])
     places = np.cumsum(arriving) - arriving if (table.places < 0).all() else table.places
     names = [t.name for t in tables]

@@ -11,7 +11,7 @@ from shmcoll.engine.memory.group import Group
 
 _WORDS = layout.FLIGHT_BYTES // layout.WORD
 _STATES = {
-    layout.FLYING: "in it",
+    layout.RUNNING: "in it",
     c.OK: "done",
     c.ABORTED: "group ended",
     c.TIMEOUT_PASSED: "waited in vain",
@@ -26,7 +26,7 @@ _STATES = {
 
 
 @dataclass(frozen=True)
-class Flight:
+class FlightRecord:
     """One operation of one rank. Times: CLOCK_MONOTONIC, ns, some ms coarse; `woken`: 0 when it has never slept."""
 
     sequence: int
@@ -40,7 +40,7 @@ class Flight:
     @property
     def flying(self) -> bool:
         """Whether the rank is still in it, or has given it up."""
-        return self.state in (layout.FLYING, c.HALFWAY, c.TIMEOUT_PASSED)
+        return self.state in (layout.RUNNING, c.HALFWAY, c.TIMEOUT_PASSED)
 
     @property
     def since(self) -> float:
@@ -59,27 +59,27 @@ class Flight:
         return call_in_words(self.call, *self.arguments, array)
 
 
-def flights(group: Group, rank: int) -> list[Flight]:
+def flights(group: Group, rank: int) -> list[FlightRecord]:
     """The last operations of a rank of the group, the latest last; at most FLIGHT_ENTRIES of them."""
     base = group.offset + layout.flight_offset(group.size, rank)
     found = [_read(group, base + i * layout.FLIGHT_BYTES) for i in range(layout.FLIGHT_ENTRIES)]
     return sorted((flight for flight in found if flight), key=lambda flight: flight.sequence)
 
 
-def last_call(group: Group, rank: int, flight: Flight) -> str:
-    """As `Flight.words`, but with the shape where the rank's header still has it."""
+def last_call(group: Group, rank: int, flight: FlightRecord) -> str:
+    """As `FlightRecord.words`, but with the shape where the rank's header still has it."""
     half = group.mailbox(rank) + (flight.sequence & 1) * layout.HEADER_BYTES
     if group.arena.load(half + layout.HEADER_SEQUENCE) == flight.sequence:
         return called(group, rank, flight.sequence)
     return flight.words()
 
 
-def _read(group: Group, base: int) -> Flight | None:
+def _read(group: Group, base: int) -> FlightRecord | None:
     """None for an entry that was never written, or whose rank is too busy to be read."""
     words: tuple[int, ...] = ()
     for _ in range(4):
         before, words = words, tuple(group.arena.load(base + i * layout.WORD) for i in range(_WORDS))
         if words == before:
             sequence, call, first, second, count, started, woken, state = words
-            return Flight(sequence, call, (first, second), count, started, woken, state) if sequence > 0 else None
+            return FlightRecord(sequence, call, (first, second), count, started, woken, state) if sequence > 0 else None
     return None

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from shmcoll.diagnostics.rank_status import ABSENT, ENDED, GONE, STOPPED, Standing, process_state, standings
+from shmcoll.diagnostics.rank_status import ABSENT, ENDED, GONE, STOPPED, RankStatus, process_state, standings
 from shmcoll.diagnostics.report_lock import alone
 from shmcoll.diagnostics.stack_client import ask
 from shmcoll.diagnostics.text_table import aligned
@@ -49,7 +49,7 @@ def explained(error: Exception, arena: Arena) -> Exception:
     return error
 
 
-def table(found: list[Standing], below: dict[int, list[str]] | None = None) -> str:
+def table(found: list[RankStatus], below: dict[int, list[str]] | None = None) -> str:
     """One line a rank; `below`: lines to print under that of a rank."""
     rows = [("rank", "pid", "state", "for", "where", "waits for")]
     for s in found:
@@ -62,7 +62,7 @@ def table(found: list[Standing], below: dict[int, list[str]] | None = None) -> s
     return "\n".join(told)
 
 
-def verdict(found: list[Standing], patience: float = PATIENCE) -> str:
+def verdict(found: list[RankStatus], patience: float = PATIENCE) -> str:
     """Who keeps the others waiting, and what is known of it: one sentence a culprit. Waits up to `patience` s count as
     none."""
     waiting, blamed = _waiting(found, patience), culprits(found, patience)
@@ -75,7 +75,7 @@ def verdict(found: list[Standing], patience: float = PATIENCE) -> str:
     return " ".join(_accusation(found[rank], [waiting[r] for r in ranks]) for rank, ranks in sorted(blamed.items()))
 
 
-def culprits(found: list[Standing], patience: float = PATIENCE) -> dict[int, list[int]]:
+def culprits(found: list[RankStatus], patience: float = PATIENCE) -> dict[int, list[int]]:
     """Who keeps others waiting, and whom; nobody where ranks wait for one another in a circle of groups."""
     waiting, blamed = _waiting(found, patience), dict[int, list[int]]()
     for rank in waiting:
@@ -84,11 +84,11 @@ def culprits(found: list[Standing], patience: float = PATIENCE) -> dict[int, lis
     return blamed
 
 
-def _waiting(found: list[Standing], patience: float) -> dict[int, Standing]:
+def _waiting(found: list[RankStatus], patience: float) -> dict[int, RankStatus]:
     return {s.rank: s for s in found if s.blames and s.state != STOPPED and s.since >= patience}
 
 
-def _roots(rank: int, waiting: dict[int, Standing]) -> set[int]:
+def _roots(rank: int, waiting: dict[int, RankStatus]) -> set[int]:
     """Where the chain of those who wait ends, across groups; nowhere when it leads in a circle."""
     seen, ends, follow = {rank}, set(), list(waiting[rank].blames)
     while follow:
@@ -103,7 +103,7 @@ def _roots(rank: int, waiting: dict[int, Standing]) -> set[int]:
     return ends
 
 
-def _accusation(culprit: Standing, waiting: list[Standing]) -> str:
+def _accusation(culprit: RankStatus, waiting: list[RankStatus]) -> str:
     keeps = f"Rank {culprit.rank} keeps {names(s.rank for s in waiting)} waiting"
     longest = max(waiting, key=lambda s: s.since)
     direct = [s for s in waiting if culprit.rank in s.blames]
@@ -116,7 +116,7 @@ def _accusation(culprit: Standing, waiting: list[Standing]) -> str:
     return f"{keeps}, for {longest.since:.1f} s: it {does}; {_whereabouts(culprit)}."
 
 
-def _whereabouts(culprit: Standing) -> str:
+def _whereabouts(culprit: RankStatus) -> str:
     pid = culprit.pid
     if culprit.state == STOPPED:
         return f"its process is stopped (kill -CONT {pid} lets it go on)"
@@ -142,7 +142,7 @@ def names(ranks: Iterable[int]) -> str:
     return f"rank {listed[0]}" if len(listed) == 1 else f"ranks {', '.join(listed)}"
 
 
-def _processes(arena: Arena, found: list[Standing]) -> dict[int, tuple[int, int]]:
+def _processes(arena: Arena, found: list[RankStatus]) -> dict[int, tuple[int, int]]:
     """Of each rank that may still run: pid, start time, or 0 where that is not known."""
     alive = [s for s in found if s.pid and s.state not in (ENDED, GONE)]
     return {s.rank: (s.pid, records.read(arena, s.rank, layout.BY_RANK).start) for s in alive}

@@ -49,7 +49,7 @@ class ObservedArena(Arena):
 
 
 @dataclass(frozen=True)
-class Job:
+class ObservedJob:
     """A job of this user. `processes`: those that map its arena: ranks, and who started them."""
 
     arena: ObservedArena
@@ -73,14 +73,14 @@ class Job:
 
 
 @contextlib.contextmanager
-def jobs() -> Iterator[list[Job]]:
+def jobs() -> Iterator[list[ObservedJob]]:
     """The jobs of this user, the oldest first. Their arenas are closed afterwards."""
     found = []
     try:
         for file, processes in _mapped().items():
             with contextlib.suppress(ArenaError, OSError):  # it ends just now, or is no arena of this version
                 if arena := _opened(file, processes):
-                    found.append(Job(arena, tuple(sorted(processes))))
+                    found.append(ObservedJob(arena, tuple(sorted(processes))))
         yield sorted(found, key=lambda job: job.arena.load(layout.JOB_CREATED))
     finally:
         for job in found:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shmcoll.diagnostics.describe_call import message_in_words
-from shmcoll.diagnostics.flight_log import Flight, flights, last_call
+from shmcoll.diagnostics.flight_log import FlightRecord, flights, last_call
 from shmcoll.diagnostics.wait_graph import awaited_by, not_arrived, who_stopped
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
@@ -24,7 +24,7 @@ ENDED, ABSENT, GONE, STOPPED, WAITING, INSIDE, OUTSIDE = (
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankStatus:
     """One rank of the world. `flight`: its last operation, of all its groups, in `group`; None: it has called nothing,
     or is in a message, which has waited since `message` (CLOCK_MONOTONIC, ns; 0: it is in none).
 
@@ -35,7 +35,7 @@ class Standing:
     pid: int
     state: str
     group: Group | None = None
-    flight: Flight | None = None
+    flight: FlightRecord | None = None
     call: str = ""
     blames: tuple[int, ...] = ()
     arrived: bool = False
@@ -60,7 +60,7 @@ class Standing:
         return f"{'in' if self.flight.flying else 'after'} {self.call} #{self.flight.sequence}{where}"
 
 
-def standings(arena: Arena) -> list[Standing]:
+def standings(arena: Arena) -> list[RankStatus]:
     """Every rank of the world."""
     groups = open_groups(arena)
     return [_standing(arena, rank, groups) for rank in range(arena.ranks)]
@@ -83,9 +83,9 @@ def open_groups(arena: Arena) -> list[Group]:
     return found
 
 
-def _standing(arena: Arena, rank: int, groups: list[Group]) -> Standing:
+def _standing(arena: Arena, rank: int, groups: list[Group]) -> RankStatus:
     told = records.read(arena, rank, layout.BY_RANK)
-    latest: tuple[Group, Flight] | None = None
+    latest: tuple[Group, FlightRecord] | None = None
     for group in groups:
         if rank in group.ranks:
             for flight in flights(group, group.ranks.index(rank))[-1:]:
@@ -97,17 +97,17 @@ def _standing(arena: Arena, rank: int, groups: list[Group]) -> Standing:
             waiting = _message(group, group.ranks.index(rank))
             if waiting:
                 call, peers, since = waiting
-                return Standing(rank, told.pid, state or WAITING, group, None, call, peers, False, since)
+                return RankStatus(rank, told.pid, state or WAITING, group, None, call, peers, False, since)
     if latest is None:
-        return Standing(rank, told.pid, state or OUTSIDE)
+        return RankStatus(rank, told.pid, state or OUTSIDE)
     group, flight = latest
     me = group.ranks.index(rank)
     call = last_call(group, me, flight)
     if not flight.flying or group.has_ended():
-        return Standing(rank, told.pid, state or OUTSIDE, group, flight, call)
+        return RankStatus(rank, told.pid, state or OUTSIDE, group, flight, call)
     blames, arrived = _blames(group, me, flight.sequence)
     names = tuple(group.ranks[r] for r in blames)
-    return Standing(rank, told.pid, state or (WAITING if names else INSIDE), group, flight, call, names, arrived)
+    return RankStatus(rank, told.pid, state or (WAITING if names else INSIDE), group, flight, call, names, arrived)
 
 
 def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int] | None:
@@ -121,7 +121,7 @@ def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int] | None
     return message_in_words(group, layout.OPERATION_NAMES[operation], peer, tag), blames, since
 
 
-def _weight(flight: Flight) -> tuple[bool, int]:
+def _weight(flight: FlightRecord) -> tuple[bool, int]:
     return flight.flying, max(flight.started, flight.woken)
 
 

@@ -152,7 +152,7 @@ FLIGHT_COUNT = 32
 FLIGHT_STARTED = 40  # CLOCK_MONOTONIC, ns, coarse
 FLIGHT_WOKEN = 48  # when it last slept until, or 0
 FLIGHT_STATE = 56  # the status of the routine, or
-FLYING = -1
+RUNNING = -1
 
 # rows of a table of counts, each of n words; behind them, at TABLE_SIZES * n, three words
 SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS, RECV_ROOM, TABLE_SIZES = range(6)

@@ -13,7 +13,7 @@ import socket
 import sys
 
 from shmcoll.runner import protocol
-from shmcoll.runner.caller_socket import Caller
+from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import Over, Request, Stop
 from shmcoll.startup import rank_process
 
@@ -24,7 +24,7 @@ def main() -> None:
         pid
     )  # the thread that started us waits until we have loaded, and we look at nothing meanwhile
     _forget_the_start()
-    caller = Caller(socket.socket(fileno=number), pid)
+    caller = CallerSocket(socket.socket(fileno=number), pid)
     _load(caller)
     rank_process.outlive_thread()
     caller.send(protocol.READY)
@@ -39,7 +39,7 @@ def main() -> None:
             caller.send(Over(request.number))
 
 
-def _serve(caller: Caller, request: Request, descriptors: list[int]) -> Over:
+def _serve(caller: CallerSocket, request: Request, descriptors: list[int]) -> Over:
     from shmcoll.runner import supervise
 
     try:
@@ -60,7 +60,7 @@ def _forget_the_start() -> None:
     os.chdir("/")
 
 
-def _load(caller: Caller) -> None:
+def _load(caller: CallerSocket) -> None:
     """All that ranks would otherwise load, once. Afterwards what this process prints interests nobody."""
     import cloudpickle  # type: ignore[import-untyped]  # noqa: F401
 

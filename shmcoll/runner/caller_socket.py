@@ -12,7 +12,7 @@ from shmcoll.runner import protocol
 _DESCRIPTORS = 4  # that come with a request
 
 
-class Caller:
+class CallerSocket:
     """`sock` and `pidfd` are readable when it has sent a message or has ended, in whichever way."""
 
     def __init__(self, sock: socket.socket, pid: int):

@@ -9,20 +9,20 @@ from typing import NoReturn
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import run_call
-from shmcoll.runner.caller_socket import Caller
+from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import Setting
 from shmcoll.runner.rank_exits import Rank
 from shmcoll.startup import rank_process
 
 
 @dataclass(frozen=True)
-class Job:
+class CallJob:
     """What all ranks of a call share. `files`: call and answers; `output`: what they have as stdout and stderr.
 
     `events`: where they say that they have answered; `server_only`: what they close.
     """
 
-    caller: Caller
+    caller: CallerSocket
     arena: Arena
     setting: Setting
     fork: bool
@@ -32,7 +32,7 @@ class Job:
     server_only: socket.socket
 
 
-def start(job: Job, started: list[Rank]) -> None:
+def start(job: CallJob, started: list[Rank]) -> None:
     """Start the ranks, appending each to `started`.
 
     Raises `ShmcollError` when the system has no room for so many processes; those in `started` run then.
@@ -49,7 +49,7 @@ def start(job: Job, started: list[Rank]) -> None:
             raise ShmcollError(f"cannot start rank {number} of {job.arena.ranks}: {e}. Start fewer ranks.") from e
 
 
-def _become(job: Job, number: int, server: int, started: list[Rank]) -> NoReturn:
+def _become(job: CallJob, number: int, server: int, started: list[Rank]) -> NoReturn:
     """In the child: turn into the rank."""
     try:
         rank_process.die_with(server)
@@ -73,7 +73,7 @@ def _become(job: Job, number: int, server: int, started: list[Rank]) -> NoReturn
         os._exit(126)
 
 
-def _execute(job: Job, number: int) -> None:
+def _execute(job: CallJob, number: int) -> None:
     events = job.events.fileno()
     for fd in (job.arena.fd, *job.files, events):
         os.set_inheritable(fd, True)

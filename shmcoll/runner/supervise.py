@@ -26,17 +26,17 @@ import time
 
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.runner import protocol, rank_exits
-from shmcoll.runner.caller_socket import Caller
+from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import Answered, Over, Request, Setting
 from shmcoll.runner.rank_exits import Rank
-from shmcoll.runner.spawn import Job, start
+from shmcoll.runner.spawn import CallJob, start
 from shmcoll.startup import rank_process
 from shmcoll.startup.join import DEFAULT_TIMEOUT, seconds
 
 GRACE = 1.0  # seconds
 
 
-def run(caller: Caller, request: Request, descriptors: list[int]) -> Over:
+def run(caller: CallerSocket, request: Request, descriptors: list[int]) -> Over:
     """Run one call to its end. Raises when it cannot be started; then, too, no process of it is left."""
     call, answers, out, err = descriptors
     with protocol.reopen(call, "rb") as file:
@@ -50,7 +50,7 @@ def run(caller: Caller, request: Request, descriptors: list[int]) -> Over:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         return _Watcher(
-            Job(caller, arena, setting, fork, (call, answers), (out, err), theirs, ours), request, ours
+            CallJob(caller, arena, setting, fork, (call, answers), (out, err), theirs, ours), request, ours
         ).run()
     finally:
         ours.close()
@@ -59,7 +59,7 @@ def run(caller: Caller, request: Request, descriptors: list[int]) -> Over:
 
 
 class _Watcher:
-    def __init__(self, job: Job, request: Request, events: socket.socket):
+    def __init__(self, job: CallJob, request: Request, events: socket.socket):
         self._job = job
         self._request = request
         self._events = events

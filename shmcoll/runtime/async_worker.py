@@ -49,9 +49,9 @@ from shmcoll.diagnostics.call_site import Site, here, short_path, submitted_at
 from shmcoll.engine.memory.group import Group
 from shmcoll.errors import ArenaError, ShmcollError
 from shmcoll.runtime import lost_failures
-from shmcoll.runtime.turns import NotNow, Place, Turns
+from shmcoll.runtime.turns import CallNotAllowed, Ticket, Turns
 
-_running: set["Worker"] = set()  # what is to be finished before the interpreter ends
+_running: set["AsyncWorker"] = set()  # what is to be finished before the interpreter ends
 _ending = 0  # pid of the process in which it does
 
 _TELL_AFTER = 3.0  # seconds
@@ -64,7 +64,7 @@ def check_rank(pid: int, operation: str, name: str) -> None:
     """Raise in a process that the rank, whose pid and name these are, has forked: it is no rank, and a lock that it has
     found taken stays so."""
     if os.getpid() != pid:
-        raise NotNow(
+        raise CallNotAllowed(
             f"{operation}: this process was forked by {name} and is no rank itself; call collectives in the rank"
         )
 
@@ -139,7 +139,7 @@ class _Latch:
 class Work:
     """A pending call. It completes whether or not anybody waits for it; `await` gives its result, too."""
 
-    def __init__(self, worker: "Worker", site: Site | None):
+    def __init__(self, worker: "AsyncWorker", site: Site | None):
         self.site = site
         self.withdraw: Callable[[], bool] | None = None  # for a receive
         self._worker = worker
@@ -236,7 +236,7 @@ def _wake_up(loop: Any, waiter: Any) -> None:
         loop.call_soon_threadsafe(lambda: None if waiter.done() else waiter.set_result(None))
 
 
-class Worker:
+class AsyncWorker:
     """Runs the asynchronous operations of one communicator, one after the other."""
 
     def __init__(self, words: np.ndarray, group: Group, rank: int, knowing: Knowing):
@@ -264,11 +264,11 @@ class Worker:
         """Queue a call; its arguments stay alive until it is done."""
         check_rank(self._pid, "async_op", self._name)
         work = Work(self, here())
-        place = Place(0, work=(work, call))
-        place.lock.acquire()
+        ticket = Ticket(0, work=(work, call))
+        ticket.lock.acquire()
         with self.turns.guard:
             self.start("async_op")
-            self.turns.book(place)
+            self.turns.book(ticket)
         self.wake()
         return work
 
@@ -287,12 +287,12 @@ class Worker:
         if self._is_over:
             ending = _ending == self._pid
             why = "the program is ending" if ending else "this communicator is closed; make a new one"
-            raise NotNow(f"{operation} on {self._name}: {why}")
+            raise CallNotAllowed(f"{operation} on {self._name}: {why}")
         if not self._identity:  # or an interrupt came while it was started: then the second one ends at once
             self._thread = self._started(operation)
 
     def _started(self, operation: str) -> threading.Thread:
-        """Start a thread. Raises `NotNow` if the system or the interpreter, which may be ending, has none to give."""
+        """Start a thread. Raises `CallNotAllowed` if the system or the interpreter, which may be ending, has none."""
         thread = threading.Thread(target=self._run, name="shmcoll-worker")
         _running.add(self)  # before the look at _ending: `_finish_all` looks the other way round
         try:
@@ -302,7 +302,7 @@ class Worker:
             thread.start()
         except RuntimeError as error:
             _running.discard(self)
-            raise NotNow(f"{operation} on {self._name}: there is no thread to be had: {error}") from None
+            raise CallNotAllowed(f"{operation} on {self._name}: there is no thread to be had: {error}") from None
         return thread
 
     def wake(self) -> None:
@@ -324,7 +324,7 @@ class Worker:
         """Wait until a call has ended; whether it has within so many seconds."""
         check_rank(self._pid, "wait", self._name)
         if self.turns.is_within() or self.is_me():
-            raise NotNow(
+            raise CallNotAllowed(
                 f"wait on {self._name}: called by a signal handler or finaliser during a call of its own thread; "
                 f"the work is pending"
             )
@@ -400,8 +400,8 @@ class Worker:
 
     def _step(self) -> bool:
         """Do one thing, or sleep. Returns False at the end."""
-        if place := self.turns.first_call():
-            self._perform(place)
+        if ticket := self.turns.first_call():
+            self._perform(ticket)
             return True
         has_receives, served = self._has_receives(), self._served
         self._served = self._looks()
@@ -431,8 +431,8 @@ class Worker:
         with contextlib.suppress(queue.Empty):
             self._bell.get(timeout=seconds)
 
-    def _perform(self, place: Place) -> None:
-        work, call = place.work
+    def _perform(self, ticket: Ticket) -> None:
+        work, call = ticket.work
         site, result = work.site, None
 
         def perform() -> None:
@@ -443,10 +443,10 @@ class Worker:
             except BaseException as error:
                 result = error
 
-        self.turns.run_booked(place, perform)
+        self.turns.run_booked(ticket, perform)
         work.settle(result)
         # The traceback of an error keeps this frame and those above it, and they must not keep the handle
-        place.work = work = call = result = None
+        ticket.work = work = call = result = None
 
     def _listen(self) -> bool:
         """Attend to posted receives until somebody is in the line. Returns False if a thread was, from the start."""

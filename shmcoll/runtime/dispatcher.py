@@ -16,23 +16,23 @@ from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.thresholds import Thresholds
-from shmcoll.engine.messages.buffers import Mail
+from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry
 from shmcoll.engine.protocol.wait import MOST_POLLS
-from shmcoll.runtime.async_worker import Worker, check_rank
-from shmcoll.runtime.failure_reporter import Checking, Verdicts
-from shmcoll.runtime.local_rank import Member
-from shmcoll.runtime.posted_receives import Receives
-from shmcoll.runtime.turns import NotNow
+from shmcoll.runtime.async_worker import AsyncWorker, check_rank
+from shmcoll.runtime.failure_reporter import Checking, FailureReporter
+from shmcoll.runtime.local_rank import LocalRank
+from shmcoll.runtime.posted_receives import PostedReceives
+from shmcoll.runtime.turns import CallNotAllowed
 
 _SLICE_NS = 20_000_000
 
 
-class Caller:
+class Dispatcher:
     """What calls the routines of one group as its rank `rank`."""
 
-    def __init__(self, member: Member, group: Group, rank: int):
-        self.member = member
+    def __init__(self, local_rank: LocalRank, group: Group, rank: int):
+        self.local_rank = local_rank
         self.group = group
         self.rank = rank
         self.size = group.size
@@ -40,12 +40,12 @@ class Caller:
         self.own_table = self.words.ctypes.data + entry.OWN_TABLE  # looking it up in each call would take 2 us
         self._ranks = np.array(group.ranks, np.int64)
         self._scratch = np.empty(c.SCRATCH_BYTES + 64, np.uint8)
-        self.mail = Mail(member.heap, group, rank, self.words)
+        self.buffers = MessageBuffers(local_rank.heap, group, rank, self.words)
         self._fill_context()
-        self.verdicts = Verdicts(group, self.words, rank, self.mail)
-        self.worker = Worker(self.words, group, rank, self.verdicts)
-        self.receives = Receives(self)
-        self._faulty = fault_injection.plan(member.rank)
+        self.failures = FailureReporter(group, self.words, rank, self.buffers)
+        self.worker = AsyncWorker(self.words, group, rank, self.failures)
+        self.posted = PostedReceives(self)
+        self._faulty = fault_injection.plan(local_rank.rank)
         self._routines: dict[str, Callable[..., int]] = {}
 
     def _fill_context(self) -> None:
@@ -71,7 +71,7 @@ class Caller:
             (c.SLEEP, _SLICE_NS),
             (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),
             (c.CELL_BYTES, arena.load(layout.JOB_CELL_BYTES)),
-            (c.MAIL, self.mail.words.ctypes.data),
+            (c.MAIL, self.buffers.words.ctypes.data),
             (c.RINGS, layout.rings_offset(size)),
             (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
         ):
@@ -91,11 +91,11 @@ class Caller:
 
     def finish(self) -> None:
         """Complete what is pending, let nobody in any more, and wait until nobody is inside: not in a phase of a call,
-        nor, if the group has ended, still on the way out. Raises `NotNow` in a thread that is inside itself."""
+        nor, if the group has ended, still on the way out. Raises `CallNotAllowed` in a thread that is inside itself."""
         self.check_outside("close")
         self.worker.finish()
         self.worker.turns.drain()
-        self.verdicts.shut()
+        self.failures.shut()
 
     def shut(self) -> None:
         """Let nobody in any more, ever: this process is a fork of the rank."""
@@ -124,8 +124,8 @@ class Caller:
         return address
 
     def checking(self, operation: str) -> Checking:
-        """`with caller.checking(op) as check`: refused arguments are noted for the peers."""
-        return self.verdicts.checking(operation)
+        """`with dispatcher.checking(op) as check`: refused arguments are noted for the peers."""
+        return self.failures.checking(operation)
 
     # --- calling ------------------------------------------------------------------------------------------------------
 
@@ -134,9 +134,9 @@ class Caller:
         routine had succeeded already. Peers wait for what this rank would do next, so nobody enters again. The reason
         is written first: other threads look for it when they are not let in."""
         try:
-            self.verdicts.interrupted(operation)
+            self.failures.interrupted(operation)
         except BaseException:  # another signal's handler, now: the peers must learn of it all the same
-            self.verdicts.interrupted(operation)
+            self.failures.interrupted(operation)
             raise
         finally:
             self.words[c.ACTIVE // WORD] = c.ENDED
@@ -149,7 +149,7 @@ class Caller:
         self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...] = (), status: int = c.BUSY
     ) -> int:
         """Call until it is let in; its status, which is OK or says more. `status`: what it has answered already."""
-        outcome: int | NotNow = status
+        outcome: int | CallNotAllowed = status
         try:
             if outcome == c.BUSY:
                 outcome = call(*arguments)
@@ -158,21 +158,23 @@ class Caller:
         except BaseException:
             self.left(operation)
             raise
-        if isinstance(outcome, NotNow):
+        if isinstance(outcome, CallNotAllowed):
             raise outcome
         if outcome > c.OK:
-            raise self.verdicts.error(operation, outcome)
+            raise self.failures.error(operation, outcome)
         return outcome
 
-    def _run_in_turn(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int | NotNow:
+    def _run_in_turn(
+        self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]
+    ) -> int | CallNotAllowed:
         """Make a call that was not let in when its turn has come (`turns.py`): another thread is inside, or
         asynchronous work is pending.
 
-        A call that is refused has done nothing, so the group goes on: then `NotNow` is returned. What is raised here
-        has interrupted the call, even a `NotNow` that a signal handler has raised.
+        A call that is refused has done nothing, so the group goes on: then `CallNotAllowed` is returned. What is raised
+        here has interrupted the call, even a `CallNotAllowed` that a signal handler has raised.
         """
 
-        def patiently() -> int | NotNow:
+        def patiently() -> int | CallNotAllowed:
             try:
                 while not (refusal := self._refusal(operation, self._check_not_active)):
                     status = call(*arguments)
@@ -193,15 +195,15 @@ class Caller:
             return refusal
         if self.words[c.ACTIVE // WORD] == c.ENDED:
             return c.ABORTED
-        outcome: int | NotNow = turns.run(patiently, operation)
+        outcome: int | CallNotAllowed = turns.run(patiently, operation)
         return outcome
 
-    def _refusal(self, operation: str, check: Callable[[str], None]) -> NotNow | None:
+    def _refusal(self, operation: str, check: Callable[[str], None]) -> CallNotAllowed | None:
         """Why this thread cannot make a call, however long it waits. `check` raises if the thread is inside already."""
         try:
             self.check_open(operation)
             check(operation)
-        except NotNow as refusal:
+        except CallNotAllowed as refusal:
             return refusal
         return None
 
@@ -216,24 +218,26 @@ class Caller:
         if abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident():
             raise self._inside(operation)
 
-    def _inside(self, operation: str) -> NotNow:
+    def _inside(self, operation: str) -> CallNotAllowed:
         is_active = abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident()
         inside = layout.OPERATION_NAMES[self.words[c.OPERATION // WORD]] if is_active else "another call"
-        return NotNow(
-            f"{operation} on rank {self.verdicts.name}: called by a signal handler, or a finaliser, in the midst "
+        return CallNotAllowed(
+            f"{operation} on rank {self.failures.name}: called by a signal handler, or a finaliser, in the midst "
             f"of {inside} of the same thread; have it note what is to be done, and call {operation} when {inside} "
             f"has returned"
         )
 
     def check_rank(self, operation: str) -> None:
         """Raise in a process that this rank has forked."""
-        check_rank(self.member.pid, operation, f"rank {self.verdicts.name}")
+        check_rank(self.local_rank.pid, operation, f"rank {self.failures.name}")
 
     def check_open(self, operation: str) -> None:
         """Raise when nobody can call any more."""
         self.check_rank(operation)
         if self.is_shut:
-            raise NotNow(f"{operation} on rank {self.verdicts.name}: this communicator is closed; make a new one")
+            raise CallNotAllowed(
+                f"{operation} on rank {self.failures.name}: this communicator is closed; make a new one"
+            )
 
 
 def _tell(progress: str) -> None:

@@ -26,7 +26,7 @@ from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
-from shmcoll.engine.messages.buffers import Mail
+from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
@@ -39,10 +39,10 @@ _ERRORS: dict[int, type[ShmcollError]] = {
 }
 
 
-class Verdicts:
+class FailureReporter:
     """What statuses mean for one rank of one group. Ranks in messages are those of the group: see `RankName`."""
 
-    def __init__(self, group: Group, words: np.ndarray, rank: int, mail: Mail):
+    def __init__(self, group: Group, words: np.ndarray, rank: int, mail: MessageBuffers):
         self._arena = group.arena
         self._mail = mail
         self._group = group
@@ -284,15 +284,15 @@ class _Refusal:
 
 
 class Checking:
-    """`with verdicts.checking(op) as check`: a refused argument is noted for the peers and raised."""
+    """`with failures.checking(op) as check`: a refused argument is noted for the peers and raised."""
 
-    def __init__(self, verdicts: Verdicts, operation: str):
-        self._verdicts = verdicts
+    def __init__(self, failures: FailureReporter, operation: str):
+        self._failures = failures
         self._operation = operation
 
     def __enter__(self) -> tuple[str, int]:
-        return self._operation, self._verdicts.name
+        return self._operation, self._failures.name
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: TracebackType | None) -> None:
         if isinstance(error, Exception):  # also what an object of the user raises when it is made an array
-            self._verdicts.refused(self._operation, error)
+            self._failures.refused(self._operation, error)

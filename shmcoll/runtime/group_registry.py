@@ -56,7 +56,7 @@ def identity(ranks: tuple[int, ...], *origin: object) -> Identity:
     return first or 1, second
 
 
-class Directory:
+class GroupRegistry:
     """The groups that this rank leads."""
 
     def __init__(self, arena: Arena, rank: int, heap: Heap):

@@ -21,11 +21,11 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
 from shmcoll.runtime import uncaught
-from shmcoll.runtime.group_registry import Directory, Identity
-from shmcoll.runtime.turns import NotNow
+from shmcoll.runtime.group_registry import GroupRegistry, Identity
+from shmcoll.runtime.turns import CallNotAllowed
 
 
-class Line(Protocol):
+class OpenCommunicator(Protocol):
     """What a member knows of an open communicator: its group, its context, how to end it."""
 
     group: Group
@@ -34,7 +34,7 @@ class Line(Protocol):
     def shut(self) -> None: ...
 
 
-class Member:
+class LocalRank:
     """Rank `rank` of the job whose arena this is; `launcher` says who started it."""
 
     def __init__(self, arena: Arena, rank: int, launcher: str):
@@ -44,9 +44,9 @@ class Member:
         self.pid = os.getpid()
         self._moved = self._slept = 0  # by communicators that have been closed
         self.heap = Heap(arena, rank)
-        self.directory = Directory(arena, rank, self.heap)
+        self.groups = GroupRegistry(arena, rank, self.heap)
         self.lock = threading.RLock()  # guards what follows; only ever held for a moment, see `check_not_within`
-        self.callers: list[Line] = []
+        self.dispatchers: list[OpenCommunicator] = []
         self.subgroups: dict[Identity, Any] = {}  # the communicators of open subgroups
         self.closes: Counter[tuple[int, ...]] = Counter()  # how often this rank has closed the subgroup of these ranks
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
@@ -62,30 +62,30 @@ class Member:
         """Raise if this thread holds the lock. The lock is re-entrant only so that the thread does not wait for itself;
         what it guards may be half changed."""
         if self.is_within():
-            raise NotNow(
+            raise CallNotAllowed(
                 f"{operation} on rank {self.rank}: called by a signal handler or finaliser while its own thread makes "
                 f"or closes a group"
             )
 
-    def forget(self, caller: Line) -> None:
+    def forget(self, dispatcher: OpenCommunicator) -> None:
         """A communicator has been closed."""
-        self.callers.remove(caller)
-        self._moved += int(caller.words[c.MOVED // WORD])
-        self._slept += int(caller.words[c.SLEPT // WORD])
+        self.dispatchers.remove(dispatcher)
+        self._moved += int(dispatcher.words[c.MOVED // WORD])
+        self._slept += int(dispatcher.words[c.SLEPT // WORD])
 
     def _publish_statistics(self) -> None:
         """For the launcher's report: what this rank has moved and slept, as it leaves."""
         mailbox = Group.world(self.arena).mailbox(self.rank)
-        moved = self._moved + sum(int(caller.words[c.MOVED // WORD]) for caller in self.callers)
-        slept = self._slept + sum(int(caller.words[c.SLEPT // WORD]) for caller in self.callers)
+        moved = self._moved + sum(int(dispatcher.words[c.MOVED // WORD]) for dispatcher in self.dispatchers)
+        slept = self._slept + sum(int(dispatcher.words[c.SLEPT // WORD]) for dispatcher in self.dispatchers)
         self.arena.store(mailbox + layout.STATISTICS_MOVED, moved)
         self.arena.store(mailbox + layout.STATISTICS_SLEPT, slept)
         self.arena.store(mailbox + layout.STATISTICS_LEFT, 1)
 
     def _leave_in_child(self) -> None:
         """A process forked by this rank is not the rank: no call of its shall be let in."""
-        for caller in self.callers:
-            caller.shut()
+        for dispatcher in self.dispatchers:
+            dispatcher.shut()
         self.arena.abandon()
 
     def _tell_the_end(self) -> None:
@@ -111,7 +111,7 @@ class Member:
         return records.read(self.arena, self.rank, layout.BY_RANK).state == records.FAILED
 
     def _groups_look(self, *, abort: bool) -> None:
-        for group in (Group.world(self.arena), *(caller.group for caller in self.callers)):
+        for group in (Group.world(self.arena), *(dispatcher.group for dispatcher in self.dispatchers)):
             if abort:
                 group.abort()
             else:

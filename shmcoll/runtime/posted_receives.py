@@ -42,11 +42,11 @@ from shmcoll.engine import layout
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
-from shmcoll.engine.messages.buffers import Mail
+from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, TRY
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, WHOLE
-from shmcoll.runtime.async_worker import Cancelled, Work, Worker
-from shmcoll.runtime.failure_reporter import Verdicts
+from shmcoll.runtime.async_worker import AsyncWorker, Cancelled, Work
+from shmcoll.runtime.failure_reporter import FailureReporter
 
 Finish = Callable[[np.ndarray, int], Any]
 
@@ -57,16 +57,16 @@ _LOOKS_CROWDED = 4
 _TAKEN, _WITHDRAWN = "taken", "withdrawn"
 
 
-class Line(Protocol):
-    """What is used here of the `Caller` of the communicator."""
+class ReceivingDispatcher(Protocol):
+    """What is used here of the `Dispatcher` of the communicator."""
 
     group: Group
     rank: int
     size: int
     words: np.ndarray
-    mail: Mail
-    worker: Worker
-    verdicts: Verdicts
+    buffers: MessageBuffers
+    worker: AsyncWorker
+    failures: FailureReporter
 
     def routine(self, name: str) -> Callable[..., int]: ...
 
@@ -75,7 +75,7 @@ class Line(Protocol):
     def left(self, operation: str) -> None: ...
 
 
-class Receive:
+class PostedReceive:
     """One posted receive. `operation`: what the user has called. `place`: where to read the message into, or None.
     `finish`: makes the user's result of the array that holds the message and the status of the routine."""
 
@@ -125,32 +125,32 @@ class Receive:
         return True
 
 
-class Receives:
+class PostedReceives:
     """The posted receives of one communicator."""
 
-    def __init__(self, caller: Line):
-        self._caller = caller
-        self._posted: list[Receive] = []
-        self._attached: tuple[Receive, np.ndarray] | None = None  # the one that reads a message, and where
+    def __init__(self, dispatcher: ReceivingDispatcher):
+        self._dispatcher = dispatcher
+        self._posted: list[PostedReceive] = []
+        self._attached: tuple[PostedReceive, np.ndarray] | None = None  # the one that reads a message, and where
         self.served = 0
-        caller.worker.listener = self
+        dispatcher.worker.listener = self
 
     def is_empty(self) -> bool:
         return not self._posted
 
-    def make(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> Receive:
+    def make(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> PostedReceive:
         """Make a receive, to be put into the list by `enter`."""
-        work = Work(self._caller.worker, here())
-        deadline = time.monotonic() + self._caller.words.item(c.TIMEOUT // WORD) / 1e9
-        receive = Receive(operation, place, source, tag, finish, work, deadline)
+        work = Work(self._dispatcher.worker, here())
+        deadline = time.monotonic() + self._dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
+        receive = PostedReceive(operation, place, source, tag, finish, work, deadline)
         work.withdraw = receive.withdraw
         return receive
 
-    def enter(self, receive: Receive) -> Work:
+    def enter(self, receive: PostedReceive) -> Work:
         """Put a receive into the list. After an exception it is withdrawn: the user has no handle."""
-        worker = self._caller.worker
+        worker = self._dispatcher.worker
         try:
-            self._caller.check_open(receive.operation)
+            self._dispatcher.check_open(receive.operation)
             with worker.turns.guard:
                 worker.start(receive.operation)
                 worker.turns.close_entry()
@@ -166,9 +166,9 @@ class Receives:
 
     def help(self, work: Work, *, sleeps: bool) -> None:
         """See `Listener` in `async_worker.py`."""
-        worker = self._caller.worker
+        worker = self._dispatcher.worker
         turns, wakes = worker.turns, worker.identity if sleeps else 0
-        is_crowded = self._caller.words.item(c.POLLS // WORD) == 0
+        is_crowded = self._dispatcher.words.item(c.POLLS // WORD) == 0
         goes_on = True
 
         def look() -> None:
@@ -191,9 +191,9 @@ class Receives:
         try:
             status = self._attend()
         except BaseException:  # an interrupt has ended the wait, as if it had ended the call; nothing else has
-            self._caller.words[c.ACTIVE // WORD] = 0
-            if self._caller.group.has_ended():
-                self._caller.words[c.ACTIVE // WORD] = c.ENDED
+            self._dispatcher.words[c.ACTIVE // WORD] = 0
+            if self._dispatcher.group.has_ended():
+                self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
             raise
         now = time.monotonic()
         return status in (c.OK, c.PREPARE) and all(receive.deadline >= now for receive in list(self._posted))
@@ -214,7 +214,7 @@ class Receives:
 
     def _attend(self) -> int:
         """Sleep until more has come than was there at the last MARK, for a slice at most."""
-        words = self._caller.words
+        words = self._dispatcher.words
         before = words.item(c.SLEPT // WORD)
         status = self._enter(None, ATTEND)
         if (slept := words.item(c.SLEPT // WORD) - before) > _FROZEN:
@@ -226,7 +226,7 @@ class Receives:
         """See `Companion` in `calls/send.py`."""
         self.detach()
         receive = self._match()
-        mail = self._caller.mail
+        mail = self._dispatcher.buffers
         if receive is None or not mail.goes_into(receive.place, receive.form) or not receive.take():
             return None
         place = mail.new_array() if receive.place is None else receive.place
@@ -241,11 +241,11 @@ class Receives:
     def withdraw(self, *, all_of_them: bool) -> list[Site | None]:
         """See `Listener` in `async_worker.py`."""
         self._serve(briefly=False, marks=False)
-        others = [rank for rank in range(self._caller.size) if rank != self._caller.rank]
+        others = [rank for rank in range(self._dispatcher.size) if rank != self._dispatcher.rank]
         sites = []
         for receive in list(self._posted):
             sources = others if receive.source == ANY else [receive.source]
-            cannot_come = all(source == self._caller.rank or self._has_left(source) for source in sources)
+            cannot_come = all(source == self._dispatcher.rank or self._has_left(source) for source in sources)
             if (all_of_them or cannot_come) and receive.withdraw():
                 sites.append(receive.work.site)
         self._clean()
@@ -257,7 +257,7 @@ class Receives:
         """Complete all that has come. `briefly`: in a thread that signals may interrupt; returns whether this thread
         may look again, because it has left nothing to the worker. `marks`: note up to where every source has sent."""
         self._clean()
-        if self._attached and briefly and self._caller.mail.found_bytes > PART_BYTES:
+        if self._attached and briefly and self._dispatcher.buffers.found_bytes > PART_BYTES:
             return False
         self.detach()
         while self._posted:
@@ -270,14 +270,14 @@ class Receives:
                 if status != c.PREPARE and not briefly:
                     self._fail(status)
                 return status == c.PREPARE
-            if briefly and self._caller.mail.found_bytes > PART_BYTES:
+            if briefly and self._dispatcher.buffers.found_bytes > PART_BYTES:
                 return False
             if receive.take():
                 self._read(receive, briefly=briefly)
             self._clean()
         return False
 
-    def _match(self) -> Receive | None:
+    def _match(self) -> PostedReceive | None:
         """On the worker: the receive that a message is for which has come."""
         if (status := self._enter(None, MARK)) != c.OK:
             self._fail(status)
@@ -287,7 +287,7 @@ class Receives:
             self._fail(status)
         return receive
 
-    def _find(self, *, patiently: bool) -> tuple[int, Receive | None]:
+    def _find(self, *, patiently: bool) -> tuple[int, PostedReceive | None]:
         """Try the receives in their order. HALFWAY, and the one that a message is for; else PREPARE, or an error."""
         while True:
             begin_again = False
@@ -297,7 +297,7 @@ class Receives:
                     continue
                 status = self._enter(receive, TRY, patiently=patiently)
                 if status == c.HALFWAY:
-                    begin_again = any(one.fits(*self._caller.mail.found) for one in posted[:i])
+                    begin_again = any(one.fits(*self._dispatcher.buffers.found) for one in posted[:i])
                     if not begin_again:
                         return status, receive
                     break
@@ -306,10 +306,10 @@ class Receives:
             if not begin_again:
                 return c.PREPARE, None
 
-    def _read(self, receive: Receive, *, briefly: bool) -> None:
+    def _read(self, receive: PostedReceive, *, briefly: bool) -> None:
         """Read the message that has been found for a receive that has been taken."""
         try:
-            place = self._caller.mail.new_array() if receive.place is None else receive.place
+            place = self._dispatcher.buffers.new_array() if receive.place is None else receive.place
         except BaseException as error:  # no memory
             if briefly:
                 receive.free()
@@ -319,14 +319,14 @@ class Receives:
         self._attached = receive, place
         self._complete(receive, place)
 
-    def _complete(self, receive: Receive, place: np.ndarray) -> None:
+    def _complete(self, receive: PostedReceive, place: np.ndarray) -> None:
         """Read what has been found, or what is left of it."""
-        count = self._caller.mail.found_count
+        count = self._dispatcher.buffers.found_count
         array = place if place.size <= count else place.reshape(-1)[:count]
         self._conclude(receive, self._enter(receive, DATA, place), array)
         self._attached = None
 
-    def _conclude(self, receive: Receive, status: int, array: np.ndarray | None) -> None:
+    def _conclude(self, receive: PostedReceive, status: int, array: np.ndarray | None) -> None:
         if status < 0:
             self._settle(receive, self._outcome(receive, array, status))
         elif status == c.VERDICT:
@@ -341,7 +341,7 @@ class Receives:
         now = time.monotonic()
         for receive in list(self._posted):
             is_late, source = receive.deadline < now, receive.source
-            from_others = source != self._caller.rank and self._caller.size > 1
+            from_others = source != self._dispatcher.rank and self._dispatcher.size > 1
             cannot_come = from_others and (lost or (source != ANY and self._has_left(source)))
             if not (is_late or cannot_come) or not receive.take():
                 continue
@@ -352,7 +352,7 @@ class Receives:
                 self._fetch(receive)
             return
 
-    def _fetch(self, receive: Receive) -> None:
+    def _fetch(self, receive: PostedReceive) -> None:
         """Wait for a message that cannot come, for the reason; or read it, if it has come in the last moment."""
         try:
             status = self._enter(receive, FETCH, receive.place)
@@ -366,42 +366,42 @@ class Receives:
 
     def _has_left(self, source: int) -> bool:
         """Whether a source has left."""
-        group = self._caller.group
+        group = self._dispatcher.group
         has_closed = group.arena.load(group.mailbox(source) + layout.CLOSED)
         return bool(has_closed or records.how_ended(group.arena, group.ranks[source]))
 
     # --- calling and telling ------------------------------------------------------------------------------------------
 
     def _enter(
-        self, receive: Receive | None, phase: int, place: np.ndarray | None = None, *, patiently: bool = True
+        self, receive: PostedReceive | None, phase: int, place: np.ndarray | None = None, *, patiently: bool = True
     ) -> int:
-        call = self._caller.routine("recv")
+        call = self._dispatcher.routine("recv")
         source, tag, form = (receive.source, receive.tag, receive.form) if receive else (ANY, ANY, ARRAY)
         status = call(None, place, phase, source, tag, form)
-        while status == c.BUSY and patiently and self._caller.words[c.ACTIVE // WORD] != c.ENDED:
+        while status == c.BUSY and patiently and self._dispatcher.words[c.ACTIVE // WORD] != c.ENDED:
             time.sleep(1e-4)  # a call that was let in before anything was pending
             status = call(None, place, phase, source, tag, form)
         return c.ABORTED if status == c.BUSY and patiently else status
 
-    def _give_up(self, receive: Receive, error: BaseException) -> None:
+    def _give_up(self, receive: PostedReceive, error: BaseException) -> None:
         """Reading has raised: part of a message may be lost, so the group ends."""
-        self._caller.left(receive.operation)
+        self._dispatcher.left(receive.operation)
         self._settle(receive, error)
 
-    def _fail(self, status: int, first: Receive | None = None) -> None:
+    def _fail(self, status: int, first: PostedReceive | None = None) -> None:
         """The group has ended, by what befell the receive `first`: all raise that."""
         posted = list(self._posted)
         if first:
             posted.sort(key=lambda receive: receive is not first)
-        self._caller.words[c.ACTIVE // WORD] = c.ENDED
+        self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
         for receive in posted:
             if receive.take():
                 self._settle(receive, self._error(receive, status))
         self._clean()
 
-    def _error(self, receive: Receive, status: int) -> BaseException:
+    def _error(self, receive: PostedReceive, status: int) -> BaseException:
         with submitted_at(receive.work.site):
-            return self._caller.verdicts.error(receive.operation, status)
+            return self._dispatcher.failures.error(receive.operation, status)
 
     def _clean(self) -> None:
         """Remove receives that have been withdrawn."""
@@ -410,16 +410,16 @@ class Receives:
                 receive.withdraw()  # once more: an interrupt may have come between
                 self._posted.remove(receive)
 
-    def _settle(self, receive: Receive, outcome: Any) -> None:
+    def _settle(self, receive: PostedReceive, outcome: Any) -> None:
         receive.work.settle(outcome)
         if receive in self._posted:
             self._posted.remove(receive)
 
-    def _outcome(self, receive: Receive, array: np.ndarray | None, status: int) -> Any:
+    def _outcome(self, receive: PostedReceive, array: np.ndarray | None, status: int) -> Any:
         """The user's result, or what went wrong in making it: the group goes on."""
         try:
             return receive.finish(array, status) if array is not None else None
         except BaseException as error:
-            if isinstance(error, Exception) or self._caller.worker.is_me():
+            if isinstance(error, Exception) or self._dispatcher.worker.is_me():
                 return error
             raise  # an interrupt of this thread, which says nothing of the message

@@ -35,8 +35,8 @@ Everything else that an interrupt can leave undone is done by the next thread: i
 Nobody waits forever. A thread waits only for places before its own, so there is no circle. A place of a thread is
 unlocked when the thread leaves its call, which ends. A place of a call is unlocked by the worker, which is woken by
 everybody who waits for it. A thread that has a place in the line already can only be in a signal handler or a
-finaliser within its own call. It would wait for itself, and is refused (`NotNow`), as is the worker behind calls of its
-own, and a handler whose thread holds `guard`: whoever has the turn needs `guard` to leave the line.
+finaliser within its own call. It would wait for itself, and is refused (`CallNotAllowed`), as is the worker
+behind calls of its own, and a handler whose thread holds `guard`: whoever has the turn needs `guard` to leave the line.
 
 The end. `shut` comes under `guard`: from then on nobody takes a place, and `drain` waits for those in the line.
 """
@@ -58,11 +58,11 @@ _OWNER = c.OWNER // WORD
 _ACTIVE = c.ACTIVE // WORD
 
 
-class NotNow(RuntimeError):
+class CallNotAllowed(RuntimeError):
     """A call from where no collective can be called. Nothing has happened; the group goes on."""
 
 
-class Place:
+class Ticket:
     """A place in the line. `thread`: whose it is; 0 for an asynchronous call. `work`: that call, with its handle.
     `sleeps`: the thread may sleep in native code until its doorbell rings."""
 
@@ -97,7 +97,7 @@ class Turns:
         self._ring = ring
         self._wake = wake
         self._is_needed = is_needed
-        self._line: deque[Place] = deque()
+        self._queue: deque[Ticket] = deque()
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -113,54 +113,56 @@ class Turns:
             return True
         if self.guard._is_owned():  # type: ignore[attr-defined]
             return True
-        return any(place.thread == me and place.lock.locked() for place in list(self._line))
+        return any(ticket.thread == me and ticket.lock.locked() for ticket in list(self._queue))
 
-    def first_call(self) -> Place | None:
+    def first_call(self) -> Ticket | None:
         """The first asynchronous call in the line, if there is one."""
-        return next((place for place in list(self._line) if place.work is not None and place.lock.locked()), None)
+        return next((ticket for ticket in list(self._queue) if ticket.work is not None and ticket.lock.locked()), None)
 
     def calls(self) -> list[Any]:
-        """What `Place` knows of the asynchronous calls in the line."""
-        return [work for place in list(self._line) if (work := place.work) is not None and place.lock.locked()]
+        """What `Ticket` knows of the asynchronous calls in the line."""
+        return [work for ticket in list(self._queue) if (work := ticket.work) is not None and ticket.lock.locked()]
 
     def is_free(self) -> bool:
         """Whether nobody is in the line. Removes places that are not held any more."""
-        line = self._line
-        while line:
-            place = line[0]
-            if place.lock.locked():
+        queue = self._queue
+        while queue:
+            ticket = queue[0]
+            if ticket.lock.locked():
                 return False
-            self._remove(place)
+            self._remove(ticket)
         return True
 
     # --- taking turns -------------------------------------------------------------------------------------------------
 
     def _is_asleep(self, thread: int) -> bool:
         """Whether this thread alone is in the line, and sleeps in its turn."""
-        return all(place.sleeps and place.thread == thread for place in self._line)
+        return all(ticket.sleeps and ticket.thread == thread for ticket in self._queue)
 
     def close_entry(self) -> None:
         """Let nobody in who has no turn. Call with `guard` held, before what is pending can be found."""
         if self._words[_OWNER] == 0:
             self._words[_OWNER] = NOBODY
 
-    def book(self, place: Place) -> None:
+    def book(self, ticket: Ticket) -> None:
         """Put an asynchronous call into the line. Call with `guard` held; the caller has locked the place."""
         self.close_entry()
-        self._line.append(place)
+        self._queue.append(ticket)
         self.ring_sleepers()
 
     def run(self, call: Callable[[], Any], operation: str) -> Any:
         """Wait for this thread's turn, make the call, and return its result."""
         if self.is_within():
-            raise NotNow(f"{operation} on {self._name}: called by a signal handler or finaliser during another call")
+            raise CallNotAllowed(
+                f"{operation} on {self._name}: called by a signal handler or finaliser during another call"
+            )
         me = threading.get_ident()
-        mine = Place(me)
+        mine = Ticket(me)
         with mine.lock:
             with self.guard:
                 self._check_open(operation)
                 self.close_entry()
-                self._line.append(mine)
+                self._queue.append(mine)
                 self.ring_sleepers()
             for earlier in self._before(mine):
                 if earlier.work is not None:
@@ -176,16 +178,16 @@ class Turns:
         sleeps so in its turn: it is woken, and this thread waits until that one has left the line.
         """
         me = threading.get_ident()
-        mine = Place(me, sleeps=sleeps)
+        mine = Ticket(me, sleeps=sleeps)
         with mine.lock:
             with self.guard:
                 if self.is_shut or not (self.is_free() or (wakes and self._is_asleep(wakes))):
                     return False
                 self.close_entry()
-                self._line.append(mine)
-                if self._line[0] is not mine:
+                self._queue.append(mine)
+                if self._queue[0] is not mine:
                     self.ring_sleepers()
-            if self._line[0] is not mine:
+            if self._queue[0] is not mine:
                 for earlier in self._before(mine):
                     with earlier.lock:
                         pass
@@ -194,22 +196,22 @@ class Turns:
 
     def wait_for_threads(self) -> None:
         """On the worker: wait until the threads that are in the line now have left it."""
-        for place in list(self._line):
-            if place.work is None:
-                with place.lock:
+        for ticket in list(self._queue):
+            if ticket.work is None:
+                with ticket.lock:
                     pass
 
-    def run_booked(self, place: Place, call: Callable[[], Any]) -> None:
+    def run_booked(self, ticket: Ticket, call: Callable[[], Any]) -> None:
         """On the worker: make the asynchronous call of a place, behind all places before it, and unlock the place."""
-        for earlier in self._before(place):
+        for earlier in self._before(ticket):
             with earlier.lock:
                 pass
         try:
-            self._run(place, threading.get_ident(), call)
+            self._run(ticket, threading.get_ident(), call)
         finally:
-            place.lock.release()
+            ticket.lock.release()
 
-    def _run(self, mine: Place, me: int, call: Callable[[], Any]) -> Any:
+    def _run(self, mine: Ticket, me: int, call: Callable[[], Any]) -> Any:
         words, between = self._words, -me
         try:
             words[_OWNER] = me
@@ -220,7 +222,7 @@ class Turns:
                 words[_ACTIVE] = 0
             self._leave(mine)
 
-    def _leave(self, mine: Place) -> None:
+    def _leave(self, mine: Ticket) -> None:
         """Open the entry if nothing else is pending. The place stays in the line as long as it is held, because a
         signal handler that comes before it is unlocked must know of it; others remove it."""
         if self.is_shut:
@@ -231,17 +233,17 @@ class Turns:
                 if self._is_pending(mine) or self.is_shut:
                     self._words[_OWNER] = NOBODY
 
-    def _is_pending(self, mine: Place) -> bool:
+    def _is_pending(self, mine: Ticket) -> bool:
         self.is_free()  # removes places that are not held any more
-        return self._is_needed() or any(place is not mine and place.lock.locked() for place in list(self._line))
+        return self._is_needed() or any(ticket is not mine and ticket.lock.locked() for ticket in list(self._queue))
 
-    def _before(self, mine: Place) -> list[Place]:
-        line = list(self._line)
-        return line[: line.index(mine)]
+    def _before(self, mine: Ticket) -> list[Ticket]:
+        queue = list(self._queue)
+        return queue[: queue.index(mine)]
 
-    def _remove(self, place: Place) -> None:
+    def _remove(self, ticket: Ticket) -> None:
         try:  # noqa: SIM105 - `contextlib.suppress` costs more than the rest
-            self._line.remove(place)
+            self._queue.remove(ticket)
         except ValueError:  # another thread has removed it
             pass
 
@@ -249,12 +251,16 @@ class Turns:
         """Have a thread that sleeps in its turn look at the line. The region is ours as long as `guard` is held and the
         line is not shut."""
         me = threading.get_ident()
-        if self._line and not self.is_shut and any(place.sleeps and place.thread != me for place in list(self._line)):
+        if (
+            self._queue
+            and not self.is_shut
+            and any(ticket.sleeps and ticket.thread != me for ticket in list(self._queue))
+        ):
             self._ring()
 
     def _check_open(self, operation: str) -> None:
         if self.is_shut:
-            raise NotNow(f"{operation} on {self._name}: this communicator is closed; make a new one")
+            raise CallNotAllowed(f"{operation} on {self._name}: this communicator is closed; make a new one")
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -267,8 +273,8 @@ class Turns:
         """Shut, and wait until nobody is in the line."""
         with self.guard:
             self.shut()
-        for place in list(self._line):
-            with place.lock:
+        for ticket in list(self._queue):
+            with ticket.lock:
                 pass
         while self._words[_ACTIVE] not in (0, c.ENDED) or self._words[c.THREAD // WORD]:
             time.sleep(1e-4)

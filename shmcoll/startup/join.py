@@ -15,9 +15,9 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError
-from shmcoll.runtime.local_rank import Member
+from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.startup import rendezvous, warm
-from shmcoll.startup.launchers import Place, die_with_launcher, find_place
+from shmcoll.startup.launchers import Placement, die_with_launcher, find_placement
 
 DEFAULT_TIMEOUT = 300.0  # seconds: limit of one wait in a collective
 DEFAULT_PATIENCE = 60.0  # seconds: how long ranks wait for each other to join
@@ -49,14 +49,14 @@ def init(*, rank: int | None = None, size: int | None = None, job: str | None = 
     arena, rank, launcher = _take_place(rank, size, job)
     if rank:
         object_cache.leave_to_rank_0()
-    comm = Communicator(Member(arena, rank, launcher), Group.world(arena), "world")
+    comm = Communicator(LocalRank(arena, rank, launcher), Group.world(arena), "world")
     _joined = os.getpid(), comm
     return comm
 
 
 def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Arena, int, str]:
     """The arena, this rank's number, and who says so."""
-    place: Place | None
+    place: Placement | None
     if (rank, size, job) != (None, None, None):
         place = _explicit(rank, size, job)
     else:
@@ -67,7 +67,7 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
             if not 0 <= number < arena.ranks:
                 raise ArenaError(f"RANK={number} is no rank of this job of {arena.ranks}")
             return arena, number, os.environ.pop("SHMCOLL_LAUNCHER", "shmrun")
-        place = find_place(os.environ)
+        place = find_placement(os.environ)
         if place is not None:
             die_with_launcher(place, os.environ)
     timeout = seconds("SHMCOLL_TIMEOUT", DEFAULT_TIMEOUT)
@@ -79,7 +79,7 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
     return arena, place.rank, place.launcher
 
 
-def _explicit(rank: int | None, size: int | None, job: str | None) -> Place:
+def _explicit(rank: int | None, size: int | None, job: str | None) -> Placement:
     if rank is None or size is None or not job:
         raise ValueError(f"init needs rank, size and job together, got rank={rank!r}, size={size!r}, job={job!r}")
     if not isinstance(job, str):
@@ -87,7 +87,7 @@ def _explicit(rank: int | None, size: int | None, job: str | None) -> Place:
     if not 0 <= rank < size:
         raise ValueError(f"rank {rank} is no rank of a job of {size}")
     arenas.check_ranks(size)
-    return Place("explicit", rank, size, f"explicit:{job}")
+    return Placement("explicit", rank, size, f"explicit:{job}")
 
 
 def preload(progress: Callable[[str], None] | None = None) -> None:

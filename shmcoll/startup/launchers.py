@@ -19,7 +19,7 @@ _Environment = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Place:
+class Placement:
     """This process's place in a job that somebody else started."""
 
     launcher: str
@@ -28,7 +28,7 @@ class Place:
     key: str
 
 
-def find_place(environment: _Environment) -> Place | None:
+def find_placement(environment: _Environment) -> Placement | None:
     """The place that a launcher has given this process; None when it stands alone.
 
     Raises `ShmcollError` when the ranks are on several machines or the variables make no sense.
@@ -53,7 +53,7 @@ _PROCESSES = {
 }
 
 
-def die_with_launcher(place: Place, environment: _Environment) -> None:
+def die_with_launcher(place: Placement, environment: _Environment) -> None:
     """Have the kernel kill this rank when its launcher is killed: not all launchers see to that.
 
     Raises `ShmcollError` when the launcher is gone already.
@@ -90,7 +90,7 @@ def _listens(host: str, port: int) -> bool:
     return True
 
 
-def _torchrun(e: _Environment) -> Place | None:
+def _torchrun(e: _Environment) -> Placement | None:
     if "TORCHELASTIC_RUN_ID" not in e:
         return None
     key = ":".join(
@@ -99,18 +99,18 @@ def _torchrun(e: _Environment) -> Place | None:
     return _place(e, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", lambda: key)
 
 
-def _open_mpi(e: _Environment) -> Place | None:
+def _open_mpi(e: _Environment) -> Placement | None:
     job = e.get("PMIX_NAMESPACE") or e.get("OMPI_MCA_ess_base_jobid")
     names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
     return _place(e, "openmpi", *names, lambda: job or _starter("orted", "prted", "prterun", "mpirun"))
 
 
-def _hydra(e: _Environment) -> Place | None:
+def _hydra(e: _Environment) -> Placement | None:
     """MPICH and Intel MPI: their proxy process is the parent of all ranks of a machine."""
     return _place(e, "hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", lambda: _starter("hydra_"))
 
 
-def _srun(e: _Environment) -> Place | None:
+def _srun(e: _Environment) -> Placement | None:
     step = e.get("SLURM_STEP_ID", "")
     if not step.isdigit() or int(step) >= 0xFFFFFFF0:  # the batch script itself is a step with such a number
         return None
@@ -122,7 +122,7 @@ def _srun(e: _Environment) -> Place | None:
     return _place(e, "srun", "SLURM_PROCID", size, None, lambda: key)
 
 
-def _msrun(e: _Environment) -> Place | None:
+def _msrun(e: _Environment) -> Placement | None:
     if "MS_ROLE" not in e:
         return None
     if e["MS_ROLE"] == "MS_SCHED":
@@ -133,7 +133,7 @@ def _msrun(e: _Environment) -> Place | None:
     return _place(e, "msrun", rank, "MS_WORKER_NUM", "MS_LOCAL_WORKER_NUM", lambda: key)
 
 
-def _variables(e: _Environment) -> Place | None:
+def _variables(e: _Environment) -> Placement | None:
     """Plain processes that were given torch's variables by hand, such as those of `multiprocessing`."""
 
     def key() -> str:
@@ -146,7 +146,7 @@ def _variables(e: _Environment) -> Place | None:
 
 def _place(
     e: _Environment, launcher: str, rank: str, size: str, local_size: str | None, key: Callable[[], str]
-) -> Place | None:
+) -> Placement | None:
     if rank not in e or size not in e:
         return None
     try:
@@ -155,7 +155,7 @@ def _place(
         raise ShmcollError(f"{launcher}: {rank}={e[rank]!r} and {size}={e[size]!r} are no numbers") from None
     if local_size and e.get(local_size, e[size]) != e[size]:
         raise _several_machines(launcher, f"{size}={e[size]} but {local_size}={e[local_size]}")
-    return Place(launcher, *numbers, f"{launcher}:{key()}")
+    return Placement(launcher, *numbers, f"{launcher}:{key()}")
 
 
 def _several_machines(launcher: str, why: str) -> ShmcollError:

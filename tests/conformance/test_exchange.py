@@ -21,7 +21,7 @@ def pattern(source: int, step: int, length: int = LENGTH) -> np.ndarray:
 
 
 def held(comm: Any) -> int:
-    return int(comm._member.arena.load(comm._member.heap._held_word))
+    return int(comm._local_rank.arena.load(comm._local_rank.heap._held_word))
 
 
 def exchange(comm: Any) -> None:

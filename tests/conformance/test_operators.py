@@ -223,7 +223,7 @@ def test_all_named_operators_take_the_native_way(ranks):
         calls += [(pairs, "argmin"), (pairs, "argmax"), (np.arange(3.0), "avg")]
         for x, op in calls:
             comm.all_reduce(x, op)
-        comm._caller.run = None
+        comm._dispatcher.run = None
         return [comm.all_reduce(x, op).tolist() for x, op in calls][4:7]
 
     assert ranks(2, run) == [[[0, 1, 2], [0, 1, 2], [0, 0, 0]]] * 2

@@ -246,9 +246,9 @@ def rings_are_given_back(comm) -> tuple[int, int]:
     comm.recv()
     comm.barrier()
     comm.send(np.ones(1), other)
-    held = comm._member.arena.load(comm._member.heap._held_word)
+    held = comm._local_rank.arena.load(comm._local_rank.heap._held_word)
     comm.recv()
-    return held, len(comm._caller.mail._rings[other])
+    return held, len(comm._dispatcher.buffers._rings[other])
 
 
 def test_large_rings_are_given_back(ranks):
@@ -259,7 +259,7 @@ def test_large_rings_are_given_back(ranks):
 
 def messages_of_groups(comm) -> int:
     """Messages of different groups do not mix, and closing a group gives their memory back."""
-    before = comm._member.arena.load(comm._member.heap._held_word)
+    before = comm._local_rank.arena.load(comm._local_rank.heap._held_word)
     half = comm.split(comm.rank // 2)
     other = 1 - half.rank
     half.send(np.array([half.rank]), other)
@@ -269,11 +269,11 @@ def messages_of_groups(comm) -> int:
     comm.barrier()
     half.close()
     comm.barrier()
-    comm._member.directory.sweep()
+    comm._local_rank.groups.sweep()
     comm.barrier()
-    comm._member.directory.sweep()
+    comm._local_rank.groups.sweep()
     assert comm.recv()[0].item() == 100
-    return comm._member.arena.load(comm._member.heap._held_word) - before
+    return comm._local_rank.arena.load(comm._local_rank.heap._held_word) - before
 
 
 def test_messages_belong_to_their_group(ranks):
@@ -400,7 +400,7 @@ def woken(comm) -> None:
         if comm.rank == 0:
             assert comm.recv()[1] == sender
         elif comm.rank == sender:
-            assert poll(lambda: comm._member.arena.load(comm._caller.group.mailbox(0) + layout.PARKED), 20)
+            assert poll(lambda: comm._local_rank.arena.load(comm._dispatcher.group.mailbox(0) + layout.PARKED), 20)
             comm.send(np.ones(1), 0)
         comm.barrier()
 

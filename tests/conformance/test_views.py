@@ -49,12 +49,12 @@ def test_parts_of_shared_arrays(ranks):
 
 
 def lives_as_long_as_it_is_seen(comm) -> list[int]:
-    arena, told = comm._member.arena, []
+    arena, told = comm._local_rank.arena, []
 
     def held() -> None:
         comm.barrier()
         gc.collect()
-        comm._member.heap.give(comm._member.heap.take(1, "a test"))  # looks at what can go
+        comm._local_rank.heap.give(comm._local_rank.heap.take(1, "a test"))  # looks at what can go
         comm.barrier()
         told.append(held_by_all(arena) >> 20)
         comm.barrier()
@@ -85,7 +85,7 @@ def test_an_array_lives_as_long_as_anybody_sees_it(ranks):
 
 
 def held_by_the_dead(comm) -> list[int]:
-    arena = comm._member.arena
+    arena = comm._local_rank.arena
     views = comm.views(comm.zeros(1 << 20, "uint8"))
     if comm.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -94,7 +94,7 @@ def held_by_the_dead(comm) -> list[int]:
     before = held_by_all(arena)
     del views
     gc.collect()
-    comm._member.heap.give(comm._member.heap.take(1, "a test"))
+    comm._local_rank.heap.give(comm._local_rank.heap.take(1, "a test"))
     return [before >> 20, held_by_all(arena) >> 20]
 
 

@@ -562,14 +562,14 @@ def refuse_all(comm, later: bool) -> list[str]:
     told = []
     for name, (call, kind, words) in WRONG.items():
         if comm.rank == 1:
-            before = comm._caller.verdicts._sequence()
+            before = comm._dispatcher.failures._sequence()
             try:
                 call(Later(comm) if later else comm)
                 told.append(f"{name}: nothing was raised")
             except Exception as error:
                 if type(error) is not kind or words not in str(error):
                     told.append(f"{name}: {type(error).__name__}: {error}")
-            if comm._caller.verdicts._sequence() != before:
+            if comm._dispatcher.failures._sequence() != before:
                 told.append(f"{name}: took a sequence number")
         for right in SHORT.values():
             right(comm)

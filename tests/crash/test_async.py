@@ -14,7 +14,7 @@ from ranks import poll
 
 from shmcoll.errors import CollectiveTimeout, RankFailed
 from shmcoll.runtime.async_worker import Cancelled
-from shmcoll.runtime.turns import NotNow
+from shmcoll.runtime.turns import CallNotAllowed
 
 DEADLINE = 20.0
 
@@ -68,7 +68,7 @@ def test_a_race_of_cancel_and_message_loses_nothing(ranks, seed):
             else:
                 array, *_ = work.wait()
             assert array.tolist() == [k] * 3
-        assert comm._caller.receives.is_empty() or comm.rank == 1
+        assert comm._dispatcher.posted.is_empty() or comm.rank == 1
         return withdrawn
 
     print("withdrawn:", ranks(2, races)[0])
@@ -241,9 +241,9 @@ def test_a_timer_that_calls_asynchronously_disturbs_nothing(ranks):
 
         def handle(*_: object) -> None:
             work = comm.recv(None, comm.rank, 500, async_op=True)
-            with contextlib.suppress(NotNow, TimeoutError):
+            with contextlib.suppress(CallNotAllowed, TimeoutError):
                 work.wait(0)
-            with contextlib.suppress(NotNow, TimeoutError):
+            with contextlib.suppress(CallNotAllowed, TimeoutError):
                 works[-1].wait(0) if works else None
             assert work.cancel()
 
@@ -254,7 +254,7 @@ def test_a_timer_that_calls_asynchronously_disturbs_nothing(ranks):
             go_round(comm, works, peer)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        return comm._caller.receives.is_empty() or poll(comm._caller.receives.is_empty, 5)
+        return comm._dispatcher.posted.is_empty() or poll(comm._dispatcher.posted.is_empty, 5)
 
     def go_round(comm, works: list, peer: int) -> None:
         for k in range(150):
@@ -341,7 +341,7 @@ def test_a_handler_during_close_does_not_hang(ranks, board, what):
                     "wait": lambda: pending.wait(0.01),
                 }[what]()
                 told.append("done")
-            except (NotNow, TimeoutError) as error:
+            except (CallNotAllowed, TimeoutError) as error:
                 told.append(type(error).__name__)
             board[0] = 1
 
@@ -351,7 +351,7 @@ def test_a_handler_during_close_does_not_hang(ranks, board, what):
         group.close()
         return told[0]
 
-    wanted = {"async": "NotNow", "close": "NotNow", "subgroup": "done", "wait": "TimeoutError"}[what]
+    wanted = {"async": "CallNotAllowed", "close": "CallNotAllowed", "subgroup": "done", "wait": "TimeoutError"}[what]
     assert ranks(2, closes, timeout=DEADLINE)[0] == wanted
 
 

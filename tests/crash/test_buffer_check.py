@@ -17,7 +17,7 @@ ON = {"SHMCOLL_CHECK": "1"}
 def held(comm: Any) -> threading.Event:
     """Keep the worker busy until the event is set: what is submitted meanwhile is pending for sure."""
     released = threading.Event()
-    comm._caller.worker.submit(released.wait)
+    comm._dispatcher.worker.submit(released.wait)
     return released
 
 

@@ -98,7 +98,9 @@ def fork_and_try(comm: Any, locked: bool) -> dict[str, str]:
     for name, attempt in TRIED.items():
         comm.barrier()
         work = comm.recv(tag=1, async_op=True)
-        locks = [comm._member.lock, comm._member.heap._lock, comm._caller.worker.turns.guard] if locked else []
+        locks = (
+            [comm._local_rank.lock, comm._local_rank.heap._lock, comm._dispatcher.worker.turns.guard] if locked else []
+        )
         with held_by_another_thread(locks):
             told[name] = in_a_child(lambda attempt=attempt, work=work: attempt(comm, plan, work))
         comm.send(np.arange(3), 1 - comm.rank, 1)
@@ -123,7 +125,7 @@ def test_what_a_child_writes_into_shared_arrays_is_its_own(ranks: Any, tmp_path:
     def write(comm: Any) -> None:
         shared = comm.full(1000, comm.rank)
         comm.barrier()
-        held = held_by_all(comm._member.arena)
+        held = held_by_all(comm._local_rank.arena)
 
         def disturb() -> str:
             path = tmp_path / f"file{comm.rank}"
@@ -137,7 +139,7 @@ def test_what_a_child_writes_into_shared_arrays_is_its_own(ranks: Any, tmp_path:
 
         assert in_a_child(disturb) == "100 files"
         assert (shared == comm.rank).all()
-        assert held_by_all(comm._member.arena) == held
+        assert held_by_all(comm._local_rank.arena) == held
         comm.barrier()
 
     ranks(2, write)

@@ -99,7 +99,7 @@ def test_files_put_over_our_numbers_are_left_alone(ranks):
         own.write(CONTENT)
         own.flush()
         before = os.fstat(own.fileno())
-        os.dup2(own.fileno(), comm._member.arena.fd)
+        os.dup2(own.fileno(), comm._local_rank.arena.fd)
         use_everything(comm)
         after = os.fstat(own.fileno())
         assert (after.st_size, after.st_blocks) == (before.st_size, before.st_blocks)

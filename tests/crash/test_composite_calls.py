@@ -311,12 +311,12 @@ def test_the_flight_recorder_and_a_limit_that_passes_name_the_composite_call(ran
         if comm.rank:
             comm.all_gather_object("x")
             assert poll(lambda: board[0], 20)
-            return [flight.words() for flight in flights(comm._caller.group, 1)]
+            return [flight.words() for flight in flights(comm._dispatcher.group, 1)]
         comm.all_gather_object("x")
         comm.timeout = 0.3
         with pytest.raises(CollectiveTimeout) as caught:
             comm.gather_object("x", 1)
-        (standing, _) = standings(comm._member.arena)
+        (standing, _) = standings(comm._local_rank.arena)
         board[0] = 1
         return str(caught.value), standing.place
 

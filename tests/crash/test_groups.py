@@ -132,7 +132,7 @@ def look_while_one_leaves(comm, board) -> int:
     """Rank 2 ends properly while rank 0 looks whether its process has."""
     comm.barrier()
     if comm.rank == 0:
-        pid = records.read(comm._member.arena, 2, layout.BY_RANK).pid
+        pid = records.read(comm._local_rank.arena, 2, layout.BY_RANK).pid
         pidfd = os.pidfd_open(pid)
 
         def look(_ctx: int, peer: int) -> int:
@@ -165,7 +165,7 @@ def wait_for_who_has_left(comm) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
     if comm.rank == 2:
         return ""
-    arena = comm._member.arena
+    arena = comm._local_rank.arena
     assert poll(lambda: records.read(arena, 0, layout.BY_LAUNCHER).state == records.FAILED, 20)
     assert poll(lambda: records.how_ended(arena, 2), 20)
     with pytest.raises(RankFailed) as error:

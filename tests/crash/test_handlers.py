@@ -1,5 +1,5 @@
 """Signal handlers that call the communicator while their rank is inside one of its calls: a call is refused with
-`NotNow` or runs as if it had come between two others, and what the rank was about to do comes out right."""
+`CallNotAllowed` or runs as if it had come between two others, and what the rank was about to do comes out right."""
 
 import gc
 import signal
@@ -14,7 +14,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import entry
 from shmcoll.errors import CollectiveTimeout, RankFailed
-from shmcoll.runtime.async_worker import NotNow
+from shmcoll.runtime.async_worker import CallNotAllowed
 
 LONG = 40_000  # elements: a message of so many asks for memory
 
@@ -138,28 +138,28 @@ def signal_between_phases(comm) -> None:
 
         return enter
 
-    routine = comm._caller.routine
+    routine = comm._dispatcher.routine
     for owner in (comm, *comm._composite.values()):  # parts of composite calls have entries of their own
         for attribute, value in list(vars(owner).items()):
             if attribute.startswith("_") and callable(value):
                 setattr(owner, attribute, interrupted(value))
-    comm._caller.routine = lambda operation: interrupted(routine(operation))
+    comm._dispatcher.routine = lambda operation: interrupted(routine(operation))
 
 
 def between_phases(comm, name: str, calls: tuple[str, ...]) -> int:
     """How often a handler came between two phases of `name`; there it makes all calls, and each is refused."""
-    words, met = comm._caller.words, []
+    words, met = comm._dispatcher.words, []
 
     def handle(*_: object) -> None:
         assert words[c.ACTIVE // WORD] == -threading.get_ident()
         for call in calls:
-            with pytest.raises(NotNow, match=r"signal handler.* in the midst of "):
+            with pytest.raises(CallNotAllowed, match=r"signal handler.* in the midst of "):
                 CALLS[call](comm)
         met.append(1)
 
     PHASED[name](comm)
     for load in ("scatter", "send", "recv", "all_gather_v"):
-        comm._caller.routine(load)
+        comm._dispatcher.routine(load)
     signal.signal(signal.SIGUSR2, handle)
     if comm.rank == 1:
         signal_between_phases(comm)
@@ -189,12 +189,12 @@ def test_the_same_of_the_plain_entry(ranks, monkeypatch, name):
 def ticking(comm, name: str, call: str, seconds: float) -> tuple[int, int, int]:
     """A timer whose handler makes `call` whenever its rank is in the midst of `name`: how many signals came, how many
     of these calls were refused, how often `name` was called."""
-    words, me, told = comm._caller.words, threading.get_ident(), [0, 0]
+    words, me, told = comm._dispatcher.words, threading.get_ident(), [0, 0]
 
     def handle(*_: object) -> None:
         told[0] += 1
         if abs(words[c.ACTIVE // WORD]) == me:  # else the call would run, and no other rank makes it
-            with pytest.raises(NotNow):
+            with pytest.raises(CallNotAllowed):
                 CALLS[call](comm)
             told[1] += 1
         if not is_over:  # not earlier: on a busy machine handlers would nest
@@ -230,7 +230,7 @@ def alone(comm, call: str) -> int:
         try:
             CALLS[call](comm)
             ran.append(1)
-        except NotNow:
+        except CallNotAllowed:
             pass
         if not is_over:  # not earlier: on a busy machine handlers would nest
             signal.setitimer(signal.ITIMER_REAL, 0.002)
@@ -310,7 +310,7 @@ class Finalised:
         try:
             self.comm.send(np.ones(2), self.comm.rank, tag=5)
             self.told.append("sent")
-        except NotNow as error:
+        except CallNotAllowed as error:
             self.told.append(str(error))
 
 
@@ -410,7 +410,7 @@ def refused_in_a_queued_call(comm) -> str:
     signal.signal(signal.SIGALRM, lambda *_: comm.barrier())
     comm.send(np.ones(1), 0, tag=3)
     signal.setitimer(signal.ITIMER_REAL, 0.1)
-    with pytest.raises(NotNow, match=r"barrier on rank 1.* in the midst of all_reduce"):
+    with pytest.raises(CallNotAllowed, match=r"barrier on rank 1.* in the midst of all_reduce"):
         comm.all_reduce(np.ones(9)[::3])
     with pytest.raises(RankFailed) as told:
         comm.barrier()
@@ -429,7 +429,7 @@ def test_a_refusal_that_a_handler_lets_out_ends_the_group(ranks):
 def interrupted_twice(comm) -> str:
     """A second Ctrl-C while the peers are being told of the first."""
     if comm.rank == 1:
-        interrupted = comm._caller.verdicts.interrupted
+        interrupted = comm._dispatcher.failures.interrupted
         times = []
 
         def again(operation: str) -> None:
@@ -438,7 +438,7 @@ def interrupted_twice(comm) -> str:
                 raise KeyboardInterrupt
             interrupted(operation)
 
-        comm._caller.verdicts.interrupted = again
+        comm._dispatcher.failures.interrupted = again
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.1)
         with pytest.raises(KeyboardInterrupt):
@@ -462,7 +462,7 @@ def beside_a_busy_thread(comm) -> float:
     import ctypes
 
     if comm.rank == 0:
-        poll(lambda: comm._member.arena.load(comm._member.arena.world), 30)  # until the group ends
+        poll(lambda: comm._local_rank.arena.load(comm._local_rank.arena.world), 30)  # until the group ends
         return 0.0
     usleep, over = ctypes.PyDLL(None).usleep, threading.Event()
 

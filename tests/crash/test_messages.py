@@ -213,7 +213,7 @@ def nobody_sends(comm, wait: str) -> tuple[float, str, str]:
             comm.recv()
         again = str(error.value)
     else:
-        poll(comm._caller.group.has_ended, 20)
+        poll(comm._dispatcher.group.has_ended, 20)
     return time.monotonic() - begin, told, again
 
 

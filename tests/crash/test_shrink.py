@@ -20,7 +20,7 @@ def go_on(comm, wanted: int) -> list:
         try:
             while comm.size > wanted:
                 comm.all_reduce(np.ones(100_000))
-            total = comm.all_reduce(np.array([comm._member.rank]))[0]
+            total = comm.all_reduce(np.array([comm._local_rank.rank]))[0]
             return [*ranks_of, int(total)]
         except RankFailed:
             comm = comm.shrink()
@@ -121,8 +121,8 @@ def one_has_closed_it(comm, closer: int, board) -> list:
         while board[:3].sum() < 2:  # it lives on
             time.sleep(0.001)
         return []
-    mailbox = group._caller.group.mailbox(closer)
-    while not comm._member.arena.load(mailbox + layout.CLOSED):
+    mailbox = group._dispatcher.group.mailbox(closer)
+    while not comm._local_rank.arena.load(mailbox + layout.CLOSED):
         time.sleep(0.001)
     try:
         left = group.shrink()

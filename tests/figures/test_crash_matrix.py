@@ -64,7 +64,7 @@ JOB = """
 
     comm = shmcoll.init()
     others = [rank for rank in range(comm.size) if rank != victim]
-    world = comm._caller.group
+    world = comm._dispatcher.group
     try:
         if place == "before its first collective" and me == victim:
             end_here()
@@ -81,7 +81,7 @@ JOB = """
             pair = comm.subgroup([victim, others[0]])
             pair.barrier()
             if me == victim:
-                until_asleep((pair._caller.group, 1 - pair.rank), *[(world, rank) for rank in others[1:]])
+                until_asleep((pair._dispatcher.group, 1 - pair.rank), *[(world, rank) for rank in others[1:]])
                 end_here()
             pair.barrier()
         comm.barrier()

@@ -7,7 +7,7 @@ import threading
 import numpy as np, shmcoll
 comm = shmcoll.init()
 x, go_on = np.ones(1000), threading.Event()
-comm._caller.worker.submit(go_on.wait)
+comm._dispatcher.worker.submit(go_on.wait)
 work = comm.all_reduce(x, async_op=True)
 x[comm.rank] = 2
 go_on.set()

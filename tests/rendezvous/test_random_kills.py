@@ -20,7 +20,7 @@ import leaks
 import pytest
 
 from shmcoll.startup import rendezvous
-from shmcoll.startup.launchers import find_place
+from shmcoll.startup.launchers import find_placement
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Ranks = dict[int, "subprocess.Popen[str]"]
@@ -49,7 +49,7 @@ class Meeting:
         self._by_hand = way == "by hand"
         # Jobs that others run on this machine meanwhile have other names, and so has the test before
         self._job = f"kills-{os.getpid()}-{time.monotonic_ns()}"
-        place = None if self._by_hand else find_place(self._variables(0))
+        place = None if self._by_hand else find_placement(self._variables(0))
         key = place.key if place else f"explicit:{self._job}"
         self.path = Path("/dev/shm") / rendezvous.name_of(key).lstrip("/")
 

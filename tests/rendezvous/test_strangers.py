@@ -128,9 +128,9 @@ def test_a_listener_that_takes_no_call_keeps_nobody(start: Start) -> None:
         sockets.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         sockets[0].bind(address)
         sockets[0].listen(0)
-        caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        caller.connect(address)  # which fills its queue
-        sockets.append(caller)
+        dispatcher = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        dispatcher.connect(address)  # which fills its queue
+        sockets.append(dispatcher)
 
     end = start_as_them(listen)
     try:

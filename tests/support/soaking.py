@@ -110,7 +110,7 @@ class Soaked:
         """Descriptors; MiB of memory that is its own, and that it holds of the arena."""
         open_files = [fd.readlink() for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
         _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
-        arena = self.comm._member.arena
+        arena = self.comm._local_rank.arena
         held = arena.load(layout.directory_offset(arena.ranks, self.name) + layout.HELD)
         self.marks.append(
             {

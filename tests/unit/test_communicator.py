@@ -42,7 +42,7 @@ def test_no_error_before_the_limit_and_one_soon_after(ranks):
         import time
 
         if comm.rank == 1:
-            while not comm._member.arena.load(comm._member.arena.world):
+            while not comm._local_rank.arena.load(comm._local_rank.arena.world):
                 time.sleep(0.001)
             return 0.0
         comm.timeout = 0.3
@@ -132,7 +132,7 @@ def test_a_forked_child_is_no_rank(ranks):
         with open(read, "rb") as answers:
             told = answers.read().decode().splitlines()
         comm.barrier()
-        assert records.read(comm._member.arena, comm.rank, layout.BY_RANK).pid == os.getpid()
+        assert records.read(comm._local_rank.arena, comm.rank, layout.BY_RANK).pid == os.getpid()
         return told
 
     for told in ranks(2, fork):

@@ -129,14 +129,14 @@ def arguments_of(comm: Any, operation: str, row: str, form: Callable[[list[int]]
 def by_native(comm: Any, operation: str, arguments: dict[str, Any]) -> int:
     """The status of the native entry. It has begun an operation just when it has not answered PREPARE."""
     x, out, root = arguments["x"], arguments["out"], arguments.get("root", 0)
-    before = comm._caller.words[c.SEQUENCE // WORD]
+    before = comm._dispatcher.words[c.SEQUENCE // WORD]
     if operation == "reduce_scatter_v":
         status = comm._reduce_scatter(x, out, 1, 0, 0, 0, None, arguments["counts"])
     else:
         rows = [arguments.get(row) for row in ROWS]
         out = None if operation == "gather_v" and comm.rank != root else out
         status = getattr(comm, f"_{operation}")(x, out, 0, root, 0, 0, None, *rows)
-    if (comm._caller.words[c.SEQUENCE // WORD] != before) != (status != c.PREPARE):
+    if (comm._dispatcher.words[c.SEQUENCE // WORD] != before) != (status != c.PREPARE):
         raise AssertionError(f"{operation}: status {status}, but something was begun, or nothing")
     return status
 
@@ -146,7 +146,7 @@ def by_method(comm: Any, operation: str, arguments: dict[str, Any]) -> Any:
 
 
 def by_python(comm: Any, operation: str, arguments: dict[str, Any]) -> Any:
-    return getattr(calls, operation)(comm._caller, *arguments.values())
+    return getattr(calls, operation)(comm._dispatcher, *arguments.values())
 
 
 def told(way: Callable[..., Any], comm: Any, operation: str, arguments: dict[str, Any]) -> list[Any]:
@@ -156,7 +156,7 @@ def told(way: Callable[..., Any], comm: Any, operation: str, arguments: dict[str
         parts = result if isinstance(result, tuple) else (result,)
         said = [None if part is None else (part.dtype.str, part.tolist()) for part in parts]
     except (TypeError, ValueError) as error:
-        said = [type(error).__name__, *str(error).split(f"#{comm._caller.words[c.SEQUENCE // WORD]}")]
+        said = [type(error).__name__, *str(error).split(f"#{comm._dispatcher.words[c.SEQUENCE // WORD]}")]
     return [*said, None if arguments["out"] is None else arguments["out"].tolist()]
 
 

@@ -24,8 +24,8 @@ class Ring:
     """The ring from rank 1 to rank 0, in which a message of 8 words lies, as rank 0 finds it."""
 
     def __init__(self, comm):
-        self.arena = comm._member.arena
-        mailbox = comm._caller.group.mailbox(1)
+        self.arena = comm._local_rank.arena
+        mailbox = comm._dispatcher.group.mailbox(1)
         self.told = mailbox + layout.rings_offset(2)
         self.offset = self.arena.load(self.told)
         self.piece = self.offset + layout.RING_PIECES
@@ -95,7 +95,7 @@ def test_a_damaged_directory_is_told(ranks, offset):
     """A member finds the identity of its group, and beside it an offset that leads nowhere."""
 
     def use(comm) -> str:
-        arena = comm._member.arena
+        arena = comm._local_rank.arena
         if comm.rank == 0:
             which = identity((0, 1), "subgroup", 0)
             slot = layout.directory_offset(2, 0) + layout.SLOTS
@@ -115,9 +115,9 @@ def test_a_damaged_directory_is_told(ranks, offset):
 @pytest.mark.parametrize("value", [-1, 0, 1 << 40])
 def test_a_damaged_region_is_told(ranks, word, value):
     def use(comm) -> str:
-        arena = comm._member.arena
+        arena = comm._local_rank.arena
         if comm.rank == 0:
-            group = comm._member.directory.lead((0, 1), identity((0, 1), "subgroup", 0))
+            group = comm._local_rank.groups.lead((0, 1), identity((0, 1), "subgroup", 0))
             arena.store(group.offset + word, value)
         comm.barrier()
         text = ""

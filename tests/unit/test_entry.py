@@ -39,10 +39,10 @@ def test_every_dtype_is_known(ranks, monkeypatch):
         for dtype in DTYPES:
             x = np.zeros(3, dtype.numpy)
             comm._gather(x, x.copy(), 0, 0, 0, 0, 0)
-            seen.append(int(comm._caller.words[(c.X + c.DTYPE) // WORD]))
+            seen.append(int(comm._dispatcher.words[(c.X + c.DTYPE) // WORD]))
         for same_as_int64 in (np.longlong, np.ulonglong):
             comm._gather(np.zeros(3, same_as_int64), np.zeros(3, same_as_int64), 0, 0, 0, 0, 0)
-            seen.append(int(comm._caller.words[(c.X + c.DTYPE) // WORD]))
+            seen.append(int(comm._dispatcher.words[(c.X + c.DTYPE) // WORD]))
         return seen
 
     codes_by_name = {d.name: d.code for d in DTYPES}
@@ -56,7 +56,7 @@ def test_what_is_read_of_an_array(ranks, monkeypatch):
         for shape in ((), (0,), (7,), (2, 3, 4)):
             x = np.zeros(shape, np.float32)
             assert comm._gather(x, np.zeros(max(x.size, 1), np.float32), 0, 0, 0, 0, 0) == c.OK
-            words = comm._caller.words[c.X // WORD :][:7].tolist()
+            words = comm._dispatcher.words[c.X // WORD :][:7].tolist()
             told.append([words[0] == x.ctypes.data, *words[1:5], words[6]])
         return told
 
@@ -96,9 +96,9 @@ def test_what_the_entry_does_not_read_is_left_to_python_and_nothing_is_done(rank
             "in place": (x, x),
             "read-only x": (layouts.read_only(x), out),
         }
-        before = comm._caller.words[c.SEQUENCE // WORD]
+        before = comm._dispatcher.words[c.SEQUENCE // WORD]
         told = {name: comm._all_reduce(a, b, 1, 0, 0, 0) for name, (a, b) in strange.items()}
-        told["calls"] = int(comm._caller.words[c.SEQUENCE // WORD] - before)
+        told["calls"] = int(comm._dispatcher.words[c.SEQUENCE // WORD] - before)
         return told
 
     told = both_ways(ranks, monkeypatch, statuses)
@@ -161,7 +161,7 @@ def test_who_may_enter(ranks, monkeypatch, fast):
     monkeypatch.setattr(entry, "FAST", fast)
 
     def turns(comm) -> list[int]:
-        words, me = comm._caller.words, threading.get_ident()
+        words, me = comm._dispatcher.words, threading.get_ident()
         told = []
         for active, owner in ((0, 0), (0, me), (0, me + 1), (0, -1), (me, 0), (me + 1, 0), (-me, me), (c.ENDED, 0)):
             words[c.ACTIVE // WORD], words[c.OWNER // WORD] = active, owner
@@ -202,7 +202,7 @@ def test_other_threads_run_while_a_rank_waits(ranks):
 
             thread = threading.Thread(target=wait)
             thread.start()
-            while not comm._caller.words[c.ACTIVE // WORD]:
+            while not comm._dispatcher.words[c.ACTIVE // WORD]:
                 pass
             while count < 1000:
                 count += 1
@@ -211,8 +211,8 @@ def test_other_threads_run_while_a_rank_waits(ranks):
             return count
         while True:
             comm.timeout = 20
-            comm._member.arena.load(comm._member.arena.world)
-            if comm._member.arena.load(comm._member.arena.world):
+            comm._local_rank.arena.load(comm._local_rank.arena.world)
+            if comm._local_rank.arena.load(comm._local_rank.arena.world):
                 return 1000
 
     outcomes = ranks.outcomes(2, waiting)

@@ -24,7 +24,7 @@ def test_what_was_called_and_how_it_ended(ranks):
             comm.all_reduce(np.ones(3), "median")
         comm.gather(np.ones(4, np.int16), root=1)
         comm.scatter_v(*((np.arange(2), [1, 1]) if comm.rank == 0 else (None, None)), root=0)
-        return told(comm._caller.group, comm.rank)
+        return told(comm._dispatcher.group, comm.rank)
 
     for rank, entries in enumerate(ranks(2, calls)):
         array = "None" if rank else "2 x int64"
@@ -40,7 +40,7 @@ def test_the_last_ones_of_many(ranks):
     def many(comm) -> list[int]:
         for _ in range(layout.FLIGHT_ENTRIES + 9):
             comm.barrier()
-        return [f.sequence for f in flights(comm._caller.group, 1 - comm.rank)][:-1]
+        return [f.sequence for f in flights(comm._dispatcher.group, 1 - comm.rank)][:-1]
 
     for sequences in ranks(2, many):
         assert sequences == list(range(sequences[0], sequences[0] + layout.FLIGHT_ENTRIES - 1))
@@ -50,7 +50,7 @@ def test_each_group_has_its_own(ranks):
     def split(comm) -> tuple[list, list]:
         half = comm.split(comm.rank % 2)
         half.barrier()
-        return told(half._caller.group, half.rank), told(comm._caller.group, comm.rank)[1:]
+        return told(half._dispatcher.group, half.rank), told(comm._dispatcher.group, comm.rank)[1:]
 
     assert ranks(4, split) == [([(1, "barrier()", "done")], [])] * 4
 
@@ -85,6 +85,6 @@ def test_a_call_that_failed_says_so(ranks, board):
                 comm.barrier()
             board[0] = 1
         assert poll(lambda: board[0], 20)
-        return told(comm._caller.group, 0)
+        return told(comm._dispatcher.group, 0)
 
     assert ranks(2, fail) == [[(1, "barrier()", "waited in vain")]] * 2

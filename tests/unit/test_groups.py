@@ -164,7 +164,7 @@ def test_a_thousand_groups_leave_memory_flat(ranks):
             group.close()
             if i in (200, 999):
                 comm.barrier()
-                held.append(held_by_all(comm._member.arena))
+                held.append(held_by_all(comm._local_rank.arena))
                 resident.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
                 descriptors.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
         return [values[1] - values[0] for values in (held, resident, descriptors)]
@@ -215,7 +215,9 @@ def test_a_closed_group_writes_nothing_where_it_was(ranks, call, kind):
                 group.close()
             comm.barrier()
         taken = comm.zeros(1 << 20, np.uint8) if comm.rank == 0 else None
-        lies_there = comm.rank == 1 or taken.ctypes.data == comm._member.arena.address + group._caller.group.offset
+        lies_there = (
+            comm.rank == 1 or taken.ctypes.data == comm._local_rank.arena.address + group._dispatcher.group.offset
+        )
         comm.barrier()
         if comm.rank == 1:
             with pytest.raises(kind):
@@ -440,7 +442,7 @@ def test_close_waits_for_calls_of_other_threads(ranks, board):
         if comm.rank == 0:
             thread = threading.Thread(target=receive)
             thread.start()
-            assert poll(lambda: group._caller.words[c.THREAD // WORD], 20)
+            assert poll(lambda: group._dispatcher.words[c.THREAD // WORD], 20)
         comm.barrier()
         if comm.rank == 1:
             group.close()

@@ -133,7 +133,7 @@ def test_shared_arrays_are_arrays(ranks, n=2):
 
 def test_memory_goes_with_the_last_view(ranks):
     def drop(comm) -> list[int]:
-        held = lambda: held_by_all(comm._member.arena)  # noqa: E731
+        held = lambda: held_by_all(comm._local_rank.arena)  # noqa: E731
         x = comm.zeros(1000)
         view = x.reshape(10, 100)[::2].T
         told = [held()]
@@ -172,7 +172,7 @@ def test_a_forked_child_gives_nothing_back(ranks):
             gc.collect()
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
-        return held_by_all(comm._member.arena), x[:2].tolist()
+        return held_by_all(comm._local_rank.arena), x[:2].tolist()
 
     assert ranks(1, fork) == [(8192, [7, 7])]
 

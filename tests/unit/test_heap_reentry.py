@@ -235,6 +235,6 @@ def test_a_real_handler_makes_shared_arrays_while_the_program_makes_some(ranks):
         kept.clear()
         del mine, array
         gc.collect()
-        return held_by_all(comm._member.arena)
+        return held_by_all(comm._local_rank.arena)
 
     assert ranks(1, use) == [0]

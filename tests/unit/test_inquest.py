@@ -134,7 +134,7 @@ def test_a_posted_receive_keeps_no_rank(ranks, board):
 def wait_in_vain(comm) -> str:
     comm.timeout = 0.3
     if comm.rank:
-        poll(comm._caller.group.has_ended, 20)
+        poll(comm._dispatcher.group.has_ended, 20)
         return ""
     with pytest.raises(CollectiveTimeout) as error:
         comm.recv(source=1, tag=5)

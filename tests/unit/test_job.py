@@ -62,7 +62,7 @@ def test_a_number_that_is_no_rank(ranks):
         import shmcoll.startup.join as job
 
         job._joined = None
-        os.environ["SHMCOLL_ARENA"] = f"{comm._member.arena.fd}:{comm._member.arena.nonce}"
+        os.environ["SHMCOLL_ARENA"] = f"{comm._local_rank.arena.fd}:{comm._local_rank.arena.nonce}"
         os.environ["RANK"] = number
         try:
             job.init()

@@ -18,7 +18,7 @@ def go_on_after(comm, operations: int, board: np.ndarray) -> None:
     board[comm.rank] += 1
     while (board[: comm.size] < board[comm.rank]).any():  # until all have left it: its headers will be written over
         time.sleep(1e-4)
-    comm._caller.words[c.SEQUENCE // WORD] = operations
+    comm._dispatcher.words[c.SEQUENCE // WORD] = operations
 
 
 def check_long_calls(comm) -> None:
@@ -43,18 +43,18 @@ def test_results_are_right_where_progress_wraps(ranks, board, n: int, turns: int
         for _ in range(barriers):
             comm.barrier()
         check_long_calls(comm)
-        return comm._caller.words.item(c.SEQUENCE // WORD)
+        return comm._dispatcher.words.item(c.SEQUENCE // WORD)
 
     assert ranks(n, run) == [turns * (1 << 39) + barriers] * n
 
 
 def test_progress_is_brought_along(ranks, board) -> None:
     def run(comm) -> tuple[int, int]:
-        mine = comm._caller.group.mailbox(comm.rank) + PROGRESS
+        mine = comm._dispatcher.group.mailbox(comm.rank) + PROGRESS
         go_on_after(comm, 7 * CATCH_UP - 2, board)
         comm.barrier()
-        before = comm._member.arena.load(mine)
+        before = comm._local_rank.arena.load(mine)
         comm.barrier()
-        return before, comm._member.arena.load(mine)
+        return before, comm._local_rank.arena.load(mine)
 
     assert ranks(2, run) == [(0, 7 * CATCH_UP << STEP_BITS)] * 2

@@ -12,7 +12,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.protocol.reduction import shortest_slice
 from shmcoll.errors import ShmcollError
-from shmcoll.startup.launchers import find_place
+from shmcoll.startup.launchers import find_placement
 
 MOST = layout.most_ranks(layout.CELL_BYTES)
 
@@ -45,7 +45,7 @@ def test_too_many_ranks_are_refused_by_init():
 
 def test_too_many_ranks_of_another_launcher_are_refused():
     with pytest.raises(ShmcollError, match=f"has started {MOST + 1} ranks, and shmcoll joins {MOST} at most"):
-        find_place({"RANK": "0", "WORLD_SIZE": str(MOST + 1)})
+        find_placement({"RANK": "0", "WORLD_SIZE": str(MOST + 1)})
 
 
 def test_too_many_ranks_are_refused_by_shmrun():

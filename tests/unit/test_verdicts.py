@@ -18,7 +18,7 @@ def in_a_rank(ranks, n: int, function):
 
     def run(comm):
         result = function(comm) if comm.rank == 0 else None
-        comm._caller.words[c.ACTIVE // WORD] = 0
+        comm._dispatcher.words[c.ACTIVE // WORD] = 0
         return result
 
     return ranks(n, run)[0]
@@ -40,9 +40,9 @@ def in_a_rank(ranks, n: int, function):
 )
 def test_every_recorded_cause_has_its_exception(ranks, cause, kind):
     def raised(comm) -> tuple[type, str, bool]:
-        records.write(comm._member.arena, 1, layout.BY_LAUNCHER, records.FAILED, cause, 1, "what happened")
-        first = comm._caller.verdicts.error("gather", c.ABORTED)
-        second = comm._caller.verdicts.error("barrier", c.ABORTED)
+        records.write(comm._local_rank.arena, 1, layout.BY_LAUNCHER, records.FAILED, cause, 1, "what happened")
+        first = comm._dispatcher.failures.error("gather", c.ABORTED)
+        second = comm._dispatcher.failures.error("barrier", c.ABORTED)
         return type(first), str(first), str(first) == str(second) and first is not second
 
     got, text, again = in_a_rank(ranks, 2, raised)
@@ -52,21 +52,21 @@ def test_every_recorded_cause_has_its_exception(ranks, cause, kind):
 
 
 def test_an_end_without_a_record_is_still_an_error(ranks):
-    error = in_a_rank(ranks, 2, lambda comm: comm._caller.verdicts.error("gather", c.ABORTED))
+    error = in_a_rank(ranks, 2, lambda comm: comm._dispatcher.failures.error("gather", c.ABORTED))
     assert type(error) is RankFailed
     assert str(error) == "gather #0 on rank 0: the group was ended without a reason"
 
 
 def test_a_broken_invariant_asks_for_a_report(ranks):
-    error = in_a_rank(ranks, 2, lambda comm: comm._caller.verdicts.error("gather", c.BROKEN))
+    error = in_a_rank(ranks, 2, lambda comm: comm._dispatcher.failures.error("gather", c.BROKEN))
     assert type(error) is InternalError
     assert "please report" in str(error)
 
 
 def test_counts_that_do_not_fit_end_nothing(ranks):
     def judged(comm) -> tuple:
-        error = comm._caller.verdicts.error("all_to_all_v", c.VERDICT)
-        return type(error), comm._caller.verdicts._ended, comm._member.arena.load(comm._member.arena.world)
+        error = comm._dispatcher.failures.error("all_to_all_v", c.VERDICT)
+        return type(error), comm._dispatcher.failures._ended, comm._local_rank.arena.load(comm._local_rank.arena.world)
 
     assert in_a_rank(ranks, 2, judged) == (ValueError, None, 0)
 
@@ -85,11 +85,13 @@ def test_where_ranks_wait_in_a_circle_who_has_done_the_fewest_steps_is_to_blame(
     def blamed(comm) -> str:
         for rank in range(4):
             sleep_for(comm, rank, (rank + 1) % 4, (5 << layout.STEP_BITS) + 100)
-        comm._caller.words[c.SEQUENCE // WORD] = 5
-        comm._caller.words[c.CULPRIT // WORD] = awaited
+        comm._dispatcher.words[c.SEQUENCE // WORD] = 5
+        comm._dispatcher.words[c.CULPRIT // WORD] = awaited
         for rank, done in enumerate(steps):
-            comm._member.arena.store(comm._caller.group.mailbox(rank) + layout.PROGRESS, (5 << layout.STEP_BITS) + done)
-        return comm._caller.verdicts._who_stopped()
+            comm._local_rank.arena.store(
+                comm._dispatcher.group.mailbox(rank) + layout.PROGRESS, (5 << layout.STEP_BITS) + done
+            )
+        return comm._dispatcher.failures._who_stopped()
 
     assert in_a_rank(ranks, 4, blamed) == named
 
@@ -99,21 +101,23 @@ def test_the_end_of_the_chain_of_sleepers_is_to_blame(ranks, chain, named):
     """However few steps the others have done: they cannot."""
 
     def blamed(comm) -> str:
-        comm._caller.words[c.SEQUENCE // WORD] = 5
-        comm._caller.words[c.CULPRIT // WORD] = chain[0]
+        comm._dispatcher.words[c.SEQUENCE // WORD] = 5
+        comm._dispatcher.words[c.CULPRIT // WORD] = chain[0]
         for rank, peer in pairwise(chain):
             sleep_for(comm, rank, peer, (5 << layout.STEP_BITS) + 2)
-        comm._member.arena.store(comm._caller.group.mailbox(chain[-1]) + layout.PROGRESS, (5 << layout.STEP_BITS) + 1)
+        comm._local_rank.arena.store(
+            comm._dispatcher.group.mailbox(chain[-1]) + layout.PROGRESS, (5 << layout.STEP_BITS) + 1
+        )
         sleep_for(comm, chain[-1], 0, 5 << layout.STEP_BITS)  # which has come
-        comm._member.arena.store(comm._caller.group.mailbox(0) + layout.PROGRESS, 5 << layout.STEP_BITS)
-        return comm._caller.verdicts._who_stopped()
+        comm._local_rank.arena.store(comm._dispatcher.group.mailbox(0) + layout.PROGRESS, 5 << layout.STEP_BITS)
+        return comm._dispatcher.failures._who_stopped()
 
     assert in_a_rank(ranks, 4, blamed) == named
 
 
 def sleep_for(comm, rank: int, peer: int, value: int) -> None:
     """As if `rank` slept until PROGRESS of `peer` reaches `value`."""
-    group, store = comm._caller.group, comm._member.arena.store
+    group, store = comm._dispatcher.group, comm._local_rank.arena.store
     store(group.mailbox(rank) + layout.AWAITED_WORD, group.mailbox(peer) + layout.PROGRESS - group.offset)
     store(group.mailbox(rank) + layout.AWAITED_VALUE, value)
     store(group.mailbox(rank) + layout.AWAITED_PEER, peer + 1)
@@ -123,12 +127,12 @@ def test_refusals_are_noted_but_no_interrupts(ranks):
     def noted(comm) -> list[str]:
         told = []
         for kind in (TypeError, ValueError, IndexError, MemoryError, KeyboardInterrupt):
-            records.note_refusal(comm._caller.group, 0, 0, "")
-            comm._caller.words[c.SEQUENCE // WORD] += 1  # as if there had been an operation
-            with pytest.raises(kind), comm._caller.verdicts.checking("gather") as check:
+            records.note_refusal(comm._dispatcher.group, 0, 0, "")
+            comm._dispatcher.words[c.SEQUENCE // WORD] += 1  # as if there had been an operation
+            with pytest.raises(kind), comm._dispatcher.failures.checking("gather") as check:
                 assert check == ("gather", 0)
                 raise kind("bad")
-            told.append(records.ending(comm._caller.group, 0).text)
+            told.append(records.ending(comm._dispatcher.group, 0).text)
         return told
 
     site = r"at .*test_verdicts\.py:\d+"

@@ -229,10 +229,10 @@ def test_a_group_that_has_worked_asynchronously_leaves_nothing(ranks):
                 group.send(np.ones(1), comm.rank)
                 posted.wait(20)
                 group.close()
-                caller = weakref.ref(group._caller)
+                dispatcher = weakref.ref(group._dispatcher)
                 del group, posted
                 gc.collect()
-                assert caller() is None
+                assert dispatcher() is None
         assert len(threading._threading_atexits) == handlers
 
     ranks(2, use)

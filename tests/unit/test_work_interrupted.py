@@ -19,7 +19,7 @@ import shmcoll
 from shmcoll.errors import RankFailed
 from shmcoll.runtime import async_worker as work_module
 from shmcoll.runtime.async_worker import Cancelled
-from shmcoll.runtime.turns import NotNow
+from shmcoll.runtime.turns import CallNotAllowed
 
 PACKAGE = Path(shmcoll.__file__).parent
 FILES = tuple(
@@ -48,7 +48,7 @@ def a_held_line(group: Any) -> Iterator[threading.Event]:
         begun.set()
         enough.wait()
 
-    held = group._caller.worker.submit(hold)
+    held = group._dispatcher.worker.submit(hold)
     begun.wait()
     try:
         yield enough
@@ -86,7 +86,7 @@ def wait_for_a_long_message(group: Any) -> Iterator[Any]:
 
 
 def send_unless_closed(group: Any) -> None:
-    with contextlib.suppress(NotNow):
+    with contextlib.suppress(CallNotAllowed):
         group.send(np.arange(3), 0, 1)
 
 
@@ -199,35 +199,35 @@ def raise_an_exception(group: Any, kept: list[Any]) -> None:
 
 
 def call_asynchronously(group: Any, kept: list[Any]) -> None:
-    with contextlib.suppress(NotNow, RankFailed):
+    with contextlib.suppress(CallNotAllowed, RankFailed):
         kept.append(group.barrier(async_op=True))
 
 
 def call(group: Any, kept: list[Any]) -> None:
-    with contextlib.suppress(NotNow, RankFailed):
+    with contextlib.suppress(CallNotAllowed, RankFailed):
         group.barrier()
 
 
 def post_and_withdraw(group: Any, kept: list[Any]) -> None:
-    with contextlib.suppress(NotNow, RankFailed):
+    with contextlib.suppress(CallNotAllowed, RankFailed):
         work = group.recv(None, 0, 77, async_op=True)
-        with contextlib.suppress(NotNow, TimeoutError):
+        with contextlib.suppress(CallNotAllowed, TimeoutError):
             work.wait(0.001)
         assert work.cancel()
 
 
 def wait_for_a_call(group: Any, kept: list[Any]) -> None:
-    with contextlib.suppress(NotNow, RankFailed):
+    with contextlib.suppress(CallNotAllowed, RankFailed):
         group.barrier(async_op=True).wait()
 
 
 def make_a_group(group: Any, kept: list[Any]) -> None:
-    with contextlib.suppress(NotNow, RankFailed):
+    with contextlib.suppress(CallNotAllowed, RankFailed):
         group.subgroup([0]).close()
 
 
 def close_it(group: Any, kept: list[Any]) -> None:
-    with contextlib.suppress(NotNow):
+    with contextlib.suppress(CallNotAllowed):
         group.close()
 
 
@@ -265,12 +265,12 @@ def try_step(comm: Any, case: Callable[[Any], Any], handler: Callable[..., None]
         is_interrupted = True
     except RuntimeError:  # by the handler that closes it
         assert handler is close_it
-    if handler is close_it and group._caller.is_shut:
+    if handler is close_it and group._dispatcher.is_shut:
         prepared.close()
     else:
         with contextlib.suppress(StopIteration):
             prepared.send(is_interrupted)
-    if group._caller.worker.is_open():  # no close has begun
+    if group._dispatcher.worker.is_open():  # no close has begun
         use(group, may_fail=is_interrupted)
     group.close()
     for work in kept:
@@ -328,7 +328,7 @@ def call_as_another_thread_waits(comm: Any, first: int, stride: int) -> int:
     for step in itertools.count(first, stride):
         group = comm.split(0)
         posted = group.recv(None, 0, 5, async_op=True)  # so that all calls take turns
-        turns = group._caller.worker.turns
+        turns = group._dispatcher.worker.turns
         other = threading.Thread(target=group.send, args=(np.ones(1), 0, 6))
 
         def turn(group: Any = group, other: threading.Thread = other) -> None:
@@ -336,7 +336,7 @@ def call_as_another_thread_waits(comm: Any, first: int, stride: int) -> int:
             sparks.wait_until_in_line(group)
 
         def handle(group: Any = group) -> None:
-            with contextlib.suppress(NotNow):
+            with contextlib.suppress(CallNotAllowed):
                 group.barrier()
 
         goes_on = sparks.run(lambda turns=turns, turn=turn: turns.run(turn, "test"), step, FILES, handle)

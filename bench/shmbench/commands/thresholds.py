@@ -108,7 +108,7 @@ def _both_ways(
         way = {crossing.name: MOST if short else 1}
         if crossing.name == "ring_bytes":
             way["flat_bytes"] = 1
-        library.comm._caller.choose_by(replace(thresholds, **way))
+        library.comm._dispatcher.choose_by(replace(thresholds, **way))
         return loop(n)
 
     seconds(True, FEWEST_CALLS)

@@ -24,7 +24,7 @@ _TORCHRUN_TEE = set("0123:,")
 
 
 @dataclass
-class Line:
+class ParsedCommand:
     """`given`: for each option its texts, with the words by which they were given. `asked`: help or version, or ''.
 
     `remarks`: what the user should know of, one line each.
@@ -37,7 +37,7 @@ class Line:
     asked: str = ""
 
 
-def read(arguments: list[str], line: Line) -> None:
+def read(arguments: list[str], line: ParsedCommand) -> None:
     """Sort the words into `line`. Raises `Wrong` for a missing value, and for what needs more than one machine."""
     rest = list(arguments)
     while rest and not line.asked:
@@ -55,7 +55,7 @@ def read(arguments: list[str], line: Line) -> None:
         _read_option(word, rest, line)
 
 
-def _read_option(word: str, rest: list[str], line: Line) -> None:
+def _read_option(word: str, rest: list[str], line: ParsedCommand) -> None:
     flag, equals, value = word.partition("=")
     if flag[:2] == "-n" and flag[2:].isdigit():
         flag, equals, value = "-n", "=", flag[2:]
@@ -86,7 +86,7 @@ def _read_option(word: str, rest: list[str], line: Line) -> None:
         _pass_over(flag, inline, rest, line)
 
 
-def _note(line: Line, name: str, flag: str, text: str) -> None:
+def _note(line: ParsedCommand, name: str, flag: str, text: str) -> None:
     line.given.setdefault(name, []).append((text, flag))
 
 
@@ -110,7 +110,7 @@ def _switch_value(name: str, inline: list[str], rest: list[str]) -> str:
     return "true"
 
 
-def _pass_over(flag: str, inline: list[str], rest: list[str], line: Line) -> None:
+def _pass_over(flag: str, inline: list[str], rest: list[str], line: ParsedCommand) -> None:
     values = inline
     if not inline and len(rest) > 1 and _is_value(rest[0]):
         values = [rest.pop(0)]

@@ -51,7 +51,7 @@ class Options:
 
 def parse(arguments: list[str]) -> Options:
     """Read the command line. Says what is passed over; says what is wrong, in one line, and exits with 2."""
-    line = command_line.Line()
+    line = command_line.ParsedCommand()
     try:
         command_line.read(arguments, line)
         if line.asked:
@@ -77,7 +77,7 @@ def _answer(asked: str) -> int:
     return 0
 
 
-def _joined(line: command_line.Line) -> Options:
+def _joined(line: command_line.ParsedCommand) -> Options:
     """Command line before environment before pyproject.toml before default; variables for the ranks add up."""
     places = [
         {name: Found([text for text, _ in given], given[-1][1]) for name, given in line.given.items()},
@@ -119,7 +119,7 @@ def _variables(given: list[Found]) -> tuple[tuple[str, str], ...]:
     return tuple(variables.items())
 
 
-def _refuse_contradiction(line: command_line.Line) -> None:
+def _refuse_contradiction(line: command_line.ParsedCommand) -> None:
     """`--worker_num 8 --local_worker_num 4` is a job on two machines."""
     given = line.given.get("ranks", [])
     for text, flag in given[:-1]:

@@ -34,7 +34,7 @@ def show(name: str | None, *, verbose: bool, stacks: bool) -> int:
     return 0
 
 
-def _which(name: str | None, meant: list[observer.Job]) -> str:
+def _which(name: str | None, meant: list[observer.ObservedJob]) -> str:
     if meant:
         return f"which job? {', '.join(str(job.creator) for job in meant)} (shmrun ps lists them)"
     if name is None:

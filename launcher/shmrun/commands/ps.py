@@ -30,7 +30,7 @@ def show() -> int:
     return 0
 
 
-def _row(job: observer.Job) -> tuple[str, ...] | None:
+def _row(job: observer.ObservedJob) -> tuple[str, ...] | None:
     try:
         found = rank_status.standings(job.arena)
         age = (time.monotonic_ns() - job.arena.load(layout.JOB_CREATED)) / 1e9
@@ -40,7 +40,7 @@ def _row(job: observer.Job) -> tuple[str, ...] | None:
     return str(job.creator), job.nonce, str(job.arena.ranks), _duration(age), _state(found), command
 
 
-def _state(found: list[rank_status.Standing]) -> str:
+def _state(found: list[rank_status.RankStatus]) -> str:
     waiting = [s for s in found if s.blames and s.since >= hang_report.PATIENCE]
     if waiting:
         ranks = sorted(hang_report.culprits(found))

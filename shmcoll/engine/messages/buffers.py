@@ -14,7 +14,7 @@ from shmcoll.engine.memory.heap import Heap
 from shmcoll.engine.messages import ring_buffers
 
 
-class Mail:
+class MessageBuffers:
     """The private side of the messages of one rank of a group. `words` is MAIL."""
 
     def __init__(self, heap: Heap, group: Group, rank: int, context: np.ndarray):

@@ -25,7 +25,7 @@ Who is inside. ACTIVE is written under the GIL alone, by the thread whose call i
 
 The check and what follows it, the reading of the arguments, are one piece of native code under the GIL: no handler and
 no thread comes between. A call that may not enter is answered BUSY, and nothing has been written. Nobody waits here;
-`Caller` queues a call of another thread, and refuses one of the same thread, which would wait for itself.
+`Dispatcher` queues a call of another thread, and refuses one of the same thread, which would wait for itself.
 
 The other way, where `cpython.offsets_hold` says that the fields are elsewhere: `PlainEntry` reads them through numpy,
 writes the call down in memory of its own, and gives that to the plain form of the routine through ctypes. Handlers may

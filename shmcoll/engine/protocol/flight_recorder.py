@@ -3,7 +3,7 @@
 FLIGHTS holds a ring of FLIGHT_ENTRIES entries a rank, one cache line each, which that rank alone writes: operation s in
 entry s % FLIGHT_ENTRIES.
 
-    begin        all words: what the call is, as its header says it; STARTED: when it began; WOKEN 0; STATE FLYING
+    begin        all words: what the call is, as its header says it; STARTED: when it began; WOKEN 0; STATE RUNNING
     a sleep ends WOKEN: when
     the end      STATE: the status of the routine, see `context.py`
 
@@ -31,12 +31,12 @@ from shmcoll.engine.layout import (
     FLIGHT_STARTED,
     FLIGHT_STATE,
     FLIGHT_WOKEN,
-    FLYING,
     MESSAGE,
     MESSAGE_PEER,
     MESSAGE_SINCE,
     MESSAGE_TAG,
     RECV,
+    RUNNING,
     SEND,
     WORD,
 )
@@ -52,7 +52,7 @@ def note_begin(ctx, sequence, call):
     note(entry + FLIGHT_COUNT, peek(ctx + c.X + c.COUNT))
     note(entry + FLIGHT_STARTED, recent())
     note(entry + FLIGHT_WOKEN, 0)
-    note(entry + FLIGHT_STATE, FLYING)
+    note(entry + FLIGHT_STATE, RUNNING)
 
 
 def note_end(ctx, status):

@@ -14,9 +14,8 @@ from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, SEEK, TRY, recv
-from shmcoll.engine.messages.send import send
 from shmcoll.engine.messages.ring_buffers import DONE, SEGMENTS, SOURCE_SHIFT, UNREAD, WHOLE, found_offset
-from shmcoll.engine.messages.send import BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY
+from shmcoll.engine.messages.send import BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY, send
 
 OTHER = 99
 CUT, GAP = 16, 4  # words

@@ -16,7 +16,7 @@ from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
-from shmcoll.runtime.dispatcher import Caller
+from shmcoll.runtime.dispatcher import Dispatcher
 
 if TYPE_CHECKING:
     from explorer.calls import Call
@@ -101,7 +101,7 @@ class Events:
         self._rank = rank
         self._clock, self._done, self._left, self._raised = (rank.take(1) for _ in range(4))
         context = np.frombuffer(rank.memory, np.int64)[(rank.ctx - rank.first) // WORD :]
-        self._line: Any = _Line(context, rank)
+        self._dispatcher: Any = _DispatcherStandIn(context, rank)
         if event:
             atomics.hooks.events[rank.ctx] = self
 
@@ -128,7 +128,7 @@ class Events:
     def leave(self) -> None:
         """What the rank's own code does when an exception has come out of a call."""
         atomics.poke(self._raised, 0)
-        Caller.left(self._line, "call")
+        Dispatcher.left(self._dispatcher, "call")
         atomics.poke(self._left, 1)
 
     @property
@@ -165,12 +165,12 @@ class Events:
             atomics.poke(self._clock, self.now() + ns)
 
 
-class _Line:
-    """What `Caller.left` uses of a caller."""
+class _DispatcherStandIn:
+    """What `Dispatcher.left` uses of a dispatcher."""
 
     def __init__(self, words: np.ndarray, rank: "Rank"):
         self.words = words
-        self.verdicts = self
+        self.failures = self
         self._rank = rank
 
     def interrupted(self, _operation: str) -> None:

@@ -61,15 +61,15 @@ MUTANTS_OF_EVENTS = {
         "messages both ways",
     ),
     "a rank that was interrupted is let in again": Mutant(
-        "runtime.dispatcher.Caller.left",
+        "runtime.dispatcher.Dispatcher.left",
         "            self.words[c.ACTIVE // WORD] = c.ENDED",
         "            pass",
         "a handler raises in a barrier",
         SIGNAL,
     ),
     "a rank that was interrupted does not tell": Mutant(
-        "runtime.dispatcher.Caller.left",
-        "            self.verdicts.interrupted(operation)\n        except",
+        "runtime.dispatcher.Dispatcher.left",
+        "            self.failures.interrupted(operation)\n        except",
         "            pass\n        except",
         "a handler raises in a barrier",
         SIGNAL,

@@ -198,14 +198,21 @@ SCENARIOS = {
     ),
     "messages by tag": Scenario(
         2,
-        ((Send(1, 2, tag=1), Send(1, 3, tag=2)), (Receive(0, 3, tag=2, call=2), Receive(0, 2, tag=1, call=1))),
+        (
+            (Send(1, 2, tag=1), Send(1, 3, tag=2)),
+            (Receive(0, 3, tag=2, call=2), Receive(0, 2, tag=1, call=1)),
+        ),
         each=True,
     ),
     "a message taken before its turn is gone": Scenario(
         2,
         (
             (Send(1, 2, tag=1), Send(1, 2, tag=2), Send(1, 2, tag=2)),
-            (Receive(0, 2, tag=2, call=2), Receive(0, 2, tag=2, call=3), Receive(0, 2, tag=1, call=1)),
+            (
+                Receive(0, 2, tag=2, call=2),
+                Receive(0, 2, tag=2, call=3),
+                Receive(0, 2, tag=1, call=1),
+            ),
         ),
         each=True,
     ),
@@ -218,7 +225,10 @@ SCENARIOS = {
     "a message longer than the ring": Scenario(2, ((Send(1, 100),), (Receive(0, 100),)), each=True, words=100),
     "messages round the ring": Scenario(2, ((Send(1, 14),) * 4, (Receive(0, 14),) * 4), each=True),
     "long messages both ways": Scenario(
-        2, ((Send(1, 70), Receive(1, 70, call=1)), (Send(0, 70), Receive(0, 70, call=1))), each=True, words=70
+        2,
+        ((Send(1, 70), Receive(1, 70, call=1)), (Send(0, 70), Receive(0, 70, call=1))),
+        each=True,
+        words=70,
     ),
     "a message in vain": Scenario(
         2, ((SendInVain(1, 70, tag=1), Send(1, 2, tag=2)), (Receive(0, 2, tag=2, call=2),)), each=True, words=70
@@ -272,7 +282,10 @@ SCENARIOS = {
     ),
     "a long message before its turn": Scenario(
         2,
-        ((Send(1, 70, tag=1), Send(1, 70, tag=2)), (Receive(0, 70, tag=2, call=2), Receive(0, 70, tag=1, call=1))),
+        (
+            (Send(1, 70, tag=1), Send(1, 70, tag=2)),
+            (Receive(0, 70, tag=2, call=2), Receive(0, 70, tag=1, call=1)),
+        ),
         each=True,
         words=70,
     ),

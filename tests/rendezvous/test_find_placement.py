@@ -3,7 +3,7 @@
 import pytest
 
 from shmcoll.errors import ShmcollError
-from shmcoll.startup.launchers import find_place
+from shmcoll.startup.launchers import find_placement
 
 TORCHRUN = {
     "TORCHELASTIC_RUN_ID": "none", "RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4",
@@ -37,13 +37,13 @@ BY_HAND = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_P
     ],
 )
 def test_place(environment: dict[str, str], expected: tuple[str, int, int]) -> None:
-    place = find_place(environment)
+    place = find_placement(environment)
     assert place is not None and (place.launcher, place.rank, place.size) == expected
 
 
 def test_alone() -> None:
-    assert find_place({}) is None
-    assert find_place({"SLURM_STEP_ID": str(0xFFFFFFFB), "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None
+    assert find_placement({}) is None
+    assert find_placement({"SLURM_STEP_ID": str(0xFFFFFFFB), "SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_alone() -> None:
     ],
 )
 def test_other_jobs_have_other_keys(environment: dict[str, str], changed: str) -> None:
-    one, other = find_place(environment), find_place({**environment, changed: "7"})
+    one, other = find_placement(environment), find_placement({**environment, changed: "7"})
     assert one is not None and other is not None and one.key != other.key
 
 
@@ -74,17 +74,17 @@ def test_other_jobs_have_other_keys(environment: dict[str, str], changed: str) -
 )
 def test_several_machines_are_refused(environment: dict[str, str], change: dict[str, str]) -> None:
     with pytest.raises(ShmcollError, match="several machines"):
-        find_place({**environment, **change})
+        find_placement({**environment, **change})
 
 
 def test_numbers_that_are_none() -> None:
     with pytest.raises(ShmcollError, match="RANK='x'"):
-        find_place({**BY_HAND, "RANK": "x"})
+        find_placement({**BY_HAND, "RANK": "x"})
     with pytest.raises(ShmcollError, match="rank 2 of 2"):
-        find_place({**BY_HAND, "RANK": "2"})
+        find_placement({**BY_HAND, "RANK": "2"})
 
 
 def test_the_scheduler_of_msrun_takes_no_part() -> None:
     with pytest.raises(SystemExit) as ended:
-        find_place({**MSRUN, "MS_ROLE": "MS_SCHED"})
+        find_placement({**MSRUN, "MS_ROLE": "MS_SCHED"})
     assert ended.value.code == 0
