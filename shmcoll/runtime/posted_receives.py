@@ -50,7 +50,7 @@ from shmcoll.runtime.failure_reporter import FailureReporter
 
 Finish = Callable[[np.ndarray, int], Any]
 
-_FROZEN = 200_000_000  # ns: a process that has slept for so long was stopped, which counts for no limit
+_FROZEN = 0.2  # seconds: if nobody has looked for so long, the process was stopped, which counts for no limit
 _LOOKS = 80  # of a thread that waits, before it sleeps: about as long as it takes to be woken, and the sender's work
 _LOOKS_CROWDED = 4
 
@@ -132,6 +132,7 @@ class PostedReceives:
         self._dispatcher = dispatcher
         self._posted: list[PostedReceive] = []
         self._attached: tuple[PostedReceive, np.ndarray] | None = None  # the one that reads a message, and where
+        self._looked = 0.0  # when anybody looked last, while there are receives
         self.served = 0
         dispatcher.worker.listener = self
 
@@ -154,6 +155,8 @@ class PostedReceives:
             with worker.turns.guard:
                 worker.start(receive.operation)
                 worker.turns.close_entry()
+                if not self._posted:
+                    self._looked = time.monotonic()
                 self._posted.append(receive)
                 worker.turns.ring_sleepers()
             worker.watch()
@@ -195,8 +198,7 @@ class PostedReceives:
             if self._dispatcher.group.has_ended():
                 self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
             raise
-        now = time.monotonic()
-        return status in (c.OK, c.PREPARE) and all(receive.deadline >= now for receive in list(self._posted))
+        return status in (c.OK, c.PREPARE) and all(receive.deadline >= self._looked for receive in list(self._posted))
 
     def is_waiting(self, *, is_ending: bool) -> bool:
         """See `Listener` in `async_worker.py`."""
@@ -214,13 +216,18 @@ class PostedReceives:
 
     def _attend(self) -> int:
         """Sleep until more has come than was there at the last MARK, for a slice at most."""
-        words = self._dispatcher.words
-        before = words.item(c.SLEPT // WORD)
         status = self._enter(None, ATTEND)
-        if (slept := words.item(c.SLEPT // WORD) - before) > _FROZEN:
-            for receive in list(self._posted):
-                receive.deadline += slept / 1e9
+        self._note_time()
         return status
+
+    def _note_time(self) -> None:
+        """Move the deadlines by the time in which nobody could look. A look is a moment, wherever a stop has come: so
+        what has come in time is read before anything is late."""
+        now = time.monotonic()
+        if (gap := now - self._looked) > _FROZEN:
+            for receive in list(self._posted):
+                receive.deadline += gap
+        self._looked = now
 
     def attach(self) -> np.ndarray | None:
         """See `Companion` in `calls/send.py`."""
@@ -256,6 +263,7 @@ class PostedReceives:
     def _serve(self, *, briefly: bool, marks: bool) -> bool:
         """Complete all that has come. `briefly`: in a thread that signals may interrupt; returns whether this thread
         may look again, because it has left nothing to the worker. `marks`: note up to where every source has sent."""
+        self._note_time()
         self._clean()
         if self._attached and briefly and self._dispatcher.buffers.found_bytes > PART_BYTES:
             return False
@@ -338,9 +346,8 @@ class PostedReceives:
 
     def _look_for_the_late(self, lost: bool) -> None:
         """End what can never come, or has not come in time. `lost`: a rank has died, or all others have left."""
-        now = time.monotonic()
         for receive in list(self._posted):
-            is_late, source = receive.deadline < now, receive.source
+            is_late, source = receive.deadline < self._looked, receive.source
             from_others = source != self._dispatcher.rank and self._dispatcher.size > 1
             cannot_come = from_others and (lost or (source != ANY and self._has_left(source)))
             if not (is_late or cannot_come) or not receive.take():

@@ -319,6 +319,33 @@ def test_a_stopped_process_has_not_waited(ranks, board):
     assert job.finish()[0].value == "[1.0]"
 
 
+@pytest.mark.parametrize("method", ["_serve", "_attend"])
+def test_time_in_which_nobody_could_look_has_not_been_waited(ranks, board, method):
+    """As when the process is stopped before it looks for messages, or between a sleep and the look at the clock."""
+
+    def waits(comm) -> str:
+        comm.timeout = 2.0
+        if comm.rank == 1:
+            assert poll(lambda: board[0], DEADLINE)
+            time.sleep(3.0)
+            comm.send(np.ones(1), 0)
+            return ""
+        posted = comm._dispatcher.posted
+        right = getattr(posted, method)
+
+        def stopped(*args, **options):
+            status = right(*args, **options) if method == "_attend" else None
+            if not board[0]:
+                board[0] = 1
+                time.sleep(2.5)
+            return right(*args, **options) if method == "_serve" else status
+
+        setattr(posted, method, stopped)
+        return str(comm.recv(None, 1, async_op=True).wait()[0].tolist())
+
+    assert ranks(2, waits)[0] == "[1.0]"
+
+
 @pytest.mark.parametrize("what", ["async", "close", "subgroup", "wait"])
 def test_a_handler_during_close_does_not_hang(ranks, board, what):
     """close waits for a call; a handler of its own thread comes meanwhile."""
