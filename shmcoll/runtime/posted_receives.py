@@ -50,7 +50,9 @@ from shmcoll.runtime.failure_reporter import FailureReporter
 
 Finish = Callable[[np.ndarray, int], Any]
 
-_FROZEN = 0.2  # seconds: if nobody has looked for so long, the process was stopped, which counts for no limit
+_FROZEN = 0.2  # seconds without a look, after which the process may have been stopped; a stop counts for no limit
+_SAMPLE = 0.01  # seconds between two readings of the processor time, which is a system call
+_IDLE = 1 / 16  # of those seconds, at most, has a process computed that was stopped
 _LOOKS = 80  # of a thread that waits, before it sleeps: about as long as it takes to be woken, and the sender's work
 _LOOKS_CROWDED = 4
 
@@ -133,6 +135,7 @@ class PostedReceives:
         self._posted: list[PostedReceive] = []
         self._attached: tuple[PostedReceive, np.ndarray] | None = None  # the one that reads a message, and where
         self._looked = 0.0  # when anybody looked last, while there are receives
+        self._sampled = self._computed = 0.0  # when the processor time was read last, and what it was
         self.served = 0
         dispatcher.worker.listener = self
 
@@ -156,7 +159,8 @@ class PostedReceives:
                 worker.start(receive.operation)
                 worker.turns.close_entry()
                 if not self._posted:
-                    self._looked = time.monotonic()
+                    self._looked = self._sampled = time.monotonic()
+                    self._computed = time.process_time()
                 self._posted.append(receive)
                 worker.turns.ring_sleepers()
             worker.watch()
@@ -221,12 +225,19 @@ class PostedReceives:
         return status
 
     def _note_time(self) -> None:
-        """Move the deadlines by the time in which nobody could look. A look is a moment, wherever a stop has come: so
-        what has come in time is read before anything is late."""
+        """Note the time of a look, and move the deadlines by the time before it in which the process was stopped.
+
+        A stopped process computes nothing. So a thread that keeps the GIL from those that look is no stop. What is late
+        is judged by the time of the last look: a stop after it does not count, either.
+        """
         now = time.monotonic()
-        if (gap := now - self._looked) > _FROZEN:
-            for receive in list(self._posted):
-                receive.deadline += gap
+        if now - self._sampled > _SAMPLE:
+            computed = time.process_time()
+            gap = now - self._looked
+            if gap > _FROZEN and computed - self._computed < gap * _IDLE:
+                for receive in list(self._posted):
+                    receive.deadline += gap
+            self._sampled, self._computed = now, computed
         self._looked = now
 
     def attach(self) -> np.ndarray | None:

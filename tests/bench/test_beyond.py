@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from benched import shmbench
-from shmbench import abilities
+from shmbench import features
 from shmbench.commands import beyond
 from shmbench.timing.ab_timing import Contest, Row, Settings
 from shmbench.timing.entries import collective
@@ -71,7 +71,7 @@ def check(done, groups, folder):
 
 def test_every_group_has_its_file_and_is_tested():
     assert list(ROWS) == list(beyond.GROUPS)
-    assert all(abilities.find(name) for name in beyond.GROUPS)
+    assert all(features.find(name) for name in beyond.GROUPS)
 
 
 def test_a_group_that_fails_is_told_and_the_others_go_on(monkeypatch, capsys, tmp_path):
@@ -83,7 +83,7 @@ def test_a_group_that_fails_is_told_and_the_others_go_on(monkeypatch, capsys, tm
 
         return rows
 
-    monkeypatch.setattr(abilities, "find", find)
+    monkeypatch.setattr(features, "find", find)
     arguments = ["plan", "moves", "ranks", "--rounds", "3", "--json", str(tmp_path / "all.json")]
     assert beyond.main(arguments) == 1
     out = capsys.readouterr().out.splitlines()
@@ -97,7 +97,7 @@ def test_a_group_that_fails_is_told_and_the_others_go_on(monkeypatch, capsys, tm
 
 
 def test_wrong_results_are_told(monkeypatch, capsys):
-    monkeypatch.setattr(abilities, "find", lambda name: lambda settings: [Row("this", [1.0], wrong=7)])
+    monkeypatch.setattr(features, "find", lambda name: lambda settings: [Row("this", [1.0], wrong=7)])
     assert beyond.main(["plan"]) == 1
     out = capsys.readouterr().out
     assert out.splitlines()[4].endswith("7 wrong")

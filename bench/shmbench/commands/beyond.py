@@ -1,6 +1,6 @@
 """The command `shmbench beyond`: what shmcoll can do that its peers cannot, each beside its limit, in one table.
 
-Every group of rows (`abilities/`) starts jobs of its own; one that fails is left out, and the last lines say why.
+Every group of rows (`features/`) starts jobs of its own; one that fails is left out, and the last lines say why.
 """
 
 import argparse

@@ -5,7 +5,7 @@ from shmrun.cli.settings import SETTINGS, Setting
 _MORE_NAMES = {"ranks": ", -np, --nproc-per-node, --worker_num"}
 
 _BEGIN = """\
-usage: shmrun -n RANKS [options] shmbench/features/script.py [arguments]
+usage: shmrun -n RANKS [options] script.py [arguments]
        shmrun -n RANKS [options] -m MODULE | -c CODE | - [arguments]
        shmrun doctor        whether this machine is fit for shmcoll, and what would make it fitter
        shmrun warm          compile ahead what the first job would have to compile

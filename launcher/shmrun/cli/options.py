@@ -90,9 +90,9 @@ def _joined(line: command_line.ParsedCommand) -> Options:
         found[name.replace("-", "_")] = _variables(given) if name == "env" else _value(setting, given)
     _refuse_contradiction(line)
     if found["ranks"] is None:
-        raise Wrong("how many ranks? Give -n, as in: shmrun -n 4 shmbench/features/script.py")
+        raise Wrong("how many ranks? Give -n, as in: shmrun -n 4 script.py")
     if not line.command:
-        raise Wrong("what shall the ranks run? Give a program last, as in: shmrun -n 4 shmbench/features/script.py")
+        raise Wrong("what shall the ranks run? Give a program last, as in: shmrun -n 4 script.py")
     if found["tee"] and not found["log_dir"]:
         line.remarks.append("--tee without --log-dir has no files to write to")
     return Options(command=tuple(line.command), module=line.module, **found)

@@ -3,7 +3,7 @@
 A name that ends in `.py`, `.pyz` or `.zip` is a Python script, and so is a directory with a `__main__.py`; `-m` names a
 module; `-c` is followed by code; `-` is a script on the standard input, of which every rank gets a copy. Anything else
 is an executable, looked up in PATH unless it holds a slash. The interpreter that runs the launcher, before any of
-these, changes nothing: `shmrun python shmbench/features/script.py` is `shmrun shmbench/features/script.py`.
+these, changes nothing: `shmrun python script.py` is `shmrun script.py`.
 
 Exit codes for what cannot be run are a shell's: 127 not found, 126 found but not executable.
 """
@@ -97,9 +97,7 @@ def _code(command: tuple[str, ...]) -> Program:
     if command[0] == "-c":
         return Program(Kind.CODE, "-c", (command[0], *command[2:]), command[1])
     if sys.stdin is None or sys.stdin.isatty():
-        raise Refused(
-            "- is a program on the standard input; redirect it, as in: shmrun -n 2 - < shmbench/features/script.py", 2
-        )
+        raise Refused("- is a program on the standard input; redirect it, as in: shmrun -n 2 - < script.py", 2)
     try:
         return Program(Kind.CODE, "-", command, sys.stdin.read())
     except (OSError, ValueError) as e:

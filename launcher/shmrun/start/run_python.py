@@ -1,7 +1,7 @@
 """Running a Python program as if the interpreter had just been started for it.
 
 Used in a fork of the launcher, and by `fresh` in a new interpreter. What a program can see of a start is made equal to
-`python shmbench/features/script.py`, `python folder`, `python -m module` and `python -c code`: `sys.argv`,
+`python script.py`, `python folder`, `python -m module` and `python -c code`: `sys.argv`,
 `sys.path[0]`, a new `__main__` module, the file name in tracebacks, `SystemExit`, and how the process ends. Uncaught
 exceptions go through `sys.excepthook` (see `report`) without the launcher's frames.
 """
