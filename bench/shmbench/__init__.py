@@ -16,6 +16,6 @@
       beyond         what the peers cannot do, beside its limits
       predict        the cost formulas for machines of more cores
 
-Everything but `timing/library`, `commands/tune`, `commands/thresholds` and what belongs to `beyond` is independent of shmcoll, so that peers are
-measured by the same code.
+Everything but `timing/library`, `commands/tune`, `commands/thresholds` and what belongs to `beyond` is independent of
+shmcoll, so that peers are measured by the same code.
 """
