@@ -45,7 +45,7 @@ demo: setup  ## run the four seed examples and a small throughput table
 
 # Two halves side by side: those that start hardly any ranks would leave a core idle. With ARGS, only what they say
 HALVES := $(patsubst %/,%,$(filter-out tests/support/,$(wildcard tests/*/)))
-ALONE := tests/bench tests/doors tests/engine tests/examples tests/faults tests/layers tests/models tests/run \
+ALONE := tests/bench tests/frontends tests/engine tests/examples tests/fault_injection tests/seeded_bugs tests/spin tests/runner \
   tests/schedule tests/unit
 
 test: $(TESTS)  ## run the tests; make test ARGS='tests/unit -k layout' runs some

@@ -10,21 +10,15 @@ import os
 import random
 import secrets
 import signal
-import sys
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "support"))
-
-import leaks
-import prepare
-import tally
-from ranks import Job, Outcome
+from tests.support import leaks, prepare, tally
+from tests.support.ranks import Job, Outcome
 
 #: words in the names of files with tests of all reductions
 REDUCING = ("reduce", "scan", "operators", "barrier")

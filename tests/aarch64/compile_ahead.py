@@ -11,9 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pretend_aarch64 import pretend
+from tests.support.pretend_aarch64 import pretend
 
 
 def main(folder: str, platform: str, *names: str) -> None:
@@ -22,11 +22,10 @@ def main(folder: str, platform: str, *names: str) -> None:
     _, cpu, features = ast.literal_eval(text)
     pretend(cpu, features)
 
-    from prepare import USUAL
-
     from shmcoll.collectives import ROUTINES
     from shmcoll.engine.compiler import compile as code
     from shmcoll.engine.compiler import object_cache
+    from tests.support.prepare import USUAL
 
     object_cache._platform = lambda: text
     code._place = lambda _data, symbols: (0,) * len(symbols)  # this machine cannot load it

@@ -21,8 +21,8 @@ if [ $# = 0 ]; then
     echo "== examples/$2.py, $1 ranks"
     emulated python3.11 -m shmrun -n $1 examples/$2.py
   done
-  set -- tests/unit/test_entry.py tests/unit/test_fences.py tests/unit/test_heap.py tests/unit/test_records.py \
-    tests/engine/test_atomics.py tests/unit/test_many_operations.py \
+  set -- tests/engine/test_entry.py tests/engine/test_fences.py tests/engine/test_heap.py tests/engine/test_records.py \
+    tests/engine/test_atomics.py tests/engine/test_many_operations.py \
     tests/crash/test_death.py
 fi
 echo "== tests"

@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from benched import shmbench
 from shmbench import features
 from shmbench.commands import beyond
 from shmbench.timing.ab_timing import Contest, Row, Settings
 from shmbench.timing.entries import collective
+
+from tests.support.benched import shmbench
 
 QUICK = Settings(rounds=2, quick=True)
 ROWS = {

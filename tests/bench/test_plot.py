@@ -5,11 +5,12 @@ import struct
 from importlib.util import find_spec
 
 import pytest
-from benched import shmbench
 from shmbench.cli import flags, options
 from shmbench.cli.sizes import short_size
 from shmbench.commands import worker
 from shmbench.report import curves
+
+from tests.support.benched import shmbench
 
 needs_matplotlib = pytest.mark.skipif(
     find_spec("matplotlib") is None, reason="matplotlib is not installed: pip install 'shmcoll[bench]'"

@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from benched import shmbench
 from shmbench.cli.options import ALGORITHMS, COLLECTIVES
+
+from tests.support.benched import shmbench
 
 QUICK = ["--iters", "20", "--rounds", "2", "-w", "1"]
 

@@ -1,7 +1,7 @@
 """all_gather on real ranks."""
 
-from cases_all_gather import sample
-from suite import judge, run_cases
+from tests.support.cases_all_gather import sample
+from tests.support.suite import judge, run_cases
 
 
 def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:

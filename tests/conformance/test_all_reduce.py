@@ -2,13 +2,12 @@
 
 import hashlib
 
-import layouts
-import models
 import numpy as np
-from cases_all_reduce import sample
-from suite import judge, run_cases
 
 from shmcoll.engine.kernels.dtypes import BY_NAME
+from tests.support import layouts, models
+from tests.support.cases_all_reduce import sample
+from tests.support.suite import judge, run_cases
 
 
 def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:

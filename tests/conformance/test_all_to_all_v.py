@@ -1,10 +1,11 @@
 """all_to_all_v on real ranks."""
 
-import layouts
 import numpy as np
 import pytest
-from cases_all_to_all_v import sample
-from suite import judge, run_cases
+
+from tests.support import layouts
+from tests.support.cases_all_to_all_v import sample
+from tests.support.suite import judge, run_cases
 
 
 def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:

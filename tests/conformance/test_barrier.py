@@ -1,20 +1,23 @@
 """barrier, and operations of all kinds one after the other: headers, cells and tables alternate between them."""
 
-import cases_all_gather
-import cases_all_gather_v
-import cases_all_reduce
-import cases_all_to_all
-import cases_all_to_all_v
-import cases_broadcast
-import cases_gather
-import cases_gather_v
-import cases_reduce
-import cases_reduce_scatter
-import cases_scan
-import cases_scatter
-import cases_scatter_v
 import numpy as np
-from suite import judge, run_cases
+
+from tests.support import (
+    cases_all_gather,
+    cases_all_gather_v,
+    cases_all_reduce,
+    cases_all_to_all,
+    cases_all_to_all_v,
+    cases_broadcast,
+    cases_gather,
+    cases_gather_v,
+    cases_reduce,
+    cases_reduce_scatter,
+    cases_scan,
+    cases_scatter,
+    cases_scatter_v,
+)
+from tests.support.suite import judge, run_cases
 
 
 def test_nobody_leaves_before_all_have_entered(ranks, n, board, factor):

@@ -1,7 +1,7 @@
 """broadcast on real ranks."""
 
-from cases_broadcast import sample
-from suite import judge, run_cases
+from tests.support.cases_broadcast import sample
+from tests.support.suite import judge, run_cases
 
 
 def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:

@@ -1,7 +1,7 @@
 """collective_permute on real ranks."""
 
-from cases_collective_permute import sample
-from suite import judge, run_cases
+from tests.support.cases_collective_permute import sample
+from tests.support.suite import judge, run_cases
 
 
 def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ranks import poll
 
 import shmcoll
+from tests.support.ranks import poll
 
 HEAP = {"SHMCOLL_HEAP": "4M"}  # much less than a message
 LENGTH = 3_000_001

@@ -1,9 +1,10 @@
 """gather on real ranks."""
 
-import layouts
 import numpy as np
-from cases_gather import sample
-from suite import judge, run_cases
+
+from tests.support import layouts
+from tests.support.cases_gather import sample
+from tests.support.suite import judge, run_cases
 
 
 def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:

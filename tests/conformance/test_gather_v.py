@@ -1,10 +1,11 @@
 """gather_v on real ranks."""
 
-import layouts
 import numpy as np
 import pytest
-from cases_gather_v import sample
-from suite import judge, run_cases
+
+from tests.support import layouts
+from tests.support.cases_gather_v import sample
+from tests.support.suite import judge, run_cases
 
 
 def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from cases_grid import grids, sample
-from suite import judge, run_cases
+
+from tests.support.cases_grid import grids, sample
+from tests.support.suite import judge, run_cases
 
 
 def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:

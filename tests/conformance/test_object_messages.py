@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawn_objects import drawn, same
 
 import shmcoll
 from shmcoll.calls.pickling import LEAST_BUFFER
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.errors import ArenaError
+from tests.support.drawn_objects import drawn, same
 
 ANY = shmcoll.ANY
 

@@ -4,8 +4,9 @@ import asyncio
 
 import numpy as np
 import pytest
-from drawn_objects import drawn, same
-from suite import judge, run_cases
+
+from tests.support.drawn_objects import drawn, same
+from tests.support.suite import judge, run_cases
 
 
 def case(seed: int, n: int, operation: str):

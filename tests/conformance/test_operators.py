@@ -3,13 +3,12 @@
 from functools import reduce
 from itertools import product
 
-import layouts
-import models
 import numpy as np
 import pytest
 
 import shmcoll
 from shmcoll.engine.kernels.dtypes import BY_NAME, PAIRS
+from tests.support import layouts, models
 
 #: small enough to lie beside the header, to lie in a cell, and more than two cells
 COUNTS = (1, 5, 3000, 70_001)

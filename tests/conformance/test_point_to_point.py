@@ -3,15 +3,15 @@
 import time
 from collections import Counter
 
-import layouts
 import numpy as np
 import pytest
-from ranks import poll
 
 import shmcoll
 from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import DTYPES, PAIRS
 from shmcoll.errors import ArenaError
+from tests.support import layouts
+from tests.support.ranks import poll
 
 ANY = shmcoll.ANY
 #: around the bytes beside a header, a part, a ring, and a ring that is followed by another

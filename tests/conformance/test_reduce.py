@@ -2,12 +2,12 @@
 
 import hashlib
 
-import layouts
 import numpy as np
-from cases_reduce import sample
-from suite import judge, run_cases
 
 import shmcoll
+from tests.support import layouts
+from tests.support.cases_reduce import sample
+from tests.support.suite import judge, run_cases
 
 #: each rank's digit behind those of the ranks before it; compiled before the ranks are forked
 APPEND = shmcoll.op(lambda a, b: a * 10 + b, commutative=False, dtypes=["int64"])

@@ -8,18 +8,17 @@ import pickle
 from dataclasses import dataclass
 from typing import Any
 
-import layouts
-import models
 import numpy as np
 import pytest
-from drawn_objects import drawn, same
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from servants import Servants
 
 import shmcoll
+from tests.support import layouts, models
+from tests.support.drawn_objects import drawn, same
+from tests.support.servants import Servants
 
 ANY = shmcoll.ANY
 RANKS = 4

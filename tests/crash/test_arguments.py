@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calls import SHORT
+
+from tests.support.calls import SHORT
 
 X = np.ones((4, 6), np.float32)
 Call = Callable[[Any], Any]

@@ -10,11 +10,11 @@ import time
 
 import numpy as np
 import pytest
-from ranks import poll
 
 from shmcoll.errors import CollectiveTimeout, RankFailed
 from shmcoll.runtime.async_worker import Cancelled
 from shmcoll.runtime.turns import CallNotAllowed
+from tests.support.ranks import poll
 
 DEADLINE = 20.0
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calls import SHORT
 
 import shmcoll
+from tests.support.calls import SHORT
 
 X = np.ones((4, 6), np.float32)
 MASKED = np.ma.masked_array(X, X > 0)

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ranks import poll
 
 import shmcoll
 from shmcoll.engine.memory.heap import held_by_all
+from tests.support.ranks import poll
 
 PATIENCE = 10.0  # seconds that a child may take: it needs none
 NO_RANK = "this process was forked by rank"

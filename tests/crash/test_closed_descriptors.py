@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launched import shmrun
 
 from shmcoll.errors import CollectiveMismatch, RankFailed
+from tests.support.launched import shmrun
 
 __all__ = ["shmrun"]
 

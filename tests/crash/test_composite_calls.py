@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numba import njit
-from ranks import poll
 
 from shmcoll import jit
 from shmcoll.calls.pickling import packed
@@ -20,6 +19,7 @@ from shmcoll.diagnostics.call_site import short_path
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.rank_status import standings
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, RankFailed
+from tests.support.ranks import poll
 
 Call = tuple[str, Callable[[Any], Any]]  # as the message shows it, and the call
 

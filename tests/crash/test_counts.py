@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calls import SHORT
+
+from tests.support.calls import SHORT
 
 ROOT = 1
 

@@ -13,10 +13,10 @@ from statistics import median
 from typing import Any
 
 import pytest
-from calls import LONG, SHORT, all_reduce, barrier
-from ranks import poll, published
 
 from shmcoll.errors import RankFailed
+from tests.support.calls import LONG, SHORT, all_reduce, barrier
+from tests.support.ranks import poll, published
 
 SOON = 1.0  # seconds within which every survivor must know; promised: 0.1 in the middle, 1 at most
 

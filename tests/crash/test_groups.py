@@ -8,12 +8,12 @@ import time
 
 import numpy as np
 import pytest
-from ranks import poll
 
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.protocol import wait
 from shmcoll.errors import RankFailed
+from tests.support.ranks import poll
 
 RANKS = 4
 

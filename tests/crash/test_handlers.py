@@ -8,13 +8,13 @@ import time
 
 import numpy as np
 import pytest
-from ranks import poll
 
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import entry
 from shmcoll.errors import CollectiveTimeout, RankFailed
 from shmcoll.runtime.async_worker import CallNotAllowed
+from tests.support.ranks import poll
 
 LONG = 40_000  # elements: a message of so many asks for memory
 

@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
-from calls import SHORT, all_reduce
-from ranks import poll
 
 from shmcoll.errors import RankFailed
+from tests.support.calls import SHORT, all_reduce
+from tests.support.ranks import poll
 
 
 def interrupted(comm, board, operation: str) -> tuple[str, str]:

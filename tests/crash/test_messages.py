@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ranks import poll
 
 import shmcoll
 from shmcoll.engine import layout
 from shmcoll.errors import CollectiveTimeout, RankFailed
+from tests.support.ranks import poll
 
 X = np.ones(3)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calls import SHORT, barrier
-from ranks import poll
 
 import shmcoll
 from shmcoll.diagnostics.call_site import short_path
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout
+from tests.support.calls import SHORT, barrier
+from tests.support.ranks import poll
 
 FLOAT_PAIRS = np.zeros(6, shmcoll.pair_dtype(np.float32))
 

@@ -11,10 +11,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from small_memory import amounts, in_small_memory
 
 from shmcoll.engine.memory import available_memory
 from shmcoll.engine.system import cgroups
+from tests.support.small_memory import amounts, in_small_memory
 
 BEGINS = """
     import gc, json, os, sys

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calls import LONG, SHORT
-from ranks import poll
 
 from shmcoll.errors import CollectiveTimeout
+from tests.support.calls import LONG, SHORT
+from tests.support.ranks import poll
 
 LIMIT = 0.6  # seconds
 

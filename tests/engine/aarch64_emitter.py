@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import llvmlite.binding as llvm
-from pretend_aarch64 import pretend
+
+from tests.support.pretend_aarch64 import pretend
 
 
 def seed_inline_assembly() -> None:
@@ -60,9 +61,8 @@ def emit(names: list[str]) -> None:
 
 
 def emit_small_functions() -> None:
-    import small_functions
-
     from shmcoll.engine.compiler import compile as code
+    from tests.engine import small_functions
 
     functions = {name: (getattr(small_functions, name), arity) for name, arity in small_functions.ARITIES.items()}
     module = code.optimised_module(functions)

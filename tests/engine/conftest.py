@@ -1,18 +1,13 @@
 """Compiled functions for the tests of the engine."""
 
 import ctypes
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-import small_functions
-
 from shmcoll.engine.compiler import compile as code
+from tests.engine import small_functions
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import small_functions
 
 from shmcoll.engine import context as c
 from shmcoll.engine.system.processes import process_start
+from tests.engine import small_functions
 
 EDGES = [0, 1, -1, 2**62, 2**63 - 1, -(2**63), 0x0123456789ABCDEF]
 LIBC = ctypes.CDLL(None)

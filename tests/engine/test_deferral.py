@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from instants import interrupted_at
 
 from shmcoll.engine.compiler import deferral
 from shmcoll.engine.compiler.deferral import deferred_signals
+from tests.support.instants import interrupted_at
 
 
 @pytest.fixture

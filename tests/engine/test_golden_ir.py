@@ -15,7 +15,6 @@ from types import FunctionType
 from typing import Any
 
 import pytest
-import tally
 
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine import layout
@@ -25,6 +24,7 @@ from shmcoll.engine.kernels import kernels
 from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.engine.native import entry
 from shmcoll.engine.protocol import wait
+from tests.support import tally
 
 #: one of each kind; to compile the others takes as long again, and is done under stress
 USUAL = {"barrier", "all_reduce", "all_gather", "all_to_all_v", "send", "recv"}

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-SUPPORT = Path(__file__).parents[1] / "support"
+ROOT = Path(__file__).parents[2]
 
 #: runs `attempt(instant)` in a fork for each instant of the command line, and prints how each ended
 FORKS = """
@@ -27,7 +27,7 @@ FORKS = """
     from shmcoll.collectives import ROUTINES
     from shmcoll.engine.kernels.dtypes import BY_NAME
     from shmcoll.engine.compiler import compile as code
-    from instants import interrupted_at
+    from tests.support.instants import interrupted_at
 
     def in_forks(attempt, instants):
         for instant in instants:
@@ -110,7 +110,7 @@ COMPILING = (
 def run(script: str, *arguments: object, **environment: str) -> list[tuple[int, str]]:
     """The exit code and the answer of each attempt."""
     process = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(SUPPORT), *map(str, arguments)],
+        [sys.executable, "-c", textwrap.dedent(script), str(ROOT), *map(str, arguments)],
         env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
         capture_output=True,
         text=True,

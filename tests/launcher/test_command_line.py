@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from shmrun.cli.options import Options, parse
-from small_memory import with_little_memory
 
 import shmcoll
+from tests.support.small_memory import with_little_memory
 
 
 def test_help_is_instant():

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 
-import leaks
 import numpy as np
 import pytest
-from launched import Shmrun, wait_until
 
 from shmcoll.engine import layout
 from shmcoll.engine.memory import arena as arenas
+from tests.support import leaks
+from tests.support.launched import Shmrun, wait_until
 
 HANG = """
     import sys, time

@@ -3,7 +3,8 @@
 import os
 
 import pytest
-from users import as_them, common, needs_two_users
+
+from tests.support.users import as_them, common, needs_two_users
 
 __all__ = ["common"]
 

@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 
-import kills
-import leaks
 import psutil
 import pytest
+
+from tests.support import kills, leaks
 
 RANKS = 4
 WAYS = {"fork": (), "fresh": ("--fresh",)}

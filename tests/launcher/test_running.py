@@ -6,7 +6,8 @@ import sys
 
 import pytest
 from shmrun.start.program import Kind, Refused, find
-from small_memory import with_little_memory
+
+from tests.support.small_memory import with_little_memory
 
 # Rank 2 fails; the others outlive the grace, which is over at once, by far.
 SURVIVE = """

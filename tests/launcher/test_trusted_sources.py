@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from shmrun.cli.options import parse
 from shmrun.cli.settings import SETTINGS
-from users import common, give, needs_two_users
+
+from tests.support.users import common, give, needs_two_users
 
 __all__ = ["common"]
 

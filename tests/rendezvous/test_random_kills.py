@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import kills
-import leaks
 import pytest
 
 from shmcoll.startup import rendezvous
 from shmcoll.startup.launchers import find_placement
+from tests.support import kills, leaks
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Ranks = dict[int, "subprocess.Popen[str]"]

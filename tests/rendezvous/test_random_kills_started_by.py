@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import kills
-import leaks
 import psutil
 import pytest
+
+from tests.support import kills, leaks
 
 RANKS = 3
 DEADLINE = 10.0  # seconds; reached only when a rank lives on

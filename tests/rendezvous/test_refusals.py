@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_memory import amounts, in_small_memory, with_little_memory
 
 from shmcoll.startup import rendezvous
+from tests.support.small_memory import amounts, in_small_memory, with_little_memory
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

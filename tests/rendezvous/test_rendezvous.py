@@ -166,7 +166,7 @@ def test_a_rank_that_was_gone_before_anybody_looked(start: Start, script: Path) 
 
 
 def test_let_in_by_a_rank_0_that_has_ended_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between a rank's look at its admission and its look at rank 0 that may do both; Spin found it (tests/models)."""
+    """Between a rank's look at its admission and its look at rank 0 that may do both; Spin found it (tests/spin)."""
     arena = arenas.create(2, timeout=1)
 
     def admits_and_ends(_: arenas.Arena) -> bool:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from users import as_them, needs_two_users, start_as_them
 
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.errors import ArenaError, ShmcollError
 from shmcoll.startup import rendezvous
+from tests.support.users import as_them, needs_two_users, start_as_them
 
 Start = Callable[..., "subprocess.Popen[str]"]
 

@@ -1,14 +1,10 @@
-"""Makes the explorer importable, and puts its stand-ins in place for each test."""
+"""Puts the stand-ins of the explorer in place for each test."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from explorer.stand_ins import exploring
+from tests.schedule.explorer.stand_ins import exploring
 
 
 @pytest.fixture(autouse=True)

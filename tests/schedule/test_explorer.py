@@ -4,12 +4,12 @@ import ctypes
 from collections.abc import Callable
 
 import pytest
-from explorer.machine import Machine
-from explorer.program import Program, Violation
-from explorer.search import Report, exhaust, sample
-from explorer.stand_ins import SHARED
 
 from shmcoll.engine.atomics import fence, load, ring, sleep_on, store
+from tests.schedule.explorer.machine import Machine
+from tests.schedule.explorer.program import Program, Violation
+from tests.schedule.explorer.search import Report, exhaust, sample
+from tests.schedule.explorer.stand_ins import SHARED
 
 X, Y, BELL = SHARED, SHARED + 8, SHARED + 16
 

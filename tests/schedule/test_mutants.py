@@ -1,15 +1,16 @@
 """Seeded bugs, each of which the explorer must find."""
 
 import pytest
-import tally
-from explorer.mutants import MUTANTS
-from explorer.mutants_of_events import MUTANTS_OF_EVENTS
-from explorer.mutants_of_messages import MUTANTS_OF_MESSAGES
-from explorer.mutants_of_neighbours import MUTANTS_OF_NEIGHBOURS
-from explorer.mutants_with_counts import MUTANTS_WITH_COUNTS
-from explorer.program import Violation
-from explorer.scenarios import SCENARIOS
-from explorer.search import exhaust, sample
+
+from tests.schedule.explorer.mutants import MUTANTS
+from tests.schedule.explorer.mutants_of_events import MUTANTS_OF_EVENTS
+from tests.schedule.explorer.mutants_of_messages import MUTANTS_OF_MESSAGES
+from tests.schedule.explorer.mutants_of_neighbours import MUTANTS_OF_NEIGHBOURS
+from tests.schedule.explorer.mutants_with_counts import MUTANTS_WITH_COUNTS
+from tests.schedule.explorer.program import Violation
+from tests.schedule.explorer.scenarios import SCENARIOS
+from tests.schedule.explorer.search import exhaust, sample
+from tests.support import tally
 
 ALL = MUTANTS | MUTANTS_WITH_COUNTS | MUTANTS_OF_MESSAGES | MUTANTS_OF_NEIGHBOURS | MUTANTS_OF_EVENTS
 

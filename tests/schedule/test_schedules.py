@@ -6,9 +6,10 @@ rank simply returns.
 """
 
 import pytest
-import tally
-from explorer.scenarios import SCENARIOS
-from explorer.search import TooLarge, exhaust, sample
+
+from tests.schedule.explorer.scenarios import SCENARIOS
+from tests.schedule.explorer.search import TooLarge, exhaust, sample
+from tests.support import tally
 
 BUFFERED = {"buffered": True}
 KILLS = {"kills": True}

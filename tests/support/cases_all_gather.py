@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-import layouts
-import models
 import numpy as np
-from suite import Case
 
 from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
+from tests.support import layouts, models
+from tests.support.suite import Case
 
 SHAPES = ((), (0,), (1,), (3,), (12,), (13,), (2, 0, 4), (5, 7), (3, 11, 5), (4097,))
 #: in float32 elements: just a cell, one more, two cells, and three and a bit

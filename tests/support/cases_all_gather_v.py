@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-import layouts
 import numpy as np
-from cases_gather_v import KINDS, draw_arrays, receive, wrong
-from suite import Case
+
+from tests.support import layouts
+from tests.support.cases_gather_v import KINDS, draw_arrays, receive, wrong
+from tests.support.suite import Case
 
 
 def case(seed: int, n: int, kind: str, out: str, later: bool) -> Case:

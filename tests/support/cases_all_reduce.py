@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-import layouts
-import models
 import numpy as np
-from suite import Case, in_turn
 
 from shmcoll.engine.compiler.compile import all_kernels
 from shmcoll.engine.kernels.dtypes import BY_NAME, DType
+from tests.support import layouts, models
+from tests.support.suite import Case, in_turn
 
 SHAPES = (
     (),

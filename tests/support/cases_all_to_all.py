@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from itertools import product
 
-import layouts
-import models
 import numpy as np
-from suite import Case
 
 from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
+from tests.support import layouts, models
+from tests.support.suite import Case
 
 AXES = [(ndim, split, concat) for ndim in (1, 2, 3, 4) for split, concat in product(range(ndim), repeat=2)]
 
@@ -71,12 +70,12 @@ def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
     for _ in range(2 * factor):
         for ndim, split, concat in AXES:
             dtype = DTYPES[rng.integers(len(DTYPES))]
-            shape = [int(i) for i in rng.choice([0, 1, 2, 3, 5, 8], ndim, p=[0.04, 0.24, 0.2, 0.2, 0.16, 0.16])]
-            shape[split] *= n
+            extents = [int(i) for i in rng.choice([0, 1, 2, 3, 5, 8], ndim, p=[0.04, 0.24, 0.2, 0.2, 0.16, 0.16])]
+            extents[split] *= n
             layout = layouts.draw_input(rng, dtype.numpy)
             out = layouts.draw_output(rng, layout, in_place=n == 1 or split == concat)
             axes = (split - ndim, concat) if rng.random() < 0.2 else (split, concat)
-            yield case(int(rng.integers(1 << 32)), n, dtype, tuple(shape), axes, layout, out, rng.random() < 0.1)
+            yield case(int(rng.integers(1 << 32)), n, dtype, tuple(extents), axes, layout, out, rng.random() < 0.1)
     for dtype in DTYPES:
         yield case(seed, n, dtype, (n, 3), (0, 1), "contiguous", "none", False)
     for shape in ((), (0,), (1,), (13,), (2, 3), (5, 1, 4), ((600 << 10) // (n * 16) + 1,)) * factor:

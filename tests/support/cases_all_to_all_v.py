@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import layouts
-import models
 import numpy as np
-from suite import Case
 
 from shmcoll.engine.kernels.dtypes import DTYPES, DType
+from tests.support import layouts, models
+from tests.support.suite import Case
 
 
 @dataclass

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-import layouts
 import numpy as np
-from suite import Case
 
 from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
+from tests.support import layouts
+from tests.support.suite import Case
 
 SHAPES = ((), (0,), (1,), (6,), (13,), (2, 0, 4), (5, 7), (3, 11, 5), (4097,))
 #: in float32 elements: just a cell, one more, one and a half, two cells, and three and a bit

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import layouts
-import models
 import numpy as np
-from suite import Case
 
 from shmcoll.engine.kernels.dtypes import DTYPES, DType
 from shmcoll.engine.layout import CELL_BYTES
+from tests.support import layouts, models
+from tests.support.suite import Case
 
 #: kinds of lengths, and how often each is tried
 KINDS = {"small": 25, "none": 3, "some empty": 10, "cells": 6, "large": 4, "skewed": 4}

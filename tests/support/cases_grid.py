@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from itertools import product
 
-import layouts
 import numpy as np
-from suite import Case
 
 from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
+from tests.support import layouts
+from tests.support.suite import Case
 
 Extents = list[list[int]]
 
@@ -114,6 +114,6 @@ def long_faces(seed: int, n: int) -> Iterator[Case]:
             yield case(seed, dims, (True, is_periodic), extents, (), None, 1, complex128)
             yield case(seed, dims, (is_periodic, True), extents, (2,), (1, 2), 2, float32)
     if n % 4 == 0:
-        dims = (2, n // 4, 2)
-        extents = [[4, 60], [50] * dims[1], [70, 3]]
-        yield case(seed, dims, (True, True, False), extents, (3,), (2, 0, 1), 3, float32)
+        cube = (2, n // 4, 2)
+        extents = [[4, 60], [50] * cube[1], [70, 3]]
+        yield case(seed, cube, (True, True, False), extents, (3,), (2, 0, 1), 3, float32)

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from itertools import product
 
-import layouts
-import models
 import numpy as np
-from cases_all_reduce import LARGE, SHAPES
-from suite import Case, in_turn
 
 from shmcoll.engine.compiler.compile import all_kernels
 from shmcoll.engine.kernels.dtypes import BY_NAME, DType
+from tests.support import layouts, models
+from tests.support.cases_all_reduce import LARGE, SHAPES
+from tests.support.suite import Case, in_turn
 
 
 def case(

@@ -1,13 +1,13 @@
 """Cases of scatter: any root, an array or a list of arrays there, `out` on some ranks and none on others."""
 
 from collections.abc import Iterator
+from typing import Any
 
-import layouts
-import models
 import numpy as np
-from suite import Case
 
 from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
+from tests.support import layouts, models
+from tests.support.suite import Case
 
 #: of one part
 SHAPES = ((0,), (1,), (3,), (12,), (13,), (2, 0, 4), (5, 7), (3, 11, 5), (4097,), (2,) * 9, (1,) * 12 + (3, 2))
@@ -27,7 +27,7 @@ def case(
         rng = np.random.default_rng(seed)
         parts = [layouts.values(rng, dtype.numpy, shape) for _ in range(n)]
         place = out if rng.permutation(n)[comm.rank] % 3 else "none"
-        x = None
+        x: Any = None
         if comm.rank == root:
             make = layouts.INPUTS[layout]
             x = [make(part) for part in parts] if many else make(models.gather(parts))

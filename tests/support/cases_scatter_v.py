@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-import layouts
-import models
 import numpy as np
-from suite import Case
 
 from shmcoll.engine.kernels.dtypes import DTYPES, DType
 from shmcoll.engine.layout import CELL_BYTES
+from tests.support import layouts, models
+from tests.support.suite import Case
 
 #: kinds of counts, and how often each is tried
 KINDS = {"small": 25, "none": 3, "some empty": 10, "cells": 6, "large": 4, "skewed": 4}
@@ -45,7 +45,7 @@ def draw(rng: np.random.Generator, n: int, kind: str, packed: bool) -> Blocks:
     return Blocks(dtype, counts, displs, layouts.values(rng, dtype.numpy, shape))
 
 
-def call(comm, root: int, x: object, blocks: Blocks, packed: bool, **keywords: object) -> object:
+def call(comm, root: int, x: object, blocks: Blocks, packed: bool, **keywords: Any) -> Any:
     if comm.rank != root:
         return comm.scatter_v(None, None, root=root, **keywords)
     return comm.scatter_v(x, blocks.counts, None if packed else blocks.displs.tolist(), root, **keywords)

@@ -11,9 +11,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 
-import leaks
 import psutil
 import pytest
+
+from tests.support import leaks
 
 DEADLINE = 30.0  # seconds; reached only when something hangs
 LIMIT = 15.0  # seconds of an ordinary test, after which no other kill begins: on a busy machine a job takes long

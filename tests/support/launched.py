@@ -87,3 +87,19 @@ def wait_until(condition: Callable[[], Any], pause: float = 0.002) -> Any:
         assert time.monotonic() < end, "waited in vain"
         time.sleep(pause)
     return value
+
+
+class Scripts(Started):
+    """`scripts.start(text)` runs a Python script with its output in a pipe; none outlives the test."""
+
+    def start(self, text: str, **environment: str) -> subprocess.Popen[str]:
+        path = self.folder / f"script{len(self._running)}.py"
+        path.write_text(textwrap.dedent(text))
+        return self.start_process([sys.executable, path], {**os.environ, **environment})
+
+    def __call__(self, text: str, **environment: str) -> str:
+        """What the script prints; it has to succeed."""
+        script = self.start(text, **environment)
+        out, err = script.communicate(timeout=DEADLINE)
+        assert script.returncode == 0, err
+        return out

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,7 @@ class Capsule:
     def __init__(self, array: np.ndarray):
         self._array = array
 
-    def __dlpack__(self, **keywords: object) -> object:
+    def __dlpack__(self, **keywords: Any) -> object:
         return self._array.__dlpack__(**keywords)
 
     def __dlpack_device__(self) -> tuple:
@@ -48,7 +49,7 @@ def strided(array: np.ndarray) -> np.ndarray:
 
 
 def reversed_axes(array: np.ndarray) -> np.ndarray:
-    turn = (..., *[slice(None, None, -1)] * array.ndim)
+    turn: Any = (..., *[slice(None, None, -1)] * array.ndim)
     return array[turn].copy()[turn]
 
 
@@ -74,7 +75,7 @@ def subclass(array: np.ndarray) -> np.ndarray:
     return array.copy().view(Sub)
 
 
-INPUTS = {
+INPUTS: dict[str, Callable[[np.ndarray], Any]] = {
     "contiguous": np.copy,
     "misaligned": misaligned,
     "strided": strided,
@@ -89,7 +90,7 @@ INPUTS = {
 }
 
 #: what may be given as `out`: the same, as far as it can be written in native byte order
-OUTPUTS = {
+OUTPUTS: dict[str, Callable[[np.ndarray], Any]] = {
     name: INPUTS[name]
     for name in ("contiguous", "misaligned", "strided", "reversed", "transposed", "fortran", "subclass")
 }
@@ -107,7 +108,7 @@ def draw_output(rng: np.random.Generator, layout: str, in_place: bool = True) ->
     return "none" if name == "in place" and not (in_place and layout in OUTPUTS) else name
 
 
-def output(name: str, x: object, shape: tuple[int, ...], dtype: np.dtype) -> object:
+def output(name: str, x: object, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     """What is given as `out`: filled with something that no result is."""
     if name in ("none", "in place"):
         return None if name == "none" else x

@@ -87,14 +87,18 @@ def _process(pid: int, name: str, state: str) -> str:
 
 
 def _descendants() -> dict[int, tuple[str, str]]:
-    """All processes below this one: {pid: (name, state)}."""
+    """All processes below this one: {pid: (name, state)}. Cost: the whole of /proc, if there are any."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # no children: then nothing is below them, because this process adopts orphans
+        return {}
     table: dict[int, tuple[int, str, str]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 head, _, tail = (entry / "stat").read_text().rpartition(")")
-                state, parent = tail.split()[:2]
-                table[int(entry.name)] = int(parent), head.partition("(")[2], state
+                state, parent_pid = tail.split()[:2]
+                table[int(entry.name)] = int(parent_pid), head.partition("(")[2], state
     below: dict[int, tuple[str, str]] = {}
     grown = True
     while grown:

@@ -32,7 +32,7 @@ def all_reduce(inputs: list[np.ndarray], op: str) -> np.ndarray:
             total = np.asarray(fold(total, x.astype(wide)), wide)
         if op == "avg":
             real = np.float32 if wide in (np.float32, np.complex64) else np.float64
-            total = (total.reshape(-1).view(real) / real(len(inputs))).view(wide).reshape(total.shape)
+            total = (total.reshape(-1).view(real) / np.asarray(len(inputs), real)).view(wide).reshape(total.shape)
         return total.astype(dtype)
 
 

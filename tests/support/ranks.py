@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ class Job:
                     self._read(key.fd, selector)
         outcomes = []
         for rank in range(self.size):
-            if not poll(lambda r=rank: self._reap(r), max(1.0, end - time.monotonic())):
+            if not poll(partial(self._reap, rank), max(1.0, end - time.monotonic())):
                 self._fail(f"rank {rank} answered but did not exit")
             raw = self._answers.get(rank, b"")
             value, error, text = pickle.loads(raw) if raw else (None, None, "(the process died)")
@@ -254,7 +255,7 @@ def _be_rank(arena: arenas.Arena, rank: int, function: Callable[..., Any], args:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
     except BaseException:
-        answer, code = _tell(sys.exception() or RuntimeError("unknown")), 1  # type: ignore[attr-defined]
+        answer, code = _tell(sys.exception() or RuntimeError("unknown")), 1
     finally:
         with contextlib.suppress(OSError), open(pipe, "wb") as answers:
             answers.write(answer)

@@ -5,7 +5,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
-from ranks import Job
+
+from tests.support.ranks import Job
 
 
 class Servants:
@@ -44,7 +45,9 @@ class Servants:
 
 def serve(comm: Any, ends: list[Connection]) -> None:
     """In a rank: carry out commands until None comes. Groups have names; the world's is ''."""
-    groups, pending, plans = {"": comm}, {}, {}
+    groups: dict[str, Any] = {"": comm}
+    pending: dict[Any, Any] = {}
+    plans: dict[Any, Any] = {}
     while (command := ends[comm.rank].recv()) is not None:
         what, name, *rest = command
         try:

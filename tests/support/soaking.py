@@ -28,7 +28,7 @@ CASES = (
     "all_gather", "all_gather_v", "all_reduce", "all_to_all", "all_to_all_v", "broadcast", "collective_permute",
     "gather", "gather_v", "grid", "reduce", "reduce_scatter", "scan", "scatter", "scatter_v",
 )  # fmt: skip
-SAMPLES = {name: importlib.import_module(f"cases_{name}").sample for name in CASES}
+SAMPLES = {name: importlib.import_module(f"tests.support.cases_{name}").sample for name in CASES}
 
 
 class Soaked:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import tally
 
 from shmcoll.errors import ShmcollError
+from tests.support import tally
 
 Case = tuple[str, Callable[[Any], str]]
 

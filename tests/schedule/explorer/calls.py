@@ -8,9 +8,6 @@ no collective, see `calls_of_messages.py`.
 from dataclasses import dataclass
 from typing import Any
 
-from explorer.job import Rank
-from explorer.program import Violation
-from explorer.stand_ins import WORD
 from shmcoll.collectives import all_reduce, all_to_all, barrier, gather
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
@@ -18,6 +15,9 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.protocol import sync
 from shmcoll.engine.protocol.reduction import ORDERED
+from tests.schedule.explorer.job import Rank
+from tests.schedule.explorer.program import Violation
+from tests.schedule.explorer.stand_ins import WORD
 
 
 def value(rank: int, number: int, i: int) -> int:

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from explorer.calls import Barrier, Call, _expected
-from explorer.calls_of_messages import Receive, Send, memory, put
-from explorer.job import Rank
-from explorer.stand_ins import WORD
 from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import DATA, FETCH, MARK, TRY
 from shmcoll.engine.messages.send import BESIDE, BLOCKED, GO_ON
 from shmcoll.engine.protocol import sync
+from tests.schedule.explorer.calls import Barrier, Call, _expected
+from tests.schedule.explorer.calls_of_messages import Receive, Send, memory, put
+from tests.schedule.explorer.job import Rank
+from tests.schedule.explorer.stand_ins import WORD
 
 NO_TAG = 77  # no message has it
 

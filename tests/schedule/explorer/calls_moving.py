@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from explorer.calls import Call, _expect, _expected, _fill, value
-from explorer.job import Rank
-from explorer.program import Violation
-from explorer.stand_ins import WORD
 from shmcoll.collectives import all_gather, all_to_all, broadcast, scatter
 from shmcoll.collectives.all_to_all import SOURCES as BLOCKS
 from shmcoll.collectives.all_to_all import TARGETS, WHOLE
 from shmcoll.collectives.scatter import BOTH, DATA, OPEN, PHASE, SHAPE, SOURCES
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
+from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, value
+from tests.schedule.explorer.job import Rank
+from tests.schedule.explorer.program import Violation
+from tests.schedule.explorer.stand_ins import WORD
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,16 @@ What is sent in call number k of rank r is `value(r, k, i)`. Memory that a sende
 
 from dataclasses import dataclass
 
-from explorer.calls import Call, _expect, _fill, value
-from explorer.job import Rank
-from explorer.program import Violation
-from explorer.stand_ins import WORD
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, SEEK, TRY, recv
 from shmcoll.engine.messages.ring_buffers import DONE, SEGMENTS, SOURCE_SHIFT, UNREAD, WHOLE, found_offset
 from shmcoll.engine.messages.send import BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY, send
+from tests.schedule.explorer.calls import Call, _expect, _fill, value
+from tests.schedule.explorer.job import Rank
+from tests.schedule.explorer.program import Violation
+from tests.schedule.explorer.stand_ins import WORD
 
 OTHER = 99
 CUT, GAP = 16, 4  # words

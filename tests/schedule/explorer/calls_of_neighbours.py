@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from explorer.calls import Call, _expect, _expected, _fill, value
-from explorer.job import Rank
-from explorer.stand_ins import WORD
 from shmcoll.collectives import ROUTINES
 from shmcoll.collectives.collective_permute import NOBODY, SOURCE, TARGET
 from shmcoll.collectives.halo_exchange import AXES, TABLE
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
+from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, value
+from tests.schedule.explorer.job import Rank
+from tests.schedule.explorer.stand_ins import WORD
 
 
 @dataclass(frozen=True)

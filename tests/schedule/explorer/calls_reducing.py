@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-from explorer.calls import Call, _expect, _expected, _fill, value
-from explorer.job import Rank
-from explorer.program import Violation
-from explorer.stand_ins import SHARED, WORD, read, write
 from shmcoll.collectives import ROUTINES, all_reduce
 from shmcoll.collectives.reduce_scatter import EVEN
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.protocol.reduction import ORDERED, SOURCES
+from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, value
+from tests.schedule.explorer.job import Rank
+from tests.schedule.explorer.program import Violation
+from tests.schedule.explorer.stand_ins import SHARED, WORD, read, write
 
 HEAP, HEAP_BYTES = SHARED + (1 << 32), 1 << 16  # where shared arrays lie, two a rank
 

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from explorer.calls import Call, _expect, _expected, _fill, value
-from explorer.job import Rank
-from explorer.stand_ins import WORD
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, DATA
+from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, value
+from tests.schedule.explorer.job import Rank
+from tests.schedule.explorer.stand_ins import WORD
 
 Counts = tuple[tuple[int, ...], ...]
 

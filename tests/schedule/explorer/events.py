@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from explorer.program import Violation
-from explorer.stand_ins import WORD
 from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.runtime.dispatcher import Dispatcher
+from tests.schedule.explorer.program import Violation
+from tests.schedule.explorer.stand_ins import WORD
 
 if TYPE_CHECKING:
-    from explorer.calls import Call
-    from explorer.job import Rank
+    from tests.schedule.explorer.calls import Call
+    from tests.schedule.explorer.job import Rank
 
 NUMBER = 50  # of a handler's call
 

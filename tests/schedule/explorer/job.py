@@ -10,10 +10,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from explorer.events import Event, Events, Interrupted
-from explorer.machine import Machine
-from explorer.program import Program, Violation
-from explorer.stand_ins import FIRST_PID, KERNEL, SHARED, WORD, read, write
 from shmcoll.collectives import barrier
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
@@ -22,6 +18,10 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages import ring_buffers
 from shmcoll.engine.native import entry
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
+from tests.schedule.explorer.events import Event, Events, Interrupted
+from tests.schedule.explorer.machine import Machine
+from tests.schedule.explorer.program import Program, Violation
+from tests.schedule.explorer.stand_ins import FIRST_PID, KERNEL, SHARED, WORD, read, write
 
 RING_DISTANCE = 1 << 16
 

@@ -25,7 +25,7 @@ occur in the reduced search, since all steps before it commute.)
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from explorer.program import (
+from tests.schedule.explorer.program import (
     BROKEN,
     CHANCE,
     END,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from explorer import calls, calls_in_phases, calls_moving, calls_of_messages
-from explorer.stand_ins import MODULES
+from tests.schedule.explorer import calls, calls_in_phases, calls_moving, calls_of_messages
+from tests.schedule.explorer.stand_ins import MODULES
 
 CALLERS = (calls, calls_moving, calls_of_messages, calls_in_phases)
 

@@ -1,6 +1,6 @@
 """Seeded bugs in who may enter when, and in what ends a wait: see `mutants.py`, and `events.py` for what finds them."""
 
-from explorer.mutants import Mutant
+from tests.schedule.explorer.mutants import Mutant
 
 SIGNAL = {"signals": 1}
 ANY_OF_THIS_THREAD = "(active != 0 and active != -py.thread_id()) or"

@@ -1,6 +1,6 @@
 """Seeded bugs in what carries messages between two ranks: see `mutants.py`."""
 
-from explorer.mutants import Mutant
+from tests.schedule.explorer.mutants import Mutant
 
 MUTANTS_OF_MESSAGES = {
     "a message is published before it is laid": Mutant(

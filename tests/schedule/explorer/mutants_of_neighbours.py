@@ -1,6 +1,6 @@
 """Seeded bugs in the operations between neighbours."""
 
-from explorer.mutants import Mutant
+from tests.schedule.explorer.mutants import Mutant
 
 MUTANTS_OF_NEIGHBOURS = {
     "a sender does not wait for its target": Mutant(

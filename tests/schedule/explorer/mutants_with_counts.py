@@ -1,6 +1,6 @@
 """Seeded bugs of the collectives with counts."""
 
-from explorer.mutants import Mutant
+from tests.schedule.explorer.mutants import Mutant
 
 MUTANTS_WITH_COUNTS = {
     "one cell for all rounds": Mutant("engine.protocol.count_tables.lay", "sequence + k", "sequence", "all_to_all_v"),

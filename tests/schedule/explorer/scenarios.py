@@ -7,7 +7,9 @@ arrays of up to 6 words travel beside the header. Slices of the ring are 4 words
 from dataclasses import dataclass, field
 from typing import Any
 
-from explorer.calls import (
+from shmcoll.engine.layout import ANY
+from shmcoll.engine.memory import records
+from tests.schedule.explorer.calls import (
     AllReduce,
     AllToAll,
     Await,
@@ -19,9 +21,15 @@ from explorer.calls import (
     Gather,
     Post,
 )
-from explorer.calls_in_phases import AwaitInVain, BarrierApart, ReceiveNew, ReceiveOrWithdraw, SendBesidePosted
-from explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
-from explorer.calls_of_messages import (
+from tests.schedule.explorer.calls_in_phases import (
+    AwaitInVain,
+    BarrierApart,
+    ReceiveNew,
+    ReceiveOrWithdraw,
+    SendBesidePosted,
+)
+from tests.schedule.explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
+from tests.schedule.explorer.calls_of_messages import (
     Receive,
     ReceiveObject,
     ReceivePosted,
@@ -32,14 +40,12 @@ from explorer.calls_of_messages import (
     SendRecv,
     SendWithoutMemory,
 )
-from explorer.calls_of_neighbours import Exchange, Permute
-from explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
-from explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
-from explorer.events import Aborts, Calls, Cancels, Event, KeepsGil, Raises
-from explorer.job import Job
-from explorer.machine import Machine
-from shmcoll.engine.layout import ANY
-from shmcoll.engine.memory import records
+from tests.schedule.explorer.calls_of_neighbours import Exchange, Permute
+from tests.schedule.explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
+from tests.schedule.explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
+from tests.schedule.explorer.events import Aborts, Calls, Cancels, Event, KeepsGil, Raises
+from tests.schedule.explorer.job import Job
+from tests.schedule.explorer.machine import Machine
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from explorer.machine import Action, Learned, Machine, State
-from explorer.program import Violation
+from tests.schedule.explorer.machine import Action, Learned, Machine, State
+from tests.schedule.explorer.program import Violation
 
 REHEARSALS = 30  # in a row without news
 SIGNALS = 0.1  # of the moments in which a signal may come bring one, in a random schedule

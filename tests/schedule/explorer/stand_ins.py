@@ -12,13 +12,25 @@ from collections.abc import Callable, Iterator
 from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
-from explorer.program import CHANCE, FENCE, GONE, MARK, READ, RELEASE, RING, SLEEP, WRITE, Violation, perform
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine import atomics
 from shmcoll.engine.kernels import kernels
 from shmcoll.engine.memory import group, records
 from shmcoll.engine.messages import read_message, ring_buffers
 from shmcoll.engine.protocol import count_tables, nontemporal, reduction, sync, wait
+from tests.schedule.explorer.program import (
+    CHANCE,
+    FENCE,
+    GONE,
+    MARK,
+    READ,
+    RELEASE,
+    RING,
+    SLEEP,
+    WRITE,
+    Violation,
+    perform,
+)
 
 WORD = 8
 SHARED = 1 << 52  # above every address that a process can have

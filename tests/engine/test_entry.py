@@ -1,0 +1,236 @@
+"""How calls get into routines: what the native entry reads itself, what it leaves to Python, and its two forms."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from shmcoll.engine import context as c
+from shmcoll.engine.kernels.dtypes import DTYPES
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.native import entry
+from tests.support import layouts
+
+
+def both_ways(ranks, monkeypatch, function) -> list:
+    """What one rank says by the fast entry and by the plain one, which must be the same."""
+    fast = ranks(1, function)[0]
+    monkeypatch.setattr(entry, "FAST", False)
+    assert ranks(1, function)[0] == fast
+    return fast
+
+
+def test_the_fields_of_arrays_are_where_the_fast_entry_reads_them():
+    assert entry.FAST, "this interpreter takes the slow way; is that meant?"
+
+
+def test_the_two_forms_are_chosen_by_the_self_test(ranks, monkeypatch):
+    def kinds(comm) -> set:
+        return {type(getattr(comm, f"_{name}")) is entry.PlainEntry for name in ("barrier", "all_reduce", "gather")}
+
+    assert ranks(1, kinds) == [{False}]
+    monkeypatch.setattr(entry, "FAST", False)
+    assert ranks(1, kinds) == [{True}]
+
+
+def test_every_dtype_is_known(ranks, monkeypatch):
+    def codes(comm) -> list[int]:
+        seen = []
+        for dtype in DTYPES:
+            x = np.zeros(3, dtype.numpy)
+            comm._gather(x, x.copy(), 0, 0, 0, 0, 0)
+            seen.append(int(comm._dispatcher.words[(c.X + c.DTYPE) // WORD]))
+        for same_as_int64 in (np.longlong, np.ulonglong):
+            comm._gather(np.zeros(3, same_as_int64), np.zeros(3, same_as_int64), 0, 0, 0, 0, 0)
+            seen.append(int(comm._dispatcher.words[(c.X + c.DTYPE) // WORD]))
+        return seen
+
+    codes_by_name = {d.name: d.code for d in DTYPES}
+    wanted = [d.code for d in DTYPES] + [codes_by_name["int64"], codes_by_name["uint64"]]
+    assert both_ways(ranks, monkeypatch, codes) == wanted
+
+
+def test_what_is_read_of_an_array(ranks, monkeypatch):
+    def views(comm) -> list:
+        told = []
+        for shape in ((), (0,), (7,), (2, 3, 4)):
+            x = np.zeros(shape, np.float32)
+            assert comm._gather(x, np.zeros(max(x.size, 1), np.float32), 0, 0, 0, 0, 0) == c.OK
+            words = comm._dispatcher.words[c.X // WORD :][:7].tolist()
+            told.append([words[0] == x.ctypes.data, *words[1:5], words[6]])
+        return told
+
+    code = next(d.code for d in DTYPES if d.name == "float32")
+    assert both_ways(ranks, monkeypatch, views) == [
+        [True, 1, 4, 4, 0, code],
+        [True, 0, 4, 0, 1, code],
+        [True, 7, 4, 28, 1, code],
+        [True, 24, 4, 96, 3, code],
+    ]
+
+
+def test_what_the_entry_does_not_read_is_left_to_python_and_nothing_is_done(ranks, monkeypatch):
+    def statuses(comm) -> dict[str, int]:
+        comm.all_reduce(np.zeros(6))
+        x, out = np.zeros((3, 2)), np.zeros((3, 2))
+        strange = {
+            "None": (None, out),
+            "no out": (x, None),
+            "list": ([1, 2], out),
+            "number": (1.5, out),
+            "subclass": (layouts.subclass(x), out),
+            "subclass out": (x, layouts.subclass(out)),
+            "strided": (layouts.strided(x), out),
+            "fortran": (layouts.fortran(x), out),
+            "misaligned": (layouts.misaligned(x), out),
+            "foreign": (layouts.foreign(x), out),
+            "read-only out": (x, layouts.read_only(out)),
+            "dtype": (x.astype("M8[s]"), out),
+            "records": (np.zeros(3, "i4,i4"), out),
+            "other dtype": (x, out.astype(np.float32)),
+            "other shape": (x, out.T.copy()),
+            "other dimensions": (x, out.reshape(-1)),
+            "overlap": ((room := np.zeros(10))[:6], room[1:7]),
+            "no kernel": (x.astype(np.int8), out.astype(np.int8)),
+            "right": (x, out),
+            "in place": (x, x),
+            "read-only x": (layouts.read_only(x), out),
+        }
+        before = comm._dispatcher.words[c.SEQUENCE // WORD]
+        told = {name: comm._all_reduce(a, b, 1, 0, 0, 0) for name, (a, b) in strange.items()}
+        told["calls"] = int(comm._dispatcher.words[c.SEQUENCE // WORD] - before)
+        return told
+
+    told = both_ways(ranks, monkeypatch, statuses)
+    assert told.pop("calls") == 3
+    right = {"right", "in place", "read-only x"}
+    assert told == {name: c.OK if name in right else c.PREPARE for name in told}
+
+
+def test_moves_that_the_entry_takes_itself(ranks, monkeypatch):
+    def statuses(comm) -> dict[str, int]:
+        x, out, room = np.zeros((3, 2)), np.zeros((3, 2)), np.zeros(10)
+        spread, collect, deal, swap = comm._broadcast, comm._all_gather, comm._scatter, comm._all_to_all
+        return {
+            "broadcast": spread(x, x, 0, 0, 0, 0),
+            "broadcast of read-only": spread(read_only := layouts.read_only(x), read_only, 0, 0, 0, 0),
+            "broadcast of a list": spread([1], [1], 0, 0, 0, 0),
+            "broadcast from nobody": spread(x, x, 0, 1, 0, 0),
+            "broadcast from a bool": spread(x, x, 0, False, 0, 0),
+            "all_gather": collect(x, out, 0, 0, 0, 0),
+            "all_gather in place": collect(x, x, 0, 0, 0, 0),
+            "all_gather that overlaps": collect(room[:6], room[1:7], 0, 0, 0, 0),
+            "all_gather of 0-d": collect(np.zeros(()), np.zeros(1), 0, 0, 0, 0),
+            "all_gather into a list": collect(x, [out], 0, 0, 0, 0),
+            "all_gather into another shape": collect(x, out.reshape(2, 3), 0, 0, 0, 0),
+            "scatter": deal(x, out, 0, 0, 0, 0),
+            "scatter in place": deal(x, x, 0, 0, 0, 0),
+            "scatter that overlaps": deal(room[:6], room[1:7], 0, 0, 0, 0),
+            "scatter without out": deal(x, None, 0, 0, 0, 0),
+            "scatter of a list": deal([x], out, 0, 0, 0, 0),
+            "scatter into another dtype": deal(x, out.astype(int), 0, 0, 0, 0),
+            "all_to_all in place": swap(x, x, 0, 0, 0, 0),
+            "all_to_all that overlaps": swap(room[:6], room[1:7], 0, 0, 0, 0),
+            "all_to_all of a list": swap([x], out, 0, 0, 0, 0),
+        }
+
+    told = both_ways(ranks, monkeypatch, statuses)
+    taken = {"broadcast", "all_gather", "all_gather in place", "scatter", "scatter in place", "all_to_all in place"}
+    assert told == {name: c.OK if name in taken else c.PREPARE for name in told}
+
+
+def test_what_a_rank_off_the_root_gives_to_a_scatter(ranks, monkeypatch):
+    """`out` twice, for what it expects and where it wants it; an x of its own, or no `out`, is left to Python."""
+
+    def statuses(comm) -> list[int]:
+        x, out = np.zeros(6), np.zeros(3)
+        comm.scatter(x if comm.rank == 0 else None, out=out)
+        others = [(x, out), (None, out), (x, None), (None, None)] if comm.rank else []
+        told = [comm._scatter(a, b, 0, 0, 0, 0) for a, b in others]
+        told.append(comm._scatter(out if comm.rank else x, out, 0, 0, 0, 0))
+        return told
+
+    wanted = [[c.OK], [c.PREPARE] * 4 + [c.OK]]
+    assert ranks(2, statuses) == wanted
+    monkeypatch.setattr(entry, "FAST", False)
+    assert ranks(2, statuses) == wanted
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_who_may_enter(ranks, monkeypatch, fast):
+    monkeypatch.setattr(entry, "FAST", fast)
+
+    def turns(comm) -> list[int]:
+        words, me = comm._dispatcher.words, threading.get_ident()
+        told = []
+        for active, owner in ((0, 0), (0, me), (0, me + 1), (0, -1), (me, 0), (me + 1, 0), (-me, me), (c.ENDED, 0)):
+            words[c.ACTIVE // WORD], words[c.OWNER // WORD] = active, owner
+            told.append(comm._barrier())
+        words[c.ACTIVE // WORD] = words[c.OWNER // WORD] = 0
+        return told
+
+    busy, ok = c.BUSY, c.OK
+    assert ranks(1, turns) == [[ok, ok, busy, busy, busy, busy, busy, busy]]
+
+
+def test_who_is_inside_after_a_routine():
+    me, words = 4711, entry.new_context(1)
+    ctx = words.ctypes.data
+
+    def after(status: int, active: int = me, sending: int = 0) -> int:
+        words[c.ACTIVE // WORD], words[c.SENDING // WORD] = active, sending
+        return entry.active_after(ctx, status, me)
+
+    ended = {c.ABORTED, c.TIMEOUT_PASSED, c.MISMATCH, c.PEER_LOST, c.INTERRUPTED, c.BROKEN}
+    assert after(c.OK) == after(c.PREPARE) == after(c.VERDICT) == after(-1) == 0
+    assert after(c.HALFWAY) == -me
+    assert {after(status) for status in ended} == {c.ENDED}
+    assert {after(status, sending=1) for status in (c.OK, c.PREPARE, -1)} == {-me}, "a recv beside a send"
+    assert {after(status, c.ENDED) for status in (c.OK, c.HALFWAY, c.VERDICT, -1)} == {c.ENDED}, "ended by another"
+
+
+def test_other_threads_run_while_a_rank_waits(ranks):
+    """The GIL is released in a wait."""
+
+    def waiting(comm) -> int:
+        if comm.rank == 0:
+            done, count = threading.Event(), 0
+
+            def wait() -> None:
+                comm.barrier()
+                done.set()
+
+            thread = threading.Thread(target=wait)
+            thread.start()
+            while not comm._dispatcher.words[c.ACTIVE // WORD]:
+                pass
+            while count < 1000:
+                count += 1
+            comm.abort("seen enough")
+            thread.join()
+            return count
+        while True:
+            comm.timeout = 20
+            comm._local_rank.arena.load(comm._local_rank.arena.world)
+            if comm._local_rank.arena.load(comm._local_rank.arena.world):
+                return 1000
+
+    outcomes = ranks.outcomes(2, waiting)
+    assert [o.value for o in outcomes] == [1000, 1000]
+
+
+def test_results_have_their_own_references(ranks):
+    """A call neither keeps nor loses references to its arguments, and small status numbers stay what they are."""
+
+    def counts(comm) -> list[int]:
+        import sys
+
+        x, out, op = np.zeros(3), np.zeros(3), "sum"
+        comm.all_reduce(x, op, out=out)
+        before = [sys.getrefcount(o) for o in (x, out, op)]
+        for _ in range(1000):
+            comm.all_reduce(x, op, out=out)
+            comm.barrier()
+        return [now - then for now, then in zip([sys.getrefcount(o) for o in (x, out, op)], before, strict=True)]
+
+    assert ranks(1, counts) == [[0, 0, 0]]

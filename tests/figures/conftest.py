@@ -1,5 +1,0 @@
-"""Running shmrun for real: the fixtures `shmrun` and `until`."""
-
-from launched import shmrun, until
-
-__all__ = ["shmrun", "until"]

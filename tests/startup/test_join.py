@@ -1,0 +1,180 @@
+"""Joining a job: alone, or with what a launcher has put into the environment."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def python(source: str, **environment: str) -> subprocess.CompletedProcess:
+    """Run a program in a process that no launcher started."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "SHMCOLL_ARENA", "SHMCOLL_TIMEOUT")}
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source)],
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def test_a_process_that_nobody_started_is_a_job_of_its_own():
+    done = python("""
+        import numpy as np
+        import shmcoll
+        comm = shmcoll.init()
+        assert shmcoll.init() is comm
+        print(comm.rank, comm.size, comm.launcher, comm.timeout, comm.all_reduce(np.arange(3)).tolist())
+    """)
+    assert (done.stdout, done.stderr) == ("0 1 none 300.0 [0, 1, 2]\n", "")
+
+
+def test_the_limit_of_a_wait_comes_from_the_environment():
+    assert python("import shmcoll; print(shmcoll.init().timeout)", SHMCOLL_TIMEOUT="2.5").stdout == "2.5\n"
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon", "nan", "inf"])
+def test_a_limit_that_is_none_is_refused(value):
+    done = python("import shmcoll; shmcoll.init()", SHMCOLL_TIMEOUT=value)
+    assert done.returncode == 1
+    assert f"ValueError: SHMCOLL_TIMEOUT='{value}' is not a positive number of seconds" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"SHMCOLL_ARENA": "x"}, "ArenaError: SHMCOLL_ARENA='x' is not 'descriptor:nonce'"),
+        ({"SHMCOLL_ARENA": "999:00"}, "ArenaError: the arena's descriptor 999 is not open in this process"),
+        ({"SHMCOLL_ARENA": "2:00"}, "ArenaError: the arena "),
+    ],
+)
+def test_an_environment_that_is_not_ours(environment, words):
+    done = python("import shmcoll; shmcoll.init()", **environment)
+    assert done.returncode == 1
+    assert words in done.stderr
+
+
+def test_a_number_that_is_no_rank(ranks):
+    def join_as(comm, number: str) -> str:
+        import shmcoll.startup.join as job
+
+        job._joined = None
+        os.environ["SHMCOLL_ARENA"] = f"{comm._local_rank.arena.fd}:{comm._local_rank.arena.nonce}"
+        os.environ["RANK"] = number
+        try:
+            job.init()
+        except job.ArenaError as error:
+            return str(error)
+        return "no error"
+
+    wanted = {
+        "2": "RANK=2 is no rank of this job of 2",
+        "-1": "RANK=-1 is no rank of this job of 2",
+        "one": "RANK is 'one', expected the number that shmrun sets",
+    }
+    for number, text in wanted.items():
+        assert ranks(2, join_as, number) == [text] * 2
+
+
+def test_a_forked_process_is_no_rank(ranks):
+    def fork(comm) -> str:
+        import shmcoll
+
+        read, write = os.pipe()
+        if os.fork() == 0:
+            try:
+                shmcoll.init()
+            except RuntimeError as error:
+                os.write(write, str(error).encode())
+            os._exit(0)
+        os.close(write)
+        with open(read, "rb") as answer:
+            text = answer.read().decode()
+        os.wait()
+        return text
+
+    for rank, text in enumerate(ranks(2, fork)):
+        assert text.startswith(f"this process was forked by rank {rank} and is no rank itself")
+
+
+CHILD = """
+    import os, shmcoll
+    from pathlib import Path
+
+    def inode(fd):
+        try:
+            return os.fstat(fd).st_ino
+        except OSError:
+            return None
+
+    comm = shmcoll.init()
+    ours = inode(comm._local_rank.arena.fd)
+    pid = os.fork()
+    if pid == 0:
+        mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if f" {ours} " in line]
+        held = [fd for fd in Path("/proc/self/fd").iterdir() if inode(int(fd.name)) == ours]
+        try:
+            comm.barrier()
+        except RuntimeError as e:
+            assert "is no rank itself" in str(e)
+        os._exit(int(bool(mapped or held)))
+    status = os.waitpid(pid, 0)[1]
+    comm.barrier()
+    print("child keeps the arena" if status else "child keeps nothing")
+"""
+
+
+@pytest.mark.parametrize("launcher", [[], ["-m", "shmrun", "-n", "1"], ["-m", "shmrun", "-n", "1", "--fresh"]])
+def test_a_child_of_a_rank_keeps_nothing_of_the_arena(launcher, tmp_path):
+    script = tmp_path / "parent.py"
+    script.write_text(textwrap.dedent(CHILD))
+    done = subprocess.run([sys.executable, *launcher, str(script)], capture_output=True, text=True, timeout=50)
+    assert (done.stdout, done.stderr) == ("child keeps nothing\n", "")
+
+
+def test_what_a_rank_starts_is_no_rank(ranks):
+    """A child program finds nothing in its environment that would make it join."""
+
+    def spawn(comm) -> str:
+        source = "import os; print(os.environ.get('SHMCOLL_ARENA'))"
+        return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout
+
+    assert ranks(2, spawn) == ["None\n"] * 2
+
+
+def test_importing_is_cheap():
+    done = python("""
+        import sys
+        import shmcoll
+        print(sorted({"numpy", "numba", "llvmlite", "posix_ipc"} & set(sys.modules)))
+    """)
+    assert done.stdout == "[]\n"
+
+
+def test_a_warm_start_does_without_numba(ranks):
+    assert ranks(1, lambda comm: comm.size) == [1]  # the cache is full now
+    done = python("""
+        import sys
+        import numpy as np
+        import shmcoll
+        shmcoll.init().all_reduce(np.ones(3))
+        print("numba" in sys.modules)
+    """)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_names():
+    done = python("""
+        import shmcoll
+        assert set(shmcoll.__all__) <= set(dir(shmcoll))
+        for name in shmcoll.__all__:
+            getattr(shmcoll, name)
+        try:
+            shmcoll.nothing
+        except AttributeError as e:
+            print(e)
+    """)
+    assert done.stdout == "module 'shmcoll' has no attribute 'nothing'\n", done.stderr
