@@ -21,7 +21,7 @@ from tests.support import leaks, prepare, tally
 from tests.support.ranks import Job, Outcome
 
 #: words in the names of files with tests of all reductions
-REDUCING = ("reduce", "scan", "operators", "barrier")
+REDUCING = ("collectives", "reduce", "scan", "operators", "barrier")
 
 SEED = int(os.environ.get("SHMCOLL_SEED") or secrets.randbelow(1 << 32))
 

@@ -1,42 +1,32 @@
-"""The settings under which every collective is tried: number of ranks, and the thresholds that choose the algorithm."""
+"""The settings under which collectives are tried: the number of ranks, and how many cases are drawn."""
 
 import importlib
 
 import pytest
 
 SOME = (1, 2, 3, 8)
-FEW = (1, 3)  # for the other ways in and out, and where there are several algorithms
 MORE = (4, 5, 6, 7, 16)
-
-ALGORITHMS = {
-    "usual": {},
-    "ring": {"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_RING_BYTES": "1", "SHMCOLL_SLICE_BYTES": "512"},
-    "flat": {"SHMCOLL_FLAT_BYTES": str(256 << 10), "SHMCOLL_SLICE_BYTES": "4096"},
-}
+FEW = (3,)  # for ways that differ in each rank's own part only
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "n" in metafunc.fixturenames:
-        # under stress all numbers of ranks have more cases: see `factor`
-        usual = SOME
-        if "the_other_ways" in metafunc.fixturenames or "algorithm" in metafunc.fixturenames:
-            usual = FEW
-        long_forms = [n for n in (*SOME, *MORE) if _stress(metafunc.config) or n not in usual]
-        marks = dict.fromkeys(long_forms, pytest.mark.stress)
-        metafunc.parametrize("n", [pytest.param(n, marks=marks.get(n, ())) for n in (*SOME, *MORE)])
-    if "algorithm" in metafunc.fixturenames:
-        metafunc.parametrize("algorithm", ALGORITHMS)
+    for name, usual in (("n", SOME), ("few", FEW)):
+        if name in metafunc.fixturenames:
+            # under stress all numbers of ranks have more cases: see `factor`
+            long_forms = [n for n in (*SOME, *MORE) if _stress(metafunc.config) or n not in usual]
+            marks = dict.fromkeys(long_forms, pytest.mark.stress)
+            metafunc.parametrize(name, [pytest.param(n, marks=marks.get(n, ())) for n in (*SOME, *MORE)])
 
 
 @pytest.fixture
-def environment(algorithm: str) -> dict[str, str]:
-    return ALGORITHMS[algorithm]
-
-
-@pytest.fixture
-def the_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In through `PlainEntry`, for interpreters whose arrays have their fields elsewhere; out past the caches."""
+def plain_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go in through `PlainEntry`, for interpreters whose arrays have their fields elsewhere."""
     monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
+
+
+@pytest.fixture
+def the_other_ways(plain_entry: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In through `PlainEntry`, and out past the caches."""
     monkeypatch.setenv("SHMCOLL_STREAM_BYTES", "128")
 
 

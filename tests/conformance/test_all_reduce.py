@@ -6,20 +6,6 @@ import numpy as np
 
 from shmcoll.engine.kernels.dtypes import BY_NAME
 from tests.support import layouts, models
-from tests.support.cases_all_reduce import sample
-from tests.support.suite import judge, run_cases
-
-
-def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
-    return run_cases(comm, sample(seed, comm.size, factor))
-
-
-def test_all_reduce(ranks, n, environment, seed, factor):
-    judge(ranks(n, run, seed, factor, environment=environment, deadline=40 * factor), at_least=162)
-
-
-def test_all_reduce_by_the_other_ways(ranks, n, seed, factor, the_other_ways):
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=162)
 
 
 def test_min_and_max_are_nan_when_any_rank_has_one(ranks, n):

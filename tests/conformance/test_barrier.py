@@ -1,23 +1,10 @@
 """barrier, and operations of all kinds one after the other: headers, cells and tables alternate between them."""
 
 import numpy as np
+import pytest
 
-from tests.support import (
-    cases_all_gather,
-    cases_all_gather_v,
-    cases_all_reduce,
-    cases_all_to_all,
-    cases_all_to_all_v,
-    cases_broadcast,
-    cases_gather,
-    cases_gather_v,
-    cases_reduce,
-    cases_reduce_scatter,
-    cases_scan,
-    cases_scatter,
-    cases_scatter_v,
-)
 from tests.support.suite import judge, run_cases
+from tests.support.suites import ALGORITHMS, SUITES, sample
 
 
 def test_nobody_leaves_before_all_have_entered(ranks, n, board, factor):
@@ -49,25 +36,12 @@ def test_nobody_leaves_an_asynchronous_barrier_early(ranks, n, board):
 def mixed(comm, seed: int, factor: int):
     """Cases of all suites, shuffled alike on all ranks."""
     rng = np.random.default_rng(seed)
-    modules = (
-        cases_all_gather,
-        cases_all_gather_v,
-        cases_all_reduce,
-        cases_all_to_all,
-        cases_all_to_all_v,
-        cases_broadcast,
-        cases_gather,
-        cases_gather_v,
-        cases_reduce,
-        cases_reduce_scatter,
-        cases_scan,
-        cases_scatter,
-        cases_scatter_v,
-    )
-    cases = [case for module in modules for case in module.sample(seed, comm.size, factor)]
+    cases = [case for name in SUITES for case in sample(name)(seed, comm.size, factor)]
     drawn = [cases[i] for i in rng.permutation(len(cases))[: 300 * factor]]
     return run_cases(comm, drawn)
 
 
-def test_all_collectives_mixed(ranks, n, environment, seed, factor):
-    judge(ranks(n, mixed, seed, factor, environment=environment, deadline=40 * factor), at_least=140)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_all_collectives_mixed(ranks, few, algorithm, seed, factor):
+    told = ranks(few, mixed, seed, factor, environment=ALGORITHMS[algorithm], deadline=40 * factor)
+    judge(told, at_least=140)

@@ -3,20 +3,6 @@
 import numpy as np
 
 from tests.support import layouts
-from tests.support.cases_gather import sample
-from tests.support.suite import judge, run_cases
-
-
-def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
-    return run_cases(comm, sample(seed, comm.size, factor))
-
-
-def test_gather(ranks, n, seed, factor):
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=100)
-
-
-def test_gather_by_the_other_ways(ranks, n, seed, factor, the_other_ways):
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=100)
 
 
 def test_gather_into_the_array_that_x_is_part_of(ranks, n):

@@ -3,21 +3,6 @@
 import numpy as np
 import pytest
 
-from tests.support.cases_grid import grids, sample
-from tests.support.suite import judge, run_cases
-
-
-def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
-    return run_cases(comm, sample(seed, comm.size, factor))
-
-
-def test_exchange(ranks, n, seed, factor):
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=6 * len(grids(n)) + 10)
-
-
-def test_exchange_by_the_other_ways(ranks, n, seed, factor, the_other_ways):
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=6 * len(grids(n)) + 10)
-
 
 def places(comm) -> list:
     """Where each rank of 3 x 2 is, and who lies around it: the first axis is open, the second a ring."""

@@ -6,23 +6,9 @@ import numpy as np
 
 import shmcoll
 from tests.support import layouts
-from tests.support.cases_reduce import sample
-from tests.support.suite import judge, run_cases
 
 #: each rank's digit behind those of the ranks before it; compiled before the ranks are forked
 APPEND = shmcoll.op(lambda a, b: a * 10 + b, commutative=False, dtypes=["int64"])
-
-
-def run(comm, seed: int, factor: int) -> tuple[int, list[str]]:
-    return run_cases(comm, sample(seed, comm.size, factor))
-
-
-def test_reduce(ranks, n, environment, seed, factor):
-    judge(ranks(n, run, seed, factor, environment=environment, deadline=40 * factor), at_least=100)
-
-
-def test_reduce_by_the_other_ways(ranks, n, seed, factor, the_other_ways):
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=100)
 
 
 def digests(comm, seed: int) -> list[tuple[str, str]]:

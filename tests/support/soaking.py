@@ -4,7 +4,6 @@ All ranks draw from one seed what they call together, and each from its own how 
 killed the others shrink and go on, until FEWEST are left. Whatever is wrong is written down, for the test to find.
 """
 
-import importlib
 import itertools
 import json
 import random
@@ -20,15 +19,11 @@ import shmcoll
 from shmcoll.engine import layout
 from shmcoll.engine.compiler.compile import all_kernels, load_kernel
 from shmcoll.errors import RankFailed
+from tests.support.suites import SUITES, sample
 
 FEWEST = 2
 MARK = 20
 TIMEOUT = 30.0  # seconds: a hang, for a rank that was killed is missed at once
-CASES = (
-    "all_gather", "all_gather_v", "all_reduce", "all_to_all", "all_to_all_v", "broadcast", "collective_permute",
-    "gather", "gather_v", "grid", "reduce", "reduce_scatter", "scan", "scatter", "scatter_v",
-)  # fmt: skip
-SAMPLES = {name: importlib.import_module(f"tests.support.cases_{name}").sample for name in CASES}
 
 
 class Soaked:
@@ -123,8 +118,8 @@ class Soaked:
 
 def run_some(comm: Any, draw: random.Random) -> None:
     """A few of the cases of one collective, which know the right results."""
-    name, seed, last = draw.choice(CASES), draw.getrandbits(32), draw.randrange(4, 100)
-    for case, check in list(itertools.islice(SAMPLES[name](seed, comm.size, 1), last))[-4:]:
+    name, seed, last = draw.choice(sorted(SUITES)), draw.getrandbits(32), draw.randrange(4, 100)
+    for case, check in list(itertools.islice(sample(name)(seed, comm.size, 1), last))[-4:]:
         if " refused " in case:
             continue  # the errors name ranks of the world, which these are no more
         if wrong := check(comm):
