@@ -7,7 +7,7 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test shuffled launchers test-launchers test-aarch64 coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all shuffled launchers test-launchers test-aarch64 coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -43,20 +43,18 @@ demo: setup  ## run the four seed examples and a small throughput table
 	@echo; echo "Now:  source $(BIN)/activate"
 	@echo "Try:  shmrun -n 4 examples/all_to_all_v.py"
 
-# Two halves side by side: those that start hardly any ranks would leave a core idle. With ARGS, only what they say
-HALVES := $(patsubst %/,%,$(filter-out tests/support/,$(wildcard tests/*/)))
-ALONE := tests/bench tests/frontends tests/engine tests/examples tests/fault_injection tests/seeded_bugs tests/spin tests/runner \
-  tests/schedule tests/unit
-
-test: $(TESTS)  ## run the tests; make test ARGS='tests/unit -k layout' runs some
-	@echo "== tests (ten minutes; the first run compiles the kernels)"
+# `make test` is what a change needs; the slow tests are what a merge needs beside it, and `make stress` their long forms
+test: $(TESTS)  ## run the tests; make test ARGS='tests/engine -k layout' runs some
 ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
 else
-	@$(BIN)/python -m pytest $(ALONE) >$(VENV)/alone.txt 2>&1 & alone=$$!; \
-	  $(BIN)/python -m pytest $(filter-out $(ALONE),$(HALVES)); status=$$?; \
-	  wait $$alone || status=1; cat $(VENV)/alone.txt; exit $$status
+	@echo "== tests (five minutes; the first run compiles the kernels)"
+	@$(BIN)/python tests/in_halves.py -m 'not slow'
 endif
+
+test-all: $(TESTS)  ## run the tests that make test leaves out
+	@echo "== slow tests (ten minutes)"
+	@$(BIN)/python tests/in_halves.py -m slow $(ARGS)
 
 shuffled: $(TESTS)  ## run the tests in random order; SHMCOLL_SEED=... repeats one
 	@$(BIN)/python -m pytest --shuffle $(ARGS)

@@ -14,7 +14,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if name in metafunc.fixturenames:
             # under stress all numbers of ranks have more cases: see `factor`
             long_forms = [n for n in (*SOME, *MORE) if _stress(metafunc.config) or n not in usual]
-            marks = dict.fromkeys(long_forms, pytest.mark.stress)
+            marks = {8: pytest.mark.slow} | dict.fromkeys(long_forms, pytest.mark.stress)
             metafunc.parametrize(name, [pytest.param(n, marks=marks.get(n, ())) for n in (*SOME, *MORE)])
 
 

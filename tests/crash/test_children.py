@@ -21,6 +21,8 @@ import shmcoll
 from shmcoll.engine.memory.heap import held_by_all
 from tests.support.ranks import poll
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 10.0  # seconds that a child may take: it needs none
 NO_RANK = "this process was forked by rank"
 

@@ -17,6 +17,8 @@ import pytest
 from shmcoll.errors import CollectiveMismatch, RankFailed
 from tests.support.launched import shmrun
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["shmrun"]
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB

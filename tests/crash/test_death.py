@@ -153,6 +153,7 @@ def kill_at_random(ranks, random_: random.Random, n: int, operation: str) -> Non
             assert f"rank {victim} " in outcome.value.partition(": ")[2], outcome.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", [*SHORT, *LONG])
 def test_killed_at_any_instant(ranks, seed, operation):
     random_ = random.Random(seed)

@@ -8,6 +8,8 @@ from shmcoll.diagnostics.call_site import short_path
 from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.errors import RankFailed
 
+pytestmark = pytest.mark.slow
+
 
 def limited(a, b):
     if a > 1000 or b > 1000:

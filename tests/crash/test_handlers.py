@@ -16,6 +16,8 @@ from shmcoll.errors import CollectiveTimeout, RankFailed
 from shmcoll.runtime.async_worker import CallNotAllowed
 from tests.support.ranks import poll
 
+pytestmark = pytest.mark.slow
+
 LONG = 40_000  # elements: a message of so many asks for memory
 
 

@@ -16,6 +16,8 @@ from shmcoll.engine.memory import available_memory
 from shmcoll.engine.system import cgroups
 from tests.support.small_memory import amounts, in_small_memory
 
+pytestmark = pytest.mark.slow
+
 BEGINS = """
     import gc, json, os, sys
     import numpy as np

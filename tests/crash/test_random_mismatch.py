@@ -13,6 +13,8 @@ import pytest
 from shmcoll.communicator.plans import OPERATIONS as PLANS
 from shmcoll.errors import CollectiveMismatch
 
+pytestmark = pytest.mark.slow
+
 RANKS = 3
 DTYPES = ("int32", "int64", "float32", "float64", "uint8", "float16", "complex64")
 REDUCTIONS = ("sum", "prod", "min", "max")

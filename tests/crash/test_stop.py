@@ -111,6 +111,7 @@ def until_it_ends(comm, board, operation: str, victim: int) -> str:
         return str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", LONG)
 def test_a_rank_that_stops_within_an_operation_is_named(ranks, board, seed, operation):
     n = 4

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 JOINS = """
     import atexit, sys, threading, time
     import numpy as np

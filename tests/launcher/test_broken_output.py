@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = {
     "help": ("shmrun", "--help"),
     "version": ("shmrun", "--version"),

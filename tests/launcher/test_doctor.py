@@ -10,6 +10,8 @@ from shmrun.commands.findings import Level
 
 from shmcoll.startup.warm import ALL
 
+pytestmark = pytest.mark.slow
+
 SUBJECTS = (
     "libc kernel versions cores waiting /dev/shm memfd memory ulimit arena native cache routines reductions trial"
 )

@@ -7,6 +7,8 @@ import zipfile
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PROBE = '''\
 """The probe's docstring."""
 import atexit, json, os, pickle, random, signal, sys, threading

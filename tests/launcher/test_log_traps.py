@@ -6,6 +6,8 @@ import pytest
 
 from tests.support.users import as_them, common, needs_two_users
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["common"]
 
 

@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 JOINS = """
     import asyncio, atexit, gc, os, sys, threading, time
     import numpy as np

@@ -6,6 +6,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 WAYS = pytest.mark.parametrize("way", [(), ("--fresh",)], ids=["fork", "fresh"])
 
 #: how a program prints an exception and goes on

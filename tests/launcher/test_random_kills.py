@@ -16,6 +16,8 @@ import pytest
 
 from tests.support import kills, leaks
 
+pytestmark = pytest.mark.slow
+
 RANKS = 4
 WAYS = {"fork": (), "fresh": ("--fresh",)}
 

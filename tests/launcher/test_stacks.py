@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 #: rank 1 is not where the others wait for it, until a file appears
 ELSEWHERE = """
     import ctypes, os, sys, time

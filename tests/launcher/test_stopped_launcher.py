@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 WAITS = """
     import os, time
     open("pid" + os.environ["RANK"], "w").close()

@@ -10,6 +10,8 @@ from shmrun.cli.settings import SETTINGS
 
 from tests.support.users import common, give, needs_two_users
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["common"]
 
 TABLE = "[tool.shmrun]\nranks = 5\n"

@@ -9,6 +9,8 @@ from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.startup.warm import USUAL, fill_cache
 
+pytestmark = pytest.mark.slow
+
 SAYS = "compiled code cannot be kept, so every process compiles for itself: "
 ADVICE = "; or set SHMCOLL_CACHE_DIR to a directory of yours that nobody else may write"
 

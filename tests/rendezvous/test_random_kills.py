@@ -21,6 +21,8 @@ from shmcoll.startup import rendezvous
 from shmcoll.startup.launchers import find_placement
 from tests.support import kills, leaks
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., "subprocess.Popen[str]"]
 Ranks = dict[int, "subprocess.Popen[str]"]
 

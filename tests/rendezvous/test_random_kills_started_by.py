@@ -17,6 +17,8 @@ import pytest
 
 from tests.support import kills, leaks
 
+pytestmark = pytest.mark.slow
+
 RANKS = 3
 DEADLINE = 10.0  # seconds; reached only when a rank lives on
 

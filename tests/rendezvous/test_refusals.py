@@ -14,6 +14,8 @@ import pytest
 from shmcoll.startup import rendezvous
 from tests.support.small_memory import amounts, in_small_memory, with_little_memory
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., "subprocess.Popen[str]"]
 
 #: starts ranks in the given order, a moment apart; tells what each wrote last, and after how many seconds all had ended

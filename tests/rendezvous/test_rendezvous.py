@@ -178,6 +178,7 @@ def test_let_in_by_a_rank_0_that_has_ended_since(monkeypatch: pytest.MonkeyPatch
     arena.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("instant", "victim"), [(0.15, 1), (0.25, 0)])  # random ones: test_random_kills.py
 def test_killed_at_any_instant_nothing_stays(start: Start, instant: float, victim: int) -> None:
     """A left-over is allowed only where no rank survives to remove it; the next job does."""

@@ -16,6 +16,8 @@ from shmcoll.errors import ArenaError, ShmcollError
 from shmcoll.startup import rendezvous
 from tests.support.users import as_them, needs_two_users, start_as_them
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., "subprocess.Popen[str]"]
 
 WHO = ["rank 0 of 2 by explicit\n", "rank 1 of 2 by explicit\n"]
