@@ -17,12 +17,12 @@
       run_python       running a Python program as if the interpreter had just been started for it
       run_fresh        the same in a new interpreter (`--fresh`), which fresh_start/ starts
       exception_report how an exception gets from a rank to the launcher;  fast_exit: leaving without waiting
+      rank             a rank as the launcher sees it: its process and its pipes
     watch/       from running ranks to the last words
-      rank             what the launcher knows of each rank, and can do to one
-      supervise        the loop that watches ranks, signals and time limits
+      supervise        the loop that watches the ranks: what it adds to shmcoll/startup/watcher.py
       output           the ranks' output where it passes through the launcher (`--tag-output`, `--tee`)
       resource_table   the table at the end (`--report`)
-      failure_summary  which rank failed first, the last words, the exit code
+      failure_summary  the last words, the exit code
     commands/    `shmrun doctor`, `warm`, `ps`, `inspect`
       doctor           what machine and installation have found, as findings;  barrier_job: what two ranks do
 

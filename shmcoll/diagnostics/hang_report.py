@@ -3,7 +3,7 @@ names who keeps the others waiting.
 """
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from shmcoll.diagnostics.rank_status import ABSENT, ENDED, GONE, STOPPED, RankStatus, process_state, standings
@@ -13,6 +13,7 @@ from shmcoll.diagnostics.text_table import aligned
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import names
 
 PATIENCE = 1.0  # seconds: shorter waits are usual
 STACKS_PATIENCE = 0.3  # seconds: how long a rank that gives up waits for the stacks of the others
@@ -134,12 +135,6 @@ def _whereabouts(culprit: RankStatus) -> str:
     if culprit.flight.flying:
         return f"it is {culprit.place}, and {doing}"
     return f"it is {doing}; its last call was {culprit.call} #{culprit.flight.sequence}, {culprit.since:.1f} s ago"
-
-
-def names(ranks: Iterable[int]) -> str:
-    """'rank 2' or 'ranks 0, 2'."""
-    listed = [str(rank) for rank in ranks]
-    return f"rank {listed[0]}" if len(listed) == 1 else f"ranks {', '.join(listed)}"
 
 
 def _processes(arena: Arena, found: list[RankStatus]) -> dict[int, tuple[int, int]]:

@@ -7,9 +7,9 @@ client         the server as the caller sees it
 __main__       `python -m shmcoll.runner`: wait for calls, serve one after the other
 caller_socket  the process that started it, and the socket to it
 protocol       what the caller sends and what each rank answers; the caller uses it, too
-supervise      one call: the loop that watches its ranks
+supervise      one call: watching its ranks
 spawn          one process a rank
-rank_exits     how each rank fared; which failed first
+rank           a rank as the server sees it
 run_call       the call in a rank
 """
 

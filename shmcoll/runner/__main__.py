@@ -5,7 +5,6 @@ for the next. It ends when its caller does: it watches the caller's process and 
 killed itself, the kernel kills the ranks with it. It has a session of its own, so that Ctrl-C reaches the caller alone.
 """
 
-import gc
 import os
 import select
 import signal
@@ -20,9 +19,8 @@ from shmcoll.startup import rank_process
 
 def main() -> None:
     number, pid = map(int, sys.argv[1:])
-    rank_process.die_with(
-        pid
-    )  # the thread that started us waits until we have loaded, and we look at nothing meanwhile
+    # The thread that started us waits until we have loaded, and we look at nothing meanwhile.
+    rank_process.die_with(pid)
     _forget_the_start()
     caller = CallerSocket(socket.socket(fileno=number), pid)
     _load(caller)
@@ -72,8 +70,7 @@ def _load(caller: CallerSocket) -> None:
     for standard in (1, 2):
         os.dup2(null, standard)
     os.close(null)
-    gc.collect()
-    gc.freeze()  # so that the ranks' collectors do not touch, and thereby copy, the pages they share
+    rank_process.freeze_memory()
 
 
 if __name__ == "__main__":

@@ -17,16 +17,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from shmcoll.engine.layout import CELL_BYTES, most_ranks
+from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import RankFailed, ShmcollError
 from shmcoll.runner import client, protocol
 from shmcoll.runner.client import Lost, Server, Stream
 from shmcoll.runner.protocol import End, Over, Request, Stop
-from shmcoll.startup import rank_process
+from shmcoll.startup import exits
+from shmcoll.startup.defaults import GRACE
 
 _METHODS = ("fork", "spawn")
 _REACTIONS = ("stop", "continue")
-_STOPPING = 5.0  # seconds: how long the server may take to stop ranks that were told to
+_STOPPING = 2 * GRACE + 3.0  # seconds: how long the server may take to stop ranks: two graces, and some time to spare
 
 _lock = threading.Lock()  # calls from several threads take turns
 _inside: int | None = None  # the thread that holds the lock
@@ -195,9 +197,7 @@ def _results(over: Over, files: _Files, nprocs: int, timeout: float | None, on_f
     if over.refused:
         raise over.refused
     if over.late:
-        raise TimeoutError(
-            f"shmcoll.run: {timeout:g} s are over; still running: {rank_process.names(over.late)} of {nprocs}"
-        )
+        raise TimeoutError(f"shmcoll.run: {timeout:g} s are over; still running: {names(over.late)} of {nprocs}")
     errors = {rank: _error(files, rank, end) for rank, end in over.failed.items()}
     if over.first is None or on_failure == "continue":
         return [errors.get(rank) or protocol.read_result(files.answers, rank, files.span) for rank in range(nprocs)]
@@ -211,7 +211,7 @@ def _error(files: _Files, rank: int, end: End) -> BaseException:
     if end.raised:
         return protocol.read_error(files.answers, rank, files.span)
     late = "did not end in time after that and " if end.ended_by_us else ""
-    return RankFailed(f"rank {rank} of shmcoll.run {late}{rank_process.describe(end.status)}, without a result")
+    return RankFailed(f"rank {rank} of shmcoll.run {late}{exits.describe(end.status)}, without a result")
 
 
 def _forget() -> None:

@@ -21,7 +21,7 @@ from shmcoll.engine.system.descriptors import file_of
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import protocol
 from shmcoll.runner.protocol import Over, Request, Stop
-from shmcoll.startup import rank_process
+from shmcoll.startup import exits, rank_process
 
 #: what numpy reads once, when it is imported
 _READ_ONCE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -130,7 +130,7 @@ class Server:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
         self.end()
-        return rank_process.describe(self.process.returncode)
+        return exits.describe(self.process.returncode)
 
     def end(self) -> None:
         """End it, and thereby its ranks. Again: nothing."""

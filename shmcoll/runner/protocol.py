@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from shmcoll.errors import RankFailed
+from shmcoll.startup.exits import RaisedException
 
 READY = "ready"
 LONGEST_MESSAGE = 1 << 20  # bytes
@@ -60,15 +61,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Answered:
-    """A rank's answer is written. `line`: the exception in one line, "" for a result; `time`: CLOCK_MONOTONIC, ns.
-
-    `secondary`: it was raised because of another rank's failure, so it is not the cause to look for.
-    """
+    """A rank's answer is written. `raised`: the exception that it consists of, None for a result."""
 
     rank: int
-    line: str
-    time: int
-    secondary: bool
+    raised: RaisedException | None
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from types import ModuleType
 from typing import Any, BinaryIO, NoReturn, TextIO
 
 from shmcoll.engine.system.descriptors import File, file_of
-from shmcoll.errors import RankFailed
 from shmcoll.runner import protocol
 from shmcoll.runner.protocol import Answered, Part, Setting, Told
 from shmcoll.runtime import uncaught
 from shmcoll.startup import rank_process
+from shmcoll.startup.exits import RaisedException
 
 _LONGEST_LINE = 500  # characters; an Answered has to fit a message
 
@@ -46,7 +46,7 @@ def perform(call: int, answers: int, events: socket.socket, rank: int) -> NoRetu
                 _finish_work()
                 with answer.opened() as part:
                     _write_result(part, rank, value)
-                    code = _tell(events, Answered(rank, "", time.monotonic_ns(), False))
+                    code = _tell(events, Answered(rank, None))
             except SystemExit as e:
                 code = _exit_code(e)
             except Unreachable:
@@ -169,12 +169,12 @@ def _raised(answer: _Answer, events: socket.socket, rank: int, error: BaseExcept
         trace = trace.tb_next
     error.__traceback__ = trace
     uncaught.ends_by(error)
-    line = _line(error)
+    line = uncaught.in_one_line(error)[:_LONGEST_LINE]
     pickled, why = _pickled(error)
     with answer.opened() as part:
         pickle.dump(Told(line, "".join(traceback.format_exception(error)), pickled, why), part)
         part.file.flush()
-        _tell(events, Answered(rank, line, now, _is_secondary(error)))
+        _tell(events, Answered(rank, RaisedException(line, now, uncaught.is_consequence(error))))
 
 
 def _pickled(error: BaseException) -> tuple[bytes | None, str]:
@@ -193,29 +193,10 @@ def _pickled(error: BaseException) -> tuple[bytes | None, str]:
         return None, f"unpickled: {type(e).__name__}: {e}"
 
 
-def _line(error: BaseException) -> str:
-    try:
-        words = str(error)
-    except Exception:
-        words = "(its str() failed)"
-    return f"{_name(type(error))}: {words}".rstrip(": ").partition("\n")[0][:_LONGEST_LINE]
-
-
 def _name(kind: type) -> str:
     return (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     )
-
-
-def _is_secondary(error: BaseException | None) -> bool:
-    """Whether a `RankFailed` stands anywhere behind this exception."""
-    seen: set[int] = set()
-    while error and id(error) not in seen:
-        if isinstance(error, RankFailed):
-            return True
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _exit_code(error: SystemExit) -> int:

@@ -1,18 +1,10 @@
-"""One call in the server: start the ranks, watch them, say how they fared.
+"""One call in the server: start the ranks, watch them, say how they ended.
 
-What can happen, and what then happens. No wait here is without an end:
+What this adds to `shmcoll/startup/watcher.py`:
 
-    a rank ends with its result    its record says departed, and all doorbells ring: only who needs it will mind
-    a rank answers an exception,   its record says so, the world is aborted (collectives raise `RankFailed`), and all
-    or ends without a result       have GRACE seconds to end, unless the caller wants them to go on; then they get
-                                   SIGTERM, GRACE later SIGKILL
-    the time limit is over         SIGTERM at once, GRACE later SIGKILL
-    the caller says stop           SIGINT at once, then as after a failure
+    a rank answers an exception    it has failed, even while it still runs
+    the caller says stop           SIGINT at once, GRACE later SIGTERM, GRACE later SIGKILL
     the caller ends                SIGKILL at once; this process ends, too
-    this process ends              the kernel kills the ranks (`ranks.die_with`)
-
-Signals go to process groups, so that they reach what a rank has started. A group bears its leader's pid; that no other
-process may get this pid, ranks that have ended are reaped at the very end only.
 """
 
 import contextlib
@@ -22,18 +14,18 @@ import select
 import signal
 import socket
 import sys
-import time
+from collections.abc import Iterator
 
 from shmcoll.engine.memory import arena as arenas
-from shmcoll.runner import protocol, rank_exits
+from shmcoll.runner import protocol
 from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import Answered, Over, Request, Setting
-from shmcoll.runner.rank_exits import Rank
+from shmcoll.runner.rank import Rank
 from shmcoll.runner.spawn import CallJob, start
-from shmcoll.startup import rank_process
-from shmcoll.startup.join import DEFAULT_TIMEOUT, seconds
-
-GRACE = 1.0  # seconds
+from shmcoll.startup import exits, rank_process
+from shmcoll.startup.defaults import GRACE, WAIT_TIMEOUT
+from shmcoll.startup.join import seconds
+from shmcoll.startup.watcher import Watcher
 
 
 def run(caller: CallerSocket, request: Request, descriptors: list[int]) -> Over:
@@ -46,118 +38,62 @@ def run(caller: CallerSocket, request: Request, descriptors: list[int]) -> Over:
     rank_process.prepare_environment()
     # Threads beside the one that forks would be missing in a rank; numpy's BLAS has some if OMP_NUM_THREADS says so
     fork = request.fork and rank_process.threads() == 1
-    arena = arenas.create(request.nprocs, timeout=seconds("SHMCOLL_TIMEOUT", DEFAULT_TIMEOUT))
+    arena = arenas.create(request.nprocs, timeout=seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT))
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        return _Watcher(
-            CallJob(caller, arena, setting, fork, (call, answers), (out, err), theirs, ours), request, ours
-        ).run()
+        job = CallJob(caller, arena, setting, fork, (call, answers), (out, err), theirs, ours)
+        return _CallWatcher(job, request, ours).run()
     finally:
         ours.close()
         theirs.close()
         arena.close()
 
 
-class _Watcher:
+class _CallWatcher(Watcher[Rank]):
     def __init__(self, job: CallJob, request: Request, events: socket.socket):
+        super().__init__(job.arena, [], grace=GRACE, timeout=request.timeout, stops=request.stops)
         self._job = job
-        self._request = request
+        self._number = request.number
         self._events = events
         self._events.setblocking(False)
-        self._ranks: list[Rank] = []
-        self._late: tuple[int, ...] = ()
-        self._deadline: float | None = None
-        self._steps: list[tuple[float, signal.Signals]] = []  # when to send what to ranks that should end
-        self._ending = False  # whether such steps have begun, for whatever reason
 
     def run(self) -> Over:
         try:
-            start(self._job, self._ranks)
-            if self._request.timeout is not None:
-                self._deadline = time.monotonic() + self._request.timeout
-            while self._living():
-                ready = self._poll()
-                self._listen(ready)
-                self._note_answers()
-                self._note_ends(ready)
-                self._keep_time()
-            first = rank_exits.first_failure(self._job.arena, self._ranks)
-            return Over(self._request.number, None, self._late, first, rank_exits.ends(self._ranks))
+            start(self._job, self.ranks)
+            self.watch()
+            first = exits.first_failure(self.arena, self.ranks)
+            failed = {rank.number: rank.end for rank in self.ranks if rank.failed}
+            return Over(self._number, None, tuple(self.late), first.number if first else None, failed)
         finally:
             self._clean_up()
 
-    def _living(self) -> list[Rank]:
-        return [rank for rank in self._ranks if rank.status is None]
+    # --- hooks of Watcher ---------------------------------------------------------------------------------------------
 
-    def _poll(self) -> set[int]:
-        """The descriptors that are ready. Built anew each time: what to wait for follows from the state alone."""
-        poll = select.poll()
-        for fd in (*self._job.caller.descriptors(), self._events.fileno(), *(r.pidfd for r in self._living())):
-            poll.register(fd, select.POLLIN)
-        limits = [when for when, _ in self._steps[:1]]
-        if self._deadline:
-            limits.append(self._deadline)
-        wait = max(0.0, min(limits) - time.monotonic()) * 1000 if limits else None
-        return {fd for fd, _ in poll.poll(wait)}
+    def sources(self) -> Iterator[tuple[int, int]]:
+        for fd in (*self._job.caller.descriptors(), self._events.fileno()):
+            yield fd, select.POLLIN
 
-    # --- what can happen ----------------------------------------------------------------------------------------------
-
-    def _listen(self, ready: set[int]) -> None:
+    def handle(self, ready: set[int]) -> None:
         if not ready & self._job.caller.descriptors():
             return
         if self._job.caller.receive(ready) is None:
             sys.exit(0)  # by way of _clean_up
-        self._end((0.0, signal.SIGINT), (GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
+        self.end_ranks((0.0, signal.SIGINT), (GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
 
-    def _note_answers(self) -> None:
+    def read(self, ready: set[int]) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
                 answered: Answered = pickle.loads(self._events.recv(protocol.LONGEST_MESSAGE))
-                self._ranks[answered.rank].answered = answered
-                if answered.line:
-                    self._note_failure(self._ranks[answered.rank])
+                self.ranks[answered.rank].answered = answered
 
-    def _note_ends(self, ready: set[int]) -> None:
-        ended = [rank for rank in self._living() if rank.pidfd in ready]
-        for rank in ended:
-            rank.note_end()
-        self._note_answers()  # the last of those
-        # Of ranks found dead together, those killed by a signal come first: others may have ended because of them
-        for rank in sorted(ended, key=lambda rank: (rank.status or 0) >= 0):
-            if rank.failed:
-                self._note_failure(rank)
-            else:
-                rank.tell_departure(self._job.arena)
-
-    def _note_failure(self, rank: Rank) -> None:
-        rank.tell_failure(self._job.arena)
-        if self._request.stops and not self._ending:
-            self._end((GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
-
-    def _end(self, *steps: tuple[float, signal.Signals]) -> None:
-        now = time.monotonic()
-        self._ending, self._steps = True, [(now + delay, signum) for delay, signum in steps]
-
-    def _keep_time(self) -> None:
-        now = time.monotonic()
-        if self._deadline and now >= self._deadline:
-            self._deadline = None
-            if not self._ending:
-                self._late = tuple(rank.number for rank in self._living())
-                self._end((0.0, signal.SIGTERM), (GRACE, signal.SIGKILL))
-        while self._steps and self._steps[0][0] <= now:
-            _, signum = self._steps.pop(0)
-            for rank in self._ranks:
-                rank.send(signum)
-            for rank in self._living():
-                rank.ended_by_us = True
+    # ------------------------------------------------------------------------------------------------------------------
 
     def _clean_up(self) -> None:
         """Reap all ranks, and end what failed ones have left behind in their groups."""
-        if self._living() or self._ending:
-            for rank in self._ranks:
+        if self.living() or self.is_ending:
+            for rank in self.ranks:
                 rank.send(signal.SIGKILL)
-        for rank in self._ranks:
+        for rank in self.ranks:
             os.waitpid(rank.pid, 0)
             if rank.pidfd >= 0:
                 os.close(rank.pidfd)

@@ -22,7 +22,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from shmcoll.diagnostics.call_site import end_at_call
-from shmcoll.errors import InternalError, ShmcollError
+from shmcoll.errors import InternalError, RankFailed, ShmcollError
 
 Tell = Callable[[BaseException], None]
 
@@ -52,6 +52,31 @@ def ends_by(error: BaseException) -> None:
 def is_last(error: BaseException) -> bool:
     """Whether an exception is the one that ends this process."""
     return error is _last
+
+
+def is_consequence(error: BaseException | None) -> bool:
+    """Whether a `RankFailed` is behind an exception: it was raised because another rank had failed."""
+    seen: set[int] = set()
+    while error and id(error) not in seen:
+        if isinstance(error, RankFailed):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def in_words(error: BaseException) -> str:
+    """An exception as the interpreter prints it last: 'ValueError: bad sample'."""
+    try:
+        words = str(error)
+    except Exception:
+        words = "(its str() failed)"
+    return f"{type(error).__name__}: {words}".rstrip(": ")
+
+
+def in_one_line(error: BaseException) -> str:
+    """The first line of `in_words`."""
+    return in_words(error).partition("\n")[0]
 
 
 def at_end() -> None:

@@ -17,10 +17,8 @@ from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.startup import rendezvous, warm
+from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
 from shmcoll.startup.launchers import Placement, die_with_launcher, find_placement
-
-DEFAULT_TIMEOUT = 300.0  # seconds: limit of one wait in a collective
-DEFAULT_PATIENCE = 60.0  # seconds: how long ranks wait for each other to join
 
 _joined: tuple[int, Communicator] | None = None
 
@@ -70,10 +68,10 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
         place = find_placement(os.environ)
         if place is not None:
             die_with_launcher(place, os.environ)
-    timeout = seconds("SHMCOLL_TIMEOUT", DEFAULT_TIMEOUT)
+    timeout = seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT)
     if place is None or place.size == 1:
         return arenas.create(1, timeout=timeout), 0, place.launcher if place else "none"
-    patience = seconds("SHMCOLL_JOIN_TIMEOUT", DEFAULT_PATIENCE)
+    patience = seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
     check_proc()  # without it, whoever is looked for has ended
     arena = rendezvous.meet(place.key, place.rank, place.size, wait_timeout=timeout, patience=patience)
     return arena, place.rank, place.launcher

@@ -1,4 +1,4 @@
-"""What a process must be before it is a rank, for those who start ranks by fork.
+"""What a process must be before it is a rank, for programs that start ranks by fork: shmrun and the server.
 
 A rank dies with whoever started it; leads a process group, so that it can be signalled with its children; shares a
 session with the other ranks, but not with whoever waits for the job, so that Ctrl-C reaches that one alone; knows its
@@ -6,6 +6,8 @@ place from its environment; draws random numbers of its own.
 """
 
 import ctypes
+import errno
+import gc
 import os
 import signal
 import sys
@@ -29,6 +31,44 @@ def die_with(starter: int) -> None:
 def outlive_thread() -> None:
     """Take `die_with` back."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
+def begin(starter: int, arena: Arena, rank: int, launcher: str) -> None:
+    """In the child, first of all: die with the process that forked it, lead a process group, know its place."""
+    die_with(starter)
+    os.setpgid(0, 0)
+    os.environ.update(variables(arena, rank, launcher))
+
+
+def begin_in_fork(arena: Arena) -> None:
+    """In a child that runs the rank's program itself, instead of executing another."""
+    _reseed()
+    arena.unmap()  # the rank attaches by itself
+
+
+def begin_to_execute() -> None:
+    """In a child that is about to execute a program: such a program expects the defaults that Python has changed."""
+    for signum in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(signum, signal.SIG_DFL)
+
+
+def replace(fd: int, standard: int) -> None:
+    """Have `fd` take the place of a standard descriptor, which is inherited."""
+    os.dup2(fd, standard)
+    os.close(fd)
+
+
+def freeze_memory() -> None:
+    """Before ranks are forked: so that their garbage collectors do not touch, and thereby copy, the shared pages."""
+    gc.collect()
+    gc.freeze()
+
+
+def cannot_start(rank: int, ranks: int, error: OSError) -> str:
+    """Why a rank could not be started, and what to do."""
+    limit = {errno.EMFILE: "ulimit -n", errno.EAGAIN: "ulimit -u"}.get(error.errno or 0)
+    advice = "Start fewer ranks" + (f", or raise the limit ({limit})." if limit else ".")
+    return f"cannot start rank {rank} of {ranks}: {error}. {advice}"
 
 
 def prepare_environment() -> None:
@@ -79,31 +119,15 @@ def restore_environment(environment: Mapping[str, str]) -> None:
             os.environ[name] = environment[name]
 
 
-def reseed() -> None:
-    """`random` reseeds itself in a fork; numpy's global generator would draw the same numbers in every rank."""
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()
-
-
 def threads() -> int:
     """Number of threads of this process, those that Python does not know included."""
     return sum(1 for _ in Path("/proc/self/task").iterdir())
 
 
-def describe(status: int) -> str:
-    """'exited with code 3' or 'was killed by signal 9 (SIGKILL)', from an exit code or minus a signal number."""
-    if status >= 0:
-        return f"exited with code {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = "real-time"
-    return f"was killed by signal {-status} ({name})"
-
-
-def names(ranks: tuple[int, ...]) -> str:
-    """'rank 2' or 'ranks 0, 2'."""
-    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+def _reseed() -> None:
+    """`random` reseeds itself in a fork; numpy's global generator would draw the same numbers in every rank."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
 
 
 def _free_port() -> int:

@@ -8,6 +8,7 @@ the limit of a job is SHMCOLL_JOB_TIMEOUT.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from shmcoll.startup import defaults
 from shmrun.cli import values
 
 
@@ -57,8 +58,8 @@ SETTINGS = {
             "",
             "S",
             values.positive,
-            300.0,
-            "limit of one wait within a collective; default 300",
+            defaults.WAIT_TIMEOUT,
+            f"limit of one wait within a collective; default {defaults.WAIT_TIMEOUT:g}",
             "SHMCOLL_TIMEOUT",
         ),
         _setting(
@@ -70,7 +71,14 @@ SETTINGS = {
             "when a rank has failed, the others get RankFailed from their collectives; stop, the default: and are "
             "ended when the grace is over; continue: and have all the time they want",
         ),
-        _setting("grace", "", "S", values.seconds, 1.0, "after the first failure, time for the others; default 1"),
+        _setting(
+            "grace",
+            "",
+            "S",
+            values.seconds,
+            defaults.GRACE,
+            f"after the first failure, time for the others; default {defaults.GRACE:g}",
+        ),
         _setting(
             "bind-to",
             "",

@@ -8,6 +8,7 @@ from pathlib import Path
 from shmcoll.diagnostics import hang_report, observer, rank_status
 from shmcoll.diagnostics.text_table import aligned
 from shmcoll.engine import layout
+from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError, ShmcollError
 
@@ -44,12 +45,12 @@ def _state(found: list[rank_status.RankStatus]) -> str:
     waiting = [s for s in found if s.blames and s.since >= hang_report.PATIENCE]
     if waiting:
         ranks = sorted(hang_report.culprits(found))
-        whom = f" for {hang_report.names(ranks)}" if ranks else ""
+        whom = f" for {names(ranks)}" if ranks else ""
         return f"waits {_duration(max(s.since for s in waiting))}{whom}"
     if all(s.state == rank_status.ABSENT for s in found):
         return "starts"
     gone = [s.rank for s in found if s.state in (rank_status.ENDED, rank_status.GONE)]
-    return f"{hang_report.names(gone)} ended" if gone else "runs"
+    return f"{names(gone)} ended" if gone else "runs"
 
 
 def command_of(pid: int) -> str:

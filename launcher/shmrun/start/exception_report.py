@@ -17,22 +17,17 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 
 from shmcoll.runtime import uncaught
+from shmcoll.startup.exits import RaisedException
 
 _LONGEST = 30_000  # characters, at most two thirds of a pipe's 64 KiB as ASCII
 
 
 @dataclass(frozen=True)
-class Report:
-    """`line`: what happened, in one line. `text`: all of it. `time`: CLOCK_MONOTONIC in ns.
+class Report(RaisedException):
+    """`text`: the exception with its traceback. `is_interrupt`: it is a `KeyboardInterrupt`."""
 
-    `secondary`: it happened because of another rank's failure, so it is not the cause to look for.
-    """
-
-    line: str
     text: str
-    time: int
-    secondary: bool
-    interrupt: bool = False
+    is_interrupt: bool = False
 
 
 def install(fd: int) -> None:
@@ -73,27 +68,8 @@ def _describe(error: BaseException) -> Report:
     text = "".join(traceback.format_exception(error))
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 3]}\n  [{len(text) - _LONGEST} characters left out]\n{text[-_LONGEST * 2 // 3 :]}"
-    return Report(_first_line(error), text, now, _is_secondary(error), isinstance(error, KeyboardInterrupt))
-
-
-def _first_line(error: BaseException) -> str:
-    try:
-        words = str(error)
-    except Exception:
-        words = "(its str() failed)"
-    return f"{type(error).__name__}: {words}".rstrip(": ").partition("\n")[0]
-
-
-def _is_secondary(error: BaseException | None) -> bool:
-    """Whether a `RankFailed` stands anywhere behind this exception. Without shmcoll loaded there can be none."""
-    errors = sys.modules.get("shmcoll.errors")
-    seen: set[int] = set()
-    while errors and error and id(error) not in seen:
-        if isinstance(error, errors.RankFailed):
-            return True
-        seen.add(id(error))
-        error = error.__cause__ or error.__context__
-    return False
+    is_interrupt = isinstance(error, KeyboardInterrupt)
+    return Report(uncaught.in_one_line(error), now, uncaught.is_consequence(error), text, is_interrupt)
 
 
 def _identity(fd: int) -> tuple[int, int] | None:

@@ -14,7 +14,6 @@ Python object that owned one would close that number again in a child, at some l
 """
 
 import errno
-import gc
 import os
 import resource
 import signal
@@ -29,30 +28,16 @@ from shmrun.start import binding, exception_report, fast_exit, log_files
 from shmrun.start.foreground import FORWARDED
 from shmrun.start.prepare import Job
 from shmrun.start.program import Refused
+from shmrun.start.rank import Rank
 
 _SPARE = 8  # descriptors: the signals' pipe, what a look at the stacks opens
-
-
-@dataclass(frozen=True)
-class Child:
-    """A rank as the launcher starts it: descriptors to read from; `output` is (stdout, stderr), or () without pipes.
-
-    `started`: CLOCK_MONOTONIC, ns.
-    """
-
-    rank: int
-    pid: int
-    pidfd: int
-    report: int
-    output: tuple[int, ...]
-    started: int
 
 
 @dataclass(frozen=True)
 class Children:
     """All ranks of the job, and the signal mask that the launcher restores once it watches them."""
 
-    ranks: list[Child]
+    ranks: list[Rank]
     mask: Iterable[int]
 
 
@@ -74,7 +59,7 @@ def start(job: Job) -> Children | Self:
     _settle()
     before = _open_descriptors()
     _check_descriptors(job, len(before))
-    children: list[Child] = []
+    ranks: list[Rank] = []
     for rank in range(job.options.ranks):
         try:
             report_pipe = os.pipe()
@@ -86,15 +71,14 @@ def start(job: Job) -> Children | Self:
             for _, theirs in (report_pipe, *output_pipes):
                 os.close(theirs)
             pipes = tuple(p[0] for p in output_pipes)
-            children.append(Child(rank, pid, os.pidfd_open(pid), report_pipe[0], pipes, started))
+            log = job.options.log(rank)
+            ranks.append(Rank(rank, pid, os.pidfd_open(pid), started, report_pipe[0], pipes, log))
         except OSError as e:
-            for child in children:
-                os.kill(child.pid, signal.SIGKILL)
-                os.waitpid(child.pid, 0)
-            limit = {errno.EMFILE: "ulimit -n", errno.EAGAIN: "ulimit -u"}.get(e.errno or 0)
-            advice = "Start fewer ranks" + (f", or raise the limit ({limit})." if limit else ".")
-            raise Refused(f"cannot start rank {rank} of {job.options.ranks}: {e}. {advice}", 1) from e
-    return Children(children, mask)
+            for other in ranks:
+                os.kill(other.pid, signal.SIGKILL)
+                os.waitpid(other.pid, 0)
+            raise Refused(rank_process.cannot_start(rank, job.options.ranks, e), 1) from e
+    return Children(ranks, mask)
 
 
 def _check_descriptors(job: Job, taken: int) -> None:
@@ -115,9 +99,8 @@ def _settle() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream:  # None when the launcher was started with it closed
             stream.flush()
-    gc.collect()
     fast_exit.note_loaded()
-    gc.freeze()  # so that the ranks' collectors do not touch, and thereby copy, the pages they share
+    rank_process.freeze_memory()
 
 
 def _become(
@@ -125,36 +108,29 @@ def _become(
 ) -> Self:
     """In the child: turn into the rank. Returns for Python programs in this interpreter, executes all others."""
     try:
-        rank_process.die_with(launcher)
-        os.setpgid(0, 0)
+        rank_process.begin(launcher, job.arena, rank, "shmrun")
         options = job.options
         if options.bind_to != "none":
             os.sched_setaffinity(0, binding.cores(options.bind_to, rank, options.ranks))
         if rank or options.stdin == "none":
-            _replace(os.open(os.devnull, os.O_RDONLY), 0)
+            rank_process.replace(os.open(os.devnull, os.O_RDONLY), 0)
         if not output and (log := options.log(rank)):
             output = [log_files.append(log) for _ in (1, 2)]
         for number, fd in enumerate(output, start=1):
-            _replace(fd, number)
+            rank_process.replace(fd, number)
         for fd in _open_descriptors() - before - {report_fd}:
             os.close(fd)
-        os.environ.update(rank_process.variables(job.arena, rank, "shmrun"))
         if not job.fork:
             _execute(job, report_fd, mask)
-        rank_process.reseed()
-        job.arena.unmap()  # the rank attaches by itself
+        rank_process.begin_in_fork(job.arena)
     except BaseException as e:
         text = f"cannot run {job.program.name!r}: {e}"
         if isinstance(e, OSError) and e.errno == errno.ENOEXEC:
             text += ". If it is a script, its first line must name the interpreter: #!/bin/sh"
-        exception_report.send(report_fd, exception_report.Report(text, text, time.monotonic_ns(), secondary=False))
+        report = exception_report.Report(text, time.monotonic_ns(), is_consequence=False, text=text)
+        exception_report.send(report_fd, report)
         os._exit(126)
     return Self(report_fd, mask)
-
-
-def _replace(fd: int, standard: int) -> None:
-    os.dup2(fd, standard)  # inheritable
-    os.close(fd)
 
 
 def _execute(job: Job, report_fd: int, mask: Iterable[int]) -> None:
@@ -165,9 +141,8 @@ def _execute(job: Job, report_fd: int, mask: Iterable[int]) -> None:
         path, argv = sys.executable, run_fresh.command(job.program, report_fd, line_buffered=job.options.line_buffered)
         os.set_inheritable(report_fd, True)
     os.set_inheritable(job.arena.fd, True)
-    # Python changed these for itself; a program expects the defaults, and a signal must not run Python code here.
-    for signum in (signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(signum, signal.SIG_DFL)
+    rank_process.begin_to_execute()
+    # A signal must not run Python code here.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -14,13 +14,14 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
-from shmrun.watch.rank import Rank, signal_name
+from shmcoll.startup.exits import signal_name
+from shmrun.start.rank import Rank
 from shmrun.watch.supervise import Outcome
 
 _COLUMNS: tuple[tuple[str, Callable[[Arena, Rank], str]], ...] = (
     ("rank", lambda arena, rank: str(rank.number)),
     ("exit", lambda arena, rank: _exit(rank)),
-    ("time", lambda arena, rank: f"{(rank.ended - rank.child.started) / 1e9:.3f} s"),
+    ("time", lambda arena, rank: f"{(rank.ended - rank.started) / 1e9:.3f} s"),
     ("memory", lambda arena, rank: f"{rank.peak / (1 << 20):,.1f} MiB"),
     ("collectives", lambda arena, rank: _collectives(arena, rank.number)),
     ("moved", lambda arena, rank: _moved(arena, rank.number)),
@@ -57,7 +58,7 @@ def _moved(arena: Arena, rank: int) -> str:
 
 def _asleep(arena: Arena, rank: Rank) -> str:
     slept = arena.load(_mailbox(arena, rank.number) + layout.STATISTICS_SLEPT)
-    return f"{slept / max(rank.ended - rank.child.started, 1):.0%}" if _left_in_order(arena, rank.number) else "-"
+    return f"{slept / max(rank.ended - rank.started, 1):.0%}" if _left_in_order(arena, rank.number) else "-"
 
 
 def _left_in_order(arena: Arena, rank: int) -> bool:

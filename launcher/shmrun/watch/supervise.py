@@ -1,181 +1,158 @@
-"""The loop that watches the ranks: one thread, one poll.
+"""The loop that watches the ranks of a job. What it adds to `shmcoll/startup/watcher.py`:
 
-What can happen, and what then happens. Nobody waits for ever, because each wait here has a time limit or a way out:
-
-    a rank ends with 0           its record says departed, and all doorbells ring: only who needs it will mind
-    a rank fails                 its record says how, the world is aborted (collectives raise `RankFailed`), and the
-                                 others have `grace` seconds to end; then all get SIGTERM, after `grace` more SIGKILL;
-                                 with `--on-failure continue` they have all the time they want
-    SIGINT SIGTERM SIGHUP        sent on to all ranks, once each; a second SIGINT kills them at once
-    SIGQUIT                      a table of where the ranks are is printed, and the job goes on
-    SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; with SIGCONT to any of them all go on
-    the time limit is over       the same table; then as after a failure, but SIGTERM at once
-    output, a report             is read as far as it has come
-    the launcher dies            the kernel kills the ranks (see `spawn`)
-
-Signals go to process groups, so that they reach what a rank has started. A group bears its leader's pid; that no other
-process may get this pid, ranks that have ended are reaped at the very end only. Death is noticed by pidfd.
+SIGINT SIGTERM SIGHUP        sent on to all ranks, once each; a second SIGINT kills them at once
+SIGQUIT                      a table of where the ranks are is printed, and the job goes on
+SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; with SIGCONT to any of them all go on
+the time limit is over       the same table, before the ranks are ended
+output, a report             is read as far as it has come
 """
 
 import os
 import select
 import signal
 import time
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from shmcoll.engine import layout
-from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
-from shmcoll.engine.memory.group import Group
-from shmrun.cli.options import Options
+from shmcoll.startup.watcher import Watcher
 from shmrun.start import log_files
 from shmrun.start.foreground import FORWARDED
 from shmrun.start.prepare import Job
-from shmrun.start.spawn import Child, Children
+from shmrun.start.rank import Rank
+from shmrun.start.spawn import Children
 from shmrun.watch.output import Sink, Stream
-from shmrun.watch.rank import Rank
 
 
-@dataclass
+@dataclass(frozen=True)
 class Outcome:
-    """How the job went. `interrupted`: the first signal that was forwarded; `late`: who ran when the time was over."""
+    """How the job went. `interrupted`: the first signal that was forwarded; `late`: ranks that ran when the time was
+    over."""
 
     arena: Arena
     ranks: list[Rank]
     grace: float
     timeout: float | None
-    interrupted: int = 0
-    late: list[int] = field(default_factory=list)
+    interrupted: int
+    late: list[int]
 
     @property
     def failed(self) -> list[Rank]:
-        return [rank for rank in self.ranks if rank.status]
+        return [rank for rank in self.ranks if rank.failed]
 
 
 def watch(job: Job, children: Children) -> Outcome:
     """Watch the ranks until all have ended and all their output is written; leave no process behind."""
-    watcher = _Watcher(job, children)
+    watcher = _JobWatcher(job, children)
     try:
-        watcher.run()
+        watcher.watch()
     finally:
         watcher.clean_up()
-    return watcher.outcome
+    return Outcome(job.arena, watcher.ranks, watcher.grace, watcher.timeout, watcher.interrupted, watcher.late)
 
 
-class _Watcher:
+class _JobWatcher(Watcher[Rank]):
     def __init__(self, job: Job, children: Children):
-        sinks = (Sink(1), Sink(2))
         options = job.options
-        self.arena = job.arena
-        ranks = [_rank(child, sinks, options) for child in children.ranks]
-        self.outcome = Outcome(job.arena, ranks, options.grace, options.timeout)
-        self._python = job.program.python  # else nobody could tell where it is
-        self._stops = options.on_failure == "stop"
-        self._sinks = sinks
-        self._deadline = time.monotonic() + options.timeout if options.timeout else None
-        self._steps: list[tuple[float, signal.Signals]] = []  # when to send what to ranks that should end
-        self._ending = False  # whether such steps have begun, for whatever reason
-        self._over = False  # whether the time limit is
+        stops = options.on_failure == "stop"
+        super().__init__(job.arena, children.ranks, grace=options.grace, timeout=options.timeout, stops=stops)
+        self.interrupted = 0
+        self._python = job.program.python  # nobody could tell where any other program is
+        self._sinks = (Sink(1), Sink(2))
+        self._streams = [stream for rank in self.ranks for stream in self._make_streams(rank, options.tag_output)]
+        self._is_over = False  # whether the time limit is
         self._forwarded: set[int] = set()
-        self._arrived = self._catch_signals(children)
-
-    def run(self) -> None:
-        while self._living() or self._pending():
-            ready = self._poll()
-            self._handle_signals(ready)
-            for sink in self._sinks:
-                if sink.fd in ready:
-                    sink.write_some()
-            self._note_ends(ready)
-            self._read(ready)
-            self._keep_time()
+        self._signals = _catch_signals(children.mask)
 
     def clean_up(self) -> None:
         """Reap all ranks. Only after an error of ours are there any to kill."""
-        for rank in self._living():
+        for rank in self.living():
             rank.send(signal.SIGKILL)
-        for rank in self.outcome.ranks:
-            if self.outcome.failed:
+        has_failed = any(rank.failed for rank in self.ranks)
+        for rank in self.ranks:
+            if has_failed:
                 rank.send(signal.SIGTERM)  # what failed ranks may have left behind in their groups
             rank.reap()
 
-    def _living(self) -> list[Rank]:
-        return [rank for rank in self.outcome.ranks if rank.status is None]
+    def _make_streams(self, rank: Rank, marked: bool) -> Iterator[tuple[Rank, Stream]]:
+        log = log_files.append(rank.log) if rank.log and rank.output else None
+        for fd, sink in zip(rank.output, self._sinks, strict=False):
+            yield rank, Stream(rank.number, fd, sink, marked=marked, log=log)
 
-    def _streams(self) -> list[tuple[Rank, Stream]]:
-        return [(rank, stream) for rank in self.outcome.ranks for stream in rank.streams if stream.open]
+    # --- hooks of Watcher ---------------------------------------------------------------------------------------------
 
-    def _pending(self) -> bool:
-        return any(sink.pending for sink in self._sinks) or bool(self._streams())
-
-    # --- what the loop waits for --------------------------------------------------------------------------------------
-
-    def _poll(self) -> set[int]:
-        """The descriptors that are ready. Built anew each time: what to wait for follows from the state alone."""
-        poll = select.poll()
-        poll.register(self._arrived, select.POLLIN)
-        for rank in self._living():
-            poll.register(rank.child.pidfd, select.POLLIN)
-            if rank.reporting:
-                poll.register(rank.child.report, select.POLLIN)
-        for _, stream in self._streams():
-            if not stream.sink.full:
-                poll.register(stream.fd, select.POLLIN)
+    def sources(self) -> Iterator[tuple[int, int]]:
+        yield self._signals, select.POLLIN
+        for rank in self.living():
+            if rank.is_reporting:
+                yield rank.report_fd, select.POLLIN
+        for _, stream in self._streams:
+            if stream.open and not stream.sink.full:
+                yield stream.fd, select.POLLIN
         for sink in self._sinks:
             if sink.pending:
-                poll.register(sink.fd, select.POLLOUT)
-        limits = [when for when, _ in self._steps[:1]]
-        if self._deadline:
-            limits.append(self._deadline)
-        wait = max(0.0, min(limits) - time.monotonic()) * 1000 if limits else None
-        return {fd for fd, _ in poll.poll(wait)}
+                yield sink.fd, select.POLLOUT
 
-    def _catch_signals(self, children: Children) -> int:
-        """Have signals written to a pipe from now on; returns the end to read. Ignored ones stay so (nohup)."""
-        arrived, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        for signum in FORWARDED:
-            if signal.getsignal(signum) is not signal.SIG_IGN:
-                signal.signal(signum, lambda *_: None)
-        signal.pthread_sigmask(signal.SIG_SETMASK, children.mask)
-        return arrived
+    def has_work(self) -> bool:
+        return any(sink.pending for sink in self._sinks) or any(stream.open for _, stream in self._streams)
 
-    # --- what can happen ----------------------------------------------------------------------------------------------
+    def handle(self, ready: set[int]) -> None:
+        if self._signals in ready:
+            for number in os.read(self._signals, 4096):
+                if number in FORWARDED:
+                    self._handle_signal(signal.Signals(number))
+        for sink in self._sinks:
+            if sink.fd in ready:
+                sink.write_some()
 
-    def _handle_signals(self, ready: set[int]) -> None:
-        if self._arrived not in ready:
-            return
-        for number in os.read(self._arrived, 4096):
-            if number not in FORWARDED:
-                continue
-            if number == signal.SIGQUIT:
-                self._tell_where()
-            elif number == signal.SIGTSTP:
-                self._stop()
-            elif number == signal.SIGCONT:
-                self._send(signal.SIGCONT)
-            elif number not in self._forwarded:
-                self._forward(signal.Signals(number))
-            elif number == signal.SIGINT:
-                self._ending, self._steps = True, [(0.0, signal.SIGKILL)]
-                self._stop_writing()
+    def read(self, ready: set[int]) -> None:
+        for rank, stream in self._streams:
+            if stream.open and (stream.fd in ready or rank.status is not None):
+                stream.read_some(ended=rank.status is not None)
+        for rank in self.ranks:
+            if rank.is_reporting and (rank.report_fd in ready or rank.status is not None):
+                rank.read_report()
 
-    def _tell_where(self) -> None:
+    def time_is_over(self) -> None:
+        self._is_over = True
+        if self.late and self._python:
+            self._print_where()
+
+    def has_sent(self, signum: signal.Signals) -> None:
+        if signum == signal.SIGKILL and self._is_over:
+            self._stop_writing()
+
+    # --- signals to the launcher --------------------------------------------------------------------------------------
+
+    def _handle_signal(self, signum: signal.Signals) -> None:
+        if signum == signal.SIGQUIT:
+            self._print_where()
+        elif signum == signal.SIGTSTP:
+            self._stop()
+        elif signum == signal.SIGCONT:
+            self._send(signal.SIGCONT)
+        elif signum not in self._forwarded:
+            self._forward(signum)
+        elif signum == signal.SIGINT:
+            self.end_ranks((0.0, signal.SIGKILL))
+            self._stop_writing()
+
+    def _print_where(self) -> None:
         """Print where every rank is. The ranks have a second to give their stacks; meanwhile nothing else happens."""
         from shmcoll.diagnostics.hang_report import inquest
 
-        pids = {rank.number: rank.child.pid for rank in self._living()}
+        pids = {rank.number: rank.pid for rank in self.living()}
         text = inquest(self.arena, stacks=True, pids=pids)
         self._sinks[1].pending += f"shmrun: where the ranks are:\n{text}\n".encode()
 
     def _forward(self, signum: signal.Signals) -> None:
         self._forwarded.add(signum)
-        if not self._ending and not self.outcome.interrupted:
-            self.outcome.interrupted = signum
+        if not self.is_ending and not self.interrupted:
+            self.interrupted = signum
         self._send(signum)
 
     def _send(self, signum: signal.Signals) -> None:
-        for rank in self._living():
+        for rank in self.living():
             rank.send(signum)
 
     def _stop(self) -> None:
@@ -183,69 +160,22 @@ class _Watcher:
         self._send(signal.SIGSTOP)  # SIGTSTP would be ignored: no shell looks after our session
         stopped = time.monotonic()
         os.kill(os.getpid(), signal.SIGSTOP)
-        os.kill(
-            os.getppid(), signal.SIGCONT
-        )  # the process that stands for us has stopped, too (`shmrun/start/foreground.py`)
-        gone_by = time.monotonic() - stopped
-        self._deadline = self._deadline and self._deadline + gone_by
-        self._steps = [(when + gone_by, signum) for when, signum in self._steps]
-
-    def _read(self, ready: set[int]) -> None:
-        for rank, stream in self._streams():
-            if stream.fd in ready or rank.status is not None:
-                stream.read_some(ended=rank.status is not None)
-        for rank in self._living():
-            if rank.child.report in ready:
-                rank.read_report()
-
-    def _note_ends(self, ready: set[int]) -> None:
-        ended = [rank for rank in self._living() if rank.child.pidfd in ready and rank.note_end()]
-        # Of ranks found dead together, those killed by a signal come first: others may have ended because of them.
-        for rank in sorted(ended, key=lambda rank: (rank.status or 0) >= 0):
-            if rank.status:
-                self._note_failure(rank, rank.status)
-            else:
-                records.write(self.arena, rank.number, layout.BY_LAUNCHER, records.DEPARTED)
-                Group.world(self.arena).ring()
-
-    def _note_failure(self, rank: Rank, status: int) -> None:
-        cause = records.KILLED if status < 0 else records.EXITED
-        records.write(self.arena, rank.number, layout.BY_LAUNCHER, records.FAILED, cause, abs(status), rank.failure())
-        Group.world(self.arena).abort()
-        if self._stops and not self._ending:
-            now, grace = time.monotonic(), self.outcome.grace
-            self._ending, self._steps = True, [(now + grace, signal.SIGTERM), (now + 2 * grace, signal.SIGKILL)]
+        # The process in the foreground has stopped, too (`shmrun/start/foreground.py`).
+        os.kill(os.getppid(), signal.SIGCONT)
+        self.postpone(time.monotonic() - stopped)
 
     def _stop_writing(self) -> None:
         """Whoever should read our output may never do it."""
         for sink in self._sinks:
             sink.give_up()
 
-    def _keep_time(self) -> None:
-        now, grace = time.monotonic(), self.outcome.grace
-        if self._deadline and now >= self._deadline:
-            self._deadline, self._over = None, True
-            if not self._ending:
-                self.outcome.late = [rank.number for rank in self._living()]
-                if self._python:
-                    self._tell_where()
-            self._ending, self._steps = True, [(now, signal.SIGTERM), (now + grace, signal.SIGKILL)]
-        while self._steps and self._steps[0][0] <= now:
-            _, signum = self._steps.pop(0)
-            for rank in self.outcome.ranks:
-                rank.send(signum)
-            for rank in self._living():
-                rank.ended_by_us = signum
-            if signum == signal.SIGKILL and self._over:
-                self._stop_writing()
 
-
-def _rank(child: Child, sinks: tuple[Sink, Sink], options: Options) -> Rank:
-    path, log = options.log(child.rank), None
-    if path and child.output:
-        log = log_files.append(path)
-    streams = [
-        Stream(child.rank, fd, sink, marked=options.tag_output, log=log)
-        for fd, sink in zip(child.output, sinks, strict=False)
-    ]
-    return Rank(child, streams, path)
+def _catch_signals(mask: Iterable[int]) -> int:
+    """Have signals written to a pipe from now on; returns the end to read. Ignored ones stay so (nohup)."""
+    arrived, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    for signum in FORWARDED:
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            signal.signal(signum, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    return arrived

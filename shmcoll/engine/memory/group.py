@@ -37,6 +37,12 @@ class RankName(int):
         return f"{int(self)}" if self == self.world else f"{int(self)} (world rank {self.world})"
 
 
+def names(ranks: Iterable[object]) -> str:
+    """'rank 2' or 'ranks 0, 2', for messages. The elements are numbers of ranks, or their names in a group."""
+    listed = [str(rank) for rank in ranks]
+    return f"rank {listed[0]}" if len(listed) == 1 else f"ranks {', '.join(listed)}"
+
+
 @dataclass(frozen=True)
 class Group:
     """The group whose region starts at `offset` of the arena; `ranks` are its members, as ranks of the world."""
@@ -58,14 +64,13 @@ class Group:
         return RankName(rank, self.ranks[rank])
 
     def names(self, ranks: Iterable[int]) -> str:
-        """'rank 2' or 'ranks 0, 2', for messages."""
-        told = [str(self.name(rank)) for rank in ranks]
-        return f"rank {told[0]}" if len(told) == 1 else f"ranks {', '.join(told)}"
+        """Some of its ranks, for messages: 'rank 2' or 'ranks 0, 2'."""
+        return names(self.name(rank) for rank in ranks)
 
     @property
     def title(self) -> str:
         """'world ranks 1, 3': its members, for messages."""
-        return f"world rank{'s' if self.size > 1 else ''} {', '.join(map(str, self.ranks))}"
+        return f"world {names(self.ranks)}"
 
     def mailbox(self, rank: int) -> int:
         """Offset in the arena of the mailbox of a rank of the group."""

@@ -10,12 +10,19 @@ Order of memory. That a record is whole its checksum says. That it is there at a
 (ABORT, CLOSED, the end of its process): each store of `Arena` is a release, each load an acquire.
 
 A member's failed life ends every group that it belongs to; a group's ending leaves the lives of its members alone.
-Whoever finds a reason writes its record first and then ends the group (`Group.abort`). The earliest record names the
-culprit.
+Whoever finds a reason writes its record first and then ends the group (`Group.abort`).
+
+Which rank failed first. Failures come in a cascade: one rank raises or dies, the others get `RankFailed` and may end
+sooner than it does. So the cause of a record says whether the failure is a consequence of another rank's failure, and
+the first failure is the earliest record that is no consequence. Where all are consequences (a rank has left with exit
+code 0 and was still needed) it is the earliest of them. `first_failure` is the only place that decides this. Survivors
+call it when they raise, and the launcher calls it when all ranks have ended: both read the same records. A record's
+time is the time of writing, so a record that comes later never precedes one that has been read.
 """
 
 import time
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from shmcoll.engine import layout
@@ -27,13 +34,23 @@ from shmcoll.engine.system.processes import has_ended, process_start
 UNBORN, JOINED, DEPARTED, FAILED = range(4)
 
 # cause of a failure
-NONE, RAISED, EXITED, KILLED, TIMED_OUT, MISMATCHED, INTERRUPTED, VANISHED, ABORTED, BROKEN = range(10)
+NONE, RAISED, EXITED, KILLED, TIMED_OUT, MISMATCHED, INTERRUPTED, ABORTED, BROKEN = range(9)
+
+# cause of a failure that is a consequence of another rank's failure
+VANISHED = 9  # the rank found that a peer had gone
+RAISED_BECAUSE = 10  # it raised an exception with a `RankFailed` behind it
+EXITED_BECAUSE = 11  # it exited, and its own records say that it knew of another rank's failure
+ENDED_BECAUSE = 12  # its launcher ended it, because another rank had failed or the time was over
+
+_CONSEQUENCES = frozenset({VANISHED, RAISED_BECAUSE, EXITED_BECAUSE, ENDED_BECAUSE})
 
 
 @dataclass(frozen=True)
 class Record:
-    """One record. `code` is an exit status or signal number, `time` CLOCK_MONOTONIC in ns."""
+    """One record. `rank` is the rank of the world that it is about, or that wrote it; `code` is an exit status or a
+    signal number, `time` CLOCK_MONOTONIC in ns."""
 
+    rank: int
     state: int
     cause: int
     code: int
@@ -41,6 +58,11 @@ class Record:
     pid: int
     start: int
     text: str
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether the rank failed because another rank had failed."""
+        return self.cause in _CONSEQUENCES
 
 
 def write(
@@ -52,7 +74,7 @@ def write(
 
 def read(arena: Arena, rank: int, by: int) -> Record:
     """The life of `rank`; an empty record (UNBORN) when none has been written."""
-    return _read(arena, layout.record_offset(arena.ranks, rank, by))
+    return _read(arena, layout.record_offset(arena.ranks, rank, by), rank)
 
 
 def end(group: Group, rank: int, cause: int, text: str) -> None:
@@ -69,7 +91,7 @@ def note_refusal(group: Group, rank: int, sequence: int, text: str) -> None:
 
 def ending(group: Group, rank: int) -> Record:
     """What `rank` of the group says about its ending, or about a refused call; an empty record when it says nothing."""
-    return _read(group.arena, _ending(group, rank))
+    return _read(group.arena, _ending(group, rank), group.ranks[rank])
 
 
 def note_site(group: Group, rank: int, sequence: int, text: str) -> None:
@@ -79,14 +101,14 @@ def note_site(group: Group, rank: int, sequence: int, text: str) -> None:
 
 def site(group: Group, rank: int, sequence: int) -> str | None:
     """Where `rank` of the group called operation `sequence`; None while it has not noted that."""
-    told = _read(group.arena, _site(group, rank))
+    told = _read(group.arena, _site(group, rank), group.ranks[rank])
     return told.text if told.state == JOINED and told.code == sequence else None
 
 
-def own_failures(group: Group, rank: int) -> list[Record]:
-    """The failures that `rank` of the group has told itself: of its life, and of the group."""
-    told = (read(group.arena, group.ranks[rank], layout.BY_RANK), ending(group, rank))
-    return [t for t in told if t.state == FAILED]
+def knew_of_a_failure(group: Group, rank: int) -> bool:
+    """Whether a failure that `rank` of the group has recorded itself is a consequence of another rank's failure."""
+    own = (read(group.arena, group.ranks[rank], layout.BY_RANK), ending(group, rank))
+    return any(record.state == FAILED and record.is_consequence for record in own)
 
 
 def how_ended(arena: Arena, rank: int) -> str:
@@ -102,19 +124,23 @@ def how_ended(arena: Arena, rank: int) -> str:
     return ""
 
 
-def first_failure(group: Group) -> Record | None:
-    """The earliest failure of the group or of a member's life; None if there is none.
+def first_failure(group: Group, among: Collection[int] | None = None) -> Record | None:
+    """Return the first failure of the group or of a member's life; None if there is none. See the top of this file.
 
-    A rank that raised tells the exception itself and the launcher adds the exit code a moment later: the rank's own
-    record is the better one. A rank that was killed cannot tell: the launcher's record stands alone.
+    Args:
+        group: the group whose members are looked at.
+        among: ranks of the world to which the search is limited; a launcher leaves out ranks that ended with exit
+            code 0, whatever they have recorded.
     """
     failed = []
     for rank, world in enumerate(group.ranks):
+        if among is not None and world not in among:
+            continue
         lives = (read(group.arena, world, by) for by in (layout.BY_RANK, layout.BY_LAUNCHER))
         failed += [replace(life, text=_in_group(group, rank, life.text)) for life in lives if life.state == FAILED]
-        told = ending(group, rank)
-        failed += [told] if told.state == FAILED else []
-    return min(failed, key=lambda t: t.time, default=None)
+        end = ending(group, rank)
+        failed += [end] if end.state == FAILED else []
+    return min(failed, key=lambda record: (record.is_consequence, record.time), default=None)
 
 
 def _in_group(group: Group, rank: int, text: str) -> str:
@@ -140,7 +166,7 @@ def _write(arena: Arena, base: int, state: int, cause: int, code: int, text: str
     arena.store(base + layout.RECORD_CHECK, _checksum(arena, base, len(body)))
 
 
-def _read(arena: Arena, base: int) -> Record:
+def _read(arena: Arena, base: int, rank: int) -> Record:
     for _ in range(1000):
         length = min(max(arena.load(base + layout.RECORD_LENGTH), 0), layout.RECORD_TEXT_BYTES)
         words = [arena.load(base + i * layout.WORD) for i in range(6)]
@@ -150,9 +176,9 @@ def _read(arena: Arena, base: int) -> Record:
             break
         if check == _checksum(arena, base, length):
             state, cause, code, when, pid, start = words
-            return Record(state, cause, code, when, pid, start, text.decode(errors="replace"))
+            return Record(rank, state, cause, code, when, pid, start, text.decode(errors="replace"))
         time.sleep(1e-5)
-    return Record(UNBORN, NONE, 0, 0, 0, 0, "")
+    return Record(rank, UNBORN, NONE, 0, 0, 0, 0, "")
 
 
 def _checksum(arena: Arena, base: int, length: int) -> int:

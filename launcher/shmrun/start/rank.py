@@ -1,0 +1,47 @@
+"""A rank as the launcher sees it: its process, and the pipes through which it reports and prints."""
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shmcoll.startup.exits import RankProcess
+from shmrun.start import log_files
+from shmrun.start.exception_report import Report, parse
+
+
+@dataclass
+class Rank(RankProcess):
+    """One rank. `output` is (stdout, stderr) to read from, or () without pipes; `log`: its log file, if it has one."""
+
+    report_fd: int
+    output: tuple[int, ...]
+    log: Path | None
+    is_reporting: bool = field(default=True, init=False)  # until the report pipe ends: an executed program closes it
+    peak: int = field(default=0, init=False)  # bytes of memory at most; known when it has been reaped
+    _message: bytes = field(default=b"", init=False)
+    _report: Report | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        os.set_blocking(self.report_fd, False)
+
+    @property
+    def raised(self) -> Report | None:
+        return self._report
+
+    def read_report(self) -> None:
+        """Read what there is of the report, without waiting. When the rank has ended, nothing more comes."""
+        self.is_reporting = self.status is None
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self.report_fd, 1 << 16):
+                self._message += data
+            self.is_reporting = False
+        self._report = parse(self._message)
+
+    def reap(self) -> None:
+        """After its end, when all its output has been read. Its traceback comes last in its log, as on a screen."""
+        _, _, usage = os.wait4(self.pid, 0)
+        self.peak = usage.ru_maxrss << 10
+        if self.log and self._report:
+            with contextlib.suppress(OSError), open(log_files.append(self.log), "a") as f:
+                f.write(self._report.text.rstrip() + "\n")

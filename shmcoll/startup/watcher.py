@@ -1,0 +1,133 @@
+"""Watching ranks: one thread, one poll. What shmrun and the server of `shmcoll.run` have in common.
+
+What can happen, and what then happens. Nobody waits for ever, because each wait here has a time limit or a way out:
+
+    a rank ends as it should    its record says departed, and all doorbells ring: only ranks that need it will mind
+    a rank reports an           its record says so, and the world is aborted (collectives raise `RankFailed`)
+    exception, or fails
+    a rank fails                the others have `grace` seconds to end, unless they are to go on; then all get SIGTERM,
+                                and `grace` later SIGKILL
+    the time limit is over      SIGTERM at once, and `grace` later SIGKILL
+    the watcher dies            the kernel kills the ranks (`rank_process.die_with`)
+
+Signals go to process groups, so that they reach what a rank has started. A group has its leader's pid. No other process
+may get this pid, so ranks that have ended are reaped at the very end only. Death is noticed by pidfd.
+"""
+
+import select
+import signal
+import time
+from collections.abc import Iterable
+from typing import Generic
+
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.startup import exits
+from shmcoll.startup.exits import AnyRank
+
+
+class Watcher(Generic[AnyRank]):
+    """Watches `ranks`. A subclass overrides the hooks for what else can happen: signals, output, messages.
+
+    `late`: the ranks that still ran when the time was over; `stops`: whether a failure ends the others.
+    """
+
+    def __init__(self, arena: Arena, ranks: list[AnyRank], *, grace: float, timeout: float | None, stops: bool):
+        self.arena = arena
+        self.ranks = ranks
+        self.grace = grace
+        self.timeout = timeout
+        self.late: list[int] = []
+        self.is_ending = False  # whether the ranks are being ended, for whatever reason
+        self._stops = stops
+        self._deadline: float | None = None
+        self._steps: list[tuple[float, signal.Signals]] = []  # when to send what to ranks that should end
+
+    # --- hooks --------------------------------------------------------------------------------------------------------
+
+    def sources(self) -> Iterable[tuple[int, int]]:
+        """Descriptors to wait for besides the ends of ranks, each with what to wait for."""
+        return ()
+
+    def has_work(self) -> bool:
+        """Whether there is something left to do when all ranks have ended."""
+        return False
+
+    def handle(self, ready: set[int]) -> None:
+        """Do what is due before the ends of ranks are looked at; `ready`: the descriptors that are ready."""
+
+    def read(self, ready: set[int]) -> None:
+        """Read what ranks have written, when it is known which have ended: those will write nothing more."""
+
+    def time_is_over(self) -> None:
+        """The time limit is over; `late` is known, and nothing has been sent yet."""
+
+    def has_sent(self, signum: signal.Signals) -> None:
+        """A signal has been sent to all ranks so that they end."""
+
+    # --- what subclasses call -----------------------------------------------------------------------------------------
+
+    def watch(self) -> None:
+        """Watch until all ranks have ended. The time limit counts from now."""
+        if self.timeout is not None:
+            self._deadline = time.monotonic() + self.timeout
+        while self.living() or self.has_work():
+            ready = self._poll()
+            self.handle(ready)
+            self._note_ends(ready)
+            self._keep_time()
+
+    def living(self) -> list[AnyRank]:
+        return [rank for rank in self.ranks if rank.status is None]
+
+    def end_ranks(self, *steps: tuple[float, signal.Signals]) -> None:
+        """Send these signals to the ranks, each after so many seconds, in place of what was to be sent."""
+        now = time.monotonic()
+        self.is_ending, self._steps = True, [(now + delay, signum) for delay, signum in steps]
+
+    def postpone(self, seconds: float) -> None:
+        """The job has stood still for so long: no limit counts that time."""
+        if self._deadline is not None:
+            self._deadline += seconds
+        self._steps = [(when + seconds, signum) for when, signum in self._steps]
+
+    # --- the loop -----------------------------------------------------------------------------------------------------
+
+    def _poll(self) -> set[int]:
+        """The descriptors that are ready. Built anew each time: what to wait for follows from the state alone."""
+        poll = select.poll()
+        for rank in self.living():
+            poll.register(rank.pidfd, select.POLLIN)
+        for fd, events in self.sources():
+            poll.register(fd, events)
+        limits = [when for when, _ in self._steps[:1]]
+        if self._deadline is not None:
+            limits.append(self._deadline)
+        wait = max(0.0, min(limits) - time.monotonic()) * 1000 if limits else None
+        return {fd for fd, _ in poll.poll(wait)}
+
+    def _note_ends(self, ready: set[int]) -> None:
+        ended = [rank for rank in self.living() if rank.pidfd in ready and rank.note_end()]
+        self.read(ready)
+        failed = [rank for rank in self.ranks if not rank.is_recorded and (rank.failed or rank.raised)]
+        for rank in exits.in_order(failed):
+            rank.record_failure(self.arena)
+        for rank in ended:
+            if not rank.is_recorded:
+                rank.record_departure(self.arena)
+        if self._stops and not self.is_ending and any(rank.failed for rank in self.ranks):
+            self.end_ranks((self.grace, signal.SIGTERM), (2 * self.grace, signal.SIGKILL))
+
+    def _keep_time(self) -> None:
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            self._deadline = None
+            if not self.is_ending:
+                self.late = [rank.number for rank in self.living()]
+            self.time_is_over()
+            self.end_ranks((0.0, signal.SIGTERM), (self.grace, signal.SIGKILL))
+        while self._steps and self._steps[0][0] <= time.monotonic():
+            _, signum = self._steps.pop(0)
+            for rank in self.ranks:
+                rank.send(signum)
+            for rank in self.living():
+                rank.ended_by = signum
+            self.has_sent(signum)
