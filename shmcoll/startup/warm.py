@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine.compiler import object_cache
-from shmcoll.engine.compiler.compile import load_gate, load_routine
+from shmcoll.engine.compiler.compile import all_kernels, load_gate, load_kernel, load_routine
+from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.startup.rank_process import die_with, interpreter, interpreter_environment
 
@@ -24,6 +25,9 @@ USUAL = ("all_reduce", "barrier")
 GATE = "gate"  # for jitted code
 ALL = (*ROUTINES, GATE)
 
+# seconds on a machine of today: to import numba, and to compile one of them
+_START, _ROUTINE, _REDUCTION = 3.0, 3.0, 0.4
+
 
 def preload(progress: Progress | None = None) -> None:
     """Load the usual routines into this process; what the cache lacks is compiled before. Starts no thread."""
@@ -32,13 +36,24 @@ def preload(progress: Progress | None = None) -> None:
         load_routine(ROUTINES[name], progress)
 
 
+def kernels() -> dict[str, tuple[DType, str]]:
+    """The kernels of all reductions, by the names that the cache has for them: reduction and dtype."""
+    return {f"{reduction}_{dtype.name}": (dtype, reduction) for dtype, reduction in all_kernels()}
+
+
 def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
-    """Compile the routines that are missing, in parallel. One that fails is left to `load_routine`, which raises."""
+    """Compile the routines and kernels that are missing, in one process a usable core.
+
+    One that fails is left to `load_routine` or `load_kernel`, which raises; until then its process says why.
+    """
     missing = [name for name in names if not object_cache.holds(name)] if object_cache.can_keep() else []
     workers = min(usable_cores(), len(missing))
     if progress and missing:
-        what = f"{len(missing)} routine{'s' if len(missing) > 1 else ''}"
-        progress(f"compiling {what} for this machine, once; about {3 + 3 * len(missing) // workers} s")
+        routines = sum(name in ALL for name in missing)
+        reductions = len(missing) - routines
+        what = " and ".join(_counted(n, unit) for n, unit in ((routines, "routine"), (reductions, "reduction")) if n)
+        seconds = _START + (_ROUTINE * routines + _REDUCTION * reductions) / workers
+        progress(f"compiling {what} for this machine, once; about {seconds:.0f} s")
     running = [
         subprocess.Popen(
             [*interpreter(), "-m", "shmcoll.startup.warm", str(os.getpid()), *missing[i::workers]],
@@ -57,6 +72,10 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
         process.wait()
 
 
+def _counted(number: int, unit: str) -> str:
+    return f"{number} {unit}{'s' if number > 1 else ''}"
+
+
 def main(names: list[str]) -> None:
     if not names:
         names = list(ALL)
@@ -64,8 +83,14 @@ def main(names: list[str]) -> None:
     else:
         object_cache.leave_to_rank_0()
         die_with(int(names.pop(0)))  # of whose death we would not learn before we are done
+    reductions = kernels()
     for name in names:
-        load_gate() if name == GATE else load_routine(ROUTINES[name])
+        if name == GATE:
+            load_gate()
+        elif name in ROUTINES:
+            load_routine(ROUTINES[name])
+        else:
+            load_kernel(*reductions[name])
         print(name, flush=True)
 
 

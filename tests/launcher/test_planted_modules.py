@@ -45,7 +45,7 @@ def test_a_rank_with_an_interpreter_of_its_own(shmrun, planted):
     "code",
     [
         "from shmcoll.startup.warm import fill_cache; fill_cache(['barrier'])",
-        "from shmrun.commands.warm import _compile; _compile(['sum_int8'])",
+        "from shmcoll.startup.warm import fill_cache; fill_cache(['sum_int8'])",
     ],
     ids=["routines", "reductions"],
 )

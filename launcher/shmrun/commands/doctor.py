@@ -25,7 +25,7 @@ def examine() -> int:
 
 
 def _findings() -> Iterator[Finding]:
-    """The trial last, and only when nothing speaks against it; it would compile what is not compiled yet."""
+    """The trial comes last, and only when nothing that was found prevents it."""
     from shmrun.commands import installation, machine
 
     hindered = False
@@ -42,7 +42,7 @@ def _findings() -> Iterator[Finding]:
     ):
         try:
             for finding in check():
-                hindered |= finding.level is Level.ERROR or (finding.subject == "routines" and bool(finding.advice))
+                hindered |= finding.level is Level.ERROR or finding.prevents_trial
                 yield finding
         except Exception as e:  # whatever it is, ranks would meet it as well
             hindered = True

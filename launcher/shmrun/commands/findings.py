@@ -13,12 +13,16 @@ class Level(Enum):
 
 
 class Finding(NamedTuple):
-    """`subject`: what was looked at, `text`: what there is, `advice`: what to do about it, if anything."""
+    """`subject`: what was looked at, `text`: what there is, `advice`: what to do about it, if anything.
+
+    `prevents_trial`: two ranks could not meet, or would have to compile first. An ERROR always does.
+    """
 
     level: Level
     subject: str
     text: str
     advice: str = ""
+    prevents_trial: bool = False
 
 
 def amount(size: int) -> str:

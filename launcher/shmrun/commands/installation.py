@@ -45,9 +45,8 @@ def native_entry() -> Iterator[Finding]:
 
 def compiled() -> Iterator[Finding]:
     from shmcoll.engine.compiler import object_cache
-    from shmcoll.engine.compiler.compile import all_kernels
     from shmcoll.engine.system.cache_dir import cache_folder
-    from shmcoll.startup.warm import ALL, USUAL
+    from shmcoll.startup.warm import ALL, USUAL, kernels
 
     try:
         folder = cache_folder()
@@ -63,13 +62,14 @@ def compiled() -> Iterator[Finding]:
     text = f"compiled: {len(ALL) - len(missing)} of {len(ALL)}"
     if any(name in missing for name in USUAL):
         advice = "the first job will compile what it needs; shmrun warm does so ahead"
-        yield Finding(Level.WARNING, "routines", f"{text}; missing: {', '.join(missing)}", advice)
+        text = f"{text}; missing: {', '.join(missing)}"
+        yield Finding(Level.WARNING, "routines", text, advice, prevents_trial=True)
     else:
         yield Finding(Level.OK, "routines", f"{text}; others are when they are first used" if missing else text)
-    kernels = [f"{reduction}_{dtype.name}" for dtype, reduction in all_kernels()]
-    held = sum(map(object_cache.holds, kernels))
-    text = f"compiled: {held} of {len(kernels)}; others are when they are first used"
-    yield Finding(Level.OK, "reductions", text if held < len(kernels) else f"compiled: all {held}")
+    reductions = kernels()
+    held = sum(map(object_cache.holds, reductions))
+    text = f"compiled: {held} of {len(reductions)}; others are when they are first used"
+    yield Finding(Level.OK, "reductions", text if held < len(reductions) else f"compiled: all {held}")
 
 
 def trial() -> Iterator[Finding]:
