@@ -91,7 +91,7 @@ class LocalRank:
     def _tell_the_end(self) -> None:
         def failed(error: BaseException) -> None:
             if os.getpid() == self.pid and not self._has_failed():
-                text = f"rank {self.rank} raised {uncaught.in_words(error)}"
+                text = f"raised {uncaught.in_words(error)}"
                 cause = records.RAISED_BECAUSE if uncaught.is_consequence(error) else records.RAISED
                 records.write(self.arena, self.rank, layout.BY_RANK, records.FAILED, cause, 1, text)
                 self._groups_look(abort=True)

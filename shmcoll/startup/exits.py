@@ -88,8 +88,7 @@ class RankProcess:
         self.is_recorded = True
         world = Group.world(arena)
         cause, code, how = self._failure(world)
-        text = f"rank {self.number} {how}"
-        records.write(arena, self.number, layout.BY_LAUNCHER, records.FAILED, cause, code, text)
+        records.write(arena, self.number, layout.BY_LAUNCHER, records.FAILED, cause, code, how)
         world.abort()
 
     def record_departure(self, arena: Arena) -> None:

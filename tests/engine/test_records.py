@@ -27,10 +27,10 @@ def test_nothing_has_been_written(arena):
 
 
 def test_what_was_written_is_read(arena):
-    records.write(arena, 1, layout.BY_RANK, records.FAILED, records.RAISED, 7, "rank 1 raised é", pid=os.getpid())
+    records.write(arena, 1, layout.BY_RANK, records.FAILED, records.RAISED, 7, "raised é", pid=os.getpid())
     told = records.read(arena, 1, layout.BY_RANK)
     assert (told.state, told.cause, told.code, told.pid) == (records.FAILED, records.RAISED, 7, os.getpid())
-    assert told.text == "rank 1 raised é"
+    assert told.text == "raised é"
     assert told.start == process_start(os.getpid()) > 0
     assert records.read(arena, 1, layout.BY_LAUNCHER).state == records.UNBORN
     assert records.read(arena, 0, layout.BY_RANK).state == records.UNBORN
@@ -55,11 +55,11 @@ def test_a_record_of_which_a_word_is_wrong_is_not_believed(arena, offset):
 
 def test_the_earliest_failure_is_the_first_cause(arena):
     records.write(arena, 0, layout.BY_RANK, records.JOINED)
-    records.write(arena, 2, layout.BY_LAUNCHER, records.FAILED, records.KILLED, 9, "killed")
+    records.write(arena, 2, layout.BY_LAUNCHER, records.FAILED, records.KILLED, 9, "was killed")
     records.end(Group.world(arena), 1, records.VANISHED, "rank 2 left")
     told = records.first_failure(Group.world(arena))
     assert told is not None
-    assert (told.code, told.text) == (9, "killed")
+    assert (told.code, told.text) == (9, "rank 2 was killed")
     assert told.rank == 2
     assert records.knew_of_a_failure(Group.world(arena), 1)
     assert not records.knew_of_a_failure(Group.world(arena), 2)
@@ -69,14 +69,14 @@ def test_a_group_knows_the_lives_of_its_members_alone(arena):
     offset = layout.align(arena.world + layout.group_bytes(3, layout.CELL_BYTES), layout.PAGE)
     arena.commit(offset, layout.group_bytes(2, layout.CELL_BYTES), "a group of 2")
     pair = Group(arena, offset, (0, 2))
-    records.write(arena, 1, layout.BY_RANK, records.FAILED, records.RAISED, 1, "of no concern")
+    records.write(arena, 1, layout.BY_RANK, records.FAILED, records.RAISED, 1, "is of no concern")
     assert records.first_failure(pair) is None
     records.end(pair, 1, records.MISMATCHED, "they disagree")
     told = records.first_failure(pair)
     assert told is not None
     assert told.text == "they disagree"
     assert (pair.has_ended(), Group.world(arena).has_ended()) == (True, False)
-    assert records.first_failure(Group.world(arena)).text == "of no concern"
+    assert records.first_failure(Group.world(arena)).text == "rank 1 is of no concern"
 
 
 def test_a_refusal_is_noted_until_the_group_has_ended(arena):

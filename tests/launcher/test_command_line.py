@@ -27,9 +27,10 @@ def test_help_is_instant():
 def test_help_imports_nothing_heavy():
     code = "import sys; sys.argv[1:] = ['--help']; from shmrun.__main__ import main\n"
     code += "try: main()\nexcept SystemExit: pass\n"
-    code += "print(sorted({'numpy', 'numba', 'llvmlite', 'shmcoll', 'ctypes', 'socket'} & set(sys.modules)))"
+    code += "print(sorted({'numpy', 'numba', 'llvmlite', 'ctypes', 'socket'} & set(sys.modules)))\n"
+    code += "print(sorted(name for name in sys.modules if name.startswith('shmcoll')))"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines()[-1] == "[]"
+    assert told.stdout.splitlines()[-2:] == ["[]", "['shmcoll', 'shmcoll.startup', 'shmcoll.startup.defaults']"]
 
 
 def test_version(shmrun):

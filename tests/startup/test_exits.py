@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.support.ranks import close
 
 from shmcoll.engine import layout
 from shmcoll.engine.memory import arena as arenas
@@ -16,6 +15,7 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.startup import exits
 from shmcoll.startup.exits import RaisedException, RankProcess
+from tests.support.ranks import close
 
 
 @dataclass
@@ -69,11 +69,11 @@ def test_a_rank_that_runs_has_not_ended() -> None:
 @pytest.mark.parametrize(
     ("how", "ended_by", "record"),
     [
-        (leave(3), 0, (records.EXITED, 3, "rank 1 exited with code 3")),
-        (leave(3), signal.SIGTERM, (records.ENDED_BECAUSE, 3, "rank 1 exited with code 3")),
-        (kill(9), 0, (records.KILLED, 9, "rank 1 was killed by signal 9 (SIGKILL)")),
-        (kill(40), 0, (records.KILLED, 40, "rank 1 was killed by signal 40 (real-time)")),
-        (kill(15), signal.SIGTERM, (records.ENDED_BECAUSE, 15, "rank 1 was killed by signal 15 (SIGTERM)")),
+        (leave(3), 0, (records.EXITED, 3, "exited with code 3")),
+        (leave(3), signal.SIGTERM, (records.ENDED_BECAUSE, 3, "exited with code 3")),
+        (kill(9), 0, (records.KILLED, 9, "was killed by signal 9 (SIGKILL)")),
+        (kill(40), 0, (records.KILLED, 40, "was killed by signal 40 (real-time)")),
+        (kill(15), signal.SIGTERM, (records.ENDED_BECAUSE, 15, "was killed by signal 15 (SIGTERM)")),
     ],
 )
 def test_the_end_of_a_rank_is_recorded(
@@ -96,7 +96,7 @@ def test_an_exception_counts_however_the_rank_ended(arena: Arena, is_consequence
     rank.record_failure(arena)
     found = records.read(arena, 1, layout.BY_LAUNCHER)
     assert found.cause == (records.RAISED_BECAUSE if is_consequence else records.RAISED)
-    assert found.text == "rank 1 raised ValueError: bad"
+    assert found.text == "raised ValueError: bad"
 
 
 @pytest.mark.parametrize(

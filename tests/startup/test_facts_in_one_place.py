@@ -45,22 +45,6 @@ def test_the_defaults_are_what_a_job_has(monkeypatch: pytest.MonkeyPatch) -> Non
     assert float(told.stdout) == defaults.WAIT_TIMEOUT
 
 
-@pytest.mark.parametrize("argument", ["--help", "--version"])
-def test_help_imports_neither_numpy_nor_the_engine(argument: str) -> None:
-    code = f"""
-import sys
-from shmrun.__main__ import main
-sys.argv = ["shmrun", {argument!r}]
-try:
-    main()
-except SystemExit:
-    pass
-print(sorted(name for name in sys.modules if name.split(".")[0] in ("numpy", "ctypes") or "shmcoll." in name))
-"""
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines()[-1] == "['shmcoll.startup', 'shmcoll.startup.defaults']"
-
-
 def test_names_of_ranks() -> None:
     assert names([2]) == "rank 2"
     assert names((0, 2)) == "ranks 0, 2"

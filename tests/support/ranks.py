@@ -170,7 +170,7 @@ class Job:
             Group.world(self.arena).ring()
             return
         cause = records.EXITED if code > 0 else records.KILLED
-        text = f"rank {rank} exited with {code}" if code > 0 else f"rank {rank} was killed by signal {-code}"
+        text = f"exited with {code}" if code > 0 else f"was killed by signal {-code}"
         records.write(self.arena, rank, layout.BY_LAUNCHER, records.FAILED, cause, abs(code), text)
         Group.world(self.arena).abort()
 

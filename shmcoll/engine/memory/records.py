@@ -68,7 +68,8 @@ class Record:
 def write(
     arena: Arena, rank: int, by: int, state: int, cause: int = NONE, code: int = 0, text: str = "", pid: int = 0
 ) -> None:
-    """Write the life of `rank`: `by` the rank itself or the launcher. The text is cut to what fits."""
+    """Write the life of `rank`: `by` the rank itself or the launcher. The text says what has become of the rank, such
+    as 'raised ValueError: bad sample'; it is cut to what fits."""
     _write(arena, layout.record_offset(arena.ranks, rank, by), state, cause, code, text, pid)
 
 
@@ -113,19 +114,21 @@ def knew_of_a_failure(group: Group, rank: int) -> bool:
 
 def how_ended(arena: Arena, rank: int) -> str:
     """How the process of a rank of the world has ended; empty while it lives or has not joined yet."""
-    told = [read(arena, rank, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK)]
-    for record in told:
+    launcher, own = (read(arena, rank, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK))
+    for record in (launcher, own):
         if record.state == FAILED:
-            return record.text
-    if told[0].state == DEPARTED or told[1].state == DEPARTED:
+            return f"rank {rank} {record.text}"
+    if DEPARTED in (launcher.state, own.state):
         return f"rank {rank} has ended"
-    if told[1].pid and has_ended(told[1].pid, told[1].start):
+    if own.pid and has_ended(own.pid, own.start):
         return f"rank {rank}'s process has ended"
     return ""
 
 
 def first_failure(group: Group, among: Collection[int] | None = None) -> Record | None:
     """Return the first failure of the group or of a member's life; None if there is none. See the top of this file.
+
+    Its text names the rank as members of the group do.
 
     Args:
         group: the group whose members are looked at.
@@ -137,16 +140,10 @@ def first_failure(group: Group, among: Collection[int] | None = None) -> Record 
         if among is not None and world not in among:
             continue
         lives = (read(group.arena, world, by) for by in (layout.BY_RANK, layout.BY_LAUNCHER))
-        failed += [replace(life, text=_in_group(group, rank, life.text)) for life in lives if life.state == FAILED]
-        end = ending(group, rank)
-        failed += [end] if end.state == FAILED else []
+        name = f"rank {group.name(rank)}"
+        failed += [replace(life, text=f"{name} {life.text}") for life in lives if life.state == FAILED]
+        failed += [record for record in (ending(group, rank),) if record.state == FAILED]
     return min(failed, key=lambda record: (record.is_consequence, record.time), default=None)
-
-
-def _in_group(group: Group, rank: int, text: str) -> str:
-    """What a life says of `rank`, which calls it by its number in the world, with its name in the group."""
-    start = f"rank {group.ranks[rank]} "
-    return f"rank {group.name(rank)} {text.removeprefix(start)}" if text.startswith(start) else text
 
 
 def _ending(group: Group, rank: int) -> int:
