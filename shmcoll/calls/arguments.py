@@ -13,7 +13,7 @@ from shmcoll.calls.array_rules import check_apart, check_unmasked
 from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, name_of_function
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS, DType, dtype_of
 from shmcoll.engine.kernels.kernels import has_kernel
-from shmcoll.engine.layout import ANY, LARGEST_TAG
+from shmcoll.engine.layout import ANY, LARGEST_COUNT, LARGEST_TAG
 
 
 def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
@@ -280,7 +280,7 @@ def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> n
             f"{operation} on rank {rank}: {name} must have one entry for each of {size} ranks, got shape {array.shape}"
         )
     wide = array.astype(np.int64)
-    if (wide < 0).any() or (wide > 1 << 48).any():
+    if (wide < 0).any() or (wide > LARGEST_COUNT).any():
         raise ValueError(f"{operation} on rank {rank}: {name} has an entry out of range: {array.tolist()}")
     return wide
 

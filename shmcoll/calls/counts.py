@@ -113,7 +113,7 @@ def exchange(
         nonlocal result
         try:
             status = routine(source, None, 0, root, 0, 0, COUNTS, address)
-            if status != c.HALFWAY:
+            if status != c.COUNTS_KNOWN:
                 return status
             result = table.new_result()
             return routine(source, result, 0, root, 0, 0, DATA, address)
@@ -126,8 +126,8 @@ def exchange(
 
 
 def second_phase(dispatcher: "Dispatcher", routine: Callable[..., int], x: Any, root: int = 0) -> tuple[int, Any]:
-    """After HALFWAY of a native call without `out`: a result just large enough, gaps zero, and the status of moving
-    what is received into it. On an exception the caller has `left`."""
+    """After COUNTS_KNOWN of a native call without `out`: a result just large enough, gaps zero, and the status of
+    moving what is received into it. On an exception the caller has `left`."""
     words = dispatcher.words
     ends = OWN_TABLE // WORD + layout.TABLE_SIZES * dispatcher.size
     dtype = BY_CODE[words.item(ends + layout.ELEMENT_TYPE)].numpy

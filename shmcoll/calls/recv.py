@@ -67,7 +67,7 @@ def receive(
         nonlocal array
         try:
             status = entry(None, place, FETCH, source, tag, form)
-            if status == c.HALFWAY:
+            if status == c.FOUND:
                 status, array = go_on(dispatcher, entry, place, source, tag, form)
         except BaseException:  # no memory, a signal handler
             dispatcher.left(operation)
@@ -139,16 +139,16 @@ def go_on(
     form: int = ARRAY,
     begun: np.ndarray | None = None,
 ) -> tuple[int, Any]:
-    """After HALFWAY: read the message that has been found, and the next one if its sender takes it back. The last
+    """After FOUND: read the message that has been found, and the next one if its sender takes it back. The last
     status, and where the message lies: in a new array, or in so much of `place` as it needs. On an exception the
     caller has left. `begun`: where some of the message has been read to."""
-    status, array = c.HALFWAY, place
-    while status == c.HALFWAY:
+    status, array = c.FOUND, place
+    while status == c.FOUND:
         target = begun if begun is not None else dispatcher.buffers.new_array() if place is None else place
         begun = None
         array = part_of(target, dispatcher.buffers.found_count)
         status = entry(None, target, DATA, source, tag, form)
-        if status == c.PREPARE:
+        if status == c.WITHDRAWN:
             status, array = entry(None, place, FETCH, source, tag, form), place
     return status, array
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for
-from shmcoll.collectives.scatter import BOTH, DATA, MOST_DIMENSIONS, OPEN
+from shmcoll.collectives.scatter import BOTH, DATA, OPEN
 from shmcoll.engine import context as c
+from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE, dtype_of
 from shmcoll.engine.layout import WORD
 
@@ -72,14 +73,14 @@ def _receive_into(dispatcher: "Dispatcher", root: int, out: np.ndarray) -> np.nd
 def _receive(dispatcher: "Dispatcher", root: int) -> np.ndarray:
     """In two phases: what the root sends is known after the opening."""
     routine = dispatcher.routine("scatter")
-    told = np.zeros(2 + MOST_DIMENSIONS, np.int64)
+    told = np.zeros(2 + layout.MOST_DIMENSIONS, np.int64)
     target = np.empty(0)
 
     def in_two_phases() -> int:
         nonlocal target
         try:
             status = routine(None, None, 0, root, 0, 0, OPEN, 0, told.ctypes.data)
-            if status != c.HALFWAY:
+            if status != c.SHAPE_KNOWN:
                 return status
             target = np.empty(told[2 : 2 + told[1]], BY_CODE[int(told[0])].numpy)
             return routine(None, target, 0, root, 0, 0, DATA, 0, 0)

@@ -10,7 +10,7 @@ from shmcoll.calls.arrays import exact
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import LARGEST_TAG, WORD
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
-from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY
+from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, EMPTY_RING, FINISHED, GO_ON, NONE, STAY
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
@@ -45,7 +45,7 @@ def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work | 
         nonlocal status, sending
         try:
             status = entry(x, None, 0, dest, tag, ARRAY)
-            if status == c.HALFWAY:
+            if status == c.ASKS:
                 sending = Sending(dispatcher, x, dest, tag)
                 status = sending.put(status, patience=0)
         except BaseException:
@@ -59,7 +59,7 @@ def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work | 
     except BaseException:
         dispatcher.left("send")
         raise
-    if status in (c.PREPARE, c.BUSY) or (sending and sending.is_refused):
+    if status in (c.NEEDS_PYTHON, c.BUSY) or (sending and sending.is_refused):
         return None
     return dispatcher.worker.ended(None if status == c.OK else dispatcher.failures.error("send", status))
 
@@ -110,8 +110,8 @@ class Sending:
         try:
             if status == c.BUSY:
                 status = self._call(place, memory)
-            while status == c.HALFWAY and (asked := dispatcher.words.item(c.DETAIL // WORD)) != FINISHED:
-                if asked == 0:
+            while status == c.ASKS and (asked := dispatcher.words.item(c.WANTED // WORD)) != FINISHED:
+                if asked == EMPTY_RING:
                     dispatcher.buffers.sweep(dest)
                     memory = AGAIN
                 elif asked == BLOCKED:
@@ -137,7 +137,7 @@ class Sending:
         except BaseException:  # a signal handler: the message is not complete
             dispatcher.left("send")
             raise
-        return c.OK if status == c.HALFWAY else status
+        return c.OK if status == c.ASKS else status
 
     @property
     def is_refused(self) -> bool:

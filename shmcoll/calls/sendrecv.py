@@ -33,7 +33,7 @@ class Expected:
         if self.begun is None:
             mail, (place, source, tag) = self._dispatcher.buffers, self._wanted
             status = self._dispatcher.routine("recv")(None, None, SEEK, source, tag, ARRAY)
-            if status == c.HALFWAY and mail.is_found and mail.goes_into(place, ARRAY):
+            if status == c.LOOKED and mail.is_found and mail.goes_into(place, ARRAY):
                 self.begun = mail.new_array() if place is None else place
         return self.begun
 

@@ -62,7 +62,7 @@ def address(ctx, sequence, rank, which, offset):
 
 def reduce_shared(ctx, sequence):
     if not outs_lie_apart(ctx, sequence):
-        return c.VERDICT
+        return c.OVERLAP
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     first, end = part(ctx, me), part(ctx, me + 1)
     length, block = slice_length(ctx), scratch_length(ctx)

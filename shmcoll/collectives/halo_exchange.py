@@ -25,8 +25,8 @@ opening, in the same order, so all find the same mismatch, before a byte of a ha
 Arguments: x is the array, written in place, of at most HEADER_MAX_DIMS dimensions. ARGUMENT is a hash of the grid and
 of the number of dimensions, ARGUMENT_2 the width of the halo; EXTRA words are the number of axes of the grid and the
 address of a table: for each of them the axis of x, the ranks along it, the distance to the next rank, and whether it is
-periodic. After a mismatch of faces DETAIL is 1 + the axis of x, and CULPRIT and DETAIL_2 are the neighbours; else
-DETAIL is 0.
+periodic. After a mismatch of faces UNLIKE_AXIS is 1 + the axis of x, and CULPRIT and UNLIKE_NEIGHBOUR are the
+neighbours; else UNLIKE_AXIS is 0.
 """
 
 from shmcoll.engine import context as c
@@ -45,7 +45,7 @@ ROUND_BITS = 20
 
 def halo_exchange(ctx):
     sequence = begin(ctx, DTYPE)
-    poke(ctx + c.DETAIL, 0)
+    poke(ctx + c.UNLIKE_AXIS, 0)
     lay(ctx, sequence, 0, 0)
     status = meet(ctx, sequence)
     if status != c.OK:
@@ -73,8 +73,8 @@ def faces_match(ctx, sequence):
             other = neighbour(ctx, rank, axis, HIGH)
             if other != NOBODY and other != rank and not are_alike(ctx, sequence, rank, other, across):
                 poke(ctx + c.CULPRIT, rank)
-                poke(ctx + c.DETAIL, 1 + across)
-                poke(ctx + c.DETAIL_2, other)
+                poke(ctx + c.UNLIKE_AXIS, 1 + across)
+                poke(ctx + c.UNLIKE_NEIGHBOUR, other)
                 return 0
     return 1
 

@@ -34,15 +34,16 @@ from shmcoll.engine.layout import (
     HEADER_MAX_DIMS,
     INLINE_BYTES,
     LINE,
+    MOST_DIMENSIONS,
     WORD,
+    call_dimensions,
+    call_dtype,
 )
 from shmcoll.engine.protocol.nontemporal import land, replace
 from shmcoll.engine.protocol.sync import NOTHING, await_step, begin, cell, header, meet, my_header, publish_step
 
 PHASE, SOURCES, SHAPE = (c.EXTRA + WORD * i for i in range(3))
 BOTH, OPEN, DATA = 0, 1, c.LATER
-
-MOST_DIMENSIONS = 64  # of a numpy array
 
 
 def scatter(ctx):
@@ -73,7 +74,7 @@ def agree(ctx):
     for rank in range(peek(ctx + c.SIZE)):
         if not fits(ctx, sequence, rank, root):
             poke(ctx + c.CULPRIT, rank)
-            return c.VERDICT
+            return c.DISAGREE
     return c.OK
 
 
@@ -91,19 +92,14 @@ def describe(ctx, sequence):
 def fits(ctx, sequence, rank, root):
     """Whether the header of `rank` describes the same array as the root's, or none."""
     call = load(header(ctx, rank, sequence) + HEADER_CALL)
-    if rank == root or call >> 8 & 0xFF == 0:
+    if rank == root or call_dtype(call) == 0:
         return 1
     if call != load(header(ctx, root, sequence) + HEADER_CALL):
         return 0
-    for i in range(dimensions_in(call)):
+    for i in range(call_dimensions(call)):
         if dimension(ctx, sequence, rank, i) != dimension(ctx, sequence, root, i):
             return 0
     return 1
-
-
-def dimensions_in(call):
-    """How many dimensions the array of a call has, from the word that describes the call."""
-    return call >> 32 & 0xFF
 
 
 def dimension(ctx, sequence, rank, i):
@@ -113,19 +109,20 @@ def dimension(ctx, sequence, rank, i):
 
 
 def tell_shape(ctx):
-    """Write what this rank gets where the caller looks for it. HALFWAY; BROKEN for more dimensions than arrays have."""
+    """Write dtype and shape of what this rank gets to where the caller looks for them. Returns SHAPE_KNOWN; BROKEN for
+    more dimensions than arrays have."""
     sequence, root = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT)
     told = peek(ctx + SHAPE)
     call = load(header(ctx, root, sequence) + HEADER_CALL)
-    dimensions = dimensions_in(call)
+    dimensions = call_dimensions(call)
     if not 0 <= dimensions <= MOST_DIMENSIONS:
         poke(ctx + c.CULPRIT, root)
         return c.BROKEN
-    poke(told, call >> 8 & 0xFF)
+    poke(told, call_dtype(call))
     poke(told + WORD, dimensions)
     for i in range(dimensions):
         poke(told + (2 + i) * WORD, dimension(ctx, sequence, root, i))
-    return c.HALFWAY
+    return c.SHAPE_KNOWN
 
 
 # --- the data ---------------------------------------------------------------------------------------------------------
@@ -199,7 +196,7 @@ def piece_bytes(ctx, sequence):
 def lead(ctx, sequence):
     """Bytes at the start of the root's cells that are kept for dimensions."""
     call = load(header(ctx, peek(ctx + c.ARGUMENT), sequence) + HEADER_CALL)
-    return DIMENSIONS_BYTES if dimensions_in(call) > HEADER_MAX_DIMS else 0
+    return DIMENSIONS_BYTES if call_dimensions(call) > HEADER_MAX_DIMS else 0
 
 
 def part_bytes(ctx):

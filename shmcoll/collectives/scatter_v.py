@@ -54,7 +54,7 @@ def agree(ctx):
     if status != c.OK:
         return status
     if not dtypes_agree(ctx, sequence, root):
-        return c.VERDICT
+        return c.DISAGREE
     return judge(ctx, sequence, root, ANYONE)
 
 

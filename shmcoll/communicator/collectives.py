@@ -1,8 +1,8 @@
 """The collectives as methods of a communicator.
 
-A method first tries the native entry with the arguments as they are, where that can check them; it answers PREPARE when
-they are not exact, contiguous arrays or something is wrong with them. Only then does Python look at them closely, in
-`calls/`. The routines are in `collectives/`.
+A method first tries the native entry with the arguments as they are, where that can check them; it answers NEEDS_PYTHON
+when they are not exact, contiguous arrays or something is wrong with them. Only then does Python look at them closely,
+in `calls/`. The routines are in `collectives/`.
 """
 
 from collections.abc import Callable
@@ -525,7 +525,7 @@ class Collectives:
 
     def _again(self, operation: str, status: int, call: Callable[..., Any], *arguments: Any) -> Any:
         """After the native entry has not let a call in: the long way. After anything else: the error."""
-        if status not in (c.PREPARE, c.BUSY):
+        if status not in (c.NEEDS_PYTHON, c.BUSY):
             raise self._dispatcher.failures.error(operation, status)
         return calls.perform(call, self._dispatcher, arguments)
 

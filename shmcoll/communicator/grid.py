@@ -89,7 +89,7 @@ class Grid:
         except BaseException:
             self._dispatcher.left("halo_exchange")
             raise
-        if status == c.PREPARE:  # same shape, but no array that can be filled in place
+        if status == c.NEEDS_PYTHON:  # same shape, but no array that can be filled in place
             return calls.halo_exchange(self._dispatcher, *arguments)
         if status:
             self._dispatcher.complete("halo_exchange", entry, (x, x, *self._words), status)

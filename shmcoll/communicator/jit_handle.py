@@ -99,7 +99,7 @@ def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
     """A message has begun that asks for memory, which only Python can take."""
     dispatcher, sending = comm._dispatcher, Sending(comm._dispatcher, array, dest, tag)
     try:
-        status = sending.put(c.HALFWAY)
+        status = sending.put(c.ASKS)
     except BaseException:
         dispatcher.left("send")
         raise
@@ -117,7 +117,7 @@ def _call_back(address: int, block: int) -> None:
     )
     if status == c.INTERRUPTED:
         comm._dispatcher.left(layout.OPERATION_NAMES[operation])
-    elif status in (c.PREPARE, c.BUSY, c.HALFWAY):
+    elif status in (c.NEEDS_PYTHON, c.BUSY, c.HALFWAY):
         x, behind = _array(block + jit_gate.ARRAYS)
         out, _ = _array(behind)
         if status == c.HALFWAY and x is not None:

@@ -8,7 +8,7 @@ from shmcoll.collectives.scan import ALGORITHMS as OF_SCAN
 from shmcoll.diagnostics.describe_mismatch import array_in_header
 from shmcoll.engine import layout
 from shmcoll.engine.compiler.user_operators import reduction_name
-from shmcoll.engine.layout import ANY, WORD
+from shmcoll.engine.layout import ANY, WORD, call_algorithm, call_composite, call_operation, call_reduction
 from shmcoll.engine.memory.group import Group
 
 ROOTED = tuple(
@@ -28,7 +28,7 @@ def called(group: Group, rank: int, sequence: int) -> str:
     header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
     word = group.arena.load(header + layout.HEADER_CALL)
     first, second = (group.arena.load(header + layout.HEADER_ARGUMENTS + i * WORD) for i in (0, 1))
-    if word & 0xFF in ROOTED and 0 <= first < group.size:
+    if call_operation(word) in ROOTED and 0 <= first < group.size:
         first = group.name(first)
     return call_in_words(word, first, second, array_in_header(group, rank, sequence))
 
@@ -42,10 +42,10 @@ def message_in_words(group: Group, operation: str, peer: int, tag: int) -> str:
 
 def call_in_words(word: int, first: int, second: int, array: str) -> str:
     """A call from the words that describe it (HEADER_CALL, and its two arguments) and its array in words."""
-    if composite := word >> layout.HEADER_COMPOSITE_SHIFT:
+    if composite := call_composite(word):
         root = composite_root(composite)
         return f"{composite_name(composite)}({'' if root < 0 else f'root={root}'})"
-    code, reduction = word & 0xFF, word >> 16 & 0xFF
+    code, reduction = call_operation(word), call_reduction(word)
     operation = layout.OPERATION_NAMES[code] if code < len(layout.OPERATION_NAMES) else f"operation {code}"
     if operation == "barrier":
         return "barrier()"
@@ -67,7 +67,7 @@ def call_in_words(word: int, first: int, second: int, array: str) -> str:
         "collective_permute": f", pairs of hash {first:x}",
         "halo_exchange": f", width={second}, grid of hash {first:x}",
     }
-    return f"{operation}({array}{details.get(operation, '')}{_forced(operation, word >> 24 & 0xFF)})"
+    return f"{operation}({array}{details.get(operation, '')}{_forced(operation, call_algorithm(word))})"
 
 
 def composite_name(composite: int) -> str:

@@ -42,7 +42,7 @@ def misfit(call: str, group: Group, words: np.ndarray, mail: MessageBuffers) -> 
     if mail.found_object:
         return TypeError(f"{call}: {sent} is an object of {mail.found_count} bytes. It stays: use recv_object")
     sent = f"{sent} has {mail.found_count} x {mail.found_type.title}"
-    if words.item(c.ALGORITHM // WORD) != ARRAY:
+    if words.item(c.FORM // WORD) != ARRAY:
         return TypeError(f"{call}: {sent}; it is no object. It stays: use recv")
     out = BY_CODE[words.item((c.OUT + c.DTYPE) // WORD)]
     count = words.item((c.OUT + c.COUNT) // WORD)

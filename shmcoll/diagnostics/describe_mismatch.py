@@ -7,7 +7,7 @@ import numpy as np
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import WORD, call_dimensions, call_dtype
 from shmcoll.engine.memory.group import Group
 
 
@@ -27,7 +27,7 @@ def explain_overlap(group: Group, sequence: int) -> str:
     half = (sequence & 1) * layout.HEADER_BYTES + layout.HEADER_INLINE
     places = [[group.arena.load(group.mailbox(r) + half + i * WORD) for i in (0, 1)] for r in range(group.size)]
     header = group.mailbox(0) + (sequence & 1) * layout.HEADER_BYTES
-    dtype = BY_CODE[group.arena.load(header + layout.HEADER_CALL) >> 8 & 0xFF].numpy
+    dtype = BY_CODE[call_dtype(group.arena.load(header + layout.HEADER_CALL))].numpy
     length = group.arena.load(header + layout.HEADER_COUNT) * dtype.itemsize
     for a, b in product(range(group.size), repeat=2):
         for which, name in enumerate(("x", "out")):
@@ -40,7 +40,7 @@ def explain_overlap(group: Group, sequence: int) -> str:
 
 def explain_faces(group: Group, words: np.ndarray) -> str:
     """Whose faces a halo exchange found unlike, as it left it in a context; '' where it did not get so far."""
-    culprit, axis, other = (int(words[word // WORD]) for word in (c.CULPRIT, c.DETAIL, c.DETAIL_2))
+    culprit, axis, other = (int(words[word // WORD]) for word in (c.CULPRIT, c.UNLIKE_AXIS, c.UNLIKE_NEIGHBOUR))
     if axis == 0:
         return ""
     return (
@@ -53,7 +53,7 @@ def array_in_header(group: Group, rank: int, sequence: int) -> str:
     """Dtype and shape of the array that a rank's header describes, in words; None for no array."""
     header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
     word = group.arena.load(header + layout.HEADER_CALL)
-    dtype, ndim = word >> 8 & 0xFF, word >> 32 & 0xFF
+    dtype, ndim = call_dtype(word), call_dimensions(word)
     if dtype == 0:
         return "None"
     shown = min(ndim, layout.HEADER_MAX_DIMS)

@@ -9,7 +9,16 @@ from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.memory.group import Group
 
-_WORDS = layout.FLIGHT_BYTES // layout.WORD
+_WORDS = (
+    layout.FLIGHT_SEQUENCE,
+    layout.FLIGHT_CALL,
+    layout.FLIGHT_ARGUMENTS,
+    layout.FLIGHT_ARGUMENTS + layout.WORD,
+    layout.FLIGHT_COUNT,
+    layout.FLIGHT_STARTED,
+    layout.FLIGHT_WOKEN,
+    layout.FLIGHT_STATE,
+)
 _STATES = {
     layout.RUNNING: "in it",
     c.OK: "done",
@@ -17,7 +26,7 @@ _STATES = {
     c.TIMEOUT_PASSED: "waited in vain",
     c.MISMATCH: "mismatch",
     c.PEER_LOST: "peer lost",
-    c.VERDICT: "refused by all",
+    c.REFUSED: "refused by all",
     c.INTERRUPTED: "interrupted",
     c.BROKEN: "broken",
     c.HALFWAY: "between its phases",
@@ -54,7 +63,7 @@ class FlightRecord:
 
     def words(self) -> str:
         """What was called: 'all_reduce(6 x float32, sum)'. The shape is not in the recorder."""
-        dtype = self.call >> 8 & 0xFF
+        dtype = layout.call_dtype(self.call)
         array = f"{self.count} x {BY_CODE[dtype].title}" if dtype in BY_CODE else "None"
         return call_in_words(self.call, *self.arguments, array)
 
@@ -78,7 +87,7 @@ def _read(group: Group, base: int) -> FlightRecord | None:
     """None for an entry that was never written, or whose rank is too busy to be read."""
     words: tuple[int, ...] = ()
     for _ in range(4):
-        before, words = words, tuple(group.arena.load(base + i * layout.WORD) for i in range(_WORDS))
+        before, words = words, tuple(group.arena.load(base + word) for word in _WORDS)
         if words == before:
             sequence, call, first, second, count, started, woken, state = words
             return FlightRecord(sequence, call, (first, second), count, started, woken, state) if sequence > 0 else None

@@ -30,7 +30,7 @@ from shmcoll.engine.layout import WORD
     SLICE_BYTES,
     SCRATCH,  # address of private memory for accumulators, SCRATCH_BYTES long
     CULPRIT,  # rank that a failed call complains about
-    DETAIL,  # and two words about what
+    DETAIL,  # and two words about what; further down are their names in each operation
     DETAIL_2,
     OPERATION,  # the call: operation, reduction, two more arguments, algorithm (0: whichever is best; above it the
     # composite call of which this is a part, see `layout.py`), fingerprint
@@ -70,7 +70,41 @@ ENDED = -1  # in ACTIVE: the group has ended, nobody enters again
 
 LATER = 16  # phases from here on belong to a call that has begun; all other calls begin
 
-# what a routine returns; recv returns OK as a negative number, which says where the message came from
-OK, PREPARE, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, VERDICT, INTERRUPTED, BROKEN, HALFWAY, RAISED = range(
-    12
+# --- words that have another name in some operations ------------------------------------------------------------------
+
+RECV_PHASE = REDUCTION  # of recv: FETCH, DATA, TRY, ...
+SEND_MEMORY = REDUCTION  # of send: where the memory is that it has asked for, or how it goes on without any
+FORM = ALGORITHM  # of a message: ARRAY, WHOLE, SEGMENTS
+
+WANTED = DETAIL  # of a send that returns ASKS: bytes of memory, or EMPTY_RING, BLOCKED, FINISHED of `send.py`
+FIRST_VALUE, SECOND_VALUE = DETAIL, DETAIL_2  # addresses of the values for which a user's function has raised
+UNLIKE_AXIS, UNLIKE_NEIGHBOUR = DETAIL, DETAIL_2  # 1 + the axis along which CULPRIT and the neighbour meet, or 0
+
+# --- statuses ---------------------------------------------------------------------------------------------------------
+
+# What an entry or a routine returns. recv returns OK as a negative number, which says where the message came from.
+# The entry distinguishes these and no others:
+OK, NO_EFFECT, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, REFUSED, INTERRUPTED, BROKEN, HALFWAY, RAISED = (
+    range(12)
 )
+
+# NO_EFFECT: the call has ended, or has not begun, and the group goes on. Why:
+NEEDS_PYTHON = NO_EFFECT  # entry and gate: Python must look at the arguments; nothing has been published
+KEEP_WAITING = NO_EFFECT  # wait.look: there is no reason to stop waiting
+SEND_FIRST = NO_EFFECT  # recv, FETCH and FILL: only this rank itself could send the message, and it is waiting
+WITHDRAWN = NO_EFFECT  # recv, while it reads: the sender has taken its message back
+NOTHING_YET = NO_EFFECT  # recv, TRY: no message has come
+SLICE_OVER = NO_EFFECT  # recv, ATTEND: nothing more has come in a slice
+
+# REFUSED: the arguments of several ranks do not fit; no byte of a result has moved, and the group goes on. Which:
+DISAGREE = REFUSED  # counts, dtypes or shapes of the ranks; all ranks find it together
+OVERLAP = REFUSED  # the shared arrays of the ranks; all ranks find it together
+DOES_NOT_FIT = REFUSED  # recv: the message that has been found does not fit `out`, and stays
+SOURCE_LOST = REFUSED  # recv, ATTEND: another rank has failed, or all others have left; posted receives are looked at
+
+# HALFWAY: the call has begun, and the same thread goes on with its next phase. What for:
+COUNTS_KNOWN = HALFWAY  # collectives with counts: the caller can make the result
+SHAPE_KNOWN = HALFWAY  # scatter, OPEN: the caller can make the result
+FOUND = HALFWAY  # recv, FETCH and TRY: there is a message; FOUND_* of `ring_buffers.py` say what it is
+LOOKED = HALFWAY  # recv, SEEK: there is a message if DONE is UNREAD
+ASKS = HALFWAY  # send: WANTED says what for

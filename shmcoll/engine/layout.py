@@ -51,7 +51,7 @@
     piece
 
     0        FLAG          1 + where it begins, in bytes since the first piece of the ring; 0: not there yet
-    8        KIND          kind | dtype << 8 | number of dimensions << 16
+    8        KIND          see `pack_piece`
     16       TAG           of the message;  24  TOTAL  its bytes, or where the next ring begins;  32  LENGTH  its part
     40       TAKEN         1 once the receiver has taken the message before its turn; written by the receiver
     48       DIMENSIONS    of the message, in its first piece; behind them the part of the array
@@ -119,7 +119,7 @@ HEADER_SEQUENCE = 0
 HEADER_FINGERPRINT = 8
 HEADER_INLINE = 16
 INLINE_BYTES = 48
-HEADER_CALL = 64  # op | dtype << 8 | reduce op << 16 | algorithm << 24 | dimensions << 32 | composite call << 40
+HEADER_CALL = 64  # see `pack_call`
 HEADER_ARGUMENTS = 72  # two words: root, or split and concat axis; identity of a user's reduce op
 HEADER_COUNT = 88  # elements of x
 HEADER_DIMS = 96
@@ -129,7 +129,10 @@ HEADER_MAX_DIMS = 8  # the fingerprint covers all of them; the message shows the
 #: code | (root + 1) << 8, root -1 where there is none; 0 for a call by itself. The header holds it from bit 24 on.
 ALGORITHM_BITS = 8
 COMPOSITE_SHIFT = 16
-HEADER_COMPOSITE_SHIFT = 24 + COMPOSITE_SHIFT
+
+# widest values that HEADER_CALL holds
+MOST_CODES = 1 << 8  # operations, dtypes, reductions, algorithms: codes are below
+MOST_DIMENSIONS = 64  # of a numpy array
 
 PROGRESS = 512
 PARKED = PROGRESS + LINE
@@ -168,6 +171,8 @@ LARGEST_TAG = (1 << 31) - 1
 RING_HEAD, RING_READING, RING_LEFT, RING_CAPACITY, RING_PIECES = 0, 8, 16, LINE, 2 * LINE
 PIECE_UNIT = 64
 PIECE_FLAG, PIECE_KIND, PIECE_TAG, PIECE_TOTAL, PIECE_LENGTH, PIECE_TAKEN, PIECE_DIMS = (WORD * i for i in range(7))
+
+LARGEST_COUNT = 1 << 48  # no count or displacement is above; with the bytes of an element it stays a signed word
 
 #: operations by code; the code stands in the header
 OPERATION_NAMES = (
@@ -224,6 +229,59 @@ COMPOSITE_NAMES = (
     "all_gather_object",
     "scatter_object",
 )
+
+
+# --- words that hold several numbers ----------------------------------------------------------------------------------
+
+
+def pack_call(operation: int, dtype: int, reduction: int, algorithm: int, dimensions: int) -> int:
+    """Return the word that describes a call: 8 bits each of the operation, dtype, reduction, algorithm and number of
+    dimensions, and above them the composite call. `algorithm`: the word ALGORITHM, with the composite call in it."""
+    return operation | dtype << 8 | reduction << 16 | algorithm << 24 | dimensions << 32
+
+
+def call_operation(call: int) -> int:
+    return call & 0xFF
+
+
+def call_dtype(call: int) -> int:
+    return call >> 8 & 0xFF
+
+
+def call_reduction(call: int) -> int:
+    return call >> 16 & 0xFF
+
+
+def call_algorithm(call: int) -> int:
+    return call >> 24 & 0xFF
+
+
+def call_dimensions(call: int) -> int:
+    return call >> 32 & 0xFF
+
+
+def call_composite(call: int) -> int:
+    return call >> (24 + COMPOSITE_SHIFT)
+
+
+def pack_piece(kind: int, dtype: int, dimensions: int) -> int:
+    """Return the word KIND of a piece."""
+    return kind | dtype << 8 | dimensions << 16
+
+
+def piece_kind(word: int) -> int:
+    return word & 0xFF
+
+
+def piece_dtype(word: int) -> int:
+    return word >> 8 & 0xFF
+
+
+def piece_dimensions(word: int) -> int:
+    return word >> 16
+
+
+# --- where things are -------------------------------------------------------------------------------------------------
 
 
 def align(offset: int, unit: int) -> int:

@@ -18,14 +18,12 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.thresholds import Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry
-from shmcoll.engine.protocol.wait import MOST_POLLS
+from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.failure_reporter import Checking, FailureReporter
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.posted_receives import PostedReceives
 from shmcoll.runtime.turns import CallNotAllowed
-
-_SLICE_NS = 20_000_000
 
 
 class Dispatcher:
@@ -68,7 +66,7 @@ class Dispatcher:
             (c.SIZE, size),
             (c.POLLS, 0 if crowded else MOST_POLLS),
             (c.YIELDS, 32 if crowded else 4),
-            (c.SLEEP, _SLICE_NS),
+            (c.SLEEP, SLICE_NS),
             (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),
             (c.CELL_BYTES, arena.load(layout.JOB_CELL_BYTES)),
             (c.MAIL, self.buffers.words.ctypes.data),

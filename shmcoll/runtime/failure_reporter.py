@@ -106,12 +106,12 @@ class FailureReporter:
     def _error(self, operation: str, status: int) -> BaseException:
         if self._is_shut:
             return RankFailed(f"{operation} on {self._where}: another thread has closed the group meanwhile")
-        if operation in MESSAGES and status in (c.PREPARE, c.VERDICT):
+        if operation in MESSAGES and status in (c.SEND_FIRST, c.DOES_NOT_FIT):
             call = f"{self._call(operation)} on rank {self.name}"
-            if status == c.PREPARE:
+            if status == c.SEND_FIRST:
                 return ValueError(from_itself(call))
             return misfit(call, self._group, self._words, self._mail)
-        if status == c.VERDICT:
+        if status == c.REFUSED:
             root = int(self._words[c.ARGUMENT // WORD])
             if operation == "all_reduce":
                 return ValueError(explain_overlap(self._group, self._sequence()))
@@ -181,8 +181,8 @@ class FailureReporter:
         """A user's function has raised: the very exception, by calling it again, in Python, on the same values."""
         x = BY_CODE[int(self._words[(c.X + c.DTYPE) // WORD])]
         function = of_kernel(int(self._words[c.KERNEL // WORD]))
-        a = self._element(c.DETAIL, x.accumulator)
-        b = self._element(c.DETAIL_2, x.numpy).astype(x.accumulator)
+        a = self._element(c.FIRST_VALUE, x.accumulator)
+        b = self._element(c.SECOND_VALUE, x.numpy).astype(x.accumulator)
         error = function.raised(a.item(), b.item())
         text = (
             f"rank {self.name}: function {function.name} raised {type(error).__name__}: {error} "

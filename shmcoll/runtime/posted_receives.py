@@ -45,12 +45,15 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, TRY
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, WHOLE
+from shmcoll.engine.protocol.wait import FROZEN, SLICE_NS
 from shmcoll.runtime.async_worker import AsyncWorker, Cancelled, Work
 from shmcoll.runtime.failure_reporter import FailureReporter
 
 Finish = Callable[[np.ndarray, int], Any]
 
-_FROZEN = 0.2  # seconds without a look, after which the process may have been stopped; a stop counts for no limit
+_FROZEN = (
+    FROZEN * SLICE_NS / 1e9
+)  # seconds without a look, after which the process may have been stopped; a stop counts for no limit
 _SAMPLE = 0.01  # seconds between two readings of the processor time, which is a system call
 _IDLE = 1 / 16  # of those seconds, at most, has a process computed that was stopped
 _LOOKS = 80  # of a thread that waits, before it sleeps: about as long as it takes to be woken, and the sender's work
@@ -202,7 +205,9 @@ class PostedReceives:
             if self._dispatcher.group.has_ended():
                 self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
             raise
-        return status in (c.OK, c.PREPARE) and all(receive.deadline >= self._looked for receive in list(self._posted))
+        return status in (c.OK, c.SLICE_OVER) and all(
+            receive.deadline >= self._looked for receive in list(self._posted)
+        )
 
     def is_waiting(self, *, is_ending: bool) -> bool:
         """See `Listener` in `async_worker.py`."""
@@ -211,12 +216,12 @@ class PostedReceives:
         if not self._posted:
             return True
         status = self._attend()
-        if status in (c.PREPARE, c.VERDICT):
+        if status in (c.SLICE_OVER, c.SOURCE_LOST):
             if not is_ending:
-                self._look_for_the_late(lost=status == c.VERDICT)
+                self._look_for_the_late(lost=status == c.SOURCE_LOST)
         elif status != c.OK:
             self._fail(status)
-        return status != c.VERDICT
+        return status != c.SOURCE_LOST
 
     def _attend(self) -> int:
         """Sleep until more has come than was there at the last MARK, for a slice at most."""
@@ -286,9 +291,9 @@ class PostedReceives:
                 return False
             status, receive = self._find(patiently=not briefly)
             if receive is None:
-                if status != c.PREPARE and not briefly:
+                if status != c.NOTHING_YET and not briefly:
                     self._fail(status)
-                return status == c.PREPARE
+                return status == c.NOTHING_YET
             if briefly and self._dispatcher.buffers.found_bytes > PART_BYTES:
                 return False
             if receive.take():
@@ -302,12 +307,12 @@ class PostedReceives:
             self._fail(status)
             return None
         status, receive = self._find(patiently=True)
-        if receive is None and status != c.PREPARE:
+        if receive is None and status != c.NOTHING_YET:
             self._fail(status)
         return receive
 
     def _find(self, *, patiently: bool) -> tuple[int, PostedReceive | None]:
-        """Try the receives in their order. HALFWAY, and the one that a message is for; else PREPARE, or an error."""
+        """Try the receives in their order. FOUND, and the one that a message is for; else NOTHING_YET, or an error."""
         while True:
             begin_again = False
             posted = list(self._posted)
@@ -315,15 +320,15 @@ class PostedReceives:
                 if receive.is_withdrawn:
                     continue
                 status = self._enter(receive, TRY, patiently=patiently)
-                if status == c.HALFWAY:
+                if status == c.FOUND:
                     begin_again = any(one.fits(*self._dispatcher.buffers.found) for one in posted[:i])
                     if not begin_again:
                         return status, receive
                     break
-                if status != c.PREPARE:
+                if status != c.NOTHING_YET:
                     return status, None
             if not begin_again:
-                return c.PREPARE, None
+                return c.NOTHING_YET, None
 
     def _read(self, receive: PostedReceive, *, briefly: bool) -> None:
         """Read the message that has been found for a receive that has been taken."""
@@ -348,9 +353,9 @@ class PostedReceives:
     def _conclude(self, receive: PostedReceive, status: int, array: np.ndarray | None) -> None:
         if status < 0:
             self._settle(receive, self._outcome(receive, array, status))
-        elif status == c.VERDICT:
+        elif status == c.DOES_NOT_FIT:
             self._settle(receive, self._error(receive, status))
-        elif status == c.PREPARE:
+        elif status == c.WITHDRAWN:
             receive.free()
         else:
             self._fail(status, receive)
@@ -377,7 +382,7 @@ class PostedReceives:
         except BaseException as error:
             self._give_up(receive, error)
             return
-        if status == c.HALFWAY:
+        if status == c.FOUND:
             self._read(receive, briefly=False)
         else:
             self._conclude(receive, status, receive.place)

@@ -104,7 +104,7 @@ def test_what_the_entry_does_not_read_is_left_to_python_and_nothing_is_done(rank
     told = both_ways(ranks, monkeypatch, statuses)
     assert told.pop("calls") == 3
     right = {"right", "in place", "read-only x"}
-    assert told == {name: c.OK if name in right else c.PREPARE for name in told}
+    assert told == {name: c.OK if name in right else c.NEEDS_PYTHON for name in told}
 
 
 def test_moves_that_the_entry_takes_itself(ranks, monkeypatch):
@@ -136,7 +136,7 @@ def test_moves_that_the_entry_takes_itself(ranks, monkeypatch):
 
     told = both_ways(ranks, monkeypatch, statuses)
     taken = {"broadcast", "all_gather", "all_gather in place", "scatter", "scatter in place", "all_to_all in place"}
-    assert told == {name: c.OK if name in taken else c.PREPARE for name in told}
+    assert told == {name: c.OK if name in taken else c.NEEDS_PYTHON for name in told}
 
 
 def test_what_a_rank_off_the_root_gives_to_a_scatter(ranks, monkeypatch):
@@ -150,7 +150,7 @@ def test_what_a_rank_off_the_root_gives_to_a_scatter(ranks, monkeypatch):
         told.append(comm._scatter(out if comm.rank else x, out, 0, 0, 0, 0))
         return told
 
-    wanted = [[c.OK], [c.PREPARE] * 4 + [c.OK]]
+    wanted = [[c.OK], [c.NEEDS_PYTHON] * 4 + [c.OK]]
     assert ranks(2, statuses) == wanted
     monkeypatch.setattr(entry, "FAST", False)
     assert ranks(2, statuses) == wanted
@@ -182,11 +182,11 @@ def test_who_is_inside_after_a_routine():
         return entry.active_after(ctx, status, me)
 
     ended = {c.ABORTED, c.TIMEOUT_PASSED, c.MISMATCH, c.PEER_LOST, c.INTERRUPTED, c.BROKEN}
-    assert after(c.OK) == after(c.PREPARE) == after(c.VERDICT) == after(-1) == 0
+    assert after(c.OK) == after(c.NO_EFFECT) == after(c.REFUSED) == after(-1) == 0
     assert after(c.HALFWAY) == -me
     assert {after(status) for status in ended} == {c.ENDED}
-    assert {after(status, sending=1) for status in (c.OK, c.PREPARE, -1)} == {-me}, "a recv beside a send"
-    assert {after(status, c.ENDED) for status in (c.OK, c.HALFWAY, c.VERDICT, -1)} == {c.ENDED}, "ended by another"
+    assert {after(status, sending=1) for status in (c.OK, c.NO_EFFECT, -1)} == {-me}, "a recv beside a send"
+    assert {after(status, c.ENDED) for status in (c.OK, c.HALFWAY, c.REFUSED, -1)} == {c.ENDED}, "ended by another"
 
 
 def test_other_threads_run_while_a_rank_waits(ranks):

@@ -127,7 +127,7 @@ def arguments_of(comm: Any, operation: str, row: str, form: Callable[[list[int]]
 
 
 def by_native(comm: Any, operation: str, arguments: dict[str, Any]) -> int:
-    """The status of the native entry. It has begun an operation just when it has not answered PREPARE."""
+    """The status of the native entry. It has begun an operation just when it has not answered NEEDS_PYTHON."""
     x, out, root = arguments["x"], arguments["out"], arguments.get("root", 0)
     before = comm._dispatcher.words[c.SEQUENCE // WORD]
     if operation == "reduce_scatter_v":
@@ -136,7 +136,7 @@ def by_native(comm: Any, operation: str, arguments: dict[str, Any]) -> int:
         rows = [arguments.get(row) for row in ROWS]
         out = None if operation == "gather_v" and comm.rank != root else out
         status = getattr(comm, f"_{operation}")(x, out, 0, root, 0, 0, None, *rows)
-    if (comm._dispatcher.words[c.SEQUENCE // WORD] != before) != (status != c.PREPARE):
+    if (comm._dispatcher.words[c.SEQUENCE // WORD] != before) != (status != c.NEEDS_PYTHON):
         raise AssertionError(f"{operation}: status {status}, but something was begun, or nothing")
     return status
 
@@ -172,7 +172,7 @@ def ways(comm, operation: str, row: str) -> dict[str, Any]:
         if name in NATIVE or comm.rank == 0 or operation not in ("gather_v", "scatter_v"):
             status = by_native(comm, operation, fresh[0])
         else:
-            status = c.PREPARE  # what the root says
+            status = c.NEEDS_PYTHON  # what the root says
         seen[name] = status, told(by_method, comm, operation, fresh[1]), told(by_python, comm, operation, fresh[2])
     return seen
 
@@ -182,7 +182,7 @@ def test_forms_of_counts(ranks, operation, row):
     """The native entry takes those that it should and no other, and the outcome is always that of Python's way."""
     for rank, seen in enumerate(ranks(2, ways, operation, row)):
         for name, (status, by_method, by_python) in seen.items():
-            assert status == (c.OK if name in NATIVE else c.PREPARE), (name, rank)
+            assert status == (c.OK if name in NATIVE else c.NEEDS_PYTHON), (name, rank)
             assert by_method == by_python, (name, rank)
             assert (by_method[0] in ("TypeError", "ValueError")) == (name in REFUSED), (name, rank, by_method)
 
@@ -214,7 +214,7 @@ def test_send_counts_may_not_be_left_out(ranks):
         return [by_native(comm, "all_to_all_v", arguments), told(by_method, comm, "all_to_all_v", arguments)[:2]]
 
     words = "all_to_all_v on rank {}: send_counts must be integers, got object"
-    assert ranks(2, without) == [[c.PREPARE, ["TypeError", words.format(rank)]] for rank in range(2)]
+    assert ranks(2, without) == [[c.NEEDS_PYTHON, ["TypeError", words.format(rank)]] for rank in range(2)]
 
 
 #: arrays that the native entry leaves to Python, and one that it takes
@@ -222,16 +222,16 @@ ARRAYS: dict[str, tuple[int, Callable[[np.ndarray], dict[str, Any]]]] = {
     "as they are": (c.OK, lambda x: {}),
     "of several dimensions": (c.OK, lambda x: {"x": x.reshape(2, 1, 4), "out": np.zeros((5, 1), x.dtype)}),
     "read-only x": (c.OK, lambda x: {"x": layouts.read_only(x)}),
-    "a list": (c.PREPARE, lambda x: {"x": x.tolist()}),
-    "strided": (c.PREPARE, lambda x: {"x": layouts.strided(x)}),
-    "a subclass": (c.PREPARE, lambda x: {"x": layouts.subclass(x)}),
-    "out strided": (c.PREPARE, lambda x: {"out": layouts.strided(np.zeros(5, x.dtype))}),
-    "out is x": (c.PREPARE, lambda x: {"x": x, "out": x}),
-    "out overlaps x": (c.PREPARE, lambda x: {"x": x, "out": x[2:7]}),
-    "out of another dtype": (c.PREPARE, lambda x: {"out": np.zeros(5)}),
-    "out read-only": (c.PREPARE, lambda x: {"out": layouts.read_only(np.zeros(5, x.dtype))}),
-    "no x": (c.PREPARE, lambda x: {"x": None}),
-    "x of objects": (c.PREPARE, lambda x: {"x": np.array([None] * 8)}),
+    "a list": (c.NEEDS_PYTHON, lambda x: {"x": x.tolist()}),
+    "strided": (c.NEEDS_PYTHON, lambda x: {"x": layouts.strided(x)}),
+    "a subclass": (c.NEEDS_PYTHON, lambda x: {"x": layouts.subclass(x)}),
+    "out strided": (c.NEEDS_PYTHON, lambda x: {"out": layouts.strided(np.zeros(5, x.dtype))}),
+    "out is x": (c.NEEDS_PYTHON, lambda x: {"x": x, "out": x}),
+    "out overlaps x": (c.NEEDS_PYTHON, lambda x: {"x": x, "out": x[2:7]}),
+    "out of another dtype": (c.NEEDS_PYTHON, lambda x: {"out": np.zeros(5)}),
+    "out read-only": (c.NEEDS_PYTHON, lambda x: {"out": layouts.read_only(np.zeros(5, x.dtype))}),
+    "no x": (c.NEEDS_PYTHON, lambda x: {"x": None}),
+    "x of objects": (c.NEEDS_PYTHON, lambda x: {"x": np.array([None] * 8)}),
 }
 
 
@@ -271,8 +271,8 @@ def test_what_others_than_the_root_give(ranks):
         return seen
 
     first, second = ranks(2, given)
-    assert first == [([0, 1, 1, 2], [2, 2]), *[c.PREPARE] * 5]
-    assert second == [(None, None), *[c.PREPARE, "TypeError"] * 3, *[c.PREPARE] * 5]
+    assert first == [([0, 1, 1, 2], [2, 2]), *[c.NEEDS_PYTHON] * 5]
+    assert second == [(None, None), *[c.NEEDS_PYTHON, "TypeError"] * 3, *[c.NEEDS_PYTHON] * 5]
 
 
 def test_the_other_entry_reads_no_counts(ranks, monkeypatch):
@@ -281,7 +281,7 @@ def test_the_other_entry_reads_no_counts(ranks, monkeypatch):
     def statuses(comm) -> list[int]:
         return [by_native(comm, operation, arguments_of(comm, operation, "", None)) for operation in CALLS]
 
-    assert ranks(2, statuses) == [[c.PREPARE] * len(CALLS)] * 2
+    assert ranks(2, statuses) == [[c.NEEDS_PYTHON] * len(CALLS)] * 2
 
 
 def test_lengths_are_the_same_by_either_way(ranks):
@@ -315,7 +315,7 @@ def test_a_block_of_x_is_reduced_in_place(ranks):
         overlapping = comm._reduce_scatter(x, [x[1:4], x[2:4]][comm.rank], 1, 0, 0, 0, None, [3, 2])
         return status, overlapping, x.tolist()
 
-    assert ranks(2, reduced) == [(c.OK, c.PREPARE, [0, 2, 4, 3, 4]), (c.OK, c.PREPARE, [0, 1, 2, 6, 8])]
+    assert ranks(2, reduced) == [(c.OK, c.NEEDS_PYTHON, [0, 2, 4, 3, 4]), (c.OK, c.NEEDS_PYTHON, [0, 1, 2, 6, 8])]
 
 
 def test_threads_and_asynchronous_work_keep_their_counts_apart(ranks):

@@ -65,7 +65,7 @@ def test_a_broken_invariant_asks_for_a_report(ranks):
 
 def test_counts_that_do_not_fit_end_nothing(ranks):
     def judged(comm) -> tuple:
-        error = comm._dispatcher.failures.error("all_to_all_v", c.VERDICT)
+        error = comm._dispatcher.failures.error("all_to_all_v", c.DISAGREE)
         return type(error), comm._dispatcher.failures._ended, comm._local_rank.arena.load(comm._local_rank.arena.world)
 
     assert in_a_rank(ranks, 2, judged) == (ValueError, None, 0)

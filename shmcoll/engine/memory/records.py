@@ -44,6 +44,15 @@ ENDED_BECAUSE = 12  # its launcher ended it, because another rank had failed or 
 
 _CONSEQUENCES = frozenset({VANISHED, RAISED_BECAUSE, EXITED_BECAUSE, ENDED_BECAUSE})
 
+_WORDS = (
+    layout.RECORD_STATE,
+    layout.RECORD_CAUSE,
+    layout.RECORD_CODE,
+    layout.RECORD_TIME,
+    layout.RECORD_PID,
+    layout.RECORD_START,
+)
+
 
 @dataclass(frozen=True)
 class Record:
@@ -156,9 +165,16 @@ def _site(group: Group, rank: int) -> int:
 
 def _write(arena: Arena, base: int, state: int, cause: int, code: int, text: str, pid: int) -> None:
     body = text.encode()[: layout.RECORD_TEXT_BYTES]
-    words = (state, cause, code, time.monotonic_ns(), pid, process_start(pid) if pid else 0, len(body))
-    for i, word in enumerate(words):
-        arena.store(base + i * layout.WORD, word)
+    for word, value in (
+        (layout.RECORD_STATE, state),
+        (layout.RECORD_CAUSE, cause),
+        (layout.RECORD_CODE, code),
+        (layout.RECORD_TIME, time.monotonic_ns()),
+        (layout.RECORD_PID, pid),
+        (layout.RECORD_START, process_start(pid) if pid else 0),
+        (layout.RECORD_LENGTH, len(body)),
+    ):
+        arena.store(base + word, value)
     arena.write(base + layout.RECORD_TEXT, body)
     arena.store(base + layout.RECORD_CHECK, _checksum(arena, base, len(body)))
 
@@ -166,13 +182,12 @@ def _write(arena: Arena, base: int, state: int, cause: int, code: int, text: str
 def _read(arena: Arena, base: int, rank: int) -> Record:
     for _ in range(1000):
         length = min(max(arena.load(base + layout.RECORD_LENGTH), 0), layout.RECORD_TEXT_BYTES)
-        words = [arena.load(base + i * layout.WORD) for i in range(6)]
+        state, cause, code, when, pid, start = (arena.load(base + word) for word in _WORDS)
         text = arena.read(base + layout.RECORD_TEXT, length)
         check = arena.load(base + layout.RECORD_CHECK)
-        if check == 0 and words[0] == UNBORN:
+        if check == 0 and state == UNBORN:
             break
         if check == _checksum(arena, base, length):
-            state, cause, code, when, pid, start = words
             return Record(rank, state, cause, code, when, pid, start, text.decode(errors="replace"))
         time.sleep(1e-5)
     return Record(rank, UNBORN, NONE, 0, 0, 0, 0, "")

@@ -1,6 +1,6 @@
 """A rank's messages as plain Python sees them: the memory of its rings, and what the routines note beside them.
 
-The routines ask for memory and say in DETAIL how much; see `engine/messages/ring_buffers.py`.
+The routines ask for memory and say in WANTED how much; see `engine/messages/ring_buffers.py`.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ class MessageBuffers:
     def new_ring(self, dest: int) -> int:
         """Offset of the memory that the routine has asked for. Raises `ArenaError` when there is too little."""
         self.sweep(dest)
-        length = self._context.item(c.DETAIL // WORD)
+        length = self._context.item(c.WANTED // WORD)
         offset = self._heap.take(length, f"messages to rank {self._group.name(dest)} that it has not received yet")
         self._rings[dest].append(offset)
         self._note_oldest(dest)
@@ -142,7 +142,7 @@ class MessageBuffers:
             if load(here + layout.PIECE_FLAG) != at + 1:
                 break
             what = load(here + layout.PIECE_KIND)
-            kind, total = what & 0xFF, load(here + layout.PIECE_TOTAL)
+            kind, total = layout.piece_kind(what), load(here + layout.PIECE_TOTAL)
             if kind == ring_buffers.NEXT:
                 ring, at = total, 0
                 continue

@@ -10,6 +10,7 @@ Cost: see `engine/messages/send.py`.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, load_acquire, peek, poke, store, stream
 from shmcoll.engine.layout import (
+    MOST_DIMENSIONS,
     PIECE_FLAG,
     PIECE_KIND,
     PIECE_LENGTH,
@@ -22,6 +23,8 @@ from shmcoll.engine.layout import (
     RING_PIECES,
     RING_READING,
     WORD,
+    piece_dimensions,
+    piece_kind,
 )
 from shmcoll.engine.messages.ring_buffers import (
     CURSOR_AT,
@@ -35,7 +38,6 @@ from shmcoll.engine.messages.ring_buffers import (
     HEAD,
     KEPT_RING,
     MORE,
-    MOST_DIMENSIONS,
     NEXT,
     PART_BYTES,
     RING,
@@ -44,7 +46,6 @@ from shmcoll.engine.messages.ring_buffers import (
     TOLD_HEAD,
     UNREAD,
     chain_from,
-    dimensions_of,
     found_offset,
     head_bytes,
     piece,
@@ -56,7 +57,7 @@ from shmcoll.engine.protocol.wait import ANYBODY, EVENT_BYTES, EVENTS, SEVERAL, 
 
 def read(ctx):
     """Copy the parts of the message that has been found as they come, those that are still to come when some have been
-    read. PREPARE: it ends in DROPPED."""
+    read. WITHDRAWN: it ends in DROPPED."""
     found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
     source, total = peek(found + FOUND_SOURCE), peek(found + FOUND_TOTAL)
     if peek(found + DONE) == UNREAD:
@@ -70,7 +71,7 @@ def read(ctx):
         if is_damaged(ctx):
             poke(ctx + c.CULPRIT, source)
             return c.BROKEN
-    return c.PREPARE if peek(found + DONE) == TAKEN_BACK else c.OK
+    return c.WITHDRAWN if peek(found + DONE) == TAKEN_BACK else c.OK
 
 
 def read_along(ctx, word, wanted, peer, limit, later):
@@ -148,7 +149,7 @@ def begin_to_read(ctx, source, total):
 
 
 def kind_here(ctx):
-    return load(here(ctx) + PIECE_KIND) & 0xFF
+    return piece_kind(load(here(ctx) + PIECE_KIND))
 
 
 def part_here(ctx):
@@ -198,9 +199,9 @@ def makes_sense(ctx):
     capacity = load(peek(found + CURSOR_RING) + RING_CAPACITY)
     room = capacity - peek(found + CURSOR_AT) % capacity
     what, total, length = load(at + PIECE_KIND), load(at + PIECE_TOTAL), load(at + PIECE_LENGTH)
-    kind = what & 0xFF
+    kind = piece_kind(what)
     if kind in (FIRST, MORE):
-        fits = 0 <= dimensions_of(what) <= MOST_DIMENSIONS and 0 <= length <= room - head_bytes(what)
+        fits = 0 <= piece_dimensions(what) <= MOST_DIMENSIONS and 0 <= length <= room - head_bytes(what)
         fits = fits and (kind == MORE or length <= total)
     elif kind == SKIP:
         fits = total == room

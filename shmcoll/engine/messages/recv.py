@@ -5,18 +5,22 @@ Of one source the first in the order of sending; of several sources whichever is
 that was served last. Looks through what has come and waits for more: for the flag of the piece that would come next, or
 for those of all sources at once.
 
-Phases, in REDUCTION:
+Phases, in RECV_PHASE, and what they return besides OK and failures:
 
-    FETCH     find a message and read it into `out`. HALFWAY: there is no `out`, or the message does not fill it; FOUND
-              says what it is, then comes DATA. VERDICT: it does not fit `out`, and stays. PREPARE: it would have to
-              come from this rank itself
-    FILL      the same without HALFWAY: a message that does not fill `out` is read into the beginning of it
-    DATA      read what has been found into `out`, or what is left of it. PREPARE: its sender has taken it back
-    TRY       HALFWAY when there is a message now, PREPARE when not
-    SEEK      HALFWAY; there is a message now if DONE is UNREAD
-    MARK      note up to where every source has sent, for
-    ATTEND    sleep until a source has sent more than that, for a slice at most: then PREPARE. VERDICT: one of the
-              others has died, or all have left
+    FETCH     find a message and read it into `out`
+                  FOUND           there is no `out`, or the message does not fill it. FOUND_* say what it is; then comes
+                                  DATA
+                  DOES_NOT_FIT    the message does not fit `out`, and stays
+                  SEND_FIRST      only this rank itself could send the message
+    FILL      the same, but a message that does not fill `out` is read into the beginning of it
+    DATA      read what has been found into `out`, or what is left of it
+                  WITHDRAWN       its sender has taken it back
+    TRY       look for a message: FOUND, or NOTHING_YET
+    SEEK      look for a message: LOOKED; there is one if DONE is UNREAD
+    MARK      note up to where every source has sent, for ATTEND
+    ATTEND    sleep until a source has sent more than that
+                  SLICE_OVER      nothing has come in a slice
+                  SOURCE_LOST     another rank has failed, or all others have left
 
 Only FETCH and FILL begin a call. The worker, which alone uses TRY, MARK and ATTEND, and a send that uses SEEK may do so
 between two phases of a call of theirs; `engine/native/entry.py` says why nobody else enters there.
@@ -24,15 +28,26 @@ between two phases of a call of theirs; `engine/native/entry.py` says why nobody
 A rank with posted receives (`runtime/posted_receives.py`) marks, tries each of them, and attends when there was
 nothing.
 
-Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag; ALGORITHM is ARRAY, or another form where an
-object is wanted: a message of the other kind does not fit. OK is told as a negative number, minus 1 minus
-source << 32 | tag.
+Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag; FORM is ARRAY, or another form if
+an object is wanted: a message of the other kind does not fit. OK is a negative number: minus 1 minus source << 32 |
+tag.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.atomics import load, load_acquire, peek, poke, store
-from shmcoll.engine.layout import ANY, PIECE_DIMS, PIECE_FLAG, PIECE_KIND, PIECE_TAG, PIECE_TAKEN, PIECE_TOTAL, WORD
+from shmcoll.engine.layout import (
+    ANY,
+    PIECE_DIMS,
+    PIECE_FLAG,
+    PIECE_KIND,
+    PIECE_TAG,
+    PIECE_TAKEN,
+    PIECE_TOTAL,
+    WORD,
+    piece_dimensions,
+    piece_dtype,
+)
 from shmcoll.engine.messages.read_message import (
     has_piece,
     here,
@@ -68,7 +83,6 @@ from shmcoll.engine.messages.ring_buffers import (
     TAKEN_BACK,
     UNREAD,
     chain_from,
-    dimensions_of,
     found_offset,
 )
 from shmcoll.engine.protocol.wait import EVENTS, mailbox, sleep_once, wait, wait_any
@@ -81,7 +95,7 @@ NOWHERE = -1  # in place of an event
 
 
 def recv(ctx):
-    phase = peek(ctx + c.REDUCTION)
+    phase = peek(ctx + c.RECV_PHASE)
     if phase in (FETCH, FILL):
         return fetch(ctx)
     if phase == DATA:
@@ -94,8 +108,8 @@ def recv(ctx):
     if phase == ATTEND:
         status = sleep_once(ctx, size)
         if status == c.PEER_LOST:
-            return c.VERDICT
-        return c.PREPARE if status == c.TIMEOUT_PASSED else status
+            return c.SOURCE_LOST
+        return c.SLICE_OVER if status == c.TIMEOUT_PASSED else status
     for source in range(size):
         find_from(ctx, source, NO_TAG, source)
     return c.BROKEN if is_damaged(ctx) else c.OK
@@ -105,8 +119,8 @@ def fetch(ctx):
     source = peek(ctx + c.ARGUMENT)
     while True:
         if find(ctx, source, 0):
-            status = take(ctx) if peek(ctx + c.REDUCTION) == FILL or is_filled(ctx) else c.HALFWAY
-            if status != c.PREPARE:
+            status = take(ctx) if peek(ctx + c.RECV_PHASE) == FILL or is_filled(ctx) else c.FOUND
+            if status != c.WITHDRAWN:
                 return status
         else:
             status = await_message(ctx, source)
@@ -116,10 +130,10 @@ def fetch(ctx):
 
 def try_to_find(ctx):
     if find(ctx, peek(ctx + c.ARGUMENT), NOWHERE):
-        return c.HALFWAY
+        return c.FOUND
     if is_damaged(ctx):
         return c.BROKEN
-    return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.PREPARE
+    return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.NOTHING_YET
 
 
 def seek(ctx):
@@ -127,7 +141,7 @@ def seek(ctx):
         poke(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + DONE, TAKEN_BACK)
         if is_damaged(ctx):
             return c.BROKEN
-    return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.HALFWAY
+    return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.LOOKED
 
 
 def await_message(ctx, source):
@@ -135,7 +149,7 @@ def await_message(ctx, source):
     if is_damaged(ctx):
         return c.BROKEN
     if source == peek(ctx + c.RANK) or peek(ctx + c.SIZE) == 1:
-        return c.PREPARE
+        return c.SEND_FIRST
     if source == ANY:
         return wait_any(ctx, peek(ctx + c.SIZE))
     event = peek(ctx + c.MAIL) + EVENTS
@@ -193,7 +207,7 @@ def find_from(ctx, source, tag, event):
 
 def has_message(ctx):
     """Whether a message that nobody has taken begins at the cursor."""
-    return load(here(ctx) + PIECE_KIND) & 0xFF == FIRST and load(here(ctx) + PIECE_TAKEN) == 0
+    return kind_here(ctx) == FIRST and load(here(ctx) + PIECE_TAKEN) == 0
 
 
 def tag_here(ctx):
@@ -208,10 +222,10 @@ def note_found(ctx, source):
     poke(found + DONE, UNREAD)
     poke(found + FOUND_SOURCE, source)
     poke(found + FOUND_TAG, load(first + PIECE_TAG))
-    poke(found + FOUND_TYPE, what >> 8 & 0xFF)
-    poke(found + FOUND_DIMENSIONS, dimensions_of(what))
+    poke(found + FOUND_TYPE, piece_dtype(what))
+    poke(found + FOUND_DIMENSIONS, piece_dimensions(what))
     poke(found + FOUND_TOTAL, load(first + PIECE_TOTAL))
-    for i in range(dimensions_of(what)):
+    for i in range(piece_dimensions(what)):
         poke(found + FOUND_DIMS + i * WORD, load(first + PIECE_DIMS + i * WORD))
 
 
@@ -228,7 +242,7 @@ def take(ctx):
     """Read what has been found into `out`."""
     found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
     total, room = peek(found + FOUND_TOTAL), peek(ctx + c.OUT + c.BYTES)
-    wanted = peek(ctx + c.OUT + c.DTYPE) if peek(ctx + c.ALGORITHM) == ARRAY else OBJECT
+    wanted = peek(ctx + c.OUT + c.DTYPE) if peek(ctx + c.FORM) == ARRAY else OBJECT
     if peek(found + FOUND_TYPE) != wanted or total > room:
         return refuse(ctx, total)
     status = read(ctx)
@@ -238,7 +252,8 @@ def take(ctx):
 
 
 def refuse(ctx, total):
-    """VERDICT for what has been found; PREPARE where it is known to end in DROPPED: then it counts as taken."""
+    """Return DOES_NOT_FIT for what has been found; WITHDRAWN if it is known to end in DROPPED: it then
+    counts as taken."""
     found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
     first, ring, at = here(ctx), peek(found + CURSOR_RING), peek(found + CURSOR_AT)
     done, dropped = 0, 0
@@ -251,6 +266,6 @@ def refuse(ctx, total):
         poke(ctx + c.CULPRIT, peek(found + FOUND_SOURCE))
         return c.BROKEN
     if dropped == 0:
-        return c.VERDICT
+        return c.DOES_NOT_FIT
     store(first + PIECE_TAKEN, 1)
-    return c.PREPARE
+    return c.WITHDRAWN

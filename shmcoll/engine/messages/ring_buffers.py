@@ -48,7 +48,19 @@ catches what somebody has overwritten, not who overwrites it between the look an
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import load, peek
-from shmcoll.engine.layout import LINE, PIECE_DIMS, PIECE_KIND, PIECE_LENGTH, PIECE_TOTAL, PIECE_UNIT, RING_PIECES, WORD
+from shmcoll.engine.layout import (
+    LINE,
+    MOST_DIMENSIONS,
+    PIECE_DIMS,
+    PIECE_KIND,
+    PIECE_LENGTH,
+    PIECE_TOTAL,
+    PIECE_UNIT,
+    RING_PIECES,
+    WORD,
+    piece_dimensions,
+    piece_kind,
+)
 from shmcoll.engine.protocol.wait import EVENT_BYTES, EVENTS
 
 FIRST, MORE, SKIP, NEXT, DROPPED = range(1, 6)
@@ -67,7 +79,6 @@ CURSOR_RING, CURSOR_AT, DONE, EXPECTING, DAMAGED, FOUND_SOURCE, FOUND_TAG, FOUND
 )
 FOUND_DIMS = 10 * WORD
 UNREAD, TAKEN_BACK = -1, -2  # in DONE, which counts the bytes that have been read: see `read_message.py`
-MOST_DIMENSIONS = 64  # numpy's
 
 # a chain, at the sender ...
 RING, CAPACITY, TAIL, KNOWN_HEAD, BEGUN, SENT, OLDEST, SEGMENT = (WORD * i for i in range(8))
@@ -104,20 +115,15 @@ def piece(ring, capacity, at):
     return ring + RING_PIECES + at % capacity
 
 
-def dimensions_of(what):
-    """How many dimensions a word KIND says that a message has."""
-    return what >> 16
-
-
 def head_bytes(what):
     """Bytes of a piece before its part of the array; `what`: its KIND."""
-    return PIECE_DIMS + dimensions_of(what) * WORD if what & 0xFF == FIRST else PIECE_UNIT
+    return PIECE_DIMS + piece_dimensions(what) * WORD if piece_kind(what) == FIRST else PIECE_UNIT
 
 
 def piece_bytes(at_piece):
     """Length of a whole piece that is there."""
     what = load(at_piece + PIECE_KIND)
-    if what & 0xFF == SKIP:
+    if piece_kind(what) == SKIP:
         return load(at_piece + PIECE_TOTAL)
     return whole_units(head_bytes(what) + load(at_piece + PIECE_LENGTH))
 

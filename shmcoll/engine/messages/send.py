@@ -6,25 +6,28 @@
     longer ones                parts of 64 KiB, which the receiver reads while the sender writes the next ones
 
 Cost: a/2 + 2 S b, of a long message a/2 + S b or little more; with no receiver there, S b before its memory is had.
-A ring that does not suffice is followed by another: the answer is then HALFWAY, DETAIL says how many bytes, and the
-call comes again with the offset of that memory. Where there is none, it comes with STAY: the message waits for its
-receiver to make room in the ring as it is, for STAYING ns, and asks again. Where that has lasted too long it comes with
-NONE: what has been sent is taken back.
-DETAIL 0: a ring is empty that can be given back; then the call comes with AGAIN.
+A send that cannot go on alone returns ASKS. WANTED says what for, and the caller comes again with its answer in
+SEND_MEMORY:
 
-A rank that has something to receive begins with BESIDE, which notes in EXPECTING how often the answer may be HALFWAY
-with BLOCKED in DETAIL: when the receiver keeps this rank waiting, at once and then a few times, after as long as it
-would wait at all. The caller looks whether a message has come (SEEK, TRY) and comes again with GO_ON, and with that
-message's `out`, if there is one: it is read as far as it comes while this rank waits for room (`read_message.py`). Such
-a call ends with HALFWAY and FINISHED; DATA then reads the rest.
+    a number of bytes   the ring does not suffice, and another one of so many bytes follows it. The answer is the offset
+                        of that memory. Without memory it is STAY: the message waits for STAYING ns for its receiver to
+                        make room in the ring as it is, and asks again. When that has lasted too long it is NONE: what
+                        has been sent is withdrawn
+    EMPTY_RING          a ring is empty, and its memory can be given back. The answer is AGAIN
+    BLOCKED             the receiver keeps this rank waiting, which has something to receive. The answer is GO_ON
+    FINISHED            the message has been sent, but what is attached has not been read to its end: DATA of recv does
 
-Between its phases SENDING keeps others out, whatever a recv beside it answers (see `engine/native/entry.py`).
+A rank that has something to receive begins with BESIDE. EXPECTING then counts how often WANTED may be BLOCKED: at once,
+and a few times after as long as the message would wait at all. The caller looks whether a message has come (SEEK, TRY)
+and comes again with that message's `out`, if there is one. The message is read as far as it comes while this rank waits
+for room (`read_message.py`).
 
-Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag; REDUCTION BEGIN or BESIDE, then the memory asked for. ALGORITHM
-is the form of the message: an array; or x is the bytes of an object, or a table of where they lie, to spare the sender
-another copy.
-A row of the table says at which byte of the message a segment begins, its address, and its length; the rows ascend.
-What lies between segments is not written. A last row says how long the message is.
+Between its phases SENDING keeps others out, whatever a recv beside it returns (see `engine/native/entry.py`).
+
+Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag. SEND_MEMORY is BEGIN or BESIDE, then the answer. FORM says what
+x is: the array to send; or the bytes of an object; or a table of where these bytes are, to spare the sender another
+copy. A row of the table says at which byte of the message a segment begins, its address, and its length; the rows
+ascend. What is between segments is not written. A last row says how long the message is.
 """
 
 from shmcoll.engine import context as c
@@ -46,6 +49,7 @@ from shmcoll.engine.layout import (
     RING_PIECES,
     RING_READING,
     WORD,
+    pack_piece,
 )
 from shmcoll.engine.messages.read_message import is_unfinished, read_along
 from shmcoll.engine.messages.ring_buffers import (
@@ -81,7 +85,7 @@ from shmcoll.engine.protocol.wait import has_left, mailbox
 
 BEGIN, BESIDE = range(2)
 NONE, STAY, GO_ON, AGAIN = range(c.LATER, c.LATER + 4)  # in place of memory that was asked for, which begins a page
-BLOCKED, FINISHED = -1, -2  # in DETAIL, in place of bytes to ask for
+EMPTY_RING, BLOCKED, FINISHED = 0, -1, -2  # in WANTED, in place of bytes
 AT_ONCE = 5  # in EXPECTING: times left to answer BLOCKED
 STAYING = 1_000_000
 NOTHING = -1  # in SENT: not even the first piece
@@ -91,20 +95,20 @@ START, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
 
 def send(ctx):
     status = begin_or_go_on(ctx)
-    poke(ctx + c.SENDING, 1 if status == c.HALFWAY else 0)
+    poke(ctx + c.SENDING, 1 if status == c.ASKS else 0)
     if status == c.OK and peek(ctx + c.OUT + c.DTYPE) != 0:
-        poke(ctx + c.DETAIL, FINISHED)
-        return c.HALFWAY
+        poke(ctx + c.WANTED, FINISHED)
+        return c.ASKS
     return status
 
 
 def begin_or_go_on(ctx):
-    peer, memory = peek(ctx + c.ARGUMENT), peek(ctx + c.REDUCTION)
+    peer, memory = peek(ctx + c.ARGUMENT), peek(ctx + c.SEND_MEMORY)
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     if memory in (BEGIN, BESIDE):
         expecting = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + EXPECTING
         poke(expecting, AT_ONCE if memory == BESIDE else 0)
-    if peek(ctx + c.ALGORITHM) != ARRAY:
+    if peek(ctx + c.FORM) != ARRAY:
         describe_object(ctx)
     if memory == NONE:
         return drop(ctx, peer)
@@ -118,10 +122,10 @@ def begin_or_go_on(ctx):
         poke(ctx + c.CULPRIT, peer)
         return c.PEER_LOST
     if memory == STAY:
-        return put_rest(ctx, peer) if peek(chain + CAPACITY) > 0 else c.HALFWAY
+        return put_rest(ctx, peer) if peek(chain + CAPACITY) > 0 else c.ASKS
     if peek(chain + OLDEST) != 0 and load_acquire(peek(chain + OLDEST) + RING_LEFT):
-        poke(ctx + c.DETAIL, 0)
-        return c.HALFWAY
+        poke(ctx + c.WANTED, EMPTY_RING)
+        return c.ASKS
     poke(ctx + c.MOVED, peek(ctx + c.MOVED) + peek(ctx + c.X + c.BYTES))
     poke(chain + SENT, NOTHING)
     poke(chain + SEGMENT, peek(ctx + c.X + c.DATA))
@@ -132,7 +136,7 @@ def begin_or_go_on(ctx):
 
 def describe_object(ctx):
     """What the entry has read of x is not what the message is."""
-    if peek(ctx + c.ALGORITHM) == SEGMENTS:
+    if peek(ctx + c.FORM) == SEGMENTS:
         last_row = peek(ctx + c.X + c.DATA) + (peek(ctx + c.X + c.BYTES) - ROW_BYTES)
         poke(ctx + c.X + c.BYTES, peek(last_row + START))
     poke(ctx + c.X + c.DTYPE, OBJECT)
@@ -173,7 +177,7 @@ def put_first(ctx, peer, length):
     store(at + PIECE_TAKEN, 0)
     head = PIECE_DIMS + dimensions * WORD
     lay_part(ctx, peer, at + head, 0, length)
-    what = FIRST | peek(ctx + c.X + c.DTYPE) << 8 | dimensions << 16
+    what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)
     publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))
 
 
@@ -186,7 +190,7 @@ def put_more(ctx, peer, sent, length):
 
 def lay_part(ctx, peer, target, sent, length):
     """Copy so much of the message, from byte `sent` on. SEGMENT is the row that this byte lies in, or one before."""
-    if peek(ctx + c.ALGORITHM) != SEGMENTS:
+    if peek(ctx + c.FORM) != SEGMENTS:
         copy(target, peek(ctx + c.X + c.DATA) + sent, length)
         return
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
@@ -217,7 +221,7 @@ def publish_piece(ctx, peer, what, total, length, whole):
 
 
 def make_room(ctx, peer, needed):
-    """See that a piece of so many bytes fits at the tail, in one run; HALFWAY: in a ring to come."""
+    """See that a piece of so many bytes fits at the tail, in one run; ASKS: in a ring to come."""
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     ring, capacity, tail = peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL)
     left = capacity - tail % capacity
@@ -242,13 +246,13 @@ def await_receiver(ctx, peer, wanted):
     if peer == peek(ctx + c.RANK):
         return ask(ctx, peer)
     expecting = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + EXPECTING
-    limit = STAYING if peek(ctx + c.REDUCTION) == STAY else patience(peek(ctx + c.X + c.BYTES))
+    limit = STAYING if peek(ctx + c.SEND_MEMORY) == STAY else patience(peek(ctx + c.X + c.BYTES))
     status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, 0 if peek(expecting) == AT_ONCE else limit)
     if status == c.TIMEOUT_PASSED:
         if peek(expecting) > 0 and not is_unfinished(ctx):
             poke(expecting, peek(expecting) - 1)
-            poke(ctx + c.DETAIL, BLOCKED)
-            return c.HALFWAY
+            poke(ctx + c.WANTED, BLOCKED)
+            return c.ASKS
         if peek(chain + SENT) == NOTHING or load_acquire(ring + RING_READING) != peek(chain + BEGUN):
             return ask(ctx, peer)
         limit = peek(ctx + c.TIMEOUT)
@@ -282,7 +286,7 @@ def ask(ctx, peer):
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     capacity = peek(chain + CAPACITY)
     least = USUAL_RING if capacity > 0 or is_long(ctx) else FIRST_RING
-    begins = peek(ctx + c.REDUCTION) in (BEGIN, BESIDE, AGAIN)
+    begins = peek(ctx + c.SEND_MEMORY) in (BEGIN, BESIDE, AGAIN)
     if peek(chain + SENT) == NOTHING and begins and is_of_wrong_size(ctx, peer):
         needed = least
     else:
@@ -290,22 +294,22 @@ def ask(ctx, peer):
         parts = rest // PART_BYTES + 2
         heads = PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD + parts * 2 * PIECE_UNIT
         needed = max(least, rest + heads + SPARE, 2 * min(capacity, KEPT_RING))
-    poke(ctx + c.DETAIL, (needed + RING_PIECES + PAGE - 1) // PAGE * PAGE)
-    return c.HALFWAY
+    poke(ctx + c.WANTED, (needed + RING_PIECES + PAGE - 1) // PAGE * PAGE)
+    return c.ASKS
 
 
 def follow(ctx, peer, offset):
-    """Go on in a new ring, of DETAIL bytes, whose words are all 0."""
+    """Go on in a new ring, of WANTED bytes, whose words are all 0."""
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
     ring = peek(ctx + c.ARENA) + offset
-    store(ring + RING_CAPACITY, peek(ctx + c.DETAIL) - RING_PIECES)
+    store(ring + RING_CAPACITY, peek(ctx + c.WANTED) - RING_PIECES)
     if peek(chain + RING) != 0:
         publish_piece(ctx, peer, NEXT, offset, 0, PIECE_UNIT)
     else:
         mine = mailbox(ctx, peek(ctx + c.RANK)) + peek(ctx + c.RINGS)
         publish_to(ctx, mine + peer * WORD, offset, peer)
     poke(chain + RING, ring)
-    poke(chain + CAPACITY, peek(ctx + c.DETAIL) - RING_PIECES)
+    poke(chain + CAPACITY, peek(ctx + c.WANTED) - RING_PIECES)
     poke(chain + TAIL, 0)
     poke(chain + KNOWN_HEAD, 0)
 

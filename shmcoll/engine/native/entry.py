@@ -7,8 +7,8 @@ numba's dispatcher takes 0.45 and `x.ctypes.data` alone 2.8.
 
 Arguments of the callable: nothing, or (x, out, reduction, argument, argument 2, algorithm, extra words...); arrays may
 be None. Without extra words a call comes straight from the user, and the entry itself checks what `ready` says. It
-answers PREPARE, having done nothing, for what it does not read or accept: no exact ndarray, not contiguous or aligned,
-foreign byte order or dtype, read-only or overlapping `out`, a shape that does not fit, no kernel loaded. The
+answers NEEDS_PYTHON, having done nothing, for what it does not read or accept: no exact ndarray, not contiguous or
+aligned, foreign byte order or dtype, read-only or overlapping `out`, a shape that does not fit, no kernel loaded. The
 communicator then prepares arrays that it does read, or raises; with extra words a call has been checked, but for the
 arrays of a collective_permute. Calls with counts come in a form of their own: see `entry_counts.py`. Of a message,
 `argument` is the peer, `argument 2` the tag, and `reduction` the phase of its routine.
@@ -137,6 +137,16 @@ def type_word(dtype: DType) -> int:
     return dtype.code | dtype.numpy.itemsize << 8
 
 
+def dtype_in(word):
+    """The dtype code in a type word."""
+    return word & 0xFF
+
+
+def item_in(word):
+    """The bytes of an element in a type word."""
+    return word >> 8
+
+
 def kernel_slot(dtype_code: int, reduction: int) -> int:
     """Index of a kernel's address in the context array."""
     return KERNELS // WORD + dtype_code * REDUCTION_CODES + reduction
@@ -154,7 +164,7 @@ def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, 
         if taken(ctx) and not goes_on(ctx, phase_given(ctx, args, nargs, place)):
             return py.new_integer(c.BUSY)
         if not read_call(ctx, args, nargs) or not judge(ctx, nargs):
-            return py.new_integer(c.PREPARE)
+            return py.new_integer(c.NEEDS_PYTHON)
         poke(ctx + c.OPERATION, operation)
         return answer(run(ctx, routine))
 
@@ -248,7 +258,7 @@ def make_plain(routine: Callable[[int], int], operation: int) -> Callable[[int, 
             copy(ctx + c.REDUCTION, written + c.REDUCTION, FIXED * WORD - 2 * WORD)
             copy(ctx + c.X, written + c.X, c.CONTEXT_WORDS * WORD - c.X)
             if not judge(ctx, nargs):
-                return c.PREPARE
+                return c.NEEDS_PYTHON
             poke(ctx + c.OPERATION, operation)
         return run(ctx, routine)
 
@@ -302,7 +312,7 @@ def active_after(ctx, status, me):
     thread may have ended it meanwhile."""
     if peek(ctx + c.ACTIVE) == c.ENDED:
         return c.ENDED
-    if status <= c.PREPARE or status == c.VERDICT:
+    if status <= c.NO_EFFECT or status == c.REFUSED:
         return -me if peek(ctx + c.SENDING) else 0
     return -me if status == c.HALFWAY else c.ENDED
 
@@ -325,11 +335,11 @@ def read_array(ctx, array, view, writeable):
         count *= peek(dims + i * WORD)
     poke(view + c.DATA, peek(array + py.ARRAY_DATA))
     poke(view + c.COUNT, count)
-    poke(view + c.ITEM, known >> 8)
-    poke(view + c.BYTES, count * (known >> 8))
+    poke(view + c.ITEM, item_in(known))
+    poke(view + c.BYTES, count * item_in(known))
     poke(view + c.DIMENSIONS, dimensions)
     poke(view + c.DIMS, dims)
-    poke(view + c.DTYPE, known & 0xFF)
+    poke(view + c.DTYPE, dtype_in(known))
     return 1
 
 
@@ -505,11 +515,11 @@ class PlainEntry:
         for array, view, writeable in zip(arguments[:2], (c.X, c.OUT), (False, True), strict=False):
             shape = _write_down(array, written[view // WORD :], writeable)
             if shape is None:
-                return c.PREPARE
+                return c.NEEDS_PYTHON
             shapes.append(shape)
         for i, value in enumerate(arguments[2:], start=2):
             if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-                return c.PREPARE
+                return c.NEEDS_PYTHON
             written[argument_word(i) // WORD] = value
         return self._routine(self._ctx, written.ctypes.data)
 
@@ -523,13 +533,14 @@ def _write_down(array: np.ndarray | None, view: np.ndarray, writeable: bool) -> 
     if not (array.flags.c_contiguous and array.flags.aligned and (array.flags.writeable or not writeable)):
         return None
     shape = np.array(array.shape, np.int64)
-    view[:7] = (
-        array.ctypes.data,
-        array.size,
-        array.itemsize,
-        array.nbytes,
-        array.ndim,
-        shape.ctypes.data,
-        BY_NUMPY[array.dtype].code,
-    )
+    for word, value in (
+        (c.DATA, array.ctypes.data),
+        (c.COUNT, array.size),
+        (c.ITEM, array.itemsize),
+        (c.BYTES, array.nbytes),
+        (c.DIMENSIONS, array.ndim),
+        (c.DIMS, shape.ctypes.data),
+        (c.DTYPE, BY_NUMPY[array.dtype].code),
+    ):
+        view[word // WORD] = value
     return shape

@@ -10,10 +10,10 @@ received: an int64 array of n that the communicator made, into which the receive
 exact tuple or list of n exact ints, an exact ndarray of integers of shape (n,), or None where nothing is given. All
 other calls of these operations are as everybody's.
 
-The entry answers PREPARE, having done nothing, for anything else, for numbers out of range, and for arrays that do not
-suit the operation: Python's way in `calls/` takes it or says what is wrong. Who receives something and gives no `out`
-is told HALFWAY: RESULT_SIZE of the table then says how long the result must be, and the communicator calls again with
-that and the phase DATA.
+The entry answers NEEDS_PYTHON, having done nothing, for anything else, for numbers out of range, and for arrays that do
+not suit the operation: Python's way in `calls/` takes it or says what is wrong. A rank that receives something and
+gives no `out` gets COUNTS_KNOWN: RESULT_SIZE of the table then says how long the result must be, and the communicator
+calls again with that and the phase DATA.
 
 The table (see `engine/protocol/count_tables.py`) is the context's own, OWN_TABLE. It belongs to whoever is inside,
 between two phases too, and is filled once `taken` has let the caller in, under the GIL. A call in this form always
@@ -30,6 +30,7 @@ from shmcoll.engine.layout import (
     ALL_TO_ALL_V,
     ELEMENT_TYPE,
     GATHER_V,
+    LARGEST_COUNT,
     RECV_COUNTS,
     RECV_DISPLS,
     RECV_ROOM,
@@ -52,7 +53,9 @@ from shmcoll.engine.native.entry import (
     TUPLE,
     answer,
     are_apart,
+    dtype_in,
     find_kernel,
+    item_in,
     read_call,
     read_integer,
     run,
@@ -69,7 +72,6 @@ OPERATIONS = (ALL_TO_ALL_V, GATHER_V, SCATTER_V, ALL_GATHER_V, REDUCE_SCATTER)
 RECEIVED = FIXED  # arguments by number
 ROWS = FIXED + 1
 
-LARGEST = 1 << 48  # no count or displacement is above; with the bytes of an element it stays a signed word
 INT8, UINT8, UINT64 = (BY_NAME[name].code for name in ("int8", "uint8", "uint64"))  # codes of integers: signed first
 
 MARK_BITS = 48
@@ -88,7 +90,7 @@ def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, 
         if taken(ctx):
             return py.new_integer(c.BUSY)
         if not read_call(ctx, args, FIXED) or not prepare(ctx, args):
-            return py.new_integer(c.PREPARE)
+            return py.new_integer(c.NEEDS_PYTHON)
         poke(ctx + c.OPERATION, operation)
         status = run(ctx, routine)
         tell_received(ctx, peek(args + RECEIVED * WORD), status)
@@ -198,9 +200,9 @@ def read_receives(ctx, args, given):
 def tell_received(ctx, received, status):
     """After a routine: the receive counts, and between two phases how long a result takes them."""
     size, counts, displs = peek(ctx + c.SIZE), row(ctx, RECV_COUNTS), row(ctx, RECV_DISPLS)
-    if received != peek(ctx + NONE) and (status == c.OK or status == c.HALFWAY):
+    if received != peek(ctx + NONE) and (status == c.OK or status == c.COUNTS_KNOWN):
         copy(peek(received + py.ARRAY_DATA), counts, size * WORD)
-    if status == c.HALFWAY:
+    if status == c.COUNTS_KNOWN:
         end = 0
         for i in range(size):
             count = peek(counts + i * WORD)
@@ -285,13 +287,13 @@ def read_row(ctx, values, target):
 def read_words(ctx, array, target, size):
     """The same from an array of any integers."""
     known = type_of_plain(ctx, array, 0)
-    code, item = known & 0xFF, known >> 8
+    code, item = dtype_in(known), item_in(known)
     if not INT8 <= code <= UINT64:
         return 0
     if peek(array + py.ARRAY_DIMENSIONS) & 0xFFFFFFFF != 1 or peek(peek(array + py.ARRAY_DIMS)) != size:
         return 0
     # A narrow number is copied into a word of zeros: a negative one is then among the upper half of its type
-    largest = LARGEST if code >= UINT8 or item == WORD else (1 << (8 * item - 1)) - 1
+    largest = LARGEST_COUNT if code >= UINT8 or item == WORD else (1 << (8 * item - 1)) - 1
     for i in range(size):
         poke(target + i * WORD, 0)
         copy(target + i * WORD, peek(array + py.ARRAY_DATA) + i * item, item)
@@ -301,4 +303,4 @@ def read_words(ctx, array, target, size):
 
 
 def read_count(ctx, number, word):
-    return read_integer(ctx, number, word) and 0 <= peek(word) <= LARGEST
+    return read_integer(ctx, number, word) and 0 <= peek(word) <= LARGEST_COUNT

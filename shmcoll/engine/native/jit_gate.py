@@ -11,7 +11,7 @@ is checked here as for a call from Python. Whatever is not OK, a call that Pytho
 goes to the communicator's callback, a Python function of the block's address, with STATUS filled. The gate returns 0,
 or 1 with a Python exception pending.
 
-Messages: the callback also finds memory for one whose sender has asked for some (HALFWAY). After a recv ARGUMENT and
+Messages: the callback also finds memory for one whose sender has asked for some (ASKS). After a recv ARGUMENT and
 ARGUMENT_2 say where the message came from, and STATUS how many elements it has.
 
 Cost: the entry's, and 20 to 60 ns for the GIL.
@@ -27,9 +27,11 @@ from shmcoll.engine.native.entry import (
     MESSAGES,
     REDUCING,
     ROUTINES,
+    dtype_in,
     find_kernel,
     forget_extra,
     is_addressed,
+    item_in,
     ready,
     taken,
 )
@@ -54,7 +56,7 @@ def gate(ctx, block):
 
 
 def enter(ctx, block):
-    """Fill the context and run the routine. PREPARE where the arguments do not suit it, or it or its kernel is not
+    """Fill the context and run the routine. NEEDS_PYTHON where the arguments do not suit it, or it or its kernel is not
     loaded."""
     operation = peek(block + OPERATION)
     poke(ctx + c.REDUCTION, peek(block + REDUCTION))
@@ -65,7 +67,7 @@ def enter(ctx, block):
     forget_extra(ctx)
     routine = peek(ctx + ROUTINES + operation * WORD)
     if routine == 0 or not suits(ctx, operation) or (operation in REDUCING and not find_kernel(ctx)):
-        return c.PREPARE
+        return c.NEEDS_PYTHON
     poke(ctx + c.OPERATION, operation)
     return call_routine(routine, ctx)
 
@@ -92,11 +94,11 @@ def fill_view(view, array):
         count = 0
     poke(view + c.DATA, peek(array + DATA))
     poke(view + c.COUNT, count)
-    poke(view + c.ITEM, known >> 8)
-    poke(view + c.BYTES, count * (known >> 8))
+    poke(view + c.ITEM, item_in(known))
+    poke(view + c.BYTES, count * item_in(known))
     poke(view + c.DIMENSIONS, dimensions)
     poke(view + c.DIMS, array + DIMS)
-    poke(view + c.DTYPE, known & 0xFF)
+    poke(view + c.DTYPE, dtype_in(known))
     return array + DIMS + dimensions * WORD
 
 

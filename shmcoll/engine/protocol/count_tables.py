@@ -15,8 +15,8 @@ Table of a rank, rows of n words (-1: not given), then three words:
     ELEMENT_TYPE                  dtype code of the arrays, -1: whatever comes
 
 Two phases, because a result of just the right size can only be allocated once the counts are known: COUNTS opens and
-judges, and answers HALFWAY; DATA moves. BOTH does it in one call. The cells stay as they are in between: no peer gets
-to the operation after next.
+judges, and answers COUNTS_KNOWN; DATA moves. BOTH does it in one call. The cells stay as they are in between: no peer
+gets to the operation after next.
 
 Arguments of these collectives: EXTRA words are the phase and the address of this rank's own table, in private memory.
 The verdict leaves the receive counts and the displacements of the result in it.
@@ -66,14 +66,14 @@ def is_opening(ctx):
 
 
 def judge(ctx, sequence, sender, receiver):
-    """Whether everything that `sender` sends to `receiver` fits. OK, HALFWAY in the phase COUNTS, or VERDICT."""
+    """Whether everything that `sender` sends to `receiver` fits. OK, COUNTS_KNOWN in the phase COUNTS, or DISAGREE."""
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     for rank in range(first(sender), last(ctx, sender) + 1):
         if not sends_fit(ctx, sequence, rank, receiver):
-            return c.VERDICT
+            return c.DISAGREE
     for rank in range(first(receiver), last(ctx, receiver) + 1):
         if not receives_fit(ctx, sequence, sender, rank):
-            return c.VERDICT
+            return c.DISAGREE
     own, packed = peek(ctx + TABLE), 0
     for rank in range(size):
         count = get(table(ctx, rank, sequence), size, SEND_COUNTS, me)
@@ -84,7 +84,7 @@ def judge(ctx, sequence, sender, receiver):
     if not has_room_for_all(own, size):
         poke(ctx + c.CULPRIT, me)
         return c.BROKEN
-    return c.HALFWAY if peek(ctx + PHASE) == COUNTS else c.OK
+    return c.COUNTS_KNOWN if peek(ctx + PHASE) == COUNTS else c.OK
 
 
 def has_room_for_all(own, size):

@@ -12,21 +12,22 @@ none.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call_kernel, copy, peek, poke
-from shmcoll.engine.kernels.dtypes import BY_NAME, REDUCTIONS
+from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, REDUCTIONS
 from shmcoll.engine.kernels.kernels import FINISH, JOIN, START, STEP, STORE
 from shmcoll.engine.layout import ALGORITHM_BITS, STEP_BITS, WORD
 
 KERNEL_GIVEN, ORDERED, SOURCES = (c.EXTRA + WORD * i for i in range(3))
 
-BOOL, FLOAT16, BFLOAT16 = (BY_NAME[name].code for name in ("bool", "float16", "bfloat16"))
+BOOL = BY_NAME["bool"].code
+HALF_TYPES = tuple(d.code for d in DTYPES if d.accumulator != d.numpy)  # reduced in float32
 LAND, LXOR = REDUCTIONS["land"], REDUCTIONS["lxor"]
 SLICE_UNIT = 64  # elements: slices start on cache lines
 SHORTEST_SLICE = 1024  # elements
 
 
 def reduce(ctx, mode, target, accumulator, source, count):
-    """One kernel step on `count` elements. OK, or RAISED when a user's function did: DETAIL words then lead to its
-    two arguments, the first in the accumulator's type."""
+    """One kernel step on `count` elements. OK, or RAISED when a user's function did: FIRST_VALUE and SECOND_VALUE
+    then lead to its two arguments, the first in the accumulator's type."""
     failed = call_kernel(peek(ctx + c.KERNEL), mode, target, accumulator, source, count, peek(ctx + c.SIZE))
     if failed == 0:
         return c.OK
@@ -36,8 +37,8 @@ def reduce(ctx, mode, target, accumulator, source, count):
         value = peek(ctx + c.SCRATCH)
         call_kernel(peek(ctx + c.KERNEL), START, value, 0, accumulator + (failed - 1) * item, 1, peek(ctx + c.SIZE))
     poke(ctx + c.CULPRIT, peek(ctx + c.RANK))
-    poke(ctx + c.DETAIL, value)
-    poke(ctx + c.DETAIL_2, source + (failed - 1) * item)
+    poke(ctx + c.FIRST_VALUE, value)
+    poke(ctx + c.SECOND_VALUE, source + (failed - 1) * item)
     return c.RAISED
 
 
@@ -169,7 +170,7 @@ def shortest_slice(count):
 
 def accumulator_bytes(ctx):
     dtype = peek(ctx + c.X + c.DTYPE)
-    return 4 if dtype in (FLOAT16, BFLOAT16) else peek(ctx + c.X + c.ITEM)
+    return 4 if dtype in HALF_TYPES else peek(ctx + c.X + c.ITEM)
 
 
 def scratch_length(ctx):

@@ -62,6 +62,7 @@ from shmcoll.engine.layout import (
     PROGRESS,
     STEP_BITS,
     WORD,
+    pack_call,
 )
 from shmcoll.engine.protocol.flight_recorder import note_begin
 from shmcoll.engine.protocol.wait import mailbox, wait, wake, wake_one
@@ -89,8 +90,9 @@ def begin(ctx, covers):
     dimensions = peek(ctx + c.X + c.DIMENSIONS)
     dims = peek(ctx + c.X + c.DIMS)
     dtype = peek(ctx + c.X + c.DTYPE)
-    what = peek(ctx + c.OPERATION) | peek(ctx + c.REDUCTION) << 16 | peek(ctx + c.ALGORITHM) << 24
-    fingerprint = mix(mix(mix(SEED, what), peek(ctx + c.ARGUMENT)), peek(ctx + c.ARGUMENT_2))
+    operation, reduction, algorithm = peek(ctx + c.OPERATION), peek(ctx + c.REDUCTION), peek(ctx + c.ALGORITHM)
+    fingerprint = mix(SEED, pack_call(operation, 0, reduction, algorithm, 0))
+    fingerprint = mix(mix(fingerprint, peek(ctx + c.ARGUMENT)), peek(ctx + c.ARGUMENT_2))
     if covers != NOTHING:
         fingerprint = mix(fingerprint, dtype)
     if covers == SHAPE:
@@ -103,7 +105,7 @@ def begin(ctx, covers):
             fingerprint = mix(fingerprint, extent)
     poke(ctx + c.FINGERPRINT, fingerprint)
     store(box + HEADER_FINGERPRINT, fingerprint)
-    call = what | dtype << 8 | dimensions << 32
+    call = pack_call(operation, dtype, reduction, algorithm, dimensions)
     store(box + HEADER_CALL, call)
     store(box + HEADER_ARGUMENTS, peek(ctx + c.ARGUMENT))
     store(box + HEADER_ARGUMENTS + WORD, peek(ctx + c.ARGUMENT_2))

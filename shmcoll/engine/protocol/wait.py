@@ -104,6 +104,7 @@ EVENT_BYTES = 3 * layout.WORD
 LOOKED_AT = 8  # processes a slice
 
 FEWEST_POLLS, MOST_POLLS = 64, 2048  # about 1.5 and 50 us
+SLICE_NS = 20_000_000  # what SLEEP usually is
 FROZEN = 10  # slices
 
 
@@ -190,7 +191,7 @@ def sleep_until(ctx, word, wanted, peer, limit):
         store(mine + PARKED, peer + 1)
         fence()
         status = look(ctx, word, wanted, peer)
-        if status == c.PREPARE:
+        if status == c.KEEP_WAITING:
             before = clock()
             sleep_on(mine + SEMAPHORE, min(peek(ctx + c.SLEEP), limit) if limit > 0 else peek(ctx + c.SLEEP))
             slept = clock() - before
@@ -199,7 +200,7 @@ def sleep_until(ctx, word, wanted, peer, limit):
                 deadline += slept
         store(mine + PARKED, 0)
         note_wake(ctx)
-        if status != c.PREPARE:
+        if status != c.KEEP_WAITING:
             return status
         if has_come(ctx, word, wanted):
             return c.OK
@@ -219,10 +220,10 @@ def sleep_until(ctx, word, wanted, peer, limit):
 
 
 def look(ctx, word, wanted, peer):
-    """What a waiter knows before it sleeps: OK, ABORTED, PEER_LOST, or PREPARE for none of them."""
+    """What a waiter knows before it sleeps: OK, ABORTED, PEER_LOST, or KEEP_WAITING for none of them."""
     if has_come(ctx, word, wanted):
         return c.OK
-    status = c.PREPARE
+    status = c.KEEP_WAITING
     if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
         status = c.ABORTED
     elif have_left(ctx, wanted) if peer == ANYBODY else has_left(ctx, peer):
@@ -230,7 +231,7 @@ def look(ctx, word, wanted, peer):
             poke(ctx + c.CULPRIT, peer)
         status = c.PEER_LOST
     # The word once more: what a peer published before it failed or left counts.
-    return c.OK if status != c.PREPARE and has_come(ctx, word, wanted) else status
+    return c.OK if status != c.KEEP_WAITING and has_come(ctx, word, wanted) else status
 
 
 def has_left(ctx, peer):

@@ -36,7 +36,7 @@ class ReceiveNew(Receive):
         self._prepare(rank)
         rank.set(c.OUT + c.DTYPE, 0)
         status = self._enter(rank, FETCH, self.source)
-        while status == c.HALFWAY:
+        while status == c.FOUND:
             self._prepare(rank)
             status = self._enter(rank, DATA, self.source)
         return self._told(rank, status, number)
@@ -52,13 +52,13 @@ class ReceiveOrWithdraw(Receive):
             status = self._enter(rank, MARK, ANY)
             if status == c.OK and not rank.events.is_cancelled():
                 status = self._enter(rank, TRY, self.source)
-            if status == c.HALFWAY:
+            if status == c.FOUND:
                 if not rank.events.is_cancelled():
                     return self._told(rank, self._enter(rank, DATA, self.source), number)
                 status = self._let_go(rank)
-            if status not in (c.OK, c.PREPARE):
+            if status not in (c.OK, c.NOTHING_YET):
                 return status
-            if status == c.PREPARE:
+            if status == c.NOTHING_YET:
                 break  # it would sleep, which `ReceivePosted` does
         return self._told(rank, self._enter(rank, FETCH, self.source), number)
 
@@ -73,14 +73,14 @@ class SendBesidePosted(Send):
     def run(self, rank: Rank, number: int) -> int:
         self._fill(rank, number)
         status = put(rank, self.dest, self.tag, BESIDE)
-        while status == c.HALFWAY:
+        while status == c.ASKS:
             how = memory(rank)
-            if atomics.peek(rank.ctx + c.DETAIL) == BLOCKED:
+            if atomics.peek(rank.ctx + c.WANTED) == BLOCKED:
                 waits = Receive(ANY, 0, tag=NO_TAG)
                 for phase in (MARK, TRY):
                     waits._prepare(rank)
                     status = waits._enter(rank, phase, ANY)
-                    if status not in (c.OK, c.PREPARE):
+                    if status not in (c.OK, c.NOTHING_YET):
                         return status
                 how = GO_ON
             self._describe(rank)

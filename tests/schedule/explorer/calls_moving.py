@@ -74,7 +74,7 @@ class Scatter(Call):
         rank.set(PHASE, BOTH)
         rank.set(SOURCES, 0)
         status = self._send(rank, number) if rank.number == self.root else self._receive(rank, number)
-        return status if self.room < 0 else _expected(c.VERDICT, status)
+        return status if self.room < 0 else _expected(c.DISAGREE, status)
 
     def check(self, rank: Rank, number: int) -> None:
         if self.room < 0:
@@ -111,7 +111,7 @@ class Scatter(Call):
         rank.set(PHASE, OPEN)
         rank.set(SHAPE, rank.table)
         status = rank.enter(scatter)
-        if status != c.HALFWAY:
+        if status != c.SHAPE_KNOWN:
             return status
         told = tuple(atomics.peek(rank.table + i * WORD) for i in range(3))
         if told != (5, 1, self.words):

@@ -30,7 +30,7 @@ def put(rank: Rank, dest: int, tag: int, how: int) -> int:
     rank.set(c.OPERATION, layout.SEND)
     rank.set(c.ARGUMENT, dest)
     rank.set(c.ARGUMENT_2, tag)
-    rank.set(c.REDUCTION, how)
+    rank.set(c.SEND_MEMORY, how)
     return rank.enter(send)
 
 
@@ -53,7 +53,7 @@ class Send(Message):
     def run(self, rank: Rank, number: int) -> int:
         self._fill(rank, number)
         status = put(rank, self.dest, self.tag, BEGIN)
-        while status == c.HALFWAY:
+        while status == c.ASKS:
             status = put(rank, self.dest, self.tag, self._how_to_go_on(rank))
         return status
 
@@ -80,7 +80,7 @@ class SendInVain(Send):
         _fill(rank, number, self.words)
         rank.set(c.OUT + c.DTYPE, 0)
         how = BEGIN
-        while (status := put(rank, self.dest, self.tag, how)) == c.HALFWAY:
+        while (status := put(rank, self.dest, self.tag, how)) == c.ASKS:
             if atomics.peek(rank.rings) == 0:
                 how = memory(rank)
             else:
@@ -108,12 +108,12 @@ class SendObject(Send):
             atomics.poke(rank.scratch + i * WORD, word)
         rank.view(c.X, rank.scratch, 9)
         rank.set(c.OUT + c.DTYPE, 0)
-        rank.set(c.ALGORITHM, SEGMENTS)
+        rank.set(c.FORM, SEGMENTS)
         how = BEGIN
-        while (status := put(rank, self.dest, self.tag, how)) == c.HALFWAY:
+        while (status := put(rank, self.dest, self.tag, how)) == c.ASKS:
             rank.view(c.X, rank.scratch, 9)
             how = memory(rank)
-        rank.set(c.ALGORITHM, 0)
+        rank.set(c.FORM, 0)
         return status
 
 
@@ -140,7 +140,7 @@ class Receive(Message):
 
     def _enter(self, rank: Rank, phase: int, source: int) -> int:
         rank.set(c.ARGUMENT, source)
-        rank.set(c.REDUCTION, phase)
+        rank.set(c.RECV_PHASE, phase)
         return rank.enter(recv)
 
     def _told(self, rank: Rank, status: int, number: int) -> int:
@@ -160,9 +160,9 @@ class Receive(Message):
 class ReceiveObject(Receive):
     def run(self, rank: Rank, number: int) -> int:
         self._prepare(rank)
-        rank.set(c.ALGORITHM, WHOLE)
+        rank.set(c.FORM, WHOLE)
         status = self._enter(rank, FETCH, self.source)
-        rank.set(c.ALGORITHM, 0)
+        rank.set(c.FORM, 0)
         if status < 0:
             call = self.call or number
             words = [*range(CUT), *range(CUT + GAP, self.words + GAP)]
@@ -178,7 +178,7 @@ class ReceiveShort(Receive):
     def run(self, rank: Rank, number: int) -> int:
         self._prepare(rank)
         status = self._enter(rank, FETCH, self.source)
-        return c.OK if status == c.VERDICT else self._told(rank, status, number)
+        return c.OK if status == c.DOES_NOT_FIT else self._told(rank, status, number)
 
 
 @dataclass(frozen=True)
@@ -193,17 +193,17 @@ class ReceivePosted(Receive):
             status = self._enter(rank, MARK, ANY)
             if status == c.OK:
                 status = self._enter(rank, TRY, self.source)
-            if status == c.PREPARE:
+            if status == c.NOTHING_YET:
                 rank.set(c.ARGUMENT_2, OTHER)
                 status = self._enter(rank, TRY, self.source)
                 rank.set(c.ARGUMENT_2, self.tag)
-            if status == c.HALFWAY:
+            if status == c.FOUND:
                 return self._told(rank, self._enter(rank, DATA, self.source), number)
-            if status == c.PREPARE:
+            if status == c.NOTHING_YET:
                 status = self._enter(rank, ATTEND, ANY)
-            if status == c.VERDICT:  # somebody has gone: see whether it is the source
+            if status == c.SOURCE_LOST:  # somebody has gone: see whether it is the source
                 return self._told(rank, self._enter(rank, FETCH, self.source), number)
-            if status not in (c.OK, c.PREPARE):
+            if status not in (c.OK, c.SLICE_OVER):
                 return status
 
 
@@ -219,13 +219,13 @@ class SendRecv(Receive):
         rank.set(c.OUT + c.DTYPE, 0)
         found = rank.mail + found_offset(rank.job.ranks)
         attached, status = False, put(rank, self.dest, 0, BESIDE)
-        while status == c.HALFWAY and (asked := atomics.peek(rank.ctx + c.DETAIL)) != FINISHED:
-            if asked == BLOCKED and not attached and self._seek(rank) == c.HALFWAY:
+        while status == c.ASKS and (asked := atomics.peek(rank.ctx + c.WANTED)) != FINISHED:
+            if asked == BLOCKED and not attached and self._seek(rank) == c.LOOKED:
                 attached = atomics.peek(found + DONE) == UNREAD
                 if attached:
                     rank.view(c.OUT, rank.out, self.words)
             status = put(rank, self.dest, 0, GO_ON if asked == BLOCKED else memory(rank))
-        if status not in (c.OK, c.HALFWAY):
+        if status not in (c.OK, c.ASKS):
             return status
         rank.set(c.OPERATION, layout.RECV)
         rank.set(c.ARGUMENT_2, self.tag)

@@ -37,12 +37,12 @@ class WithCounts(Call):
         rank.set(c.EXTRA + WORD, rank.table)
         for i, entry in enumerate(self._table(rank.job.ranks, me)):
             atomics.poke(rank.table + i * WORD, entry)
-        status = c.HALFWAY
+        status = c.COUNTS_KNOWN
         for phase in (COUNTS, DATA) if self.halfway and arriving else (BOTH,):
-            if status == c.HALFWAY:
+            if status == c.COUNTS_KNOWN:
                 rank.set(c.EXTRA, phase)
                 status = rank.enter(ROUTINES[self.operation])
-        return status if self._fits(rank) else _expected(c.VERDICT, status)
+        return status if self._fits(rank) else _expected(c.DISAGREE, status)
 
     def check(self, rank: Rank, number: int) -> None:
         me = rank.number

@@ -78,10 +78,10 @@ MUTANTS = {
         "engine.protocol.wait.sleep_until", "PARKED, peer + 1)", "PARKED, peer)", "park"
     ),
     "no look before sleeping": Mutant(
-        "engine.protocol.wait.sleep_until", "status = look(ctx, word, wanted, peer)", "status = c.PREPARE", "park"
+        "engine.protocol.wait.sleep_until", "status = look(ctx, word, wanted, peer)", "status = c.KEEP_WAITING", "park"
     ),
     "sleeps whatever the look says": Mutant(
-        "engine.protocol.wait.sleep_until", "if status == c.PREPARE:", "if True:", "park"
+        "engine.protocol.wait.sleep_until", "if status == c.KEEP_WAITING:", "if True:", "park"
     ),
     "looks before it parks": Mutant(
         "engine.protocol.wait.sleep_until",
@@ -157,8 +157,8 @@ MUTANTS = {
     ),
     "the composite call is left out of the fingerprint": Mutant(
         "engine.protocol.sync.begin",
-        "peek(ctx + c.ALGORITHM) << 24",
-        "(peek(ctx + c.ALGORITHM) & 0xFF) << 24",
+        "reduction, algorithm, 0)",
+        "reduction, algorithm & 0xFF, 0)",
         "disagreement on the composite call",
     ),
     "leaves at the first mismatch": Mutant(

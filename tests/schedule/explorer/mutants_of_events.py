@@ -48,7 +48,7 @@ MUTANTS_OF_EVENTS = {
     ),
     "a send does not say that it is between its phases": Mutant(
         "engine.messages.send.send",
-        "    poke(ctx + c.SENDING, 1 if status == c.HALFWAY else 0)\n",
+        "    poke(ctx + c.SENDING, 1 if status == c.ASKS else 0)\n",
         "",
         "a handler sends while its rank sends beside a receive",
         SIGNAL,
@@ -56,7 +56,7 @@ MUTANTS_OF_EVENTS = {
     ),
     "a send that has ended keeps its thread inside": Mutant(
         "engine.messages.send.send",
-        "1 if status == c.HALFWAY else 0",
+        "1 if status == c.ASKS else 0",
         "1",
         "messages both ways",
     ),
@@ -90,8 +90,8 @@ MUTANTS_OF_EVENTS = {
     ),
     "a receive that is withdrawn keeps its thread inside": Mutant(
         "engine.native.entry.active_after",
-        "if status <= c.PREPARE or",
-        "if 0 < status <= c.PREPARE or",
+        "if status <= c.NO_EFFECT or",
+        "if 0 < status <= c.NO_EFFECT or",
         "a receive is withdrawn",
         SIGNAL,
     ),

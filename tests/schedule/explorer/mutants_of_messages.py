@@ -6,9 +6,9 @@ MUTANTS_OF_MESSAGES = {
     "a message is published before it is laid": Mutant(
         "engine.messages.send.put_first",
         "    lay_part(ctx, peer, at + head, 0, length)\n"
-        "    what = FIRST | peek(ctx + c.X + c.DTYPE) << 8 | dimensions << 16\n"
+        "    what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)\n"
         "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n",
-        "    what = FIRST | peek(ctx + c.X + c.DTYPE) << 8 | dimensions << 16\n"
+        "    what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)\n"
         "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n"
         "    lay_part(ctx, peer, at + head, 0, length)\n",
         "a message",
