@@ -90,8 +90,8 @@ site: $(TESTS)  ## build the documentation as a site, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build && echo "build/site/index.html"
 
 bench: setup  ## every collective, 2 ranks, 8 B to 64 MiB
-	@for c in barrier broadcast all_reduce reduce reduce_scatter scan exscan all_gather gather scatter all_to_all \
-	  all_gather_v gather_v scatter_v reduce_scatter_v all_to_all_v; do shmbench $$c -n 2 || exit 1; done
+	@for c in $$($(BIN)/python -c 'from shmbench.cli.options import COLLECTIVES; print(*COLLECTIVES)'); do \
+	  shmbench $$c -n 2 || exit 1; done
 
 peers: setup  ## install the peers into .peers (mpi4py over three MPIs, torch), for shmbench compare
 	@$(BIN)/python bench/peers/install.py .peers

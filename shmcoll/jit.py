@@ -31,8 +31,8 @@ from numba.core import cgutils, errors, types
 from numba.extending import intrinsic, overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
+from shmcoll.collectives import RECORDS
 from shmcoll.communicator.jit_handle import NO_HANDLE, in_python
-from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.messages.recv import FILL
@@ -42,6 +42,9 @@ SUM, PROD, MIN, MAX, AVG = (REDUCTIONS[name] for name in ("sum", "prod", "min", 
 BAND, BOR, BXOR, LAND, LOR, LXOR = (REDUCTIONS[name] for name in ("band", "bor", "bxor", "land", "lor", "lxor"))
 
 OPERATIONS = ("barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "send", "recv")
+_BARRIER, _ALL_REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER, _ALL_TO_ALL, _SEND, _RECV = (
+    RECORDS[name].code for name in OPERATIONS
+)
 
 _GATE, _HANDLE = entry.GATE // WORD, entry.HANDLE // WORD
 _TOLD = (jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS)
@@ -50,43 +53,43 @@ _I64 = ir.IntType(64)
 
 def barrier(h: np.ndarray) -> None:
     """See `Communicator.barrier`."""
-    in_python(h, layout.BARRIER, None, None)
+    in_python(h, _BARRIER, None, None)
 
 
 def all_reduce(h: np.ndarray, x: np.ndarray, out: np.ndarray, op: int = SUM) -> None:
     """See `Communicator.all_reduce`; `out` may be `x`."""
-    in_python(h, layout.ALL_REDUCE, x, out, op)
+    in_python(h, _ALL_REDUCE, x, out, op)
 
 
 def broadcast(h: np.ndarray, x: np.ndarray, root: int = 0) -> None:
     """See `Communicator.broadcast`."""
-    in_python(h, layout.BROADCAST, x, x, 0, root)
+    in_python(h, _BROADCAST, x, x, 0, root)
 
 
 def all_gather(h: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
     """See `Communicator.all_gather`."""
-    in_python(h, layout.ALL_GATHER, x, out)
+    in_python(h, _ALL_GATHER, x, out)
 
 
 def reduce_scatter(h: np.ndarray, x: np.ndarray, out: np.ndarray, op: int = SUM) -> None:
     """See `Communicator.reduce_scatter`."""
-    in_python(h, layout.REDUCE_SCATTER, x, out, op)
+    in_python(h, _REDUCE_SCATTER, x, out, op)
 
 
 def all_to_all(h: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
     """See `Communicator.all_to_all`, cut and put together along axis 0; `out` may be `x`."""
-    in_python(h, layout.ALL_TO_ALL, x, out)
+    in_python(h, _ALL_TO_ALL, x, out)
 
 
 def send(h: np.ndarray, x: np.ndarray, dest: int, tag: int = 0) -> None:
     """See `Communicator.send`: it does not wait for the receiver, so both sides may send first, whatever size."""
-    in_python(h, layout.SEND, x, None, 0, dest, tag)
+    in_python(h, _SEND, x, None, 0, dest, tag)
 
 
 def recv(h: np.ndarray, out: np.ndarray, source: int = ANY, tag: int = ANY) -> tuple[int, int, int]:
     """See `Communicator.recv`. Returns the source, the tag, and how many elements the message has, which are the first
     of `out`; the others stay as they are. `jit.ANY` is any source or tag."""
-    received = in_python(h, layout.RECV, None, out, FILL, source, tag)
+    received = in_python(h, _RECV, None, out, FILL, source, tag)
     assert received is not None
     return received
 
@@ -156,13 +159,13 @@ def _tell(h, operation, op, argument, argument_2, x_type, x, out_type, out):
 
 @register_jitable
 def _sent(h, dest, tag, x_type, x):
-    _tell(h, layout.SEND, 0, dest, tag, x_type, x, 0, h)
+    _tell(h, _SEND, 0, dest, tag, x_type, x, 0, h)
 
 
 @overload(barrier)
 def _barrier(h):
     _check_handle(h)
-    return lambda h: _run(h, layout.BARRIER, 0, 0, 0, h, 0, h)
+    return lambda h: _run(h, _BARRIER, 0, 0, 0, h, 0, h)
 
 
 @overload(all_reduce)
@@ -170,7 +173,7 @@ def _all_reduce(h, x, out, op=SUM):
     _check_handle(h)
     _check_integers(op=op)
     x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
-    return lambda h, x, out, op=SUM: _run(h, layout.ALL_REDUCE, op, 0, x_type, x, out_type, out)
+    return lambda h, x, out, op=SUM: _run(h, _ALL_REDUCE, op, 0, x_type, x, out_type, out)
 
 
 @overload(broadcast)
@@ -179,14 +182,14 @@ def _broadcast(h, x, root=0):
     _check_integers(root=root)
     x_type = _type_word("x", x)
     out_type = x_type if x.mutable else 0  # the root's may be read-only
-    return lambda h, x, root=0: _run(h, layout.BROADCAST, 0, root, x_type, x, out_type, x)
+    return lambda h, x, root=0: _run(h, _BROADCAST, 0, root, x_type, x, out_type, x)
 
 
 @overload(all_gather)
 def _all_gather(h, x, out):
     _check_handle(h)
     x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
-    return lambda h, x, out: _run(h, layout.ALL_GATHER, 0, 0, x_type, x, out_type, out)
+    return lambda h, x, out: _run(h, _ALL_GATHER, 0, 0, x_type, x, out_type, out)
 
 
 @overload(reduce_scatter)
@@ -194,14 +197,14 @@ def _reduce_scatter(h, x, out, op=SUM):
     _check_handle(h)
     _check_integers(op=op)
     x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
-    return lambda h, x, out, op=SUM: _run(h, layout.REDUCE_SCATTER, op, 0, x_type, x, out_type, out)
+    return lambda h, x, out, op=SUM: _run(h, _REDUCE_SCATTER, op, 0, x_type, x, out_type, out)
 
 
 @overload(all_to_all)
 def _all_to_all(h, x, out):
     _check_handle(h)
     x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
-    return lambda h, x, out: _run(h, layout.ALL_TO_ALL, 0, 0, x_type, x, out_type, out)
+    return lambda h, x, out: _run(h, _ALL_TO_ALL, 0, 0, x_type, x, out_type, out)
 
 
 @overload(send)
@@ -217,4 +220,4 @@ def _recv(h, out, source=ANY, tag=ANY):
     _check_handle(h)
     _check_integers(source=source, tag=tag)
     out_type = _type_word("out", out, written=True)
-    return lambda h, out, source=ANY, tag=ANY: _tell(h, layout.RECV, FILL, source, tag, 0, h, out_type, out)
+    return lambda h, out, source=ANY, tag=ANY: _tell(h, _RECV, FILL, source, tag, 0, h, out_type, out)

@@ -4,54 +4,27 @@ The way for what the native entry does not take as it is. Each function takes th
 user's arguments, and returns what the method of that name does.
 """
 
-from shmcoll.calls.all_gather import all_gather
-from shmcoll.calls.all_gather_v import all_gather_v
-from shmcoll.calls.all_reduce import all_reduce
-from shmcoll.calls.all_to_all import all_to_all
-from shmcoll.calls.all_to_all_v import all_to_all_v
-from shmcoll.calls.arrays import perform
-from shmcoll.calls.barrier import barrier
-from shmcoll.calls.broadcast import broadcast
-from shmcoll.calls.collective_permute import collective_permute
-from shmcoll.calls.exscan import exscan
-from shmcoll.calls.gather import gather
-from shmcoll.calls.gather_v import gather_v
-from shmcoll.calls.halo_exchange import halo_exchange
-from shmcoll.calls.recv import recv
-from shmcoll.calls.recv_object import recv_object
-from shmcoll.calls.reduce import reduce
-from shmcoll.calls.reduce_scatter import reduce_scatter
-from shmcoll.calls.reduce_scatter_v import reduce_scatter_v
-from shmcoll.calls.scan import scan
-from shmcoll.calls.scatter import scatter
-from shmcoll.calls.scatter_v import scatter_v
-from shmcoll.calls.send import send
-from shmcoll.calls.send_object import send_object
-from shmcoll.calls.sendrecv import sendrecv
-
-__all__ = [
-    "all_gather",
-    "all_gather_v",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_v",
-    "barrier",
-    "broadcast",
-    "collective_permute",
-    "exscan",
-    "gather",
-    "gather_v",
-    "halo_exchange",
-    "perform",
-    "recv",
-    "recv_object",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_v",
-    "scan",
-    "scatter",
-    "scatter_v",
-    "send",
-    "send_object",
-    "sendrecv",
-]
+from shmcoll.calls.all_gather import all_gather as all_gather
+from shmcoll.calls.all_gather_v import all_gather_v as all_gather_v
+from shmcoll.calls.all_reduce import all_reduce as all_reduce
+from shmcoll.calls.all_to_all import all_to_all as all_to_all
+from shmcoll.calls.all_to_all_v import all_to_all_v as all_to_all_v
+from shmcoll.calls.arrays import perform as perform
+from shmcoll.calls.barrier import barrier as barrier
+from shmcoll.calls.broadcast import broadcast as broadcast
+from shmcoll.calls.collective_permute import collective_permute as collective_permute
+from shmcoll.calls.exscan import exscan as exscan
+from shmcoll.calls.gather import gather as gather
+from shmcoll.calls.gather_v import gather_v as gather_v
+from shmcoll.calls.halo_exchange import halo_exchange as halo_exchange
+from shmcoll.calls.recv import recv as recv
+from shmcoll.calls.recv_object import recv_object as recv_object
+from shmcoll.calls.reduce import reduce as reduce
+from shmcoll.calls.reduce_scatter import reduce_scatter as reduce_scatter
+from shmcoll.calls.reduce_scatter_v import reduce_scatter_v as reduce_scatter_v
+from shmcoll.calls.scan import scan as scan
+from shmcoll.calls.scatter import scatter as scatter
+from shmcoll.calls.scatter_v import scatter_v as scatter_v
+from shmcoll.calls.send import send as send
+from shmcoll.calls.send_object import send_object as send_object
+from shmcoll.calls.sendrecv import sendrecv as sendrecv

@@ -6,47 +6,25 @@ raises nothing. In the cost formulas n is the number of ranks, S the bytes of on
 (a cache line there and back), b the time to copy one byte, g the time to reduce one.
 """
 
-from shmcoll.collectives.all_gather import all_gather
-from shmcoll.collectives.all_gather_v import all_gather_v
-from shmcoll.collectives.all_reduce import all_reduce
-from shmcoll.collectives.all_to_all import all_to_all
-from shmcoll.collectives.all_to_all_v import all_to_all_v
-from shmcoll.collectives.barrier import barrier
-from shmcoll.collectives.broadcast import broadcast
-from shmcoll.collectives.collective_permute import collective_permute
-from shmcoll.collectives.exscan import exscan
-from shmcoll.collectives.gather import gather
-from shmcoll.collectives.gather_v import gather_v
-from shmcoll.collectives.halo_exchange import halo_exchange
-from shmcoll.collectives.reduce import reduce
-from shmcoll.collectives.reduce_scatter import reduce_scatter
-from shmcoll.collectives.scan import scan
-from shmcoll.collectives.scatter import scatter
-from shmcoll.collectives.scatter_v import scatter_v
-from shmcoll.engine.messages.recv import recv
-from shmcoll.engine.messages.send import send
+import pkgutil
+from importlib import import_module
 
-ROUTINES = {
-    routine.__name__: routine
-    for routine in (
-        barrier,
-        all_reduce,
-        all_to_all,
-        gather,
-        all_to_all_v,
-        broadcast,
-        all_gather,
-        scatter,
-        reduce,
-        reduce_scatter,
-        scan,
-        exscan,
-        gather_v,
-        scatter_v,
-        all_gather_v,
-        collective_permute,
-        halo_exchange,
-        send,
-        recv,
-    )
-}
+from shmcoll.engine.collective import Collective
+from shmcoll.engine.messages import recv, send
+
+
+def _records() -> dict[str, Collective]:
+    """Return the records of all files of this folder, and of send and recv, by name in the order of their codes."""
+    files = [import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
+    found = [file.COLLECTIVE for file in (*files, send, recv) if hasattr(file, "COLLECTIVE")]
+    return {record.name: record for record in sorted(found, key=lambda record: record.code)}
+
+
+RECORDS = _records()
+ROUTINES = {name: record.routine for name, record in RECORDS.items()}
+OPERATION_NAMES = ("", *RECORDS)  # by code
+
+
+def record_of(code: int) -> Collective | None:
+    """Return the record of an operation that a header or a context describes; None for a code that nobody has."""
+    return RECORDS[OPERATION_NAMES[code]] if 0 < code < len(OPERATION_NAMES) else None

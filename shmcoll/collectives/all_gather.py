@@ -15,13 +15,14 @@ Arguments: EXTRA is the address of n target addresses, or 0 for one array.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.collective import GATHERS, OWN_PART, SHAPE, Collective
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.nontemporal import land, replace
-from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
+from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step, release_cells
 
 
 def all_gather(ctx):
-    sequence = begin(ctx, SHAPE)
+    sequence = begin(ctx)
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     length = peek(ctx + c.X + c.BYTES)
     rounds = max(-(-length // peek(ctx + c.CELL_BYTES)), 1)
@@ -85,3 +86,6 @@ def target(ctx, rank):
     if table:
         return peek(table + rank * WORD)
     return peek(ctx + c.OUT + c.DATA) + rank * peek(ctx + c.X + c.BYTES)
+
+
+COLLECTIVE = Collective(all_gather, code=8, form=GATHERS | OWN_PART, covers=SHAPE, plans=True)

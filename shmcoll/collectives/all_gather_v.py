@@ -11,8 +11,9 @@ Arguments: see `engine/protocol/count_tables.py`.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
+from shmcoll.engine.collective import COUNTS, DTYPE, EXTRA, IN_PHASES, Collective
 from shmcoll.engine.protocol.count_tables import ANYONE, is_opening, judge, keep_own, lay, lay_table, rounds_of, take
-from shmcoll.engine.protocol.sync import DTYPE, meet, publish_step, release_cells
+from shmcoll.engine.protocol.sync import meet, publish_step, release_cells
 
 
 def all_gather_v(ctx):
@@ -22,7 +23,7 @@ def all_gather_v(ctx):
 
 def agree(ctx):
     """Open, exchange the tables, and judge them. What is sent is the whole array and always fits."""
-    sequence = lay_table(ctx, DTYPE)
+    sequence = lay_table(ctx)
     lay(ctx, sequence, 0, peek(ctx + c.RANK), peek(ctx + c.CELL_BYTES), 0)
     status = meet(ctx, sequence)
     return judge(ctx, sequence, ANYONE, ANYONE) if status == c.OK else status
@@ -44,3 +45,6 @@ def move(ctx):
             if status != c.OK:
                 return status
     return release_cells(ctx, sequence, rounds, rounds)
+
+
+COLLECTIVE = Collective(all_gather_v, code=15, form=EXTRA | IN_PHASES | COUNTS, covers=DTYPE)

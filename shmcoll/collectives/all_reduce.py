@@ -33,6 +33,7 @@ Cost for each round: 2 a + 2 cell b + (n - 1) / n cell g.
 from shmcoll.collectives.all_reduce_shared import all_are_shared, offer, reduce_shared
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.collective import ALIKE, REDUCING, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import STEP
 from shmcoll.engine.protocol.nontemporal import land
 from shmcoll.engine.protocol.reduction import (
@@ -46,14 +47,14 @@ from shmcoll.engine.protocol.reduction import (
     slice_length,
     start_slice,
 )
-from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
+from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step, release_cells
 
 ALGORITHMS = ("flat", "ring", "cells")
 FLAT, RING, CELLS = range(1, 4)
 
 
 def all_reduce(ctx):
-    sequence = begin(ctx, SHAPE)
+    sequence = begin(ctx)
     if peek(ctx + c.SIZE) == 1:
         return reduce_alone(ctx)
     if is_short(ctx):
@@ -251,3 +252,6 @@ def part_bounds(ctx, k, rank, chunk):
     count = min(chunk, peek(ctx + c.X + c.COUNT) - k * chunk)
     offset = count * rank // size
     return k * chunk + offset, offset, count * (rank + 1) // size - offset
+
+
+COLLECTIVE = Collective(all_reduce, code=2, form=REDUCING | ALIKE, covers=SHAPE, algorithms=ALGORITHMS, plans=True)

@@ -16,10 +16,11 @@ number of dimensions and the dimensions that an array of all blocks of x would h
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
+from shmcoll.engine.collective import CUTS, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import gather_runs
 from shmcoll.engine.layout import LINE, WORD
 from shmcoll.engine.protocol.nontemporal import land_block, land_runs
-from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, publish_step, release_cells
+from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, publish_step, release_cells
 
 BLOCK, SOURCE_RUN, SOURCE_STRIDE, TARGET_RUN, TARGET_STRIDE, SOURCES, TARGETS, WHOLE = (
     c.EXTRA + WORD * i for i in range(8)
@@ -29,7 +30,7 @@ BLOCK, SOURCE_RUN, SOURCE_STRIDE, TARGET_RUN, TARGET_STRIDE, SOURCES, TARGETS, W
 def all_to_all(ctx):
     if peek(ctx + WHOLE):
         describe_whole(ctx)
-    sequence = begin(ctx, SHAPE)
+    sequence = begin(ctx)
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     part = part_bytes(ctx)
     rounds = max(-(-peek(ctx + BLOCK) // part), 1)
@@ -120,3 +121,13 @@ def target(ctx, rank):
     if table:
         return peek(table + rank * WORD)
     return peek(ctx + c.OUT + c.DATA) + rank * peek(ctx + TARGET_RUN)
+
+
+COLLECTIVE = Collective(
+    all_to_all,
+    code=3,
+    form=CUTS,
+    covers=SHAPE,
+    plans=True,
+    describe=lambda split, concat: f", split_axis={split}, concat_axis={concat}",
+)

@@ -9,6 +9,7 @@ Cost: a ceil(n max(block) / cell) + n^2 table look-ups + 2 S b.
 from shmcoll.collectives.all_to_all import part_bytes
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
+from shmcoll.engine.collective import COUNTS, DTYPE, EXTRA, IN_PHASES, OWN_COUNTS, Collective
 from shmcoll.engine.protocol.count_tables import (
     ANYONE,
     is_opening,
@@ -20,7 +21,7 @@ from shmcoll.engine.protocol.count_tables import (
     sends_fit,
     take,
 )
-from shmcoll.engine.protocol.sync import DTYPE, meet, publish_step, release_cells
+from shmcoll.engine.protocol.sync import meet, publish_step, release_cells
 
 
 def all_to_all_v(ctx):
@@ -30,7 +31,7 @@ def all_to_all_v(ctx):
 
 def agree(ctx):
     """Open, exchange the tables, and judge them."""
-    sequence = lay_table(ctx, DTYPE)
+    sequence = lay_table(ctx)
     if sends_fit(ctx, sequence, peek(ctx + c.RANK), ANYONE):
         fill(ctx, sequence, 0)
     status = meet(ctx, sequence)
@@ -61,3 +62,11 @@ def fill(ctx, sequence, k):
     for peer in range(peek(ctx + c.SIZE)):
         if peer != peek(ctx + c.RANK):
             lay(ctx, sequence, k, peer, part, peer * part)
+
+
+COLLECTIVE = Collective(
+    all_to_all_v,
+    code=5,
+    form=EXTRA | IN_PHASES | COUNTS | OWN_COUNTS,
+    covers=DTYPE,
+)

@@ -5,8 +5,12 @@ for the few ranks of one machine the n^2 looks cost less than the log2 n depende
 Hensgen et al. 1988). Cost: a.
 """
 
-from shmcoll.engine.protocol.sync import SHAPE, begin, meet
+from shmcoll.engine.collective import NO_ARRAYS, SHAPE, Collective
+from shmcoll.engine.protocol.sync import begin, meet
 
 
 def barrier(ctx):
-    return meet(ctx, begin(ctx, SHAPE))
+    return meet(ctx, begin(ctx))
+
+
+COLLECTIVE = Collective(barrier, code=1, form=NO_ARRAYS, covers=SHAPE, plans=True)

@@ -16,12 +16,13 @@ Arguments: x of the root and out of the others are read and written; ARGUMENT is
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.collective import ALIKE, ROOTED, SHAPE, Collective
 from shmcoll.engine.protocol.nontemporal import replace
-from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step
 
 
 def broadcast(ctx):
-    sequence = begin(ctx, SHAPE)
+    sequence = begin(ctx)
     if peek(ctx + c.SIZE) == 1:
         return c.OK
     root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
@@ -81,3 +82,6 @@ def receive(ctx, sequence, rounds, size, root):
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)
     return c.OK
+
+
+COLLECTIVE = Collective(broadcast, code=7, form=ROOTED | ALIKE, covers=SHAPE, plans=True)

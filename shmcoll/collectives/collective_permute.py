@@ -20,17 +20,18 @@ Arguments: ARGUMENT is a hash of all pairs; EXTRA words are the ranks from which
 from shmcoll.collectives.all_gather import lying, offset, part
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.collective import ALIKE, EXTRA, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import clear
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.nontemporal import land
-from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, meet, publish_step
+from shmcoll.engine.protocol.sync import await_step, begin, meet, publish_step
 
 SOURCE, TARGET = (c.EXTRA + WORD * i for i in range(2))
 NOBODY = -1
 
 
 def collective_permute(ctx):
-    sequence = begin(ctx, SHAPE)
+    sequence = begin(ctx)
     source, target = peek(ctx + SOURCE), peek(ctx + TARGET)
     keeps = source == peek(ctx + c.RANK)
     if target != NOBODY and not keeps:
@@ -94,3 +95,13 @@ def keep_own(ctx):
     """What a rank sends to itself."""
     if peek(ctx + c.OUT + c.DATA) != peek(ctx + c.X + c.DATA):
         land(ctx, peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES))
+
+
+COLLECTIVE = Collective(
+    collective_permute,
+    code=18,
+    form=EXTRA | ALIKE,
+    covers=SHAPE,
+    plans=True,
+    describe=lambda pairs, _: f", pairs of hash {pairs:x}",
+)

@@ -6,16 +6,17 @@ adds its own; the last rank adds nothing. In the chain a rank in between takes e
 that its array may be its result. Cost: that of scan, and in the chain S b more.
 """
 
-from shmcoll.collectives.scan import FLAT, await_slice, flat, link_length, slot
+from shmcoll.collectives.scan import ALGORITHMS, FLAT, await_slice, flat, link_length, slot
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.collective import ALIKE, NO_OUT_AT_0, REDUCING, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import START, STEP, STORE
 from shmcoll.engine.protocol.reduction import accumulator_bytes, is_flat, reduce, scratch_length
-from shmcoll.engine.protocol.sync import SHAPE, begin, meet, publish_step
+from shmcoll.engine.protocol.sync import begin, meet, publish_step
 
 
 def exscan(ctx):
-    sequence = begin(ctx, SHAPE)
+    sequence = begin(ctx)
     if peek(ctx + c.SIZE) == 1:
         return c.OK
     if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
@@ -54,3 +55,8 @@ def keep_and_add(ctx, i, place, length):
             return status
         reduce(ctx, STORE, result + first * item, scratch, 0, several)
     return c.OK
+
+
+COLLECTIVE = Collective(
+    exscan, code=12, form=REDUCING | ALIKE | NO_OUT_AT_0, covers=SHAPE, algorithms=ALGORITHMS, plans=True
+)

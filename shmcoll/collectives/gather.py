@@ -13,13 +13,14 @@ Arguments: ARGUMENT is the root; EXTRA, at the root, the address of n target add
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.collective import GATHERS, OUT_AT_ROOT, ROOTED, SHAPE, Collective
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.nontemporal import land, replace
-from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step
 
 
 def gather(ctx):
-    sequence = begin(ctx, SHAPE)
+    sequence = begin(ctx)
     root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
     length = peek(ctx + c.X + c.BYTES)
     rounds = -(-length // peek(ctx + c.CELL_BYTES))
@@ -75,3 +76,12 @@ def target(ctx, rank):
     if table:
         return peek(table + rank * WORD)
     return peek(ctx + c.OUT + c.DATA) + rank * peek(ctx + c.X + c.BYTES)
+
+
+COLLECTIVE = Collective(
+    gather,
+    code=4,
+    form=ROOTED | OUT_AT_ROOT | GATHERS,
+    covers=SHAPE,
+    plans=True,
+)

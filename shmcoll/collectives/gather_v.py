@@ -18,6 +18,7 @@ Arguments: ARGUMENT is the root; else see `engine/protocol/count_tables.py`.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
+from shmcoll.engine.collective import COUNTS, DTYPE, EXTRA, IN_PHASES, OUT_AT_ROOT, ROOTED, Collective
 from shmcoll.engine.protocol.count_tables import (
     ANYONE,
     is_opening,
@@ -29,7 +30,7 @@ from shmcoll.engine.protocol.count_tables import (
     rounds_of,
     take,
 )
-from shmcoll.engine.protocol.sync import DTYPE, await_step, meet, publish_step
+from shmcoll.engine.protocol.sync import await_step, meet, publish_step
 
 
 def gather_v(ctx):
@@ -43,7 +44,7 @@ def gather_v(ctx):
 
 def agree(ctx):
     """Open, exchange the tables, and judge them. What is sent is the whole array and always fits."""
-    sequence, root = lay_table(ctx, DTYPE), peek(ctx + c.ARGUMENT)
+    sequence, root = lay_table(ctx), peek(ctx + c.ARGUMENT)
     if peek(ctx + c.RANK) != root:
         lay(ctx, sequence, 0, root, peek(ctx + c.CELL_BYTES), 0)
     status = meet(ctx, sequence)
@@ -81,3 +82,11 @@ def collect(ctx, rounds):
     for k in range(rounds, -(-own_bytes(ctx) // part)):
         keep_part(ctx, k, part)
     return c.OK
+
+
+COLLECTIVE = Collective(
+    gather_v,
+    code=13,
+    form=ROOTED | OUT_AT_ROOT | EXTRA | IN_PHASES | COUNTS,
+    covers=DTYPE,
+)

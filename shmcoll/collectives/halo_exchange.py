@@ -31,9 +31,10 @@ neighbours; else UNLIKE_AXIS is 0.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import load, peek, poke
+from shmcoll.engine.collective import DTYPE, EXTRA, Collective
 from shmcoll.engine.kernels.kernels import gather_runs, move_runs, scatter_runs
 from shmcoll.engine.layout import HEADER_DIMS, LINE, WORD
-from shmcoll.engine.protocol.sync import DTYPE, await_step, begin, cell, header, meet, publish_step
+from shmcoll.engine.protocol.sync import await_step, begin, cell, header, meet, publish_step
 
 AXES, TABLE = (c.EXTRA + WORD * i for i in range(2))
 AXIS, RANKS, DISTANCE, PERIODIC, ROW = (WORD * i for i in range(5))
@@ -44,7 +45,7 @@ ROUND_BITS = 20
 
 
 def halo_exchange(ctx):
-    sequence = begin(ctx, DTYPE)
+    sequence = begin(ctx)
     poke(ctx + c.UNLIKE_AXIS, 0)
     lay(ctx, sequence, 0, 0)
     status = meet(ctx, sequence)
@@ -229,3 +230,12 @@ def layer_bytes(ctx, axis):
     for i in range(peek(peek(ctx + TABLE) + axis * ROW + AXIS) + 1, peek(ctx + c.X + c.DIMENSIONS)):
         length *= peek(peek(ctx + c.X + c.DIMS) + i * WORD)
     return length
+
+
+COLLECTIVE = Collective(
+    halo_exchange,
+    code=19,
+    form=EXTRA,
+    covers=DTYPE,
+    describe=lambda grid, width: f", width={width}, grid of hash {grid:x}",
+)

@@ -25,18 +25,19 @@ Argument: ARGUMENT is the root.
 from shmcoll.collectives.all_reduce import accumulate, cells, fold_payloads, slice_bounds
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.collective import ALIKE, OUT_AT_ROOT, REDUCING, ROOTED, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import STEP, STORE
 from shmcoll.engine.protocol.nontemporal import land
 from shmcoll.engine.protocol.reduction import finish_slice, goes_through_cells, is_flat, reduce_alone, slice_length
 from shmcoll.engine.protocol.reduction import reduce as apply
-from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step
 
 ALGORITHMS = ("flat", "ring", "cells")
 FLAT, RING, CELLS = range(1, 4)
 
 
 def reduce(ctx):
-    sequence = begin(ctx, SHAPE)
+    sequence = begin(ctx)
     if peek(ctx + c.SIZE) == 1:
         return reduce_alone(ctx)
     if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
@@ -116,3 +117,8 @@ def collect(ctx, sequence, k, half, length):
         else:
             apply(ctx, STORE, result, cell(ctx, j, half), 0, count)
     return c.OK
+
+
+COLLECTIVE = Collective(
+    reduce, code=6, form=ROOTED | OUT_AT_ROOT | REDUCING | ALIKE, covers=SHAPE, algorithms=ALGORITHMS, plans=True
+)

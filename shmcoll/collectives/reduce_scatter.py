@@ -34,6 +34,7 @@ in elements then stand behind the addresses.
 from shmcoll.collectives.all_to_all import part_bytes
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
+from shmcoll.engine.collective import COUNTS, OWN_PART, REDUCING, SCATTERS, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import STEP
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import (
@@ -48,7 +49,7 @@ from shmcoll.engine.protocol.reduction import (
     slice_length_of,
     start_slice,
 )
-from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step, release_cells
+from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step, release_cells
 
 ALGORITHMS = ("flat", "ring", "cells")
 FLAT, RING, CELLS = range(1, 4)
@@ -57,7 +58,7 @@ EVEN, LISTED = range(2)
 
 
 def reduce_scatter(ctx):
-    sequence = begin(ctx, SHAPE)
+    sequence = begin(ctx)
     size = peek(ctx + c.SIZE)
     if size == 1:
         return reduce_alone(ctx)
@@ -229,3 +230,25 @@ def fold_piece(ctx, sequence, k, part):
     stride = cell(ctx, 1, sequence + k) - places
     target = peek(ctx + c.OUT + c.DATA) + first * item
     return fold(ctx, target, places + me * part * item, stride, count, first_rank(ctx), size)
+
+
+def describe(kind, _):
+    if kind > LISTED:
+        return f", counts of hash {kind:x}"
+    return ", first of a list" if kind == LISTED else ""
+
+
+def title(kind):
+    return "reduce_scatter_v" if kind > LISTED else "reduce_scatter"
+
+
+COLLECTIVE = Collective(
+    reduce_scatter,
+    code=10,
+    form=REDUCING | SCATTERS | OWN_PART | COUNTS,
+    covers=SHAPE,
+    algorithms=ALGORITHMS,
+    plans=True,
+    describe=describe,
+    title=title,
+)

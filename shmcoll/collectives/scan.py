@@ -17,6 +17,7 @@ last rank goes straight to its result. With m slices of S / m bytes the cost is 
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.collective import ALIKE, REDUCING, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import FINISH, START, STEP, STORE
 from shmcoll.engine.protocol.reduction import (
     SHORTEST_SLICE,
@@ -28,7 +29,7 @@ from shmcoll.engine.protocol.reduction import (
     reduce_alone,
     shortest_slice,
 )
-from shmcoll.engine.protocol.sync import SHAPE, await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step
 
 ALGORITHMS = ("flat", "chain")
 FLAT, CHAIN = range(1, 3)
@@ -37,7 +38,7 @@ FILLINGS = 4  # the array is cut so that every rank has about so many slices for
 
 
 def scan(ctx):
-    sequence = begin(ctx, SHAPE)
+    sequence = begin(ctx)
     if peek(ctx + c.SIZE) == 1:
         return reduce_alone(ctx)
     if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
@@ -109,3 +110,6 @@ def await_slice(ctx, sequence, i):
     if i < 2 * size:
         return c.OK
     return await_step(ctx, sequence, i - 2 * size + 1, size - 1)
+
+
+COLLECTIVE = Collective(scan, code=11, form=REDUCING | ALIKE, covers=SHAPE, algorithms=ALGORITHMS, plans=True)

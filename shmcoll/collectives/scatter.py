@@ -25,6 +25,7 @@ MOST_DIMENSIONS words into which dtype, number of dimensions and dimensions of t
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, peek, poke, store
+from shmcoll.engine.collective import IN_PHASES, NOTHING, OWN_PART, ROOTED, SCATTERS, X_AT_ROOT, Collective
 from shmcoll.engine.layout import (
     DIMENSIONS_BYTES,
     HEADER_CALL,
@@ -40,7 +41,7 @@ from shmcoll.engine.layout import (
     call_dtype,
 )
 from shmcoll.engine.protocol.nontemporal import land, replace
-from shmcoll.engine.protocol.sync import NOTHING, await_step, begin, cell, header, meet, my_header, publish_step
+from shmcoll.engine.protocol.sync import await_step, begin, cell, header, meet, my_header, publish_step
 
 PHASE, SOURCES, SHAPE = (c.EXTRA + WORD * i for i in range(3))
 BOTH, OPEN, DATA = 0, 1, c.LATER
@@ -63,7 +64,7 @@ def scatter(ctx):
 
 def agree(ctx):
     """Open, and judge whether what each rank has room for is what the root sends."""
-    sequence = begin(ctx, NOTHING)
+    sequence = begin(ctx)
     describe(ctx, sequence)
     root = peek(ctx + c.ARGUMENT)
     if peek(ctx + c.RANK) == root:
@@ -211,3 +212,8 @@ def source(ctx, rank):
     if table:
         return peek(table + rank * WORD)
     return peek(ctx + c.X + c.DATA) + rank * part_bytes(ctx)
+
+
+COLLECTIVE = Collective(
+    scatter, code=9, form=ROOTED | X_AT_ROOT | SCATTERS | OWN_PART | IN_PHASES, covers=NOTHING, plans=True
+)

@@ -19,6 +19,7 @@ Arguments: ARGUMENT is the root; else see `engine/protocol/count_tables.py`. Onl
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
+from shmcoll.engine.collective import COUNTS, EXTRA, IN_PHASES, NOTHING, OWN_COUNTS, ROOTED, X_AT_ROOT, Collective
 from shmcoll.engine.layout import ELEMENT_TYPE, LINE, RECV_COUNTS, TABLE_SIZES
 from shmcoll.engine.protocol.count_tables import (
     ANYONE,
@@ -35,7 +36,7 @@ from shmcoll.engine.protocol.count_tables import (
     table,
     take,
 )
-from shmcoll.engine.protocol.sync import NOTHING, await_step, meet, publish_step
+from shmcoll.engine.protocol.sync import await_step, meet, publish_step
 
 
 def scatter_v(ctx):
@@ -47,7 +48,7 @@ def scatter_v(ctx):
 
 def agree(ctx):
     """Open, exchange the tables, and judge them."""
-    sequence, root = lay_table(ctx, NOTHING), peek(ctx + c.ARGUMENT)
+    sequence, root = lay_table(ctx), peek(ctx + c.ARGUMENT)
     if peek(ctx + c.RANK) == root and sends_fit(ctx, sequence, root, ANYONE):
         fill(ctx, sequence, 0)
     status = meet(ctx, sequence)
@@ -131,3 +132,8 @@ def place(ctx, receiver):
     """Where a receiver's share begins in the root's cell."""
     before = receiver if receiver < peek(ctx + c.ARGUMENT) else receiver - 1
     return before * part_bytes(ctx)
+
+
+COLLECTIVE = Collective(
+    scatter_v, code=14, form=ROOTED | X_AT_ROOT | EXTRA | IN_PHASES | COUNTS | OWN_COUNTS, covers=NOTHING
+)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from shmcoll.calls.send import Sending
+from shmcoll.collectives import OPERATION_NAMES, RECORDS
 from shmcoll.engine import context as c
-from shmcoll.engine import layout
+from shmcoll.engine.collective import REDUCING
 from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.kernels.dtypes import BY_CODE, REDUCTION_NAMES
 from shmcoll.engine.layout import WORD
@@ -23,14 +24,7 @@ from shmcoll.engine.native import entry, jit_gate
 Received = tuple[int, int, int]  # source, tag, number of elements
 
 #: loaded with a handle; messages are when they are first called
-OPERATIONS = (
-    layout.BARRIER,
-    layout.ALL_REDUCE,
-    layout.BROADCAST,
-    layout.ALL_GATHER,
-    layout.REDUCE_SCATTER,
-    layout.ALL_TO_ALL,
-)
+OPERATIONS = ("barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all")
 
 NO_HANDLE = "shmcoll.jit: the first argument must be comm.handle itself, of an open communicator of this process"
 
@@ -44,7 +38,7 @@ def make(comm: Any) -> np.ndarray:
     address = words.ctypes.data
     if not words[entry.HANDLE // WORD]:
         for operation in OPERATIONS:
-            comm._dispatcher.routine(layout.OPERATION_NAMES[operation])
+            comm._dispatcher.routine(operation)
         words[entry.GATE // WORD] = code.load_gate()
         _communicators[address] = comm
         _callbacks[address] = lambda block: _call_back(address, block)
@@ -73,21 +67,21 @@ def in_python(
 
 def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, argument_2: int) -> Received | None:
     """What a receive has to tell, else None."""
-    name = layout.OPERATION_NAMES[operation]
+    name = OPERATION_NAMES[operation]
     method = getattr(comm, name)
-    if operation == layout.BARRIER:
+    if name == "barrier":
         method()
-    elif operation == layout.BROADCAST:
+    elif name == "broadcast":
         if out is None:  # x is read-only; a view of its memory does not know
             x.flags.writeable = False
         method(x, argument)
-    elif operation in entry.REDUCING:
+    elif RECORDS[name].form & REDUCING:
         if not 0 < op < len(REDUCTION_NAMES):
             raise ValueError(f"{name} on rank {comm._dispatcher.failures.name}: {op} is no operator of shmcoll.jit")
         method(x, REDUCTION_NAMES[op], out=out)
-    elif operation == layout.SEND:
+    elif name == "send":
         method(x, argument, argument_2)
-    elif operation == layout.RECV:
+    elif name == "recv":
         array, source, tag = method(out, argument, argument_2)
         return source, tag, array.size
     else:
@@ -99,7 +93,7 @@ def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
     """A message has begun that asks for memory, which only Python can take."""
     dispatcher, sending = comm._dispatcher, Sending(comm._dispatcher, array, dest, tag)
     try:
-        status = sending.put(c.ASKS)
+        status = sending.put(c.HALFWAY)
     except BaseException:
         dispatcher.left("send")
         raise
@@ -116,7 +110,7 @@ def _call_back(address: int, block: int) -> None:
         for at in (jit_gate.OPERATION, jit_gate.REDUCTION, jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS)
     )
     if status == c.INTERRUPTED:
-        comm._dispatcher.left(layout.OPERATION_NAMES[operation])
+        comm._dispatcher.left(OPERATION_NAMES[operation])
     elif status in (c.NEEDS_PYTHON, c.BUSY, c.HALFWAY):
         x, behind = _array(block + jit_gate.ARRAYS)
         out, _ = _array(behind)
@@ -126,7 +120,7 @@ def _call_back(address: int, block: int) -> None:
             for at, value in zip((jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS), received, strict=True):
                 ctypes.c_int64.from_address(block + at).value = value
     else:
-        raise comm._dispatcher.failures.error(layout.OPERATION_NAMES[operation], status)
+        raise comm._dispatcher.failures.error(OPERATION_NAMES[operation], status)
 
 
 def _array(at: int) -> tuple[np.ndarray | None, int]:

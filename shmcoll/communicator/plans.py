@@ -13,23 +13,11 @@ import numpy as np
 from shmcoll import calls
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
+from shmcoll.collectives import RECORDS
 from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
 
-OPERATIONS = (
-    "barrier",
-    "all_reduce",
-    "reduce",
-    "reduce_scatter",
-    "scan",
-    "exscan",
-    "broadcast",
-    "all_gather",
-    "gather",
-    "scatter",
-    "all_to_all",
-    "collective_permute",
-)
+OPERATIONS = tuple(name for name, record in RECORDS.items() if record.plans)
 
 
 class Plan:

@@ -1,26 +1,12 @@
 """What a rank called, in words: `all_reduce(float32[4], sum)`."""
 
-from shmcoll.collectives.all_reduce import ALGORITHMS as OF_ALL_REDUCE
-from shmcoll.collectives.reduce import ALGORITHMS as OF_REDUCE
-from shmcoll.collectives.reduce_scatter import ALGORITHMS as OF_REDUCE_SCATTER
-from shmcoll.collectives.reduce_scatter import LISTED
-from shmcoll.collectives.scan import ALGORITHMS as OF_SCAN
+from shmcoll.collectives import record_of
 from shmcoll.diagnostics.describe_mismatch import array_in_header
 from shmcoll.engine import layout
+from shmcoll.engine.collective import NO_ARRAYS, REDUCING, ROOTED, Collective
 from shmcoll.engine.compiler.user_operators import reduction_name
 from shmcoll.engine.layout import ANY, WORD, call_algorithm, call_composite, call_operation, call_reduction
 from shmcoll.engine.memory.group import Group
-
-ROOTED = tuple(
-    map(layout.OPERATION_NAMES.index, ("broadcast", "gather", "scatter", "reduce", "gather_v", "scatter_v"))
-)  # the first argument of these is the root
-_ALGORITHMS = {
-    "all_reduce": OF_ALL_REDUCE,
-    "reduce": OF_REDUCE,
-    "reduce_scatter": OF_REDUCE_SCATTER,
-    "scan": OF_SCAN,
-    "exscan": OF_SCAN,
-}
 
 
 def called(group: Group, rank: int, sequence: int) -> str:
@@ -28,7 +14,8 @@ def called(group: Group, rank: int, sequence: int) -> str:
     header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
     word = group.arena.load(header + layout.HEADER_CALL)
     first, second = (group.arena.load(header + layout.HEADER_ARGUMENTS + i * WORD) for i in (0, 1))
-    if call_operation(word) in ROOTED and 0 <= first < group.size:
+    record = record_of(call_operation(word))
+    if record and record.form & ROOTED and 0 <= first < group.size:
         first = group.name(first)
     return call_in_words(word, first, second, array_in_header(group, rank, sequence))
 
@@ -45,29 +32,16 @@ def call_in_words(word: int, first: int, second: int, array: str) -> str:
     if composite := call_composite(word):
         root = composite_root(composite)
         return f"{composite_name(composite)}({'' if root < 0 else f'root={root}'})"
-    code, reduction = call_operation(word), call_reduction(word)
-    operation = layout.OPERATION_NAMES[code] if code < len(layout.OPERATION_NAMES) else f"operation {code}"
-    if operation == "barrier":
-        return "barrier()"
-    if operation == "reduce_scatter" and first > LISTED:
-        operation = "reduce_scatter_v"
-    details = {
-        "all_reduce": f", {reduction_name(reduction, second)}",
-        "all_to_all": f", split_axis={first}, concat_axis={second}",
-        "gather": f", root={first}",
-        "broadcast": f", root={first}",
-        "scatter": f", root={first}",
-        "reduce": f", {reduction_name(reduction, second)}, root={first}",
-        "reduce_scatter": f", {reduction_name(reduction, second)}{', first of a list' if first == LISTED else ''}",
-        "reduce_scatter_v": f", {reduction_name(reduction, second)}, counts of hash {first:x}",
-        "scan": f", {reduction_name(reduction, second)}",
-        "exscan": f", {reduction_name(reduction, second)}",
-        "gather_v": f", root={first}",
-        "scatter_v": f", root={first}",
-        "collective_permute": f", pairs of hash {first:x}",
-        "halo_exchange": f", width={second}, grid of hash {first:x}",
-    }
-    return f"{operation}({array}{details.get(operation, '')}{_forced(operation, call_algorithm(word))})"
+    record = record_of(call_operation(word))
+    if record is None:
+        return f"operation {call_operation(word)}({array})"
+    if record.form & NO_ARRAYS:
+        return f"{record.name}()"
+    title = record.title(first) if record.title else record.name
+    operator = f", {reduction_name(call_reduction(word), second)}" if record.form & REDUCING else ""
+    rooted = f", root={first}" if record.form & ROOTED else ""
+    forced = _forced(record, call_algorithm(word))
+    return f"{title}({array}{operator}{rooted}{record.describe(first, second)}{forced})"
 
 
 def composite_name(composite: int) -> str:
@@ -81,7 +55,6 @@ def composite_root(composite: int) -> int:
     return (composite >> 8) - 1
 
 
-def _forced(operation: str, algorithm: int) -> str:
+def _forced(record: Collective, algorithm: int) -> str:
     """', algorithm=ring' where the call asks for one."""
-    names = _ALGORITHMS.get(operation, ())
-    return f", algorithm={names[algorithm - 1]}" if 0 < algorithm <= len(names) else ""
+    return f", algorithm={record.algorithms[algorithm - 1]}" if 0 < algorithm <= len(record.algorithms) else ""

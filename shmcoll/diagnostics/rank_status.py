@@ -8,10 +8,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from shmcoll.collectives import record_of
 from shmcoll.diagnostics.describe_call import message_in_words
 from shmcoll.diagnostics.flight_log import FlightRecord, flights, last_call
 from shmcoll.diagnostics.wait_graph import awaited_by, not_arrived, who_stopped
 from shmcoll.engine import layout
+from shmcoll.engine.collective import PEER
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
@@ -115,10 +117,11 @@ def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int] | None
     waits for, for ANY all others; since when."""
     words = (layout.MESSAGE, layout.MESSAGE_PEER, layout.MESSAGE_TAG, layout.MESSAGE_SINCE)
     operation, peer, tag, since = (group.arena.load(group.mailbox(rank) + word) for word in words)
-    if operation not in (layout.SEND, layout.RECV) or not layout.ANY <= peer < group.size:
+    record = record_of(operation)
+    if record is None or not record.form & PEER or not layout.ANY <= peer < group.size:
         return None
     blames = tuple(group.ranks[one] for one in range(group.size) if one == peer or (peer == layout.ANY and one != rank))
-    return message_in_words(group, layout.OPERATION_NAMES[operation], peer, tag), blames, since
+    return message_in_words(group, record.name, peer, tag), blames, since
 
 
 def _weight(flight: FlightRecord) -> tuple[bool, int]:

@@ -24,6 +24,7 @@ import numpy as np
 
 from shmcoll.engine import atomics, fences, layout
 from shmcoll.engine import context as c
+from shmcoll.engine.collective import Collective
 from shmcoll.engine.native import entry
 
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -45,10 +46,10 @@ def plan(rank: int) -> bool:
     return bool(faults)
 
 
-def make_callable(routine: Callable[[int], int], words: np.ndarray) -> Callable[..., int]:
-    """What a communicator calls for a routine that runs as plain Python."""
+def make_callable(record: Collective, words: np.ndarray) -> Callable[..., int]:
+    """What a communicator calls for a collective whose routine runs as plain Python."""
     words[c.POLLS // layout.WORD] = words[c.YIELDS // layout.WORD] = 0
-    function = _PLAIN(entry.make_plain(routine, layout.OPERATION_NAMES.index(routine.__name__)))
+    function = _PLAIN(entry.make_plain(record.routine, record))
     _kept.append(function)
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address

@@ -32,7 +32,7 @@
     512      PROGRESS      (sequence << STEP_BITS) + steps done within that operation
     640      PARKED        0, or 1 + the rank whose word this rank sleeps on
     648      AWAITED       the word it slept for last: 1 + the rank that writes it, its offset in the region, the value
-    672      MESSAGE       SEND or RECV while this rank is in one that has slept, else 0; its peer, its tag, since when
+    672      MESSAGE       the operation while this rank is in one that has slept, else 0; its peer, its tag, since when
     768      SEMAPHORE     sem_t, shared between processes: the doorbell of this rank
     896      STATISTICS    bytes of arrays given to collectives, ns slept in waits, 1; written at the rank's end
     920      CLOSED        0, or 1 once this rank has closed the group
@@ -173,51 +173,6 @@ PIECE_UNIT = 64
 PIECE_FLAG, PIECE_KIND, PIECE_TAG, PIECE_TOTAL, PIECE_LENGTH, PIECE_TAKEN, PIECE_DIMS = (WORD * i for i in range(7))
 
 LARGEST_COUNT = 1 << 48  # no count or displacement is above; with the bytes of an element it stays a signed word
-
-#: operations by code; the code stands in the header
-OPERATION_NAMES = (
-    "",
-    "barrier",
-    "all_reduce",
-    "all_to_all",
-    "gather",
-    "all_to_all_v",
-    "reduce",
-    "broadcast",
-    "all_gather",
-    "scatter",
-    "reduce_scatter",
-    "scan",
-    "exscan",
-    "gather_v",
-    "scatter_v",
-    "all_gather_v",
-    "send",
-    "recv",
-    "collective_permute",
-    "halo_exchange",
-)
-(
-    BARRIER,
-    ALL_REDUCE,
-    ALL_TO_ALL,
-    GATHER,
-    ALL_TO_ALL_V,
-    REDUCE,
-    BROADCAST,
-    ALL_GATHER,
-    SCATTER,
-    REDUCE_SCATTER,
-    SCAN,
-    EXSCAN,
-    GATHER_V,
-    SCATTER_V,
-    ALL_GATHER_V,
-    SEND,
-    RECV,
-    COLLECTIVE_PERMUTE,
-    HALO_EXCHANGE,
-) = range(1, len(OPERATION_NAMES))
 
 #: composite calls, which are made of several operations, by code; the code is in the headers of these operations
 COMPOSITE_NAMES = (

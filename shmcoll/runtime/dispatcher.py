@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.collectives import ROUTINES
+from shmcoll.collectives import OPERATION_NAMES, RECORDS
 from shmcoll.engine import context as c
 from shmcoll.engine import fault_injection, layout
 from shmcoll.engine.compiler import compile as code
@@ -107,11 +107,13 @@ class Dispatcher:
     def routine(self, name: str) -> Callable[..., int]:
         """The native entry of a collective; compiled or loaded when first asked for."""
         if name not in self._routines:
+            record = RECORDS[name]
             if self._faulty:
-                self._routines[name] = fault_injection.make_callable(ROUTINES[name], self.words)
+                self._routines[name] = fault_injection.make_callable(record, self.words)
                 return self._routines[name]
-            fast, plain = code.load_routine(ROUTINES[name], _tell)
-            self.words[entry.ROUTINES // WORD + layout.OPERATION_NAMES.index(name)] = plain
+            fast, plain = code.load_routine(record, _tell)
+            self.words[entry.KINDS // WORD + record.code] = record.kind
+            self.words[entry.ROUTINES // WORD + record.code] = plain
             self._routines[name] = entry.make_callable(name, fast, plain, self.words)  # last: it says that all is done
         return self._routines[name]
 
@@ -218,7 +220,7 @@ class Dispatcher:
 
     def _inside(self, operation: str) -> CallNotAllowed:
         is_active = abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident()
-        inside = layout.OPERATION_NAMES[self.words[c.OPERATION // WORD]] if is_active else "another call"
+        inside = OPERATION_NAMES[self.words[c.OPERATION // WORD]] if is_active else "another call"
         return CallNotAllowed(
             f"{operation} on rank {self.failures.name}: called by a signal handler, or a finaliser, in the midst "
             f"of {inside} of the same thread; have it note what is to be done, and call {operation} when {inside} "

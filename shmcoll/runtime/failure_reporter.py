@@ -13,6 +13,7 @@ from types import TracebackType
 
 import numpy as np
 
+from shmcoll.collectives import OPERATION_NAMES
 from shmcoll.diagnostics import report_lock
 from shmcoll.diagnostics.call_site import at_site, is_submitted
 from shmcoll.diagnostics.describe_call import called, composite_name, message_in_words
@@ -153,7 +154,7 @@ class FailureReporter:
             peer, tag = self._words.item(c.ARGUMENT // WORD), self._words.item(c.ARGUMENT_2 // WORD)
             return message_in_words(self._group, operation, peer, tag)
         code, algorithm = (self._words.item(word // WORD) for word in (c.OPERATION, c.ALGORITHM))
-        composite = algorithm >> layout.COMPOSITE_SHIFT if layout.OPERATION_NAMES[code] == operation else 0
+        composite = algorithm >> layout.COMPOSITE_SHIFT if OPERATION_NAMES[code] == operation else 0
         return f"{composite_name(composite) if composite else operation} #{self._sequence()}"
 
     def _timeout(self, text: str) -> ShmcollError:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 
-from shmcoll.collectives import ROUTINES
+from shmcoll.collectives import RECORDS
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.compiler.compile import all_kernels, load_gate, load_kernel, load_routine
 from shmcoll.engine.kernels.dtypes import DType
@@ -23,7 +23,7 @@ Progress = Callable[[str], None]
 #: what nearly every job uses
 USUAL = ("all_reduce", "barrier")
 GATE = "gate"  # for jitted code
-ALL = (*ROUTINES, GATE)
+ALL = (*RECORDS, GATE)
 
 # seconds on a machine of today: to import numba, and to compile one of them
 _START, _ROUTINE, _REDUCTION = 3.0, 3.0, 0.4
@@ -33,7 +33,7 @@ def preload(progress: Progress | None = None) -> None:
     """Load the usual routines into this process; what the cache lacks is compiled before. Starts no thread."""
     fill_cache(USUAL, progress)
     for name in USUAL:
-        load_routine(ROUTINES[name], progress)
+        load_routine(RECORDS[name], progress)
 
 
 def kernels() -> dict[str, tuple[DType, str]]:
@@ -87,8 +87,8 @@ def main(names: list[str]) -> None:
     for name in names:
         if name == GATE:
             load_gate()
-        elif name in ROUTINES:
-            load_routine(ROUTINES[name])
+        elif name in RECORDS:
+            load_routine(RECORDS[name])
         else:
             load_kernel(*reductions[name])
         print(name, flush=True)

@@ -22,7 +22,7 @@ def main(folder: str, platform: str, *names: str) -> None:
     _, cpu, features = ast.literal_eval(text)
     pretend(cpu, features)
 
-    from shmcoll.collectives import ROUTINES
+    from shmcoll.collectives import RECORDS
     from shmcoll.engine.compiler import compile as code
     from shmcoll.engine.compiler import object_cache
     from tests.support.prepare import USUAL
@@ -30,11 +30,11 @@ def main(folder: str, platform: str, *names: str) -> None:
     object_cache._platform = lambda: text
     code._place = lambda _data, symbols: (0,) * len(symbols)  # this machine cannot load it
     kernels = {f"{reduction}_{dtype.name}": (dtype, reduction) for dtype, reduction in code.all_kernels()}
-    for name in names or ("gate", *ROUTINES, *(k for k, (_, r) in kernels.items() if r in USUAL)):
+    for name in names or ("gate", *RECORDS, *(k for k, (_, r) in kernels.items() if r in USUAL)):
         if name == "gate":
             code.load_gate(tell)
-        elif name in ROUTINES:
-            code.load_routine(ROUTINES[name], tell)
+        elif name in RECORDS:
+            code.load_routine(RECORDS[name], tell)
         else:
             code.load_kernel(*kernels[name], tell)
 

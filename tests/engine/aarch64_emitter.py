@@ -35,7 +35,7 @@ def seed_inline_assembly() -> None:
 
 def emit(names: list[str]) -> None:
     """Emit each of them as a process does that finds nothing in the cache."""
-    from shmcoll.collectives import ROUTINES
+    from shmcoll.collectives import RECORDS
     from shmcoll.engine.compiler import compile as code
     from shmcoll.engine.kernels.dtypes import BY_CODE
 
@@ -53,8 +53,8 @@ def emit(names: list[str]) -> None:
             emit_small_functions()
         elif name == "gate":
             code.load_gate()
-        elif name in ROUTINES:
-            code.load_routine(ROUTINES[name])
+        elif name in RECORDS:
+            code.load_routine(RECORDS[name])
         else:
             reduction, _, dtype = name.partition("_")
             code.load_kernel(dtypes[dtype], reduction)

@@ -11,9 +11,8 @@ import pytest
 
 from shmcoll import calls
 from shmcoll.engine import context as c
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import LARGEST_COUNT, WORD
 from shmcoll.engine.native import entry
-from shmcoll.engine.native.entry_counts import LARGEST
 from tests.support import layouts
 
 ROWS = ("send_counts", "send_displs", "recv_counts", "recv_displs", "recv_room")
@@ -70,8 +69,8 @@ REFUSED: dict[str, Callable[[list[int]], Any]] = {
     },
     "lowest int8": lambda v: np.array([v[0], -128], np.int8),
     "lowest int64": lambda v: np.array([v[0], -(1 << 63)]),
-    "beyond the limit": lambda v: (v[0], LARGEST + 1),
-    "beyond the limit in an array": lambda v: np.array([v[0], LARGEST + 1]),
+    "beyond the limit": lambda v: (v[0], LARGEST_COUNT + 1),
+    "beyond the limit in an array": lambda v: np.array([v[0], LARGEST_COUNT + 1]),
     "beyond 63 bits": lambda v: [v[0], 1 << 63],
     "beyond 63 bits in an array": lambda v: np.array([v[0], 1 << 63], np.uint64),
     "beyond 64 bits": lambda v: [v[0], 1 << 70],
@@ -299,8 +298,8 @@ def test_numbers_up_to_the_largest_of_their_type(ranks):
 
     def statuses(comm) -> list[int]:
         x, out = np.zeros(1), np.zeros(1)
-        rooms: list = [np.array([min(np.iinfo(name).max, LARGEST)], name) for name in INTEGERS]
-        rooms += [[LARGEST], (LARGEST,)]
+        rooms: list = [np.array([min(np.iinfo(name).max, LARGEST_COUNT)], name) for name in INTEGERS]
+        rooms += [[LARGEST_COUNT], (LARGEST_COUNT,)]
         return [comm._all_to_all_v(x, out, 0, 0, 0, 0, None, [1], None, None, None, room) for room in rooms]
 
     assert ranks(1, statuses) == [[c.OK] * (len(INTEGERS) + 2)]

@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from shmcoll.collectives import ROUTINES
-from shmcoll.engine import layout
+from shmcoll.collectives import RECORDS, ROUTINES
 from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.kernels import kernels
@@ -55,7 +54,7 @@ def routine(name: str) -> FunctionType:
 
 @cache
 def module_text(name: str) -> str:
-    plain = entry.make_plain(routine(name), layout.OPERATION_NAMES.index(name))
+    plain = entry.make_plain(routine(name), RECORDS[name])
     return str(code.optimised_module({f"{name}_plain": (plain, 2)}))
 
 
@@ -196,7 +195,7 @@ def undefined_symbols(data: bytes) -> set[str]:
 
 @pytest.mark.parametrize("name", ROUTINES)
 def test_objects_need_libc_and_cpython_only(name: str) -> None:
-    code.load_routine(routine(name))
+    code.load_routine(RECORDS[name])
 
     def never() -> bytes:
         raise AssertionError("it has just been loaded")

@@ -24,7 +24,7 @@ FORKS = """
     sys.path.insert(0, sys.argv[1])
     import numpy as np
     import shmcoll
-    from shmcoll.collectives import ROUTINES
+    from shmcoll.collectives import RECORDS
     from shmcoll.engine.kernels.dtypes import BY_NAME
     from shmcoll.engine.compiler import compile as code
     from tests.support.instants import interrupted_at
@@ -61,7 +61,7 @@ LOADING = (
         except KeyboardInterrupt:
             told = "interrupted, "
         for name in ("scan", "gather", "reduce"):
-            code.load_routine(ROUTINES[name])
+            code.load_routine(RECORDS[name])
         comm = shmcoll.init()
         assert comm.scan(np.arange(3)).tolist() == [0, 1, 2]
         return told + "then right"
@@ -151,8 +151,8 @@ def compile_instants(count: int, seed: int, folder: Path) -> None:
 def compiled() -> None:
     """What is loaded here has been compiled before."""
     names = ("scan", "gather", "reduce")
-    script = "import shmcoll.engine.compiler.compile as c; from shmcoll.collectives import ROUTINES\n"
-    script += f"for name in {names}: c.load_routine(ROUTINES[name])\n"
+    script = "import shmcoll.engine.compiler.compile as c; from shmcoll.collectives import RECORDS\n"
+    script += f"for name in {names}: c.load_routine(RECORDS[name])\n"
     script += "import numpy as np, shmcoll; shmcoll.init().scan(np.arange(3))"
     subprocess.run([sys.executable, "-c", script], check=True, stderr=subprocess.DEVNULL)
 

@@ -30,8 +30,8 @@ ROOMS = {
         "jit", "nki", "mindspore",
     ),
     "shmcoll.engine": (
-        "layout", "context", "system", "fences", "atomics", "memory", "kernels", "protocol", "messages", "native",
-        "compiler", "fault_injection",
+        "layout", "context", "collective", "system", "fences", "atomics", "memory", "kernels", "protocol", "messages",
+        "native", "compiler", "fault_injection",
     ),
     "shmrun": ("cli", "start", "watch", "commands", "__main__"),
     "shmbench": ("cli", "collectives", "timing", "report", "features", "commands", "__main__"),

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from shmcoll.collectives import ROUTINES
+from shmcoll.collectives import RECORDS
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.compiler.compile import all_kernels, load_kernel, load_routine
 from shmcoll.engine.system.cores import usable_cores
@@ -19,9 +19,9 @@ def load(reductions: bool) -> None:
     """
     wanted = [(d, r) for d, r in all_kernels() if reductions or r in USUAL]
     missing = [(d, r) for d, r in wanted if not object_cache.holds(f"{r}_{d.name}")]
-    fill_cache(ROUTINES, _tell)
-    for routine in ROUTINES.values():
-        load_routine(routine)
+    fill_cache(RECORDS, _tell)
+    for record in RECORDS.values():
+        load_routine(record)
     if missing:
         _tell(f"compiling {len(missing)} reduce kernels")
         workers = usable_cores()

@@ -19,7 +19,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from shmcoll.engine import layout
+from shmcoll.engine.collective import COUNTS, Collective
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.object_cache import Progress, object_file
 from shmcoll.engine.kernels import kernels
@@ -27,17 +27,16 @@ from shmcoll.engine.kernels.dtypes import DTYPES, PAIRS, REDUCTIONS, DType
 from shmcoll.engine.native import entry, entry_counts, jit_gate
 
 
-def load_routine(routine: Callable[[int], int], progress: Progress | None = None) -> tuple[int, int]:
-    """Addresses of the two entry points (fast, plain) of a collective's routine, which bears the operation's name."""
-    operation = routine.__name__
-    code = layout.OPERATION_NAMES.index(operation)
-    make_entry = entry_counts.make_entry if code in entry_counts.OPERATIONS else entry.make_entry
+def load_routine(record: Collective, progress: Progress | None = None) -> tuple[int, int]:
+    """Addresses of the two entry points (fast, plain) of the routine of a collective."""
+    operation, routine = record.name, record.routine
+    make_entry = entry_counts.make_entry if record.form & COUNTS else entry.make_entry
 
     def build() -> bytes:
         return _emit(
             {
-                f"{operation}_fast": (make_entry(routine, code), 3),
-                f"{operation}_plain": (entry.make_plain(routine, code), 2),
+                f"{operation}_fast": (make_entry(routine, record), 3),
+                f"{operation}_plain": (entry.make_plain(routine, record), 2),
             }
         )
 

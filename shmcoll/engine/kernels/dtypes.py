@@ -1,7 +1,7 @@
 """The element types: code, numpy dtype, and the type that sums are kept in.
 
-Codes travel in headers and index the kernel table. Half types are summed in float32 and rounded once. bfloat16 comes
-from `ml_dtypes`, which is imported here because its numpy type number exists only after that.
+Codes travel in headers, in 8 bits, and index the kernel table. Half types are summed in float32 and rounded once.
+bfloat16 comes from `ml_dtypes`, which is imported here because its numpy type number exists only after that.
 
 Beside the plain types there are pairs of a value and an index, which argmin and argmax reduce: `pair_dtype`.
 """
@@ -11,6 +11,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
+from shmcoll.engine.layout import MOST_CODES
 
 PAIR_CODES = 32  # the code of a pair is this + the code of its value
 
@@ -63,8 +65,13 @@ REDUCTIONS = {
     )
 }
 #: operators that are objects: `shmcoll.premul_sum`, `shmcoll.op`
-PREMUL_SUM, USER = 14, 15
+PREMUL_SUM, USER = len(REDUCTIONS) + 1, len(REDUCTIONS) + 2
+#: a table with a row for each dtype code and a place for each reduction that has a kernel has so many of either
+DTYPE_CODES, REDUCTION_CODES = (1 << max(codes).bit_length() for codes in (BY_CODE, REDUCTIONS.values()))
 REDUCTION_NAMES = {code: name for name, code in REDUCTIONS.items()} | {PREMUL_SUM: "premul_sum"}
+
+if len(DTYPES) >= PAIR_CODES or DTYPE_CODES >= MOST_CODES or USER >= MOST_CODES:
+    raise ImportError("there are more dtypes or operators than codes for them")
 
 
 def pair_dtype(value: Any) -> np.dtype:

@@ -36,6 +36,7 @@ tag.
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.atomics import load, load_acquire, peek, poke, store
+from shmcoll.engine.collective import ANY_SOURCE, PEER, Collective
 from shmcoll.engine.layout import (
     ANY,
     PIECE_DIMS,
@@ -269,3 +270,6 @@ def refuse(ctx, total):
         return c.DOES_NOT_FIT
     store(first + PIECE_TAKEN, 1)
     return c.WITHDRAWN
+
+
+COLLECTIVE = Collective(recv, code=17, form=PEER | ANY_SOURCE)

@@ -33,6 +33,7 @@ ascend. What is between segments is not written. A last row says how long the me
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.atomics import copy, load_acquire, peek, poke, store
+from shmcoll.engine.collective import PEER, Collective
 from shmcoll.engine.layout import (
     PAGE,
     PIECE_DIMS,
@@ -88,7 +89,7 @@ NONE, STAY, GO_ON, AGAIN = range(c.LATER, c.LATER + 4)  # in place of memory tha
 EMPTY_RING, BLOCKED, FINISHED = 0, -1, -2  # in WANTED, in place of bytes
 AT_ONCE = 5  # in EXPECTING: times left to answer BLOCKED
 STAYING = 1_000_000
-NOTHING = -1  # in SENT: not even the first piece
+NOTHING_SENT = -1  # in SENT: not even the first piece
 
 START, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
 
@@ -127,7 +128,7 @@ def begin_or_go_on(ctx):
         poke(ctx + c.WANTED, EMPTY_RING)
         return c.ASKS
     poke(ctx + c.MOVED, peek(ctx + c.MOVED) + peek(ctx + c.X + c.BYTES))
-    poke(chain + SENT, NOTHING)
+    poke(chain + SENT, NOTHING_SENT)
     poke(chain + SEGMENT, peek(ctx + c.X + c.DATA))
     if is_of_wrong_size(ctx, peer):
         return ask(ctx, peer)
@@ -150,11 +151,11 @@ def put_rest(ctx, peer):
     while peek(chain + SENT) < total:
         sent = max(peek(chain + SENT), 0)
         length = min(total - sent, PART_BYTES)
-        head = PIECE_UNIT if peek(chain + SENT) != NOTHING else PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD
+        head = PIECE_UNIT if peek(chain + SENT) != NOTHING_SENT else PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD
         status = make_room(ctx, peer, whole_units(head + length))
         if status != c.OK:
             return status
-        if peek(chain + SENT) == NOTHING:
+        if peek(chain + SENT) == NOTHING_SENT:
             poke(chain + BEGUN, peek(chain + TAIL) + 1)
             put_first(ctx, peer, length)
         else:
@@ -253,7 +254,7 @@ def await_receiver(ctx, peer, wanted):
             poke(expecting, peek(expecting) - 1)
             poke(ctx + c.WANTED, BLOCKED)
             return c.ASKS
-        if peek(chain + SENT) == NOTHING or load_acquire(ring + RING_READING) != peek(chain + BEGUN):
+        if peek(chain + SENT) == NOTHING_SENT or load_acquire(ring + RING_READING) != peek(chain + BEGUN):
             return ask(ctx, peer)
         limit = peek(ctx + c.TIMEOUT)
         status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, limit)
@@ -287,7 +288,7 @@ def ask(ctx, peer):
     capacity = peek(chain + CAPACITY)
     least = USUAL_RING if capacity > 0 or is_long(ctx) else FIRST_RING
     begins = peek(ctx + c.SEND_MEMORY) in (BEGIN, BESIDE, AGAIN)
-    if peek(chain + SENT) == NOTHING and begins and is_of_wrong_size(ctx, peer):
+    if peek(chain + SENT) == NOTHING_SENT and begins and is_of_wrong_size(ctx, peer):
         needed = least
     else:
         rest = peek(ctx + c.X + c.BYTES) - max(peek(chain + SENT), 0)
@@ -317,6 +318,9 @@ def follow(ctx, peer, offset):
 def drop(ctx, peer):
     """There is no memory for the rest of the message."""
     chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
-    if peek(chain + SENT) != NOTHING:
+    if peek(chain + SENT) != NOTHING_SENT:
         publish_piece(ctx, peer, DROPPED, 0, 0, PIECE_UNIT)
     return c.OK
+
+
+COLLECTIVE = Collective(send, code=16, form=PEER)

@@ -41,31 +41,27 @@ import numpy as np
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.atomics import copy, peek, poke
-from shmcoll.engine.kernels.dtypes import BY_NAME, BY_NUMPY, DTYPES, PAIRS, DType
-from shmcoll.engine.layout import (
-    ALL_GATHER,
-    ALL_GATHER_V,
-    ALL_REDUCE,
-    ALL_TO_ALL,
-    ALL_TO_ALL_V,
-    ANY,
-    BARRIER,
-    BROADCAST,
-    COLLECTIVE_PERMUTE,
-    EXSCAN,
-    GATHER,
-    GATHER_V,
-    LARGEST_TAG,
-    OPERATION_NAMES,
-    RECV,
-    REDUCE,
-    REDUCE_SCATTER,
-    SCAN,
-    SCATTER,
-    SCATTER_V,
-    SEND,
-    WORD,
+from shmcoll.engine.collective import (
+    ANY_SOURCE,
+    CUTS,
+    EXTRA,
+    FITTING,
+    GATHERS,
+    IN_PHASES,
+    NO_ARRAYS,
+    NO_OUT_AT_0,
+    OPERATION_CODES,
+    OUT_AT_ROOT,
+    OWN_PART,
+    PEER,
+    REDUCING,
+    ROOTED,
+    SCATTERS,
+    X_AT_ROOT,
+    Collective,
 )
+from shmcoll.engine.kernels.dtypes import BY_NAME, BY_NUMPY, DTYPE_CODES, DTYPES, PAIRS, REDUCTION_CODES, DType
+from shmcoll.engine.layout import ANY, LARGEST_TAG, WORD
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.protocol.flight_recorder import forget_message, note_end
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
@@ -83,9 +79,9 @@ TUPLE = LIST + WORD
 PAIR_DTYPES = TUPLE + WORD  # address of the numpy dtype, and its type word, of each dtype of pairs
 PAIR_COUNT = len(PAIRS)
 KERNELS = PAIR_DTYPES + 2 * PAIR_COUNT * WORD  # dtype code * REDUCTION_CODES + reduction code -> address of the kernel
-DTYPE_CODES, REDUCTION_CODES = 64, 16
 ROUTINES = KERNELS + DTYPE_CODES * REDUCTION_CODES * WORD  # operation -> address of the plain form, 0 while not loaded
-GATE = ROUTINES + len(OPERATION_NAMES) * WORD  # address of the gate for jitted code, see `jit_gate.py`
+KINDS = ROUTINES + OPERATION_CODES * WORD  # operation -> its KIND, beside the form
+GATE = KINDS + OPERATION_CODES * WORD  # address of the gate for jitted code, see `jit_gate.py`
 CALLBACK = GATE + WORD  # address of the Python function that it calls
 HANDLE = CALLBACK + WORD  # address of the context itself, once jitted code may use it
 OWN_TABLE = HANDLE + WORD  # a table of counts, see `entry_counts.py`
@@ -94,12 +90,6 @@ RUN_WORDS = 5  # block, and run and stride at either end: see `all_to_all.py`
 LIST_WORDS = 3  # behind them: what an all_to_all of lists has
 PLAIN_EXTRA = 3  # extra words that a routine may read in a call that gives none
 FIXED = 6  # arguments before the extra words
-REDUCING = (ALL_REDUCE, REDUCE, REDUCE_SCATTER, SCAN, EXSCAN)
-ROOTED = (REDUCE, BROADCAST, GATHER, SCATTER)
-MESSAGES = (SEND, RECV)
-IN_PHASES = (SCATTER, ALL_TO_ALL_V, GATHER_V, SCATTER_V, ALL_GATHER_V)  # and messages
-#: operations whose arguments the entry checks itself
-CHECKED = (BARRIER, *REDUCING, *ROOTED, ALL_GATHER, ALL_TO_ALL)
 
 ARGUMENT_WORD = c.REDUCTION - 2 * WORD  # so that argument i of a call goes to ARGUMENT_WORD + i words
 EXTRA_WORD = c.EXTRA - FIXED * WORD
@@ -155,9 +145,9 @@ def kernel_slot(dtype_code: int, reduction: int) -> int:
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
 
-def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, int, int], int]:
+def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[int, int, int], int]:
     """The METH_FASTCALL form of a routine."""
-    judge, place = make_judge(operation), phase_argument(operation)
+    judge, place, operation, kind = make_judge(record.kind), phase_argument(record.kind), record.code, record.kind
 
     def entry(self, args, nargs):
         ctx = peek(self + py.ARRAY_DATA)
@@ -166,44 +156,40 @@ def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, 
         if not read_call(ctx, args, nargs) or not judge(ctx, nargs):
             return py.new_integer(c.NEEDS_PYTHON)
         poke(ctx + c.OPERATION, operation)
-        return answer(run(ctx, routine))
+        return answer(run(ctx, routine, kind))
 
     return entry
 
 
-def make_judge(operation: int) -> Callable[[int, int], int]:
-    """Whether a call of `operation` with so many arguments can go on as it is; notes the kernel of a reduction."""
-    if operation in REDUCING:
+def make_judge(kind: int) -> Callable[[int, int], int]:
+    """Whether a call of an operation of this KIND with so many arguments can go on as it is; notes the kernel of a
+    reduction."""
+    if kind & PEER:
+
+        def judge(ctx, nargs):
+            return nargs == FIXED and is_addressed(ctx, kind)
+
+    elif kind & EXTRA:
+
+        def judge(ctx, nargs):
+            return nargs > FIXED and (kind & FITTING == 0 or ready(ctx, kind))
+
+    elif kind & REDUCING:
 
         def judge(ctx, nargs):
             if nargs > FIXED:
                 poke(ctx + c.KERNEL, peek(ctx + KERNEL_GIVEN))
                 return 1
             forget_extra(ctx)
-            return ready(ctx, operation) and find_kernel(ctx)
+            return ready(ctx, kind) and find_kernel(ctx)
 
-    elif operation in CHECKED:
+    else:
 
         def judge(ctx, nargs):
             if nargs != FIXED:
                 return 1
             forget_extra(ctx)
-            return ready(ctx, operation)
-
-    elif operation == COLLECTIVE_PERMUTE:
-
-        def judge(ctx, nargs):
-            return nargs > FIXED and ready(ctx, operation)
-
-    elif operation in MESSAGES:
-
-        def judge(ctx, nargs):
-            return nargs == FIXED and is_addressed(ctx, operation)
-
-    else:
-
-        def judge(ctx, nargs):
-            return nargs > FIXED
+            return ready(ctx, kind)
 
     return judge
 
@@ -244,10 +230,10 @@ def forget_extra(ctx):
         poke(ctx + c.EXTRA + i * WORD, 0)
 
 
-def make_plain(routine: Callable[[int], int], operation: int) -> Callable[[int, int], int]:
+def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[int, int], int]:
     """The form for the gate and for ctypes, the GIL held. `written`: the address of a call written down; 0: the caller
     has asked whether it may enter, and has filled the context."""
-    judge, place = make_judge(operation), phase_argument(operation)
+    judge, place, operation, kind = make_judge(record.kind), phase_argument(record.kind), record.code, record.kind
 
     def plain(ctx, written):
         if written != 0:
@@ -260,16 +246,16 @@ def make_plain(routine: Callable[[int], int], operation: int) -> Callable[[int, 
             if not judge(ctx, nargs):
                 return c.NEEDS_PYTHON
             poke(ctx + c.OPERATION, operation)
-        return run(ctx, routine)
+        return run(ctx, routine, kind)
 
     return plain
 
 
-def phase_argument(operation: int) -> int:
+def phase_argument(kind: int) -> int:
     """Which argument of a call is its phase; 0 for operations that have only one."""
-    if operation in MESSAGES:
+    if kind & PEER:
         return 2
-    return FIXED if operation in IN_PHASES else 0
+    return FIXED if kind & IN_PHASES else 0
 
 
 def phase_given(ctx, args, nargs, place):
@@ -291,12 +277,13 @@ def goes_on(ctx, phase):
     return phase >= c.LATER and peek(ctx + c.ACTIVE) == -py.thread_id()
 
 
-def run(ctx, routine):
+def run(ctx, routine, kind):
     me = py.thread_id()
+    poke(ctx + c.KIND, kind)
     poke(ctx + c.ACTIVE, me)
     poke(ctx + c.THREAD, py.release_gil())
     status = routine(ctx)
-    if peek(ctx + c.OPERATION) in MESSAGES:
+    if kind & PEER:
         forget_message(ctx, status)
     else:
         note_end(ctx, status)
@@ -380,41 +367,39 @@ def read_integer(ctx, number, word):
     return 1
 
 
-def ready(ctx, operation):
+def ready(ctx, kind):
     """Whether the arrays of a call are what the operation needs, as far as this rank is concerned: both there, alike in
     dtype, of fitting shapes, apart from each other (or one, where that has a meaning)."""
-    if operation == BARRIER:
+    if kind & NO_ARRAYS:
         return 1
     me, root = peek(ctx + c.RANK), peek(ctx + c.ARGUMENT)
-    if operation in ROOTED and not 0 <= root < peek(ctx + c.SIZE):
+    if kind & ROOTED and not 0 <= root < peek(ctx + c.SIZE):
         return 0
     x, out = ctx + c.X, ctx + c.OUT
-    has_none = (operation in (GATHER, REDUCE) and me != root) or (operation == EXSCAN and me == 0)
+    has_none = (kind & OUT_AT_ROOT and me != root) or (kind & NO_OUT_AT_0 and me == 0)
     if has_none:
         return peek(x + c.DATA) != 0 and peek(out + c.DATA) == 0
-    if operation == SCATTER and me != root:
+    if kind & X_AT_ROOT and me != root:
         return peek(out + c.DATA) != 0 and peek(x + c.DATA) == peek(out + c.DATA)
     if peek(x + c.DATA) == 0 or peek(out + c.DATA) == 0 or peek(x + c.DTYPE) != peek(out + c.DTYPE):
         return 0
-    if operation == ALL_GATHER:
-        return is_shared_out(ctx, x, out) and (is_own_part(ctx, x, out) or are_apart(x, out))
-    if operation == GATHER:
-        return is_shared_out(ctx, x, out) and are_apart(x, out)
-    if operation in (SCATTER, REDUCE_SCATTER):
-        return is_shared_out(ctx, out, x) and (is_own_part(ctx, out, x) or are_apart(x, out))
-    if operation == ALL_TO_ALL and not is_cut_evenly(ctx, x, out):
+    if kind & GATHERS:
+        return is_shared_out(ctx, x, out) and ((kind & OWN_PART and is_own_part(ctx, x, out)) or are_apart(x, out))
+    if kind & SCATTERS:
+        return is_shared_out(ctx, out, x) and ((kind & OWN_PART and is_own_part(ctx, out, x)) or are_apart(x, out))
+    if kind & CUTS and not is_cut_evenly(ctx, x, out):
         return 0
     return are_alike(x, out) and (peek(x + c.DATA) == peek(out + c.DATA) or are_apart(x, out))
 
 
-def is_addressed(ctx, operation):
+def is_addressed(ctx, kind):
     """Whether a message goes to a rank of this group, or may come from one, and has a tag that there is."""
-    lowest = ANY if operation == RECV else 0
+    lowest = ANY if kind & ANY_SOURCE else 0
     if not lowest <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
         return 0
     if not lowest <= peek(ctx + c.ARGUMENT_2) <= LARGEST_TAG:
         return 0
-    return operation == RECV or peek(ctx + c.X + c.DTYPE) != 0
+    return kind & ANY_SOURCE or peek(ctx + c.X + c.DTYPE) != 0
 
 
 def are_alike(x, out):

@@ -24,19 +24,15 @@ from collections.abc import Callable
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
+from shmcoll.engine.collective import OUT_AT_ROOT, OWN_COUNTS, REDUCING, ROOTED, X_AT_ROOT, Collective
 from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.engine.layout import (
-    ALL_GATHER_V,
-    ALL_TO_ALL_V,
     ELEMENT_TYPE,
-    GATHER_V,
     LARGEST_COUNT,
     RECV_COUNTS,
     RECV_DISPLS,
     RECV_ROOM,
-    REDUCE_SCATTER,
     RESULT_SIZE,
-    SCATTER_V,
     SEND_COUNTS,
     SEND_DISPLS,
     SOURCE_SIZE,
@@ -67,8 +63,6 @@ from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, PHASE, TABLE
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN, ORDERED, SOURCES
 from shmcoll.engine.protocol.sync import SEED, mix
 
-OPERATIONS = (ALL_TO_ALL_V, GATHER_V, SCATTER_V, ALL_GATHER_V, REDUCE_SCATTER)
-
 RECEIVED = FIXED  # arguments by number
 ROWS = FIXED + 1
 
@@ -77,11 +71,11 @@ INT8, UINT8, UINT64 = (BY_NAME[name].code for name in ("int8", "uint8", "uint64"
 MARK_BITS = 48
 
 
-def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, int, int], int]:
-    """The METH_FASTCALL form of a routine of OPERATIONS."""
-    others = make_entry_of_others(routine, operation)
-    prepare = make_prepare(operation)
-    arguments = ROWS + (1 if operation == REDUCE_SCATTER else TABLE_SIZES)
+def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[int, int, int], int]:
+    """The METH_FASTCALL form of a routine whose calls may bring counts."""
+    others = make_entry_of_others(routine, record)
+    prepare, operation, kind = make_prepare(record.kind), record.code, record.kind
+    arguments = ROWS + (1 if record.kind & REDUCING else TABLE_SIZES)
 
     def entry(self, args, nargs):
         if nargs != arguments:
@@ -92,20 +86,20 @@ def make_entry(routine: Callable[[int], int], operation: int) -> Callable[[int, 
         if not read_call(ctx, args, FIXED) or not prepare(ctx, args):
             return py.new_integer(c.NEEDS_PYTHON)
         poke(ctx + c.OPERATION, operation)
-        status = run(ctx, routine)
+        status = run(ctx, routine, kind)
         tell_received(ctx, peek(args + RECEIVED * WORD), status)
         return answer(status)
 
     return entry
 
 
-def make_prepare(operation: int) -> Callable[[int, int], int]:
+def make_prepare(kind: int) -> Callable[[int, int], int]:
     """Whether the counts of a call, whose first arguments have been read, can be read and go on; lays them out."""
-    if operation == REDUCE_SCATTER:
+    if kind & REDUCING:
         return cut_unevenly
 
     def prepare(ctx, args):
-        return arrays_suit(ctx, operation) and fill_table(ctx, operation, args)
+        return arrays_suit(ctx, kind) and fill_table(ctx, kind, args)
 
     return prepare
 
@@ -113,47 +107,47 @@ def make_prepare(operation: int) -> Callable[[int, int], int]:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def arrays_suit(ctx, operation):
+def arrays_suit(ctx, kind):
     """Whether x is given by just who sends, and `out`, where it is given, is of its dtype and apart from it."""
-    if operation in (GATHER_V, SCATTER_V) and not 0 <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
+    if kind & ROOTED and not 0 <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
         return 0
     x, out = ctx + c.X, ctx + c.OUT
-    if is_given(x) != sends(ctx, operation) or (is_given(out) and not receives(ctx, operation)):
+    if is_given(x) != sends(ctx, kind) or (is_given(out) and not receives(ctx, kind)):
         return 0
     if is_given(x) and is_given(out):
         return peek(x + c.DTYPE) == peek(out + c.DTYPE) and are_apart(x, out)
     return 1
 
 
-def sends(ctx, operation):
-    return operation != SCATTER_V or peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT)
+def sends(ctx, kind):
+    return kind & X_AT_ROOT == 0 or peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT)
 
 
-def receives(ctx, operation):
-    return operation != GATHER_V or peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT)
+def receives(ctx, kind):
+    return kind & OUT_AT_ROOT == 0 or peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT)
 
 
 def is_given(view):
     return peek(view + c.DTYPE) != 0
 
 
-def fill_table(ctx, operation, args):
+def fill_table(ctx, kind, args):
     """Fill the own table; 0 when a row of it cannot be read or is missing."""
-    if operation in (ALL_TO_ALL_V, SCATTER_V):
-        if not read_sends(ctx, args, sends(ctx, operation)):
+    if kind & OWN_COUNTS:
+        if not read_sends(ctx, args, sends(ctx, kind)):
             return 0
     else:
-        send_all_of_x(ctx, operation)
-    if not read_receives(ctx, args, receives(ctx, operation) and operation != SCATTER_V):
+        send_all_of_x(ctx, kind)
+    if not read_receives(ctx, args, receives(ctx, kind) and kind & X_AT_ROOT == 0):
         return 0
     x, out, ends = ctx + c.X, ctx + c.OUT, row(ctx, TABLE_SIZES)
     has_out = is_given(out)
-    if operation == SCATTER_V and has_out:
+    if kind & X_AT_ROOT and has_out:
         poke(row(ctx, RECV_COUNTS) + peek(ctx + c.ARGUMENT) * WORD, peek(out + c.COUNT))
     poke(ends + SOURCE_SIZE * WORD, peek(x + c.COUNT))
     poke(ends + RESULT_SIZE * WORD, peek(out + c.COUNT) if has_out else -1)
     poke(ends + ELEMENT_TYPE * WORD, max(peek(x + c.DTYPE), peek(out + c.DTYPE)) or -1)
-    poke(ctx + PHASE, BOTH if has_out or not receives(ctx, operation) else COUNTS)
+    poke(ctx + PHASE, BOTH if has_out or not receives(ctx, kind) else COUNTS)
     poke(ctx + TABLE, ctx + OWN_TABLE)
     return 1
 
@@ -178,11 +172,11 @@ def read_sends(ctx, args, given):
     return packed >= peek(ctx + c.X + c.COUNT)
 
 
-def send_all_of_x(ctx, operation):
+def send_all_of_x(ctx, kind):
     """The same rows where all of x goes to everybody, or to the root."""
-    set_row(ctx, SEND_COUNTS, 0 if operation == GATHER_V else peek(ctx + c.X + c.COUNT))
+    set_row(ctx, SEND_COUNTS, 0 if kind & OUT_AT_ROOT else peek(ctx + c.X + c.COUNT))
     set_row(ctx, SEND_DISPLS, 0)
-    if operation == GATHER_V:
+    if kind & OUT_AT_ROOT:
         poke(row(ctx, SEND_COUNTS) + peek(ctx + c.ARGUMENT) * WORD, peek(ctx + c.X + c.COUNT))
 
 

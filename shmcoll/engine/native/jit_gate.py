@@ -19,13 +19,13 @@ Cost: the entry's, and 20 to 60 ns for the GIL.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call_routine, peek, poke
+from shmcoll.engine.collective import PEER, REDUCING
 from shmcoll.engine.layout import LARGEST_TAG, WORD
 from shmcoll.engine.messages.ring_buffers import FOUND_TOTAL, SOURCE_SHIFT, found_offset
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.entry import (
     CALLBACK,
-    MESSAGES,
-    REDUCING,
+    KINDS,
     ROUTINES,
     dtype_in,
     find_kernel,
@@ -66,14 +66,15 @@ def enter(ctx, block):
     fill_view(ctx + c.OUT, fill_view(ctx + c.X, block + ARRAYS))
     forget_extra(ctx)
     routine = peek(ctx + ROUTINES + operation * WORD)
-    if routine == 0 or not suits(ctx, operation) or (operation in REDUCING and not find_kernel(ctx)):
+    kind = peek(ctx + KINDS + operation * WORD)
+    if routine == 0 or not suits(ctx, kind) or (kind & REDUCING and not find_kernel(ctx)):
         return c.NEEDS_PYTHON
     poke(ctx + c.OPERATION, operation)
     return call_routine(routine, ctx)
 
 
-def suits(ctx, operation):
-    return is_addressed(ctx, operation) if operation in MESSAGES else ready(ctx, operation)
+def suits(ctx, kind):
+    return is_addressed(ctx, kind) if kind & PEER else ready(ctx, kind)
 
 
 def note_message(ctx, block, where):

@@ -21,6 +21,7 @@ after WOKEN, or after STARTED when it never slept; what it did besides is to cop
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import note, peek, poke, recent
+from shmcoll.engine.collective import PEER
 from shmcoll.engine.layout import (
     FLIGHT_ARGUMENTS,
     FLIGHT_BYTES,
@@ -35,9 +36,7 @@ from shmcoll.engine.layout import (
     MESSAGE_PEER,
     MESSAGE_SINCE,
     MESSAGE_TAG,
-    RECV,
     RUNNING,
-    SEND,
     WORD,
 )
 
@@ -67,13 +66,12 @@ def note_wake(ctx):
 
 def note_message(ctx, box):
     """A send or recv of this rank, whose mailbox is `box`, is about to sleep. It may do so again and again."""
-    operation = peek(ctx + c.OPERATION)
-    if operation in (SEND, RECV) and peek(ctx + c.NOTED) == 0:
+    if peek(ctx + c.KIND) & PEER and peek(ctx + c.NOTED) == 0:
         poke(ctx + c.NOTED, box)
         note(box + MESSAGE_PEER, peek(ctx + c.ARGUMENT))
         note(box + MESSAGE_TAG, peek(ctx + c.ARGUMENT_2))
         note(box + MESSAGE_SINCE, recent())
-        note(box + MESSAGE, operation)
+        note(box + MESSAGE, peek(ctx + c.OPERATION))
 
 
 def forget_message(ctx, status):

@@ -8,7 +8,10 @@ no collective, see `calls_of_messages.py`.
 from dataclasses import dataclass
 from typing import Any
 
-from shmcoll.collectives import all_reduce, all_to_all, barrier, gather
+from shmcoll.collectives.all_reduce import all_reduce
+from shmcoll.collectives.all_to_all import all_to_all
+from shmcoll.collectives.barrier import barrier
+from shmcoll.collectives.gather import gather
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.memory import records
@@ -59,7 +62,6 @@ class Call:
 @dataclass(frozen=True)
 class Barrier(Call):
     def run(self, rank: Rank, _number: int) -> int:
-        rank.set(c.OPERATION, layout.BARRIER)
         return rank.enter(barrier)
 
 
@@ -75,7 +77,6 @@ class AllReduce(Call):
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words)
         rank.view(c.OUT, rank.x if self.in_place else rank.out, self.words)
-        rank.set(c.OPERATION, layout.ALL_REDUCE)
         rank.set(c.REDUCTION, 1)
         rank.set(c.ALGORITHM, self.composite << layout.COMPOSITE_SHIFT)
         rank.set(ORDERED, int(self.ordered))
@@ -95,7 +96,6 @@ class Gather(Call):
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words)
         rank.view(c.OUT, rank.out, self.words)
-        rank.set(c.OPERATION, layout.GATHER)
         rank.set(c.ARGUMENT, self.root)
         rank.set(c.EXTRA, 0)
         return rank.enter(gather)
@@ -115,7 +115,6 @@ class AllToAll(Call):
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words * rank.job.ranks)
         rank.view(c.OUT, rank.out, self.words * rank.job.ranks)
-        rank.set(c.OPERATION, layout.ALL_TO_ALL)
         for i in range(8):
             rank.set(c.EXTRA + i * WORD, self.words * WORD if i < 5 else 0)
         return rank.enter(all_to_all)
@@ -131,7 +130,6 @@ class Disagree(Call):
     """Barriers whose fingerprints differ: every rank must find out."""
 
     def run(self, rank: Rank, _number: int) -> int:
-        rank.set(c.OPERATION, layout.BARRIER)
         rank.set(c.ARGUMENT, rank.number)
         return _expected(c.MISMATCH, rank.enter(barrier))
 
@@ -141,7 +139,6 @@ class DisagreeOnComposite(Call):
     """Barriers that are parts of different composite calls, or of none: every rank must find out."""
 
     def run(self, rank: Rank, _number: int) -> int:
-        rank.set(c.OPERATION, layout.BARRIER)
         rank.set(c.ALGORITHM, rank.number << layout.COMPOSITE_SHIFT)
         return _expected(c.MISMATCH, barrier(rank.ctx))
 

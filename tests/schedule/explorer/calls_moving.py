@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from shmcoll.collectives import all_gather, all_to_all, broadcast, scatter
+from shmcoll.collectives.all_gather import all_gather
 from shmcoll.collectives.all_to_all import SOURCES as BLOCKS
-from shmcoll.collectives.all_to_all import TARGETS, WHOLE
-from shmcoll.collectives.scatter import BOTH, DATA, OPEN, PHASE, SHAPE, SOURCES
-from shmcoll.engine import atomics, layout
+from shmcoll.collectives.all_to_all import TARGETS, WHOLE, all_to_all
+from shmcoll.collectives.broadcast import broadcast
+from shmcoll.collectives.scatter import BOTH, DATA, OPEN, PHASE, SHAPE, SOURCES, scatter
+from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, value
 from tests.schedule.explorer.job import Rank
@@ -22,7 +23,6 @@ class Broadcast(Call):
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words)
         rank.view(c.OUT, rank.x, self.words)
-        rank.set(c.OPERATION, layout.BROADCAST)
         rank.set(c.ARGUMENT, self.root)
         return rank.enter(broadcast)
 
@@ -48,7 +48,6 @@ class AllGather(Call):
             for i in range(self.words):
                 atomics.poke(own + i * WORD, value(rank.number, number, i))
             rank.view(c.X, own, self.words)
-        rank.set(c.OPERATION, layout.ALL_GATHER)
         rank.set(c.EXTRA, 0)
         return rank.enter(all_gather)
 
@@ -69,7 +68,6 @@ class Scatter(Call):
     room: int = -1
 
     def run(self, rank: Rank, number: int) -> int:
-        rank.set(c.OPERATION, layout.SCATTER)
         rank.set(c.ARGUMENT, self.root)
         rank.set(PHASE, BOTH)
         rank.set(SOURCES, 0)
@@ -130,7 +128,6 @@ class AllToAllOfLists(Call):
         n = rank.job.ranks
         _fill(rank, number, self.words * n)
         rank.view(c.X, rank.x, self.words)
-        rank.set(c.OPERATION, layout.ALL_TO_ALL)
         for i in range(5):
             rank.set(c.EXTRA + i * WORD, self.words * WORD)
         whole = rank.table + n * WORD

@@ -27,7 +27,6 @@ class Message(Call):
 
 
 def put(rank: Rank, dest: int, tag: int, how: int) -> int:
-    rank.set(c.OPERATION, layout.SEND)
     rank.set(c.ARGUMENT, dest)
     rank.set(c.ARGUMENT_2, tag)
     rank.set(c.SEND_MEMORY, how)
@@ -135,7 +134,6 @@ class Receive(Message):
         for i in range(self.words):
             atomics.poke(rank.out + i * WORD, 0)
         rank.view(c.OUT, rank.out, self.words)
-        rank.set(c.OPERATION, layout.RECV)
         rank.set(c.ARGUMENT_2, self.tag)
 
     def _enter(self, rank: Rank, phase: int, source: int) -> int:
@@ -227,12 +225,10 @@ class SendRecv(Receive):
             status = put(rank, self.dest, 0, GO_ON if asked == BLOCKED else memory(rank))
         if status not in (c.OK, c.ASKS):
             return status
-        rank.set(c.OPERATION, layout.RECV)
         rank.set(c.ARGUMENT_2, self.tag)
         rank.view(c.OUT, rank.out, self.words)
         return self._told(rank, self._enter(rank, DATA if attached else FETCH, self.source), number)
 
     def _seek(self, rank: Rank) -> int:
-        rank.set(c.OPERATION, layout.RECV)
         rank.set(c.ARGUMENT_2, self.tag)
         return self._enter(rank, SEEK, self.source)

@@ -7,7 +7,7 @@ import numpy as np
 from shmcoll.collectives import ROUTINES
 from shmcoll.collectives.collective_permute import NOBODY, SOURCE, TARGET
 from shmcoll.collectives.halo_exchange import AXES, TABLE
-from shmcoll.engine import atomics, layout
+from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, value
 from tests.schedule.explorer.job import Rank
@@ -25,7 +25,6 @@ class Permute(Call):
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words)
         rank.view(c.OUT, rank.x if self.in_place else rank.out, self.words)
-        rank.set(c.OPERATION, layout.COLLECTIVE_PERMUTE)
         rank.set(SOURCE, self._source(rank.number))
         rank.set(TARGET, self.targets[rank.number])
         return rank.enter(ROUTINES["collective_permute"])
@@ -58,7 +57,6 @@ class Exchange(Call):
             atomics.poke(rank.dims + i * WORD, extent)
         for i, word in enumerate(self._table()):
             atomics.poke(rank.table + i * WORD, word)
-        rank.set(c.OPERATION, layout.HALO_EXCHANGE)
         rank.set(c.ARGUMENT, 0)
         rank.set(c.ARGUMENT_2, self.width)
         rank.set(AXES, len(self.dims))

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from shmcoll.collectives import ROUTINES, all_reduce
+from shmcoll.collectives import ROUTINES
+from shmcoll.collectives.all_reduce import all_reduce
 from shmcoll.collectives.reduce_scatter import EVEN
-from shmcoll.engine import atomics, layout
+from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from shmcoll.engine.protocol.reduction import ORDERED, SOURCES
 from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, value
@@ -28,7 +29,6 @@ class Reducing(Call):
         wanted = self._wanted(rank, number)
         rank.view(c.OUT, self._place(rank) if wanted else 0, len(wanted))
         _fill(rank, number, self._given(rank))
-        rank.set(c.OPERATION, layout.OPERATION_NAMES.index(self.operation))
         rank.set(c.REDUCTION, 1)
         rank.set(c.ARGUMENT, self._argument())
         rank.set(ORDERED, int(self.ordered))
@@ -76,7 +76,6 @@ class AllReduceShared(Call):
             write(out, (0,) * self.words)
         rank.view(c.X, x, self.words)
         rank.view(c.OUT, out, self.words)
-        rank.set(c.OPERATION, layout.ALL_REDUCE)
         rank.set(c.REDUCTION, 1)
         rank.set(ORDERED, 0)
         status = rank.enter(all_reduce)

@@ -32,7 +32,6 @@ class WithCounts(Call):
         for i in range(arriving):
             atomics.poke(rank.out + i * WORD, 0)
         rank.view(c.OUT, rank.out, arriving)
-        rank.set(c.OPERATION, layout.OPERATION_NAMES.index(self.operation))
         rank.set(c.ARGUMENT, self.root)
         rank.set(c.EXTRA + WORD, rank.table)
         for i, entry in enumerate(self._table(rank.job.ranks, me)):

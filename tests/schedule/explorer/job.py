@@ -10,9 +10,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from shmcoll.collectives import barrier
+from shmcoll.collectives import RECORDS
+from shmcoll.collectives.barrier import barrier
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
+from shmcoll.engine.collective import PEER, REDUCING, Collective
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages import ring_buffers
@@ -28,10 +30,10 @@ RING_DISTANCE = 1 << 16
 
 @cache
 def _plain(
-    make: Callable[..., Callable[[int, int], int]], routine: Callable[[int], int], operation: int
+    make: Callable[..., Callable[[int, int], int]], routine: Callable[[int], int], record: Collective
 ) -> Callable[[int, int], int]:
     """One function a routine: what a frame closes over belongs to its local state."""
-    return make(routine, operation)
+    return make(routine, record)
 
 
 class Rank:
@@ -80,13 +82,13 @@ class Rank:
 
     def enter(self, routine: Callable[[int], int]) -> int:
         """Make the call that has been written down, by the plain form of its routine, and look what happens then."""
-        operation = layout.OPERATION_NAMES.index(routine.__name__)
-        if operation in entry.REDUCING:
+        record = RECORDS[routine.__name__]
+        if record.form & REDUCING:
             self.set(KERNEL_GIVEN, KERNEL)
-        arguments = entry.FIXED if operation in entry.MESSAGES else entry.FIXED + 1
+        arguments = entry.FIXED if record.form & PEER else entry.FIXED + 1
         atomics.poke(self.written + entry.ARGUMENT_COUNT, arguments)
         had_left = self.events.has_left
-        status = _plain(entry.make_plain, routine, operation)(self.ctx, self.written)
+        status = _plain(entry.make_plain, routine, record)(self.ctx, self.written)
         if had_left and status != c.BUSY:
             raise Violation("a rank that has left the group was let in again")
         self.events.after_call(status)

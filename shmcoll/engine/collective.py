@@ -1,0 +1,73 @@
+"""The record of a collective: what everybody else needs to know about it. Each collective's file ends with its record.
+
+    COLLECTIVE = Collective(all_gather, code=8, form=GATHERS | OWN_PART, covers=SHAPE, plans=True)
+
+Nothing else lists collectives: `shmcoll/collectives/__init__.py` finds the records, and the native entries, the
+diagnostics and the plans go by what they say. send and recv have records, too: they have codes and entries.
+
+`form` and `covers` are one integer of flags, KIND. The entry is compiled for one KIND, and notes it in the
+context, where the parts of the protocol look at it that all operations share.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# what of x all ranks must have alike, and the fingerprint covers; x is else the business of each rank
+(SHAPE, DTYPE) = (1 << i for i in range(2))  # SHAPE: dtype and shape
+NOTHING = 0
+
+# which ranks have arrays; the others pass None
+(
+    ROOTED,  # ARGUMENT is the root
+    OUT_AT_ROOT,  # the root alone has an `out`
+    X_AT_ROOT,  # the root alone has an x; in a scatter, all others pass `out` for it
+    NO_OUT_AT_0,  # rank 0 has no `out`
+    # how x and `out` fit; without one of these the entry does not compare them
+    NO_ARRAYS,  # there are none
+    ALIKE,  # `out` has the shape of x, and may be x
+    GATHERS,  # `out` is as long as the x of all ranks along axis 0
+    SCATTERS,  # x is as long as the `out` of all ranks along axis 0
+    CUTS,  # `out` has the shape of x, and both consist of one block for each rank along axis 0
+    OWN_PART,  # GATHERS, SCATTERS: the shorter array may be this rank's part of the longer one
+    # arguments besides
+    REDUCING,  # the call has an operator, and the entry looks for its kernel
+    EXTRA,  # calls without extra words need Python
+    IN_PHASES,  # the first extra word is the phase
+    COUNTS,  # calls may bring counts, which the entry reads
+    OWN_COUNTS,  # COUNTS: a rank that sends gives a count for each receiver
+    PEER,  # of a message: ARGUMENT is the peer, ARGUMENT_2 the tag, REDUCTION the phase
+    ANY_SOURCE,  # PEER: both may be ANY
+) = (1 << i for i in range(2, 19))
+
+FITTING = NO_ARRAYS | ALIKE | GATHERS | SCATTERS | CUTS
+
+OPERATION_CODES = 64  # codes are below, and from 1 on without a gap
+
+
+@dataclass(frozen=True)
+class Collective:
+    """What a collective is called, how it is called, and how it is described.
+
+    routine: bears the name of the collective. code: its number in headers, never used for another one.
+    form: flags of this file. covers: SHAPE, DTYPE or NOTHING.
+    algorithms: names of those that a caller may ask for, from number 1 on. plans: whether `Communicator.plan` takes it.
+    describe(argument, argument_2): what messages say of a call behind its array, operator and root.
+    title(argument): the name of the method that was called, if the routine serves several.
+    """
+
+    routine: Callable[[int], int]
+    code: int
+    form: int
+    covers: int = NOTHING
+    algorithms: tuple[str, ...] = ()
+    plans: bool = False
+    describe: Callable[[int, int], str] = lambda _argument, _argument_2: ""
+    title: Callable[[int], str] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.routine.__name__
+
+    @property
+    def kind(self) -> int:
+        return self.form | self.covers
