@@ -1,37 +1,38 @@
-"""shmcoll: collective communication for the processes of one machine, in shared memory.
+"""Collective communication for the processes of one machine, in shared memory.
 
-Who may import whom (a test holds it): imports go down only.
+`shmcoll.init()` joins the job that `shmrun` or another launcher has started, and returns its `Communicator`, whose
+methods are the collectives. `shmcoll.run(function, n)` starts n ranks from a script, a test or a notebook.
 
-    mindspore, nki   front doors: each speaks its own API and calls the communicator
-    jit              collectives and messages for users' `@njit` code
-    runner           `shmcoll.run`: the caller's side, and the server that forks the ranks and watches them
-    startup          how a process becomes a rank
-    communicator     what a user calls: the methods, groups, grids, plans, objects, shared arrays
-    calls            one file a collective: its arguments, checked and converted, then the native call
-    runtime          one rank at work: dispatching calls, asynchronous work, groups, failures made exceptions
-    diagnostics      what ranks do, said in words
-    collectives      one file a collective: algorithm, source, cost, routine
-    engine           everything below a collective: memory, protocol, messages, kernels, compiler
-    errors           the exceptions
-
-Names are loaded on first use: `import shmcoll` alone is cheap, so that tools start fast.
+Example:
+    >>> import numpy as np
+    >>> import shmcoll
+    >>> comm = shmcoll.init()
+    >>> comm.all_reduce(np.ones(3)) / comm.size
+    array([1., 1., 1.])
 """
+
+# Names are loaded on first use: `import shmcoll` alone is cheap, so that tools start fast.
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
+    from shmcoll.communicator.grid import Grid
     from shmcoll.communicator.messages import ANY, Recv, Send
+    from shmcoll.communicator.plans import Plan
     from shmcoll.engine.compiler.user_operators import op, premul_sum
     from shmcoll.engine.kernels.dtypes import pair_dtype
     from shmcoll.errors import (
         ArenaError,
         BufferChanged,
+        CallNotAllowed,
+        Cancelled,
         CollectiveMismatch,
         CollectiveTimeout,
         InternalError,
         RankFailed,
+        RemoteTraceback,
         ShmcollError,
     )
     from shmcoll.runner.api import run
@@ -50,26 +51,36 @@ _HOME = {
     "Recv": "shmcoll.communicator.messages",
     "Send": "shmcoll.communicator.messages",
     "Communicator": "shmcoll.communicator",
+    "Grid": "shmcoll.communicator.grid",
+    "Plan": "shmcoll.communicator.plans",
     "Work": "shmcoll.runtime.async_worker",
     "ShmcollError": "shmcoll.errors",
     "RankFailed": "shmcoll.errors",
     "CollectiveTimeout": "shmcoll.errors",
     "CollectiveMismatch": "shmcoll.errors",
     "ArenaError": "shmcoll.errors",
+    "CallNotAllowed": "shmcoll.errors",
+    "Cancelled": "shmcoll.errors",
     "BufferChanged": "shmcoll.errors",
     "InternalError": "shmcoll.errors",
+    "RemoteTraceback": "shmcoll.errors",
 }
 
 __all__ = [
     "ANY",
     "ArenaError",
     "BufferChanged",
+    "CallNotAllowed",
+    "Cancelled",
     "CollectiveMismatch",
     "CollectiveTimeout",
     "Communicator",
+    "Grid",
     "InternalError",
+    "Plan",
     "RankFailed",
     "Recv",
+    "RemoteTraceback",
     "Send",
     "ShmcollError",
     "Work",
@@ -82,12 +93,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'shmcoll' has no attribute {name!r}")
+if not TYPE_CHECKING:  # else mypy would let any name pass
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOME:
+            value = getattr(import_module(_HOME[name]), name)
+            globals()[name] = value
+            return value
+        raise AttributeError(f"module 'shmcoll' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,39 +1,48 @@
-"""What can go wrong, each error defined by contrast with its neighbours.
+"""The exceptions that shmcoll raises, each distinguished from its neighbours.
 
-A user's own mistake (a wrong type, dtype, axis, shape, count, root) is a `TypeError`, `ValueError` or `IndexError` on
-the rank that made it; nothing has been published and the rank may call again.
+A mistake of one rank's own (a wrong type, dtype, axis, shape, count, root) is a `TypeError`, `ValueError` or
+`IndexError` on that rank: nothing has been sent, and the rank may call again. Everything else derives from
+`ShmcollError`.
 """
 
 
 class ShmcollError(RuntimeError):
-    """The base of all errors that arise between ranks."""
+    """The base of all errors that are not a mistake in the arguments of one call.
+
+    Raised as such when a job cannot start: ranks do not arrive, disagree on the size of the job, or are on several
+    machines, or the system has no room for so many processes.
+    """
 
 
 class RankFailed(ShmcollError):
     """A peer died, raised, or left the job while it was still needed.
 
-    If the peer is alive but late, you get `CollectiveTimeout`. The group has ended: later calls raise this again.
+    If the peer is alive but late, you get `CollectiveTimeout`. The group has ended: later calls raise this again, and
+    `Communicator.shrink` makes a group of the ranks that are left.
     """
 
 
 class CollectiveTimeout(ShmcollError):
     """Peers that are alive did not arrive within `comm.timeout` seconds.
 
-    If a peer arrived with a different call, you get `CollectiveMismatch`. The group has ended.
+    If a peer has died, you get `RankFailed`; if it arrived with a different call, `CollectiveMismatch`. The group has
+    ended: later calls raise this again.
     """
 
 
 class CollectiveMismatch(ShmcollError):
     """All ranks arrived, but not with the same call: operation, dtype, shape, axes, root or reduction differ.
 
-    Raised on every rank before any data moves; the message says who called what. The group has ended.
+    Raised on every rank before any data moves; the text says which rank made which call. If a peer made no call, you
+    get `CollectiveTimeout`. The group has ended: later calls raise this again.
     """
 
 
 class ArenaError(ShmcollError):
-    """Shared memory could not be had or is not what it should be: too little, wrong owner, wrong version.
+    """Shared memory is not available or not as expected: too little, wrong owner, wrong version.
 
-    Where there was too little, `needed` and `available` are the amounts in bytes; else both are 0.
+    If there is too little, `needed` and `available` are the amounts in bytes; else both are 0. A call that found too
+    little has not been made, and the group goes on. If ordinary memory is missing, you get Python's `MemoryError`.
     """
 
     def __init__(self, text: str, *, needed: int = 0, available: int = 0):
@@ -42,12 +51,51 @@ class ArenaError(ShmcollError):
         self.available = available
 
 
-class BufferChanged(ShmcollError):
-    """A buffer of an asynchronous call was changed before the call had ended. Found with `shmrun --check` alone.
+class CallNotAllowed(ShmcollError):
+    """A call was made where no call is possible. Nothing has happened, and the group goes on.
 
-    The call has been made, with whatever its buffers held, and the group goes on.
+    The communicator is closed, this process is a fork of the rank, the program is ending, or a signal handler or
+    finaliser made the call during another call of the same thread. If the group has ended because of a failure, you get
+    that failure again instead.
+    """
+
+
+class Cancelled(ShmcollError):
+    """A posted receive was withdrawn before its message came. No message is lost, and the group goes on.
+
+    `Work.cancel` withdraws a receive, and so do `Communicator.close` and the end of the program. If an `await` of the
+    work is cancelled, you get `asyncio.CancelledError` instead, and the receive stays posted.
+    """
+
+
+class BufferChanged(ShmcollError):
+    """A buffer of an asynchronous call was changed before the call had ended. Found with `shmrun --check` only.
+
+    The call was made with whatever its buffers contained, and the group goes on.
     """
 
 
 class InternalError(ShmcollError):
-    """A bug in shmcoll: an invariant of the protocol does not hold. Please report it."""
+    """A bug in shmcoll: an invariant of the protocol does not hold. Please report it. The group has ended."""
+
+
+class RemoteTraceback(Exception):
+    """The traceback of a rank, as text. Never raised: it is the `__cause__` of an exception that `shmcoll.run` raises
+    for a rank, which was raised in another process."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+__all__ = [
+    "ArenaError",
+    "BufferChanged",
+    "CallNotAllowed",
+    "Cancelled",
+    "CollectiveMismatch",
+    "CollectiveTimeout",
+    "InternalError",
+    "RankFailed",
+    "RemoteTraceback",
+    "ShmcollError",
+]

@@ -19,7 +19,7 @@ from typing import Any
 from shmcoll.engine.layout import CELL_BYTES, most_ranks
 from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.processes import check_proc
-from shmcoll.errors import RankFailed, ShmcollError
+from shmcoll.errors import CallNotAllowed, RankFailed, ShmcollError
 from shmcoll.runner import client, protocol
 from shmcoll.runner.client import Lost, Server, Stream
 from shmcoll.runner.protocol import End, Over, Request, Stop
@@ -42,21 +42,42 @@ def run(
     method: str = "fork",
     on_failure: str = "stop",
 ) -> list[Any]:
-    """Call `fn(*args)` on `nprocs` new ranks and return their results, in rank order.
+    """Call `fn(*args)` on `nprocs` new ranks, and return their results.
 
-    `fn` joins the job with `shmcoll.init()`. It may be a lambda, a closure, or stand in a notebook: it is sent with
-    cloudpickle, as are the arguments and the results. timeout: seconds from the start of the ranks. method: "fork" from
-    a server that has numpy and shmcoll loaded, or "spawn" for an interpreter of its own a rank.
+    All ranks have ended when this function returns or raises. Calls from several threads take turns.
 
-    When ranks fail, the exception of the one that failed first is raised here. It has a note that names the rank, the
-    rank's traceback as `__cause__`, and the exceptions of other ranks that failed in `others`, a dict by rank. A rank
-    that ended without a result (killed, `os._exit`) counts as `RankFailed` with its signal or exit code. The other
-    ranks have a second to end. With on_failure="continue" they have all the time they want (see `comm.shrink`), and
-    the exceptions of ranks that failed stand among the results instead of being raised. All ranks have ended when this
-    function returns or raises.
+    If ranks fail, the exception of the rank that failed first is raised here. It has a note that names the rank, the
+    rank's traceback as its `__cause__` (`RemoteTraceback`), and an attribute `others`, a dict with the exceptions of
+    the other ranks that failed, by rank. A rank that ended without a result (killed, `os._exit`) counts as `RankFailed`
+    with its signal or exit code. The other ranks have one second to end.
 
-    Raises `TimeoutError` naming the ranks that were still running; `TypeError` for a function, argument or result that
-    cannot be pickled; `ArenaError` when there is too little shared memory; `RuntimeError` when called by a rank.
+    Args:
+        fn: the function; it joins the job with `shmcoll.init()`. It is sent with cloudpickle, so it may be a lambda, a
+            closure, or defined in a notebook.
+        nprocs: the number of ranks.
+        args: the arguments of `fn`, which are pickled, as are the results.
+        timeout: the limit in seconds, from the start of the ranks; by default none.
+        method: "fork", from a server that has numpy and shmcoll loaded, or "spawn", an interpreter of its own for each
+            rank.
+        on_failure: "stop", or "continue": then the other ranks have as much time as they want (see
+            `Communicator.shrink`), and the exceptions of ranks that failed are returned among the results.
+
+    Returns:
+        The results, a list in rank order.
+
+    Raises:
+        TimeoutError: after `timeout`; the text names the ranks that were still running.
+        TypeError: the function, an argument or a result cannot be pickled, or an argument of `run` has a wrong type.
+        ValueError: an argument of `run` is out of range.
+        ArenaError: there is too little shared memory.
+        ShmcollError: the system has no room for so many processes or files.
+        RankFailed: a rank ended without a result, or the server was killed.
+        CallNotAllowed: a rank calls it, or a signal handler during another call of `run`.
+
+    Example:
+        >>> import shmcoll
+        >>> shmcoll.run(lambda: shmcoll.init().rank, 2)
+        [0, 1]
     """
     nprocs = _check(fn, nprocs, timeout, method, on_failure)
     _refuse_ranks()
@@ -71,7 +92,7 @@ def run(
 
 
 def shutdown() -> None:
-    """End the server of this process, if there is one; the next `run` starts another. A run in progress fails."""
+    """End the server of this process, if there is one. The next `run` starts another. A run in progress fails."""
     client.kill()
     if _inside != threading.get_ident() and _lock.acquire(timeout=_STOPPING):
         try:
@@ -112,7 +133,7 @@ def _refuse_ranks() -> None:
     joined = comm is not None and pid == os.getpid() and comm.launcher != "none"
     if joined or os.environ.get("SHMCOLL_ARENA"):
         rank = comm.rank if comm is not None and joined else os.environ.get("RANK", "?")
-        raise RuntimeError(
+        raise CallNotAllowed(
             f"shmcoll.run was called by rank {rank} of a job; call it from a process that is no rank, "
             f"or start all the ranks that you need at once"
         )
@@ -136,7 +157,7 @@ def _turn() -> Iterator[None]:
     """One call at a time."""
     global _inside
     if _inside == threading.get_ident():
-        raise RuntimeError("shmcoll.run was called during another shmcoll.run of this thread, as by a signal handler")
+        raise CallNotAllowed("shmcoll.run was called during another shmcoll.run of this thread, as by a signal handler")
     with _lock:
         _inside = threading.get_ident()
         try:

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from shmcoll.errors import RankFailed
+from shmcoll.errors import RankFailed, RemoteTraceback
 from shmcoll.startup.exits import RaisedException
 
 READY = "ready"
@@ -99,13 +99,6 @@ class Told:
     traceback: str
     pickled: bytes | None
     why: str
-
-
-class RemoteTraceback(Exception):
-    """The traceback of a rank, as text: the `__cause__` of an exception that came from there."""
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.args[0]}"""'
 
 
 def new_file(name: str) -> int:

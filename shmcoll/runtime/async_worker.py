@@ -41,15 +41,24 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 
 from shmcoll.diagnostics.call_site import Site, here, short_path, submitted_at
 from shmcoll.engine.memory.group import Group
-from shmcoll.errors import ArenaError, ShmcollError
+from shmcoll.errors import (
+    CallNotAllowed,
+    Cancelled,
+    CollectiveMismatch,
+    CollectiveTimeout,
+    InternalError,
+    RankFailed,
+)
 from shmcoll.runtime import lost_failures
-from shmcoll.runtime.turns import CallNotAllowed, Ticket, Turns
+from shmcoll.runtime.turns import Ticket, Turns
+
+Result = TypeVar("Result", covariant=True)
 
 _running: set["AsyncWorker"] = set()  # what is to be finished before the interpreter ends
 _ending = 0  # pid of the process in which it does
@@ -80,7 +89,7 @@ class Listener(Protocol):
         """Look at the list: complete what has come, sleep until more comes or the doorbell rings, and fail what is late
         or cannot come, unless it `is_ending`. Returns whether another rank may still send something."""
 
-    def help(self, work: "Work", *, sleeps: bool) -> None:
+    def help(self, work: "Work[Any]", *, sleeps: bool) -> None:
         """Look at the list in a thread that waits for `work`: for a moment, or, if it may sleep in native code, until
         the work is done or something is left to the worker."""
 
@@ -96,10 +105,6 @@ class Knowing(Protocol):
 
     def has_failed(self) -> bool:
         """Whether this rank has failed itself."""
-
-
-class Cancelled(RuntimeError):
-    """The receive has been withdrawn, by `Work.cancel` or because the communicator was closed or the program ended."""
 
 
 class _Latch:
@@ -136,8 +141,17 @@ class _Latch:
         return self.is_set
 
 
-class Work:
-    """A pending call. It completes whether or not anybody waits for it; `await` gives its result, too."""
+class Work(Generic[Result]):
+    """A pending call. Methods of a communicator return it for `async_op=True`.
+
+    The call completes whether or not anybody waits for it. Leave its arrays alone until then. In a coroutine, `await`
+    returns the result, too.
+
+    Example:
+        >>> work = comm.all_reduce(np.ones(2), async_op=True)
+        >>> work.wait() / comm.size
+        array([1., 1.])
+    """
 
     def __init__(self, worker: "AsyncWorker", site: Site | None):
         self.site = site
@@ -148,33 +162,50 @@ class Work:
         self._failure: lost_failures.Failure | None = None  # unless it is a `Cancelled`
         self._is_cancelled = False
 
-    def wait(self, timeout: float | None = None) -> Any:
-        """The operation's result, or its error. After `timeout` seconds `TimeoutError`; the operation goes on.
+    def wait(self, timeout: float | None = None) -> Result:
+        """Wait until the call has ended, and return its result. A wait that is interrupted may be repeated.
 
-        A wait that is interrupted may be repeated. `RuntimeError` in a process that the rank has forked, where nobody
-        works at it, and in a signal handler that has interrupted a call of its own thread on the same communicator.
+        Args:
+            timeout: the limit of this wait, in seconds; by default none. (`comm.timeout` limits the call itself.)
+
+        Returns:
+            What the method returns without `async_op=True`.
+
+        Raises:
+            TimeoutError: the call has not ended within `timeout`. It goes on.
+            Cancelled: the receive has been withdrawn.
+            CallNotAllowed: this process is a fork of the rank, or a signal handler has interrupted a call of its own
+                thread on the same communicator.
+            BufferChanged: a buffer was changed before the call had ended; with `shmrun --check` only.
+
+        Any error of the method is raised here as well.
         """
         if not self._latch.is_set and not self._worker.wait_for(self, timeout):
             raise TimeoutError(f"the call has not ended within {timeout:g} s; it goes on")
         return self._outcome()
 
     def done(self) -> bool:
-        """Whether the operation has ended, well or badly, or has been withdrawn."""
+        """Return whether the call has ended, with a result or with an error, or has been withdrawn."""
         return self._latch.is_set
 
     def cancel(self) -> bool:
-        """Withdraw a receive that has not found its message. Returns whether it is withdrawn; no message is lost then.
+        """Withdraw a posted receive whose message has not come. No message is lost.
 
-        Nothing but a receive can be withdrawn: the other ranks count on the call. `wait` raises
-        `shmcoll.runtime.async_worker.Cancelled` afterwards. To cancel an `await` of this handle cancels the await
-        alone.
+        Only a receive can be withdrawn: of any other call the other ranks wait for this rank's part. `wait` raises
+        `Cancelled` afterwards. Cancelling an `await` of this object cancels only the `await`.
+
+        Returns:
+            Whether the receive is withdrawn. False if the call is not a receive, or has ended already.
+
+        Raises:
+            CallNotAllowed: this process is a fork of the rank.
         """
         self._worker.check_rank("cancel")
         if self.withdraw is not None and not self._latch.is_set and self.withdraw():
             self._worker.wake()  # so that others are let in again
         return self._is_cancelled
 
-    def __await__(self) -> Generator[Any, None, Any]:
+    def __await__(self) -> Generator[Any, None, Result]:
         import asyncio
 
         self._worker.check_rank("await")
@@ -205,10 +236,10 @@ class Work:
         self._latch.set()
         self.withdraw = None
 
-    def _outcome(self) -> Any:
+    def _outcome(self) -> Result:
         result = self._result
         if self._failure is None and not self._is_cancelled:
-            return result
+            return cast(Result, result)
         if self._failure is not None:
             lost_failures.forget(self._failure)
             self._worker.has_told(result)
@@ -260,10 +291,10 @@ class AsyncWorker:
 
     # --- by any thread ------------------------------------------------------------------------------------------------
 
-    def submit(self, call: Callable[[], Any]) -> Work:
+    def submit(self, call: Callable[[], Any]) -> Work[Any]:
         """Queue a call; its arguments stay alive until it is done."""
         check_rank(self._pid, "async_op", self._name)
-        work = Work(self, here())
+        work: Work[Any] = Work(self, here())
         ticket = Ticket(0, work=(work, call))
         ticket.lock.acquire()
         with self.turns.guard:
@@ -276,9 +307,9 @@ class AsyncWorker:
         """Whether something may still be submitted."""
         return os.getpid() == self._pid and not self._is_over
 
-    def ended(self, result: Any) -> Work:
+    def ended(self, result: Any) -> Work[Any]:
         """The handle of a call that has ended already."""
-        work = Work(self, None if result is None else here())
+        work: Work[Any] = Work(self, None if result is None else here())
         work.settle(result)
         return work
 
@@ -314,13 +345,13 @@ class AsyncWorker:
         if not self._is_watching:
             self.wake()
 
-    def hurry(self, work: Work) -> None:
+    def hurry(self, work: Work[Any]) -> None:
         """Somebody is about to sleep until `work` is done."""
         if work.withdraw is not None:
             self._is_awaited = True
         self.wake()
 
-    def wait_for(self, work: Work, timeout: float | None) -> bool:
+    def wait_for(self, work: Work[Any], timeout: float | None) -> bool:
         """Wait until a call has ended; whether it has within so many seconds."""
         check_rank(self._pid, "wait", self._name)
         if self.turns.is_within() or self.is_me():
@@ -474,7 +505,7 @@ class AsyncWorker:
 
 
 def _ends_group(error: BaseException) -> bool:
-    return isinstance(error, ShmcollError) and not isinstance(error, ArenaError)
+    return isinstance(error, (RankFailed, CollectiveTimeout, CollectiveMismatch, InternalError))
 
 
 def _in_words(sites: list[Site | None]) -> str:

@@ -19,11 +19,11 @@ from shmcoll.engine.memory.thresholds import Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
+from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.failure_reporter import Checking, FailureReporter
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.posted_receives import PostedReceives
-from shmcoll.runtime.turns import CallNotAllowed
 
 
 class Dispatcher:

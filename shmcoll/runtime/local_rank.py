@@ -20,9 +20,9 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
+from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime import uncaught
 from shmcoll.runtime.group_registry import GroupRegistry, Identity
-from shmcoll.runtime.turns import CallNotAllowed
 
 
 class OpenCommunicator(Protocol):

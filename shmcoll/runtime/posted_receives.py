@@ -46,6 +46,7 @@ from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, TRY
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, WHOLE
 from shmcoll.engine.protocol.wait import FROZEN, SLICE_NS
+from shmcoll.errors import Cancelled
 from shmcoll.runtime.async_worker import AsyncWorker, Cancelled, Work
 from shmcoll.runtime.failure_reporter import FailureReporter
 
@@ -147,7 +148,7 @@ class PostedReceives:
 
     def make(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> PostedReceive:
         """Make a receive, to be put into the list by `enter`."""
-        work = Work(self._dispatcher.worker, here())
+        work: Work[Any] = Work(self._dispatcher.worker, here())
         deadline = time.monotonic() + self._dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
         receive = PostedReceive(operation, place, source, tag, finish, work, deadline)
         work.withdraw = receive.withdraw

@@ -51,15 +51,12 @@ import numpy as np
 
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
+from shmcoll.errors import CallNotAllowed
 
 NOBODY = -1  # no thread has this identity
 
 _OWNER = c.OWNER // WORD
 _ACTIVE = c.ACTIVE // WORD
-
-
-class CallNotAllowed(RuntimeError):
-    """A call from where no collective can be called. Nothing has happened; the group goes on."""
 
 
 class Ticket:

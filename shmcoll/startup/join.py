@@ -14,7 +14,7 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.processes import check_proc
-from shmcoll.errors import ArenaError
+from shmcoll.errors import ArenaError, CallNotAllowed
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.startup import rendezvous, warm
 from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
@@ -24,22 +24,34 @@ _joined: tuple[int, Communicator] | None = None
 
 
 def init(*, rank: int | None = None, size: int | None = None, job: str | None = None) -> Communicator:
-    """Join the job; every further call returns the same communicator.
+    """Join the job. Every further call returns the same communicator.
 
-    Under shmrun, torchrun, mpiexec (Open MPI, MPICH, Intel MPI), srun and msrun, and in processes that were given RANK
-    and WORLD_SIZE, the place in the job comes from the environment. Ranks started in any other way say it themselves:
-    `rank` of `size`, and a `job` name that they share and no other job of this user has. A process without any of this
-    is a job of one rank.
+    Under shmrun, torchrun, mpiexec (Open MPI, MPICH, Intel MPI), srun and msrun, and in processes that have RANK and
+    WORLD_SIZE in their environment, the environment says which rank this process is. Ranks that are started in any
+    other way pass `rank`, `size` and `job`. A process without any of this is a job of one rank.
 
-    Waits until rank 0 has come (SHMCOLL_JOIN_TIMEOUT, 60 s), and on rank 0 until all have. Raises `ArenaError` when the
-    shared memory cannot be had or is another job's, `ShmcollError` when ranks do not come, disagree on the size, or are
-    on several machines, and `RuntimeError` in a process that a rank has forked: it is no rank itself.
+    Waits until rank 0 has joined, and on rank 0 until all ranks have, for up to 60 s (SHMCOLL_JOIN_TIMEOUT).
+
+    Args:
+        rank: this process's number, 0 to `size` - 1.
+        size: the number of ranks.
+        job: a name that the ranks share, and no other job of this user has.
+
+    Returns:
+        The communicator of all ranks.
+
+    Raises:
+        ArenaError: shared memory is not available, or is another job's.
+        ShmcollError: ranks do not join in time, disagree on the size, or are on several machines.
+        CallNotAllowed: this process was forked by a rank, and is not a rank itself.
+        ValueError: `rank`, `size` and `job` are not given together, or do not fit each other; or SHMCOLL_TIMEOUT or
+            SHMCOLL_JOIN_TIMEOUT is not a number of seconds.
     """
     global _joined
     if _joined is not None:
         pid, comm = _joined
         if pid != os.getpid():
-            raise RuntimeError(
+            raise CallNotAllowed(
                 f"this process was forked by rank {comm.rank} and is no rank itself; "
                 f"use collectives in the rank, or start more ranks with shmrun -n"
             )

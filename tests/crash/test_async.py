@@ -11,9 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from shmcoll.errors import CollectiveTimeout, RankFailed
-from shmcoll.runtime.async_worker import Cancelled
-from shmcoll.runtime.turns import CallNotAllowed
+from shmcoll.errors import CallNotAllowed, Cancelled, CollectiveTimeout, RankFailed
 from tests.support.ranks import poll
 
 DEADLINE = 20.0

@@ -12,8 +12,7 @@ import pytest
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import entry
-from shmcoll.errors import CollectiveTimeout, RankFailed
-from shmcoll.runtime.async_worker import CallNotAllowed
+from shmcoll.errors import CallNotAllowed, CollectiveTimeout, RankFailed
 from tests.support.ranks import poll
 
 pytestmark = pytest.mark.slow

@@ -15,10 +15,8 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.errors import RankFailed
+from shmcoll.errors import CallNotAllowed, Cancelled, RankFailed
 from shmcoll.runtime import async_worker as work_module
-from shmcoll.runtime.async_worker import Cancelled
-from shmcoll.runtime.turns import CallNotAllowed
 from tests.support import sparks
 
 PACKAGE = Path(shmcoll.__file__).parent
