@@ -14,10 +14,10 @@ from shmcoll.engine.kernels.dtypes import dtype_of
 from shmcoll.engine.layout import ANY, LARGEST_TAG
 from shmcoll.engine.messages.recv import DATA, FETCH
 from shmcoll.engine.messages.ring_buffers import ARRAY, SOURCE_SHIFT
+from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.posted_receives import PostedReceive
-from shmcoll.runtime.turns import CallNotAllowed
 
 Received = tuple[Any, int, int]
 
@@ -78,13 +78,14 @@ def receive(
     return array, status
 
 
-def post(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> Work:
+def post(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> Work[Any]:
     """A receive that waits without keeping others from anything."""
     return dispatcher.posted.enter(make(dispatcher, out, source, tag))
 
 
 def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedReceive:
-    """A receive, checked, to be posted."""
+    """A receive, checked, to be posted. The routine is loaded here, and not by the worker."""
+    dispatcher.routine("recv")
     view = given.as_memory(out)
     place, source, tag = check_arguments(dispatcher, view, source, tag)
     watched = None

@@ -21,12 +21,13 @@ def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:
     return _made(*receive(dispatcher, "recv_object", None, source, tag, WHOLE))
 
 
-def post_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Work:
+def post_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Work[Any]:
     """A receive that waits without keeping others from anything."""
     return dispatcher.posted.enter(_make(dispatcher, source, tag))
 
 
 def _make(dispatcher: Dispatcher, source: Any, tag: Any) -> PostedReceive:
+    dispatcher.routine("recv")  # loaded here, and not by the worker
     with dispatcher.checking("recv_object") as check:
         source, tag = wanted(dispatcher, source, tag, *check)
     return dispatcher.posted.make("recv_object", None, source, tag, _made)

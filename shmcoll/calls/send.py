@@ -33,7 +33,7 @@ def send(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> None:
     sending.raise_refusal()
 
 
-def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work | None:
+def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[Any] | None:
     """Send a short array without the worker, if nothing is in the line before it and no memory is missing; else None,
     and nothing has been sent."""
     if type(x) is not np.ndarray or x.nbytes > PART_BYTES or not dispatcher.worker.is_open():
@@ -62,6 +62,13 @@ def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work | 
     if status in (c.NEEDS_PYTHON, c.BUSY) or (sending and sending.is_refused):
         return None
     return dispatcher.worker.ended(None if status == c.OK else dispatcher.failures.error("send", status))
+
+
+def go_on(dispatcher: Dispatcher, x: Any, dest: int, tag: int) -> tuple[int, "Sending"]:
+    """After HALFWAY: send the rest. The last status, and what says whether the message was refused. On an exception the
+    caller has left."""
+    sending = Sending(dispatcher, x, dest, tag)
+    return sending.put(c.HALFWAY), sending
 
 
 def check_arguments(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> tuple[np.ndarray, int, int]:

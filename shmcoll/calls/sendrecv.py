@@ -25,6 +25,7 @@ class Expected:
 
     def __init__(self, dispatcher: Dispatcher, place: np.ndarray | None, source: int, tag: int):
         self._dispatcher = dispatcher
+        self._entry = dispatcher.routine("recv")  # loaded before anything is sent
         self._wanted = place, source, tag
         self.begun: np.ndarray | None = None
 
@@ -32,7 +33,7 @@ class Expected:
         """See `Companion` in `calls/send.py`. Nobody else may enter before `finish`."""
         if self.begun is None:
             mail, (place, source, tag) = self._dispatcher.buffers, self._wanted
-            status = self._dispatcher.routine("recv")(None, None, SEEK, source, tag, ARRAY)
+            status = self._entry(None, None, SEEK, source, tag, ARRAY)
             if status == c.LOOKED and mail.is_found and mail.goes_into(place, ARRAY):
                 self.begun = mail.new_array() if place is None else place
         return self.begun
@@ -43,17 +44,17 @@ class Expected:
         if self.begun is None:
             return receive(dispatcher, "recv", place, source, tag)
         try:
-            status, array = go_on(dispatcher, dispatcher.routine("recv"), place, source, tag, begun=self.begun)
+            status, array = go_on(dispatcher, self._entry, place, source, tag, begun=self.begun)
         except BaseException:
             dispatcher.left("recv")
             raise
         if status == c.BUSY:  # its sender has taken it back, and now another thread is inside
             return receive(dispatcher, "recv", place, source, tag)
-        return array, dispatcher.complete("recv", dispatcher.routine("recv"), status=status)
+        return array, dispatcher.complete("recv", self._entry, status=status)
 
     def let_go(self) -> None:
         """Let others enter, where nothing is left to read: this rank has taken back its message to itself."""
-        self._dispatcher.routine("recv")(None, None, MARK, ANY, ANY, ARRAY)
+        self._entry(None, None, MARK, ANY, ANY, ARRAY)
 
 
 def sendrecv(dispatcher: Dispatcher, x: Any, dest: Any, out: Any, source: Any, sendtag: Any, recvtag: Any) -> Received:

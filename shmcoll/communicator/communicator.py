@@ -1,15 +1,18 @@
 """What a user calls: a group of ranks, its subgroups, shared arrays. More of it in `collectives.py`, `objects.py` and
 `messages.py`."""
 
+from __future__ import annotations
+
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.communicator import jit_handle, plans, shared_arrays
+from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.grid import Grid
 from shmcoll.communicator.messages import Messages
 from shmcoll.communicator.objects import Objects
@@ -18,48 +21,69 @@ from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
-from shmcoll.errors import ArenaError
+from shmcoll.errors import ArenaError, CallNotAllowed
 from shmcoll.runtime import shrink
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.group_registry import WORLD, Identity, find, identity
 from shmcoll.runtime.local_rank import LocalRank
-from shmcoll.runtime.turns import CallNotAllowed
+
+if TYPE_CHECKING:
+    from shmcoll.communicator.types import Array, ArrayLike, DTypeLike, Shape
 
 
-class Communicator(Objects, Messages):
-    """A group of ranks that call collectives together. `shmcoll.init()` makes that of all ranks.
+class Communicator(Objects, Messages, Collectives):
+    """A group of ranks that call collectives together. `shmcoll.init()` returns that of all ranks.
 
-    Every method is a collective where not said otherwise: all ranks of the group call it, in the same order, with the
-    same shape, dtype and arguments where not said otherwise. Arrays may be of any layout; results are new C-contiguous
-    numpy arrays unless `out` is given, which is then written and returned. With `async_op=True` a method returns a
-    `Work` at once. `algorithm` forces one where there are several; all give the same bits.
+    Every method is a collective unless its description says otherwise: all ranks of the group call it, in the same
+    order, with the same shape, dtype and arguments. Arrays may have any memory layout. A result is a new C-contiguous
+    numpy array unless `out` is passed, which is then written and returned. `out` may also be an array of another
+    library, if it shows its memory by DLPack, the array interface or the buffer protocol. All algorithms of a
+    collective give the same bits.
 
-    Errors of every method: `TypeError`, `ValueError`, `IndexError` for this rank's own mistake, before anything is
-    published; `CollectiveMismatch`, `RankFailed`, `CollectiveTimeout` end the group, and every later call on it raises
-    the cause again.
+    With `async_op=True` a method returns a `Work` at once. Leave the arrays alone until it is done.
+
+    Errors of every method: `TypeError`, `ValueError` and `IndexError` report a mistake of this rank. They are raised
+    before anything is sent, and the call may be repeated. `CollectiveMismatch`, `RankFailed` and `CollectiveTimeout`
+    end the group: every later call on it raises the cause again. `CallNotAllowed` is raised where no call can be made:
+    on a closed communicator, in a fork of the rank, or in a signal handler that has interrupted another call.
     """
 
     def __init__(self, local_rank: LocalRank, group: Group, name: str, which: Identity = WORLD):
-        self.rank = group.ranks.index(local_rank.rank)
-        self.size = group.size
-        self.ranks = list(group.ranks)
-        self.name = name
-        self.launcher = local_rank.launcher
+        self._name = name
         self._local_rank = local_rank
         self._identity = which
         self._splits = self._shrinks = 0
         self._composite = {}
-        self._dispatcher = Dispatcher(local_rank, group, self.rank)
+        self._open(Dispatcher(local_rank, group, group.ranks.index(local_rank.rank)))
         self._closing = threading.RLock()
         self._is_closed = False
         local_rank.dispatchers.append(self._dispatcher)
 
     def __repr__(self) -> str:
-        return f"<shmcoll.Communicator {self.name}: rank {self.rank} of {self.size}>"
+        return f"<shmcoll.Communicator {self._name}: rank {self._rank} of {self._size}>"
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks of the group, as they are numbered in the group of all ranks."""
+        return list(self._dispatcher.group.ranks)
+
+    @property
+    def name(self) -> str:
+        """What messages call the group: "world", or its ranks."""
+        return self._name
+
+    @property
+    def launcher(self) -> str:
+        """The program that started this process, such as "shmrun" or "torchrun"; "none" for a job of one rank."""
+        return self._local_rank.launcher
 
     @property
     def timeout(self) -> float:
-        """Limit of one wait, in seconds."""
+        """The limit of one wait, in seconds. It can be set, from 1e-6 to 1e9.
+
+        A rank that waits longer for another one raises `CollectiveTimeout`. The default is 300 (SHMCOLL_TIMEOUT,
+        `shmrun --wait-timeout`).
+        """
         return float(self._dispatcher.words[c.TIMEOUT // WORD]) / 1e9
 
     @timeout.setter
@@ -71,57 +95,128 @@ class Communicator(Objects, Messages):
         self._dispatcher.words[c.TIMEOUT // WORD] = int(seconds * 1e9)
 
     @property
-    def handle(self) -> np.ndarray:
-        """This communicator for jitted code: an argument for the functions of `shmcoll.jit`."""
+    def handle(self) -> Array:
+        """This communicator for jitted code: the first argument of the functions of `shmcoll.jit`."""
         return jit_handle.make(self)
 
     def abort(self, text: str) -> None:
-        """End the group: every rank's pending and later calls raise `RankFailed` quoting `text`. Not a collective."""
+        """End the group: pending and later calls of every rank raise `RankFailed`. Not a collective.
+
+        Args:
+            text: the reason; the `RankFailed` quotes it.
+
+        Raises:
+            CallNotAllowed: the communicator is closed.
+        """
         if self._dispatcher.failures.is_shut:  # not so in a fork of the rank, whose memory is its own
             self._dispatcher.check_open("abort")
         records.end(
-            self._dispatcher.group, self.rank, records.ABORTED, f"rank {self._dispatcher.failures.name} aborted: {text}"
+            self._dispatcher.group,
+            self._rank,
+            records.ABORTED,
+            f"rank {self._dispatcher.failures.name} aborted: {text}",
         )
         self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
 
     def plan(self, operation: str, *args: Any, **keywords: Any) -> Plan:
-        """A collective to be called many times on the same arrays: `plan = comm.plan("all_reduce", x, out=y); plan()`.
+        """Prepare a collective that is to be called many times on the same arrays. Not a collective.
 
-        operation: a name such as "all_reduce" or "barrier", without the `_v` forms; then what the method takes. The
-        arguments are checked now, and not again: the arrays must be used where they are (`ValueError` for one that
-        would be copied), and their contents are what they are at each call. Without `out` the result is one array, made
-        now. Not a collective itself.
+        The arguments are checked now, and not again. A call of the plan works on what the arrays contain at that time.
+
+        Args:
+            operation: the name of a method without the `_v` forms, such as "all_reduce" or "barrier".
+            args: what the method takes. The arrays must be numpy arrays that can be used in place.
+            keywords: what the method takes, except `async_op`. Without `out` the result is one array, made now.
+
+        Returns:
+            A `Plan`: `plan()` makes the call and returns the result; `plan.start()` returns a `Work`.
+
+        Raises:
+            TypeError: the method does not take these arguments.
+            ValueError: there is no plan of this operation, an array would be copied, or only the call finds out the
+                size of the result and `out` is missing.
+
+        Example:
+            >>> x, y = np.ones(4), np.empty(4)
+            >>> plan = comm.plan("all_reduce", x, out=y)
+            >>> plan() is y
+            True
         """
         if operation not in OPERATIONS:
-            raise ValueError(f"plan: no plan of {operation!r}; there are plans of {', '.join(OPERATIONS)}")
+            raise ValueError(f"plan: there is no plan of {operation!r}; there are plans of {', '.join(OPERATIONS)}")
         return plans.make(self._dispatcher, getattr(self, operation), operation, args, keywords)
 
-    def grid(self, dims: Any, periods: Any = False) -> Grid:
-        """The ranks as a Cartesian grid, to exchange halos with neighbours: see `Grid`. Not a collective itself.
+    def grid(self, dims: Shape, periods: bool | Sequence[bool] = False) -> Grid:
+        """Arrange the ranks as a Cartesian grid, to exchange halos with neighbours. Not a collective.
 
-        dims: how many ranks lie along each axis, as a sequence or one number; those given as 0 are chosen as close to
-        each other as can be, as MPI_Dims_create does. periods: whether an axis is closed to a ring, for all axes or for
-        each. Ranks are numbered as by MPI_Cart_create, the last axis fastest. `ValueError` when the product of dims is
-        not the number of ranks.
+        Args:
+            dims: the number of ranks along each axis, as a sequence or one number. Numbers given as 0 are chosen as
+                close to each other as possible, as MPI_Dims_create does.
+            periods: whether an axis is closed to a ring, for all axes or for each.
+
+        Returns:
+            A `Grid`. Its ranks are numbered as by MPI_Cart_create: the last coordinate varies fastest.
+
+        Raises:
+            ValueError: the product of `dims` is not the number of ranks.
+            TypeError: `dims` has an entry that is not an integer.
         """
         return Grid(self._dispatcher, dims, periods)
 
     # --- shared arrays ------------------------------------------------------------------------------------------------
 
-    def empty(self, shape: Any, dtype: Any = "float64") -> np.ndarray:
-        """An array in the memory that the ranks share, freed with the array. Not a collective.
+    def empty(self, shape: Shape, dtype: DTypeLike = "float64") -> Array:
+        """Make an array in the memory that the ranks share. Not a collective.
 
-        shape, dtype: as for `numpy.empty`; dtype one that collectives know. Its elements are zero. Raises `ArenaError`
-        when all ranks together would take more than the heap allows (`shmrun --heap`, SHMCOLL_HEAP).
+        The memory is freed with the array. Collectives of such arrays copy less; `views` shows them to other ranks.
+
+        Args:
+            shape: as for `numpy.empty`.
+            dtype: as for `numpy.empty`, one that collectives know.
+
+        Returns:
+            C-contiguous array, whose elements are zero.
+
+        Raises:
+            ArenaError: all ranks together would take more than the heap allows (`shmrun --heap`, SHMCOLL_HEAP).
+            TypeError: the shape or dtype is not one.
+            ValueError: an array cannot have this shape.
         """
         return self._shared("empty", shape, dtype)
 
-    def zeros(self, shape: Any, dtype: Any = "float64") -> np.ndarray:
-        """As `empty`: shared memory is handed out cleared."""
+    def zeros(self, shape: Shape, dtype: DTypeLike = "float64") -> Array:
+        """Make an array of zeros in the memory that the ranks share, as `empty` does. Not a collective.
+
+        Args:
+            shape: as for `empty`.
+            dtype: as for `empty`.
+
+        Returns:
+            C-contiguous array of zeros.
+
+        Raises:
+            ArenaError: as for `empty`.
+            TypeError: as for `empty`.
+            ValueError: as for `empty`.
+        """
         return self._shared("zeros", shape, dtype)
 
-    def full(self, shape: Any, value: Any, dtype: Any = None) -> np.ndarray:
-        """As `empty`, with every element `value`; dtype defaults to that of the value."""
+    def full(self, shape: Shape, value: ArrayLike, dtype: DTypeLike | None = None) -> Array:
+        """Make an array in the memory that the ranks share, with every element set to a value. Not a collective.
+
+        Args:
+            shape: as for `empty`.
+            value: a number, or an array that can be broadcast to the shape.
+            dtype: as for `empty`; by default that of the value.
+
+        Returns:
+            C-contiguous array.
+
+        Raises:
+            ArenaError: as for `empty`.
+            TypeError: as for `empty`, or the value cannot be converted to the dtype.
+            ValueError: as for `empty`, or the value does not fit the dtype or the shape.
+        """
         self._dispatcher.check_rank("full")
         with self._dispatcher.checking("full") as check:
             array = shared_arrays.as_filling(value, dtype, *check)
@@ -130,7 +225,7 @@ class Communicator(Objects, Messages):
             shared_arrays.fill(made, array, *check)
         return made
 
-    def _shared(self, operation: str, shape: Any, dtype: Any) -> np.ndarray:
+    def _shared(self, operation: str, shape: Shape, dtype: DTypeLike) -> Array:
         self._dispatcher.check_rank(operation)
         local_rank = self._local_rank
         with self._dispatcher.checking(operation) as check:
@@ -144,16 +239,29 @@ class Communicator(Objects, Messages):
                 local_rank.groups.sweep()  # groups that their last members have closed since this rank looked
         return shared_arrays.zeros(local_rank.arena, local_rank.heap, like)
 
-    def views(self, x: np.ndarray) -> list[np.ndarray]:
-        """Every rank's shared array, in rank order, to be read and written where it lies.
+    def views(self, x: Array) -> list[Array]:
+        """Return the shared arrays of all ranks, to be read and written in place.
 
-        x: an array made by `empty`, `zeros` or `full`, or a part of one; of any shape and dtype, which may differ
-        between ranks. Nothing is copied, and nothing is synchronised: put `barrier()` between writing and reading.
-        Memory that others view is given back when its owner and all of them have dropped their arrays. Raises
-        `ValueError`, on all ranks, when the array of one of them does not lie in shared memory.
+        Nothing is copied, and nothing is synchronised: call `barrier()` between writing and reading. The memory is
+        freed when its owner and all ranks that view it have dropped their arrays.
+
+        Args:
+            x: an array made by `empty`, `zeros` or `full`, or a part of one. Shape and dtype may differ between ranks.
+
+        Returns:
+            A list of arrays, in rank order.
+
+        Raises:
+            ValueError: on all ranks, the array of one of them is not in shared memory.
+
+        Example:
+            >>> mine = comm.full(3, comm.rank)
+            >>> views = comm.views(mine)
+            >>> [int(view[0]) for view in views] == list(range(comm.size))
+            True
         """
         arena, heap = self._local_rank.arena, self._local_rank.heap
-        own, place = self.rank, shared_arrays.place_of(arena, heap, x) if isinstance(x, np.ndarray) else None
+        own, place = self._rank, shared_arrays.place_of(arena, heap, x) if isinstance(x, np.ndarray) else None
         views = []
         with self._parts("views") as parts:
             places = parts.all_gather_object(place)
@@ -164,52 +272,83 @@ class Communicator(Objects, Messages):
                 parts.barrier()  # until all hold what they view, nobody may drop its array
         if missing:
             raise ValueError(
-                f"views: the array of {self._dispatcher.group.names(missing)} does not lie in shared memory; "
+                f"views: the array of {self._dispatcher.group.names(missing)} is not in shared memory; "
                 f"make it with comm.empty, comm.zeros or comm.full"
             )
         return views
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
-    def split(self, color: int | None, key: int = 0) -> "Communicator | None":
-        """A new group of the ranks that give the same `color`; None for a rank whose color is None.
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Divide the group: the ranks that pass the same `color` form a new group.
 
-        Ranks are numbered by `key`, then by their rank here. All ranks of this group call it. Raises `ArenaError`, on
-        all ranks of a color, when there is no memory for their group.
+        Args:
+            color: any integer; None for a rank that joins no new group.
+            key: ranks of a new group are numbered by their keys, and by their rank in this group where keys are equal.
+
+        Returns:
+            The communicator of the new group; None if the color is None.
+
+        Raises:
+            ArenaError: on all ranks of a color, there is no memory for their group.
+            TypeError: color or key is not an integer.
+
+        Example:
+            >>> half = comm.split(comm.rank % 2)
+            >>> half.ranks == [rank for rank in range(comm.size) if rank % 2 == comm.rank % 2]
+            True
         """
         with self._dispatcher.checking("split") as check:
             number = 0 if color is None else given.as_word(color, "color", *check)
             mine = (color is not None, number, given.as_word(key, "key", *check))
         with self._parts("split") as parts:
-            told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self.size, 1))).tolist()
+            told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self._size, 1))).tolist()
         self._splits += 1
         if color is None:
             return None
-        members = [rank for rank in range(self.size) if told[rank][:2] == [1, mine[1]]]
+        members = [rank for rank in range(self._size) if told[rank][:2] == [1, mine[1]]]
         members.sort(key=lambda rank: told[rank][2])
-        ranks = tuple(self.ranks[rank] for rank in members)
+        ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
         return self._join(ranks, identity(ranks, "split", self._identity, self._splits))
 
-    def subgroup(self, ranks: Sequence[int]) -> "Communicator":
-        """The group of these ranks of this group, numbered in ascending order. Called by its members alone.
+    def subgroup(self, ranks: Iterable[SupportsIndex]) -> Communicator:
+        """Return the group of some ranks of this group. Only its members call it.
 
-        The same ranks give the same communicator until this rank closes it. Waits for the member with the lowest rank,
-        up to `timeout`. Raises `ArenaError`, on all members, when there is no memory; `RankFailed` and
-        `CollectiveTimeout` for that member.
+        Ranks are numbered in ascending order. The same ranks give the same communicator until this rank closes it.
+        Waits for the member with the lowest rank, up to `timeout`.
+
+        Args:
+            ranks: ranks of this group, this rank among them.
+
+        Returns:
+            The communicator of these ranks.
+
+        Raises:
+            ArenaError: on all members, there is no memory for the group.
+            RankFailed: the member with the lowest rank has failed.
+            CollectiveTimeout: the member with the lowest rank has not called it.
+            TypeError: `ranks` is not a sequence of integers.
+            ValueError: a rank does not exist or is named twice, or this rank is not among them.
+
+        Example:
+            >>> if comm.rank % 2 == 0:
+            ...     even = comm.subgroup(range(0, comm.size, 2))
+            ...     even.barrier()
+            ...     even.close()
         """
         with self._dispatcher.checking("subgroup") as check:
             if not isinstance(ranks, (Iterable, np.ndarray)) or isinstance(ranks, str):
                 raise TypeError(
                     f"subgroup on rank {check[1]}: ranks must be a sequence of ranks, got {type(ranks).__name__}"
                 )
-            members = sorted(given.as_peer(rank, "rank", self.size, *check) for rank in ranks)
-            if self.rank not in members or len(set(members)) != len(members):
+            members = sorted(given.as_peer(rank, "rank", self._size, *check) for rank in ranks)
+            if self._rank not in members or len(set(members)) != len(members):
                 raise ValueError(
                     f"subgroup on rank {check[1]}: ranks {members} must be different and hold this rank; "
                     f"only members call it"
                 )
         self._dispatcher.check_rank("subgroup")
-        world = tuple(sorted(self.ranks[rank] for rank in members))
+        world = tuple(sorted(self._dispatcher.group.ranks[rank] for rank in members))
         generation = self._local_rank.closes[world]
         try:
             return self._join(world, identity(world, "subgroup", generation))
@@ -217,22 +356,29 @@ class Communicator(Objects, Messages):
             self._local_rank.closes[world] = generation + 1
             raise
 
-    def shrink(self) -> "Communicator":
-        """The group of those who are left, after a failure has ended this one. Every survivor calls it.
+    def shrink(self) -> Communicator:
+        """Return the group of the ranks that are left, after a failure has ended this one. Every survivor calls it.
 
-        Ranks are numbered in the order that they have here; who has closed this group is none of them. Who dies
-        meanwhile may still be in it: then its first collective raises `RankFailed`, and it can be shrunk again. Under
-        `shmrun --on-failure continue`, or `shmcoll.run(..., on_failure="continue")`, survivors have all the time they
-        want; else the launcher ends them.
+        Ranks keep their relative order. Ranks that have closed this group are not members. A rank that dies while
+        `shrink` runs may still be a member; the first collective of the new group then raises `RankFailed`, and you can
+        shrink that group.
 
-        Raises `ValueError` while the group has not ended; `ArenaError`, on all survivors, when there is no memory;
-        `CollectiveTimeout` naming the rank that did not call it within `timeout`: it can be called again.
+        Under `shmrun --on-failure continue` and `shmcoll.run(..., on_failure="continue")` survivors have as much time
+        as they want. Otherwise the launcher ends them soon after the failure.
+
+        Returns:
+            The communicator of the survivors.
+
+        Raises:
+            ValueError: this group has not ended.
+            ArenaError: on all survivors, there is no memory for the group.
+            CollectiveTimeout: a rank, which the text names, has not called it within `timeout`. You can call it again.
         """
         local_rank = self._local_rank
         self._dispatcher.check_open("shrink")
         with self._dispatcher.checking("shrink"):
             shrink.check_ended(self._dispatcher.group, local_rank.rank)
-        which = identity(tuple(self.ranks), "shrink", self._identity, self._shrinks + 1)
+        which = identity(self._dispatcher.group.ranks, "shrink", self._identity, self._shrinks + 1)
         try:
             group = shrink.decided_before(self._dispatcher.group, which, local_rank.rank, self.timeout)
             local_rank.check_not_within("shrink")
@@ -247,12 +393,17 @@ class Communicator(Objects, Messages):
         return made
 
     def close(self) -> None:
-        """Leave the group and give its memory back once all its members have. Not a collective.
+        """Leave the group. Not a collective.
 
-        Pending asynchronous work, and calls of other threads, are completed first. Receives that no message has come
-        for are withdrawn: at once if none can come any more, else after 3 s; stderr says which. Peers that wait for
-        this rank, or call it afterwards, get `RankFailed`. A communicator that is merely forgotten keeps its memory to
-        the end of the job.
+        Its memory is freed when all members have left it; the memory of a communicator that is never closed is freed at
+        the end of the job. Pending asynchronous work, and calls of other threads, are completed first. Posted receives
+        whose messages have not come are withdrawn: at once if none can come any more, else after 3 s; stderr reports
+        which. Ranks that wait for this rank, or call it afterwards, get `RankFailed`. Calling `close` again has no
+        effect.
+
+        Raises:
+            ValueError: this is the group of all ranks, which the end of the process closes.
+            CallNotAllowed: a signal handler or finaliser calls it during another call of its thread.
         """
         if self._dispatcher.group == Group.world(self._local_rank.arena):
             raise ValueError("close: the group of all ranks is closed by the end of the process")
@@ -272,12 +423,12 @@ class Communicator(Objects, Messages):
                 self._is_closed = True
                 local_rank.forget(self._dispatcher)
                 del local_rank.subgroups[self._identity]
-                ranks, closes = tuple(self.ranks), local_rank.closes
+                ranks, closes = self._dispatcher.group.ranks, local_rank.closes
                 if self._identity == identity(ranks, "subgroup", closes[ranks]):
                     closes[ranks] += 1
-                local_rank.groups.leave(self._dispatcher.group, self.rank, self._dispatcher.buffers.drop_all())
+                local_rank.groups.leave(self._dispatcher.group, self._rank, self._dispatcher.buffers.drop_all())
 
-    def _join(self, ranks: tuple[int, ...], which: Identity) -> "Communicator":
+    def _join(self, ranks: tuple[int, ...], which: Identity) -> Communicator:
         """The communicator of a group that this rank belongs to, made by the first of its ranks."""
         local_rank = self._local_rank
         local_rank.check_not_within("subgroup")
@@ -285,10 +436,12 @@ class Communicator(Objects, Messages):
             if which not in local_rank.subgroups and local_rank.rank == ranks[0]:
                 group = local_rank.groups.lead(ranks, which)
                 local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(ranks)}", which)
-            if which in local_rank.subgroups:
-                return local_rank.subgroups[which]
+            known: Communicator | None = local_rank.subgroups.get(which)
+            if known is not None:
+                return known
         group = find(local_rank.arena, ranks, which, local_rank.rank, self.timeout)
         with local_rank.lock:
             if which not in local_rank.subgroups:
                 local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(ranks)}", which)
-            return local_rank.subgroups[which]
+            made: Communicator = local_rank.subgroups[which]
+            return made

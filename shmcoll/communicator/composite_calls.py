@@ -10,8 +10,10 @@ signal handlers and of other threads between two parts do not have it, and an ex
 The first part of a composite call is unlike its later ones, in its operation or in the dimensions of its array. So
 where a signal handler or another thread begins the same call between two parts, all ranks find it out, too.
 
-A rank that leaves between two parts, by an exception of its own, has left the protocol: its peers would wait in vain
-for the next part. So the group ends, as it does when a single operation is left.
+A rank that leaves between two parts, by an exception of its own, has left the protocol: its peers would wait forever
+for the next part. So the group ends, as it does when a single operation is left. The routines of all parts, and the
+kernel that they need, are loaded before the first part begins: an interrupt while they are loaded leaves the group as
+it is.
 """
 
 from collections.abc import Callable
@@ -19,9 +21,20 @@ from typing import Any
 
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
+from shmcoll.engine.kernels.dtypes import BY_NAME, REDUCTIONS
 from shmcoll.engine.layout import WORD
+from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime.dispatcher import Dispatcher
-from shmcoll.runtime.turns import CallNotAllowed
+
+#: the routines of the parts of each composite call
+ROUTINES = {
+    "split": ("all_to_all",),
+    "views": ("all_reduce", "all_gather_v", "barrier"),
+    "broadcast_object": ("broadcast",),
+    "gather_object": ("all_reduce", "gather_v"),
+    "all_gather_object": ("all_reduce", "all_gather_v"),
+    "scatter_object": ("broadcast", "scatter_v"),
+}
 
 _NOTHING = (None, None, 0, 0, 0, 0)  # the arguments of a call without any
 
@@ -32,17 +45,17 @@ class CompositeDispatcher(Dispatcher):
     root: that of the composite call; -1 where it has none.
     """
 
-    def __init__(
-        self, dispatcher: Dispatcher, call: str, root: int = -1
-    ):  # no second context: the other caller's is used
+    def __init__(self, dispatcher: Dispatcher, call: str, root: int = -1):
+        # No second context: the other dispatcher's is used
         self._dispatcher = dispatcher
         self._call = call
         self._mark = (layout.COMPOSITE_NAMES.index(call) | (root + 1) << 8) << layout.COMPOSITE_SHIFT
-        self.words, self.size, self.own_table = (
-            dispatcher.words,
-            dispatcher.size,
-            dispatcher.own_table,
-        )  # short calls read these
+        # Short calls read these
+        self.words, self.size, self.own_table = dispatcher.words, dispatcher.size, dispatcher.own_table
+        for name in ROUTINES[call]:
+            dispatcher.routine(name)
+        if "all_reduce" in ROUTINES[call]:  # of the number of buffers
+            dispatcher.kernel(BY_NAME["int64"], "max", REDUCTIONS["max"])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dispatcher, name)

@@ -1,8 +1,10 @@
 """Ranks as a Cartesian grid, and the exchange of halos between neighbours."""
 
-from collections.abc import Iterable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 import numpy as np
 
@@ -11,24 +13,42 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.calls.arrays import product
 from shmcoll.calls.halo_exchange import checked
+from shmcoll.communicator.native_call import native_call
 from shmcoll.engine import context as c
+from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
+
+if TYPE_CHECKING:
+    from shmcoll.communicator.types import Array
 
 
 class Grid:
-    """The ranks of a communicator as a Cartesian grid, as MPI_Cart_create numbers them: the last coordinate varies
-    fastest. `comm.grid` makes it; that is no collective, and costs nothing.
+    """The ranks of a communicator as a Cartesian grid. `comm.grid` makes it.
 
-    dims: how many ranks there are along each axis. periods: whether each axis is closed to a ring. coords: where this
-    rank is.
+    Ranks are numbered as by MPI_Cart_create: the last coordinate varies fastest.
+
+    Example:
+        >>> grid = comm.grid((0, 0), periods=True)  # as square as the number of ranks allows
+        >>> u = np.zeros((8, 8))  # 6 x 6 elements of this rank, and a halo of width 1
+        >>> u[1:-1, 1:-1] = comm.rank
+        >>> u = grid.exchange(u)
+        >>> before, behind = grid.neighbours(1)
+        >>> (int(u[4, 0]), int(u[4, -1])) == (before, behind)
+        True
     """
 
-    def __init__(self, dispatcher: Dispatcher, dims: Any, periods: Any = False):
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        dims: SupportsIndex | Sequence[SupportsIndex],
+        periods: bool | Sequence[bool] = False,
+    ):
         self._dispatcher = dispatcher
         with dispatcher.checking("grid") as check:
-            self.dims = _as_dims(dims, dispatcher.size, *check)
-            self.periods = _as_periods(periods, len(self.dims), *check)
-        self.coords = _coordinates(dispatcher.rank, self.dims)
+            self._dims = _as_dims(dims, dispatcher.size, *check)
+            self._periods = _as_periods(periods, len(self._dims), *check)
+        self._coords = _coordinates(dispatcher.rank, self._dims)
+        self._entry: Callable[..., int] | None = None
         self._checked: tuple[Any, ...] | None = None  # shape, width and axes of the last call; what was made of them:
         self._words: tuple[int, ...] = ()
         self._table = np.zeros(0, np.int64)
@@ -37,62 +57,130 @@ class Grid:
         dims = " x ".join(map(str, self.dims))
         return f"<shmcoll.Grid of {dims} ranks, periods {self.periods}: rank {self._dispatcher.rank} at {self.coords}>"
 
-    def rank_at(self, coords: Sequence[int]) -> int | None:
-        """The rank at some coordinates, of which those along periodic axes are taken modulo the ranks there; None for a
-        place outside."""
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The number of ranks along each axis."""
+        return self._dims
+
+    @property
+    def periods(self) -> tuple[bool, ...]:
+        """For each axis, whether it is closed to a ring."""
+        return self._periods
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """The coordinates of this rank."""
+        return self._coords
+
+    def rank_at(self, coords: SupportsIndex | Sequence[SupportsIndex]) -> int | None:
+        """Return the rank at some coordinates. Not a collective.
+
+        Args:
+            coords: one coordinate for each axis. Along periodic axes it is taken modulo the number of ranks.
+
+        Returns:
+            The rank; None if the coordinates are outside the grid.
+
+        Raises:
+            ValueError: the number of coordinates is not the number of axes.
+            TypeError: a coordinate is not an integer.
+        """
         listed = list(coords) if isinstance(coords, Iterable) else [coords]
-        if len(listed) != len(self.dims):
-            raise ValueError(f"rank_at: {coords} must be {len(self.dims)} coordinates, one for each axis of the grid")
+        if len(listed) != len(self._dims):
+            raise ValueError(f"rank_at: {coords} must be {len(self._dims)} coordinates, one for each axis of the grid")
         places = [given.as_index(place, "coordinate", "rank_at", self._dispatcher.failures.name) for place in listed]
         rank = 0
-        for place, ranks, is_periodic in zip(places, self.dims, self.periods, strict=True):
+        for place, ranks, is_periodic in zip(places, self._dims, self._periods, strict=True):
             if not (is_periodic or 0 <= place < ranks):
                 return None
             rank = rank * ranks + place % ranks
         return rank
 
     def neighbours(self, axis: int) -> tuple[int | None, int | None]:
-        """The ranks before and behind this one along an axis; None at an open boundary. As MPI_Cart_shift."""
-        axis = given.as_axis(axis, "axis", len(self.dims), "neighbours", self._dispatcher.failures.name)
+        """Return the ranks before and behind this one along an axis, as MPI_Cart_shift does. Not a collective.
+
+        Args:
+            axis: an axis of the grid. May be negative.
+
+        Returns:
+            (rank before, rank behind); None at an open boundary.
+
+        Raises:
+            IndexError: the axis does not exist.
+        """
+        axis = given.as_axis(axis, "axis", len(self._dims), "neighbours", self._dispatcher.failures.name)
         low, high = (
-            self.rank_at((*self.coords[:axis], self.coords[axis] + step, *self.coords[axis + 1 :])) for step in (-1, 1)
+            self.rank_at((*self._coords[:axis], self._coords[axis] + step, *self._coords[axis + 1 :]))
+            for step in (-1, 1)
         )
         return low, high
 
-    def exchange(self, x: Any, width: int = 1, *, axes: Any = None, async_op: bool = False) -> Any:
-        """Fill the halo of `x` from the neighbours, and return `x`. A collective of all ranks of the communicator.
+    @overload
+    def exchange(
+        self, x: Array, width: int = ..., *, axes: int | Sequence[int] | None = ..., async_op: Literal[False] = ...
+    ) -> Array: ...
+    @overload
+    def exchange(
+        self, x: Array, width: int = ..., *, axes: int | Sequence[int] | None = ..., async_op: Literal[True]
+    ) -> Work[Array]: ...
+    def exchange(
+        self, x: Array, width: int = 1, *, axes: int | Sequence[int] | None = None, async_op: bool = False
+    ) -> Any:
+        """Fill the halo of `x` from the neighbours. A collective of all ranks of the communicator.
 
-        x: C-contiguous numpy array of at most 8 dimensions, written in place. Along each axis of the grid its outer
-        `width` layers on both sides are the halo, and the `width` layers within go to the neighbour. axes: which axes
-        of x these are, by default the first ones. Corners and edges are filled, too, as if all ranks' arrays were
-        windows of one. What lies beyond an open boundary is left as it is; where that is a neighbour's halo too, the
-        neighbour's comes along. A rank may be its own neighbour, or the same rank lie on both sides.
+        Along each axis of the grid, the outer `width` layers of `x` on both sides are the halo, and the `width` layers
+        within them go to the neighbour. Corners and edges are filled, too, as if the arrays of all ranks were windows
+        of one array. What is beyond an open boundary stays as it is; where it is also in a neighbour's halo, the
+        neighbour's values are copied with it. A rank may be its own neighbour, or have the same rank on both sides.
 
-        Extents may differ between ranks, but neighbours along an axis have all others equal: else `CollectiveMismatch`
-        on all ranks, which names two that have not, before anything is written. `TypeError`, `ValueError` for an array
-        that cannot be filled in place, or is shorter than three times `width` along an axis of the grid.
-        [How it works](algorithms.md#halo_exchange)
+        Args:
+            x: C-contiguous numpy array of at most 8 dimensions, written in place. Along each axis of the grid it has
+                at least 3 * `width` elements. Its shape may differ between ranks, but neighbours along an axis have
+                equal extents along all other axes.
+            width: the number of layers.
+            axes: the axes of `x` that are the axes of the grid; by default the first ones.
+            async_op: return a `Work` at once.
+
+        Returns:
+            `x`.
+
+        Raises:
+            TypeError: `x` is not a numpy array, or has a dtype that collectives do not know.
+            ValueError: `x` cannot be filled in place, or is too short.
+            CollectiveMismatch: on all ranks, before anything is written, the extents of two neighbours differ.
         """
-        arguments = (x, width, axes, self.dims, self.periods)
+        arguments = (x, width, axes, self._dims, self._periods)
         if async_op:
             name = self._dispatcher.failures.name
             call = partial(calls.halo_exchange, self._dispatcher, *arguments)
             return self._dispatcher.worker.submit(buffer_check.around(call, "halo_exchange", name, {"x": x}, "x"))
         if type(x) is not np.ndarray or not (axes is None or type(axes) in (int, tuple)) or type(width) is not int:
             return calls.halo_exchange(self._dispatcher, *arguments)
-        entry = self._dispatcher.routine("halo_exchange")
         if self._checked != (x.shape, width, axes):
             self._words, self._table = checked(self._dispatcher, *arguments)
             self._checked = (x.shape, width, axes)
-        try:
-            status = entry(x, x, *self._words)
-        except BaseException:
-            self._dispatcher.left("halo_exchange")
-            raise
-        if status == c.NEEDS_PYTHON:  # same shape, but no array that can be filled in place
-            return calls.halo_exchange(self._dispatcher, *arguments)
-        if status:
-            self._dispatcher.complete("halo_exchange", entry, (x, x, *self._words), status)
+        return self._fill(x)
+
+    @native_call(
+        "x, x, *self._words",
+        entry="self._entry or self._load()",
+        operation='"halo_exchange"',
+        otherwise="self._again(x, status)",
+        answer="x",
+    )
+    def _fill(self, x: Array) -> Array:  # type: ignore[empty-body]
+        """Make the call that has been checked."""
+
+    def _load(self) -> Callable[..., int]:
+        self._entry = self._dispatcher.routine("halo_exchange")
+        return self._entry
+
+    def _again(self, x: Array, status: int) -> Array:
+        if status == c.PREPARE:  # same shape, but no array that can be filled in place
+            assert self._checked is not None
+            _, width, axes = self._checked
+            return calls.halo_exchange(self._dispatcher, x, width, axes, self._dims, self._periods)
+        self._dispatcher.complete("halo_exchange", self._load(), (x, x, *self._words), status)
         return x
 
 

@@ -45,7 +45,7 @@ def make(comm: Any) -> np.ndarray:
         weakref.finalize(comm, _forget, words)
         words[entry.CALLBACK // WORD] = id(_callbacks[address])
         words[entry.HANDLE // WORD] = address
-    handle = words.view()
+    handle: np.ndarray = words.view()
     handle.flags.writeable = False
     return handle
 
@@ -92,13 +92,7 @@ def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, a
 def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
     """A message has begun that asks for memory, which only Python can take."""
     dispatcher, sending = comm._dispatcher, Sending(comm._dispatcher, array, dest, tag)
-    try:
-        status = sending.put(c.HALFWAY)
-    except BaseException:
-        dispatcher.left("send")
-        raise
-    if status != c.OK:
-        raise dispatcher.failures.error("send", status)
+    dispatcher.complete("send", lambda: sending.put(c.HALFWAY))
     sending.raise_refusal()
 
 

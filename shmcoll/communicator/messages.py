@@ -1,145 +1,222 @@
 """Messages between two ranks as methods of a communicator. How they travel: `engine/messages/ring_buffers.py`."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from shmcoll import calls
-from shmcoll.calls.recv import go_on, make, post
+from shmcoll.calls.recv import make
 from shmcoll.calls.recv_object import post_object
-from shmcoll.calls.send import Sending, send_at_once
 from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.sendrecv import SHORT_BYTES
-from shmcoll.communicator.collectives import Collectives, _Native
-from shmcoll.engine import context as c
+from shmcoll.communicator.native_call import NativeCalls, native_call
 from shmcoll.engine.layout import ANY, LARGEST_TAG
 from shmcoll.runtime.async_worker import Work
 
-_HALFWAY = c.HALFWAY
+if TYPE_CHECKING:
+    from shmcoll.communicator.types import ArrayLike, Out, Received
 
 
 @dataclass(frozen=True)
 class Send:
-    """A message for `comm.batch`: the arguments of `comm.send`."""
+    """Describe a message for `comm.batch`. The arguments are those of `comm.send`."""
 
-    x: Any
+    x: ArrayLike
     dest: int
     tag: int = 0
 
 
 @dataclass(frozen=True)
 class Recv:
-    """A receive for `comm.batch`: the arguments of `comm.recv`."""
+    """Describe a receive for `comm.batch`. The arguments are those of `comm.recv`."""
 
-    out: Any = None
+    out: Out | None = None
     source: int = ANY
     tag: int = ANY
 
 
-class Messages(Collectives):
+class Messages(NativeCalls):
     """What two ranks can do without the others."""
 
-    _send = _Native()
-    _recv = _Native()
+    @overload
+    def send(self, x: ArrayLike, dest: int, tag: int = ..., *, async_op: Literal[False] = ...) -> None: ...
+    @overload
+    def send(self, x: ArrayLike, dest: int, tag: int = ..., *, async_op: Literal[True]) -> Work[None]: ...
+    @native_call(
+        "x, None, 0, dest, tag, 0",
+        result="None",
+        second="send_on(self._dispatcher, x, dest, tag)",
+        answer="result.raise_refusal() if result else None",
+        later="send_at_once(self._dispatcher, x, dest, tag) or self._submit(calls.send, x, dest, tag)",
+    )
+    def send(self, x: ArrayLike, dest: int, tag: int = 0, *, async_op: bool = False) -> Any:
+        """Send an array to rank `dest` of this group. Not a collective.
 
-    def send(self, x: Any, dest: int, tag: int = 0, *, async_op: bool = False) -> Any:
-        """Send an array to rank `dest` of this group. Not a collective: that rank receives it, when it likes.
+        Returns as soon as `x` may be changed, without waiting for the receiver: a message that the receiver does not
+        wait for is kept in shared memory. So both sides may send first, and a rank may send to itself. Messages from
+        one rank to another arrive in the order in which they were sent; the receiver may choose among them by tag.
 
-        x: array of any shape and of a dtype that collectives know. tag: 0 to 2**31 - 1. Messages from one rank to
-        another arrive in the order in which they were sent; the receiver may choose among them by tag.
+        Args:
+            x: array of any shape, of a dtype that collectives know.
+            dest: the rank that receives it.
+            tag: 0 to 2**31 - 1.
+            async_op: return a `Work` at once.
 
-        Returns as soon as `x` may be changed. It does not wait for the receiver: a message that the receiver does not
-        wait for is kept in shared memory. So both sides may send first, and a rank may send to itself. Raises
-        `ArenaError` when the heap allows no more of that (`shmrun --heap`, SHMCOLL_HEAP): then this message has not
-        been sent, those before stay, and the group goes on. `RankFailed` when the receiver has left.
+        Raises:
+            ArenaError: the heap (`shmrun --heap`, SHMCOLL_HEAP) has no room for the message. It has not been sent;
+                earlier messages stay, and the group goes on.
+            RankFailed: the receiver has left.
+            ValueError: there is no rank `dest`, or the tag is out of range.
         """
-        if async_op:
-            return send_at_once(self._dispatcher, x, dest, tag) or self._submit(calls.send, x, dest, tag)
-        sending = None
-        try:
-            status = self._send(x, None, 0, dest, tag, 0)
-            if status == _HALFWAY:
-                sending = Sending(self._dispatcher, x, dest, tag)
-                status = sending.put(status)
-        except BaseException:
-            self._dispatcher.left("send")
-            raise
-        if status:
-            return self._again("send", status, calls.send, x, dest, tag)
-        if sending:
-            sending.raise_refusal()
-        return None
 
-    def recv(self, out: Any = None, source: int = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
-        """Receive a message: (array, source, tag). Waits for it, for up to `timeout`. Not a collective.
+    @overload
+    def recv(
+        self, out: Out | None = ..., source: int = ..., tag: int = ..., *, async_op: Literal[False] = ...
+    ) -> Received: ...
+    @overload
+    def recv(
+        self, out: Out | None = ..., source: int = ..., tag: int = ..., *, async_op: Literal[True]
+    ) -> Work[Received]: ...
+    @native_call(
+        "None, out, 0, source, tag, 0",
+        result="out",
+        second="read_message(self._dispatcher, entry, out, source, tag)",
+        refused="status >= 0",
+        answer="result, -1 - status >> SOURCE_SHIFT, -1 - status & LARGEST_TAG",
+        later="post(self._dispatcher, out, source, tag)",
+    )
+    def recv(self, out: Out | None = None, source: int = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
+        """Receive a message; wait for it up to `timeout`. Not a collective.
 
-        source: a rank of this group; tag: 0 to 2**31 - 1; either may be `shmcoll.ANY`. Of the messages that fit, the
-        first that its rank has sent.
+        Of the messages that fit, the one is received that its rank sent first.
 
-        Without `out` the array has the dtype and shape that were sent. `out` is an array of the same dtype and at least
-        as many elements, of any shape: it is filled in C order and returned. A message of fewer elements fills the
-        first of them, and the array returned is those alone, in one dimension. A longer message is a `ValueError`, one
-        of another dtype a `TypeError`; the message stays and can be received again.
+        Args:
+            out: array of the message's dtype and at least as many elements, of any shape, which is filled in C order.
+                By default an array of the dtype and shape that were sent is made.
+            source: the rank that sends, or `shmcoll.ANY`.
+            tag: 0 to 2**31 - 1, or `shmcoll.ANY`.
+            async_op: post the receive, and return a `Work` at once, which has the same result. A posted receive keeps
+                no other operation waiting. Posted receives take the messages that fit them in the order in which they
+                were posted. `Work.cancel` withdraws one whose message has not come.
 
-        With `async_op=True` the receive is posted and returns a `Work` at once, whose result is the same. It keeps no
-        other operation waiting. Receives take what fits them in the order in which they were posted. `Work.cancel`
-        withdraws one whose message has not come.
+        Returns:
+            (array, source, tag). If the message is shorter than `out`, the array is a 1-D view of the elements that it
+            fills.
 
-        Raises `RankFailed` when `source` has left, or for ANY a rank has failed or all have left; `ValueError` for a
-        message from this rank itself that has not been sent.
+        Raises:
+            TypeError: the message has another dtype than `out`. It stays, and can be received again.
+            ValueError: the message has more elements than `out`; it stays, and can be received again. Or `source` is
+                this rank itself, which has sent nothing that fits.
+            RankFailed: `source` has left; with `ANY`, a rank has failed or all others have left.
+            CollectiveTimeout: no message has come within `timeout`.
         """
-        if async_op:
-            return post(self._dispatcher, out, source, tag)
-        array, entry = out, self._recv
-        try:
-            status = entry(None, out, 0, source, tag, 0)
-            if status == _HALFWAY:
-                status, array = go_on(self._dispatcher, entry, out, source, tag)
-        except BaseException:
-            self._dispatcher.left("recv")
-            raise
-        if status < 0:
-            code = -1 - status
-            return array, code >> 32, code & 0x7FFFFFFF
-        return self._again("recv", status, calls.recv, out, source, tag)
 
+    @overload
+    def send_object(self, value: Any, dest: int, tag: int = ..., *, async_op: Literal[False] = ...) -> None: ...
+    @overload
+    def send_object(self, value: Any, dest: int, tag: int = ..., *, async_op: Literal[True]) -> Work[None]: ...
     def send_object(self, value: Any, dest: int, tag: int = 0, *, async_op: bool = False) -> Any:
-        """Send anything that can be pickled, of any size, to rank `dest`, as `send` does. For `recv_object` alone.
+        """Send an object to rank `dest`, which calls `recv_object`. Not a collective.
 
-        Arrays of 16 KiB and more within it are not pickled, but moved from where they lie. With `async_op=True` it is
-        pickled later: leave it alone until the work is done. Errors as of `send`, and `TypeError`, with nothing sent,
-        for an object that cannot be pickled.
+        Arrays of 16 KiB and more within the object are moved from where they are, without being pickled.
+
+        Args:
+            value: anything that can be pickled, of any size.
+            dest: the rank that receives it.
+            tag: 0 to 2**31 - 1.
+            async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
+
+        Raises:
+            TypeError: the object cannot be pickled. Nothing has been sent.
+            ArenaError: as for `send`.
+            RankFailed: as for `send`.
+            ValueError: as for `send`.
         """
         if async_op:
             return self._submit(calls.send_object, value, dest, tag)
         return calls.send_object(self._dispatcher, value, dest, tag)
 
+    @overload
+    def recv_object(
+        self, source: int = ..., tag: int = ..., *, async_op: Literal[False] = ...
+    ) -> tuple[Any, int, int]: ...
+    @overload
+    def recv_object(
+        self, source: int = ..., tag: int = ..., *, async_op: Literal[True]
+    ) -> Work[tuple[Any, int, int]]: ...
     def recv_object(self, source: int = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
-        """Receive an object: (object, source, tag). It and what it holds are this rank's own.
+        """Receive an object that `send_object` has sent; wait for it up to `timeout`. Not a collective.
 
-        source, tag, and `async_op=True`: as for `recv`. Of the messages that fit, objects and arrays alike, the first
-        that its rank has sent: `TypeError` when it is an array, and for an object that `recv` meets; the message stays
-        and can be received rightly. Arrays that were not pickled share one piece of memory, which any of them keeps.
+        Of the messages that fit, objects and arrays alike, the one is received that its rank sent first.
+
+        Args:
+            source: the rank that sends, or `shmcoll.ANY`.
+            tag: 0 to 2**31 - 1, or `shmcoll.ANY`.
+            async_op: post the receive, as for `recv`.
+
+        Returns:
+            (object, source, tag). The object and what it holds are this rank's own. Arrays that were not pickled share
+            one piece of memory, which each of them keeps alive.
+
+        Raises:
+            TypeError: the message is an array. It stays, and `recv` can receive it. (Likewise `recv` raises `TypeError`
+                for an object.)
+            RankFailed: as for `recv`.
+            CollectiveTimeout: as for `recv`.
+            ValueError: as for `recv`.
         """
         if async_op:
             return post_object(self._dispatcher, source, tag)
         return calls.recv_object(self._dispatcher, source, tag)
 
     def sendrecv(
-        self, x: Any, dest: int, out: Any = None, source: int = ANY, sendtag: int = 0, recvtag: int = ANY
-    ) -> tuple[Any, int, int]:
-        """`send(x, dest, sendtag)` and `recv(out, source, recvtag)`, whose result it returns.
+        self,
+        x: ArrayLike,
+        dest: int,
+        out: Out | None = None,
+        source: int = ANY,
+        sendtag: int = 0,
+        recvtag: int = ANY,
+    ) -> Received:
+        """Send a message and receive another one. Not a collective.
 
-        Long arrays travel both ways at once. `out` may be `x`, or part of it: then all of it is sent first, and a long
-        one is copied once more.
+        Does `send(x, dest, sendtag)` and `recv(out, source, recvtag)`. Long arrays travel both ways at once, and need
+        no memory in the heap.
+
+        Args:
+            x: the array to send.
+            dest: the rank that receives it.
+            out: as for `recv`. It may be `x` or part of it: then all of `x` is sent first, and a long one is copied
+                once more.
+            source: the rank that sends, or `shmcoll.ANY`.
+            sendtag: 0 to 2**31 - 1.
+            recvtag: 0 to 2**31 - 1, or `shmcoll.ANY`.
+
+        Returns:
+            (array, source, tag) of the message received, as from `recv`.
+
+        Raises:
+            TypeError: as for `recv`.
+            ValueError: as for `send` and `recv`.
+            ArenaError: as for `send`.
+            RankFailed: as for `send` and `recv`.
+            CollectiveTimeout: as for `recv`.
+
+        Example:
+            >>> after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+            >>> received, source, tag = comm.sendrecv(np.array([comm.rank]), after, source=before)
+            >>> int(received[0]) == source == before
+            True
         """
         if type(x) is np.ndarray and x.nbytes <= SHORT_BYTES and self._can_receive(out, source, recvtag):
             self.send(x, dest, sendtag)
             return self.recv(out, source, recvtag)
         arguments = x, dest, out, source, sendtag, recvtag
-        received: tuple[Any, int, int] = calls.perform(calls.sendrecv, self._dispatcher, arguments)
+        received: Received = calls.perform(calls.sendrecv, self._dispatcher, arguments)
         return received
 
     def _can_receive(self, out: Any, source: Any, tag: Any) -> bool:
@@ -147,40 +224,64 @@ class Messages(Collectives):
         if type(source) is not int or type(tag) is not int:
             return False
         in_place = out is None or (type(out) is np.ndarray and out.flags.writeable)
-        return in_place and ANY <= source < self.size and ANY <= tag <= LARGEST_TAG
+        return in_place and ANY <= source < self._size and ANY <= tag <= LARGEST_TAG
 
-    def batch(self, messages: Sequence[Send | Recv]) -> list[Work]:
-        """Start many messages at once: a `Work` for each, in the order given. Not a collective.
+    def batch(self, messages: Sequence[Send | Recv]) -> list[Work[Any]]:
+        """Start many messages at once. Not a collective.
 
-        messages: `shmcoll.Send(x, dest, tag)` and `shmcoll.Recv(out, source, tag)`. All receives are posted before the
-        first message is sent. What is wrong with one of them is raised before anything of the batch has begun.
+        All receives are posted before the first message is sent.
+
+        Args:
+            messages: `shmcoll.Send(x, dest, tag)` and `shmcoll.Recv(out, source, tag)`.
+
+        Returns:
+            A `Work` for each message, in the order given. Its result is that of `send` or `recv`.
+
+        Raises:
+            TypeError: as for `send` and `recv`, or a message is neither a `Send` nor a `Recv`. Nothing of the batch has
+                begun.
+            ValueError: as for `send` and `recv`. Nothing of the batch has begun.
+
+        Example:
+            >>> after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+            >>> works = comm.batch([shmcoll.Recv(source=before), shmcoll.Send(np.array([comm.rank]), after)])
+            >>> received, source, tag = works[0].wait()
+            >>> int(received[0]) == before
+            True
+            >>> works[1].wait()
         """
         dispatcher = self._dispatcher
         if not isinstance(messages, Iterable):
             raise TypeError(
                 f"batch on rank {dispatcher.failures.name}: messages must be a sequence of shmcoll.Send and "
-                f"shmcoll.Recv, "
-                f"got {type(messages).__name__}"
+                f"shmcoll.Recv, got {type(messages).__name__}"
             )
-        messages = list(messages)
+        listed = list(messages)
         checked: list[Any] = []
-        for one in messages:
+        for one in listed:
             if isinstance(one, Send):
                 checked.append(check_send(dispatcher, one.x, one.dest, one.tag))
             elif isinstance(one, Recv):
                 checked.append(make(dispatcher, one.out, one.source, one.tag))
             else:
                 raise TypeError(
-                    f"batch on rank {dispatcher.failures.name}: {type(one).__name__} is no message; "
+                    f"batch on rank {dispatcher.failures.name}: {type(one).__name__} is not a message; "
                     f"use shmcoll.Send(x, dest, tag) and shmcoll.Recv(out, source, tag)"
                 )
+        dispatcher.routine("send")  # loaded before anything has begun
         started: list[Any] = [None] * len(checked)
-        for i, one in enumerate(messages):
-            if isinstance(one, Recv):
-                started[i] = dispatcher.posted.enter(checked[i])
-        for i, one in enumerate(messages):
-            if isinstance(one, Send):
-                started[i] = self.send(*checked[i], async_op=True)
+        try:
+            for i, one in enumerate(listed):
+                if isinstance(one, Recv):
+                    started[i] = dispatcher.posted.enter(checked[i])
+            for i, one in enumerate(listed):
+                if isinstance(one, Send):
+                    started[i] = self.send(*checked[i], async_op=True)
+        except BaseException:  # the user has no handles
+            for work in started:
+                if work is not None:
+                    work.cancel()
+            raise
         return started
 
 

@@ -5,10 +5,12 @@ Each call is made of several collectives, its parts (`composite_calls.py`). Size
 tells what the next ones need.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -17,55 +19,129 @@ from shmcoll.calls import buffer_check
 from shmcoll.calls.pickling import ALIGNED, lengths, packed, unpacked
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.composite_calls import CompositeDispatcher
-from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.engine.layout import WORD
+from shmcoll.runtime.async_worker import Work
 
 FIRST_BYTES = 4096  # of a frame come with its length, in one broadcast
 
-_WORD = 8
-
 
 class Objects(Collectives):
-    """What every communicator can do with objects. Errors are those of the collectives; `TypeError`, before anything is
-    published, for an object that cannot be pickled. With `async_op=True` an object is pickled later: leave it alone
-    until the work is done."""
+    """What every communicator can do with objects."""
 
-    _dispatcher: Dispatcher
-    _composite: "dict[tuple[str, int], Parts]"
+    _composite: dict[tuple[str, int], Parts]
 
+    @overload
+    def broadcast_object(self, value: Any, root: int = ..., *, async_op: Literal[False] = ...) -> Any: ...
+    @overload
+    def broadcast_object(self, value: Any, root: int = ..., *, async_op: Literal[True]) -> Work[Any]: ...
     def broadcast_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
-        """The object of rank `root`, on every rank; there it is `value` itself. What others give does not matter.
+        """Return the object of rank `root` on every rank.
 
-        Cost: one broadcast of 4 KiB for short ones; else two more of the frame, and one a buffer.
+        Cost: one broadcast of 4 KiB for short objects. For longer ones, a second broadcast of the rest of the pickle,
+        and one for each array of 16 KiB or more in the object.
+
+        Args:
+            value: on the root, anything that can be pickled, of any size; ignored on the other ranks.
+            root: the rank whose object is returned.
+            async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
+
+        Returns:
+            On the root, `value` itself; on the other ranks, a copy.
+
+        Raises:
+            TypeError: on the root, the object cannot be pickled. Nothing has been sent.
+            ValueError: there is no rank `root`.
+
+        Example:
+            >>> comm.broadcast_object({"rate": 0.1} if comm.rank == 0 else None)
+            {'rate': 0.1}
         """
-        used = value if self.rank == root else None
+        used = value if self._rank == root else None
         return self._now_or_later("broadcast_object", lambda: self._broadcast_object(value, root), used, async_op)
 
+    @overload
+    def gather_object(self, value: Any, root: int = ..., *, async_op: Literal[False] = ...) -> list[Any] | None: ...
+    @overload
+    def gather_object(self, value: Any, root: int = ..., *, async_op: Literal[True]) -> Work[list[Any] | None]: ...
     def gather_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
-        """The objects of all ranks, a list in rank order, on rank `root`; None on the others.
+        """Return the objects of all ranks on rank `root`.
 
-        Cost: an all_reduce of a number, a gather_v of the frames, and one more for as many buffers as the richest
-        object has.
+        Cost: an all_reduce of a number, a gather_v of the pickles, and one more gather_v for each array of 16 KiB or
+        more in the object that has most of them.
+
+        Args:
+            value: anything that can be pickled, of any size.
+            root: the rank that gets the objects.
+            async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
+
+        Returns:
+            On the root, the list of objects in rank order; None on the other ranks.
+
+        Raises:
+            TypeError: the object cannot be pickled. Nothing has been sent.
+            ValueError: there is no rank `root`.
         """
         name = "gather_object"
         return self._now_or_later(name, lambda: self._gather_objects(name, value, root), value, async_op)
 
+    @overload
+    def all_gather_object(self, value: Any, *, async_op: Literal[False] = ...) -> list[Any]: ...
+    @overload
+    def all_gather_object(self, value: Any, *, async_op: Literal[True]) -> Work[list[Any]]: ...
     def all_gather_object(self, value: Any, *, async_op: bool = False) -> Any:
-        """The objects of all ranks, a list in rank order, on every rank. Cost: see `gather_object`."""
+        """Return the objects of all ranks on every rank.
+
+        Cost: as `gather_object`, with all_gather_v in place of gather_v.
+
+        Args:
+            value: anything that can be pickled, of any size.
+            async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
+
+        Returns:
+            The list of objects in rank order.
+
+        Raises:
+            TypeError: the object cannot be pickled. Nothing has been sent.
+
+        Example:
+            >>> comm.all_gather_object(f"rank {comm.rank}") == [f"rank {i}" for i in range(comm.size)]
+            True
+        """
         name = "all_gather_object"
         return self._now_or_later(name, lambda: self._gather_objects(name, value, None), value, async_op)
 
+    @overload
+    def scatter_object(
+        self, values: Sequence[Any] | None = ..., root: int = ..., *, async_op: Literal[False] = ...
+    ) -> Any: ...
+    @overload
+    def scatter_object(
+        self, values: Sequence[Any] | None = ..., root: int = ..., *, async_op: Literal[True]
+    ) -> Work[Any]: ...
     def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *, async_op: bool = False) -> Any:
-        """Object r of the root's sequence of n, on rank r. What others give does not matter.
+        """Return object r of the sequence of rank `root` on rank r.
 
-        Cost: a broadcast of a number, a scatter_v of the frames, and one for as many buffers as the richest object has,
-        before which the root lays those side by side. Raises `ValueError` on the root for a wrong number of objects.
+        Cost: a broadcast of a number, a scatter_v of the pickles, and one more scatter_v for each array of 16 KiB or
+        more in the object that has most of them, before which the root copies these arrays side by side.
+
+        Args:
+            values: on the root, a sequence of one object for each rank; ignored on the other ranks.
+            root: the rank whose objects are returned.
+            async_op: return a `Work` at once. The objects are pickled later: leave them alone until the work is done.
+
+        Returns:
+            On the root, the root's own object itself; on the other ranks, a copy.
+
+        Raises:
+            TypeError: on the root, `values` is not a sequence, or an object cannot be pickled. Nothing has been sent.
+            ValueError: on the root, the number of objects is not the number of ranks; or there is no rank `root`.
         """
-        used = values if self.rank == root else None
+        used = values if self._rank == root else None
         return self._now_or_later("scatter_object", lambda: self._scatter_objects(values, root), used, async_op)
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
-    def _parts(self, call: str, root: int = -1) -> "Parts":
+    def _parts(self, call: str, root: int = -1) -> Parts:
         """The collectives of this group as parts of a composite call."""
         if (call, root) not in self._composite:
             self._composite[call, root] = Parts(CompositeDispatcher(self._dispatcher, call, root))
@@ -80,31 +156,31 @@ class Objects(Collectives):
 
     def _broadcast_object(self, value: Any, root: int) -> Any:
         with self._dispatcher.checking("broadcast_object") as check:
-            root = given.as_root(root, self.size, *check)
-            frame, buffers = packed(value, *check) if self.rank == root else (_nothing(), [])
-        first = np.zeros(_WORD + FIRST_BYTES, np.uint8)
-        first[:_WORD].view(np.int64)[0] = frame.size
-        first[_WORD:][: frame.size] = frame[:FIRST_BYTES]
+            root = given.as_root(root, self._size, *check)
+            frame, buffers = packed(value, *check) if self._rank == root else (_nothing(), [])
+        first = np.zeros(WORD + FIRST_BYTES, np.uint8)
+        first[:WORD].view(np.int64)[0] = frame.size
+        first[WORD:][: frame.size] = frame[:FIRST_BYTES]
         with self._parts("broadcast_object", root) as parts:
             parts.broadcast(first[None], root)  # of two dimensions, as no later part is
-            length = int(first[:_WORD].view(np.int64)[0])
-            if self.rank != root:
+            length = int(first[:WORD].view(np.int64)[0])
+            if self._rank != root:
                 frame = np.empty(length, np.uint8)
-                frame[:FIRST_BYTES] = first[_WORD:][:length]
+                frame[:FIRST_BYTES] = first[WORD:][:length]
             if length > FIRST_BYTES:
                 parts.broadcast(frame[FIRST_BYTES:], root)
-            if self.rank != root:
+            if self._rank != root:
                 buffers = [np.empty(size, np.uint8) for size in lengths(frame)]
             for buffer in buffers:
                 parts.broadcast(buffer, root)
-        return value if self.rank == root else unpacked(frame, buffers)
+        return value if self._rank == root else unpacked(frame, buffers)
 
     def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
         """On rank `root`, or on all."""
         with self._dispatcher.checking(operation) as check:
-            root = None if root is None else given.as_root(root, self.size, *check)
+            root = None if root is None else given.as_root(root, self._size, *check)
             frame, buffers = packed(value, *check)
-        is_given = root is None or self.rank == root
+        is_given = root is None or self._rank == root
         with self._parts(operation, -1 if root is None else root) as parts:
             most = int(parts.all_reduce(np.array([len(buffers)]), "max")[0])
             joined, counts = parts._collect(frame, root)
@@ -129,8 +205,8 @@ class Objects(Collectives):
 
     def _scatter_objects(self, values: Sequence[Any] | None, root: int) -> Any:
         with self._dispatcher.checking("scatter_object") as check:
-            root = given.as_root(root, self.size, *check)
-            rows = _all_packed(values, self.size, *check) if self.rank == root else []
+            root = given.as_root(root, self._size, *check)
+            rows = _all_packed(values, self._size, *check) if self._rank == root else []
         most = np.array([max((len(buffers) for _, buffers in rows), default=0)])
         mine = []
         with self._parts("scatter_object", root) as parts:
@@ -139,7 +215,7 @@ class Objects(Collectives):
                 column = [([frame, *buffers] + [_nothing()] * (1 + most[0]))[k] for frame, buffers in rows]
                 joined, counts = (np.concatenate(column), [one.size for one in column]) if rows else (None, None)
                 mine.append(parts.scatter_v(joined, counts, root=root))
-        return values[root] if values is not None and self.rank == root else unpacked(mine[0], mine[1:])
+        return values[root] if values is not None and self._rank == root else unpacked(mine[0], mine[1:])
 
 
 class Parts(Objects):
@@ -149,13 +225,12 @@ class Parts(Objects):
     _dispatcher: CompositeDispatcher
 
     def __init__(self, dispatcher: CompositeDispatcher):
-        self._dispatcher = dispatcher
-        self.rank, self.size = dispatcher.rank, dispatcher.size
+        self._open(dispatcher)
 
-    def _parts(self, call: str, root: int = -1) -> "Parts":
+    def _parts(self, call: str, root: int = -1) -> Parts:
         return self
 
-    def __enter__(self) -> "Parts":
+    def __enter__(self) -> Parts:
         return self
 
     def __exit__(self, _type: object, error: BaseException | None, _traceback: TracebackType | None) -> None:

@@ -1,7 +1,7 @@
 """Plans: a collective whose arguments are checked once, and that is then called as often as one likes.
 
-The arguments are taken through the checks of `calls/` with a stand-in for the caller that keeps the call of the native
-entry instead of making it. What is kept are the arrays themselves, so a plan works on what they hold when it is called.
+The arguments go through the checks of `calls/` with a stand-in for the dispatcher that keeps the call of the native
+entry instead of making it. It keeps the arrays themselves, so a plan works on what they contain when it is called.
 """
 
 import inspect
@@ -14,6 +14,7 @@ from shmcoll import calls
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.collectives import RECORDS
+from shmcoll.communicator.native_call import native_call
 from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
 
@@ -21,9 +22,23 @@ OPERATIONS = tuple(name for name, record in RECORDS.items() if record.plans)
 
 
 class Plan:
-    """A planned collective: calling it runs it and returns the result, the same array every time.
+    """A planned collective. Calling it makes the call and returns the result, the same array every time.
 
-    All ranks call it together, like the operation itself; a rank that calls the operation instead takes part, too.
+    `comm.plan` makes it. All ranks call it together, like the operation itself. A rank that calls the operation instead
+    takes part, too.
+
+    Raises:
+        CollectiveMismatch: another rank makes a different call. The errors are those of the operation, except that this
+            rank's arguments are not checked again.
+
+    Example:
+        >>> x = np.ones(3)
+        >>> plan = comm.plan("all_reduce", x)
+        >>> (plan() == comm.size).all()
+        True
+        >>> x[:] = 2
+        >>> (plan() == 2 * comm.size).all()
+        True
     """
 
     def __init__(self, dispatcher: Dispatcher, operation: str, arguments: tuple[Any, ...], result: Any):
@@ -33,18 +48,26 @@ class Plan:
         self._arguments = arguments
         self._result = result
 
+    @native_call(
+        "*self._arguments",
+        entry="self._entry",
+        operation="self._operation",
+        otherwise="self._complete(status)",
+        answer="self._result",
+    )
     def __call__(self) -> Any:
-        try:
-            status = self._entry(*self._arguments)
-        except BaseException:
-            self._dispatcher.left(self._operation)
-            raise
-        if status:
-            self._dispatcher.complete(self._operation, self._entry, self._arguments, status)
+        """Make the call and return the result."""
+
+    def _complete(self, status: int) -> Any:
+        self._dispatcher.complete(self._operation, self._entry, self._arguments, status)
         return self._result
 
-    def start(self) -> Work:
-        """Run it asynchronously."""
+    def start(self) -> Work[Any]:
+        """Make the call asynchronously.
+
+        Returns:
+            A `Work` with the result of the call. Leave the arrays alone until it is done.
+        """
         used = dict(zip(("x", "out"), self._arguments, strict=False))
         name = self._dispatcher.failures.name
         return self._dispatcher.worker.submit(buffer_check.around(self, self._operation, name, used, "out"))
@@ -53,8 +76,12 @@ class Plan:
         return f"<shmcoll.Plan of {self._operation} on rank {self._dispatcher.failures.name}>"
 
 
-class _Stenographer:
-    """A caller that notes down what it is asked to run."""
+class _NeedsOut(ValueError):
+    """A call whose result has a size that only the call finds out cannot be planned without `out`."""
+
+
+class _Recorder:
+    """A dispatcher that notes down the call that it is asked to run."""
 
     def __init__(self, dispatcher: Dispatcher):
         self._dispatcher = dispatcher
@@ -65,12 +92,12 @@ class _Stenographer:
 
     def __getattr__(self, name: str) -> Any:
         if name == "complete":
-            raise ValueError("its result has a size that only the call finds out; give out")
+            raise _NeedsOut("only the call finds out the size of its result; pass out")
         return getattr(self._dispatcher, name)
 
 
 def make(
-    dispatcher: Dispatcher, method: Callable[..., Any], operation: str, args: tuple, keywords: dict[str, Any]
+    dispatcher: Dispatcher, method: Callable[..., Any], operation: str, args: tuple[Any, ...], keywords: dict[str, Any]
 ) -> Plan:
     """The plan of `method(*args, **keywords)`, a bound method of the communicator. Errors: see `Communicator.plan`."""
     where = f"plan of {operation} on rank {dispatcher.failures.name}"
@@ -87,21 +114,19 @@ def make(
     for name, array in (("x", x), ("out", out)):
         if array is not None and not isinstance(array, np.ndarray):
             raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got {_kind(array)}")
-    stenographer = _Stenographer(dispatcher)
+    recorder = _Recorder(dispatcher)
     try:
-        result = call(stenographer, *(bound.arguments[name] for name in names))
-    except ValueError as error:
-        if "give out" in str(error):
-            raise ValueError(f"{where}: {error}") from None
-        raise
-    assert stenographer.arguments is not None
-    for name, array, used in zip(("x", "out"), (x, out), stenographer.arguments, strict=False):
+        result = call(recorder, *(bound.arguments[name] for name in names))
+    except _NeedsOut as error:
+        raise ValueError(f"{where}: {error}") from None
+    assert recorder.arguments is not None
+    for name, array, used in zip(("x", "out"), (x, out), recorder.arguments, strict=False):
         if array is not None and used is not None and not _is_used_in_place(array, used):
             raise ValueError(
                 f"{where}: {name} would be copied at every call; a plan wants it C-contiguous, aligned, in native byte "
                 f"order, of a dtype that needs no conversion, and apart from the other array or the same"
             )
-    return Plan(dispatcher, operation, stenographer.arguments, result)
+    return Plan(dispatcher, operation, recorder.arguments, result)
 
 
 def _is_used_in_place(array: np.ndarray, used: np.ndarray) -> bool:

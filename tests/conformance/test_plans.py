@@ -90,7 +90,7 @@ def test_what_cannot_be_planned_is_refused(ranks):
         "would be copied at every call; a plan wants it C-contiguous, aligned, in native byte order, of a dtype that "
         "needs no conversion, and apart from the other array or the same"
     )
-    assert told[0].startswith("plan: no plan of 'all_to_all_v'; there are plans of barrier, all_reduce, ")
+    assert told[0].startswith("plan: there is no plan of 'all_to_all_v'; there are plans of barrier, all_reduce, ")
     assert told[1] == "plan of all_reduce on rank 0: x must be a numpy array, to be used where it is; got a list"
     assert told[2] == f"plan of all_reduce on rank 0: x {copied}"
     assert told[3] == f"plan of all_reduce on rank 0: out {copied}"
@@ -103,12 +103,12 @@ def test_what_cannot_be_planned_is_refused(ranks):
 def receiver_without_out(comm) -> str:
     if comm.rank == 0:
         return ""
-    with pytest.raises(ValueError, match="give out") as caught:
+    with pytest.raises(ValueError, match="pass out") as caught:
         comm.plan("scatter", None, 0)
     return str(caught.value)
 
 
 def test_a_result_of_unknown_size_is_refused(ranks):
     assert ranks(2, receiver_without_out)[1] == (
-        "plan of scatter on rank 1: its result has a size that only the call finds out; give out"
+        "plan of scatter on rank 1: only the call finds out the size of its result; pass out"
     )

@@ -1,0 +1,240 @@
+"""The methods that move blocks of equal lengths between all ranks. The routines are in `collectives/`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from shmcoll.communicator.native_call import NativeCalls, native_call, native_entry
+from shmcoll.runtime.async_worker import Work
+
+if TYPE_CHECKING:
+    from shmcoll.communicator.types import Array, ArrayLike, Out, Outs, Pairs
+
+_IS_NEW = "out is None and type(x) is ndarray and x.ndim"
+_WHOLE = f"(empty((self._size * x.shape[0], *x.shape[1:]), x.dtype) if {_IS_NEW} else out)"
+_PART = f"(empty((x.shape[0] // self._size, *x.shape[1:]), x.dtype) if {_IS_NEW} else out)"
+
+
+class Moves(NativeCalls):
+    """What every group of ranks can move, and the barrier."""
+
+    @overload
+    def barrier(self, *, async_op: Literal[False] = ...) -> None: ...
+    @overload
+    def barrier(self, *, async_op: Literal[True]) -> Work[None]: ...
+    @native_call("", answer="None")
+    def barrier(self, *, async_op: bool = False) -> Any:
+        """Wait until every rank has called it.
+
+        Args:
+            async_op: return a `Work` at once, which is done when every rank has called it.
+        """
+
+    @overload
+    def broadcast(self, x: ArrayLike, root: int = ..., *, async_op: Literal[False] = ...) -> Array: ...
+    @overload
+    def broadcast(self, x: ArrayLike, root: int = ..., *, async_op: Literal[True]) -> Work[Array]: ...
+    @native_call("x, x, 0, root, 0, 0", answer="x")
+    def broadcast(self, x: ArrayLike, root: int = 0, *, async_op: bool = False) -> Any:
+        """Copy the array of rank `root` into the arrays of the other ranks.
+
+        Args:
+            x: numpy array; shape and dtype are equal on all ranks. It is written on all ranks except the root. The root
+                may pass anything that can be made an array.
+            root: the rank whose array is copied.
+            async_op: return a `Work` at once.
+
+        Returns:
+            `x`; on the root, the array that `x` was made into.
+
+        Raises:
+            TypeError: on a rank other than the root, `x` is not a numpy array or is read-only.
+            ValueError: there is no rank `root`.
+        """
+
+    @overload
+    def all_gather(self, x: ArrayLike, *, out: Outs | None = ..., async_op: Literal[False] = ...) -> Array: ...
+    @overload
+    def all_gather(self, x: ArrayLike, *, out: Outs | None = ..., async_op: Literal[True]) -> Work[Array]: ...
+    @native_call("x, result, 0, 0, 0, 0", result=_WHOLE)
+    def all_gather(self, x: ArrayLike, *, out: Outs | None = None, async_op: bool = False) -> Any:
+        """Concatenate the arrays of all ranks along axis 0, in rank order, and return the result on every rank.
+
+        Args:
+            x: array of shape (k, ...); shape and dtype are equal on all ranks. A 0-d array counts as shape (1,).
+            out: array of shape (n * k, ...) for n ranks, or a list of n arrays of x's shape and dtype. `x` may be this
+                rank's own part of it.
+            async_op: return a `Work` at once.
+
+        Returns:
+            Array of shape (n * k, ...): `out`, if given, also if it is a list.
+
+        Raises:
+            TypeError: `out` has another dtype.
+            ValueError: `out` has another shape, or overlaps `x` in any other way.
+
+        Example:
+            >>> comm.all_gather([comm.rank]).tolist() == list(range(comm.size))
+            True
+        """
+
+    @overload
+    def gather(
+        self, x: ArrayLike, root: int = ..., *, out: Outs | None = ..., async_op: Literal[False] = ...
+    ) -> Array | None: ...
+    @overload
+    def gather(
+        self, x: ArrayLike, root: int = ..., *, out: Outs | None = ..., async_op: Literal[True]
+    ) -> Work[Array | None]: ...
+    @native_call("x, result, 0, root, 0, 0", result=f"{_WHOLE} if self._rank == root else None")
+    def gather(self, x: ArrayLike, root: int = 0, *, out: Outs | None = None, async_op: bool = False) -> Any:
+        """Concatenate the arrays of all ranks along axis 0, in rank order, and return the result on rank `root`.
+
+        Args:
+            x: array of shape (k, ...); shape and dtype are equal on all ranks. A 0-d array counts as shape (1,).
+            root: the rank that gets the result.
+            out: on the root, array of shape (n * k, ...) for n ranks, or a list of n arrays of x's shape and dtype.
+                Ignored on the other ranks.
+            async_op: return a `Work` at once.
+
+        Returns:
+            On the root, array of shape (n * k, ...): `out`, if given, also if it is a list. None on the other ranks.
+
+        Raises:
+            TypeError: `out` has another dtype.
+            ValueError: `out` has another shape, or there is no rank `root`.
+        """
+
+    @overload
+    def scatter(
+        self, x: ArrayLike | None, root: int = ..., *, out: Out | None = ..., async_op: Literal[False] = ...
+    ) -> Array: ...
+    @overload
+    def scatter(
+        self, x: ArrayLike | None, root: int = ..., *, out: Out | None = ..., async_op: Literal[True]
+    ) -> Work[Array]: ...
+    @native_call(
+        "source, result, 0, root, 0, 0",
+        source="x if self._rank == root else out if x is None else None",
+        result=f"{_PART} if self._rank == root else out",
+    )
+    def scatter(self, x: ArrayLike | None, root: int = 0, *, out: Out | None = None, async_op: bool = False) -> Any:
+        """Cut the array of rank `root` along axis 0 into equal parts, and return part r on rank r.
+
+        The other ranks need not know the shape or dtype.
+
+        Args:
+            x: on the root, array of shape (n * k, ...) for n ranks, or a list of n arrays of equal shape and dtype,
+                which are used in place. None on the other ranks.
+            root: the rank whose array is cut.
+            out: array of the part's shape and dtype for the result; any rank may give one. On the root it may be the
+                root's own part of `x`.
+            async_op: return a `Work` at once.
+
+        Returns:
+            Array of shape (k, ...), or of the shape of one array of the list: `out`, if given.
+
+        Raises:
+            TypeError: `x` is not None on a rank other than the root.
+            ValueError: on the root, axis 0 is not divisible by n. On every rank, before a byte moves, the `out` of a
+                rank does not have the shape and dtype of its part. The group stays usable.
+        """
+
+    @overload
+    def all_to_all(
+        self,
+        x: ArrayLike,
+        split_axis: int = ...,
+        concat_axis: int = ...,
+        *,
+        out: Outs | None = ...,
+        async_op: Literal[False] = ...,
+    ) -> Array: ...
+    @overload
+    def all_to_all(
+        self,
+        x: ArrayLike,
+        split_axis: int = ...,
+        concat_axis: int = ...,
+        *,
+        out: Outs | None = ...,
+        async_op: Literal[True],
+    ) -> Work[Array]: ...
+    @native_call(
+        "x, result, 0, split_axis, concat_axis, 0",
+        result="empty_like(x) if out is None and type(x) is ndarray and split_axis == concat_axis else out",
+    )
+    def all_to_all(
+        self,
+        x: ArrayLike,
+        split_axis: int = 0,
+        concat_axis: int = 0,
+        *,
+        out: Outs | None = None,
+        async_op: bool = False,
+    ) -> Any:
+        """Send block i of `x` to rank i, and concatenate the blocks received, in rank order.
+
+        Args:
+            x: array of at least one dimension; shape and dtype are equal on all ranks. Or a list of n arrays of equal
+                shape and dtype for n ranks, which are used in place.
+            split_axis: the axis along which `x` is cut into n equal blocks. May be negative.
+            concat_axis: the axis along which the blocks received are put together. May be negative.
+            out: array of the result's shape and dtype, or a list of n arrays, one for each block received. `out=x`
+                works in place.
+            async_op: return a `Work` at once.
+
+        Returns:
+            Array of x's shape with `split_axis` divided and `concat_axis` multiplied by n: `out`, if given, also if it
+            is a list.
+
+        Raises:
+            IndexError: an axis does not exist.
+            ValueError: `split_axis` is not divisible by n, or one of `x` and `out` is a list and the axes are not 0.
+
+        A rank may pass a list where another passes an array.
+
+        Example:
+            >>> sent = np.full(comm.size, comm.rank)
+            >>> comm.all_to_all(sent).tolist() == list(range(comm.size))
+            True
+        """
+
+    @overload
+    def collective_permute(
+        self, x: ArrayLike, pairs: Pairs, *, out: Out | None = ..., async_op: Literal[False] = ...
+    ) -> Array: ...
+    @overload
+    def collective_permute(
+        self, x: ArrayLike, pairs: Pairs, *, out: Out | None = ..., async_op: Literal[True]
+    ) -> Work[Array]: ...
+    @native_call(
+        "x, result, *route",
+        result="empty_like(x) if out is None and type(x) is ndarray else out",
+        both="routed(pairs, self._size, self._rank)",
+        pairs="both[0]",
+        route="both[1]",
+        entry=f"({native_entry('collective_permute')}) if route else unrouted",
+    )
+    def collective_permute(self, x: ArrayLike, pairs: Pairs, *, out: Out | None = None, async_op: bool = False) -> Any:
+        """Send the array of each source to its target. XLA's CollectivePermute, `jax.lax.ppermute`.
+
+        Args:
+            x: array of any shape; shape and dtype are equal on all ranks.
+            pairs: pairs (source, target) of ranks, in any order, the same on all ranks. A rank is at most once a source
+                and at most once a target; source and target may be the same rank.
+            out: array of x's shape and dtype for the result. `out=x` works in place.
+            async_op: return a `Work` at once.
+
+        Returns:
+            Array of x's shape and dtype: that of the rank that sends to this one, or zeros if no rank does.
+
+        Raises:
+            TypeError: `pairs` is not a sequence of pairs of integers.
+            ValueError: a rank does not exist, or is the source or the target of two pairs.
+
+        Example:
+            >>> ring = [(i, (i + 1) % comm.size) for i in range(comm.size)]  # shift by one rank
+            >>> int(comm.collective_permute([comm.rank], ring)[0]) == (comm.rank - 1) % comm.size
+            True
+        """
