@@ -1,26 +1,29 @@
-"""Collectives and messages to call from your own jitted code: in `@njit` functions, `nogil=True` or not, with no way
-through Python.
+"""Call collectives and messages from your own jitted code, without going through Python.
 
-    from numba import njit
-    import shmcoll
-    from shmcoll import jit
+The functions are for `@njit` functions, with `nogil=True` or without. Called from plain Python they do the same.
 
-    @njit(nogil=True, cache=True)
-    def steps(h, x, out, n):
-        for _ in range(n):
-            jit.all_reduce(h, x, out)          # the sum
-            jit.all_reduce(h, x, x, jit.MAX)   # in place
+The communicator is an argument, `comm.handle`. Nothing of one job is compiled in, so a function that numba has cached
+works in the next job. Arrays must be C-contiguous, of a dtype that both numba and the collectives know; they are used
+in place. All arguments are checked, and errors are those of the communicator's methods, raised in the jitted function.
+`SUM`, `PROD` and so on are the numbers of the operators; operators of users are not available here.
 
-    steps(comm.handle, x, out, 100)
+Messages take turns with those of Python: if receives are posted there, `recv` waits for its turn behind them. Only the
+first message, and a message for which there is no room yet in shared memory, go by way of Python.
 
-The communicator comes as an argument, `comm.handle`: nothing of one job is compiled in, so a function that numba has
-cached works in the next job. Arrays must be C-contiguous, of a dtype that both numba and the collectives know, and are
-used where they are. All checks are made, with the errors of the communicator's methods, raised in the jitted function.
-Called from plain Python they do the same. `SUM`, `PROD` and so on are the numbers of the operators; those of users are
-not for jitted code. Importing this module imports numba.
+Importing this module imports numba.
 
-Messages take turns with those of Python: behind receives that are posted there, `recv` waits for its own turn. Only
-the first message, and one that finds no room in shared memory and asks for more, go by way of Python.
+Example:
+    >>> from numba import njit
+    >>> from shmcoll import jit
+    >>> @njit(nogil=True)
+    ... def steps(h, x, out, n):
+    ...     for _ in range(n):
+    ...         jit.all_reduce(h, x, out)  # the sum
+    ...         jit.all_reduce(h, x, x, jit.MAX)  # in place
+    >>> x, out = np.ones(2), np.empty(2)
+    >>> steps(comm.handle, x, out, 10)
+    >>> (out == comm.size).all()
+    True
 """
 
 from typing import Any
@@ -33,6 +36,7 @@ from numba.np.numpy_support import as_dtype
 
 from shmcoll.collectives import RECORDS
 from shmcoll.communicator.jit_handle import NO_HANDLE, in_python
+from shmcoll.communicator.types import Array
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.messages.recv import FILL
@@ -51,44 +55,96 @@ _TOLD = (jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS)
 _I64 = ir.IntType(64)
 
 
-def barrier(h: np.ndarray) -> None:
-    """See `Communicator.barrier`."""
+def barrier(h: Array) -> None:
+    """Wait until every rank has called it. See `Communicator.barrier`.
+
+    Args:
+        h: `comm.handle`.
+    """
     in_python(h, _BARRIER, None, None)
 
 
-def all_reduce(h: np.ndarray, x: np.ndarray, out: np.ndarray, op: int = SUM) -> None:
-    """See `Communicator.all_reduce`; `out` may be `x`."""
+def all_reduce(h: Array, x: Array, out: Array, op: int = SUM) -> None:
+    """Reduce the arrays of all ranks element by element, on every rank. See `Communicator.all_reduce`.
+
+    Args:
+        h: `comm.handle`.
+        x: C-contiguous array; shape and dtype are equal on all ranks.
+        out: C-contiguous array of x's shape and dtype for the result. It may be `x`.
+        op: `jit.SUM`, `PROD`, `MIN`, `MAX`, `AVG`, `BAND`, `BOR`, `BXOR`, `LAND`, `LOR` or `LXOR`.
+    """
     in_python(h, _ALL_REDUCE, x, out, op)
 
 
-def broadcast(h: np.ndarray, x: np.ndarray, root: int = 0) -> None:
-    """See `Communicator.broadcast`."""
+def broadcast(h: Array, x: Array, root: int = 0) -> None:
+    """Copy the array of rank `root` into the arrays of the other ranks. See `Communicator.broadcast`.
+
+    Args:
+        h: `comm.handle`.
+        x: C-contiguous array; shape and dtype are equal on all ranks. Written on all ranks except the root.
+        root: the rank whose array is copied.
+    """
     in_python(h, _BROADCAST, x, x, 0, root)
 
 
-def all_gather(h: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
-    """See `Communicator.all_gather`."""
+def all_gather(h: Array, x: Array, out: Array) -> None:
+    """Concatenate the arrays of all ranks along axis 0, on every rank. See `Communicator.all_gather`.
+
+    Args:
+        h: `comm.handle`.
+        x: C-contiguous array of shape (k, ...); shape and dtype are equal on all ranks.
+        out: C-contiguous array of shape (n * k, ...) for n ranks, for the result.
+    """
     in_python(h, _ALL_GATHER, x, out)
 
 
-def reduce_scatter(h: np.ndarray, x: np.ndarray, out: np.ndarray, op: int = SUM) -> None:
-    """See `Communicator.reduce_scatter`."""
+def reduce_scatter(h: Array, x: Array, out: Array, op: int = SUM) -> None:
+    """Reduce block r of the arrays of all ranks element by element, on rank r. See `Communicator.reduce_scatter`.
+
+    Args:
+        h: `comm.handle`.
+        x: C-contiguous array of shape (n * k, ...) for n ranks; shape and dtype are equal on all ranks.
+        out: C-contiguous array of shape (k, ...) for the result.
+        op: as for `all_reduce`.
+    """
     in_python(h, _REDUCE_SCATTER, x, out, op)
 
 
-def all_to_all(h: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
-    """See `Communicator.all_to_all`, cut and put together along axis 0; `out` may be `x`."""
+def all_to_all(h: Array, x: Array, out: Array) -> None:
+    """Send block i of `x` to rank i, cut and concatenated along axis 0. See `Communicator.all_to_all`.
+
+    Args:
+        h: `comm.handle`.
+        x: C-contiguous array of shape (n * k, ...) for n ranks; shape and dtype are equal on all ranks.
+        out: C-contiguous array of x's shape and dtype for the result. It may be `x`.
+    """
     in_python(h, _ALL_TO_ALL, x, out)
 
 
-def send(h: np.ndarray, x: np.ndarray, dest: int, tag: int = 0) -> None:
-    """See `Communicator.send`: it does not wait for the receiver, so both sides may send first, whatever size."""
+def send(h: Array, x: Array, dest: int, tag: int = 0) -> None:
+    """Send an array to rank `dest`, without waiting for the receiver. See `Communicator.send`.
+
+    Args:
+        h: `comm.handle`.
+        x: C-contiguous array of any length.
+        dest: the rank that receives it.
+        tag: 0 to 2**31 - 1.
+    """
     in_python(h, _SEND, x, None, 0, dest, tag)
 
 
-def recv(h: np.ndarray, out: np.ndarray, source: int = ANY, tag: int = ANY) -> tuple[int, int, int]:
-    """See `Communicator.recv`. Returns the source, the tag, and how many elements the message has, which are the first
-    of `out`; the others stay as they are. `jit.ANY` is any source or tag."""
+def recv(h: Array, out: Array, source: int = ANY, tag: int = ANY) -> tuple[int, int, int]:
+    """Receive a message; wait for it. See `Communicator.recv`.
+
+    Args:
+        h: `comm.handle`.
+        out: C-contiguous array of the message's dtype and at least as many elements.
+        source: the rank that sends, or `jit.ANY`.
+        tag: 0 to 2**31 - 1, or `jit.ANY`.
+
+    Returns:
+        (source, tag, count): the message fills the first `count` elements of `out`; the others stay as they are.
+    """
     received = in_python(h, _RECV, None, out, FILL, source, tag)
     assert received is not None
     return received
@@ -98,13 +154,13 @@ def recv(h: np.ndarray, out: np.ndarray, source: int = ANY, tag: int = ANY) -> t
 
 
 @intrinsic
-def _through_gate(_typingctx, h, words):
+def _through_gate(_typingctx: Any, h: Any, words: Any) -> Any:
     """Lay the words on the stack and call the gate; a Python exception that it leaves goes on up. What it tells of a
     message, when it was one."""
 
-    def codegen(context, builder, signature, values):
+    def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         handle = context.make_array(signature.args[0])(context, builder, values[0])
-        block = cgutils.alloca_once(builder, ir.ArrayType(_I64, len(words)))
+        block = cgutils.alloca_once(builder, ir.ArrayType(_I64, len(words)))  # type: ignore[no-untyped-call]
         for i, kind in enumerate(signature.args[1]):
             word = context.cast(builder, builder.extract_value(values[1], i), kind, types.int64)
             builder.store(word, builder.gep(block, [_I64(0), _I64(i)]))
@@ -116,7 +172,7 @@ def _through_gate(_typingctx, h, words):
         told = [builder.load(builder.gep(block, [_I64(0), _I64(at // WORD)])) for at in _TOLD]
         return context.make_tuple(builder, signature.return_type, told)
 
-    return types.UniTuple(types.int64, len(_TOLD))(h, words), codegen
+    return types.UniTuple(types.int64, len(_TOLD))(h, words), codegen  # type: ignore[no-untyped-call]
 
 
 def _type_word(name: str, array: Any, written: bool = False) -> int:
@@ -143,12 +199,14 @@ def _check_handle(h: Any) -> None:
 
 
 @register_jitable
-def _run(h, operation, op, argument, x_type, x, out_type, out):
+def _run(h: Any, operation: Any, op: Any, argument: Any, x_type: Any, x: Any, out_type: Any, out: Any) -> Any:
     _tell(h, operation, op, argument, 0, x_type, x, out_type, out)
 
 
 @register_jitable
-def _tell(h, operation, op, argument, argument_2, x_type, x, out_type, out):
+def _tell(
+    h: Any, operation: Any, op: Any, argument: Any, argument_2: Any, x_type: Any, x: Any, out_type: Any, out: Any
+) -> Any:
     if h.size <= _HANDLE or h[_HANDLE] != h.ctypes.data:
         raise ValueError(NO_HANDLE)
     call = (operation, op, argument, argument_2, 0)
@@ -158,18 +216,18 @@ def _tell(h, operation, op, argument, argument_2, x_type, x, out_type, out):
 
 
 @register_jitable
-def _sent(h, dest, tag, x_type, x):
+def _sent(h: Any, dest: Any, tag: Any, x_type: Any, x: Any) -> Any:
     _tell(h, _SEND, 0, dest, tag, x_type, x, 0, h)
 
 
 @overload(barrier)
-def _barrier(h):
+def _barrier(h: Any) -> Any:
     _check_handle(h)
     return lambda h: _run(h, _BARRIER, 0, 0, 0, h, 0, h)
 
 
 @overload(all_reduce)
-def _all_reduce(h, x, out, op=SUM):
+def _all_reduce(h: Any, x: Any, out: Any, op: Any = SUM) -> Any:
     _check_handle(h)
     _check_integers(op=op)
     x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
@@ -177,7 +235,7 @@ def _all_reduce(h, x, out, op=SUM):
 
 
 @overload(broadcast)
-def _broadcast(h, x, root=0):
+def _broadcast(h: Any, x: Any, root: Any = 0) -> Any:
     _check_handle(h)
     _check_integers(root=root)
     x_type = _type_word("x", x)
@@ -186,14 +244,14 @@ def _broadcast(h, x, root=0):
 
 
 @overload(all_gather)
-def _all_gather(h, x, out):
+def _all_gather(h: Any, x: Any, out: Any) -> Any:
     _check_handle(h)
     x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
     return lambda h, x, out: _run(h, _ALL_GATHER, 0, 0, x_type, x, out_type, out)
 
 
 @overload(reduce_scatter)
-def _reduce_scatter(h, x, out, op=SUM):
+def _reduce_scatter(h: Any, x: Any, out: Any, op: Any = SUM) -> Any:
     _check_handle(h)
     _check_integers(op=op)
     x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
@@ -201,14 +259,14 @@ def _reduce_scatter(h, x, out, op=SUM):
 
 
 @overload(all_to_all)
-def _all_to_all(h, x, out):
+def _all_to_all(h: Any, x: Any, out: Any) -> Any:
     _check_handle(h)
     x_type, out_type = _type_word("x", x), _type_word("out", out, written=True)
     return lambda h, x, out: _run(h, _ALL_TO_ALL, 0, 0, x_type, x, out_type, out)
 
 
 @overload(send)
-def _send(h, x, dest, tag=0):
+def _send(h: Any, x: Any, dest: Any, tag: Any = 0) -> Any:
     _check_handle(h)
     _check_integers(dest=dest, tag=tag)
     x_type = _type_word("x", x)
@@ -216,7 +274,7 @@ def _send(h, x, dest, tag=0):
 
 
 @overload(recv)
-def _recv(h, out, source=ANY, tag=ANY):
+def _recv(h: Any, out: Any, source: Any = ANY, tag: Any = ANY) -> Any:
     _check_handle(h)
     _check_integers(source=source, tag=tag)
     out_type = _type_word("out", out, written=True)

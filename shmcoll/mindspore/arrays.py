@@ -28,10 +28,12 @@ def is_foreign(x: Any) -> bool:
 def to_numpy(x: Any) -> np.ndarray:
     """`x` as a plain array: the same memory, or a copy of the elements of one of MindSpore's own tensors."""
     if not is_foreign(x):
-        return x.view(np.ndarray)
-    if dtype_of(x) == dtypes.bfloat16:  # MindSpore's bfloat16 in numpy is a type of its own, where it has one
-        return x.astype(sys.modules["mindspore"].float32).asnumpy().astype(ml_dtypes.bfloat16)
-    return x.asnumpy()
+        array: np.ndarray = x.view(np.ndarray)
+    elif dtype_of(x) == dtypes.bfloat16:  # MindSpore's bfloat16 in numpy is a type of its own, where it has one
+        array = x.astype(sys.modules["mindspore"].float32).asnumpy().astype(ml_dtypes.bfloat16)
+    else:
+        array = x.asnumpy()
+    return array
 
 
 def like(x: Any, array: np.ndarray) -> Any:

@@ -6,6 +6,7 @@ dimension breaks its line after every 12 elements, 24 where they are short, the 
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def _padded(array: np.ndarray) -> list[str]:
     return texts if kind == "c" else [text.rjust(max(map(len, texts))) for text in texts]
 
 
-def _short(values: list, kind: str) -> list[str]:
+def _short(values: list[Any], kind: str) -> list[str]:
     """Elements as C++ streams write them by default: floating ones with six significant digits."""
     if kind in "bui":
         return [str(value) for value in values]
