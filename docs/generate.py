@@ -1,54 +1,54 @@
 """Writes docs/reference/: the interface, from its docstrings.   python docs/generate.py [--check]
 
 With --check nothing is written; it exits with 1 when a page is not what the docstrings say.
+
+A docstring has sections as in Google's style: a line `Args:`, `Returns:`, `Raises:` or `Example:`, and what is indented
+below it.
 """
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from textwrap import dedent
 from types import ModuleType
 from typing import Any
 
 import shmcoll
-from shmcoll import jit, mindspore, nki
+from shmcoll import errors, jit, mindspore, nki
 from shmcoll.collectives import ROUTINES, all_reduce_shared
 from shmcoll.communicator import Communicator
-from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.grid import Grid
-from shmcoll.communicator.messages import Messages, Recv, Send
-from shmcoll.communicator.objects import Objects
+from shmcoll.communicator.messages import Recv, Send
 from shmcoll.communicator.plans import Plan
+from shmcoll.mindspore import context, nn, tensor
+from shmcoll.mindspore.mint.handle import CommHandle
 from shmcoll.runtime.async_worker import Work
 
 FOLDER = Path(__file__).parent / "reference"
 FUNCTIONS = ("init", "run", "op", "premul_sum", "pair_dtype")
-ERRORS = (
-    "ShmcollError",
-    "RankFailed",
-    "CollectiveTimeout",
-    "CollectiveMismatch",
-    "ArenaError",
-    "BufferChanged",
-    "InternalError",
-)
+
+#: the collectives whose way is described to users, and the methods that are called otherwise
+ALGORITHMS = {name: routine for name, routine in ROUTINES.items() if name not in ("send", "recv")}
+OTHER_NAMES = {"exchange": "halo_exchange", "reduce_scatter_v": "reduce_scatter"}
 
 
 def pages() -> dict[str, str]:
     """File names and their text."""
     return {
-        "shmcoll.md": _page("shmcoll", inspect.getdoc(shmcoll) or "", _of_package()),
-        "communicator.md": _page("Communicator", inspect.getdoc(Communicator) or "", _of_communicator()),
+        "shmcoll.md": _page("shmcoll", _doc(shmcoll), _of_package()),
+        "communicator.md": _page("Communicator", _doc(Communicator), _of_communicator()),
         "algorithms.md": _page("How each collective works", _ALGORITHMS, _of_collectives()),
-        "mindspore.md": _page("shmcoll.mindspore", inspect.getdoc(mindspore) or "", _of_modules(*_MINDSPORE)),
-        "nki.md": _page("shmcoll.nki", inspect.getdoc(nki) or "", _of_modules(nki.collectives)),
+        "mindspore.md": _page("shmcoll.mindspore", _doc(mindspore), _of_mindspore()),
+        "nki.md": _page("shmcoll.nki", _doc(nki.collectives), _of_modules(nki.collectives)),
     }
 
 
-_MINDSPORE = (mindspore.ops, mindspore.communication, mindspore.mint.distributed)
-_ALGORITHMS = """What stands in the files of `shmcoll/collectives/`. In the cost formulas n is the number of ranks, S
-the bytes of one rank's array, a the time of one sync (a cache line there and back), b the time to copy one byte, g the
-time to reduce one."""
+_ALGORITHMS = """The algorithms and their costs. In the cost formulas n is the number of ranks, S the bytes of one
+rank's array, a the time of one sync (a cache line there and back), b the time to copy one byte, g the time to reduce
+one. `FLAT_BYTES`, `RING_BYTES` and the others are thresholds, which `shmbench tune` measures. A cell is a block of
+shared memory of 256 KiB, of which each rank has two."""
 
 
 def _page(title: str, introduction: str, sections: Iterator[str]) -> str:
@@ -60,37 +60,61 @@ def _of_package() -> Iterator[str]:
     for name in FUNCTIONS:
         yield _function(f"shmcoll.{name}", getattr(shmcoll, name))
     for cls in (Work, Plan, Grid):
-        yield _section(f"shmcoll.{cls.__name__}", inspect.getdoc(cls))
-        yield from _of_class(cls)
+        yield _section(f"shmcoll.{cls.__name__}", _doc(cls))
+        yield from _of_class(cls, f"{cls.__name__}.")
+    for cls in (Send, Recv):
+        yield _function(f"shmcoll.{cls.__name__}", cls)
+    yield _section("shmcoll.jit", _doc(jit))
     for name in jit.OPERATIONS:
-        yield _function(f"shmcoll.jit.{name}", getattr(jit, name))
-    for kind in (Send, Recv):
-        yield _section(f"shmcoll.{kind.__name__}", inspect.getdoc(kind))
-    for name in ERRORS:
-        yield _section(f"shmcoll.{name}", inspect.getdoc(getattr(shmcoll, name)))
+        yield _function(f"jit.{name}", getattr(jit, name), "###")
+    yield _section("Errors", _doc(errors))
+    for name in sorted(errors.__all__, key=list(vars(errors)).index):
+        yield _section(f"shmcoll.{name}", _doc(getattr(errors, name)), "###")
 
 
 def _of_communicator() -> Iterator[str]:
-    for cls in (Collectives, Objects, Messages, Communicator):
-        yield from _of_class(cls)
+    for cls in reversed(Communicator.__mro__[:-1]):
+        yield from _of_class(cls, "", "##")
 
 
-def _of_class(cls: type) -> Iterator[str]:
+def _of_class(cls: type, prefix: str, level: str = "###") -> Iterator[str]:
     for name, member in vars(cls).items():
-        if name.startswith("_"):
+        if name.startswith("_") or name in HIDDEN.get(cls, ()):
             continue
         if isinstance(member, property):
-            yield _section(name, inspect.getdoc(member))
+            yield _section(f"{prefix}{name}", _doc(member), level)
         elif callable(member):
-            yield _function(name, member)
-            if name in ROUTINES:
-                yield f"[How it works](algorithms.md#{name})\n"
+            yield _function(f"{prefix}{name}", member, level)
+            if (way := OTHER_NAMES.get(name, name)) in ALGORITHMS:
+                yield f"[How it works](algorithms.md#{way})\n"
+
+
+#: what only shmcoll itself calls
+HIDDEN: dict[type, tuple[str, ...]] = {Work: ("await_end", "settle"), nn.Cell: ("construct",)}
 
 
 def _of_collectives() -> Iterator[str]:
-    for name, routine in ROUTINES.items():
-        yield _section(name, inspect.getdoc(sys.modules[routine.__module__]))
-    yield _section("all_reduce of shared arrays", inspect.getdoc(all_reduce_shared))
+    for name, routine in ALGORITHMS.items():
+        yield _section(name, _for_users(sys.modules[routine.__module__]))
+    yield _section("all_reduce of shared arrays", _for_users(all_reduce_shared))
+
+
+def _for_users(module: ModuleType) -> str:
+    """What a routine does and costs, without its arguments and without who writes which cell when."""
+    text = (inspect.getdoc(module) or "").removeprefix(f"{module.__name__.rpartition('.')[2]}: ")
+    kept = [part for part in text.split("\n\n") if not part.startswith((" ", "Argument"))]
+    return "\n\n".join([kept[0][0].upper() + kept[0][1:], *kept[1:]])
+
+
+def _of_mindspore() -> Iterator[str]:
+    yield _function("Tensor", tensor.Tensor)
+    yield from _of_class(tensor.Tensor, "Tensor.")
+    for function in (context.set_context, context.get_context):
+        yield _function(function.__name__, function)
+    yield _section("nn.Cell", _doc(nn.Cell))
+    yield from _of_modules(mindspore.ops, mindspore.communication, mindspore.mint.distributed)
+    yield _section("mint.distributed.CommHandle", _doc(CommHandle))
+    yield from _of_class(CommHandle, "CommHandle.")
 
 
 def _of_modules(*modules: ModuleType) -> Iterator[str]:
@@ -102,8 +126,13 @@ def _of_modules(*modules: ModuleType) -> Iterator[str]:
                 yield _function(f"{path}.{name}", member)
 
 
-def _function(name: str, function: Callable[..., Any]) -> str:
-    return _section(name, inspect.getdoc(function), f"```python\n{name}{_signature(function)}\n```\n\n")
+def _function(name: str, function: Callable[..., Any], level: str = "##") -> str:
+    return _section(name, f"```python\n{name}{_signature(function)}\n```\n\n{_doc(function)}", level)
+
+
+class _Any:
+    def __repr__(self) -> str:
+        return "ANY"
 
 
 def _signature(function: Callable[..., Any]) -> str:
@@ -111,12 +140,38 @@ def _signature(function: Callable[..., Any]) -> str:
         signature = inspect.signature(function)
     except ValueError:
         return "(...)"
-    parameters = [p.replace(annotation=p.empty) for p in signature.parameters.values() if p.name != "self"]
+    parameters = [
+        p.replace(annotation=p.empty, default=_Any() if p.default == shmcoll.ANY and _can_be_any(p.name) else p.default)
+        for p in signature.parameters.values()
+        if p.name not in ("self", "cls")
+    ]
     return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
 
 
-def _section(name: str, text: str | None, head: str = "") -> str:
-    return f"## {name}\n\n{head}{text or ''}\n"
+def _can_be_any(parameter: str) -> bool:
+    return parameter in ("source", "tag", "recvtag")
+
+
+def _section(name: str, text: str, level: str = "##") -> str:
+    return f"{level} {name}\n\n{text}\n"
+
+
+_TITLES = {"Args": "Arguments", "Returns": "Returns", "Raises": "Raises", "Example": "Example"}
+_PART = re.compile(rf"^({'|'.join(_TITLES)}):\n((?:(?:    .*)?\n?)+)", re.MULTILINE)
+
+
+def _doc(member: Any) -> str:
+    """A docstring as Markdown."""
+    return _PART.sub(lambda part: _part(part[1], dedent(part[2]).strip("\n")), inspect.getdoc(member) or "").strip()
+
+
+def _part(name: str, text: str) -> str:
+    if name == "Example":
+        return f"**Example**\n\n```pycon\n{text}\n```\n\n"
+    if name == "Returns":
+        return f"**Returns**\n\n{text}\n\n"
+    items = re.sub(r"^(\*{0,2}\w+):", r"- `\1`:", text, flags=re.MULTILINE).replace("\n    ", "\n  ")
+    return f"**{_TITLES[name]}**\n\n{items}\n\n"
 
 
 def main(arguments: list[str]) -> int:

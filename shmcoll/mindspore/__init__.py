@@ -1,17 +1,17 @@
-"""MindSpore's collectives, as MindSpore spells them, on shared memory.
+"""MindSpore's collectives on shared memory, with MindSpore's names and arguments.
 
     ops                    AllReduce, AlltoAll, ReduceOp
     communication          init, release, get_rank, get_group_size, ..., GlobalComm
     mint.distributed       init_process_group, gather, CommHandle, ...
 
-and the little that scripts need around them where MindSpore is not installed: `Tensor`, the dtypes, `nn.Cell`,
-`context`. A script written for MindSpore changes only its import lines: `import shmcoll.mindspore as ms`.
+Where MindSpore is not installed, scripts find here what else they need: `Tensor`, the dtypes, `nn.Cell`, `context`. A
+script written for MindSpore changes only its import lines: `import shmcoll.mindspore as ms`.
 
-What goes in comes out: a collective given a numpy array returns a numpy array, given a `Tensor` of this package that
-`Tensor`, given one of MindSpore's own (PyNative mode) one of MindSpore's own. MindSpore itself is never imported here.
+A collective returns the kind of tensor that it is given: a numpy array, a `Tensor` of this package, or a tensor of
+MindSpore itself (PyNative mode). This package never imports MindSpore.
 
-Groups: only the world exists in this release. The documents' demands on the machine (device target, full-mesh network,
-VLAN, rank table, scheduler) do not apply.
+Only the world group exists in this release. What MindSpore's documents demand of the machine (device target, full-mesh
+network, VLAN, rank table, scheduler) does not apply.
 """
 
 from shmcoll.mindspore import communication, context, mint, nn, ops

@@ -1,6 +1,6 @@
-"""`mindspore.communication`: joining the job, and who and how many we are.
+"""`mindspore.communication`: join the job, and learn this rank's number and the number of ranks.
 
-Before `init()` ranks and sizes come from the environment that the launcher has set (RANK_ID, RANK_SIZE, ...), as in
+Before `init()`, ranks and sizes come from the environment that the launcher has set (RANK_ID, RANK_SIZE, ...), as in
 MindSpore. "hccl_world_group", "nccl_world_group" and "mccl_world_group" all mean the world.
 """
 
@@ -31,11 +31,17 @@ class GlobalComm:
 
 
 def init(backend_name: str | None = None) -> None:
-    """Join the job. Again: nothing.
+    """Join the job. Calling it again has no effect.
 
-    backend_name: "hccl", "nccl" or "mccl"; it gives the world group its name, and nothing else. None: by the
-    `device_target` set in `context`, "hccl" for one that MindSpore does not have. Raises `TypeError` when it is no
-    string and `RuntimeError` when it is none of the three.
+    Args:
+        backend_name: "hccl", "nccl" or "mccl". It only decides the name of the world group. By default the
+            `device_target` of `context` decides; "hccl" for one that MindSpore does not have.
+
+    Raises:
+        TypeError: the name is not a string.
+        RuntimeError: the name is not one of the three.
+
+    Errors of joining are those of `shmcoll.init`.
     """
     if backend_name is None:
         backend_name = _BACKEND_OF_TARGET.get(context.get_context("device_target"), "hccl")
@@ -55,36 +61,80 @@ def init(backend_name: str | None = None) -> None:
 
 
 def release() -> None:
-    """Forget `init`: collectives need another one. The rank stays part of its job."""
+    """Undo `init`: collectives need another `init` first. The rank stays part of its job."""
     GlobalComm.INITED = False
 
 
 def get_rank(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
-    """This rank's number in the group. Before `init` that of RANK_ID, or 0."""
+    """Return this rank's number in the group.
+
+    Args:
+        group: the world's name.
+
+    Returns:
+        The number; before `init`, RANK_ID or 0.
+
+    Raises:
+        TypeError: the group is not a string.
+        ValueError: the group is not the world.
+    """
     check_group("get_rank", group)
     return world().rank if GlobalComm.INITED else int(os.environ.get("RANK_ID", "0"))
 
 
 def get_local_rank(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
-    """This rank's number on its machine, the only one. Before `init` that of LOCAL_RANK, or 0."""
+    """Return this rank's number on its machine, which is its number in the group: there is one machine.
+
+    Args:
+        group: the world's name.
+
+    Returns:
+        The number; before `init`, LOCAL_RANK or 0.
+
+    Raises:
+        TypeError: the group is not a string.
+        ValueError: the group is not the world.
+    """
     check_group("get_local_rank", group)
     return world().rank if GlobalComm.INITED else int(os.environ.get("LOCAL_RANK", "0"))
 
 
 def get_group_size(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
-    """Number of ranks in the group. Before `init` RANK_SIZE, or 1."""
+    """Return the number of ranks in the group.
+
+    Args:
+        group: the world's name.
+
+    Returns:
+        The number; before `init`, RANK_SIZE or 1.
+
+    Raises:
+        TypeError: the group is not a string.
+        ValueError: the group is not the world.
+    """
     check_group("get_group_size", group)
     return world().size if GlobalComm.INITED else int(os.environ.get("RANK_SIZE", "1"))
 
 
 def get_local_rank_size(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
-    """Number of ranks of the group on this machine. Before `init` LOCAL_RANK_SIZE, or 1."""
+    """Return the number of ranks of the group on this machine, which is the size of the group.
+
+    Args:
+        group: the world's name.
+
+    Returns:
+        The number; before `init`, LOCAL_RANK_SIZE or 1.
+
+    Raises:
+        TypeError: the group is not a string.
+        ValueError: the group is not the world.
+    """
     check_group("get_local_rank_size", group)
     return world().size if GlobalComm.INITED else int(os.environ.get("LOCAL_RANK_SIZE", "1"))
 
 
 def world() -> Communicator:
-    """The communicator behind the world group. Raises `RuntimeError` before `init`."""
+    """Return the communicator behind the world group. Raises `RuntimeError` before `init`."""
     if not GlobalComm.INITED:
         raise RuntimeError(
             "Distributed Communication has not been inited."
@@ -94,7 +144,7 @@ def world() -> Communicator:
 
 
 def check_group(operation: str, group: Any) -> None:
-    """`TypeError` when the group is no string, `ValueError` when it is not the world."""
+    """Raise `TypeError` if the group is not a string, `ValueError` if it is not the world."""
     if not isinstance(group, str):
         raise TypeError(
             f"For '{operation}', the argument 'group' must be type of string, but got 'group' type : {type(group)}."
@@ -103,7 +153,7 @@ def check_group(operation: str, group: Any) -> None:
 
 
 def check_exists(operation: str, group: str) -> None:
-    """`ValueError` when the group is not the world."""
+    """Raise `ValueError` if the group is not the world."""
     if group not in WORLD_GROUPS.values():
         raise ValueError(
             f"For '{operation}', the group '{group}' does not exist: only the world group exists in this release; "

@@ -10,5 +10,5 @@ class Cell:
         return self.construct(*args, **kwargs)
 
     def construct(self, *args: Any, **kwargs: Any) -> Any:
-        """What the cell computes; to be defined by the derived class."""
+        """Compute what the cell computes. The derived class defines it."""
         raise AttributeError("For 'Cell', the method 'construct' is not defined.")

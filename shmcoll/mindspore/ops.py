@@ -11,7 +11,7 @@ from shmcoll.mindspore.communication import GlobalComm, check_exists, get_group_
 
 
 class ReduceOp:
-    """The reductions of `AllReduce`. AVG is the sum divided by the group's size; not for integers."""
+    """The operators of `AllReduce`. AVG is the sum divided by the group's size; not for integers."""
 
     SUM = "sum"
     MAX = "max"
@@ -28,7 +28,7 @@ class Primitive:
         self.attrs = attrs
 
     def add_prim_attr(self, name: str, value: Any) -> "Primitive":
-        """Set an attribute and return self. Raises `TypeError` when "fusion" is no integer."""
+        """Set an attribute and return self. Raises `TypeError` if "fusion" is not an integer."""
         if name == "fusion" and not _is_int(value):
             raise TypeError(f"For '{self.name}', the 'fusion' must be int, but got {type(value).__name__}.")
         self.attrs[name] = value
@@ -44,11 +44,20 @@ class Primitive:
 
 
 class AllReduce(Primitive):
-    """`AllReduce(op, group)(input_x)`: the element-wise reduction over all ranks, as a new tensor on each.
+    """Reduce the tensors of all ranks element by element, on every rank: `AllReduce(op, group)(input_x)`.
 
-    op: one of `ReduceOp`. group: the world's name. input_x: tensor of any shape, equal on all ranks, of any integer,
-    floating or complex type. Raises `TypeError` when op or group is no string or the input is bool; an `op` that does
-    not exist is a `ValueError` of the call, as MindSpore leaves it to its backend.
+    The call takes a tensor of any shape, of any integer, floating or complex type; shape and type are equal on all
+    ranks. It returns a new tensor of that shape and type.
+
+    Args:
+        op: one of `ReduceOp`.
+        group: the world's name.
+
+    Raises:
+        TypeError: `op` or `group` is not a string. The call raises it for an input that is not a tensor, or is bool.
+        ValueError: the group is not the world. The call raises it for an `op` that does not exist, as MindSpore leaves
+            that to its backend.
+        RuntimeError: the call was made before `communication.init`.
     """
 
     def __init__(self, op: str = ReduceOp.SUM, group: str = GlobalComm.WORLD_COMM_GROUP):
@@ -68,15 +77,25 @@ class AllReduce(Primitive):
 
 
 class AlltoAll(Primitive):
-    """`AlltoAll(split_count, split_dim, concat_dim, group)(input_x)`: exchange blocks among all ranks.
+    """Send block i of a tensor to rank i: `AlltoAll(split_count, split_dim, concat_dim, group)(input_x)`.
 
-    The input is split along `split_dim` into `split_count` blocks, block i goes to rank i, and the blocks received are
-    put together along `concat_dim` in rank order: a new tensor, in whose shape split_dim is divided and concat_dim
-    multiplied by `split_count`. Dimensions may be negative. Shape and type must be equal on all ranks; any but complex.
+    The call splits the input into blocks and returns a new tensor of the blocks received, concatenated in rank order:
+    `split_dim` of the shape is divided and `concat_dim` multiplied by `split_count`. The input may be of any type
+    except complex; shape and type are equal on all ranks.
 
-    Making it raises `TypeError` for a group that is no string, counts and dims that are no integers. Calling it raises
-    `TypeError` for what is no tensor of a possible type, `ValueError` when `split_count` is not the number of ranks or
-    does not divide the dimension, `IndexError` when a dimension does not exist.
+    Args:
+        split_count: the number of blocks, which is the number of ranks.
+        split_dim: the dimension along which the input is split. May be negative.
+        concat_dim: the dimension along which the blocks received are concatenated. May be negative.
+        group: the world's name.
+
+    Raises:
+        TypeError: the group is not a string, or a number is not an integer. The call raises it for an input that is not
+            a tensor of a possible type.
+        ValueError: the group is not the world. The call raises it if `split_count` is not the number of ranks, or does
+            not divide the dimension.
+        IndexError: by the call, a dimension does not exist.
+        RuntimeError: the call was made before `communication.init`.
     """
 
     def __init__(self, split_count: int, split_dim: int, concat_dim: int, group: str = GlobalComm.WORLD_COMM_GROUP):

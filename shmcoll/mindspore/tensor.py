@@ -11,10 +11,16 @@ _ACCEPTED = (np.ndarray, np.generic, list, tuple, float, int, bool, complex)
 
 
 class Tensor(np.ndarray):
-    """`Tensor(input_data, dtype=None)`: a copy of an array, a number or nested lists of numbers.
+    """A tensor, as a numpy array that prints as MindSpore's tensors do: `Tensor(input_data, dtype=None)`.
 
-    Without `dtype` an array keeps its own; Python's floats become float32 and integers int64. Raises `TypeError` for
-    anything else. Everything that numpy does with arrays works; operators and slices give a `Tensor` again.
+    Everything that numpy does with arrays works; operators and slices return a `Tensor` again.
+
+    Args:
+        input_data: an array, a number or nested lists of numbers, which are copied.
+        dtype: the element type. By default an array keeps its own; Python's floats become float32 and integers int64.
+
+    Raises:
+        TypeError: the data or their element type is of another kind.
     """
 
     def __new__(cls, input_data: Any, dtype: Any = None) -> "Tensor":
@@ -39,7 +45,7 @@ class Tensor(np.ndarray):
         return dtypes.BY_NUMPY.get(own, own)
 
     def asnumpy(self) -> np.ndarray:
-        """The same elements as a plain numpy array; writing to one changes the other."""
+        """Return the same elements as a plain numpy array. Writing to one changes the other."""
         return self.view(np.ndarray)
 
     def __str__(self) -> str:

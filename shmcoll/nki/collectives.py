@@ -1,11 +1,12 @@
 """`nki.collectives`: `all_to_all_v`, `ReplicaGroup`, `rank_id`.
 
-There is no init call: the first call joins the job. Tensors are numpy arrays (bfloat16: `ml_dtypes`).
+The first call joins the job; there is no init call. Tensors are numpy arrays (bfloat16: `ml_dtypes`).
 
-What the document demands of the hardware does not apply: tensors backed by HBM or SBUF, Trn2 or Trn3, the NeuronSwitch
-fabric, LNC=2, more than one device, all ranks of a device in one rank-list, rank-lists of sequential ranks or of
-same-indexed ranks of different nodes, the mesh network. `priority` is a quality of service of the DMA engines: checked,
-and without effect. In this release the replica group must be one rank-list with all ranks of the job, in any order.
+In this release the replica group must be one rank-list with all ranks of the job, in any order. What NKI's document
+demands of the hardware does not apply: tensors backed by HBM or SBUF, Trn2 or Trn3, the NeuronSwitch fabric, LNC=2,
+more than one device, all ranks of a device in one rank-list, rank-lists of sequential ranks or of same-indexed ranks of
+different nodes, the mesh network. `priority` is a quality of service of the DMA engines: it is checked, and has no
+effect.
 """
 
 from collections.abc import Sequence
@@ -20,11 +21,15 @@ SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS = range(4)
 
 
 class ReplicaGroup:
-    """Which ranks take part: a list of rank-lists, e.g. `ReplicaGroup([[0, 1, 2, 3]])`.
+    """The ranks that take part, such as `ReplicaGroup([[0, 1, 2, 3]])`.
 
-    Each rank-list runs its own collective; a rank's position in it is its column in the metadata. Raises `TypeError`
-    for what is no list of lists of integers, and `ValueError` for an empty list, a negative rank, or a rank that is
-    named twice.
+    Args:
+        rank_lists: a list of lists of ranks. Each rank-list runs its own collective; a rank's position in it is its
+            column in the metadata.
+
+    Raises:
+        TypeError: `rank_lists` is not a list of lists of integers.
+        ValueError: a list is empty, or a rank is negative or named twice.
     """
 
     def __init__(self, rank_lists: Sequence[Sequence[int]]):
@@ -53,7 +58,13 @@ class ReplicaGroup:
 
 
 def rank_id(name: str | None = None) -> int:
-    """This rank's number in the job. `name` is a label without effect."""
+    """Return this rank's number in the job.
+
+    Args:
+        name: a label, which has no effect.
+
+    Errors of joining are those of `shmcoll.init`.
+    """
     return shmcoll.init().rank
 
 
@@ -67,25 +78,35 @@ def all_to_all_v(
     priority: int | None = None,
     name: str | None = None,
 ) -> None:
-    """Every rank sends a different number of elements to every other, itself included.
+    """Send a different number of elements from every rank to every rank, itself included.
 
-    srcs, dsts: one array each, of equal dtype and any sizes, taken as flat row-major buffers; only what is received is
-    written. metadata_tensor: uint32 (int32 is taken bit by bit), of shape (rows, n) or (1, rows, n), 3 or 4 rows, one
-    column for each position in the rank-list; all in elements:
+    The metadata has one column for each position in the rank-list, and 3 or 4 rows, all in elements:
 
         row 0   send counts
         row 1   send displacements in the source; regions may overlap
         row 2   never read; the received counts are written here unless `recv_counts_known`
         row 3   receive displacements in the destination, with `has_rdispls` only
 
-    Without `has_rdispls` the destination is divided into slots of floor(size / n), and what position r sends is laid at
-    the begin of slot r. A count of zero leaves its place untouched. `priority` (0 to 3, or None) and `name` have no
-    effect.
+    Without `has_rdispls` the destination is divided into n slots of floor(size / n) elements, and the block of position
+    r is written at the beginning of slot r. A count of zero leaves its slot unchanged.
 
-    Raises `ValueError` on every rank, before a byte of any destination moves, when on some rank a count exceeds its
-    slot, a block lies outside its buffer, or receive regions overlap; the job stays usable. On the calling rank alone:
-    `TypeError` or `ValueError` for arguments of the wrong type or shape, `NotImplementedError` for a replica group that
-    is not the whole job.
+    Args:
+        srcs: a list of one array, of any shape, taken as a flat row-major buffer.
+        dsts: a list of one array of the same dtype, of any shape, taken as a flat row-major buffer. Only the blocks
+            received are written.
+        replica_group: a `ReplicaGroup` of all ranks of the job.
+        metadata_tensor: uint32 array (int32 is taken bit by bit) of shape (rows, n) or (1, rows, n).
+        recv_counts_known: do not write row 2.
+        has_rdispls: write the blocks at the displacements of row 3.
+        priority: 0 to 3, or None; has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        ValueError: on every rank, before a byte of any destination changes: on some rank a count exceeds its slot, a
+            block is not within its buffer, or receive regions overlap. The job stays usable. Or, on this rank alone, an
+            argument has a wrong shape.
+        TypeError: on this rank alone, an argument has a wrong type.
+        NotImplementedError: on this rank alone, the replica group is not the whole job.
     """
     source, target = _only(srcs, "srcs"), _only(dsts, "dsts")
     if source.dtype != target.dtype:

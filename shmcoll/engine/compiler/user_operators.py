@@ -23,28 +23,53 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # numba writes in colours where it fin
 
 
 def op(function: Callable[[Any, Any], Any], commutative: bool = True, *, dtypes: Iterable[Any] | None = None) -> "Op":
-    """An operator for the reducing collectives, to be passed as `op=`; not a collective.
+    """Make an operator from a function, for `op=` of the reducing collectives. Not a collective.
 
-    function: of two values, associative; a plain function, or one jitted by numba, whose options it keeps. It is called
-    with scalars of the array's dtype (float32 for float16 and bfloat16, which are rounded once, at the end), the value
-    of the lower ranks first; its result is converted to the dtype. commutative=False: operands are combined strictly in
-    the order of ranks. dtypes: compile for these now; others are compiled when first used, in about half a second.
+    All ranks must use the same function: else the collective raises `CollectiveMismatch`. If the function raises an
+    exception, the ranks that called it with those values raise the exception, the others raise `RankFailed` with its
+    text, and the group has ended.
 
-    All ranks must pass the same function, else `CollectiveMismatch`. What it raises is raised on the ranks that called
-    it with those values and ends the group; the others get `RankFailed` quoting it.
+    Args:
+        function: an associative function of two values; a plain function, or one jitted by numba, whose options are
+            kept. It is called with scalars of the array's dtype, the value of the lower ranks first. For float16 and
+            bfloat16 it is called with float32, and the result is rounded once. Its result is converted to the dtype.
+        commutative: False if operands must be combined strictly in the order of ranks.
+        dtypes: compile for these now. For others it is compiled when first used, which takes about half a second.
 
-    Raises `TypeError` when the function does not take two values, or does not compile for one of `dtypes`; without
-    `dtypes`, when it compiles for neither float64 nor int64.
+    Returns:
+        The operator. Calling it calls the function.
+
+    Raises:
+        TypeError: the function does not take two values, or does not compile for one of `dtypes`; without `dtypes`, it
+            compiles for neither float64 nor int64.
+
+    Example:
+        >>> larger = shmcoll.op(lambda a, b: a if abs(a) > abs(b) else b)
+        >>> comm.all_reduce(np.array([-2.0, 1.0]), larger)
+        array([-2.,  1.])
     """
     return Op(function, commutative, dtypes)
 
 
 def premul_sum(factor: float | complex) -> "PremulSum":
-    """A sum to which each rank contributes its `x` times its own scalar `factor`; to be passed as `op=`.
+    """Make an operator that sums every rank's `x` times a factor of its own, for `op=` of the reducing collectives.
 
-    Factors may differ between ranks. Integer arrays take integers and wrap; float16 and bfloat16 are multiplied and
-    summed in float32 and rounded once. Raises `TypeError` for what is no number; where it is used, for bool arrays, for
-    integer arrays with another factor, and for real arrays with a complex one.
+    For integer arrays the factor is an integer, and results wrap. float16 and bfloat16 are multiplied and summed in
+    float32, and rounded once. Where the operator is used, a bool array, an integer array with a factor that is not an
+    integer, and a real array with a complex factor are a `TypeError`.
+
+    Args:
+        factor: a number, which may differ between ranks.
+
+    Returns:
+        The operator.
+
+    Raises:
+        TypeError: `factor` is not a number.
+
+    Example:
+        >>> comm.all_reduce(np.ones(2), shmcoll.premul_sum(1 / comm.size))
+        array([1., 1.])
     """
     return PremulSum(factor)
 

@@ -75,9 +75,21 @@ if len(DTYPES) >= PAIR_CODES or DTYPE_CODES >= MOST_CODES or USER >= MOST_CODES:
 
 
 def pair_dtype(value: Any) -> np.dtype:
-    """The structured dtype for argmin and argmax: fields "value", of the dtype given, and "index", int64, aligned.
+    """Return the structured dtype for the operators argmin and argmax.
 
-    `TypeError` unless the value is of an integer or real floating dtype.
+    Args:
+        value: the dtype of the values, an integer or a real floating dtype.
+
+    Returns:
+        An aligned dtype with the fields "value" and "index", which is int64.
+
+    Raises:
+        TypeError: there are no pairs of this dtype.
+
+    Example:
+        >>> pair = np.array((10.0 - comm.rank, comm.rank), shmcoll.pair_dtype("float64"))
+        >>> int(comm.all_reduce(pair, "argmin")["index"]) == comm.size - 1
+        True
     """
     dtype = np.dtype(value)
     known = BY_NUMPY.get(dtype)

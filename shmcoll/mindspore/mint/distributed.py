@@ -30,9 +30,23 @@ def init_process_group(
 ) -> None:
     """Join the job.
 
-    The launcher has settled who takes part, so most arguments are only checked: backend must be "hccl", `init_method`
-    and `store` exclude each other and need `world_size` and `rank`, and these two must be the job's own. `timeout`
-    limits the network setup in MindSpore and has nothing to limit here. Raises `ValueError`.
+    The launcher has decided which processes take part, so most arguments are only checked.
+
+    Args:
+        backend: "hccl".
+        init_method: needs `world_size` and `rank`; not together with `store`.
+        timeout: has no effect. In MindSpore it limits the setup of the network.
+        world_size: the number of ranks of the job, or -1.
+        rank: this rank's number, or -1.
+        store: needs `world_size` and `rank`; not together with `init_method`.
+        group_name: has no effect.
+        pg_options: has no effect; a warning is logged.
+        device_id: has no effect; a warning is logged.
+
+    Raises:
+        ValueError: an argument is not as above.
+
+    Errors of joining are those of `shmcoll.init`.
     """
     for name, value in (("pg_options", pg_options), ("device_id", device_id)):
         if value is not None:
@@ -54,19 +68,44 @@ def init_process_group(
 
 
 def destroy_process_group(group: str | None = None) -> None:
-    """Forget `init_process_group`; collectives need another one. Only the world group exists in this release."""
+    """Undo `init_process_group`: collectives need another one first.
+
+    Args:
+        group: the world's name, or None.
+
+    Raises:
+        RuntimeError: before `init_process_group`.
+        TypeError: the group is not a string.
+        ValueError: the group is not the world; others do not exist in this release.
+    """
     world()
     communication.check_group("destroy_group", GlobalComm.WORLD_COMM_GROUP if group is None else group)
     communication.release()
 
 
 def get_rank(group: str | None = None) -> int:
-    """This rank's number. Before `init_process_group` that of RANK_ID, or 0."""
+    """Return this rank's number; before `init_process_group`, RANK_ID or 0.
+
+    Args:
+        group: the world's name, or None.
+
+    Raises:
+        TypeError: the group is not a string.
+        ValueError: the group is not the world.
+    """
     return communication.get_rank(GlobalComm.WORLD_COMM_GROUP if group is None else group)
 
 
 def get_world_size(group: str | None = None) -> int:
-    """Number of ranks. Before `init_process_group` RANK_SIZE, or 1."""
+    """Return the number of ranks; before `init_process_group`, RANK_SIZE or 1.
+
+    Args:
+        group: the world's name, or None.
+
+    Raises:
+        TypeError: the group is not a string.
+        ValueError: the group is not the world.
+    """
     group = GlobalComm.WORLD_COMM_GROUP if group is None else group
     communication.check_group("get_world_size", group)
     return communication.get_group_size(group)
@@ -77,12 +116,22 @@ def gather(
 ) -> CommHandle | None:
     """Write the tensors of all ranks into the tensors of `gather_list` on rank `dst`, in rank order.
 
-    tensor: any shape, 0-d included, equal on all ranks; integers and floating types. gather_list: on every rank a list
-    of tensors of one shape and type; on `dst` one for each rank, like `tensor`; elsewhere it is left as it is. Returns
-    None, or a `CommHandle` when `async_op` is True; `tensor` and the list must then be left alone until `wait()`.
+    Args:
+        tensor: tensor of any shape, 0-d included, of an integer or floating type; shape and type are equal on all
+            ranks.
+        gather_list: on every rank, a list of tensors of equal shape and type. On `dst` it has one tensor like `tensor`
+            for each rank; on the other ranks it stays as it is.
+        dst: the rank whose list is written.
+        group: the world's name, or None.
+        async_op: return a `CommHandle` at once. Leave `tensor` and the list alone until its `wait()` returns.
 
-    Raises `TypeError` for whatever is wrong with the arguments, `ValueError` when there is no rank `dst`, and
-    `RuntimeError` before `init_process_group`.
+    Returns:
+        None, or a `CommHandle` for `async_op=True`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        ValueError: there is no rank `dst`, or the group is not the world.
+        RuntimeError: before `init_process_group`.
     """
     if not arrays.is_tensor(tensor):
         raise TypeError("For gather, the input tensor must be tensor")

@@ -1,0 +1,56 @@
+"""The examples in the docstrings of the public interface give what they say, on every rank."""
+
+import doctest
+import inspect
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmcoll
+from shmcoll import jit
+from shmcoll.communicator import Communicator
+
+PUBLIC = [shmcoll, jit, *(getattr(shmcoll, name) for name in shmcoll.__all__), *Communicator.__mro__[1:-1]]
+
+
+def documented() -> dict[str, str]:
+    """The docstrings that have an example, by name."""
+    found: dict[str, str] = {}
+    for one in PUBLIC:
+        members = vars(one).items() if inspect.isclass(one) else []
+        for name, member in [(getattr(one, "__name__", ""), one), *((f"{one.__name__}.{n}", m) for n, m in members)]:
+            text = inspect.getdoc(member) if callable(member) or inspect.ismodule(member) else None
+            if text and ">>>" in text and not name.rpartition(".")[2].startswith("__"):
+                found[name] = text
+    return found
+
+
+DOCUMENTED = documented()
+
+
+def wrong(comm: Any, name: str) -> str:
+    """What is wrong with the examples of a docstring; empty if nothing is."""
+    names = {"comm": comm, "np": np, "shmcoll": shmcoll}
+    if name != "run":  # which is called where no rank is
+        shmcoll.init = lambda: comm
+    test = doctest.DocTestParser().get_doctest(DOCUMENTED[name], names, name, None, 0)
+    assert test.examples
+    text = io.StringIO()
+    result = doctest.DocTestRunner().run(test, out=text.write)
+    return text.getvalue() if result.failed else ""
+
+
+def test_the_interface_has_examples():
+    assert len(DOCUMENTED) > 15
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("name", [name for name in DOCUMENTED if name != "run"])
+def test_an_example_is_right(ranks, name, n):
+    assert ranks(n, wrong, name) == [""] * n
+
+
+def test_the_example_of_run_is_right():
+    assert wrong(None, "run") == ""
