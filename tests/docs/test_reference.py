@@ -8,12 +8,11 @@ import pytest
 
 from shmcoll.collectives import ROUTINES
 from shmcoll.communicator import Communicator
-from shmcoll.communicator.collectives import Collectives
 
 GENERATOR = Path(__file__).parents[2] / "docs" / "generate.py"
 METHODS = {
     name: member
-    for cls in (Collectives, Communicator)
+    for cls in Communicator.__mro__[:-1]
     for name, member in vars(cls).items()
     if not name.startswith("_")
 }
