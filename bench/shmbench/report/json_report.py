@@ -35,8 +35,17 @@ def document(library: Library, options: Options, rows: Sequence[Row]) -> dict[st
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    """Write the document, replacing what is there."""
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    """Write the document with one record per line, so that `git diff` shows which ones a new run has changed."""
+    path.write_text(_text(document) + "\n", encoding="utf-8")
+
+
+def _text(value: Any) -> str:
+    """Return `value` as JSON in which each element of a list of objects begins a line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)}: {_text(part)}" for name, part in value.items()) + "}"
+    if isinstance(value, list) and value and all(isinstance(part, dict) for part in value):
+        return "[\n" + ",\n".join(_text(part) for part in value) + "\n]"
+    return json.dumps(value)
 
 
 def machine() -> dict[str, Any]:
