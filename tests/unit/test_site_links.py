@@ -25,9 +25,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 OPTIONS = (
-    "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --disable-breakpad --no-first-run "
-    "--disable-background-networking --remote-debugging-port=0 --enable-logging=stderr"
-).split()
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-breakpad", "--no-first-run"),
+    *("--disable-background-networking", "--remote-debugging-port=0", "--enable-logging=stderr"),
+)
 
 DRIVER = """<!DOCTYPE html><iframe></iframe><script>
 const frame = document.querySelector("iframe");
