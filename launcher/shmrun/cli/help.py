@@ -1,4 +1,4 @@
-"""What `shmrun --help` and `shmrun doctor --help` and the like say."""
+"""The texts of `shmrun --help`, `shmrun doctor --help` and so on."""
 
 from shmrun.cli.settings import SETTINGS, Setting
 
@@ -7,19 +7,19 @@ _MORE_NAMES = {"ranks": ", -np, --nproc-per-node, --worker_num"}
 _BEGIN = """\
 usage: shmrun -n RANKS [options] script.py [arguments]
        shmrun -n RANKS [options] -m MODULE | -c CODE | - [arguments]
-       shmrun doctor        whether this machine is fit for shmcoll, and what would make it fitter
-       shmrun warm          compile ahead what the first job would have to compile
-       shmrun ps            the jobs that run, whoever started them
-       shmrun inspect [JOB] where each rank of a running job stands, and who keeps the others waiting
+       shmrun doctor        check whether this machine can run shmcoll
+       shmrun warm          compile the routines before the first job needs them
+       shmrun ps            list the running jobs
+       shmrun inspect [JOB] show where each rank of a running job is, and which rank keeps the others waiting
 
-Run a program as several ranks on this machine, joined by shared memory.
+Run a program as several ranks on this machine. The ranks communicate through shared memory.
 
 options:
 """
 
 _END = """\
   -m MODULE [arguments]
-        run a Python module, with its arguments
+        run a Python module
   -c CODE [arguments]
         run Python code
   - [arguments]
@@ -27,56 +27,57 @@ _END = """\
   --version
         print the version and exit
 
-Every option may also stand in the environment, as the variable in brackets, or in pyproject.toml, in this directory or
-one above it: [tool.shmrun] with ranks = 4, tag-output = true, env = { NAME = "value" } and so on. The command line
-comes first, then the environment, then pyproject.toml. A switch is taken back by --no-, as in --no-report.
+Each option can also be set by the environment variable in brackets, or in pyproject.toml in this directory or one above
+it: [tool.shmrun] with ranks = 4, tag-output = true, env = { NAME = "value" } and so on. The command line overrides the
+environment, and the environment overrides pyproject.toml. --no- turns a switch off, as in --no-report.
 
-Options of mpiexec, torchrun and msrun mean here what they mean there, as far as that is possible on one machine;
-unknown ones are named in a warning and ignored.
+Options of mpiexec, torchrun and msrun have the meaning that they have there, as far as one machine allows. Unknown
+options are named in a warning and ignored.
 
 examples:
-  shmrun -n 4 train.py --epochs 3     a Python script on 4 ranks
-  shmrun -n auto -m package.module    a module, one rank per usable core
-  shmrun -n 2 -l ./program args       any executable, its output lines marked with the rank
+  shmrun -n 4 train.py --epochs 3     run a Python script on 4 ranks
+  shmrun -n auto -m package.module    run a module, with one rank per usable core
+  shmrun -n 2 -l ./program args       run any executable, and mark its output lines with the rank
 
 Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, RANK_ID, RANK_SIZE, DEVICE_ID, MASTER_ADDR and
-MASTER_PORT in its environment. The exit code is that of the rank that failed first (128 + signal when it was killed),
-124 when --timeout is over, 130 after Ctrl-C. Press Ctrl-C twice to kill all ranks at once. Ctrl-\\ (SIGQUIT)
-shows where each rank is, with its Python stack, and the job goes on.
+MASTER_PORT in its environment. The exit code is that of the rank that failed first (128 + signal if a signal killed
+it), 124 if --timeout ended the job, or 130 after Ctrl-C. Press Ctrl-C twice to kill all ranks at once. Ctrl-\\
+(SIGQUIT) shows where each rank is, with its Python stack; the job goes on.
 """
 
 SUBCOMMANDS = {
     "doctor": """\
 usage: shmrun doctor
 
-Say whether this machine is fit for shmcoll, and what would make it fitter: cores, shared memory, limits, the cache of
-compiled routines, versions, whether waiting ranks poll. The exit code is 1 when something keeps ranks from running.
+Check whether this machine can run shmcoll, and say what to improve: cores, shared memory, limits, the cache of compiled
+routines, versions, and whether waiting ranks poll. The exit code is 1 if ranks cannot run.
 """,
     "warm": """\
 usage: shmrun warm [--all]
 
-Compile the routines ahead, for images and CI, so that the first job starts at once. --all: the reductions of all_reduce
-for every dtype as well, each of which is otherwise compiled when it is first used. SHMCOLL_CACHE_DIR says where to.
+Compile the routines, so that the first job starts at once: for container images and CI. --all: compile the reductions
+of all_reduce for every dtype as well. Without it, each of them is compiled when it is first used. The routines are kept
+in the user's cache directory, or in SHMCOLL_CACHE_DIR.
 """,
     "ps": """\
 usage: shmrun ps
 
-The jobs of this user, whoever started them: the pid of who made it (shmrun, or rank 0), eight digits that tell it from
-others, ranks, age, what it does, its command.
+List the running jobs of this user, whichever launcher started them: the pid of the process that made the job (shmrun,
+or rank 0), the first eight digits of its random number, the number of ranks, age, state and command.
 """,
     "inspect": """\
 usage: shmrun inspect [JOB] [-v] [--stacks]
 
-Where each rank of a running or hanging job stands: its last operation, since when, whom it waits for; and who keeps the
-others waiting. JOB is what `shmrun ps` prints, or the pid of a rank; it may be left out when there is one only. The job
-takes no notice. -v: the last operations of each rank, too. --stacks: each rank's Python stack, by a signal that ranks
-catch and answer, even in native code.
+Show where each rank of a running job is: its last operation, since when, and the rank for which it waits. The last line
+says which rank keeps the others waiting. JOB is the number that `shmrun ps` prints, or the pid of a rank. It may be
+left out if there is only one job. The job is not disturbed. -v: show the last operations of each rank as well.
+--stacks: show the Python stack of each rank; ranks answer a signal, even in native code.
 """,
 }
 
 
 def text() -> str:
-    """The help of shmrun itself."""
+    """Return the help of shmrun itself."""
     return _BEGIN + "".join(_entry(setting) for setting in SETTINGS.values()) + _END
 
 
@@ -88,7 +89,7 @@ def _entry(setting: Setting) -> str:
 
 
 def _wrapped(setting: Setting) -> list[str]:
-    """The help text in lines of at most 100 characters; textwrap would take longer to import than all the rest."""
+    """Wrap the help text at 100 characters. Importing textwrap would take longer than everything else here."""
     lines = [""]
     for word in f"{setting.help} [{setting.variable}]".removesuffix(" []").split():
         if len(lines[-1]) + len(word) > 100:

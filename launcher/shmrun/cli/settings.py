@@ -1,8 +1,8 @@
-"""The options of shmrun: one table, from which the command line, the environment, pyproject.toml and the help are read.
+"""The options of shmrun: one table for the command line, the environment, pyproject.toml and the help.
 
-An option `--tag-output` stands as SHMCOLL_TAG_OUTPUT in the environment and as `tag-output` in `[tool.shmrun]`. Two
-variables break the rule: SHMCOLL_TIMEOUT is the limit of one wait, which `shmcoll.init()` reads without shmrun, too; so
-the limit of a job is SHMCOLL_JOB_TIMEOUT.
+The option `--tag-output` is SHMCOLL_TAG_OUTPUT in the environment and `tag-output` in `[tool.shmrun]`. Two variables
+have other names. SHMCOLL_TIMEOUT is the limit of one wait, because `shmcoll.init()` reads it without shmrun as well.
+Therefore the limit of a job is SHMCOLL_JOB_TIMEOUT.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from shmrun.cli import values
 
 
 class Setting(NamedTuple):
-    """One option. `metavar` is empty for a switch; `variable` for what cannot stand in the environment."""
+    """One option. `metavar` is empty for a switch, `variable` for an option that has no environment variable."""
 
     name: str
     short: str
@@ -40,17 +40,24 @@ def _switch(name: str, short: str, help: str) -> Setting:
 SETTINGS = {
     setting.name: setting
     for setting in (
-        _setting("ranks", "-n", "RANKS", values.ranks, None, "number of ranks; auto: one per usable core"),
-        _switch("tag-output", "-l", "write '[rank] ' before each line that a rank prints"),
-        _setting("log-dir", "", "DIR", values.folder, None, "write what rank N prints to DIR/rank.N.log instead"),
-        _switch("tee", "-t", "with --log-dir: print it as well"),
+        _setting("ranks", "-n", "RANKS", values.ranks, None, "start RANKS ranks; auto: one per usable core"),
+        _switch("tag-output", "-l", "print '[rank] ' before each line of output"),
+        _setting(
+            "log-dir",
+            "",
+            "DIR",
+            values.folder,
+            None,
+            "write the output of rank N to DIR/rank.N.log instead of the screen",
+        ),
+        _switch("tee", "-t", "with --log-dir: write to the screen as well"),
         _setting(
             "timeout",
             "",
             "S",
             values.positive,
             None,
-            "end the job after S seconds, exit code 124",
+            "end the job after S seconds, with exit code 124",
             "SHMCOLL_JOB_TIMEOUT",
         ),
         _setting(
@@ -59,7 +66,7 @@ SETTINGS = {
             "S",
             values.positive,
             defaults.WAIT_TIMEOUT,
-            f"limit of one wait within a collective; default {defaults.WAIT_TIMEOUT:g}",
+            f"raise an error if one wait for another rank takes longer than S seconds; default {defaults.WAIT_TIMEOUT:g}",
             "SHMCOLL_TIMEOUT",
         ),
         _setting(
@@ -68,8 +75,8 @@ SETTINGS = {
             "stop|continue",
             values.reaction,
             "stop",
-            "when a rank has failed, the others get RankFailed from their collectives; stop, the default: and are "
-            "ended when the grace is over; continue: and have all the time they want",
+            "stop: when a rank has failed, end the others after the grace period; continue: let them go on; in both "
+            "cases their collectives raise RankFailed; default stop",
         ),
         _setting(
             "grace",
@@ -77,7 +84,7 @@ SETTINGS = {
             "S",
             values.seconds,
             defaults.GRACE,
-            f"after the first failure, time for the others; default {defaults.GRACE:g}",
+            f"let the other ranks run for S seconds after the first failure; default {defaults.GRACE:g}",
         ),
         _setting(
             "bind-to",
@@ -85,22 +92,35 @@ SETTINGS = {
             "none|core|numa",
             values.binding,
             "none",
-            "bind each rank to one usable core, in turn, or to the cores of one NUMA node",
+            "bind each rank to one usable core, or to the usable cores of one NUMA node; default none",
         ),
-        _setting("env", "", "NAME=VALUE", values.variable, (), "set a variable for the ranks; may be repeated", ""),
+        _setting(
+            "env",
+            "",
+            "NAME=VALUE",
+            values.variable,
+            (),
+            "set an environment variable for the ranks; may be repeated",
+            "",
+        ),
         _setting(
             "heap",
             "",
             "SIZE",
             values.memory,
             None,
-            "most memory that shared arrays and groups of all ranks may take, as in 2G; default: half of what there is",
+            "limit the memory of groups, shared arrays and messages of all ranks, as in 2G; default: half of the "
+            "available memory",
         ),
-        _setting("stdin", "", "rank0|none", values.reader, "rank0", "who reads the standard input; default rank0"),
-        _switch("report", "", "print a table at the end: exit, time, peak memory, collectives of each rank"),
+        _setting(
+            "stdin", "", "rank0|none", values.reader, "rank0", "which rank reads the standard input; default rank0"
+        ),
+        _switch("report", "", "print a table at the end: exit code, time, peak memory and collectives of each rank"),
         _switch(
-            "check", "", "find arrays that are changed while an asynchronous call uses them; each is then read thrice"
+            "check",
+            "",
+            "find arrays that the program changes while an asynchronous call uses them; slows these calls down",
         ),
-        _switch("fresh", "", "start a new interpreter for each rank instead of forking this one"),
+        _switch("fresh", "", "start a new interpreter for each rank instead of forking the launcher"),
     )
 }
