@@ -1,12 +1,12 @@
-# NKI's `all_to_all_v`: every rank sends a different number of elements to every other, known only at run time.
+# NKI's `all_to_all_v`: each rank sends a different number of elements to each other rank, known only at run time.
 # shmrun -n 4 examples/all_to_all_v.py
-# An element's digits say who sent it to whom and which it is: 130 is the first from rank 1 to rank 3. "...": untouched.
+# The digits of an element are source, target and index: 130 is the first one from rank 1 to rank 3. "...": unused.
 import numpy as np
 
 from shmcoll.nki import collectives as nccl
 
 N = 4
-SLOT = 3  # elements that each rank has room for from each other
+SLOT = 3  # how many elements a rank can receive from each rank
 rank = nccl.rank_id()
 
 counts = np.random.default_rng(rank).integers(0, SLOT + 1, N)

@@ -1,9 +1,9 @@
-"""Handwritten digits learnt by data parallel gradient descent: every rank has its share of the samples.
+"""Learn handwritten digits by data-parallel gradient descent: each rank has a share of the samples.
 
     shmrun -n 4 examples/digits.py        (needs scikit-learn, which ships the images)
 
-The gradient over all samples is the sum of the ranks' gradients over theirs. So every rank takes the same step, holds
-the same weights without ever being sent any, and the accuracy is that of one process.
+The gradient over all samples is the sum of the gradients over each rank's samples. So all ranks take the same step and
+have the same weights, although no weights are sent. The accuracy is that of one process.
 """
 
 import sys
@@ -18,7 +18,10 @@ HELD_BACK = 297  # images to test with
 
 
 def images(kind):
-    """("train" or "test"): pixels with a one for the bias in float64, (samples, 65), and labels in one-hot rows."""
+    """Return the images of `kind` ("train" or "test") and their labels.
+
+    The pixels are (samples, 65) float64, with a last column of ones for the bias. The labels are one-hot rows.
+    """
     pixels, digits = load_digits(return_X_y=True)
     shuffled = np.random.default_rng(0).permutation(len(digits))
     chosen = shuffled[HELD_BACK:] if kind == "train" else shuffled[:HELD_BACK]
@@ -27,14 +30,14 @@ def images(kind):
 
 
 def probabilities(x, weights):
-    """Softmax of the scores, a row a sample."""
+    """Return the softmax of the scores, one row per sample."""
     scores = x @ weights
     e = np.exp(scores - scores.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
 
 
 def train(comm, x, labels, steps, rate=2.0):
-    """The weights after so many steps down the mean loss over all ranks' samples; x and labels are this rank's."""
+    """Return the weights after `steps` steps down the mean loss of all ranks. x and labels are this rank's samples."""
     samples = comm.all_reduce(np.array(len(x)))
     weights = np.zeros((x.shape[1], CLASSES))
     for _ in range(steps):
@@ -45,14 +48,14 @@ def train(comm, x, labels, steps, rate=2.0):
 
 
 def accuracy(comm, x, labels, weights):
-    """Share of the samples of all ranks that are recognised."""
+    """Return which fraction of the samples of all ranks is recognised."""
     right = probabilities(x, weights).argmax(axis=1) == labels.argmax(axis=1)
     recognised, samples = comm.all_reduce(np.array([right.sum(), right.size]))
     return recognised / samples
 
 
 def share(comm, *arrays):
-    """Every n-th row from this rank's number on."""
+    """Return every n-th row of each array, beginning with the number of this rank."""
     return [array[comm.rank :: comm.size] for array in arrays]
 
 

@@ -1,6 +1,6 @@
 # The example of `mindspore.mint.distributed.gather`; only the import lines differ.
 # shmrun -n 2 examples/gather.py
-# Rank 0 prints what was gathered, rank 1 the zeros that it put in.
+# Rank 0 prints what it gathered. Rank 1 prints its zeros, which gather leaves alone.
 import numpy as np
 
 from shmcoll.mindspore import Tensor

@@ -1,10 +1,10 @@
-"""A histogram and the quantiles of numbers that are spread over the ranks; the numbers themselves stay where they are.
+"""Compute a histogram and quantiles of numbers that are distributed over the ranks. The numbers are not moved.
 
     shmrun -n 4 examples/histogram.py
 
-Smallest and largest by all_reduce min and max, so that all ranks use the same bins; the counts by all_reduce sum. For
-the quantiles each rank sends `SAMPLES` of its numbers, evenly spaced in their order, and rank 0 looks them up there:
-then the share of all numbers below the answer is wrong by 1 / SAMPLES at most.
+all_reduce min and max find the smallest and the largest number, so that all ranks use the same bins. all_reduce sum
+adds the counts. For the quantiles, each rank sends `SAMPLES` of its numbers to rank 0, evenly spaced in their order.
+The share of all numbers below the answer is then wrong by at most 1 / SAMPLES.
 """
 
 import sys
@@ -17,7 +17,7 @@ SAMPLES = 200
 
 
 def histogram(comm, numbers, bins):
-    """(counts, edges) over the numbers of all ranks, on every rank: what np.histogram says of all together."""
+    """Return (counts, edges) as np.histogram does for the numbers of all ranks, on every rank."""
     lowest = comm.all_reduce(numbers.min(), op="min")
     highest = comm.all_reduce(numbers.max(), op="max")
     counts, edges = np.histogram(numbers, bins, (lowest, highest))
@@ -25,7 +25,7 @@ def histogram(comm, numbers, bins):
 
 
 def quantiles(comm, numbers, wanted):
-    """The `wanted` quantiles of the numbers of all ranks, on rank 0. Every rank has equally many numbers."""
+    """Return the `wanted` quantiles of the numbers of all ranks, on rank 0. All ranks have equally many numbers."""
     middles = (np.arange(SAMPLES) + 0.5) / SAMPLES
     samples = comm.gather(np.quantile(numbers, middles, method="inverted_cdf"), root=0)
     return None if samples is None else np.quantile(samples, wanted, method="inverted_cdf")

@@ -1,9 +1,9 @@
-"""The temperature of a plate whose upper edge is hot, by Jacobi's method: every rank has a strip of rows.
+"""Compute the temperature of a plate with a hot upper edge by Jacobi's method. Each rank has a strip of rows.
 
     shmrun -n 4 examples/jacobi.py
 
-A new value is the mean of the four around it, so a rank needs the row above its strip and the row below: the halo.
-all_to_all_v with counts for the neighbours alone fetches both in one call, and all_reduce finds the largest change.
+A new value is the mean of the four values around it. So a rank needs the row above its strip and the row below: the
+halo. all_to_all_v, with counts for the neighbours only, fetches both in one call. all_reduce finds the largest change.
 """
 
 import sys
@@ -14,10 +14,11 @@ import shmcoll
 
 
 def solve(comm, n, tolerance):
-    """Iterate until no point changes by more than `tolerance`: (this rank's rows of the n x n points, changes).
+    """Iterate until no point changes by more than `tolerance`. Return this rank's rows of the points, and changes.
 
-    The edge around the points is 1 above and 0 elsewhere. The number of ranks divides n. `changes`: the largest change
-    of any point, an iteration each. The same bits for any number of ranks.
+    The plate has n x n points. The edge around them is 1 above and 0 elsewhere. n must be a multiple of the number of
+    ranks. `changes` has the largest change of any point for each iteration. The result has the same bits for any
+    number of ranks.
     """
     if n % comm.size:
         raise ValueError(f"{n} rows cannot be shared out evenly among {comm.size} ranks")
@@ -25,7 +26,7 @@ def solve(comm, n, tolerance):
     plate[0] = comm.rank == 0
     halo = plate[[0, -1]]
 
-    # The first row goes to the rank above, the last one to the rank below; where there is none, the edge stays.
+    # The first row goes to the rank above, the last row to the rank below. At the edge of the plate the halo stays.
     counts, places = np.zeros((2, comm.size), np.int64)
     for neighbour, place in ((comm.rank - 1, 0), (comm.rank + 1, n + 2)):
         if 0 <= neighbour < comm.size:

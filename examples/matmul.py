@@ -1,10 +1,10 @@
-"""A matrix product of matrices that are distributed by rows: no rank ever has the whole of A or B.
+"""Multiply matrices that are distributed by rows. No rank ever has all of A or B.
 
 shmrun -n 4 examples/matmul.py
 
 A = [A0 A1 A2 A3]     all_to_all turns rows into columns: rank r now has the columns Ar of A
-C = sum of Ar @ Br    Br, the rows of B that rank r has, meet exactly those columns
-Cr                    all_to_all hands every rank its rows of each summand, and it adds them up
+C = sum of Ar @ Br    rank r has the rows Br of B, which belong to exactly these columns
+Cr                    all_to_all gives each rank its rows of each summand, and the rank adds them
 """
 
 import sys
@@ -15,9 +15,9 @@ import shmcoll
 
 
 def multiply(comm, a, b):
-    """This rank's rows of A @ B, from its rows of A and of B.
+    """Return this rank's rows of A @ B, from its rows of A and of B.
 
-    a: (rows of A / n, k); b: (k / n, columns). n, the number of ranks, divides the rows of A and k.
+    a: (rows of A / n, k); b: (k / n, columns). n is the number of ranks. The rows of A and k must be multiples of n.
     """
     columns = comm.all_to_all(a, split_axis=1, concat_axis=0)  # (rows of A, k / n)
     summand = columns @ b  # (rows of A, columns)
@@ -26,7 +26,7 @@ def multiply(comm, a, b):
 
 
 def matrices(rows, k, columns):
-    """A and B of small integers, so that every order of adding gives the same product."""
+    """Return A and B of small integers, so that the product does not depend on the order of additions."""
     random = np.random.default_rng(1)
     return random.integers(-9, 10, (rows, k)).astype(float), random.integers(-9, 10, (k, columns)).astype(float)
 
