@@ -7,10 +7,10 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all shuffled launchers test-launchers test-aarch64 coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all shuffled launchers test-launchers test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## create .venv and install shmcoll into it
 
@@ -88,6 +88,9 @@ docs: setup  ## write docs/reference from the docstrings
 
 site: $(TESTS)  ## build the documentation as a site, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build && echo "build/site/index.html"
+
+test-packages: $(TESTS)  ## install the wheel and the sdist on each Python that is there, and run a job
+	@$(BIN)/python -m pytest -m stress tests/unit/test_installation.py $(ARGS)
 
 bench: setup  ## every collective, 2 ranks, 8 B to 64 MiB
 	@for c in $$($(BIN)/python -c 'from shmbench.cli.options import COLLECTIVES; print(*COLLECTIVES)'); do \
