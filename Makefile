@@ -90,7 +90,7 @@ site: $(TESTS)  ## build the documentation as a site, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build && echo "build/site/index.html"
 
 test-packages: $(TESTS)  ## install the wheel and the sdist on each Python that is there, and run a job
-	@$(BIN)/python -m pytest -m stress tests/unit/test_installation.py $(ARGS)
+	@$(BIN)/python -m pytest -m stress tests/packaging/test_installation.py $(ARGS)
 
 bench: setup  ## every collective, 2 ranks, 8 B to 64 MiB
 	@for c in $$($(BIN)/python -c 'from shmbench.cli.options import COLLECTIVES; print(*COLLECTIVES)'); do \
