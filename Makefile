@@ -87,7 +87,7 @@ docs: setup  ## write docs/reference from the docstrings
 	@$(BIN)/python docs/generate.py
 
 site: $(TESTS)  ## build the documentation as a site, into build/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build && echo "build/site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build && echo "build/site/index.html (its search needs a server: python3 -m http.server -d build/site)"
 
 test-packages: $(TESTS)  ## install the wheel and the sdist on each Python that is there, and run a job
 	@$(BIN)/python -m pytest -m stress tests/packaging/test_installation.py $(ARGS)

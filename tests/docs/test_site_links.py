@@ -33,7 +33,7 @@ DRIVER = """<!DOCTYPE html><iframe></iframe><script>
 const frame = document.querySelector("iframe");
 const load = url => new Promise(done => { frame.onload = () => done(frame.contentDocument); frame.src = url; });
 async function follow(pages) {
-  const seen = {pages: [], followed: 0, broken: []}, anchors = new Map();
+  const seen = {pages: [], followed: 0, broken: [], found: []}, anchors = new Map();
   for (const page of pages) {
     const shown = await load(page);
     seen.pages.push(shown.querySelector("h1").innerText);
@@ -55,6 +55,11 @@ async function follow(pages) {
       frame.contentWindow.location.hash = hash;
       if (!shown.querySelector(":target")) seen.broken.push(`${page}: ${there}${hash}`);
     }
+  }
+  const shown = await load(pages[0] + "?q=ulimit");
+  for (let tries = 0; shown.querySelector("[data-md-component=search]") && tries < 100 && !seen.found.length; tries++) {
+    await new Promise(done => setTimeout(done, 100));
+    seen.found = [...shown.querySelectorAll(".md-search-result__link")].map(link => new URL(link.href).pathname);
   }
   return seen;
 }
@@ -190,6 +195,7 @@ def test_a_browser_follows_every_link(site: Path, tmp_path: Path) -> None:
     assert len(seen["pages"]) == len(list((ROOT / "docs").rglob("*.md")))
     assert all(seen["pages"])
     assert seen["followed"] > 5 * len(seen["pages"])
+    assert "/faq.html" in seen["found"]  # by the search for "ulimit"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on PATH: apt-get install chromium")
