@@ -176,7 +176,7 @@ class Grid:
         return self._entry
 
     def _again(self, x: Array, status: int) -> Array:
-        if status == c.PREPARE:  # same shape, but no array that can be filled in place
+        if status == c.NEEDS_PYTHON:  # same shape, but no array that can be filled in place
             assert self._checked is not None
             _, width, axes = self._checked
             return calls.halo_exchange(self._dispatcher, x, width, axes, self._dims, self._periods)

@@ -72,7 +72,7 @@ def routed(pairs: Any, size: int, rank: int) -> tuple[Any, tuple[int, ...]]:
 
 def unrouted(*_arguments: Any) -> int:
     """In place of a native entry: have the long way say what is wrong."""
-    return c.PREPARE
+    return int(c.NEEDS_PYTHON)
 
 
 #: what the expressions of `native_call` may use
@@ -228,7 +228,7 @@ class NativeCalls:
 
     def _again(self, operation: str, status: int, call: Callable[..., Any], *arguments: Any) -> Any:
         """After the native entry has not let a call in: the long way. After anything else: the error."""
-        if status not in (c.PREPARE, c.BUSY):
+        if status not in (c.NEEDS_PYTHON, c.BUSY):
             raise self._dispatcher.failures.error(operation, status)
         return calls.perform(call, self._dispatcher, arguments)
 

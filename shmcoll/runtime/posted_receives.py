@@ -47,14 +47,13 @@ from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, TRY
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, WHOLE
 from shmcoll.engine.protocol.wait import FROZEN, SLICE_NS
 from shmcoll.errors import Cancelled
-from shmcoll.runtime.async_worker import AsyncWorker, Cancelled, Work
+from shmcoll.runtime.async_worker import AsyncWorker, Work
 from shmcoll.runtime.failure_reporter import FailureReporter
 
 Finish = Callable[[np.ndarray, int], Any]
 
-_FROZEN = (
-    FROZEN * SLICE_NS / 1e9
-)  # seconds without a look, after which the process may have been stopped; a stop counts for no limit
+#: seconds without a look, after which the process may have been stopped; a stop counts for no limit
+_FROZEN = FROZEN * SLICE_NS / 1e9
 _SAMPLE = 0.01  # seconds between two readings of the processor time, which is a system call
 _IDLE = 1 / 16  # of those seconds, at most, has a process computed that was stopped
 _LOOKS = 80  # of a thread that waits, before it sleeps: about as long as it takes to be woken, and the sender's work

@@ -68,7 +68,5 @@ def test_sections_come_in_the_usual_order(name):
 
 
 def test_an_argument_that_is_missing_is_found():
-    assert described("Do it.\n\nArgs:\n    x: array.\n        Of any shape.\n    out: array.\n\nReturns:\n    y: no.\n") == [
-        "x",
-        "out",
-    ]
+    text = "Do it.\n\nArgs:\n    x: array.\n        Of any shape.\n    out: array.\n\nReturns:\n    y: no.\n"
+    assert described(text) == ["x", "out"]

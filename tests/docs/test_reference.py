@@ -11,10 +11,7 @@ from shmcoll.communicator import Communicator
 
 GENERATOR = Path(__file__).parents[2] / "docs" / "generate.py"
 METHODS = {
-    name: member
-    for cls in Communicator.__mro__[:-1]
-    for name, member in vars(cls).items()
-    if not name.startswith("_")
+    name: member for cls in Communicator.__mro__[:-1] for name, member in vars(cls).items() if not name.startswith("_")
 }
 
 

@@ -66,7 +66,8 @@ SETTINGS = {
             "S",
             values.positive,
             defaults.WAIT_TIMEOUT,
-            f"raise an error if one wait for another rank takes longer than S seconds; default {defaults.WAIT_TIMEOUT:g}",
+            "raise an error if one wait for another rank takes longer than S seconds; "
+            f"default {defaults.WAIT_TIMEOUT:g}",
             "SHMCOLL_TIMEOUT",
         ),
         _setting(
