@@ -1,36 +1,65 @@
-"""How ranks meet that nobody has given a descriptor: under a name, for as long as it takes.
+"""How ranks meet in one arena that no launcher of ours has given them: under names in /dev/shm.
 
-Rank 0 creates the arena under a name made from the user id and the job's key (O_EXCL, mode 0600); the others open it,
-check that it is ours, and register; when all have, rank 0 takes the name away and lets them in. Who writes what:
+Each process that claims to be rank 0 makes an arena of its own, under a name of its own (`arena_names.py`). A file of
+another user is never looked at, so no other user can prevent a job from starting. Four stages follow each other:
 
-    job page           rank 0, before anybody may look: its magic word is stored last
-    record by rank r   rank r: JOINED, with its pid and start time. A request to take part
-    record by launcher rank 0, for there is no launcher: JOINED, with the pid that it has seen, once all are there
-    doorbells          rung after each of the two, so that nobody has to poll fast; slices of 20 ms all the same
+    claimed      the arena has its name; its rank 0 does not know yet whether it is the only one
+    open         ranks may register
+    closed       the group is complete: exactly the processes that have registered are let in
+    withdrawn    rank 0 has given up, at any stage, or its process has ended
 
-Why nobody waits for ever: each rank has a deadline, and in each slice looks whether rank 0, whose pid and start time
-stand in the job page, is alive. Rank 0 counts only ranks that are. All are let in together, so that nobody goes on to
-wait for a rank that has never come, whose death no pidfd could tell. Where rank 0 cannot make the arena, the others
-learn why (`rendezvous_errors.py`).
+Who writes what. `record by rank` and `record by launcher` are those of `engine/memory/records.py`.
 
-A name whose creator is dead is a left-over. Whoever meets it removes it: under a file lock on the object, after
-making sure that the name still means this object, so that no two ranks remove each other's. Rank 0 looks through all of
-our user's names as it starts. A name whose creator lives belongs to a job: for rank 0 that is an error.
+    job page                 its rank 0, before the arena has a name. Pid and start time of the creator are in it
+    record 0 by rank         rank 0: JOINED opens the arena, FAILED withdraws it
+    record 0 by launcher     rank 0, under the file lock of the arena: JOINED closes it
+    record r by rank         rank r, under the lock, while the arena is open: JOINED with its pid registers it.
+                             FAILED, without the lock: it does not wait any longer
+    record r by launcher     rank 0, after it has closed the arena and removed the name: JOINED with the pid that is in
+                             the record by rank: this process is let in
+    doorbells                rung after a rank has registered (rank 0's), and after it was let in (its own)
 
-Two processes that claim to be the same rank: they register under a file lock, and the second finds the first.
+Rank 0, in this order: it makes the arena and gives it its name; lists all names of the job; opens the arena when no
+other living process has one that is claimed or open; waits until all have registered; takes the lock, checks that all
+are still there, closes the arena; removes the name; lets all in. If it finds another arena that is open, it withdraws:
+the job was started twice. If it finds one that is claimed, the one whose name sorts last withdraws, and the other one
+waits until that has happened. A withdrawal first writes the record, then removes the name.
 
-Anybody may make a file in /dev/shm that has our prefix, and lock it. So the owner comes first: what belongs to another
-user is neither opened nor removed, and where it has the very name of this job, every rank says so, for no rank can meet
-there. Nobody waits for a lock longer than for the other ranks: a process of ours that holds it may be stopped. A name
-that cannot be locked is left alone, unless it is this job's.
+Rank r: it lists the names of the job until it finds an open arena; takes the lock; if the arena is still open and no
+living process has registered as rank r, it registers; then waits to be let in. When the arena is withdrawn, or its
+rank 0 has ended, it looks once more whether it was let in before that, and otherwise begins again.
+
+At most one arena of a job is open. Each rank 0 publishes its name before it lists the others, and a listing is
+complete. So of two of them at least one sees the other, and opens its arena only after the other one is withdrawn,
+closed, or left over. The order of names decides between two that see each other, so not both withdraw.
+
+No two groups meet in one arena. A process is in exactly when its pid is in the record by launcher, which is written
+once per rank. Registering and closing exclude each other by the lock, so nobody registers in a closed arena.
+
+No group is half in one arena and half in another. A process leaves an arena in which it has registered only when that
+is over, and not when it was let in. All that are let in had registered at the instant at which the arena was closed;
+they lived, and each of them is let in, unless rank 0 dies or withdraws first. In that case those that are in learn
+that rank 0 has failed, as in any collective. The others go to the arena of the next rank 0, which is closed only when
+a living process has registered there for each rank.
+
+Nobody waits forever. Every process has a deadline, and in each slice of 20 ms looks whether rank 0 lives. Nobody waits
+for a lock beyond the deadline: a process that holds it may be stopped. A rank 0 that waits for a claimed arena looks
+whether its creator lives. All are let in together, so no rank waits for one that has never started. When rank 0 cannot
+make an arena, the others learn the reason (`rendezvous_errors.py`).
+
+A kill leaves nothing but perhaps a name, between its creation and its removal. Every process that meets it removes it,
+and each rank 0 that starts removes all of its user's left-over names.
+
+What waiting costs: a listing takes time that grows with the number of files in /dev/shm, and any user can create many.
+So a process pauses four times as long as its listing took: it uses a fifth of a core at most.
 """
 
 import contextlib
+import enum
 import fcntl
-import hashlib
 import os
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 from shmcoll.engine import atomics, layout
 from shmcoll.engine.memory import arena as arenas
@@ -38,191 +67,248 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.system.processes import has_ended, process_start
 from shmcoll.errors import ArenaError, ShmcollError
-from shmcoll.startup import rendezvous_errors
+from shmcoll.startup import arena_names, rendezvous_errors
 
 SLICE_NS = 20_000_000
-MAKING = 10.0  # seconds that the making of an arena takes at the very most
-_FOLDER = Path("/dev/shm")
+_PAUSE = 0.002  # seconds between two listings, unless these take long
+
+
+class Stage(enum.Enum):
+    """How far the meeting in an arena has come."""
+
+    CLAIMED = enum.auto()
+    OPEN = enum.auto()
+    CLOSED = enum.auto()
+    WITHDRAWN = enum.auto()
 
 
 def meet(key: str, rank: int, size: int, *, wait_timeout: float, patience: float) -> Arena:
-    """The arena of the job `key`, mapped, with this rank acknowledged; on rank 0 with all ranks.
+    """Wait until all ranks of the job `key` have registered, and return their arena, mapped.
 
-    wait_timeout: limit of one wait in collectives, in seconds; patience: how long to wait for the other ranks here.
-    Raises `ArenaError` when the name belongs to another job or is not ours, or when there is too little memory, on all
-    ranks; `ShmcollError` when ranks do not come or disagree on the size.
+    wait_timeout: limit of one wait in collectives, in seconds.
+    patience: how long to wait for the other ranks here, in seconds.
+    Raises `ArenaError` when another process is this rank already; on all ranks when there is too little memory.
+    Raises `ShmcollError` when ranks do not come or disagree on the size.
     """
-    name = name_of(key)
     end = time.monotonic() + patience
     if rank == 0:
-        arena = _create(name, key, size, wait_timeout, end)
-        records.write(arena, 0, layout.BY_RANK, records.JOINED, pid=os.getpid())  # who is let in may miss us at once
-        return _gather_ranks(arena, name, end)
+        return _lead(key, size, wait_timeout, end)
     while True:
-        arena = _open(name, key, end, rank)
-        if arena.ranks != size:
-            raise ShmcollError(f"rank {rank} says that job {key!r} has {size} ranks, rank 0 says {arena.ranks}")
-        if _register(arena, rank, key, end):
-            return arena
-        arena.close()
+        arena = _find(key, rank, end)
+        joined = False
+        try:
+            if arena.ranks != size:
+                raise ShmcollError(f"rank {rank} says that job {key!r} has {size} ranks, rank 0 says {arena.ranks}")
+            joined = _register(arena, rank, key, end)
+            if joined:
+                return arena
+        finally:
+            if not joined:
+                arena.close()
 
 
-def name_of(key: str) -> str:
-    """The name under which the ranks of a job meet: one per user and key."""
-    return f"/shmcoll.{os.geteuid()}.{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+def _attach(fd: int) -> Arena:
+    own = os.dup(fd)
+    try:
+        return arenas.attach(own, None)
+    except BaseException:
+        os.close(own)
+        raise
+
+
+def _stage(arena: Arena) -> Stage:
+    if has_ended(arena.load(layout.JOB_CREATOR), arena.load(layout.JOB_CREATOR_START)):
+        return Stage.WITHDRAWN
+    state = records.read(arena, 0, layout.BY_RANK).state
+    if state != records.JOINED:
+        return Stage.CLAIMED if state == records.UNBORN else Stage.WITHDRAWN
+    is_closed = records.read(arena, 0, layout.BY_LAUNCHER).state == records.JOINED
+    return Stage.CLOSED if is_closed else Stage.OPEN
 
 
 # --- rank 0 -----------------------------------------------------------------------------------------------------------
 
 
-def _create(name: str, key: str, size: int, wait_timeout: float, end: float) -> Arena:
-    for path in _FOLDER.glob(f"shmcoll.{os.geteuid()}.*"):
-        if path != _path(name):
-            _remove_leftover(f"/{path.name}")
-    while not _remove_leftover(name):
-        if time.monotonic() > end:
-            raise ArenaError(
-                f"{_path(name)}, under which job {key!r} meets, is locked by a process that does not go on"
-            )
-        time.sleep(0.002)
-    _refuse_stranger(name, key)  # as the others do: nobody has to be told
+def _lead(key: str, size: int, wait_timeout: float, end: float) -> Arena:
+    name = arena_names.new(key)
+    arena = None
     try:
-        return arenas.create(size, timeout=wait_timeout, name=name)
-    except FileExistsError:
-        _refuse_stranger(name, key)
-        raise ArenaError(
-            f"job {key!r} is running already: its rank 0 is another living process. "
-            f"Give this one another name, as in shmcoll.init(job=...)"
-        ) from None
-    except (ArenaError, ValueError) as error:
-        rendezvous_errors.tell(name, size, error, end)
+        _refuse_rivals(key, name)  # removes left-overs, too: there may be no memory beside them
+        try:
+            arena = arenas.create(size, timeout=wait_timeout, name=name, nonce=arena_names.nonce_of(name))
+        except (ArenaError, ValueError) as error:
+            rendezvous_errors.tell(key, size, error, end)
+            raise
+        _open(arena, name, key, end)
+        _gather(arena, name, key, end)
+    except BaseException:
+        if arena is not None:
+            _give_up(arena, 0)
+            arena.close()
         raise
-
-
-def _gather_ranks(arena: Arena, name: str, end: float) -> Arena:
-    """Wait until every rank has registered, take the name away, and let them all in; the name goes also on failure."""
-    try:
-        while True:
-            pids = {rank: told.pid for rank in range(1, arena.ranks) if (told := _registered(arena, rank))}
-            if len(pids) == arena.ranks - 1:
-                break
-            if time.monotonic() > end:
-                missing = sorted(set(range(1, arena.ranks)) - set(pids))
-                text = f"ranks {missing} of {arena.ranks} have not joined within the time given"
-                raise ShmcollError(f"{text}; start all ranks, or raise SHMCOLL_JOIN_TIMEOUT")
-            atomics.sleep_on(arena.doorbell(0), SLICE_NS)
     finally:
-        arenas.unlink(name)
-    for rank, pid in pids.items():
-        records.write(arena, rank, layout.BY_LAUNCHER, records.JOINED, pid=pid)
-        atomics.ring(arena.doorbell(rank))
+        arena_names.remove(name)
     return arena
 
 
+def _open(arena: Arena, name: str, key: str, end: float) -> None:
+    """Let ranks register in the arena as soon as no other process claims to be rank 0."""
+    while True:
+        begun = time.monotonic()
+        if not _refuse_rivals(key, name):
+            records.write(arena, 0, layout.BY_RANK, records.JOINED, pid=os.getpid())
+            return
+        if time.monotonic() > end:
+            raise _started_twice(key)
+        _pause(begun, end)
+
+
+def _refuse_rivals(key: str, name: str) -> bool:
+    """Whether another process claims to be rank 0 and has to withdraw. Remove all left-overs of the user.
+
+    Raises `ArenaError` when it is this process that has to withdraw.
+    """
+    claimed = False
+    job = arena_names.of_job(key)
+    for other, fd in arena_names.living(arena_names.every_job()):
+        if other.startswith(job) and other != name:
+            stage = _stage_behind(fd)
+            if stage is Stage.OPEN or (stage is Stage.CLAIMED and other < name):
+                raise _started_twice(key)
+            claimed |= stage is Stage.CLAIMED
+    return claimed
+
+
+def _stage_behind(fd: int) -> Stage:
+    arena = _attach(fd)
+    try:
+        return _stage(arena)
+    finally:
+        arena.close()
+
+
+def _started_twice(key: str) -> ArenaError:
+    return ArenaError(
+        f"job {key!r} is running already: its rank 0 is another living process. "
+        f"Give this one another name, as in shmcoll.init(job=...)"
+    )
+
+
+def _gather(arena: Arena, name: str, key: str, end: float) -> None:
+    """Wait until every rank has registered, close the arena, remove its name, and let all ranks in."""
+    while not (pids := _close_if_complete(arena)):
+        if time.monotonic() > end:
+            missing = [rank for rank in range(1, arena.ranks) if _registered(arena, rank) is None]
+            if not missing:
+                raise ShmcollError(f"rank 0 of job {key!r}: a stopped process holds the lock of the arena")
+            text = f"ranks {missing} of {arena.ranks} have not joined within the time given"
+            raise ShmcollError(f"{text}; start all ranks, or raise SHMCOLL_JOIN_TIMEOUT")
+        atomics.sleep_on(arena.doorbell(0), SLICE_NS)
+    arena_names.remove(name)
+    for rank, pid in pids.items():
+        records.write(arena, rank, layout.BY_LAUNCHER, records.JOINED, pid=pid)
+        atomics.ring(arena.doorbell(rank))
+
+
+def _close_if_complete(arena: Arena) -> dict[int, int]:
+    """Close the arena if a living process has registered for each rank; their pids, or nothing if it stays open."""
+    if any(_registered(arena, rank) is None for rank in range(1, arena.ranks)):
+        return {}
+    with _lock(arena.fd) as locked:
+        pids = {rank: found.pid for rank in range(1, arena.ranks) if (found := _registered(arena, rank))}
+        if not locked or len(pids) < arena.ranks - 1:
+            return {}
+        records.write(arena, 0, layout.BY_LAUNCHER, records.JOINED, pid=os.getpid())
+    return pids
+
+
 def _registered(arena: Arena, rank: int) -> records.Record | None:
-    """The request of a rank that is alive."""
-    told = records.read(arena, rank, layout.BY_RANK)
-    return told if told.state == records.JOINED and process_start(told.pid) == told.start != 0 else None
+    """What a living process has written as it registered for a rank."""
+    found = records.read(arena, rank, layout.BY_RANK)
+    return found if found.state == records.JOINED and process_start(found.pid) == found.start != 0 else None
 
 
 # --- the others -------------------------------------------------------------------------------------------------------
 
 
-def _open(name: str, key: str, end: float, rank: int) -> Arena:
-    """The arena under the name as soon as a living rank 0 has made it."""
+def _find(key: str, rank: int, end: float) -> Arena:
+    """Return the open arena of the job as soon as there is one."""
     while True:
-        _refuse_stranger(name, key)
-        arena = arenas.open_named(name)
-        if arena is not None and _creator_lives(arena):
-            return arena
-        if arena is not None:
+        begun = time.monotonic()
+        for _, fd in arena_names.living(arena_names.of_job(key)):
+            arena = _attach(fd)
+            if _stage(arena) is Stage.OPEN:
+                return arena
             arena.close()
-            _remove_leftover(name)
-        rendezvous_errors.ask(name, key, rank, end)
+        rendezvous_errors.ask(key, rank, end)
         if time.monotonic() > end:
             raise ShmcollError(
-                f"rank {rank} has waited in vain for rank 0 of job {key!r}; start all ranks, on this machine and as "
-                f"the same user, or raise SHMCOLL_JOIN_TIMEOUT"
+                f"rank {rank} has not found rank 0 of job {key!r} within the time given; start all ranks, on this "
+                f"machine and as the same user, or raise SHMCOLL_JOIN_TIMEOUT"
             )
-        time.sleep(0.002)
+        _pause(begun, end)
 
 
 def _register(arena: Arena, rank: int, key: str, end: float) -> bool:
-    """Ask rank 0 to be let in. False when rank 0 has died meanwhile: somebody may start it again."""
-    while not _lock(arena.fd):
+    """Register with rank 0, and wait to be let in. False when rank 0 has died, given up, or let other processes in."""
+    while True:
+        with _lock(arena.fd) as locked:
+            if _stage(arena) is not Stage.OPEN:
+                return False
+            if locked:
+                holder = _registered(arena, rank)
+                if holder is None:
+                    records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=os.getpid())
+                break
         if time.monotonic() > end:
-            raise ShmcollError(f"rank {rank} of job {key!r}: a process that does not go on holds the lock of the arena")
-        time.sleep(0.002)
-    holder = _registered(arena, rank)
-    if holder is None:
-        records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=os.getpid())
-    fcntl.flock(arena.fd, fcntl.LOCK_UN)
+            raise ShmcollError(f"rank {rank} of job {key!r}: a stopped process holds the lock of the arena")
+        time.sleep(_PAUSE)
     if holder is not None:
         raise ArenaError(f"rank {rank} of job {key!r} is taken by process {holder.pid}; is the job started twice?")
-    atomics.ring(arena.doorbell(0))
-    while True:
-        if records.read(arena, rank, layout.BY_LAUNCHER).pid == os.getpid():
-            return True
-        if not _creator_lives(arena):
-            # Once more: it may have let us in, done its work, and ended, all since we looked
-            return records.read(arena, rank, layout.BY_LAUNCHER).pid == os.getpid()
+    try:
+        atomics.ring(arena.doorbell(0))
+        return _wait_to_be_let_in(arena, rank, key, end)
+    except BaseException:
+        _give_up(arena, rank)
+        raise
+
+
+def _wait_to_be_let_in(arena: Arena, rank: int, key: str, end: float) -> bool:
+    while not _is_in(arena, rank):
+        if _stage(arena) is Stage.WITHDRAWN:
+            # Once more: rank 0 may have let this rank in, done its work, and ended, all since the last look
+            return _is_in(arena, rank)
         if time.monotonic() > end:
             raise ShmcollError(f"rank 0 of job {key!r} lives but has not let rank {rank} in")
         atomics.sleep_on(arena.doorbell(rank), SLICE_NS)
-
-
-def _creator_lives(arena: Arena) -> bool:
-    start = arena.load(layout.JOB_CREATOR_START)
-    return start != 0 and not has_ended(arena.load(layout.JOB_CREATOR), start)
-
-
-def _refuse_stranger(name: str, key: str) -> None:
-    """Raise `ArenaError` where another user has the name of this job."""
-    with contextlib.suppress(FileNotFoundError):
-        owner = _path(name).lstat().st_uid
-        if owner != os.geteuid():
-            raise ArenaError(
-                f"{_path(name)}, under which the ranks of job {key!r} meet, belongs to uid {owner}, not to uid "
-                f"{os.geteuid()}: that user keeps the job from starting. Have the file removed, or give the job "
-                f"another name, as in shmcoll.init(job=...)"
-            )
-
-
-def _remove_leftover(name: str) -> bool:
-    """Remove a name of ours whose creator is dead, or that nobody has finished making for MAKING seconds.
-
-    False where that could not be judged, because another process holds the lock.
-    """
-    with contextlib.suppress(OSError, ArenaError):
-        if _path(name).lstat().st_uid != os.geteuid():
-            return True
-        fd = os.open(_path(name), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            held = os.fstat(fd)
-            if held.st_uid != os.geteuid():
-                return True
-            if not _lock(fd):
-                return False
-            if _path(name).lstat().st_ino == held.st_ino:
-                arena = arenas.open_descriptor(os.dup(fd))  # what the lock is on, whatever the name means by now
-                dead = time.time() - held.st_mtime > MAKING if arena is None else not _creator_lives(arena)
-                if arena is not None:
-                    arena.close()
-                if dead:
-                    arenas.unlink(name)
-        finally:
-            os.close(fd)
     return True
 
 
-def _lock(fd: int) -> bool:
-    """Whether we have the file lock now; it goes with the descriptor."""
+def _is_in(arena: Arena, rank: int) -> bool:
+    return records.read(arena, rank, layout.BY_LAUNCHER).pid == os.getpid()
+
+
+def _give_up(arena: Arena, rank: int) -> None:
+    """Make known that this rank does not go on; ranks that are in already get it as `RankFailed`."""
+    text = f"rank {rank} gave up while the ranks of the job were meeting"
+    records.write(arena, rank, layout.BY_RANK, records.FAILED, records.EXITED, 1, text, pid=os.getpid())
+
+
+@contextlib.contextmanager
+def _lock(fd: int) -> Iterator[bool]:
+    """Whether this process has the file lock of the arena, without waiting for it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
-    return True
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
-def _path(name: str) -> Path:
-    return _FOLDER / name.lstrip("/")
+def _pause(begun: float, end: float) -> None:
+    """Wait before the next listing, where the last one has begun at `begun`."""
+    now = time.monotonic()
+    time.sleep(min(max(_PAUSE, 4 * (now - begun)), max(_PAUSE, end - now)))

@@ -1,29 +1,34 @@
-"""How rank 0 tells the ranks that look for it that there will be no arena, where they meet under a name.
+"""How rank 0 reports that it could not make the arena, to the ranks that look for one by name.
 
-Too little memory must not hinder it, so nothing is written anywhere: rank 0 listens at an abstract socket address (one
-without a file) made from the name of the arena. Who does what:
+Too little memory must not prevent that, so nothing is written anywhere: rank 0 listens at an abstract socket address,
+one without a file. Any user can take any address. So the address has a random end, as the names of arenas have
+(`arena_names.py`), and a rank asks at every address of its job that /proc/net/unix lists.
 
-    rank 0       listens, hears the rank of each that asks, sends each the error, and goes on to raise it itself once
-                 all have asked, or after TELLING seconds: who comes later waits in vain for a rank 0
-    the others   look for the arena's name first, in each turn of their wait; then ask whether somebody listens, and
-                 raise what they are told
+    rank 0       listens, reads the number of each rank that asks, sends each the error, and goes on to raise the error
+                 itself when all have asked, or after TELLING seconds. A rank that comes later finds no rank 0
+    the others   first look for an open arena, in each turn of their wait; then ask, and raise the error that they get
 
-Why nobody waits for ever: a rank asks until its own deadline, and a rank 0 that is killed while it tells closes the
-connection, as the kernel does for it; who has no answer then looks on for an arena. Rank 0 hears each that has come for
-at most a second, and all of them for TELLING. Why nothing is left: the address ends with the process that has it.
+Nobody waits forever. A rank asks until its own deadline. When rank 0 is killed while it reports, the kernel closes the
+connection, and a rank that has no answer looks for an arena again. Rank 0 waits at most a second for each rank that has
+connected, and TELLING seconds for all of them. Nothing is left: the address ends with the process that has it.
 
-Both sides make sure that the other runs as our user: anybody may listen at an address, or connect to it. Who asks never
-waits for a connection: where the listener's queue is full, it asks again in its next turn.
+Both sides make sure that the other one runs as this user. A rank never waits for a connection: if the queue of the
+listener is full, the rank asks again in its next turn. So another user, who may listen at any number of such addresses,
+delays a turn by the time that it takes to connect to them.
 """
 
 import contextlib
 import json
 import os
+import re
+import secrets
 import socket
 import struct
 import time
+from pathlib import Path
 
 from shmcoll.errors import ArenaError
+from shmcoll.startup import arena_names
 
 TELLING = 10.0  # seconds
 _HEARING = 1.0
@@ -31,14 +36,15 @@ _LONGEST = 8192  # bytes
 _RANK = struct.Struct("<q")
 
 
-def tell(name: str, size: int, error: Exception, end: float) -> None:
-    """On rank 0, which has failed to make the arena `name` of a job of `size`: tell all others, at most until `end`."""
+def tell(key: str, size: int, error: Exception, end: float) -> None:
+    """On rank 0, which has failed to make the arena of job `key` of `size`: send the error to all others, until `end`
+    at most."""
     amounts = (error.needed, error.available) if isinstance(error, ArenaError) else (0, 0)
     message = json.dumps([str(error)[: _LONGEST // 8], *amounts]).encode()
     end = min(end, time.monotonic() + TELLING)
     unaware = set(range(1, size))
-    with _line() as listener, contextlib.suppress(OSError):  # also of an address that somebody else has taken
-        listener.bind(_address(name))
+    with _line() as listener, contextlib.suppress(OSError):
+        listener.bind(b"\0" + _prefix(key) + secrets.token_hex(16).encode())
         listener.listen(size)
         while unaware:
             listener.settimeout(max(0.001, end - time.monotonic()))
@@ -51,29 +57,42 @@ def tell(name: str, size: int, error: Exception, end: float) -> None:
                     unaware.discard(rank)
 
 
-def ask(name: str, key: str, rank: int, end: float) -> None:
-    """On another rank, at most until `end`: raise `ArenaError` where rank 0 of job `key` says that it has failed."""
-    message = b""
-    with _line() as line, contextlib.suppress(OSError):  # as a rule nobody listens
-        line.setblocking(False)  # a stranger who listens and takes no call would keep us
-        line.connect(_address(name))
-        if _is_ours(line):
-            line.settimeout(max(0.001, end - time.monotonic()))
-            line.send(_RANK.pack(rank))
-            message = line.recv(_LONGEST)
-    if message:
-        text, needed, available = json.loads(message)
-        raise ArenaError(
-            f"rank {rank}: rank 0 of job {key!r} could not make the arena: {text}", needed=needed, available=available
-        )
+def ask(key: str, rank: int, end: float) -> None:
+    """On another rank, until `end` at most: raise `ArenaError` if rank 0 of job `key` reports that it has failed."""
+    for address in _listeners(key):
+        message = b""
+        with _line() as line, contextlib.suppress(OSError):
+            line.setblocking(False)  # a listener of another user may accept no connection
+            line.connect(address)
+            if _is_ours(line):
+                line.settimeout(max(0.001, end - time.monotonic()))
+                line.send(_RANK.pack(rank))
+                message = line.recv(_LONGEST)
+        if message:
+            text, needed, available = json.loads(message)
+            raise ArenaError(
+                f"rank {rank}: rank 0 of job {key!r} could not make the arena: {text}",
+                needed=needed,
+                available=available,
+            )
+
+
+def _listeners(key: str) -> set[bytes]:
+    """The addresses at which a rank 0 of this job may listen; as a rule there is none."""
+    try:
+        sockets = Path("/proc/net/unix").read_bytes()
+    except OSError:
+        return set()
+    found = re.findall(rb"@(" + re.escape(_prefix(key)) + rb"[0-9a-f]{32})$", sockets, re.MULTILINE)
+    return {b"\0" + address for address in found}
+
+
+def _prefix(key: str) -> bytes:
+    return arena_names.of_job(key).encode()
 
 
 def _line() -> socket.socket:
     return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-
-def _address(name: str) -> bytes:
-    return b"\0" + name.lstrip("/").encode()
 
 
 def _is_ours(line: socket.socket) -> bool:

@@ -4,11 +4,8 @@ One file stands for all: its bytes change, its descriptor stays. Besides random 
 words replaced by numbers that tend to break things: those pass the first checks.
 """
 
-import contextlib
-import os
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -98,42 +95,3 @@ def test_any_job_page_with_one_awkward_word(target: Arena, seed: int) -> None:
 def test_a_hundred_thousand_job_pages(target: Arena, seed: int) -> None:
     refused, accepted = attack(target, random.Random(seed), 100_000)
     print(f"figure: {refused + accepted:,} hostile headers: {refused:,} ArenaError, {accepted:,} sane, 0 crashes")
-
-
-# --- under a name -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def path() -> Iterator[Path]:
-    place = Path(f"/dev/shm/shmcoll.hostile.{os.getpid()}")
-    yield place
-    place.unlink(missing_ok=True)
-
-
-def opened(path: Path) -> Arena | None:
-    return arenas.open_named(f"/{path.name}")
-
-
-def test_random_files_under_a_name(path: Path, seed: int) -> None:
-    draw = random.Random(seed)
-    for _ in range(200):
-        path.write_bytes(draw.randbytes(draw.choice((0, 1, 7, 8, 100, 4096, 1 << 16, 1 << 20))))
-        path.chmod(0o600)
-        with contextlib.suppress(ArenaError):
-            assert opened(path) is None
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_a_file_of_another_user_under_a_name(path: Path, target: Arena) -> None:
-    path.write_bytes(target.read(0, 1 << 16))
-    path.chmod(0o600)
-    os.chown(path, 65534, 65534)
-    with pytest.raises(ArenaError, match="the arena belongs to uid 65534, this rank runs as uid 0"):
-        opened(path)
-
-
-def test_a_link_under_a_name(path: Path, tmp_path: Path) -> None:
-    """It is not followed: shm_open refuses links."""
-    (tmp_path / "file").write_bytes(bytes(1 << 16))
-    path.symlink_to(tmp_path / "file")
-    assert opened(path) is None

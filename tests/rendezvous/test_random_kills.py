@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from shmcoll.startup import rendezvous
 from shmcoll.startup.launchers import find_placement
 from tests.support import kills, leaks
+from tests.support.named_arenas import files_of
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +52,7 @@ class Meeting:
         self._job = f"kills-{os.getpid()}-{time.monotonic_ns()}"
         place = None if self._by_hand else find_placement(self._variables(0))
         key = place.key if place else f"explicit:{self._job}"
-        self.path = Path("/dev/shm") / rendezvous.name_of(key).lstrip("/")
+        self.key = key
 
     def start(self, order: list[int], patience: float, **variables: str) -> Ranks:
         limit = {"SHMCOLL_JOIN_TIMEOUT": f"{patience:.3f}"}
@@ -65,7 +65,7 @@ class Meeting:
         for process in self.start(list(range(SIZE)), 30.0, LAST="1").values():
             out, err = kills.end_of(process, "the next job does not end")
             assert (out, err, process.returncode) == ("joined\n", "", 0)
-        assert not self.path.exists()
+        assert not files_of(self.key)
 
     def _variables(self, rank: int) -> dict[str, str]:
         return {
@@ -84,7 +84,8 @@ class Meeting:
 def meeting(request: pytest.FixtureRequest, start: Start) -> Iterator[Meeting]:
     meeting = Meeting(start, getattr(request, "param", "by hand"))
     yield meeting
-    meeting.path.unlink(missing_ok=True)  # where the test has failed
+    for path in files_of(meeting.key):  # where the test has failed
+        path.unlink(missing_ok=True)
 
 
 in_both_ways = pytest.mark.parametrize(
@@ -102,11 +103,11 @@ def kill_at_random_instants(meeting: Meeting, seed: int, times: int, limit: floa
         delay = instant if what == "the start" else SOON * draw.random() ** 3  # most of them very soon
         print(f"seed {seed}: kill {number}: rank {victim} of {order}, {delay:.6f} s after {what}")
         ranks = meeting.start(order, patience=life / 2)
-        _wait_for(what, meeting.path)
+        _wait_for(what, meeting.key)
         time.sleep(delay)
         ranks[victim].kill()
         _judge(ranks, victim)
-        if meeting.path.exists():
+        if files_of(meeting.key):
             meeting.run_next()
         kills.nothing_left(before)
     meeting.run_next()
@@ -123,11 +124,11 @@ def _seconds_until_collectives(meeting: Meeting) -> float:
     return life
 
 
-def _wait_for(what: str, path: Path) -> None:
+def _wait_for(what: str, key: str) -> None:
     """Soon after the name has come or gone much happens in little time. (Both may be too quick to be seen here.)"""
     end = time.monotonic() + 1.0
     for there in {"the name comes": [True], "the name goes": [True, False]}.get(what, []):
-        while path.exists() != there and time.monotonic() < end:
+        while bool(files_of(key)) != there and time.monotonic() < end:
             time.sleep(0.0002)
 
 
@@ -165,14 +166,14 @@ def test_kill_9_of_rank_0_when(meeting: Meeting, script: Path, instant: str) -> 
 @pytest.mark.stress
 def test_kill_9_of_rank_0_at_each_line_of_the_way_in(meeting: Meeting, script: Path) -> None:
     script.write_text(kills.AT_LINE + kills.FOREVER)
-    files = "shmcoll/startup/rendezvous.py shmcoll/engine/memory/arena.py shmcoll/startup/join.py"
+    files = "startup/rendezvous.py startup/arena_names.py startup/join.py engine/memory/arena.py"
     before = leaks.snapshot()
     for line in itertools.count(1):
         print(f"rank 0 ends at line {line}")
         ranks = meeting.start([0], 0.5, AT_LINE=str(line), FILES=files, LAST="1")
         ranks |= meeting.start([1, 2], 0.5, LAST="1")
         _judge(ranks, 0, may_end_well=True)
-        if meeting.path.exists():
+        if files_of(meeting.key):
             meeting.run_next()
         kills.nothing_left(before)
         if ranks[0].returncode == 0:

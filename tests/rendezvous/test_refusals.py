@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shmcoll.startup import rendezvous
+from shmcoll.startup import arena_names, rendezvous_errors
 from tests.support.small_memory import amounts, in_small_memory, with_little_memory
 
 pytestmark = pytest.mark.slow
@@ -35,7 +35,7 @@ print(json.dumps([time.monotonic() - begun, told]))
 def lines(job: str) -> int:
     """How many sockets have the address at which rank 0 of a job tells why it has failed: one, and one for each that
     has asked and has not been told yet."""
-    return Path("/proc/net/unix").read_text().count(f"@{rendezvous.name_of(f'explicit:{job}')[1:]}\n")
+    return Path("/proc/net/unix").read_text().count(f"@{arena_names.of_job(f'explicit:{job}')}")
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_every_rank_tells_how_much_is_missing(tmp_path: Path, script: Path, envi
     done = in_small_memory(tmp_path, 1, command, **environment)
     assert done.returncode == 0, done.stderr
     seconds, told = json.loads(done.stdout)
-    assert seconds < 5  # not the 10 for which rank 0 would wait for a rank, nor their 30 for a rank 0
+    assert seconds < rendezvous_errors.TELLING  # which rank 0 would wait for a rank; they would wait 30 for a rank 0
     needed, available = amounts(told["0"])
     assert needed > 1 >= available
     for rank, text in told.items():
@@ -84,7 +84,7 @@ def test_a_setting_that_is_none_is_told_too(start: Start) -> None:
 
 
 def test_rank_0_is_killed_while_it_tells(start: Start, refused: Start) -> None:
-    """Who was told knows; who comes later waits in vain, as for any rank 0 that is not there; the next job works."""
+    """Who was told knows; a rank that comes later finds no rank 0; the next job works."""
     telling = refused("killed")
     wait_for(lambda: lines("killed"))
     told = start(1, 3, "killed")
@@ -93,7 +93,7 @@ def test_rank_0_is_killed_while_it_tells(start: Start, refused: Start) -> None:
     telling.wait()
     assert not lines("killed")
     _, err = start(2, 3, "killed", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=50)
-    assert "rank 2 has waited in vain for rank 0" in err
+    assert "rank 2 has not found rank 0" in err
     again = [start(rank, 2, "killed") for rank in (0, 1)]
     assert all(process.communicate(timeout=50)[0] for process in again)
 
@@ -108,7 +108,7 @@ def test_rank_0_is_stopped_while_it_tells(start: Start, refused: Start, then: si
     asking = start(1, 3, "stopped", SHMCOLL_JOIN_TIMEOUT="1" if then == signal.SIGKILL else "30")
     wait_for(lambda: lines("stopped") == 2)
     telling.send_signal(then)
-    expected = "could not make the arena" if then == signal.SIGCONT else "has waited in vain"
+    expected = "could not make the arena" if then == signal.SIGCONT else "has not found rank 0"
     assert expected in asking.communicate(timeout=50)[1]
 
 
@@ -118,7 +118,7 @@ def test_a_rank_0_that_is_never_let_go_on_keeps_nobody(start: Start, refused: St
     telling.send_signal(signal.SIGSTOP)
     begun = time.monotonic()
     _, err = start(1, 3, "held", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=50)
-    assert "has waited in vain" in err
+    assert "has not found rank 0" in err
     assert time.monotonic() - begun < 5
 
 
@@ -132,12 +132,12 @@ def test_what_somebody_else_says_is_not_believed(start: Start) -> None:
         "listener.listen()\n"
         "while True: listener.accept()[0].send(b'[\"no\", 1, 0]')\n"
     )
-    name = rendezvous.name_of("explicit:strange")[1:]
+    name = arena_names.new("explicit:strange")
     liar = subprocess.Popen([sys.executable, "-c", stranger, name])
     try:
         wait_for(lambda: lines("strange"))
         _, err = start(1, 2, "strange", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=50)
-        assert "has waited in vain" in err
+        assert "has not found rank 0" in err
     finally:
         liar.kill()
         liar.wait()

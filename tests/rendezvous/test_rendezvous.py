@@ -13,19 +13,9 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.startup import rendezvous
+from tests.support.named_arenas import files_of, is_open
 
 Start = Callable[..., "subprocess.Popen[str]"]
-
-
-def path_of(job: str) -> Path:
-    return Path("/dev/shm") / rendezvous.name_of(f"explicit:{job}").lstrip("/")
-
-
-def is_ready(job: str) -> bool:
-    arena = arenas.open_named(rendezvous.name_of(f"explicit:{job}"))
-    if arena is not None:
-        arena.close()
-    return arena is not None
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -41,7 +31,7 @@ def test_ranks_meet_in_any_order(start: Start, order: tuple[int, ...]) -> None:
     for rank, process in processes.items():
         out, err = process.communicate(timeout=50)
         assert (out, err) == (f"rank {rank} of 3 by explicit\n", "")
-    assert not path_of("any-order").exists()
+    assert not files_of("explicit:any-order")
 
 
 def test_jobs_with_different_names_do_not_meet(start: Start) -> None:
@@ -56,12 +46,12 @@ def test_rank_0_alone_names_who_is_missing_and_takes_its_name_away(start: Start)
     process = start(0, 3, "alone", SHMCOLL_JOIN_TIMEOUT="0.3")
     _, err = process.communicate(timeout=50)
     assert "ranks [1, 2] of 3 have not joined within the time given" in err.splitlines()[-1]
-    assert process.returncode == 1 and not path_of("alone").exists()
+    assert process.returncode == 1 and not files_of("explicit:alone")
 
 
 def test_a_rank_whose_rank_0_never_comes_says_so(start: Start) -> None:
     _, err = start(1, 2, "waiting", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=50)
-    assert "rank 1 has waited in vain for rank 0 of job 'explicit:waiting'" in err.splitlines()[-1]
+    assert "rank 1 has not found rank 0 of job 'explicit:waiting' within the time given" in err.splitlines()[-1]
 
 
 def test_ranks_that_disagree_on_the_size(start: Start) -> None:
@@ -73,7 +63,7 @@ def test_ranks_that_disagree_on_the_size(start: Start) -> None:
 
 def test_a_name_that_a_living_rank_0_holds_is_an_error(start: Start) -> None:
     first = start(0, 2, "held")
-    wait_for(lambda: is_ready("held"))
+    wait_for(lambda: is_open("explicit:held"))
     _, err = start(0, 2, "held").communicate(timeout=50)
     assert "job 'explicit:held' is running already" in err.splitlines()[-1]
     assert start(1, 2, "held").communicate(timeout=50)[0] == "rank 1 of 2 by explicit\n"
@@ -82,10 +72,10 @@ def test_a_name_that_a_living_rank_0_holds_is_an_error(start: Start) -> None:
 
 def test_a_left_over_name_is_replaced(start: Start) -> None:
     dead = start(0, 2, "left-over")
-    wait_for(lambda: is_ready("left-over"))
+    wait_for(lambda: is_open("explicit:left-over"))
     dead.kill()
     dead.wait()
-    assert path_of("left-over").exists()
+    assert files_of("explicit:left-over")
     processes = [start(rank, 2, "left-over") for rank in (1, 0)]
     assert [p.communicate(timeout=50)[0] for p in processes] == [
         "rank 1 of 2 by explicit\n",
@@ -95,24 +85,24 @@ def test_a_left_over_name_is_replaced(start: Start) -> None:
 
 def test_a_left_over_of_another_job_is_swept_up(start: Start) -> None:
     dead = start(0, 2, "swept")
-    wait_for(lambda: is_ready("swept"))
+    wait_for(lambda: is_open("explicit:swept"))
     dead.kill()
     dead.wait()
     processes = [start(rank, 2, "sweeper") for rank in (0, 1)]
     assert all(p.communicate(timeout=50)[0] for p in processes)
-    assert not path_of("swept").exists()
+    assert not files_of("explicit:swept")
 
 
 def test_a_rank_that_waits_removes_the_name_of_a_dead_rank_0(start: Start) -> None:
     waiting = start(1, 3, "dies", SHMCOLL_JOIN_TIMEOUT="4")
     dying = start(0, 3, "dies")
-    wait_for(lambda: is_ready("dies"))
+    wait_for(lambda: is_open("explicit:dies"))
     dying.kill()
     dying.wait()
     late = start(2, 3, "dies", SHMCOLL_JOIN_TIMEOUT="1")
     assert late.communicate(timeout=50)[1]
     assert waiting.communicate(timeout=50)[1]
-    assert not path_of("dies").exists()
+    assert not files_of("explicit:dies")
 
 
 def test_one_rank_taken_by_two_processes(start: Start) -> None:
@@ -169,12 +159,12 @@ def test_let_in_by_a_rank_0_that_has_ended_since(monkeypatch: pytest.MonkeyPatch
     """Between a rank's look at its admission and its look at rank 0 that may do both; Spin found it (tests/spin)."""
     arena = arenas.create(2, timeout=1)
 
-    def admits_and_ends(_: arenas.Arena) -> bool:
+    def admits_and_ends(_: arenas.Arena) -> rendezvous.Stage:
         records.write(arena, 1, layout.BY_LAUNCHER, records.JOINED, pid=os.getpid())
-        return False
+        return rendezvous.Stage.WITHDRAWN
 
-    monkeypatch.setattr(rendezvous, "_creator_lives", admits_and_ends)
-    assert rendezvous._register(arena, 1, "job", time.monotonic() + 5)
+    monkeypatch.setattr(rendezvous, "_stage", admits_and_ends)
+    assert rendezvous._wait_to_be_let_in(arena, 1, "job", time.monotonic() + 5)
     arena.close()
 
 
@@ -189,18 +179,4 @@ def test_killed_at_any_instant_nothing_stays(start: Start, instant: float, victi
         process.communicate(timeout=50)
     again = [start(rank, 2, "instants") for rank in (0, 1)]
     assert all(p.communicate(timeout=50)[0] for p in again)
-    assert not path_of("instants").exists()
-
-
-def test_what_belongs_to_somebody_else_is_refused(start: Start) -> None:
-    """A name that others may open was not made by us."""
-    path = path_of("squatted")
-    path.write_bytes(bytes(1 << 20))
-    path.chmod(0o666)
-    with path.open("r+b") as f:
-        f.write(b"SHMCOLL\0")
-    try:
-        _, err = start(1, 2, "squatted").communicate(timeout=50)
-        assert "ArenaError" in err.splitlines()[-1] and "mode" in err.splitlines()[-1]
-    finally:
-        path.unlink()
+    assert not files_of("explicit:instants")

@@ -25,8 +25,8 @@ SAFETY: Kind = (("-O2", "-DSAFETY"), ())
 CYCLES: Kind = (("-O2", "-DNP"), ("-l",))
 BUG: Kind = (("-O0", "-DSAFETY", "-DREVERSE"), ())
 
-#: name -> (model, what stands in it once, what becomes of it)
-MUTANTS = {
+#: name -> (model, what is in it once, what replaces that; further pairs)
+MUTANTS: dict[str, tuple[str, ...]] = {
     "no look after parking": ("barrier", "                look();", "                status = PREPARE;"),
     "rings before it stores": ("barrier", "publish(); wake();", "wake(); publish();"),
     "ABORT is not looked at": ("barrier", ":: ended -> status = ABORTED", ":: false -> status = ABORTED"),
@@ -43,31 +43,95 @@ MUTANTS = {
         ":: REACHED(peer, s - 1) -> goto arrived",
     ),
     "one header for all": ("barrier", "(2 * (rank) + ((s) & 1))", "(2 * (rank))"),
-    "unlinks before all have attached": ("arena", "gather(); take_away();", "take_away(); gather();"),
-    "lets in before it unlinks": (
+    "lets in before all have registered": ("arena", "gather(); take_away();", "take_away(); gather();"),
+    "lets in before the name is removed": (
         "arena",
         "take_away(); admit(1); admit(2);",
         "admit(1); admit(2); take_away();",
     ),
-    "keeps the name when ranks do not come": (
+    "keeps the name when it withdraws": (
         "arena",
-        ":: late -> take_away(); goto ended",
-        ":: late -> goto ended",
+        "        stage[mine] = WITHDRAWN;\n        take_away();",
+        "        stage[mine] = WITHDRAWN;",
     ),
-    "lets in who has not come": ("arena", "(registered[object] == 6 &&", "(registered[object] != 0 &&"),
-    "left-overs stay": ("arena", ":: !lives(made_by(found)) -> remove()", ":: !lives(made_by(found))"),
-    "removes what lives": ("arena", ":: !lives(made_by(found)) -> remove()", ":: remove()"),
-    "removes without a lock": ("arena", "atomic { lock[found] == 0 -> lock[found] = me + 1 }", "skip"),
-    "removes another object's name": ("arena", ":: name == found ->", ":: true ->"),
-    "does not look once more for its admission": (
+    "lists the names before it has one": (
         "arena",
-        "if :: admitted[object] & bit_of(me) -> break :: else fi",
+        "        named[mine] = 1;\nscan:",
+        "scan:",
+        "        open_for_all();",
+        "        named[mine] = 1; open_for_all();",
+    ),
+    "opens beside a claimed arena": (
+        "arena",
+        ":: stage[arena] == CLAIMED ->\n                if\n                :: before(arena, mine) -> goto withdraw",
+        ":: stage[arena] == CLAIMED ->\n                if\n                :: before(arena, mine)",
+    ),
+    "opens beside an open arena": (
+        "arena",
+        ":: stage[arena] == OPEN -> goto withdraw",
+        ":: stage[arena] == OPEN",
+    ),
+    "each waits for the other": ("arena", "((a) < (b))", "false"),
+    "withdraws for no reason": ("arena", ":: stage[arena] >= CLOSED\n", ":: stage[arena] >= CLOSED -> goto withdraw\n"),
+    "opens after one change": ("arena", "stage[arena] != CLAIMED) -> goto scan", "stage[arena] != CLAIMED)"),
+    "closes when one rank has registered": (
+        "arena",
+        ":: (is_there(mine, 1) && is_there(mine, 2)) ->",
+        ":: (is_there(mine, 1)) ->",
+        ":: is_there(mine, 2) -> close_to_newcomers()",
+        ":: true -> close_to_newcomers()",
+    ),
+    "closes without the lock": (
+        "arena",
+        ":: atomic { lock[mine] == 0 -> lock[mine] = me + 1 }\n        :: late",
+        ":: true\n        :: late",
+    ),
+    "never closes": (
+        "arena",
+        "inline close_to_newcomers() { stage[mine] = CLOSED }",
+        "inline close_to_newcomers() { skip }",
+    ),
+    "registers in a closed arena": (
+        "arena",
+        ":: (stage[mine] != OPEN || !lives(made_by(mine))) -> unlock(mine); goto next",
+        ":: false -> unlock(mine); goto next",
+    ),
+    "registers a rank twice": ("arena", ":: is_there(mine, rank) -> unlock", ":: false -> unlock"),
+    "registers without a lock": (
+        "arena",
+        ":: atomic { lock[mine] == 0 -> lock[mine] = me + 1 }\n                ::",
+        ":: true\n                ::",
+    ),
+    "a rank that was let in leaves": (
+        "arena",
+        "if :: ADMITTED(mine, rank) == me -> joined[me] = mine; break :: else fi",
         "skip",
+    ),
+    "left-overs stay": (
+        "arena",
+        "named[arena] = named[arena] && lives(made_by(arena))",
+        "skip",
+    ),
+    "removes what lives": (
+        "arena",
+        ":: !lives(made_by(mine)) -> remove_leftover(mine)",
+        ":: true -> remove_leftover(mine)",
     ),
 }
 
 #: what shows only where a barrier follows another
 IN_TWO_BARRIERS = {"one header for all", "ABORT is not looked at"}
+
+#: what shows only where two processes claim to be the same rank
+WITH_A_RANK_TWICE = {
+    "closes without the lock",
+    "registers in a closed arena",
+    "registers a rank twice",
+    "registers without a lock",
+}
+
+THREE_RANK_0S = {"CREATORS": 3, "JOINERS": 0}
+A_RANK_TWICE = {"CREATORS": 1, "JOINERS": 3}
 
 
 def verify(folder: Path, source: str, kind: Kind, **settings: int) -> str:
@@ -112,6 +176,12 @@ def test_every_state_is_right(tmp_path: Path, model: str, settings: dict[str, in
     assert unreached and set(unreached) == {"0"}, "a part of the model is never reached"
 
 
+@pytest.mark.parametrize("settings", [{**THREE_RANK_0S, "KILLS": 0}, A_RANK_TWICE])
+def test_more_processes_than_ranks(tmp_path: Path, settings: dict[str, int]) -> None:
+    """Parts of the model are left out, so not all of it is reached."""
+    judge(verify(tmp_path, source("arena"), SAFETY, **settings))
+
+
 @pytest.mark.parametrize(("model", "settings"), [("barrier", {"ROUNDS": 1}), ("arena", {"KILLS": 0})])
 def test_every_run_ends(tmp_path: Path, model: str, settings: dict[str, int]) -> None:
     """No state can be come to again, so no run goes on for ever; where it ends is right, says the test above."""
@@ -122,8 +192,12 @@ def test_every_run_ends(tmp_path: Path, model: str, settings: dict[str, int]) ->
 @pytest.mark.parametrize(
     ("model", "kind", "settings"),
     [
-        ("arena", SAFETY, {"KILLS": 2}),
+        ("arena", SAFETY, {"CREATORS": 1, "KILLS": 2}),
+        ("arena", SAFETY, {**THREE_RANK_0S, "KILLS": 2}),
+        ("arena", SAFETY, {**A_RANK_TWICE, "KILLS": 2}),
         ("arena", CYCLES, {"KILLS": 1}),
+        ("arena", CYCLES, THREE_RANK_0S),
+        ("arena", CYCLES, A_RANK_TWICE),
         ("barrier", CYCLES, {"ROUNDS": 2}),
     ],
 )
@@ -133,9 +207,14 @@ def test_larger_models(tmp_path: Path, model: str, kind: Kind, settings: dict[st
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_bug_in_the_model_is_found(tmp_path: Path, name: str) -> None:
-    model, old, new = MUTANTS[name]
-    right = source(model)
-    assert right.count(old) == 1, f"{model} does not have {old!r} once"
-    settings = {} if name in IN_TWO_BARRIERS or model == "arena" else {"ROUNDS": 1}
-    told = verify(tmp_path, right.replace(old, new), BUG, **settings)
+    model, *changes = MUTANTS[name]
+    wrong = source(model)
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        assert wrong.count(old) == 1, f"{model} does not have {old!r} once"
+        wrong = wrong.replace(old, new)
+    if model == "barrier":
+        settings = {} if name in IN_TWO_BARRIERS else {"ROUNDS": 1}
+    else:
+        settings = A_RANK_TWICE if name in WITH_A_RANK_TWICE else {}
+    told = verify(tmp_path, wrong, BUG, **settings)
     assert re.search(r"errors: [1-9]", told), told

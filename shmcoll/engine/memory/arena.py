@@ -15,7 +15,6 @@ The descriptor stays open for who looks at the job from outside, and for locks (
 uses it after the start asks `has_descriptor` first.
 """
 
-import contextlib
 import ctypes
 import errno
 import fcntl
@@ -150,14 +149,15 @@ def create(
     cell_bytes: int = layout.CELL_BYTES,
     heap: int | None = None,
     name: str = "",
+    nonce: bytes | None = None,
     creator: int = 0,
 ) -> Arena:
     """Make the arena of a job: committed for `ranks` ranks, job page and doorbells ready.
 
     `heap`: most bytes that shared arrays and groups of all ranks may take; None: SHMCOLL_HEAP, or half of what there
-    is. The arena has no name, or the one given, which the caller takes away again (`unlink`). `creator`: the process
-    that stands for the job, if it is not this one. Raises `ArenaError` when there is too little shared memory, with the
-    amounts; `FileExistsError` when the name exists.
+    is. `name`: the name of the file in /dev/shm, which the caller removes; by default it has none. `nonce`: 16 bytes,
+    by default random. `creator`: the process that stands for the job, if it is not this one. Raises `ArenaError` when
+    there is too little shared memory, with the amounts; `FileExistsError` when the name exists.
     """
     check_ranks(ranks, cell_bytes)
     creator = creator or os.getpid()
@@ -191,7 +191,7 @@ def create(
         (layout.JOB_HEAP, heap),
     ):
         arena.store(offset, value)
-    arena.write(layout.JOB_NONCE, secrets.token_bytes(16))
+    arena.write(layout.JOB_NONCE, nonce or secrets.token_bytes(16))
     for rank in range(ranks):
         if _LIBC.sem_init(ctypes.c_void_p(arena.doorbell(rank)), 1, 0):
             raise ArenaError(f"sem_init failed: {os.strerror(ctypes.get_errno())}")
@@ -235,49 +235,6 @@ def checked_size(fd: int) -> int:
     if info.st_size < layout.world_offset(1):
         raise ArenaError(f"the arena has {info.st_size} bytes, too few for its own job page")
     return info.st_size
-
-
-def open_named(name: str) -> Arena | None:
-    """The arena under a name; None when there is none, or none ready yet.
-
-    Raises `ArenaError` for one that is not ours or of another version.
-    """
-    import posix_ipc
-
-    try:
-        fd = int(posix_ipc.SharedMemory(name).fd)
-    except (posix_ipc.Error, OSError, ValueError):
-        return None
-    return open_descriptor(fd)
-
-
-def open_descriptor(fd: int) -> Arena | None:
-    """The arena behind a descriptor, which it takes over; None, and the descriptor closed, when it is not ready yet.
-
-    Raises `ArenaError` as `open_named` does.
-    """
-    try:
-        if not _is_ready(fd):
-            os.close(fd)
-            return None
-        return attach(fd, None)
-    except BaseException:
-        os.close(fd)
-        raise
-
-
-def unlink(name: str) -> None:
-    """Take a name away, where it still exists."""
-    import posix_ipc
-
-    with contextlib.suppress(posix_ipc.ExistentialError):
-        posix_ipc.unlink_shared_memory(name)
-
-
-def _is_ready(fd: int) -> bool:
-    """Whether the creator has finished: the magic word is stored last."""
-    head = os.pread(fd, layout.WORD, layout.JOB_MAGIC) if os.fstat(fd).st_size else b""
-    return any(head)
 
 
 def verify(arena: Arena, nonce: str | None) -> None:
@@ -382,7 +339,7 @@ def _publish(arena: Arena, name: str) -> None:
     """Give a finished arena its name, in one step: nobody ever meets an unfinished one."""
     folder = os.open(_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.link(f"/proc/self/fd/{arena.fd}", name.lstrip("/"), dst_dir_fd=folder, follow_symlinks=True)
+        os.link(f"/proc/self/fd/{arena.fd}", name, dst_dir_fd=folder, follow_symlinks=True)
     except OSError:
         arena.close()
         raise
