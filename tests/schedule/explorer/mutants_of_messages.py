@@ -26,7 +26,7 @@ MUTANTS_OF_MESSAGES = {
     "a message that waits without memory begins again": Mutant(
         "engine.messages.send.begin_or_go_on",
         "    if memory == STAY:\n",
-        "    poke(chain + SENT, NOTHING)\n    if memory == STAY:\n",
+        "    poke(chain + SENT, NOTHING_SENT)\n    if memory == STAY:\n",
         "a message without memory",
         sampled=True,
     ),
