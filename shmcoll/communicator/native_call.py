@@ -26,6 +26,7 @@ from shmcoll.calls.recv import go_on as read_message
 from shmcoll.calls.recv import post
 from shmcoll.calls.send import go_on as send_on
 from shmcoll.calls.send import send_at_once
+from shmcoll.collectives import RECORDS
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import REDUCTIONS
 from shmcoll.engine.layout import LARGEST_TAG
@@ -159,29 +160,6 @@ def native_entry(name: str) -> str:
     return f'self._{name} or self._load("{name}")'
 
 
-#: the routines that methods of a communicator call
-_ROUTINES = (
-    "barrier",
-    "all_reduce",
-    "all_to_all",
-    "gather",
-    "broadcast",
-    "all_gather",
-    "scatter",
-    "reduce",
-    "reduce_scatter",
-    "scan",
-    "exscan",
-    "collective_permute",
-    "all_to_all_v",
-    "gather_v",
-    "scatter_v",
-    "all_gather_v",
-    "send",
-    "recv",
-)
-
-
 class NativeCalls:
     """What the methods of a group work with."""
 
@@ -194,7 +172,7 @@ class NativeCalls:
         is in the class: so CPython finds them fastest."""
         self._dispatcher = dispatcher
         self._rank, self._size = dispatcher.rank, dispatcher.size
-        for name in _ROUTINES:
+        for name in RECORDS:
             setattr(self, f"_{name}", None)
 
     @property
