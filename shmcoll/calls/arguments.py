@@ -20,7 +20,7 @@ def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
     """`x` as a C-contiguous, aligned ndarray in native byte order: itself where it is one, else a copy.
 
     Accepts arrays, anything with the buffer protocol, `__array__` or DLPack on the CPU, numbers and nested lists.
-    Raises `TypeError` for what is no array of a supported dtype.
+    Raises `TypeError` for what is not an array of a supported dtype.
     """
     check_unmasked(x, "x", operation, rank)
     try:
@@ -28,7 +28,7 @@ def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
             x = np.from_dlpack(x)
         array = np.asarray(x)
     except (TypeError, ValueError, BufferError, RuntimeError) as e:
-        raise TypeError(f"{operation} on rank {rank}: x is no array: {type(x).__name__} ({e})") from e
+        raise TypeError(f"{operation} on rank {rank}: x is not an array: {type(x).__name__} ({e})") from e
     if array.dtype == object:
         raise TypeError(f"{operation} on rank {rank}: {_about_objects(x, array)}")
     if not array.dtype.isnative:
@@ -48,7 +48,7 @@ def _about_objects(x: Any, array: np.ndarray) -> str:
             f"x is an array of Python objects ({held}), and collectives move numbers; convert it, as in "
             f"x.astype(float), or use a method for objects such as all_gather_object"
         )
-    return f"x is no array: {type(x).__name__}; pass an array or a number, or use a method for objects"
+    return f"x is not an array: {type(x).__name__}; pass an array or a number, or use a method for objects"
 
 
 def is_list_of_arrays(x: Any) -> bool:
@@ -233,7 +233,7 @@ def as_root(value: Any, size: int, operation: str, rank: int) -> int:
     root = as_index(value, "root", operation, rank)
     if not 0 <= root < size:
         raise ValueError(
-            f"{operation} on rank {rank}: root {root} is no rank of this group of {size}; use 0 to {size - 1}"
+            f"{operation} on rank {rank}: root {root} is not a rank of this group of {size}; use 0 to {size - 1}"
         )
     return root
 
@@ -243,7 +243,7 @@ def as_peer(value: Any, name: str, size: int, operation: str, rank: int, *, any_
     peer = as_index(value, name, operation, rank)
     if not (0 <= peer < size or (any_too and peer == ANY)):
         hint = f"; use 0 to {size - 1}{', or shmcoll.ANY' if any_too else ''}"
-        raise ValueError(f"{operation} on rank {rank}: {name} {peer} is no rank of this group of {size}{hint}")
+        raise ValueError(f"{operation} on rank {rank}: {name} {peer} is not a rank of this group of {size}{hint}")
     return peer
 
 

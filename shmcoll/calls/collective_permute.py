@@ -44,7 +44,7 @@ def _as_pairs(pairs: Any, operation: str, rank: int) -> tuple[tuple[Any, ...], .
     found = []
     for pair in pairs:
         if isinstance(pair, str) or not isinstance(pair, Iterable) or len(both := tuple(pair)) != 2:
-            raise TypeError(f"{operation} on rank {rank}: {pair!r} in pairs is no pair (source, target)")
+            raise TypeError(f"{operation} on rank {rank}: {pair!r} in pairs is not a pair (source, target)")
         found.append(
             tuple(given.as_index(*one, operation, rank) for one in zip(both, ("source", "target"), strict=True))
         )

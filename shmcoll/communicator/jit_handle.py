@@ -77,7 +77,7 @@ def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, a
         method(x, argument)
     elif RECORDS[name].form & REDUCING:
         if not 0 < op < len(REDUCTION_NAMES):
-            raise ValueError(f"{name} on rank {comm._dispatcher.failures.name}: {op} is no operator of shmcoll.jit")
+            raise ValueError(f"{name} on rank {comm._dispatcher.failures.name}: {op} is not an operator of shmcoll.jit")
         method(x, REDUCTION_NAMES[op], out=out)
     elif name == "send":
         method(x, argument, argument_2)

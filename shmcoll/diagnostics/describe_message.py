@@ -19,7 +19,7 @@ def missing_message(group: Group, words: np.ndarray, operation: str, mail: Messa
     """Whom a call has waited for in vain, and what has come instead."""
     peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
     if operation.startswith("send"):
-        return f"rank {group.name(peer)} has begun to receive this message and does not go on"
+        return f"rank {group.name(peer)} has begun to receive this message and does not continue"
     me = words.item(c.RANK // WORD)
     sources = [rank for rank in range(group.size) if rank != me] if peer == ANY else [peer]
     what = "nothing that has not been received" if tag == ANY else f"nothing with tag {tag}"
@@ -43,7 +43,7 @@ def misfit(call: str, group: Group, words: np.ndarray, mail: MessageBuffers) -> 
         return TypeError(f"{call}: {sent} is an object of {mail.found_count} bytes. It stays: use recv_object")
     sent = f"{sent} has {mail.found_count} x {mail.found_type.title}"
     if words.item(c.FORM // WORD) != ARRAY:
-        return TypeError(f"{call}: {sent}; it is no object. It stays: use recv")
+        return TypeError(f"{call}: {sent}; it is not an object. It stays: use recv")
     out = BY_CODE[words.item((c.OUT + c.DTYPE) // WORD)]
     count = words.item((c.OUT + c.COUNT) // WORD)
     kind = TypeError if out is not mail.found_type else ValueError
@@ -54,4 +54,6 @@ def misfit(call: str, group: Group, words: np.ndarray, mail: MessageBuffers) -> 
 
 
 def from_itself(call: str) -> str:
-    return f"{call}: this rank has sent itself nothing that fits, and while it waits it cannot; send first"
+    return (
+        f"{call}: no message that this rank has sent to itself fits, and it cannot send one while it waits; send first"
+    )

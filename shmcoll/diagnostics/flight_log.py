@@ -23,7 +23,7 @@ _STATES = {
     layout.RUNNING: "in it",
     c.OK: "done",
     c.ABORTED: "group ended",
-    c.TIMEOUT_PASSED: "waited in vain",
+    c.TIMEOUT_PASSED: "timed out",
     c.MISMATCH: "mismatch",
     c.PEER_LOST: "peer lost",
     c.REFUSED: "refused by all",

@@ -110,17 +110,17 @@ def _accusation(culprit: RankStatus, waiting: list[RankStatus]) -> str:
     direct = [s for s in waiting if culprit.rank in s.blames]
     what = max(direct or waiting, key=lambda s: s.since)
     operation = f"{what.call} #{what.flight.sequence}" if what.flight else what.call
-    does = f"has come to {operation}, but does not go on" if what.arrived else f"has not come to {operation}"
+    does = f"has arrived at {operation}, but does not continue" if what.arrived else f"has not arrived at {operation}"
     if what.message:
         sends = what.call.startswith("send")
-        does = f"{'does not go on receiving' if sends else 'has sent nothing for'} {operation} of rank {what.rank}"
+        does = f"{'does not continue receiving' if sends else 'has sent nothing for'} {operation} of rank {what.rank}"
     return f"{keeps}, for {longest.since:.1f} s: it {does}; {_whereabouts(culprit)}."
 
 
 def _whereabouts(culprit: RankStatus) -> str:
     pid = culprit.pid
     if culprit.state == STOPPED:
-        return f"its process is stopped (kill -CONT {pid} lets it go on)"
+        return f"its process is stopped (kill -CONT {pid} continues it)"
     if culprit.state == GONE:
         return f"its process {pid} has ended"
     if culprit.state == ABSENT:

@@ -134,7 +134,7 @@ def _refuse_ranks() -> None:
     if joined or os.environ.get("SHMCOLL_ARENA"):
         rank = comm.rank if comm is not None and joined else os.environ.get("RANK", "?")
         raise CallNotAllowed(
-            f"shmcoll.run was called by rank {rank} of a job; call it from a process that is no rank, "
+            f"shmcoll.run was called by rank {rank} of a job; call it from a process that is not a rank, "
             f"or start all the ranks that you need at once"
         )
 

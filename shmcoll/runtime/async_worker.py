@@ -74,7 +74,7 @@ def check_rank(pid: int, operation: str, name: str) -> None:
     found taken stays so."""
     if os.getpid() != pid:
         raise CallNotAllowed(
-            f"{operation}: this process was forked by {name} and is no rank itself; call collectives in the rank"
+            f"{operation}: this process was forked by {name} and is not a rank itself; call collectives in the rank"
         )
 
 
@@ -181,7 +181,7 @@ class Work(Generic[Result]):
         Any error of the method is raised here as well.
         """
         if not self._latch.is_set and not self._worker.wait_for(self, timeout):
-            raise TimeoutError(f"the call has not ended within {timeout:g} s; it goes on")
+            raise TimeoutError(f"the call has not ended within {timeout:g} s; it continues")
         return self._outcome()
 
     def done(self) -> bool:
@@ -333,7 +333,7 @@ class AsyncWorker:
             thread.start()
         except RuntimeError as error:
             _running.discard(self)
-            raise CallNotAllowed(f"{operation} on {self._name}: there is no thread to be had: {error}") from None
+            raise CallNotAllowed(f"{operation} on {self._name}: no thread can be started: {error}") from None
         return thread
 
     def wake(self) -> None:

@@ -138,7 +138,7 @@ class FailureReporter:
             faces = operation == "halo_exchange" and explain_faces(self._group, self._words)
             return self._disagreement(call, faces or "All ranks must make the same calls in the same order.")
         if status == c.TIMEOUT_PASSED:
-            waited = f"waited {self._words[c.TIMEOUT // WORD] / 1e9:g} s in vain"
+            waited = f"timed out after {self._words[c.TIMEOUT // WORD] / 1e9:g} s"
             return self._timeout(f"{call}{at_site()}: {waited}; {self._who_is_missing(operation)}")
         name = self._group.name(int(culprit))
         text = (
@@ -257,7 +257,7 @@ class FailureReporter:
             last = f"last called {called(self._group, rank, seen)} as #{seen}" if seen else "has called nothing yet"
             missing.append(f"rank {self._group.name(rank)} did not arrive ({last})")
         if not missing:
-            return f"{self._who_stopped()} arrived but did not go on"
+            return f"{self._who_stopped()} arrived but did not continue"
         return "; ".join(missing) + self._refusals(range(self._group.size))
 
     def _who_stopped(self) -> str:

@@ -150,8 +150,8 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
             from shmcoll.diagnostics.hang_report import explained
 
             text = (
-                f"{call}: waited {timeout:g} s in vain for world rank {leader}, which leads the group, to call "
-                f"subgroup with the same ranks (and to close the one before as often)"
+                f"{call}: timed out after {timeout:g} s, waiting for world rank {leader}, which leads the group, to "
+                f"call subgroup with the same ranks (and to close the one before as often)"
             )
             raise explained(CollectiveTimeout(text), arena)
         time.sleep(nap)

@@ -52,7 +52,7 @@ def init(*, rank: int | None = None, size: int | None = None, job: str | None = 
         pid, comm = _joined
         if pid != os.getpid():
             raise CallNotAllowed(
-                f"this process was forked by rank {comm.rank} and is no rank itself; "
+                f"this process was forked by rank {comm.rank} and is not a rank itself; "
                 f"use collectives in the rank, or start more ranks with shmrun -n"
             )
         return comm
@@ -75,7 +75,7 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
         if given:
             arena, number = _inherited(given), _number("RANK")
             if not 0 <= number < arena.ranks:
-                raise ArenaError(f"RANK={number} is no rank of this job of {arena.ranks}")
+                raise ArenaError(f"RANK={number} is not a rank of this job of {arena.ranks}")
             return arena, number, os.environ.pop("SHMCOLL_LAUNCHER", "shmrun")
         place = find_placement(os.environ)
         if place is not None:
@@ -95,7 +95,7 @@ def _explicit(rank: int | None, size: int | None, job: str | None) -> Placement:
     if not isinstance(job, str):
         raise TypeError(f"job must be a string, got {type(job).__name__}")
     if not 0 <= rank < size:
-        raise ValueError(f"rank {rank} is no rank of a job of {size}")
+        raise ValueError(f"rank {rank} is not a rank of a job of {size}")
     arenas.check_ranks(size)
     return Placement("explicit", rank, size, f"explicit:{job}")
 

@@ -152,7 +152,7 @@ def _place(
     try:
         numbers = int(e[rank]), int(e[size])
     except ValueError:
-        raise ShmcollError(f"{launcher}: {rank}={e[rank]!r} and {size}={e[size]!r} are no numbers") from None
+        raise ShmcollError(f"{launcher}: {rank}={e[rank]!r} and {size}={e[size]!r} are not numbers") from None
     if local_size and e.get(local_size, e[size]) != e[size]:
         raise _several_machines(launcher, f"{size}={e[size]} but {local_size}={e[local_size]}")
     return Placement(launcher, *numbers, f"{launcher}:{key()}")

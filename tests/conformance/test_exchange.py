@@ -41,7 +41,7 @@ def test_a_ring_of_ranks_exchanges_more_than_the_heap_holds(ranks, members):
 
 
 class Shows:
-    """What is no array and shows its memory."""
+    """What is not an array and shows its memory."""
 
     def __init__(self, array: np.ndarray):
         self.array = array

@@ -157,7 +157,7 @@ def test_bad_arguments_are_refused(ranks):
     told = ranks(2, refused)[1]
     assert told[0] == "ValueError: all_reduce on rank 1: out has shape (5,), the result has (4,)"
     assert told[1].startswith("TypeError: all_reduce on rank 1: out has dtype float32")
-    assert told[2] == "ValueError: all_reduce on rank 1: 99 is no operator of shmcoll.jit"
+    assert told[2] == "ValueError: all_reduce on rank 1: 99 is not an operator of shmcoll.jit"
     assert told[3].startswith("TypeError: all_reduce on rank 1: ")
     assert told[4] == (
         "ValueError: shmcoll.jit: the first argument must be comm.handle itself, "

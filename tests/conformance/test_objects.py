@@ -78,7 +78,7 @@ def test_bad_objects_are_refused_before_a_byte_moves(ranks):
     told = ranks(2, refused)[1]
     assert told[0].startswith("TypeError: broadcast_object on rank 1: a function cannot be pickled: ")
     assert told[1:] == [
-        "ValueError: gather_object on rank 1: root 2 is no rank of this group of 2; use 0 to 1",
+        "ValueError: gather_object on rank 1: root 2 is not a rank of this group of 2; use 0 to 1",
         "ValueError: scatter_object on rank 1: 1 objects for 2 ranks",
         "TypeError: scatter_object on rank 1: the root gives a sequence of 2 objects, got {1, 2}",
     ]

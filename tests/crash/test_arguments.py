@@ -41,11 +41,11 @@ def partly_scattered(comm: Any) -> Any:
 
 #: on rank 1 of 2: the call, the error, and what its message must contain
 WRONG: dict[str, tuple[Call, type[Exception], str]] = {
-    "x is None": (lambda c: c.all_reduce(None), TypeError, "all_reduce on rank 1: x is no array: NoneType"),
-    "x is None with out": (lambda c: c.all_reduce(None, out=X.copy()), TypeError, "x is no array: NoneType"),
+    "x is None": (lambda c: c.all_reduce(None), TypeError, "all_reduce on rank 1: x is not an array: NoneType"),
+    "x is None with out": (lambda c: c.all_reduce(None, out=X.copy()), TypeError, "x is not an array: NoneType"),
     "x is a string": (lambda c: c.all_reduce("abc"), TypeError, "dtype <U3 is not supported"),
-    "x is ragged": (lambda c: c.gather([[1], [1, 2]]), TypeError, "gather on rank 1: x is no array: list"),
-    "x is an object": (lambda c: c.all_to_all(object()), TypeError, "all_to_all on rank 1: x is no array: object"),
+    "x is ragged": (lambda c: c.gather([[1], [1, 2]]), TypeError, "gather on rank 1: x is not an array: list"),
+    "x is an object": (lambda c: c.all_to_all(object()), TypeError, "all_to_all on rank 1: x is not an array: object"),
     "dtype of dates": (lambda c: c.gather(np.zeros(3, "M8[s]")), TypeError, "dtype datetime64[s] is not supported"),
     "dtype of records": (lambda c: c.gather(np.zeros(3, "i4,i4")), TypeError, "is not supported"),
     "dtype longdouble": (
@@ -85,8 +85,8 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "axis is float": (lambda c: c.all_to_all(X, 1.0), TypeError, "split_axis must be an integer, got float"),
     "shape of the exchanged": (lambda c: c.all_to_all(X, 0, 1, out=X.copy()), ValueError, "the result has (2, 12)"),
     "exchange overlaps": (partly_exchanged, ValueError, "out overlaps x without being x"),
-    "root": (lambda c: c.gather(X, 2), ValueError, "gather on rank 1: root 2 is no rank of this group of 2"),
-    "negative root": (lambda c: c.gather(X, -1), ValueError, "root -1 is no rank of this group of 2"),
+    "root": (lambda c: c.gather(X, 2), ValueError, "gather on rank 1: root 2 is not a rank of this group of 2"),
+    "negative root": (lambda c: c.gather(X, -1), ValueError, "root -1 is not a rank of this group of 2"),
     "root is a string": (lambda c: c.gather(X, "0"), TypeError, "root must be an integer, got str"),
     "root is None": (lambda c: c.gather(X, None), TypeError, "root must be an integer, got NoneType"),
     "length of out": (lambda c: c.gather(X, 1, out=[X.copy()]), ValueError, "out is a list of 1 arrays for 2 ranks"),
@@ -98,7 +98,11 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     ),
     "list overlaps x": (lambda c: c.gather(X, 1, out=[X, X.copy()]), ValueError, "array 0 of out overlaps x"),
     "shape of the gathered": (lambda c: c.gather(X, 1, out=X.copy()), ValueError, "the result has (8, 6)"),
-    "root of reduce": (lambda c: c.reduce(X, 2), ValueError, "reduce on rank 1: root 2 is no rank of this group of 2"),
+    "root of reduce": (
+        lambda c: c.reduce(X, 2),
+        ValueError,
+        "reduce on rank 1: root 2 is not a rank of this group of 2",
+    ),
     "op of reduce": (lambda c: c.reduce(X, 1, "median"), ValueError, "reduce on rank 1: unknown op 'median'"),
     "shape of the reduced": (lambda c: c.reduce(X, 1, out=X[0].copy()), ValueError, "out has shape (6,), the result"),
     "reduced onto a part": (
@@ -187,7 +191,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         "scan on rank 1: avg has no running form; use sum, and divide",
     ),
     "running average before": (lambda c: c.exscan(X, "avg"), ValueError, "exscan on rank 1: avg has no running form"),
-    "scan of None": (lambda c: c.scan(None), TypeError, "scan on rank 1: x is no array: NoneType"),
+    "scan of None": (lambda c: c.scan(None), TypeError, "scan on rank 1: x is not an array: NoneType"),
     "dtype of the scanned": (
         lambda c: c.scan(X, out=X.astype("f8")),
         TypeError,
@@ -214,7 +218,11 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     ),
     "broadcast of dates": (lambda c: c.broadcast(np.zeros(3, "M8[s]")), TypeError, "dtype datetime64[s] is not"),
     "broadcast of a string": (lambda c: c.broadcast("abc", 1), TypeError, "dtype <U3 is not supported"),
-    "all_gather of None": (lambda c: c.all_gather(None), TypeError, "all_gather on rank 1: x is no array: NoneType"),
+    "all_gather of None": (
+        lambda c: c.all_gather(None),
+        TypeError,
+        "all_gather on rank 1: x is not an array: NoneType",
+    ),
     "shape of all gathered": (
         lambda c: c.all_gather(X, out=X.copy()),
         ValueError,
@@ -250,7 +258,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "scatter root": (
         lambda c: c.scatter(X, -1),
         ValueError,
-        "scatter on rank 1: root -1 is no rank of this group of 2",
+        "scatter on rank 1: root -1 is not a rank of this group of 2",
     ),
     "scatter root is None": (lambda c: c.scatter(X, None), TypeError, "root must be an integer, got NoneType"),
     "scatter off the root": (
@@ -259,7 +267,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         "scatter on rank 1: x must be None off the root, which is rank 0; got ndarray",
     ),
     "scatter of out off the root": (lambda c: c.scatter(P := X.copy(), out=P), TypeError, "x must be None off"),
-    "scatter of nothing": (lambda c: c.scatter(None, 1), TypeError, "scatter on rank 1: x is no array: NoneType"),
+    "scatter of nothing": (lambda c: c.scatter(None, 1), TypeError, "scatter on rank 1: x is not an array: NoneType"),
     "scatter of 0-d": (
         lambda c: c.scatter(np.float32(1), 1),
         ValueError,
@@ -351,7 +359,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "one pair, not in a list": (
         lambda c: c.collective_permute(X, (0, 1)),
         TypeError,
-        "collective_permute on rank 1: 0 in pairs is no pair (source, target)",
+        "collective_permute on rank 1: 0 in pairs is not a pair (source, target)",
     ),
     "a pair of three": (lambda c: c.collective_permute(X, [(0, 1, 2)]), TypeError, "(0, 1, 2) in pairs is no pair"),
     "a pair of strings": (lambda c: c.collective_permute(X, ["01"]), TypeError, "'01' in pairs is no pair"),
@@ -359,7 +367,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "source of a pair": (
         lambda c: c.collective_permute(X, [(0, 1), (2, 0)]),
         ValueError,
-        "collective_permute on rank 1: source 2 is no rank of this group of 2; use 0 to 1",
+        "collective_permute on rank 1: source 2 is not a rank of this group of 2; use 0 to 1",
     ),
     "target of a pair": (lambda c: c.collective_permute(X, [(0, -1)]), ValueError, "target -1 is no rank of this"),
     "a source twice": (
@@ -482,7 +490,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         "up to the rows of x: multiply each by 6",
     ),
     "root of gather_v": (lambda c: c.gather_v(X, 2), ValueError, "gather_v on rank 1: root 2 is no rank of this group"),
-    "gather_v of None": (lambda c: c.gather_v(None), TypeError, "gather_v on rank 1: x is no array: NoneType"),
+    "gather_v of None": (lambda c: c.gather_v(None), TypeError, "gather_v on rank 1: x is not an array: NoneType"),
     "gather_v, counts": (
         lambda c: c.gather_v(X, 1, recv_counts=[1]),
         ValueError,
@@ -509,7 +517,11 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         TypeError,
         "scatter_v on rank 1: root must be an integer, got str",
     ),
-    "scatter_v of None": (lambda c: c.scatter_v(None, [1, 2], root=1), TypeError, "scatter_v on rank 1: x is no array"),
+    "scatter_v of None": (
+        lambda c: c.scatter_v(None, [1, 2], root=1),
+        TypeError,
+        "scatter_v on rank 1: x is not an array",
+    ),
     "scatter_v without counts": (
         lambda c: c.scatter_v(X, None, root=1),
         TypeError,

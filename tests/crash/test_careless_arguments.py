@@ -61,7 +61,11 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         TypeError,
         "x is an array of Python objects (NoneType, int), and collectives move numbers; convert it, as in x.astype",
     ),
-    "a dict": (lambda c: c.all_reduce({"a": 1}), TypeError, "x is no array: dict; pass an array or a number, or use"),
+    "a dict": (
+        lambda c: c.all_reduce({"a": 1}),
+        TypeError,
+        "x is not an array: dict; pass an array or a number, or use",
+    ),
     "a huge integer": (lambda c: c.all_reduce([1 << 70, 1]), TypeError, "x holds an integer that 64 bits cannot hold"),
     "an object that raises": (lambda c: c.all_reduce(Raising()), ZeroDivisionError, "in __array__"),
     "no memory for a copy": (
@@ -102,7 +106,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "a subgroup with another": (
         lambda c: c.subgroup([1, 7]),
         ValueError,
-        "rank 7 is no rank of this group of 2; use 0",
+        "rank 7 is not a rank of this group of 2; use 0",
     ),
     "negative length": (lambda c: c.empty(-1), ValueError, "empty on rank 1: shape -1 has a negative length"),
     "negative lengths": (lambda c: c.zeros((2, -1)), ValueError, "zeros on rank 1: shape (2, -1) has a negative"),
@@ -125,7 +129,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "huge counts": (lambda c: c.all_to_all_v(X, [1 << 70, 1]), ValueError, "send_counts has an entry out of range"),
     "counts with a NaN": (lambda c: c.all_to_all_v(X, [math.nan, 1]), TypeError, "must be integers, got float64"),
     "a root that is true": (lambda c: c.broadcast(X, np.True_), TypeError, "root must be an integer, got bool"),
-    "a huge root": (lambda c: c.broadcast(X, 1 << 70), ValueError, "is no rank of this group of 2; use 0 to 1"),
+    "a huge root": (lambda c: c.broadcast(X, 1 << 70), ValueError, "is not a rank of this group of 2; use 0 to 1"),
     "no batch": (lambda c: c.batch(shmcoll.Send(X, 0)), TypeError, "messages must be a sequence of shmcoll.Send and"),
     "a plan without x": (lambda c: c.plan("all_reduce"), TypeError, "plan of all_reduce on rank 1: missing a required"),
     "a timeout of words": (lambda c: setattr(c, "timeout", "5"), TypeError, "timeout must be a positive number of se"),
@@ -244,8 +248,8 @@ def test_messages_of_a_group_count_in_the_group_and_say_the_rank_of_the_world(ra
         return words
 
     _, _, first, second = ranks(4, told)
-    assert first[0] == "broadcast on rank 0 (world rank 2): root 2 is no rank of this group of 2; use 0 to 1"
-    assert second[0] == "broadcast on rank 1 (world rank 3): root 2 is no rank of this group of 2; use 0 to 1"
+    assert first[0] == "broadcast on rank 0 (world rank 2): root 2 is not a rank of this group of 2; use 0 to 1"
+    assert second[0] == "broadcast on rank 1 (world rank 3): root 2 is not a rank of this group of 2; use 0 to 1"
     assert first[1] == second[1]
     for rank in range(2):
         name = f"{rank} (world rank {rank + 2})"

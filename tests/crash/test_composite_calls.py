@@ -321,7 +321,7 @@ def test_the_flight_recorder_and_a_limit_that_passes_name_the_composite_call(ran
         return str(caught.value), standing.place
 
     (text, place), recorded = ranks(2, late)
-    assert text.startswith(f"gather_object #3 on rank 0 at {line_of(late, 8)}: waited 0.3 s in vain; rank 1 did not ")
+    assert text.startswith(f"gather_object #3 on rank 0 at {line_of(late, 8)}: timed out after 0.3 s; rank 1 did not ")
     assert "(last called all_gather_object() as #2)" in text
     assert place == "in gather_object(root=1) #3"
     assert recorded == ["all_gather_object()"] * 2

@@ -18,9 +18,9 @@ X = np.ones(3)
 
 #: on rank 1 of 2: the call, the error, and what its message must contain
 WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
-    "x is no array": (lambda c: c.send("abc", 0), TypeError, "send on rank 1: dtype <U3 is not supported"),
+    "x is not an array": (lambda c: c.send("abc", 0), TypeError, "send on rank 1: dtype <U3 is not supported"),
     "dest is too large": (
-        lambda c: c.send(X, 2), ValueError, "send on rank 1: dest 2 is no rank of this group of 2; use 0 to 1",
+        lambda c: c.send(X, 2), ValueError, "send on rank 1: dest 2 is not a rank of this group of 2; use 0 to 1",
     ),
     "dest is negative": (lambda c: c.send(X, -1), ValueError, "dest -1 is no rank"),
     "dest is a float": (lambda c: c.send(X, 1.0), TypeError, "dest must be an integer, got float"),
@@ -31,8 +31,8 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "tag is too large": (lambda c: c.send(X, 0, 1 << 31), ValueError, "tag 2147483648 is out of range"),
     "tag is a string": (lambda c: c.send(X, 0, "a"), TypeError, "tag must be an integer, got str"),
     "source is too large": (
-        lambda c: c.recv(source=2), ValueError, "recv on rank 1: source 2 is no rank of this group of 2; use 0 to 1, "
-        "or shmcoll.ANY",
+        lambda c: c.recv(source=2), ValueError,
+        "recv on rank 1: source 2 is not a rank of this group of 2; use 0 to 1, or shmcoll.ANY",
     ),
     "source is None": (lambda c: c.recv(source=None), TypeError, "source must be an integer, got NoneType"),
     "tag of recv is too small": (lambda c: c.recv(tag=-2), ValueError, "recv on rank 1: tag -2 is out of range"),
@@ -46,7 +46,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "async tag": (lambda c: c.recv(tag=-5, async_op=True), ValueError, "recv on rank 1: tag -5 is out of range"),
     "object: dest": (
         lambda c: c.send_object("", 2), ValueError,
-        "send_object on rank 1: dest 2 is no rank of this group of 2; use 0 to 1",
+        "send_object on rank 1: dest 2 is not a rank of this group of 2; use 0 to 1",
     ),
     "object: dest is a float": (lambda c: c.send_object("", 0.0), TypeError, "dest must be an integer, got float"),
     "object: tag": (lambda c: c.send_object("", 0, -1), ValueError, "send_object on rank 1: tag -1 is out of range"),
@@ -58,8 +58,8 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         lambda c: c.send_object(lambda: 0, 0, async_op=True).wait(20), TypeError, "a function cannot be pickled: ",
     ),
     "object: source": (
-        lambda c: c.recv_object(source=2), ValueError, "recv_object on rank 1: source 2 is no rank of this group of 2; "
-        "use 0 to 1, or shmcoll.ANY",
+        lambda c: c.recv_object(source=2), ValueError,
+        "recv_object on rank 1: source 2 is not a rank of this group of 2; use 0 to 1, or shmcoll.ANY",
     ),
     "object: tag of recv": (lambda c: c.recv_object(tag="a"), TypeError, "recv_object on rank 1: tag must be an int"),
     "object: async tag": (lambda c: c.recv_object(tag=-5, async_op=True), ValueError, "tag -5 is out of range"),
@@ -67,7 +67,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         lambda c: c.recv_object(1, 3), ValueError,
         "recv_object(source=1, tag=3) on rank 1: this rank has sent itself nothing that fits",
     ),
-    "no message": (lambda c: c.batch([X]), TypeError, "batch on rank 1: ndarray is no message; use shmcoll.Send("),
+    "no message": (lambda c: c.batch([X]), TypeError, "batch on rank 1: ndarray is not a message; use shmcoll.Send("),
     "batch": (lambda c: c.batch([shmcoll.Recv(), shmcoll.Send(X, 5)]), ValueError, "send on rank 1: dest 5 is no rank"),
 }  # fmt: skip
 
@@ -224,7 +224,7 @@ def test_who_waits_in_vain_says_for_whom(ranks, wait):
     call = f"recv(source={1 if wait == 'one' else 'ANY'}, tag=5) on rank 0"
     assert told.startswith(call)
     who = "rank 1 has" if wait == "one" else "ranks 1, 2 have"
-    assert f"waited 0.4 s in vain; {who} sent nothing with tag 5" in told
+    assert f"timed out after 0.4 s; {who} sent nothing with tag 5" in told
     assert "(what waits to be received: from rank 1 1 with tag 3)" in told
     assert again == told
 

@@ -455,7 +455,7 @@ def test_a_refused_call_is_named_when_nothing_follows_it(ranks, board):
 
     text = ranks(2, refused_then_nothing)[0]
     assert "rank 1 did not arrive (has called nothing yet)" in text
-    assert f"all_reduce #1 on rank 0 at {line_of(refused_then_nothing, 8)}: waited 0.3 s in vain" in text
+    assert f"all_reduce #1 on rank 0 at {line_of(refused_then_nothing, 8)}: timed out after 0.3 s" in text
     assert f"rank 1's call of all_reduce at {line_of(refused_then_nothing, 4)} was refused" in text
 
 

@@ -76,7 +76,7 @@ def test_a_stopped_rank_is_named_at_the_limit(ranks, board, n, operation):
     (note,) = [note for r in survivors for note in outcomes[r].value[3]]
     *_, verdict = note.splitlines()
     assert verdict.startswith(f"Rank {victim} keeps rank")
-    assert f"its process is stopped (kill -CONT {job.pids[victim]} lets it go on)" in verdict
+    assert f"its process is stopped (kill -CONT {job.pids[victim]} continues it)" in verdict
     assert note.count("test_stop.py:") >= len(survivors)
 
 

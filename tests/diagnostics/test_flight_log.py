@@ -87,4 +87,4 @@ def test_a_call_that_failed_says_so(ranks, board):
         assert poll(lambda: board[0], 20)
         return told(comm._dispatcher.group, 0)
 
-    assert ranks(2, fail) == [[(1, "barrier()", "waited in vain")]] * 2
+    assert ranks(2, fail) == [[(1, "barrier()", "timed out")]] * 2

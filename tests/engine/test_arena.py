@@ -173,7 +173,7 @@ def test_a_descriptor_of_something_else(tmp_path):
         os.fchmod(file.fileno(), 0o600)
         assert refusal(file.fileno(), "") == "the arena has 0 bytes, too few for its own job page"
         file.truncate(1 << 20)
-        assert "is no shmcoll arena (magic 0x0)" in refusal(file.fileno(), "")
+        assert "is not a shmcoll arena (magic 0x0)" in refusal(file.fileno(), "")
 
 
 def test_a_file_that_others_may_open():
@@ -191,8 +191,8 @@ def test_a_file_of_somebody_else(monkeypatch):
 @pytest.mark.parametrize(
     ("offset", "value", "words"),
     [
-        (layout.JOB_MAGIC, 0x1234, "is no shmcoll arena (magic 0x1234)"),
-        (layout.JOB_MAGIC, -1, "is no shmcoll arena (magic 0xffffffffffffffff)"),
+        (layout.JOB_MAGIC, 0x1234, "is not a shmcoll arena (magic 0x1234)"),
+        (layout.JOB_MAGIC, -1, "is not a shmcoll arena (magic 0xffffffffffffffff)"),
         (layout.JOB_VERSION, layout.VERSION + 1, "the launcher and the ranks use different releases of shmcoll"),
         (layout.JOB_BYTES, 4096, "the arena says it has 4096 bytes but has"),
         (layout.JOB_RANKS, 0, "the arena's job page is damaged: 0 ranks"),

@@ -106,7 +106,7 @@ def test_a_file_from_another_machine_is_told_and_ignored(capfd, fact):
     told["machine"][fact] = "another"
     path.write_text(json.dumps(told))
     assert of_job(2, 2) == USUAL
-    assert f"shmcoll: ignored {path}: it tells of {told['machine']}" in capfd.readouterr().err
+    assert f"shmcoll: ignored {path}: it was measured on {told['machine']}" in capfd.readouterr().err
 
 
 def test_machines_that_share_a_folder_have_a_file_each(monkeypatch):

@@ -83,7 +83,7 @@ def test_a_directory_is_no_file_and_stays(kept):
     kept.mkdir()
     told: list[str] = []
     assert object_cache.object_file("name", lambda: b"anew", told.append) == b"anew"
-    assert "is no regular file; remove it" in told[0]
+    assert "is not a regular file; remove it" in told[0]
     assert "cannot be written: Is a directory" in told[2]
 
 
@@ -129,7 +129,7 @@ def test_measured_thresholds_are_read_with_the_same_care(monkeypatch, capfd):
         (lambda: path.with_name("x").hardlink_to(path), "has 2 names"),
         (lambda: path.with_name("x").replace(path) and path.with_name("y").symlink_to(path), ""),
         (lambda: path.with_name("y").rename(path), "is a symbolic link"),
-        (lambda: (path.unlink(), os.mkfifo(path)), "is no regular file"),
+        (lambda: (path.unlink(), os.mkfifo(path)), "is not a regular file"),
     ):
         spoil()
         if words:

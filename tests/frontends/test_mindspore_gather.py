@@ -151,8 +151,8 @@ def test_refusals_on_every_rank_in_order(ranks, told):
             "TypeError: The argument 'async_op' must be a bool, but got <class 'int'>.",
             "ValueError: For 'gather', the group 'mine' does not exist: only the world group exists in this release; "
             "use GlobalComm.WORLD_COMM_GROUP ('hccl_world_group', 'nccl_world_group', 'mccl_world_group' all mean it).",
-            "ValueError: For gather, the dst 9 is no rank of the group of 2",
-            "ValueError: For gather, the dst -1 is no rank of the group of 2",
+            "ValueError: For gather, the dst 9 is not a rank of the group of 2",
+            "ValueError: For gather, the dst -1 is not a rank of the group of 2",
             "TypeError: For gather, the type of tensor must be an integer or floating type, but got Bool.",
             "TypeError: For gather, the type of tensor must be an integer or floating type, but got Complex128.",
             "nothing wrong: None",
@@ -177,7 +177,7 @@ def test_refusals_on_the_receiving_rank(ranks, told):
             "TypeError: The argument list tensor len must be equal to group rank size, but got 3.",
             "TypeError: The argument list tensor type must be equal to tensor type, but got Int64.",
             "TypeError: The argument list tensor shape must be equal to tensor shape, but got (1,).",
-            "ValueError: For gather, the dst 1 is no rank of the group of 1",
+            "ValueError: For gather, the dst 1 is not a rank of the group of 1",
         ]
     ]
 

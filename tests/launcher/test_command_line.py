@@ -80,10 +80,10 @@ def test_auto_is_the_number_of_usable_cores():
         ([], "how many ranks"),
         (["-n", "2"], "what shall the ranks run"),
         (["x.py"], "how many ranks"),
-        (["-n", "0", "x.py"], "'0' is no number of ranks"),
-        (["-n", "-3", "x.py"], "'-3' is no number of ranks"),
-        (["-n", "many", "x.py"], "'many' is no number of ranks"),
-        (["-n", "70000", "x.py"], "'70000' is no number of ranks"),
+        (["-n", "0", "x.py"], "'0' is not a number of ranks"),
+        (["-n", "-3", "x.py"], "'-3' is not a number of ranks"),
+        (["-n", "many", "x.py"], "'many' is not a number of ranks"),
+        (["-n", "70000", "x.py"], "'70000' is not a number of ranks"),
         (["-n", "2", "--timeout", "0", "x.py"], "--timeout"),
         (["-n", "2", "--grace", "nan", "x.py"], "--grace"),
         (["-n", "2", "--wait-timeout", "inf", "x.py"], "--wait-timeout"),
@@ -105,7 +105,7 @@ def test_a_wrong_command_line_is_one_clear_line(capsys, arguments, words):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["-n", "0", "x.py"], 2, "'0' is no number of ranks"),
+        (["-n", "0", "x.py"], 2, "'0' is not a number of ranks"),
         (["-n", "2", "missing.py"], 127, "no such script: 'missing.py'"),
         (["-n", "2", "folder"], 126, "'folder' is a directory"),
         (["-n", "2", "./folder"], 126, "'./folder' is a directory"),

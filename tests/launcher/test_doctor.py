@@ -40,7 +40,7 @@ def test_what_keeps_ranks_from_running_is_an_error(shmrun):
     (line,) = [line for line in told.stdout.splitlines() if line.startswith("error ")]
     assert "SHMCOLL_HEAP='plenty'" in line
     assert "two ranks" not in told.stdout
-    assert told.stdout.splitlines()[-1] == "Ranks cannot run here: 1 of the above must be mended."
+    assert told.stdout.splitlines()[-1] == "Ranks cannot run here: 1 of the above must be fixed."
 
 
 def test_a_check_that_breaks_is_an_error(monkeypatch, capsys):

@@ -159,7 +159,7 @@ def test_wait_timeout_limits_a_wait(shmrun):
     """)
     told = shmrun("-n", 2, "--wait-timeout", "0.25", "--grace", "0.1", script)
     assert told.returncode == 1
-    assert "CollectiveTimeout: barrier #1 on rank 0 at job.py:6: waited 0.25 s in vain; rank 1 did not" in told.stderr
+    assert "CollectiveTimeout: barrier #1 on rank 0 at job.py:6: timed out after 0.25 s; rank 1 did not" in told.stderr
     assert told.stderr.splitlines()[-1].startswith("Rank 1 keeps rank 0 waiting, for ")
     assert "shmrun: rank 0 failed first" in told.stderr
 

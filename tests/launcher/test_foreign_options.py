@@ -81,7 +81,7 @@ def test_what_they_mean_there_they_mean_here(capsys, line, differs):
         ("-np 2 --node_rank 1", "--node_rank: this is machine 1 of a job, but " + ONE),
         ("-np 2 --host localhost,elsewhere:4", "--host: 'elsewhere:4' is another machine, but " + ONE),
         ("--worker_num 8 --local_worker_num 4", "--worker_num 8 and --local_worker_num 4 contradict each other"),
-        ("-np 2 --bind_core bound.json", "--bind_core: 'bound.json' is none of none, core, numa"),
+        ("-np 2 --bind_core bound.json", "--bind_core: 'bound.json' is not one of none, core, numa"),
         ("-np 2 -genv A", "-genv needs a value"),
     ],
 )

@@ -73,7 +73,7 @@ def test_inspect_names_the_culprit(shmrun, hung):
     assert re.search(r"^   1 .*  outside +\d+\.\d s  after barrier\(\) #1$", told.stdout, re.M)
     sentence = told.stdout.splitlines()[-1]
     assert re.fullmatch(
-        r"Rank 1 keeps ranks 0, 2 waiting, for \d+\.\d s: it has not come to all_reduce\(float32\[2, 3\], sum\) #2; "
+        r"Rank 1 keeps ranks 0, 2 waiting, for \d+\.\d s: it has not arrived at all_reduce\(float32\[2, 3\], sum\) #2; "
         r"it is sleeping; its last call was barrier\(\) #1, \d+\.\d s ago\.",
         sentence,
     )
@@ -108,7 +108,7 @@ def test_a_stopped_rank_is_told_from_one_that_is_elsewhere(shmrun, hung):
         told = shmrun("inspect", "--stacks", hung.pid).stdout
     finally:
         os.kill(rank, signal.SIGCONT)
-    assert f"its process is stopped (kill -CONT {rank} lets it go on)" in told
+    assert f"its process is stopped (kill -CONT {rank} continues it)" in told
     assert "(stopped, so it cannot say where it is)" in told
 
 

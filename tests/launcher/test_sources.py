@@ -116,11 +116,11 @@ def test_the_nearest_file_that_has_the_table(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("ranks = 'many'", "pyproject.toml, [tool.shmrun] ranks: 'many' is no number of ranks"),
-        ("ranks = 1.5", "'1.5' is no number of ranks"),
-        ("ranks = 2\nbind-to = 'x'", "[tool.shmrun] bind-to: 'x' is none of none, core, numa"),
-        ("ranks = 2\non_failure = 'x'", "[tool.shmrun] on_failure: 'x' is none of stop, continue"),
-        ("ranks = 2\nstdin = 'all'", "'all' is none of rank0, none"),
+        ("ranks = 'many'", "pyproject.toml, [tool.shmrun] ranks: 'many' is not a number of ranks"),
+        ("ranks = 1.5", "'1.5' is not a number of ranks"),
+        ("ranks = 2\nbind-to = 'x'", "[tool.shmrun] bind-to: 'x' is not one of none, core, numa"),
+        ("ranks = 2\non_failure = 'x'", "[tool.shmrun] on_failure: 'x' is not one of stop, continue"),
+        ("ranks = 2\nstdin = 'all'", "'all' is not one of rank0, none"),
         ("ranks = 2\nreport = 'maybe'", "'maybe' is neither true nor false"),
         ("ranks = [2]", "[tool.shmrun] ranks: expected a string or a number, got [2]"),
         ("ranks = 2\nenv = 'A=1'", "[tool.shmrun] env: expected a table"),
@@ -140,7 +140,7 @@ def test_a_wrong_value_is_named_with_its_place(folder, capsys, text, words):
 def test_a_wrong_variable_is_named(folder, capsys, monkeypatch):
     monkeypatch.setenv("SHMCOLL_GRACE", "long")
     err = refused(capsys, "-n", "1", "x.py")
-    assert err.startswith("shmrun: environment variable SHMCOLL_GRACE: 'long' is no number of seconds")
+    assert err.startswith("shmrun: environment variable SHMCOLL_GRACE: 'long' is not a number of seconds")
     monkeypatch.delenv("SHMCOLL_GRACE")
     assert "--env: 'A' is not NAME=VALUE" in refused(capsys, "-n", "1", "--env", "A", "x.py")
 

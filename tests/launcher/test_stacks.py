@@ -114,7 +114,7 @@ def test_a_rank_that_has_not_joined_shows_its_stack(shmrun, way):
     assert re.search(
         r"^   1  +\d+  not joined  .*\n      job.py:4 in load\n      job.py:6 in <module>$", told.stderr, re.M
     )
-    assert "has not come to barrier() #1; it has not joined the job (shmcoll.init) yet." in told.stderr
+    assert "has not arrived at barrier() #1; it has not joined the job (shmcoll.init) yet." in told.stderr
 
 
 def test_what_is_no_python_is_not_asked(shmrun, until):

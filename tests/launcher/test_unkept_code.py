@@ -63,7 +63,7 @@ def test_one_object_that_cannot_be_kept(job, folder):
     """Only ranks find that out: rank 0 says it."""
     place = folder / f"sum_int32-{object_cache._fingerprint('sum_int32')}.o"
     place.mkdir()
-    why = f"{place} is no regular file; remove it"
+    why = f"{place} is not a regular file; remove it"
     assert said(job()) == [
         f"shmcoll: ignored compiled code that somebody else may have put there: {why}; it is compiled anew",
         f"shmcoll: {SAYS}{folder} cannot be written: Is a directory{ADVICE}",

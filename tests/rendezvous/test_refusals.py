@@ -79,7 +79,7 @@ def test_a_rank_0_that_nobody_asks_goes_on(refused: Start) -> None:
 def test_a_setting_that_is_none_is_told_too(start: Start) -> None:
     processes = [start(rank, 2, "setting", SHMCOLL_HEAP="plenty") for rank in (0, 1)]
     told = [process.communicate(timeout=50)[1].splitlines()[-1] for process in processes]
-    assert told[0].startswith("ValueError: SHMCOLL_HEAP='plenty' is no amount of memory")
+    assert told[0].startswith("ValueError: SHMCOLL_HEAP='plenty' is not an amount of memory")
     assert told[1].endswith(told[0].removeprefix("ValueError: "))
 
 

@@ -174,7 +174,10 @@ def test_an_error_of_rank_0_arrives_whoever_listens(start: Start) -> None:
     try:
         processes = [start(rank, 2, JOB, SHMCOLL_HEAP="plenty") for rank in (0, 1)]
         for process in processes:
-            assert "SHMCOLL_HEAP='plenty' is no amount of memory" in process.communicate(timeout=50)[1].splitlines()[-1]
+            assert (
+                "SHMCOLL_HEAP='plenty' is not an amount of memory"
+                in process.communicate(timeout=50)[1].splitlines()[-1]
+            )
     finally:
         end()
 

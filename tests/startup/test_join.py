@@ -71,8 +71,8 @@ def test_a_number_that_is_no_rank(ranks):
         return "no error"
 
     wanted = {
-        "2": "RANK=2 is no rank of this job of 2",
-        "-1": "RANK=-1 is no rank of this job of 2",
+        "2": "RANK=2 is not a rank of this job of 2",
+        "-1": "RANK=-1 is not a rank of this job of 2",
         "one": "RANK is 'one', expected the number that shmrun sets",
     }
     for number, text in wanted.items():
@@ -97,7 +97,7 @@ def test_a_forked_process_is_no_rank(ranks):
         return text
 
     for rank, text in enumerate(ranks(2, fork)):
-        assert text.startswith(f"this process was forked by rank {rank} and is no rank itself")
+        assert text.startswith(f"this process was forked by rank {rank} and is not a rank itself")
 
 
 CHILD = """
@@ -119,7 +119,7 @@ CHILD = """
         try:
             comm.barrier()
         except RuntimeError as e:
-            assert "is no rank itself" in str(e)
+            assert "is not a rank itself" in str(e)
         os._exit(int(bool(mapped or held)))
     status = os.waitpid(pid, 0)[1]
     comm.barrier()

@@ -52,7 +52,7 @@ def test_too_many_ranks_are_refused_by_shmrun():
     command = [sys.executable, "-m", "shmrun", "-n", str(MOST + 1), "true"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert f"'{MOST + 1}' is no number of ranks; give one from 1 to {MOST}, or auto" in done.stderr
+    assert f"'{MOST + 1}' is not a number of ranks; give one from 1 to {MOST}, or auto" in done.stderr
 
 
 @pytest.mark.parametrize("value", [1, 127])

@@ -84,7 +84,7 @@ def wait_until(condition: Callable[[], Any], pause: float = 0.002) -> Any:
     """Ask again every `pause` seconds; where that starts a process, a longer one leaves a core to who is waited for."""
     end = time.monotonic() + DEADLINE
     while not (value := condition()):
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "timed out"
         time.sleep(pause)
     return value
 

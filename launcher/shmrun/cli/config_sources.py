@@ -99,7 +99,7 @@ def _table(path: Path, data: bytes) -> dict[str, Any]:
     except (ValueError, AttributeError) as e:
         raise Wrong(f"{path} cannot be read: {e}") from e
     if not isinstance(table, dict):
-        raise Wrong(f"{path}: [tool.shmrun] is no table")
+        raise Wrong(f"{path}: [tool.shmrun] is not a table")
     return table
 
 

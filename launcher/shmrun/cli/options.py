@@ -58,7 +58,7 @@ def parse(arguments: list[str]) -> Options:
             sys.exit(printing("shmrun", lambda: _answer(line.asked)))
         return _joined(line)
     except Wrong as e:
-        line.remarks.append(f"{e} (shmrun --help tells more)")
+        line.remarks.append(f"{e} (see shmrun --help)")
         sys.exit(2)
     finally:
         for remark in line.remarks:

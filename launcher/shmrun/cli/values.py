@@ -32,7 +32,7 @@ def ranks(text: str) -> int:
         number = 0
     most = most_ranks(CELL_BYTES)
     if not 0 < number <= most:
-        raise Wrong(f"{text!r} is no number of ranks; give one from 1 to {most}, or auto")
+        raise Wrong(f"{text!r} is not a number of ranks; give one from 1 to {most}, or auto")
     return number
 
 
@@ -42,7 +42,7 @@ def seconds(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1e9:  # which no nan passes
-        raise Wrong(f"{text!r} is no number of seconds")
+        raise Wrong(f"{text!r} is not a number of seconds")
     return number
 
 
@@ -60,7 +60,7 @@ def memory(text: str) -> int:
 
     size = amount(text)
     if not 0 < size <= 1 << 42:
-        raise Wrong(f"{text!r} is no amount of memory; give one like 512M or 2G")
+        raise Wrong(f"{text!r} is not an amount of memory; give one like 512M or 2G")
     return size
 
 
@@ -73,14 +73,14 @@ def switch(text: str) -> bool:
 def reader(text: str) -> str:
     """Who reads the standard input: rank0 (mpiexec: 0) or none."""
     if text not in ("rank0", "0", "none"):
-        raise Wrong(f"{text!r} is none of rank0, none")
+        raise Wrong(f"{text!r} is not one of rank0, none")
     return "none" if text == "none" else "rank0"
 
 
 def reaction(text: str) -> str:
     """What becomes of the others when a rank has failed: stop or continue."""
     if text not in ("stop", "continue"):
-        raise Wrong(f"{text!r} is none of stop, continue")
+        raise Wrong(f"{text!r} is not one of stop, continue")
     return text
 
 
@@ -90,7 +90,7 @@ def binding(text: str) -> str:
     for choice, words in _BINDINGS.items():
         if word in words:
             return choice
-    raise Wrong(f"{text!r} is none of none, core, numa")
+    raise Wrong(f"{text!r} is not one of none, core, numa")
 
 
 def variable(text: str) -> tuple[str, str]:

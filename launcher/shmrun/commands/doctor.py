@@ -17,7 +17,7 @@ def examine() -> int:
         for line in [*others, *([f"-> {finding.advice}"] if finding.advice else [])]:
             print(" " * _MARGIN + line, flush=True)
     if errors := levels.count(Level.ERROR):
-        print(f"\nRanks cannot run here: {errors} of the above must be mended.")
+        print(f"\nRanks cannot run here: {errors} of the above must be fixed.")
         return 1
     warnings = levels.count(Level.WARNING)
     print(f"\nRanks can run here; {warnings} of the above could be better." if warnings else "\nAll is well.")

@@ -57,7 +57,7 @@ def polling() -> Iterator[Finding]:
         if ranks <= usable:
             yield Finding(Level.OK, "waiting", f"{ranks} ranks poll before they sleep: there is a core for each")
         else:
-            text = f"{ranks} ranks give their core away and sleep: more ranks than the {usable} usable cores"
+            text = f"{ranks} ranks yield their core and sleep: there are more ranks than the {usable} usable cores"
             yield Finding(Level.OK, "waiting", f"{text}; correct, but slower")
 
 
@@ -86,7 +86,7 @@ def shared_memory() -> Iterator[Finding]:
 
 
 def _memory(room: int, need: int) -> Finding:
-    text = f"{amount(room)} can be had (the machine's and every enclosing cgroup's limit considered)"
+    text = f"{amount(room)} is available (limits of the machine and of every enclosing cgroup considered)"
     if room >= need:
         return Finding(Level.OK, "memory", text)
     return Finding(Level.ERROR, "memory", text, "end other programs, or give the container more: docker run --memory")

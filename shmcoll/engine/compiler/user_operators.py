@@ -231,7 +231,7 @@ def _check_result(jitted: Any, dtype: DType) -> None:
 
     result = code.result_type(dtype, jitted)
     if not isinstance(result, (types.Number, types.Boolean)):
-        raise TypeError(f"its result is {result}, which is no number")
+        raise TypeError(f"its result is {result}, which is not a number")
     if isinstance(result, types.Complex) and dtype.numpy.kind != "c":
         raise TypeError(f"its result is {result}, which does not convert to {dtype.name}")
 

@@ -243,7 +243,7 @@ def verify(arena: Arena, nonce: str | None) -> None:
         arena.load(o) for o in (layout.JOB_MAGIC, layout.JOB_VERSION, layout.JOB_BYTES, layout.JOB_RANKS)
     )
     if magic != layout.MAGIC:
-        raise ArenaError(f"descriptor {arena.fd} is no shmcoll arena (magic {magic & (1 << 64) - 1:#x})")
+        raise ArenaError(f"descriptor {arena.fd} is not a shmcoll arena (magic {magic & (1 << 64) - 1:#x})")
     if version != layout.VERSION:
         raise ArenaError(
             f"the arena has layout version {version}, this shmcoll has {layout.VERSION}: "
@@ -359,7 +359,7 @@ def _heap_limit(fd: int) -> int:
     if not given:
         return min(available(fd) // 2, WIDEST_BYTES)
     if not 0 < amount(given) <= WIDEST_BYTES:
-        raise ValueError(f"SHMCOLL_HEAP={given!r} is no amount of memory; give one like 512M or 2G")
+        raise ValueError(f"SHMCOLL_HEAP={given!r} is not an amount of memory; give one like 512M or 2G")
     return amount(given)
 
 

@@ -130,7 +130,7 @@ def _processor() -> str:
 def _read(path: Path) -> Measured:
     told = json.loads(trusted_files.read(path).decode())
     if told["machine"] != machine():
-        raise Foreign(f"it tells of {told['machine']}")
+        raise Foreign(f"it was measured on {told['machine']}")
     return {
         int(ranks): {name: _checked(name, v) for name, v in found.items()}
         for ranks, found in told["thresholds"].items()

@@ -75,13 +75,13 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int
         if e.errno == errno.ELOOP:
             raise Distrusted(f"{path} is a symbolic link; a file is expected there") from e
         if e.errno == errno.ENXIO:
-            raise Distrusted(f"{path} is no regular file; remove it") from e
+            raise Distrusted(f"{path} is not a regular file; remove it") from e
         raise
     if stat.S_ISREG(os.fstat(fd).st_mode):
         os.set_blocking(fd, True)
         return fd
     os.close(fd)
-    raise Distrusted(f"{path} is no regular file; remove it")
+    raise Distrusted(f"{path} is not a regular file; remove it")
 
 
 def check_file(path: Path, fd: int) -> None:

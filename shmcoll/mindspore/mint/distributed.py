@@ -146,7 +146,7 @@ def gather(
     comm, dst = world(), int(dst)
     communication.check_exists("gather", group)
     if not 0 <= dst < comm.size:
-        raise ValueError(f"For gather, the dst {dst} is no rank of the group of {comm.size}")
+        raise ValueError(f"For gather, the dst {dst} is not a rank of the group of {comm.size}")
     receiving = comm.rank == dst
     if receiving:
         _check_fit(gather_list, tensor, comm.size)

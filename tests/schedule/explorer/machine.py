@@ -59,7 +59,7 @@ class State(NamedTuple):
     killed: int  # the rank that was killed, or -1
     slices: tuple[int, ...]  # who woke by itself
     signals: tuple[int, ...]  # whom an event has met
-    pending: tuple[int, ...]  # those of them whose program has not come to it yet
+    pending: tuple[int, ...]  # those of them whose program has not arrived at it yet
 
 
 class Action(NamedTuple):
