@@ -6,8 +6,8 @@ raises nothing. In the cost formulas n is the number of ranks, S the bytes of on
 (a cache line there and back), b the time to copy one byte, g the time to reduce one.
 """
 
-import pkgutil
 from importlib import import_module
+from pathlib import Path
 
 from shmcoll.engine.collective import Collective
 from shmcoll.engine.messages import recv, send
@@ -15,7 +15,8 @@ from shmcoll.engine.messages import recv, send
 
 def _records() -> dict[str, Collective]:
     """Return the records of all files of this folder, and of send and recv, by name in the order of their codes."""
-    files = [import_module(f"{__name__}.{file.name}") for file in pkgutil.iter_modules(__path__)]
+    names = [path.stem for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__"]
+    files = [import_module(f"{__name__}.{name}") for name in names]
     found = [file.COLLECTIVE for file in (*files, send, recv) if hasattr(file, "COLLECTIVE")]
     return {record.name: record for record in sorted(found, key=lambda record: record.code)}
 

@@ -20,9 +20,11 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.nontemporal import land, replace
 from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step, release_cells
 
+COVERS = SHAPE
+
 
 def all_gather(ctx):
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     length = peek(ctx + c.X + c.BYTES)
     rounds = max(-(-length // peek(ctx + c.CELL_BYTES)), 1)
@@ -88,4 +90,4 @@ def target(ctx, rank):
     return peek(ctx + c.OUT + c.DATA) + rank * peek(ctx + c.X + c.BYTES)
 
 
-COLLECTIVE = Collective(all_gather, code=8, form=GATHERS | OWN_PART, covers=SHAPE, plans=True)
+COLLECTIVE = Collective(all_gather, code=8, form=GATHERS | OWN_PART, covers=COVERS, plans=True)

@@ -15,6 +15,8 @@ from shmcoll.engine.collective import COUNTS, DTYPE, EXTRA, IN_PHASES, Collectiv
 from shmcoll.engine.protocol.count_tables import ANYONE, is_opening, judge, keep_own, lay, lay_table, rounds_of, take
 from shmcoll.engine.protocol.sync import meet, publish_step, release_cells
 
+COVERS = DTYPE
+
 
 def all_gather_v(ctx):
     status = agree(ctx) if is_opening(ctx) else c.OK
@@ -23,7 +25,7 @@ def all_gather_v(ctx):
 
 def agree(ctx):
     """Open, exchange the tables, and judge them. What is sent is the whole array and always fits."""
-    sequence = lay_table(ctx)
+    sequence = lay_table(ctx, COVERS)
     lay(ctx, sequence, 0, peek(ctx + c.RANK), peek(ctx + c.CELL_BYTES), 0)
     status = meet(ctx, sequence)
     return judge(ctx, sequence, ANYONE, ANYONE) if status == c.OK else status
@@ -47,4 +49,4 @@ def move(ctx):
     return release_cells(ctx, sequence, rounds, rounds)
 
 
-COLLECTIVE = Collective(all_gather_v, code=15, form=EXTRA | IN_PHASES | COUNTS, covers=DTYPE)
+COLLECTIVE = Collective(all_gather_v, code=15, form=EXTRA | IN_PHASES | COUNTS, covers=COVERS)

@@ -49,12 +49,13 @@ from shmcoll.engine.protocol.reduction import (
 )
 from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step, release_cells
 
+COVERS = SHAPE
 ALGORITHMS = ("flat", "ring", "cells")
 FLAT, RING, CELLS = range(1, 4)
 
 
 def all_reduce(ctx):
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     if peek(ctx + c.SIZE) == 1:
         return reduce_alone(ctx)
     if is_short(ctx):
@@ -254,4 +255,4 @@ def part_bounds(ctx, k, rank, chunk):
     return k * chunk + offset, offset, count * (rank + 1) // size - offset
 
 
-COLLECTIVE = Collective(all_reduce, code=2, form=REDUCING | ALIKE, covers=SHAPE, algorithms=ALGORITHMS, plans=True)
+COLLECTIVE = Collective(all_reduce, code=2, form=REDUCING | ALIKE, covers=COVERS, algorithms=ALGORITHMS, plans=True)

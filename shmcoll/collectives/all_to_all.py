@@ -22,6 +22,7 @@ from shmcoll.engine.layout import LINE, WORD
 from shmcoll.engine.protocol.nontemporal import land_block, land_runs
 from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, publish_step, release_cells
 
+COVERS = SHAPE
 BLOCK, SOURCE_RUN, SOURCE_STRIDE, TARGET_RUN, TARGET_STRIDE, SOURCES, TARGETS, WHOLE = (
     c.EXTRA + WORD * i for i in range(8)
 )
@@ -30,7 +31,7 @@ BLOCK, SOURCE_RUN, SOURCE_STRIDE, TARGET_RUN, TARGET_STRIDE, SOURCES, TARGETS, W
 def all_to_all(ctx):
     if peek(ctx + WHOLE):
         describe_whole(ctx)
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     part = part_bytes(ctx)
     rounds = max(-(-peek(ctx + BLOCK) // part), 1)
@@ -127,7 +128,7 @@ COLLECTIVE = Collective(
     all_to_all,
     code=3,
     form=CUTS,
-    covers=SHAPE,
+    covers=COVERS,
     plans=True,
     describe=lambda split, concat: f", split_axis={split}, concat_axis={concat}",
 )

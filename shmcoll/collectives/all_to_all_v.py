@@ -23,6 +23,8 @@ from shmcoll.engine.protocol.count_tables import (
 )
 from shmcoll.engine.protocol.sync import meet, publish_step, release_cells
 
+COVERS = DTYPE
+
 
 def all_to_all_v(ctx):
     status = agree(ctx) if is_opening(ctx) else c.OK
@@ -31,7 +33,7 @@ def all_to_all_v(ctx):
 
 def agree(ctx):
     """Open, exchange the tables, and judge them."""
-    sequence = lay_table(ctx)
+    sequence = lay_table(ctx, COVERS)
     if sends_fit(ctx, sequence, peek(ctx + c.RANK), ANYONE):
         fill(ctx, sequence, 0)
     status = meet(ctx, sequence)
@@ -68,5 +70,5 @@ COLLECTIVE = Collective(
     all_to_all_v,
     code=5,
     form=EXTRA | IN_PHASES | COUNTS | OWN_COUNTS,
-    covers=DTYPE,
+    covers=COVERS,
 )

@@ -8,9 +8,11 @@ Hensgen et al. 1988). Cost: a.
 from shmcoll.engine.collective import NO_ARRAYS, SHAPE, Collective
 from shmcoll.engine.protocol.sync import begin, meet
 
+COVERS = SHAPE
+
 
 def barrier(ctx):
-    return meet(ctx, begin(ctx))
+    return meet(ctx, begin(ctx, COVERS))
 
 
-COLLECTIVE = Collective(barrier, code=1, form=NO_ARRAYS, covers=SHAPE, plans=True)
+COLLECTIVE = Collective(barrier, code=1, form=NO_ARRAYS, covers=COVERS, plans=True)

@@ -20,9 +20,11 @@ from shmcoll.engine.collective import ALIKE, ROOTED, SHAPE, Collective
 from shmcoll.engine.protocol.nontemporal import replace
 from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step
 
+COVERS = SHAPE
+
 
 def broadcast(ctx):
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     if peek(ctx + c.SIZE) == 1:
         return c.OK
     root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
@@ -84,4 +86,4 @@ def receive(ctx, sequence, rounds, size, root):
     return c.OK
 
 
-COLLECTIVE = Collective(broadcast, code=7, form=ROOTED | ALIKE, covers=SHAPE, plans=True)
+COLLECTIVE = Collective(broadcast, code=7, form=ROOTED | ALIKE, covers=COVERS, plans=True)

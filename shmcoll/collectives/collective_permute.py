@@ -26,12 +26,13 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.nontemporal import land
 from shmcoll.engine.protocol.sync import await_step, begin, meet, publish_step
 
+COVERS = SHAPE
 SOURCE, TARGET = (c.EXTRA + WORD * i for i in range(2))
 NOBODY = -1
 
 
 def collective_permute(ctx):
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     source, target = peek(ctx + SOURCE), peek(ctx + TARGET)
     keeps = source == peek(ctx + c.RANK)
     if target != NOBODY and not keeps:
@@ -101,7 +102,7 @@ COLLECTIVE = Collective(
     collective_permute,
     code=18,
     form=EXTRA | ALIKE,
-    covers=SHAPE,
+    covers=COVERS,
     plans=True,
     describe=lambda pairs, _: f", pairs of hash {pairs:x}",
 )

@@ -14,9 +14,11 @@ from shmcoll.engine.kernels.kernels import START, STEP, STORE
 from shmcoll.engine.protocol.reduction import accumulator_bytes, is_flat, reduce, scratch_length
 from shmcoll.engine.protocol.sync import begin, meet, publish_step
 
+COVERS = SHAPE
+
 
 def exscan(ctx):
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     if peek(ctx + c.SIZE) == 1:
         return c.OK
     if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
@@ -58,5 +60,5 @@ def keep_and_add(ctx, i, place, length):
 
 
 COLLECTIVE = Collective(
-    exscan, code=12, form=REDUCING | ALIKE | NO_OUT_AT_0, covers=SHAPE, algorithms=ALGORITHMS, plans=True
+    exscan, code=12, form=REDUCING | ALIKE | NO_OUT_AT_0, covers=COVERS, algorithms=ALGORITHMS, plans=True
 )

@@ -18,9 +18,11 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.nontemporal import land, replace
 from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step
 
+COVERS = SHAPE
+
 
 def gather(ctx):
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
     length = peek(ctx + c.X + c.BYTES)
     rounds = -(-length // peek(ctx + c.CELL_BYTES))
@@ -82,6 +84,6 @@ COLLECTIVE = Collective(
     gather,
     code=4,
     form=ROOTED | OUT_AT_ROOT | GATHERS,
-    covers=SHAPE,
+    covers=COVERS,
     plans=True,
 )

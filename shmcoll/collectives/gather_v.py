@@ -32,6 +32,8 @@ from shmcoll.engine.protocol.count_tables import (
 )
 from shmcoll.engine.protocol.sync import await_step, meet, publish_step
 
+COVERS = DTYPE
+
 
 def gather_v(ctx):
     status = agree(ctx) if is_opening(ctx) else c.OK
@@ -44,7 +46,7 @@ def gather_v(ctx):
 
 def agree(ctx):
     """Open, exchange the tables, and judge them. What is sent is the whole array and always fits."""
-    sequence, root = lay_table(ctx), peek(ctx + c.ARGUMENT)
+    sequence, root = lay_table(ctx, COVERS), peek(ctx + c.ARGUMENT)
     if peek(ctx + c.RANK) != root:
         lay(ctx, sequence, 0, root, peek(ctx + c.CELL_BYTES), 0)
     status = meet(ctx, sequence)
@@ -88,5 +90,5 @@ COLLECTIVE = Collective(
     gather_v,
     code=13,
     form=ROOTED | OUT_AT_ROOT | EXTRA | IN_PHASES | COUNTS,
-    covers=DTYPE,
+    covers=COVERS,
 )

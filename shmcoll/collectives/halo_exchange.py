@@ -36,6 +36,7 @@ from shmcoll.engine.kernels.kernels import gather_runs, move_runs, scatter_runs
 from shmcoll.engine.layout import HEADER_DIMS, LINE, WORD
 from shmcoll.engine.protocol.sync import await_step, begin, cell, header, meet, publish_step
 
+COVERS = DTYPE
 AXES, TABLE = (c.EXTRA + WORD * i for i in range(2))
 AXIS, RANKS, DISTANCE, PERIODIC, ROW = (WORD * i for i in range(5))
 NOBODY = -1
@@ -45,7 +46,7 @@ ROUND_BITS = 20
 
 
 def halo_exchange(ctx):
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     poke(ctx + c.UNLIKE_AXIS, 0)
     lay(ctx, sequence, 0, 0)
     status = meet(ctx, sequence)
@@ -236,6 +237,6 @@ COLLECTIVE = Collective(
     halo_exchange,
     code=19,
     form=EXTRA,
-    covers=DTYPE,
+    covers=COVERS,
     describe=lambda grid, width: f", width={width}, grid of hash {grid:x}",
 )

@@ -32,12 +32,13 @@ from shmcoll.engine.protocol.reduction import finish_slice, goes_through_cells, 
 from shmcoll.engine.protocol.reduction import reduce as apply
 from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step
 
+COVERS = SHAPE
 ALGORITHMS = ("flat", "ring", "cells")
 FLAT, RING, CELLS = range(1, 4)
 
 
 def reduce(ctx):
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     if peek(ctx + c.SIZE) == 1:
         return reduce_alone(ctx)
     if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
@@ -120,5 +121,5 @@ def collect(ctx, sequence, k, half, length):
 
 
 COLLECTIVE = Collective(
-    reduce, code=6, form=ROOTED | OUT_AT_ROOT | REDUCING | ALIKE, covers=SHAPE, algorithms=ALGORITHMS, plans=True
+    reduce, code=6, form=ROOTED | OUT_AT_ROOT | REDUCING | ALIKE, covers=COVERS, algorithms=ALGORITHMS, plans=True
 )

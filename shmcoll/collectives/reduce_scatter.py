@@ -51,6 +51,7 @@ from shmcoll.engine.protocol.reduction import (
 )
 from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step, release_cells
 
+COVERS = SHAPE
 ALGORITHMS = ("flat", "ring", "cells")
 FLAT, RING, CELLS = range(1, 4)
 
@@ -58,7 +59,7 @@ EVEN, LISTED = range(2)
 
 
 def reduce_scatter(ctx):
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     size = peek(ctx + c.SIZE)
     if size == 1:
         return reduce_alone(ctx)
@@ -246,7 +247,7 @@ COLLECTIVE = Collective(
     reduce_scatter,
     code=10,
     form=REDUCING | SCATTERS | OWN_PART | COUNTS,
-    covers=SHAPE,
+    covers=COVERS,
     algorithms=ALGORITHMS,
     plans=True,
     describe=describe,

@@ -31,6 +31,7 @@ from shmcoll.engine.protocol.reduction import (
 )
 from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step
 
+COVERS = SHAPE
 ALGORITHMS = ("flat", "chain")
 FLAT, CHAIN = range(1, 3)
 
@@ -38,7 +39,7 @@ FILLINGS = 4  # the array is cut so that every rank has about so many slices for
 
 
 def scan(ctx):
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     if peek(ctx + c.SIZE) == 1:
         return reduce_alone(ctx)
     if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
@@ -112,4 +113,4 @@ def await_slice(ctx, sequence, i):
     return await_step(ctx, sequence, i - 2 * size + 1, size - 1)
 
 
-COLLECTIVE = Collective(scan, code=11, form=REDUCING | ALIKE, covers=SHAPE, algorithms=ALGORITHMS, plans=True)
+COLLECTIVE = Collective(scan, code=11, form=REDUCING | ALIKE, covers=COVERS, algorithms=ALGORITHMS, plans=True)

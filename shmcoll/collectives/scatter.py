@@ -43,6 +43,7 @@ from shmcoll.engine.layout import (
 from shmcoll.engine.protocol.nontemporal import land, replace
 from shmcoll.engine.protocol.sync import await_step, begin, cell, header, meet, my_header, publish_step
 
+COVERS = NOTHING
 PHASE, SOURCES, SHAPE = (c.EXTRA + WORD * i for i in range(3))
 BOTH, OPEN, DATA = 0, 1, c.LATER
 
@@ -64,7 +65,7 @@ def scatter(ctx):
 
 def agree(ctx):
     """Open, and judge whether what each rank has room for is what the root sends."""
-    sequence = begin(ctx)
+    sequence = begin(ctx, COVERS)
     describe(ctx, sequence)
     root = peek(ctx + c.ARGUMENT)
     if peek(ctx + c.RANK) == root:
@@ -215,5 +216,5 @@ def source(ctx, rank):
 
 
 COLLECTIVE = Collective(
-    scatter, code=9, form=ROOTED | X_AT_ROOT | SCATTERS | OWN_PART | IN_PHASES, covers=NOTHING, plans=True
+    scatter, code=9, form=ROOTED | X_AT_ROOT | SCATTERS | OWN_PART | IN_PHASES, covers=COVERS, plans=True
 )

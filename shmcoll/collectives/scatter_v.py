@@ -38,6 +38,8 @@ from shmcoll.engine.protocol.count_tables import (
 )
 from shmcoll.engine.protocol.sync import await_step, meet, publish_step
 
+COVERS = NOTHING
+
 
 def scatter_v(ctx):
     status = agree(ctx) if is_opening(ctx) else c.OK
@@ -48,7 +50,7 @@ def scatter_v(ctx):
 
 def agree(ctx):
     """Open, exchange the tables, and judge them."""
-    sequence, root = lay_table(ctx), peek(ctx + c.ARGUMENT)
+    sequence, root = lay_table(ctx, COVERS), peek(ctx + c.ARGUMENT)
     if peek(ctx + c.RANK) == root and sends_fit(ctx, sequence, root, ANYONE):
         fill(ctx, sequence, 0)
     status = meet(ctx, sequence)
@@ -135,5 +137,5 @@ def place(ctx, receiver):
 
 
 COLLECTIVE = Collective(
-    scatter_v, code=14, form=ROOTED | X_AT_ROOT | EXTRA | IN_PHASES | COUNTS | OWN_COUNTS, covers=NOTHING
+    scatter_v, code=14, form=ROOTED | X_AT_ROOT | EXTRA | IN_PHASES | COUNTS | OWN_COUNTS, covers=COVERS
 )

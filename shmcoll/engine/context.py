@@ -51,7 +51,7 @@ from shmcoll.engine.layout import WORD
     RING_BYTES,  # reductions of a group go through the cells while they are shorter, round the ring then
     NOTED,  # the mailbox in which the recorder has noted that this message sleeps; 0: it has not
     SENDING,  # 1 between the phases of a send: what is received meanwhile does not end the call
-    KIND,  # of the operation, see `engine/collective.py`
+    KIND,  # the form of the operation, see `engine/collective.py`
 ) = (WORD * i for i in range(43))
 
 # two array views, filled from ndarrays by engine/native/entry.py

@@ -112,7 +112,7 @@ class Dispatcher:
                 self._routines[name] = fault_injection.make_callable(record, self.words)
                 return self._routines[name]
             fast, plain = code.load_routine(record, _tell)
-            self.words[entry.KINDS // WORD + record.code] = record.kind
+            self.words[entry.KINDS // WORD + record.code] = record.form
             self.words[entry.ROUTINES // WORD + record.code] = plain
             self._routines[name] = entry.make_callable(name, fast, plain, self.words)  # last: it says that all is done
         return self._routines[name]

@@ -22,7 +22,9 @@ from shmcoll.engine.native import entry
 FLAGS = {
     name: value
     for name, value in vars(collective).items()
-    if name.isupper() and isinstance(value, int) and name not in ("NOTHING", "FITTING", "OPERATION_CODES")
+    if name.isupper()
+    and isinstance(value, int)
+    and name not in ("SHAPE", "DTYPE", "NOTHING", "FITTING", "OPERATION_CODES")
 }
 
 
@@ -51,7 +53,6 @@ def test_the_flags_of_a_collective_do_not_contradict_each_other(record: Collecti
     assert record.covers in (collective.SHAPE, collective.DTYPE, collective.NOTHING)
     assert not record.algorithms or record.form & REDUCING
     assert record.form & ~sum(FLAGS.values()) == 0
-    assert record.form & (collective.SHAPE | collective.DTYPE) == 0
 
 
 def test_every_flag_has_a_bit_of_its_own() -> None:

@@ -80,7 +80,7 @@ PAIR_DTYPES = TUPLE + WORD  # address of the numpy dtype, and its type word, of 
 PAIR_COUNT = len(PAIRS)
 KERNELS = PAIR_DTYPES + 2 * PAIR_COUNT * WORD  # dtype code * REDUCTION_CODES + reduction code -> address of the kernel
 ROUTINES = KERNELS + DTYPE_CODES * REDUCTION_CODES * WORD  # operation -> address of the plain form, 0 while not loaded
-KINDS = ROUTINES + OPERATION_CODES * WORD  # operation -> its KIND, beside the form
+KINDS = ROUTINES + OPERATION_CODES * WORD  # operation -> its form
 GATE = KINDS + OPERATION_CODES * WORD  # address of the gate for jitted code, see `jit_gate.py`
 CALLBACK = GATE + WORD  # address of the Python function that it calls
 HANDLE = CALLBACK + WORD  # address of the context itself, once jitted code may use it
@@ -147,7 +147,7 @@ def kernel_slot(dtype_code: int, reduction: int) -> int:
 
 def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[int, int, int], int]:
     """The METH_FASTCALL form of a routine."""
-    judge, place, operation, kind = make_judge(record.kind), phase_argument(record.kind), record.code, record.kind
+    judge, place, operation, kind = make_judge(record.form), phase_argument(record.form), record.code, record.form
 
     def entry(self, args, nargs):
         ctx = peek(self + py.ARRAY_DATA)
@@ -162,7 +162,7 @@ def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[i
 
 
 def make_judge(kind: int) -> Callable[[int, int], int]:
-    """Whether a call of an operation of this KIND with so many arguments can go on as it is; notes the kernel of a
+    """Whether a call of an operation of this form with so many arguments can go on as it is; notes the kernel of a
     reduction."""
     if kind & PEER:
 
@@ -233,7 +233,7 @@ def forget_extra(ctx):
 def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[int, int], int]:
     """The form for the gate and for ctypes, the GIL held. `written`: the address of a call written down; 0: the caller
     has asked whether it may enter, and has filled the context."""
-    judge, place, operation, kind = make_judge(record.kind), phase_argument(record.kind), record.code, record.kind
+    judge, place, operation, kind = make_judge(record.form), phase_argument(record.form), record.code, record.form
 
     def plain(ctx, written):
         if written != 0:

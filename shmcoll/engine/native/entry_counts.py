@@ -74,8 +74,8 @@ MARK_BITS = 48
 def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[int, int, int], int]:
     """The METH_FASTCALL form of a routine whose calls may bring counts."""
     others = make_entry_of_others(routine, record)
-    prepare, operation, kind = make_prepare(record.kind), record.code, record.kind
-    arguments = ROWS + (1 if record.kind & REDUCING else TABLE_SIZES)
+    prepare, operation, kind = make_prepare(record.form), record.code, record.form
+    arguments = ROWS + (1 if record.form & REDUCING else TABLE_SIZES)
 
     def entry(self, args, nargs):
         if nargs != arguments:

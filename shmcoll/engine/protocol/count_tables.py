@@ -47,9 +47,9 @@ COUNTS, BOTH, DATA = 0, 1, c.LATER
 ANYONE = -1  # in place of the only rank that sends, or the only one that receives
 
 
-def lay_table(ctx):
+def lay_table(ctx, covers):
     """Begin the operation (see `sync.begin`) and lay this rank's table beside its header; returns the number."""
-    sequence = begin(ctx)
+    sequence = begin(ctx, covers)
     size = peek(ctx + c.SIZE)
     own, shared = peek(ctx + TABLE), table(ctx, peek(ctx + c.RANK), sequence)
     for i in range(TABLE_SIZES * size + ELEMENT_TYPE + 1):

@@ -47,7 +47,7 @@ from shmcoll.engine.atomics import (
     store_release,
     wrapping_multiply,
 )
-from shmcoll.engine.collective import DTYPE, SHAPE
+from shmcoll.engine.collective import NOTHING, SHAPE
 from shmcoll.engine.layout import (
     ABORT,
     HEADER_ARGUMENTS,
@@ -74,11 +74,11 @@ MULTIPLIER = 0x5851F42D4C957F2D
 CATCH_UP = 1 << 20  # operations, a power of two
 
 
-def begin(ctx):
+def begin(ctx, covers):
     """Take the next sequence number and describe the call in this rank's header; returns the number.
 
-    The operation's record says what of x belongs to the fingerprint (SHAPE, DTYPE or NOTHING of
-    `engine/collective.py`). The header is not published yet.
+    `covers`: what of x belongs to the fingerprint. SHAPE: dtype and shape; DTYPE: the dtype alone, the shape may differ
+    between ranks; NOTHING: x is the business of one rank. The header is not published yet.
     """
     sequence = peek(ctx + c.SEQUENCE) + 1
     poke(ctx + c.SEQUENCE, sequence)
@@ -92,16 +92,15 @@ def begin(ctx):
     operation, reduction, algorithm = peek(ctx + c.OPERATION), peek(ctx + c.REDUCTION), peek(ctx + c.ALGORITHM)
     fingerprint = mix(SEED, pack_call(operation, 0, reduction, algorithm, 0))
     fingerprint = mix(mix(fingerprint, peek(ctx + c.ARGUMENT)), peek(ctx + c.ARGUMENT_2))
-    covers_shape = peek(ctx + c.KIND) & SHAPE
-    if peek(ctx + c.KIND) & (SHAPE | DTYPE):
+    if covers != NOTHING:
         fingerprint = mix(fingerprint, dtype)
-    if covers_shape:
+    if covers == SHAPE:
         fingerprint = mix(fingerprint, dimensions)
     for i in range(dimensions):
         extent = peek(dims + i * WORD)
         if i < HEADER_MAX_DIMS:
             store(box + HEADER_DIMS + i * WORD, extent)
-        if covers_shape:
+        if covers == SHAPE:
             fingerprint = mix(fingerprint, extent)
     poke(ctx + c.FINGERPRINT, fingerprint)
     store(box + HEADER_FINGERPRINT, fingerprint)
