@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll import jit
+from shmcoll import jit, runner
 from shmcoll.communicator import Communicator
 
 PUBLIC = [shmcoll, jit, *(getattr(shmcoll, name) for name in shmcoll.__all__), *Communicator.__mro__[1:-1]]
@@ -53,4 +53,7 @@ def test_an_example_is_right(ranks, name, n):
 
 
 def test_the_example_of_run_is_right():
-    assert wrong(None, "run") == ""
+    try:
+        assert wrong(None, "run") == ""
+    finally:
+        runner.shutdown()
