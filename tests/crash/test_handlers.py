@@ -271,7 +271,7 @@ def beside_a_thread(comm) -> bool:
     """Between two phases of this thread's call another one makes a call: it queues."""
     told = []
     if comm.rank == 1:
-        entry_of_recv, threads = comm._recv, []
+        entry_of_recv, threads = comm._load("recv"), []
 
         def other() -> None:
             told.append(comm.recv(source=0, tag=2)[0].tolist())
