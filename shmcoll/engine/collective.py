@@ -6,8 +6,8 @@ Nothing else lists collectives: `shmcoll/collectives/__init__.py` finds the reco
 diagnostics and the plans go by what they say. send and recv have records, too: they have codes and entries.
 
 The entry is compiled for one form, and notes it in the context as KIND, for the parts of the protocol that all
-operations share. `covers` is what the routine passes to `begin`: a constant when it is compiled, since reading it from the context
-would make an all_reduce of 8 bytes 3 % slower.
+operations share. `covers` is what the routine passes to `begin`: a constant when it is compiled, since reading it from
+the context would make an all_reduce of 8 bytes 3 % slower.
 """
 
 from collections.abc import Callable
