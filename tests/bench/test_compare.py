@@ -155,7 +155,7 @@ def test_all_collectives_when_none_is_named(folder, runs, capsys):
     [
         ("gather_all", "unknown collective 'gather_all'"),
         ("gather -o avg", "unknown op 'avg'"),
-        ("gather -n 2 -r 2", "-r 2 is no rank of 2"),
+        ("gather -n 2 -r 2", "-r 2 is not a rank of 2"),
         ("gather --libraries nccl", "unknown library 'nccl'"),
         ("gather --sizes 8Q", "'8Q' is no size"),
         ("gather --json no/such/folder/x.json", "there is no folder no/such/folder"),

@@ -182,7 +182,7 @@ WRONG: dict[str, tuple[Callable[[Any, np.ndarray], Any], type[Exception], str]] 
         "recv on rank 1: source -2 is not a rank of this group of 2",
     ),
     "tag of recv": (lambda h, x: recv(h, x, 0, 1 << 31), ValueError, "recv on rank 1: tag 2147483648 is out of range"),
-    "oneself": (lambda h, x: recv(h, x, 1, 3), ValueError, "this rank has sent itself nothing that fits"),
+    "oneself": (lambda h, x: recv(h, x, 1, 3), ValueError, "no message that this rank has sent to itself fits"),
     "a float": (to_a_float, TypingError, "dest must be an integer, got float64"),
     "columns": (lambda h, x: into_a_transposed(h, x.reshape(2, 2)), TypingError, "out must be a C-contiguous array"),
     "short": (lambda h, x: recv(h, x[:2], 0, 5), ValueError, "has 3 x int64, out has room for 2 x int64. It stays"),

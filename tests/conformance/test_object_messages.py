@@ -167,7 +167,9 @@ def test_a_message_of_the_other_kind_stays(ranks):
         assert "on rank 1: the next message, from rank 0 with tag 3, is an object of " in text
         assert text.endswith(" bytes. It stays: use recv_object")
     for text in told[5:]:
-        assert "on rank 1: the next message, from rank 0 with tag 4, has 5 x int64; it is no object. It stays" in text
+        assert (
+            "on rank 1: the next message, from rank 0 with tag 4, has 5 x int64; it is not an object. It stays" in text
+        )
         assert text.startswith("recv_object(source=ANY, tag=ANY)")
 
 

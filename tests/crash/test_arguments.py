@@ -204,7 +204,11 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         "exscan on rank 1: out overlaps x without being x",
     ),
     "algorithm of scan": (lambda c: c.scan(X, algorithm="ring"), ValueError, "use one of flat, chain"),
-    "broadcast root": (lambda c: c.broadcast(X, 2), ValueError, "broadcast on rank 1: root 2 is no rank of this group"),
+    "broadcast root": (
+        lambda c: c.broadcast(X, 2),
+        ValueError,
+        "broadcast on rank 1: root 2 is not a rank of this group",
+    ),
     "broadcast into nothing": (
         lambda c: c.broadcast(None),
         TypeError,
@@ -361,15 +365,15 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         TypeError,
         "collective_permute on rank 1: 0 in pairs is not a pair (source, target)",
     ),
-    "a pair of three": (lambda c: c.collective_permute(X, [(0, 1, 2)]), TypeError, "(0, 1, 2) in pairs is no pair"),
-    "a pair of strings": (lambda c: c.collective_permute(X, ["01"]), TypeError, "'01' in pairs is no pair"),
+    "a pair of three": (lambda c: c.collective_permute(X, [(0, 1, 2)]), TypeError, "(0, 1, 2) in pairs is not a pair"),
+    "a pair of strings": (lambda c: c.collective_permute(X, ["01"]), TypeError, "'01' in pairs is not a pair"),
     "source of floats": (lambda c: c.collective_permute(X, [(0.0, 1)]), TypeError, "source must be an integer, got fl"),
     "source of a pair": (
         lambda c: c.collective_permute(X, [(0, 1), (2, 0)]),
         ValueError,
         "collective_permute on rank 1: source 2 is not a rank of this group of 2; use 0 to 1",
     ),
-    "target of a pair": (lambda c: c.collective_permute(X, [(0, -1)]), ValueError, "target -1 is no rank of this"),
+    "target of a pair": (lambda c: c.collective_permute(X, [(0, -1)]), ValueError, "target -1 is not a rank of this"),
     "a source twice": (
         lambda c: c.collective_permute(X, [(0, 1), (0, 0)]),
         ValueError,
@@ -489,7 +493,11 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         "reduce_scatter_v on rank 1: counts [1, 3] are 4 elements together, x has 24: counts are in elements; they add "
         "up to the rows of x: multiply each by 6",
     ),
-    "root of gather_v": (lambda c: c.gather_v(X, 2), ValueError, "gather_v on rank 1: root 2 is no rank of this group"),
+    "root of gather_v": (
+        lambda c: c.gather_v(X, 2),
+        ValueError,
+        "gather_v on rank 1: root 2 is not a rank of this group",
+    ),
     "gather_v of None": (lambda c: c.gather_v(None), TypeError, "gather_v on rank 1: x is not an array: NoneType"),
     "gather_v, counts": (
         lambda c: c.gather_v(X, 1, recv_counts=[1]),

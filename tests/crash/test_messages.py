@@ -22,7 +22,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "dest is too large": (
         lambda c: c.send(X, 2), ValueError, "send on rank 1: dest 2 is not a rank of this group of 2; use 0 to 1",
     ),
-    "dest is negative": (lambda c: c.send(X, -1), ValueError, "dest -1 is no rank"),
+    "dest is negative": (lambda c: c.send(X, -1), ValueError, "dest -1 is not a rank"),
     "dest is a float": (lambda c: c.send(X, 1.0), TypeError, "dest must be an integer, got float"),
     "dest is a bool": (lambda c: c.send(X, True), TypeError, "dest must be an integer, got bool"),
     "tag is negative": (
@@ -41,7 +41,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "out has no dtype of ours": (lambda c: c.recv(np.zeros(3, "U2")), TypeError, "dtype <U2 is not supported"),
     "from oneself": (
         lambda c: c.recv(source=1, tag=3), ValueError,
-        "recv(source=1, tag=3) on rank 1: this rank has sent itself nothing that fits",
+        "recv(source=1, tag=3) on rank 1: no message that this rank has sent to itself fits",
     ),
     "async tag": (lambda c: c.recv(tag=-5, async_op=True), ValueError, "recv on rank 1: tag -5 is out of range"),
     "object: dest": (
@@ -65,10 +65,10 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "object: async tag": (lambda c: c.recv_object(tag=-5, async_op=True), ValueError, "tag -5 is out of range"),
     "object: from oneself": (
         lambda c: c.recv_object(1, 3), ValueError,
-        "recv_object(source=1, tag=3) on rank 1: this rank has sent itself nothing that fits",
+        "recv_object(source=1, tag=3) on rank 1: no message that this rank has sent to itself fits",
     ),
     "no message": (lambda c: c.batch([X]), TypeError, "batch on rank 1: ndarray is not a message; use shmcoll.Send("),
-    "batch": (lambda c: c.batch([shmcoll.Recv(), shmcoll.Send(X, 5)]), ValueError, "send on rank 1: dest 5 is no rank"),
+    "batch": (lambda c: c.batch([shmcoll.Recv(), shmcoll.Send(X, 5)]), ValueError, "dest 5 is not a rank"),
 }  # fmt: skip
 
 

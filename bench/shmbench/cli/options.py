@@ -98,14 +98,14 @@ def _complaint(o: Options) -> str | None:
     if o.min_bytes > o.max_bytes:
         return f"-b {o.min_bytes} is larger than -e {o.max_bytes}"
     if o.root >= o.ranks:
-        return f"-r {o.root} is no rank of {o.ranks}: roots are 0 to {o.ranks - 1}"
+        return f"-r {o.root} is not a rank of {o.ranks}: roots are 0 to {o.ranks - 1}"
     if o.collective in REDUCING and o.op == "avg" and o.dtype not in FLOATS:
         return f"-o avg of {o.dtype} is not defined: averages need one of {', '.join(FLOATS)}"
     if o.collective in ("scan", "exscan") and o.op == "avg":
         return f"-o avg: {o.collective} has no running average"
     if o.algorithm and o.algorithm not in ALGORITHMS.get(o.collective, ()):
         known = ", ".join(ALGORITHMS.get(o.collective, ())) or "there is only one"
-        return f"--algorithm {o.algorithm} is none of {o.collective}: {known}"
+        return f"--algorithm {o.algorithm} is not one of {o.collective}: {known}"
     if o.json and not o.json.absolute().parent.is_dir():
         return f"-J {o.json}: there is no folder {o.json.parent}"
     if o.plot and o.collective == "barrier":
