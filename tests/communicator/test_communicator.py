@@ -137,7 +137,7 @@ def test_a_forked_child_is_no_rank(ranks):
 
     for told in ranks(2, fork):
         assert len(told) == 3
-        assert all("this process was forked by rank" in text and "no rank itself" in text for text in told)
+        assert all("this process was forked by rank" in text and "not a rank itself" in text for text in told)
 
 
 def test_seven_kinds_of_crowding(ranks):

@@ -7,7 +7,6 @@ from pathlib import Path
 from shmrun.cli.settings import SETTINGS
 
 from shmcoll.engine import layout
-from shmcoll.engine.native import entry_counts
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text()
@@ -21,7 +20,7 @@ def limit(what: str) -> str:
 def test_numbers_are_those_of_the_code():
     assert limit("ranks of a job") == f"{layout.most_ranks(layout.CELL_BYTES):,}"
     assert limit("groups that a rank leads at one time") == f"{layout.SLOT_COUNT - 1:,}"  # one slot says "no memory"
-    assert entry_counts.LARGEST == 2**48
+    assert layout.LARGEST_COUNT == 2**48
     assert limit("counts and displacements of the `_v` variants") == "2**48 elements"
     assert layout.LARGEST_TAG == 2**31 - 1
     assert limit("tags of messages") == "0 to 2**31 - 1"

@@ -26,7 +26,7 @@ def test_the_fields_of_arrays_are_where_the_fast_entry_reads_them():
 
 def test_the_two_forms_are_chosen_by_the_self_test(ranks, monkeypatch):
     def kinds(comm) -> set:
-        return {type(getattr(comm, f"_{name}")) is entry.PlainEntry for name in ("barrier", "all_reduce", "gather")}
+        return {type(comm._load(name)) is entry.PlainEntry for name in ("barrier", "all_reduce", "gather")}
 
     assert ranks(1, kinds) == [{False}]
     monkeypatch.setattr(entry, "FAST", False)
@@ -38,10 +38,10 @@ def test_every_dtype_is_known(ranks, monkeypatch):
         seen = []
         for dtype in DTYPES:
             x = np.zeros(3, dtype.numpy)
-            comm._gather(x, x.copy(), 0, 0, 0, 0, 0)
+            comm._load("gather")(x, x.copy(), 0, 0, 0, 0, 0)
             seen.append(int(comm._dispatcher.words[(c.X + c.DTYPE) // WORD]))
         for same_as_int64 in (np.longlong, np.ulonglong):
-            comm._gather(np.zeros(3, same_as_int64), np.zeros(3, same_as_int64), 0, 0, 0, 0, 0)
+            comm._load("gather")(np.zeros(3, same_as_int64), np.zeros(3, same_as_int64), 0, 0, 0, 0, 0)
             seen.append(int(comm._dispatcher.words[(c.X + c.DTYPE) // WORD]))
         return seen
 
@@ -55,7 +55,7 @@ def test_what_is_read_of_an_array(ranks, monkeypatch):
         told = []
         for shape in ((), (0,), (7,), (2, 3, 4)):
             x = np.zeros(shape, np.float32)
-            assert comm._gather(x, np.zeros(max(x.size, 1), np.float32), 0, 0, 0, 0, 0) == c.OK
+            assert comm._load("gather")(x, np.zeros(max(x.size, 1), np.float32), 0, 0, 0, 0, 0) == c.OK
             words = comm._dispatcher.words[c.X // WORD :][:7].tolist()
             told.append([words[0] == x.ctypes.data, *words[1:5], words[6]])
         return told
@@ -97,7 +97,7 @@ def test_what_the_entry_does_not_read_is_left_to_python_and_nothing_is_done(rank
             "read-only x": (layouts.read_only(x), out),
         }
         before = comm._dispatcher.words[c.SEQUENCE // WORD]
-        told = {name: comm._all_reduce(a, b, 1, 0, 0, 0) for name, (a, b) in strange.items()}
+        told = {name: comm._load("all_reduce")(a, b, 1, 0, 0, 0) for name, (a, b) in strange.items()}
         told["calls"] = int(comm._dispatcher.words[c.SEQUENCE // WORD] - before)
         return told
 
@@ -110,7 +110,12 @@ def test_what_the_entry_does_not_read_is_left_to_python_and_nothing_is_done(rank
 def test_moves_that_the_entry_takes_itself(ranks, monkeypatch):
     def statuses(comm) -> dict[str, int]:
         x, out, room = np.zeros((3, 2)), np.zeros((3, 2)), np.zeros(10)
-        spread, collect, deal, swap = comm._broadcast, comm._all_gather, comm._scatter, comm._all_to_all
+        spread, collect, deal, swap = (
+            comm._load("broadcast"),
+            comm._load("all_gather"),
+            comm._load("scatter"),
+            comm._load("all_to_all"),
+        )
         return {
             "broadcast": spread(x, x, 0, 0, 0, 0),
             "broadcast of read-only": spread(read_only := layouts.read_only(x), read_only, 0, 0, 0, 0),
@@ -146,8 +151,8 @@ def test_what_a_rank_off_the_root_gives_to_a_scatter(ranks, monkeypatch):
         x, out = np.zeros(6), np.zeros(3)
         comm.scatter(x if comm.rank == 0 else None, out=out)
         others = [(x, out), (None, out), (x, None), (None, None)] if comm.rank else []
-        told = [comm._scatter(a, b, 0, 0, 0, 0) for a, b in others]
-        told.append(comm._scatter(out if comm.rank else x, out, 0, 0, 0, 0))
+        told = [comm._load("scatter")(a, b, 0, 0, 0, 0) for a, b in others]
+        told.append(comm._load("scatter")(out if comm.rank else x, out, 0, 0, 0, 0))
         return told
 
     wanted = [[c.OK], [c.NEEDS_PYTHON] * 4 + [c.OK]]
@@ -165,7 +170,7 @@ def test_who_may_enter(ranks, monkeypatch, fast):
         told = []
         for active, owner in ((0, 0), (0, me), (0, me + 1), (0, -1), (me, 0), (me + 1, 0), (-me, me), (c.ENDED, 0)):
             words[c.ACTIVE // WORD], words[c.OWNER // WORD] = active, owner
-            told.append(comm._barrier())
+            told.append(comm._load("barrier")())
         words[c.ACTIVE // WORD] = words[c.OWNER // WORD] = 0
         return told
 

@@ -130,11 +130,11 @@ def by_native(comm: Any, operation: str, arguments: dict[str, Any]) -> int:
     x, out, root = arguments["x"], arguments["out"], arguments.get("root", 0)
     before = comm._dispatcher.words[c.SEQUENCE // WORD]
     if operation == "reduce_scatter_v":
-        status = comm._reduce_scatter(x, out, 1, 0, 0, 0, None, arguments["counts"])
+        status = comm._load("reduce_scatter")(x, out, 1, 0, 0, 0, None, arguments["counts"])
     else:
         rows = [arguments.get(row) for row in ROWS]
         out = None if operation == "gather_v" and comm.rank != root else out
-        status = getattr(comm, f"_{operation}")(x, out, 0, root, 0, 0, None, *rows)
+        status = comm._load(operation)(x, out, 0, root, 0, 0, None, *rows)
     if (comm._dispatcher.words[c.SEQUENCE // WORD] != before) != (status != c.NEEDS_PYTHON):
         raise AssertionError(f"{operation}: status {status}, but something was begun, or nothing")
     return status
@@ -266,7 +266,7 @@ def test_what_others_than_the_root_give(ranks):
                 seen.append(by_native(comm, "scatter_v", arguments))
                 seen.append(told(by_method, comm, "scatter_v", arguments)[0])
         for strange in (2, -1, True, np.int64(0), 1 << 70):
-            seen.append(comm._gather_v(x, None, 0, strange, 0, 0, None, None, None, None, None, None))
+            seen.append(comm._load("gather_v")(x, None, 0, strange, 0, 0, None, None, None, None, None, None))
         return seen
 
     first, second = ranks(2, given)
@@ -300,7 +300,7 @@ def test_numbers_up_to_the_largest_of_their_type(ranks):
         x, out = np.zeros(1), np.zeros(1)
         rooms: list = [np.array([min(np.iinfo(name).max, LARGEST_COUNT)], name) for name in INTEGERS]
         rooms += [[LARGEST_COUNT], (LARGEST_COUNT,)]
-        return [comm._all_to_all_v(x, out, 0, 0, 0, 0, None, [1], None, None, None, room) for room in rooms]
+        return [comm._load("all_to_all_v")(x, out, 0, 0, 0, 0, None, [1], None, None, None, room) for room in rooms]
 
     assert ranks(1, statuses) == [[c.OK] * (len(INTEGERS) + 2)]
 
@@ -310,8 +310,8 @@ def test_a_block_of_x_is_reduced_in_place(ranks):
         x = np.arange(5)
         mine = [x[:3], x[3:]][comm.rank]
         comm.reduce_scatter_v(np.arange(5), [3, 2])
-        status = comm._reduce_scatter(x, mine, 1, 0, 0, 0, None, [3, 2])
-        overlapping = comm._reduce_scatter(x, [x[1:4], x[2:4]][comm.rank], 1, 0, 0, 0, None, [3, 2])
+        status = comm._load("reduce_scatter")(x, mine, 1, 0, 0, 0, None, [3, 2])
+        overlapping = comm._load("reduce_scatter")(x, [x[1:4], x[2:4]][comm.rank], 1, 0, 0, 0, None, [3, 2])
         return status, overlapping, x.tolist()
 
     assert ranks(2, reduced) == [(c.OK, c.NEEDS_PYTHON, [0, 2, 4, 3, 4]), (c.OK, c.NEEDS_PYTHON, [0, 1, 2, 6, 8])]

@@ -84,7 +84,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "one argument": (lambda: shmcoll.op(one_argument), r"op: one_argument cannot be called with two values: too many"),
     "tuple": (
         lambda: shmcoll.op(no_numbers),
-        r"op: no_numbers does not compile; for float64: its result is .*no number",
+        r"op: no_numbers does not compile; for float64: its result is .*not a number",
     ),
     "nothing": (lambda: shmcoll.op(nothing), r"op: nothing does not compile; for float64: its result is none"),
     "name": (

@@ -184,7 +184,7 @@ ELSEWHERE = {
     "one cell for all": ("explorer", "tests/schedule/explorer/mutants.py"),
     "rings before it stores": ("Spin", "tests/spin/test_models.py"),
     "ABORT is not looked at": ("Spin", "tests/spin/test_models.py"),
-    "unlinks before all have attached": ("Spin", "tests/spin/test_models.py"),
+    "lets in before all have registered": ("Spin", "tests/spin/test_models.py"),
 }
 
 

@@ -32,9 +32,9 @@ def test_help_and_docstrings_give_the_defaults() -> None:
     assert SETTINGS["wait-timeout"].default == defaults.WAIT_TIMEOUT
     assert SETTINGS["grace"].default == defaults.GRACE
     text = " ".join(help.text().split())
-    assert f"limit of one wait within a collective; default {defaults.WAIT_TIMEOUT:g} " in text
-    assert f"time for the others; default {defaults.GRACE:g} " in text
-    assert f"SHMCOLL_JOIN_TIMEOUT, {defaults.JOIN_TIMEOUT:g} s" in (shmcoll.init.__doc__ or "")
+    assert f"takes longer than S seconds; default {defaults.WAIT_TIMEOUT:g}" in text
+    assert f"after the first failure; default {defaults.GRACE:g}" in text
+    assert f"up to {defaults.JOIN_TIMEOUT:g} s (SHMCOLL_JOIN_TIMEOUT)" in (shmcoll.init.__doc__ or "")
 
 
 def test_the_defaults_are_what_a_job_has(monkeypatch: pytest.MonkeyPatch) -> None:

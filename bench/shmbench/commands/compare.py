@@ -115,7 +115,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     if missing or not there:
         parser.error(f"not installed in {given.peers}: {', '.join(missing or PEERS)}; `make peers` does that")
     if given.root >= given.ranks:
-        parser.error(f"-r {given.root} is no rank of {given.ranks}: roots are 0 to {given.ranks - 1}")
+        parser.error(f"-r {given.root} is not a rank of {given.ranks}: roots are 0 to {given.ranks - 1}")
     if given.json and not given.json.absolute().parent.is_dir():
         parser.error(f"--json {given.json}: there is no folder {given.json.parent}")
     if given.plot and given.collectives == ["barrier"]:
