@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "bench" / "alternatives"
 RANKS = [sys.executable, "-m", "shmrun", "-n", "2"]
 COMMANDS = {"one_copy.py": RANKS, "semaphores.py": RANKS, "sessions.py": [sys.executable]}

@@ -11,6 +11,8 @@ from shmbench.timing.entries import collective
 
 from tests.support.benched import shmbench
 
+pytestmark = pytest.mark.slow
+
 QUICK = Settings(rounds=2, quick=True)
 ROWS = {
     "plan": 1,

@@ -13,6 +13,8 @@ from shmbench.report.curves import compared
 from shmbench.timing.launch import Failed
 from shmbench.timing.peers import PEERS
 
+pytestmark = pytest.mark.slow
+
 needs_matplotlib = pytest.mark.skipif(
     find_spec("matplotlib") is None, reason="matplotlib is not installed: pip install 'shmcoll[bench]'"
 )

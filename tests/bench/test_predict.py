@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from shmbench.commands.predict import FORMULAS, RANKS, SIZES, main
 
+pytestmark = pytest.mark.slow
+
 KEPT = Path(__file__).parents[2] / "docs" / "measurements" / "compare-2-ranks.json"
 
 

@@ -9,6 +9,8 @@ from shmbench.cli.options import ALGORITHMS, COLLECTIVES
 
 from tests.support.benched import shmbench
 
+pytestmark = pytest.mark.slow
+
 QUICK = ["--iters", "20", "--rounds", "2", "-w", "1"]
 
 

@@ -13,6 +13,8 @@ from shmbench.timing.other_load import Others
 from shmcoll.engine.layout import CELL_BYTES
 from shmcoll.engine.memory import thresholds
 
+pytestmark = pytest.mark.slow
+
 DEFAULT = 32
 
 

@@ -11,6 +11,8 @@ import shmcoll
 from shmcoll.engine.compiler import compile as code
 from tests.support.calls import SHORT
 
+pytestmark = pytest.mark.slow
+
 
 def messages(comm) -> None:
     comm.send(np.ones(2), 1 - comm.rank)

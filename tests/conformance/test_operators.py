@@ -30,6 +30,7 @@ LARGER = shmcoll.op(lambda a, b: a if a > b else b, dtypes=["float64"])
 PLUS = shmcoll.op(lambda a, b: a + b, dtypes=["float16", "bfloat16", "bool", "uint8"])
 
 
+@pytest.mark.slow
 def test_the_order_of_ranks_is_kept(ranks):
     """From left to right, whatever runs and however long the arrays are."""
 

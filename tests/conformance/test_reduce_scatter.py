@@ -3,6 +3,7 @@
 import hashlib
 
 import numpy as np
+import pytest
 
 import shmcoll
 from tests.support import layouts
@@ -27,6 +28,7 @@ def digests(comm, seed: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_bits_are_the_same_in_every_run_and_form_and_by_any_algorithm(ranks, n, seed):
     told = ranks(n, digests, seed)
     assert ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_SLICE_BYTES": "512"}) == told

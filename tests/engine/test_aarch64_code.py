@@ -13,6 +13,8 @@ import pytest
 from shmcoll.collectives import ROUTINES
 from shmcoll.engine.compiler import compile as code
 
+pytestmark = pytest.mark.slow
+
 EM_AARCH64 = 183
 
 ALL_KERNELS = tuple(f"{reduction}_{dtype.name}" for dtype, reduction in code.all_kernels())

@@ -25,6 +25,8 @@ from shmcoll.engine.native import entry
 from shmcoll.engine.protocol import wait
 from tests.support import tally
 
+pytestmark = pytest.mark.slow
+
 #: one of each kind; to compile the others takes as long again, and is done under stress
 USUAL = {"barrier", "all_reduce", "all_gather", "all_to_all_v", "send", "recv"}
 NAMES = [pytest.param(n, marks=() if n in USUAL else pytest.mark.stress) for n in ROUTINES]

@@ -23,6 +23,8 @@ from shmcoll.engine.memory.heap import Heap, held_by_all, span
 from shmcoll.errors import ArenaError
 from tests.support.ranks import close
 
+pytestmark = pytest.mark.slow
+
 PAGE = layout.PAGE
 RETURNS = {dis.opmap[name] for name in ("RETURN_VALUE", "RETURN_CONST") if name in dis.opmap}  # no handler runs there
 FILES = {heaps.__file__, arenas.__file__, pages.__file__}

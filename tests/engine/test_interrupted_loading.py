@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 #: runs `attempt(instant)` in a fork for each instant of the command line, and prints how each ended

@@ -9,6 +9,8 @@ from shmcoll.engine import context as c
 from shmcoll.engine.layout import PROGRESS, STEP_BITS, WORD
 from shmcoll.engine.protocol.sync import CATCH_UP
 
+pytestmark = pytest.mark.slow
+
 LONG = 300_000  # elements: several cells, so several steps
 
 

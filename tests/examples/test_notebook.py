@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "jacobi.ipynb"
 NEEDED = ("nbclient", "nbformat", "ipykernel", "matplotlib", "cloudpickle")
 missing = [name for name in NEEDED if find_spec(name) is None]

@@ -6,6 +6,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 needs_digits = pytest.mark.skipif(
     find_spec("sklearn") is None, reason="scikit-learn is not installed: pip install 'shmcoll[examples]'"
 )

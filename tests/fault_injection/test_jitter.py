@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 IN_TOTAL = int(os.environ.get("SHMCOLL_STRESS_OPERATIONS") or 10_000_000)
 LENGTHS = (1, 6, 7, 100)  # beside the header, and in a cell
 

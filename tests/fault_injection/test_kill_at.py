@@ -13,6 +13,8 @@ from shmcoll.engine import atomics
 from shmcoll.errors import RankFailed
 from tests.support.calls import SHORT, barrier
 
+pytestmark = pytest.mark.slow
+
 SOON = 1.0  # seconds from a survivor's call, which began before the kill, to its error
 CASES = [(n, operation) for n in (2, 3) for operation in SHORT]
 USUAL = [pytest.param(*case, marks=() if case[0] == 3 else pytest.mark.stress) for case in CASES]

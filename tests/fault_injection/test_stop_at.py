@@ -19,6 +19,8 @@ from shmcoll.errors import CollectiveTimeout
 from tests.support.calls import SHORT, barrier
 from tests.support.ranks import Job
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 0.5  # seconds of one wait
 SOON = 2.0  # seconds after the limit by which all know; promised: 0.2, the rest is for a busy machine
 LONGEST = 2000  # operations on shared words that no call here comes near

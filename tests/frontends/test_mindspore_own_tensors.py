@@ -11,6 +11,8 @@ import pytest
 from shmcoll.mindspore import communication, dtypes, ops
 from shmcoll.mindspore.mint.distributed import gather
 
+pytestmark = pytest.mark.slow
+
 
 class StandIn:
     """What the door relies on of mindspore.Tensor: no numpy array, and its bfloat16 cannot become one."""

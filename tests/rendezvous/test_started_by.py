@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LAUNCHERS = Path(os.environ.get("SHMCOLL_LAUNCHERS") or Path(__file__).parents[2] / ".launchers")
 
 COMMANDS = {

@@ -196,6 +196,7 @@ def test_a_rank_0_that_gives_up_and_begins_again(start: Start, script: Path) -> 
 # --- real processes ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_of_several_rank_0s_meets_the_others(start: Start) -> None:
     key, job = "explicit:at once", ("at once",)
     claims = [start(0, 2, *job) for _ in range(3)]
@@ -213,6 +214,7 @@ def test_one_of_several_rank_0s_meets_the_others(start: Start) -> None:
     assert not files_of(key)
 
 
+@pytest.mark.slow
 def test_rank_0_is_started_again_while_the_others_wait(start: Start) -> None:
     """Killed twice while its arena is open: the others register with the third one."""
     key, job = "explicit:restarted", ("restarted",)

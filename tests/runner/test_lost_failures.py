@@ -5,6 +5,8 @@ import pytest
 
 import shmcoll
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_the_failure_is_raised(method):

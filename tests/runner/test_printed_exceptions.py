@@ -2,7 +2,11 @@
 
 import sys
 
+import pytest
+
 import shmcoll
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_rank_that_prints_an_exception_lives(capfd):

@@ -12,6 +12,8 @@ from tests.schedule.explorer.scenarios import SCENARIOS
 from tests.schedule.explorer.search import exhaust, sample
 from tests.support import tally
 
+pytestmark = pytest.mark.slow
+
 ALL = MUTANTS | MUTANTS_WITH_COUNTS | MUTANTS_OF_MESSAGES | MUTANTS_OF_NEIGHBOURS | MUTANTS_OF_EVENTS
 
 

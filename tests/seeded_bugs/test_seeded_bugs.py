@@ -15,6 +15,8 @@ import pytest
 
 from shmcoll.startup import arena_names
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

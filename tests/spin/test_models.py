@@ -13,9 +13,10 @@ import pytest
 
 HERE = Path(__file__).parent
 COMPILER = shutil.which("cc") or shutil.which("gcc")
-pytestmark = pytest.mark.skipif(
-    not (COMPILER and shutil.which("spin")), reason="needs spin and cc (apt-get install spin gcc)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (COMPILER and shutil.which("spin")), reason="needs spin and cc (apt-get install spin gcc)"),
+]
 
 Kind = tuple[tuple[str, ...], tuple[str, ...]]
 
