@@ -57,7 +57,7 @@ def test_a_check_that_breaks_is_an_error(monkeypatch, capsys):
 def test_one_core(monkeypatch):
     monkeypatch.setattr(machine, "usable_cores", lambda: 1)
     assert levels(machine.cores) == [Level.WARNING]
-    assert [finding.text.split(" give")[0] for finding in machine.polling()] == ["2 ranks", "4 ranks", "8 ranks"]
+    assert [finding.text.split(" yield")[0] for finding in machine.polling()] == ["2 ranks", "4 ranks", "8 ranks"]
     monkeypatch.setattr(machine, "usable_cores", lambda: 4)
     assert levels(machine.cores) == [Level.OK]
     assert ["poll before they sleep" in finding.text for finding in machine.polling()] == [True, True, False]
