@@ -122,10 +122,11 @@ def as_outputs(
 
 def is_plain(array: np.ndarray) -> bool:
     """Whether routines can work on the array as it is."""
-    flags, known = array.flags, BY_NUMPY.get(array.dtype)
-    if type(array) is not np.ndarray or known is None or (known.is_pair and array.dtype is not known.numpy):
+    if type(array) is not np.ndarray:
         return False
-    return flags.c_contiguous and flags.aligned
+    flags, known = array.flags, BY_NUMPY.get(array.dtype)
+    is_known = known is not None and (not known.is_pair or array.dtype is known.numpy)
+    return is_known and flags.c_contiguous and flags.aligned
 
 
 def same_memory(a: np.ndarray, b: np.ndarray) -> bool:

@@ -19,7 +19,6 @@ queue; the worker alone looks at them afterwards.
 """
 
 import inspect
-import os
 import pickle
 import zlib
 from collections.abc import Callable, Iterable
@@ -30,19 +29,18 @@ import numpy as np
 
 from shmcoll.diagnostics.call_site import here, short_path
 from shmcoll.errors import BufferChanged
+from shmcoll.runtime.dispatcher import Dispatcher
 
 _ROW = 8192  # bytes
 
-_OFF = ("", "0", "false", "no", "off")
 
-
-def is_on() -> bool:
-    return os.environ.get("SHMCOLL_CHECK", "").lower() not in _OFF
-
-
-def around(call: Callable[[], Any], operation: str, rank: int, values: dict[str, Any], *written: str) -> Callable:
+def around(
+    call: Callable[[], Any], dispatcher: Dispatcher, operation: str, values: dict[str, Any], *written: str
+) -> Callable[[], Any]:
     """`call`, or with the check on a call that also finds changes of `values`; `written`: those that it writes."""
-    return Watched(operation, rank, values, written).around(call) if is_on() else call
+    if not dispatcher.checks_buffers:
+        return call
+    return Watched(operation, dispatcher.failures.name, values, written).around(call)
 
 
 def named_arguments(call: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[str, Any]:

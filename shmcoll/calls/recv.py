@@ -36,12 +36,12 @@ def await_posted(dispatcher: Dispatcher, one: PostedReceive) -> Received:
     """Post a receive that nobody else knows of, and return its result."""
     try:
         dispatcher.posted.enter(one)
-        result: Received = one.work.wait()
+        result: Received = one.wait()
     except CallNotAllowed:
         one.withdraw()
         raise
     except BaseException:
-        if not one.work.done():
+        if not one.done():
             leave(dispatcher, one, "recv")
         raise
     return result
@@ -52,9 +52,9 @@ def leave(dispatcher: Dispatcher, one: PostedReceive, operation: str) -> None:
     reading its message stops when the group has ended."""
     dispatcher.left(operation)
     one.withdraw()
-    while not one.work.done():
+    while not one.done():
         with contextlib.suppress(BaseException):  # another interrupt
-            one.work.await_end()
+            one.await_end()
 
 
 def receive(
@@ -80,7 +80,9 @@ def receive(
 
 def post(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> Work[Any]:
     """A receive that waits without keeping others from anything."""
-    return dispatcher.posted.enter(make(dispatcher, out, source, tag))
+    receive = make(dispatcher, out, source, tag)
+    dispatcher.posted.enter(receive)
+    return receive
 
 
 def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedReceive:
@@ -88,8 +90,10 @@ def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedRecei
     dispatcher.routine("recv")
     view = given.as_memory(out)
     place, source, tag = check_arguments(dispatcher, view, source, tag)
+    if place is out and not dispatcher.checks_buffers:
+        return dispatcher.posted.make("recv", place, source, tag, received)
     watched = None
-    if place is not None and buffer_check.is_on():
+    if place is not None and dispatcher.checks_buffers:
         watched = buffer_check.Watched("recv", dispatcher.failures.name, {"out": view})
         place = np.empty_like(place)
 
@@ -159,10 +163,14 @@ def part_of(place: np.ndarray, count: int) -> np.ndarray:
     return place if place.size == count else place.reshape(-1)[:count]
 
 
+def received(array: np.ndarray, status: int) -> Received:
+    """What the user gets of a message that was read into `out`, or into an array of its own."""
+    return array, -1 - status >> SOURCE_SHIFT, -1 - status & LARGEST_TAG
+
+
 def told(array: Any, out: Any, status: int) -> Received:
-    """What the user gets, where the status tells where the message came from."""
-    code = -1 - status
+    """The same, but `out` may be an array that routines cannot write into."""
     if out is not None and not given.is_plain(out):
         out.flat[: array.size] = array.reshape(-1)
         array = part_of(out, array.size)
-    return array, code >> SOURCE_SHIFT, code & LARGEST_TAG
+    return received(array, status)

@@ -23,7 +23,9 @@ def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:
 
 def post_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Work[Any]:
     """A receive that waits without keeping others from anything."""
-    return dispatcher.posted.enter(_make(dispatcher, source, tag))
+    receive = _make(dispatcher, source, tag)
+    dispatcher.posted.enter(receive)
+    return receive
 
 
 def _make(dispatcher: Dispatcher, source: Any, tag: Any) -> PostedReceive:

@@ -34,28 +34,16 @@ def send(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> None:
 
 
 def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[Any] | None:
-    """Send a short array without the worker, if nothing is in the line before it and no memory is missing; else None,
+    """Send a short array without the worker, if nobody is in the line before it and no memory is missing; else None,
     and nothing has been sent."""
     if type(x) is not np.ndarray or x.nbytes > PART_BYTES or not dispatcher.worker.is_open():
         return None
-    entry = dispatcher.routine("send")
-    status, sending = c.BUSY, None
-
-    def put() -> None:
-        nonlocal status, sending
-        try:
-            status = entry(x, None, 0, dest, tag, ARRAY)
-            if status == c.ASKS:
-                sending = Sending(dispatcher, x, dest, tag)
-                status = sending.put(status, patience=0)
-        except BaseException:
-            dispatcher.left("send")
-            raise
-
+    entry, sending = dispatcher.routine("send"), None
     try:
-        put()  # nothing is pending
-        if status == c.BUSY and not dispatcher.worker.turns.run_if_free(put):
-            return None
+        status = entry(x, None, BEGIN, dest, tag, ARRAY)
+        if status == c.ASKS:
+            sending = Sending(dispatcher, x, dest, tag)
+            status = sending.put(status, patience=0)
     except BaseException:
         dispatcher.left("send")
         raise
@@ -64,11 +52,14 @@ def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[An
     return dispatcher.worker.ended(None if status == c.OK else dispatcher.failures.error("send", status))
 
 
-def go_on(dispatcher: Dispatcher, x: Any, dest: int, tag: int) -> tuple[int, "Sending"]:
+def go_on(dispatcher: Dispatcher, x: Any, dest: int, tag: int) -> tuple[int, "Sending | None"]:
     """After HALFWAY: send the rest. The last status, and what says whether the message was refused. On an exception the
-    caller has left."""
+    caller has left. BUSY: while receives are posted, only a thread that has the turn waits for memory."""
     sending = Sending(dispatcher, x, dest, tag)
-    return sending.put(c.HALFWAY), sending
+    if dispatcher.posted.is_empty():
+        return sending.put(c.HALFWAY), sending
+    status = sending.put(c.HALFWAY, patience=0)
+    return (c.BUSY, None) if sending.is_refused else (status, sending)
 
 
 def check_arguments(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> tuple[np.ndarray, int, int]:
@@ -92,10 +83,12 @@ class Sending:
         self._since = 0.0  # when that has changed last
 
     def put_beside_receives(self) -> int:
-        """`put`, and posted receives meanwhile. These belong to the thread that has the turn."""
+        """`put`, and posted receives meanwhile. These belong to the thread that has the turn: BUSY in any other."""
         dispatcher = self._dispatcher
-        if dispatcher.posted.is_empty() or not dispatcher.worker.turns.is_mine():
+        if dispatcher.posted.is_empty():
             return self.put()
+        if not dispatcher.worker.turns.is_mine():
+            return c.BUSY
         status = self.put(companion=dispatcher.posted)
         dispatcher.posted.detach()
         return status

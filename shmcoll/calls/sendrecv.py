@@ -92,13 +92,13 @@ def beside_others(dispatcher: Dispatcher, array: np.ndarray, dest: int, one: Pos
     except ArenaError as error:
         refusal = error
     except BaseException:
-        if not one.work.done():
+        if not one.done():
             leave(dispatcher, one, "send")
         raise
     try:
-        result: Received = one.work.wait()
+        result: Received = one.wait()
     except BaseException as error:
-        if not one.work.done():
+        if not one.done():
             leave(dispatcher, one, "recv")
         raise error from refusal
     if refusal:

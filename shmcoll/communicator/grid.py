@@ -151,9 +151,9 @@ class Grid:
         """
         arguments = (x, width, axes, self._dims, self._periods)
         if async_op:
-            name = self._dispatcher.failures.name
-            call = partial(calls.halo_exchange, self._dispatcher, *arguments)
-            return self._dispatcher.worker.submit(buffer_check.around(call, "halo_exchange", name, {"x": x}, "x"))
+            dispatcher = self._dispatcher
+            call = partial(calls.halo_exchange, dispatcher, *arguments)
+            return dispatcher.worker.submit(buffer_check.around(call, dispatcher, "halo_exchange", {"x": x}, "x"))
         if type(x) is not np.ndarray or not (axes is None or type(axes) in (int, tuple)) or type(width) is not int:
             return calls.halo_exchange(self._dispatcher, *arguments)
         if self._checked != (x.shape, width, axes):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from shmcoll import calls
 from shmcoll.calls.recv import make
 from shmcoll.calls.recv_object import post_object
 from shmcoll.calls.send import check_arguments as check_send
+from shmcoll.calls.send import send_at_once
 from shmcoll.calls.sendrecv import SHORT_BYTES
 from shmcoll.communicator.native_call import NativeCalls, native_call
 from shmcoll.engine.layout import ANY, LARGEST_TAG
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from shmcoll.communicator.types import ArrayLike, Out, Received
 
 
-@dataclass(frozen=True)
-class Send:
+class Send(NamedTuple):
     """Describe a message for `comm.batch`. The arguments are those of `comm.send`."""
 
     x: ArrayLike
@@ -30,8 +29,7 @@ class Send:
     tag: int = 0
 
 
-@dataclass(frozen=True)
-class Recv:
+class Recv(NamedTuple):
     """Describe a receive for `comm.batch`. The arguments are those of `comm.recv`."""
 
     out: Out | None = None
@@ -51,7 +49,7 @@ class Messages(NativeCalls):
         result="None",
         second="send_on(self._dispatcher, x, dest, tag)",
         answer="result.raise_refusal() if result else None",
-        later="send_at_once(self._dispatcher, x, dest, tag) or self._submit(calls.send, x, dest, tag)",
+        later="self._start(x, dest, tag)",
     )
     def send(self, x: ArrayLike, dest: int, tag: int = 0, *, async_op: bool = False) -> Any:
         """Send an array to rank `dest` of this group. Not a collective.
@@ -251,14 +249,13 @@ class Messages(NativeCalls):
             >>> works[1].wait()
         """
         dispatcher = self._dispatcher
-        if not isinstance(messages, Iterable):
+        if type(messages) is not list and not isinstance(messages, Iterable):
             raise TypeError(
                 f"batch on rank {dispatcher.failures.name}: messages must be a sequence of shmcoll.Send and "
                 f"shmcoll.Recv, got {type(messages).__name__}"
             )
-        listed = list(messages)
-        checked: list[Any] = []
-        for one in listed:
+        checked: list[Any] = []  # the arguments of a send, or a receive that has not been posted
+        for one in messages:
             if isinstance(one, Send):
                 checked.append(check_send(dispatcher, one.x, one.dest, one.tag))
             elif isinstance(one, Recv):
@@ -269,20 +266,19 @@ class Messages(NativeCalls):
                     f"use shmcoll.Send(x, dest, tag) and shmcoll.Recv(out, source, tag)"
                 )
         dispatcher.routine("send")  # loaded before anything has begun
-        started: list[Any] = [None] * len(checked)
+        receives = [one for one in checked if type(one) is not tuple]
+        if receives:
+            dispatcher.posted.enter(*receives)
         try:
-            for i, one in enumerate(listed):
-                if isinstance(one, Recv):
-                    started[i] = dispatcher.posted.enter(checked[i])
-            for i, one in enumerate(listed):
-                if isinstance(one, Send):
-                    started[i] = self.send(*checked[i], async_op=True)
+            return [self._start(*one) if type(one) is tuple else one for one in checked]
         except BaseException:  # the user has no handles
-            for work in started:
-                if work is not None:
-                    work.cancel()
+            for one in receives:
+                one.cancel()
             raise
-        return started
+
+    def _start(self, x: Any, dest: int, tag: int) -> Work[None]:
+        """Send an array whose arguments have been checked, in this thread if it takes no time."""
+        return send_at_once(self._dispatcher, x, dest, tag) or self._submit(calls.send, x, dest, tag)
 
 
 __all__ = ["ANY", "Messages", "Recv", "Send"]

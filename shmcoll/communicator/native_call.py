@@ -25,7 +25,6 @@ from shmcoll.calls.counts import second_phase
 from shmcoll.calls.recv import go_on as read_message
 from shmcoll.calls.recv import post
 from shmcoll.calls.send import go_on as send_on
-from shmcoll.calls.send import send_at_once
 from shmcoll.collectives import RECORDS
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import REDUCTIONS
@@ -91,7 +90,6 @@ _NAMES: dict[str, Any] = {
     "unrouted": unrouted,
     "second_phase": second_phase,
     "send_on": send_on,
-    "send_at_once": send_at_once,
     "post": post,
     "read_message": read_message,
 }
@@ -194,15 +192,16 @@ class NativeCalls:
     def _submit(self, call: Callable[..., Any], *arguments: Any) -> Work[Any]:
         """Have the worker make a call."""
 
-        def perform() -> Any:
-            return calls.perform(call, self._dispatcher, arguments)
+        dispatcher = self._dispatcher
 
-        if buffer_check.is_on():
+        def perform() -> Any:
+            return calls.perform(call, dispatcher, arguments)
+
+        if dispatcher.checks_buffers:
             values = buffer_check.named_arguments(call, arguments)
             written = ("out", "x") if call is calls.broadcast and self._rank != values["root"] else ("out",)
-            name = self._dispatcher.failures.name
-            perform = buffer_check.around(perform, call.__name__, name, values, *written)
-        return self._dispatcher.worker.submit(perform)
+            perform = buffer_check.around(perform, dispatcher, call.__name__, values, *written)
+        return dispatcher.worker.submit(perform)
 
     def _again(self, operation: str, status: int, call: Callable[..., Any], *arguments: Any) -> Any:
         """After the native entry has not let a call in: the long way. After anything else: the error."""

@@ -151,8 +151,8 @@ class Objects(Collectives):
         """`used`: the object that this rank gives."""
         if not later:
             return call()
-        name = self._dispatcher.failures.name
-        return self._dispatcher.worker.submit(buffer_check.around(call, operation, name, {"the object": used}))
+        dispatcher = self._dispatcher
+        return dispatcher.worker.submit(buffer_check.around(call, dispatcher, operation, {"the object": used}))
 
     def _broadcast_object(self, value: Any, root: int) -> Any:
         with self._dispatcher.checking("broadcast_object") as check:

@@ -69,8 +69,8 @@ class Plan:
             A `Work` with the result of the call. Leave the arrays alone until it is done.
         """
         used = dict(zip(("x", "out"), self._arguments, strict=False))
-        name = self._dispatcher.failures.name
-        return self._dispatcher.worker.submit(buffer_check.around(self, self._operation, name, used, "out"))
+        dispatcher = self._dispatcher
+        return dispatcher.worker.submit(buffer_check.around(self, dispatcher, self._operation, used, "out"))
 
     def __repr__(self) -> str:
         return f"<shmcoll.Plan of {self._operation} on rank {self._dispatcher.failures.name}>"

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 import shmcoll
 
@@ -18,18 +18,22 @@ Site = tuple[str, int]  # file, line
 
 _PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
 _submitted = threading.local()
+_is_ours: dict[str, bool] = {}  # of the files that have been met: to look takes less time than to compare
 
 
 def here() -> Site | None:
     """The line that this thread is at, or that submitted what it works on; None when no frame is the user's."""
     if site := getattr(_submitted, "site", None):
         return site
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(_PACKAGE):
-        if frame.f_back is None:
-            return None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if (is_ours := _is_ours.get(name)) is None:
+            is_ours = _is_ours[name] = name.startswith(_PACKAGE)
+        if not is_ours:
+            return name, frame.f_lineno
         frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
+    return None
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from shmcoll.engine.layout import WORD
 
 (
     ACTIVE,  # the thread whose call is inside native code; minus it between the phases of a call; ENDED; else 0
-    OWNER,  # 0, or the thread that alone may call: the worker while asynchronous work is pending
+    OWNER,  # who may call: 0 for any thread, RECEIVES_POSTED, NOBODY, or the one thread that has the turn
     THREAD,  # the saved Python thread state while the GIL is released; 0 when nobody calls through Python
     GROUP,  # address of the group region
     RANKS,  # address of one word a rank of the group: the rank of the world that it is
@@ -68,6 +68,10 @@ CONTEXT_WORDS = 80  # what the routines see; engine/native/entry.py keeps its ow
 SCRATCH_BYTES = 64 << 10
 
 ENDED = -1  # in ACTIVE: the group has ended, nobody enters again
+
+# in OWNER; `runtime/turns.py` says who writes it
+NOBODY = -1  # no thread has the turn
+RECEIVES_POSTED = -2  # any thread may call, but a message that is to be received, or is long, waits for its turn
 
 LATER = 16  # phases from here on belong to a call that has begun; all other calls begin
 

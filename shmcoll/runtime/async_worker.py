@@ -18,8 +18,8 @@ Who waits, and for what:
               a receive into the list, and before it waits for either. An interrupt between these two steps leaves
               a call in the line that the worker does not know of; the next thread that waits for it, or the end, rings
     anybody   for the end of a call (`_Latch`). The result is stored first, then the latch is set, then waiting threads
-              are woken. A thread that waits adds a lock of its own to the deque, then looks at the latch: either it
-              sees the latch set, or it is woken. What an interrupted wait leaves in the deque is woken for nothing
+              are woken. A thread that waits adds a lock of its own to the list, then looks at the latch: either it
+              sees the latch set, or it is woken. What an interrupted wait leaves in the list is woken for nothing
     `finish`  for the worker, which ends when line and list are empty. Calls end; receives are withdrawn
 
 The worker lives. Signal handlers do not run in it. What a call raises is its result. What `await` and its event loop do
@@ -38,7 +38,6 @@ import sys
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -112,16 +111,16 @@ class _Latch:
 
     __slots__ = ("_calls", "is_set")
 
-    def __init__(self) -> None:
-        self.is_set = False
-        self._calls: deque[Callable[[], None]] = deque()
+    def __init__(self, *, is_set: bool = False) -> None:
+        self.is_set = is_set
+        self._calls: list[Callable[[], None]] = []
 
     def set(self) -> None:
         """Set it, and make the calls that wait for this. To set it again makes those that an interrupt has left."""
         self.is_set = True
         while self._calls:
             try:
-                self._calls.popleft()()
+                self._calls.pop(0)()
             except IndexError:  # set by two threads at once
                 return
 
@@ -153,14 +152,16 @@ class Work(Generic[Result]):
         array([1., 1.])
     """
 
+    # What most handles keep is an attribute of the class, because many are made: each would take time
+    is_receive = False
+    _result: Any = None
+    _failure: lost_failures.Failure | None = None  # unless it is a `Cancelled`
+    _is_cancelled = False
+
     def __init__(self, worker: "AsyncWorker", site: Site | None):
         self.site = site
-        self.withdraw: Callable[[], bool] | None = None  # for a receive
         self._worker = worker
         self._latch = _Latch()
-        self._result: Any = None
-        self._failure: lost_failures.Failure | None = None  # unless it is a `Cancelled`
-        self._is_cancelled = False
 
     def wait(self, timeout: float | None = None) -> Result:
         """Wait until the call has ended, and return its result. A wait that is interrupted may be repeated.
@@ -201,7 +202,7 @@ class Work(Generic[Result]):
             CallNotAllowed: this process is a fork of the rank.
         """
         self._worker.check_rank("cancel")
-        if self.withdraw is not None and not self._latch.is_set and self.withdraw():
+        if not self._latch.is_set and self.withdraw():
             self._worker.wake()  # so that others are let in again
         return self._is_cancelled
 
@@ -217,6 +218,10 @@ class Work(Generic[Result]):
             yield from waiter
         return self._outcome()
 
+    def withdraw(self) -> bool:
+        """Withdraw the call, in any thread. Returns whether it is withdrawn; only a posted receive can be."""
+        return False
+
     def await_end(self) -> None:
         """Wait until the operation has ended, whichever way."""
         self._worker.hurry(self)
@@ -227,14 +232,17 @@ class Work(Generic[Result]):
         an interrupt has left undone, and has no other effect."""
         if not self._latch.is_set:
             self._result = result
-            if isinstance(result, Cancelled):
-                self._is_cancelled = True
-            elif isinstance(result, BaseException):
-                worker, site = self._worker, self.site
-                self._failure = self._failure or lost_failures.Failure(result, lambda: worker.told(result, site))
-                lost_failures.note(self._failure)
+            if isinstance(result, BaseException):
+                self._note_failure(result)
         self._latch.set()
-        self.withdraw = None
+
+    def _note_failure(self, error: BaseException) -> None:
+        if isinstance(error, Cancelled):
+            self._is_cancelled = True
+        else:
+            worker, site = self._worker, self.site
+            self._failure = self._failure or lost_failures.Failure(error, lambda: worker.told(error, site))
+            lost_failures.note(self._failure)
 
     def _outcome(self) -> Result:
         result = self._result
@@ -256,9 +264,8 @@ class Work(Generic[Result]):
         return f"<shmcoll.Work {state}>"
 
     def __del__(self) -> None:
-        failure = getattr(self, "_failure", None)
-        if failure is not None and lost_failures is not None:  # the interpreter may be ending
-            lost_failures.tell(failure)
+        if self._failure is not None and lost_failures is not None:  # the interpreter may be ending
+            lost_failures.tell(self._failure)
 
 
 def _wake_up(loop: Any, waiter: Any) -> None:
@@ -293,7 +300,7 @@ class AsyncWorker:
 
     def submit(self, call: Callable[[], Any]) -> Work[Any]:
         """Queue a call; its arguments stay alive until it is done."""
-        check_rank(self._pid, "async_op", self._name)
+        self.check_rank("async_op")
         work: Work[Any] = Work(self, here())
         ticket = Ticket(0, work=(work, call))
         ticket.lock.acquire()
@@ -305,7 +312,7 @@ class AsyncWorker:
 
     def is_open(self) -> bool:
         """Whether something may still be submitted."""
-        return os.getpid() == self._pid and not self._is_over
+        return not (self._is_over or self.turns.is_shut)
 
     def ended(self, result: Any) -> Work[Any]:
         """The handle of a call that has ended already."""
@@ -347,19 +354,19 @@ class AsyncWorker:
 
     def hurry(self, work: Work[Any]) -> None:
         """Somebody is about to sleep until `work` is done."""
-        if work.withdraw is not None:
+        if work.is_receive:
             self._is_awaited = True
         self.wake()
 
     def wait_for(self, work: Work[Any], timeout: float | None) -> bool:
         """Wait until a call has ended; whether it has within so many seconds."""
-        check_rank(self._pid, "wait", self._name)
+        self.check_rank("wait")
         if self.turns.is_within() or self.is_me():
             raise CallNotAllowed(
                 f"wait on {self._name}: called by a signal handler or finaliser during a call of its own thread; "
                 f"the work is pending"
             )
-        if work.withdraw is not None and self.listener is not None:
+        if work.is_receive and self.listener is not None:
             self.listener.help(work, sleeps=timeout is None)
             if work.done():
                 return True
@@ -367,8 +374,9 @@ class AsyncWorker:
         return work._latch.wait(timeout)
 
     def check_rank(self, operation: str) -> None:
-        """Raise in a process that the rank has forked."""
-        check_rank(self._pid, operation, self._name)
+        """Raise in a process that the rank has forked. There the line is shut (`LocalRank`)."""
+        if self.turns.is_shut:
+            check_rank(self._pid, operation, self._name)
 
     @property
     def identity(self) -> int:

@@ -1,5 +1,6 @@
 """The native side of a communicator: its context, how a routine is entered, and what becomes of its status."""
 
+import os
 import sys
 import threading
 import time
@@ -25,6 +26,8 @@ from shmcoll.runtime.failure_reporter import Checking, FailureReporter
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.posted_receives import PostedReceives
 
+_OFF = ("", "0", "false", "no", "off")
+
 
 class Dispatcher:
     """What calls the routines of one group as its rank `rank`."""
@@ -43,6 +46,7 @@ class Dispatcher:
         self.failures = FailureReporter(group, self.words, rank, self.buffers)
         self.worker = AsyncWorker(self.words, group, rank, self.failures)
         self.posted = PostedReceives(self)
+        self.checks_buffers = os.environ.get("SHMCOLL_CHECK", "").lower() not in _OFF  # see `calls/buffer_check.py`
         self._faulty = fault_injection.plan(local_rank.rank)
         self._routines: dict[str, Callable[..., int]] = {}
 
@@ -233,8 +237,8 @@ class Dispatcher:
 
     def check_open(self, operation: str) -> None:
         """Raise when nobody can call any more."""
-        self.check_rank(operation)
         if self.is_shut:
+            self.check_rank(operation)
             raise CallNotAllowed(
                 f"{operation} on rank {self.failures.name}: this communicator is closed; make a new one"
             )

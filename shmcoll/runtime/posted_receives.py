@@ -8,28 +8,19 @@ before a later one takes what it has found, the earlier ones are asked whether i
 again. A blocking receive looks at the list, too: if something is posted, it is posted behind that. Otherwise it would
 take what an earlier one waits for.
 
-The fate of a receive is decided once, by `dict.setdefault`, which is one step:
-
-    free         in the list; it may be tried
-    withdrawn    by `cancel`, in any thread and without a turn. It takes nothing any more; the next turn removes it
-    taken        before the first byte of its message is read. From then on `cancel` is refused
-
-So a withdrawn receive has taken no message, nor part of one: the message stays for the next receive that it fits.
-
 Interrupts. A thread that signals may interrupt reads only messages that are there as a whole, so that its native calls
 neither wait nor answer INTERRUPTED; it sleeps in ATTEND alone, which reads nothing. All that it does can be done again
 in the next turn, of whichever thread. Before the native call that reads a message, `_attached` says which receive reads
 it, and to which place. That call, made again, goes on where it was and answers the same. `settle` may be repeated. Then
 the receive leaves the list, and at last `_attached` is cleared. Each look completes first what is attached. Until then
-nobody else reads messages: while the list is not empty, the entry lets in only the thread that has the turn, and
-blocking receives are posted.
+nobody else reads messages: while the list is not empty, the entry lets in a call that reads only in the thread that
+has the turn, and blocking receives are posted.
 
 Limits: a receive that nothing has come for within the timeout ends the group. If a slice of sleep in native code takes
 much longer than it should, the process was stopped: that counts for no limit. The time until the thread has the GIL
 back, which another thread may hold for long, is no sleep, and counts.
 """
 
-import os
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -43,23 +34,17 @@ from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
-from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, TRY
-from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, WHOLE
+from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, POLL, TRY
+from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
 from shmcoll.engine.protocol.wait import FROZEN, SLICE_NS
-from shmcoll.errors import Cancelled
 from shmcoll.runtime.async_worker import AsyncWorker, Work
 from shmcoll.runtime.failure_reporter import FailureReporter
-
-Finish = Callable[[np.ndarray, int], Any]
+from shmcoll.runtime.posted_receive import Finish, PostedReceive
 
 #: seconds without a look, after which the process may have been stopped; a stop counts for no limit
 _FROZEN = FROZEN * SLICE_NS / 1e9
 _SAMPLE = 0.01  # seconds between two readings of the processor time, which is a system call
 _IDLE = 1 / 16  # of those seconds, at most, has a process computed that was stopped
-_LOOKS = 80  # of a thread that waits, before it sleeps: about as long as it takes to be woken, and the sender's work
-_LOOKS_CROWDED = 4
-
-_TAKEN, _WITHDRAWN = "taken", "withdrawn"
 
 
 class ReceivingDispatcher(Protocol):
@@ -80,56 +65,6 @@ class ReceivingDispatcher(Protocol):
     def left(self, operation: str) -> None: ...
 
 
-class PostedReceive:
-    """One posted receive. `operation`: what the user has called. `place`: where to read the message into, or None.
-    `finish`: makes the user's result of the array that holds the message and the status of the routine."""
-
-    def __init__(
-        self,
-        operation: str,
-        place: np.ndarray | None,
-        source: int,
-        tag: int,
-        finish: "Finish",
-        work: Work,
-        deadline: float,
-    ):
-        self.operation = operation
-        self.place = place
-        self.source = source
-        self.tag = tag
-        self.finish = finish
-        self.work = work
-        self.deadline = deadline
-        self._fate: dict[str, str] = {}
-
-    @property
-    def form(self) -> int:
-        return WHOLE if self.operation == "recv_object" else ARRAY
-
-    @property
-    def is_withdrawn(self) -> bool:
-        return self._fate.get("is") == _WITHDRAWN
-
-    def fits(self, source: int, tag: int) -> bool:
-        return self.source in (ANY, source) and self.tag in (ANY, tag) and not self.is_withdrawn
-
-    def take(self) -> bool:
-        """In a turn: whether the receive may read a message."""
-        return self._fate.setdefault("is", _TAKEN) == _TAKEN
-
-    def free(self) -> None:
-        """In a turn: its message has been taken back by the sender, and nothing of it counts."""
-        self._fate.clear()
-
-    def withdraw(self) -> bool:
-        """Whether the receive is withdrawn, and will take nothing."""
-        if self._fate.setdefault("is", _WITHDRAWN) != _WITHDRAWN:
-            return False
-        self.work.settle(Cancelled(f"{self.operation}: this receive has been withdrawn before its message came"))
-        return True
-
-
 class PostedReceives:
     """The posted receives of one communicator."""
 
@@ -147,75 +82,76 @@ class PostedReceives:
 
     def make(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> PostedReceive:
         """Make a receive, to be put into the list by `enter`."""
-        work: Work[Any] = Work(self._dispatcher.worker, here())
-        deadline = time.monotonic() + self._dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
-        receive = PostedReceive(operation, place, source, tag, finish, work, deadline)
-        work.withdraw = receive.withdraw
-        return receive
+        dispatcher = self._dispatcher
+        deadline = time.monotonic() + dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
+        return PostedReceive(dispatcher.worker, here(), operation, place, source, tag, deadline, finish)
 
-    def enter(self, receive: PostedReceive) -> Work:
-        """Put a receive into the list. After an exception it is withdrawn: the user has no handle."""
+    def enter(self, *receives: PostedReceive) -> None:
+        """Put receives into the list. After an exception they are withdrawn: the user has no handles."""
         worker = self._dispatcher.worker
         try:
-            self._dispatcher.check_open(receive.operation)
+            self._dispatcher.check_open(receives[0].operation)
             with worker.turns.guard:
-                worker.start(receive.operation)
-                worker.turns.close_entry()
+                worker.start(receives[0].operation)
                 if not self._posted:
-                    self._looked = self._sampled = time.monotonic()
-                    self._computed = time.process_time()
-                self._posted.append(receive)
+                    self._looked = time.monotonic()
+                    if self._looked - self._sampled > _SAMPLE:
+                        self._sampled, self._computed = self._looked, time.process_time()
+                self._posted.extend(receives)
+                worker.turns.keep_messages_back()
                 worker.turns.ring_sleepers()
             worker.watch()
         except BaseException:
-            receive.withdraw()
+            for receive in receives:
+                receive.withdraw()
             raise
-        return receive.work
 
     # --- who looks ----------------------------------------------------------------------------------------------------
 
     def help(self, work: Work, *, sleeps: bool) -> None:
         """See `Listener` in `async_worker.py`."""
         worker = self._dispatcher.worker
-        turns, wakes = worker.turns, worker.identity if sleeps else 0
-        is_crowded = self._dispatcher.words.item(c.POLLS // WORD) == 0
         goes_on = True
 
         def look() -> None:
             nonlocal goes_on
-            for left in reversed(range(_LOOKS_CROWDED if is_crowded else _LOOKS)):
-                self.served += 1
-                goes_on = self._serve(briefly=True, marks=left == 0)
-                if work.done() or not goes_on:
-                    return
-                if is_crowded:
-                    os.sched_yield()
-            goes_on = sleeps and self._sleep_briefly() and worker.is_open()  # at the end the worker withdraws receives
+            goes_on = self._look(work, sleeps=sleeps)
 
-        while goes_on and not work.done() and turns.run_if_free(look, sleeps=sleeps, wakes=wakes):
-            pass
+        while goes_on and not work.done():
+            if not worker.turns.run_if_free(look, sleeps=sleeps, wakes=worker.identity if sleeps else 0):
+                return
 
-    def _sleep_briefly(self) -> bool:
-        """In a thread that signals may interrupt: sleep until more comes, for a slice at most. Returns False if the
-        worker has to look."""
+    def _look(self, work: Work, *, sleeps: bool) -> bool:
+        """In a turn of a thread that signals may interrupt: complete what comes until `work` is done, or nothing more
+        comes for a slice, or while polling if the thread does not sleep. Returns whether to look again."""
+        goes_on = self._serve(briefly=True, marks=False)
+        while goes_on and not work.done():
+            goes_on = self._serve(briefly=True, marks=True)
+            if work.done() or not goes_on:
+                break
+            status = self._wait_briefly(ATTEND if sleeps else POLL)
+            if status != c.OK:  # at the end the worker withdraws receives
+                is_late = any(receive.deadline < self._looked for receive in list(self._posted))
+                return sleeps and status == c.SLICE_OVER and not is_late and self._dispatcher.worker.is_open()
+            goes_on = self._serve(briefly=True, marks=False)
+        return goes_on
+
+    def _wait_briefly(self, phase: int) -> int:
+        """In a thread that signals may interrupt: wait until more comes, for a slice at most."""
         try:
-            status = self._attend()
+            return self._attend(phase)
         except BaseException:  # an interrupt has ended the wait, as if it had ended the call; nothing else has
             self._dispatcher.words[c.ACTIVE // WORD] = 0
             if self._dispatcher.group.has_ended():
                 self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
             raise
-        return status in (c.OK, c.SLICE_OVER) and all(
-            receive.deadline >= self._looked for receive in list(self._posted)
-        )
 
     def is_waiting(self, *, is_ending: bool) -> bool:
         """See `Listener` in `async_worker.py`."""
-        self.served += 1
         self._serve(briefly=False, marks=True)
         if not self._posted:
             return True
-        status = self._attend()
+        status = self._attend(ATTEND)
         if status in (c.SLICE_OVER, c.SOURCE_LOST):
             if not is_ending:
                 self._look_for_the_late(lost=status == c.SOURCE_LOST)
@@ -223,9 +159,9 @@ class PostedReceives:
             self._fail(status)
         return status != c.SOURCE_LOST
 
-    def _attend(self) -> int:
-        """Sleep until more has come than was there at the last MARK, for a slice at most."""
-        status = self._enter(None, ATTEND)
+    def _attend(self, phase: int) -> int:
+        """Wait until more has come than was there at the last MARK: ATTEND or POLL."""
+        status = self._enter(None, phase)
         self._note_time()
         return status
 
@@ -250,7 +186,7 @@ class PostedReceives:
         self.detach()
         receive = self._match()
         mail = self._dispatcher.buffers
-        if receive is None or not mail.goes_into(receive.place, receive.form) or not receive.take():
+        if receive is None or not mail.goes_into(receive.place, receive.wanted[2]) or not receive.take():
             return None
         place = mail.new_array() if receive.place is None else receive.place
         self._attached = receive, place
@@ -270,7 +206,7 @@ class PostedReceives:
             sources = others if receive.source == ANY else [receive.source]
             cannot_come = all(source == self._dispatcher.rank or self._has_left(source) for source in sources)
             if (all_of_them or cannot_come) and receive.withdraw():
-                sites.append(receive.work.site)
+                sites.append(receive.site)
         self._clean()
         return sites
 
@@ -279,6 +215,7 @@ class PostedReceives:
     def _serve(self, *, briefly: bool, marks: bool) -> bool:
         """Complete all that has come. `briefly`: in a thread that signals may interrupt; returns whether this thread
         may look again, because it has left nothing to the worker. `marks`: note up to where every source has sent."""
+        self.served += 1
         self._note_time()
         self._clean()
         if self._attached and briefly and self._dispatcher.buffers.found_bytes > PART_BYTES:
@@ -321,7 +258,7 @@ class PostedReceives:
                     continue
                 status = self._enter(receive, TRY, patiently=patiently)
                 if status == c.FOUND:
-                    begin_again = any(one.fits(*self._dispatcher.buffers.found) for one in posted[:i])
+                    begin_again = i > 0 and any(one.fits(*self._dispatcher.buffers.found) for one in posted[:i])
                     if not begin_again:
                         return status, receive
                     break
@@ -345,8 +282,8 @@ class PostedReceives:
 
     def _complete(self, receive: PostedReceive, place: np.ndarray) -> None:
         """Read what has been found, or what is left of it."""
-        count = self._dispatcher.buffers.found_count
-        array = place if place.size <= count else place.reshape(-1)[:count]
+        buffers = self._dispatcher.buffers
+        array = place if place.nbytes <= buffers.found_bytes else place.reshape(-1)[: buffers.found_count]
         self._conclude(receive, self._enter(receive, DATA, place), array)
         self._attached = None
 
@@ -398,8 +335,10 @@ class PostedReceives:
     def _enter(
         self, receive: PostedReceive | None, phase: int, place: np.ndarray | None = None, *, patiently: bool = True
     ) -> int:
+        """Call the routine. Without a receive, the context names the first one in the list: errors quote it."""
         call = self._dispatcher.routine("recv")
-        source, tag, form = (receive.source, receive.tag, receive.form) if receive else (ANY, ANY, ARRAY)
+        one = receive or next(iter(self._posted), None)
+        source, tag, form = one.wanted if one else (ANY, ANY, ARRAY)
         status = call(None, place, phase, source, tag, form)
         while status == c.BUSY and patiently and self._dispatcher.words[c.ACTIVE // WORD] != c.ENDED:
             time.sleep(1e-4)  # a call that was let in before anything was pending
@@ -423,7 +362,7 @@ class PostedReceives:
         self._clean()
 
     def _error(self, receive: PostedReceive, status: int) -> BaseException:
-        with submitted_at(receive.work.site):
+        with submitted_at(receive.site):
             return self._dispatcher.failures.error(receive.operation, status)
 
     def _clean(self) -> None:
@@ -434,7 +373,7 @@ class PostedReceives:
                 self._posted.remove(receive)
 
     def _settle(self, receive: PostedReceive, outcome: Any) -> None:
-        receive.work.settle(outcome)
+        receive.settle(outcome)
         if receive in self._posted:
             self._posted.remove(receive)
 

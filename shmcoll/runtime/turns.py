@@ -1,10 +1,12 @@
 """Turns: the order in which the threads of a rank, and its worker, call on a communicator that has asynchronous work.
 
-While nothing asynchronous is pending, the native entry lets in any thread and nobody comes here. OWNER says so:
+While nobody is in the line, the native entry lets in any thread and nobody comes here. OWNER says so:
 
-    0        nothing is pending: any thread may call
-    NOBODY   something is pending, and no thread has the turn: the entry answers BUSY to all
-    thread   this thread has the turn: the entry lets in this thread alone
+    0                nothing is pending: any thread may call
+    RECEIVES_POSTED  nobody is in the line, but receives are posted: any thread may make any call that does not read
+                     messages (`engine/native/entry.py`)
+    NOBODY           somebody is in the line, and no thread has the turn: the entry answers BUSY to all
+    thread           this thread has the turn: the entry lets in this thread alone
 
 The line is a deque of places. A place is held, which means that its lock is locked, until its owner has passed. Two
 kinds of owners take a place:
@@ -17,9 +19,10 @@ So a blocking call runs in its own thread. The frames that own its arrays and ta
 code uses them, and an interrupt in the line is an exception before anything has begun.
 
 Who writes what. Whoever has the turn writes OWNER: its identity first, NOBODY at the end of the turn, and then, under
-`guard`, 0 if nothing is pending. A thread that takes a place in the line writes NOBODY over 0, under `guard`, before it
-is in the line. `guard` is held for a few instructions and never by a thread that waits. It is re-entrant: a signal
-handler may take a place while its own thread holds `guard`. This is why a thread that has written 0 looks again.
+`guard`, 0 or RECEIVES_POSTED if nobody else is in the line. A thread that takes a place in the line writes NOBODY over
+either, under `guard`, before it is in the line. A thread that posts a receive writes RECEIVES_POSTED over 0, likewise.
+`guard` is held for a few instructions and never by a thread that waits. It is re-entrant: a signal handler may take a
+place, or post, while its own thread holds `guard`. This is why a thread that has opened the entry looks again.
 
 Interrupts. CPython runs signal handlers where a call returns, where a loop jumps back, and where a Python function
 begins. Four steps must not be torn apart by one, and they are not:
@@ -30,7 +33,8 @@ begins. Four steps must not be torn apart by one, and they are not:
     OWNER = NOBODY after a turn   an assignment at the beginning of `finally` that calls nothing
     ACTIVE = 0 after a turn       the same, for a turn that ends between two phases of a call
 
-Everything else that an interrupt can leave undone is done by the next thread: it removes unlocked places, and writes 0.
+Everything else that an interrupt can leave undone is done by the next thread: it removes unlocked places, and opens the
+entry.
 
 Nobody waits forever. A thread waits only for places before its own, so there is no circle. A place of a thread is
 unlocked when the thread leaves its call, which ends. A place of a call is unlocked by the worker, which is woken by
@@ -53,8 +57,6 @@ from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CallNotAllowed
 
-NOBODY = -1  # no thread has this identity
-
 _OWNER = c.OWNER // WORD
 _ACTIVE = c.ACTIVE // WORD
 
@@ -75,8 +77,8 @@ class Ticket:
 class Turns:
     """The line of one communicator, whose context is `words`.
 
-    name: of the rank, for messages. ring: rings this rank's own doorbell. wake: wakes the worker. is_needed: whether
-    something is pending that has no place in the line.
+    name: of the rank, for messages. ring: rings this rank's own doorbell. wake: wakes the worker. has_receives: whether
+    receives are posted, which have no place in the line.
     """
 
     def __init__(
@@ -85,7 +87,7 @@ class Turns:
         name: str,
         ring: Callable[[], None],
         wake: Callable[[], None],
-        is_needed: Callable[[], bool],
+        has_receives: Callable[[], bool],
     ):
         self.guard = threading.RLock()
         self.is_shut = False
@@ -93,24 +95,22 @@ class Turns:
         self._name = name
         self._ring = ring
         self._wake = wake
-        self._is_needed = is_needed
+        self._has_receives = has_receives
         self._queue: deque[Ticket] = deque()
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def is_mine(self) -> bool:
         """Whether this thread has the turn."""
-        return bool(self._words[_OWNER] == threading.get_ident())
+        return self._words.item(_OWNER) == threading.get_ident()
 
     def is_within(self) -> bool:
         """Whether a call of this thread is in the line or inside. Then this thread runs a signal handler, a finaliser,
         or something that the worker calls."""
         me, words = threading.get_ident(), self._words
-        if words[_OWNER] == me or words[_ACTIVE] == me or words[_ACTIVE] == -me:
+        if words.item(_OWNER) == me or abs(words.item(_ACTIVE)) == me or self.guard._is_owned():  # type: ignore[attr-defined]
             return True
-        if self.guard._is_owned():  # type: ignore[attr-defined]
-            return True
-        return any(ticket.thread == me and ticket.lock.locked() for ticket in list(self._queue))
+        return bool(self._queue) and any(ticket.thread == me and ticket.lock.locked() for ticket in list(self._queue))
 
     def first_call(self) -> Ticket | None:
         """The first asynchronous call in the line, if there is one."""
@@ -134,12 +134,17 @@ class Turns:
 
     def _is_asleep(self, thread: int) -> bool:
         """Whether this thread alone is in the line, and sleeps in its turn."""
-        return all(ticket.sleeps and ticket.thread == thread for ticket in self._queue)
+        return all(ticket.sleeps and ticket.thread == thread for ticket in list(self._queue))
 
     def close_entry(self) -> None:
         """Let nobody in who has no turn. Call with `guard` held, before what is pending can be found."""
-        if self._words[_OWNER] == 0:
-            self._words[_OWNER] = NOBODY
+        if self._words.item(_OWNER) in (0, c.RECEIVES_POSTED):
+            self._words[_OWNER] = c.NOBODY
+
+    def keep_messages_back(self) -> None:
+        """Let in nobody without a turn who reads messages. Call with `guard` held, before a receive can be found."""
+        if self._words.item(_OWNER) == 0:
+            self._words[_OWNER] = c.RECEIVES_POSTED
 
     def book(self, ticket: Ticket) -> None:
         """Put an asynchronous call into the line. Call with `guard` held; the caller has locked the place."""
@@ -214,25 +219,26 @@ class Turns:
             words[_OWNER] = me
             return call()
         finally:
-            words[_OWNER] = NOBODY
+            words[_OWNER] = c.NOBODY
             if words[_ACTIVE] == between:
                 words[_ACTIVE] = 0
             self._leave(mine)
 
     def _leave(self, mine: Ticket) -> None:
-        """Open the entry if nothing else is pending. The place stays in the line as long as it is held, because a
-        signal handler that comes before it is unlocked must know of it; others remove it."""
-        if self.is_shut:
-            return
+        """Open the entry if nobody else is in the line. The place stays there as long as it is held, because a signal
+        handler that comes before it is unlocked must know of it; others remove it."""
         with self.guard:
-            if not self._is_pending(mine):
-                self._words[_OWNER] = 0
-                if self._is_pending(mine) or self.is_shut:
-                    self._words[_OWNER] = NOBODY
+            while self._words.item(_OWNER) != (owner := self._owner_without(mine)):
+                self._words[_OWNER] = owner
 
-    def _is_pending(self, mine: Ticket) -> bool:
-        self.is_free()  # removes places that are not held any more
-        return self._is_needed() or any(ticket is not mine and ticket.lock.locked() for ticket in list(self._queue))
+    def _owner_without(self, mine: Ticket) -> int:
+        """What OWNER says when a place is left that has had the turn."""
+        queue = self._queue
+        if len(queue) > 1:
+            self.is_free()  # removes places that are not held any more
+        if self.is_shut or any(one is not mine and one.lock.locked() for one in list(queue)):
+            return c.NOBODY
+        return c.RECEIVES_POSTED if self._has_receives() else 0
 
     def _before(self, mine: Ticket) -> list[Ticket]:
         queue = list(self._queue)
@@ -264,7 +270,7 @@ class Turns:
     def shut(self) -> None:
         """Let nobody in any more, ever. No lock: a fork of the rank may have found it taken."""
         self.is_shut = True
-        self._words[_OWNER] = NOBODY
+        self._words[_OWNER] = c.NOBODY
 
     def drain(self) -> None:
         """Shut, and wait until nobody is in the line."""

@@ -8,6 +8,9 @@ import pytest
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import DTYPES
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.messages.recv import FETCH
+from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
+from shmcoll.engine.messages.send import BEGIN, BESIDE
 from shmcoll.engine.native import entry
 from tests.support import layouts
 
@@ -168,14 +171,44 @@ def test_who_may_enter(ranks, monkeypatch, fast):
     def turns(comm) -> list[int]:
         words, me = comm._dispatcher.words, threading.get_ident()
         told = []
-        for active, owner in ((0, 0), (0, me), (0, me + 1), (0, -1), (me, 0), (me + 1, 0), (-me, me), (c.ENDED, 0)):
+        for active, owner in (
+            (0, 0), (0, me), (0, me + 1), (0, c.NOBODY), (0, c.RECEIVES_POSTED),
+            (me, 0), (me + 1, 0), (-me, me), (c.ENDED, 0), (me, c.RECEIVES_POSTED),
+        ):  # fmt: skip
             words[c.ACTIVE // WORD], words[c.OWNER // WORD] = active, owner
             told.append(comm._load("barrier")())
         words[c.ACTIVE // WORD] = words[c.OWNER // WORD] = 0
         return told
 
     busy, ok = c.BUSY, c.OK
-    assert ranks(1, turns) == [[ok, ok, busy, busy, busy, busy, busy, busy]]
+    assert ranks(1, turns) == [[ok, ok, busy, busy, ok, busy, busy, busy, busy, busy]]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_which_messages_wait_for_their_turn_behind_posted_receives(ranks, monkeypatch, fast):
+    """A receive, and a send that may have to wait for its receiver. Whoever has the turn makes both."""
+    monkeypatch.setattr(entry, "FAST", fast)
+
+    def calls(comm) -> dict[int, list[int]]:
+        words, send, recv = comm._dispatcher.words, comm._load("send"), comm._load("recv")
+        short, long = np.zeros(PART_BYTES, np.uint8), np.zeros(PART_BYTES + 1, np.uint8)
+        told = {}
+        for owner in (c.RECEIVES_POSTED, threading.get_ident()):
+            comm.send(short, 0)
+            comm.recv(short, 0)
+            words[c.OWNER // WORD] = owner
+            told[owner == c.RECEIVES_POSTED] = [
+                recv(None, short, FETCH, 0, 0, ARRAY),
+                send(short, None, BEGIN, 0, 0, ARRAY),
+                send(long, None, BEGIN, 0, 0, ARRAY),
+                send(long, None, BESIDE, 0, 0, ARRAY),
+            ]
+            words[c.ACTIVE // WORD] = words[c.OWNER // WORD] = 0
+        return told
+
+    (told,) = ranks(1, calls)
+    assert told[True] == [c.BUSY, c.OK, c.BUSY, c.BUSY]
+    assert c.BUSY not in told[False]
 
 
 def test_who_is_inside_after_a_routine():

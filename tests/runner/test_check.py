@@ -4,9 +4,7 @@ import shmcoll
 
 
 def is_on() -> bool:
-    from shmcoll.calls import buffer_check
-
-    return buffer_check.is_on()
+    return shmcoll.init()._dispatcher.checks_buffers
 
 
 def test_the_variable_turns_it_on(monkeypatch):

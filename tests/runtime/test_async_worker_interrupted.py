@@ -25,6 +25,7 @@ FILES = tuple(
     for name in (
         "runtime/turns.py",
         "runtime/async_worker.py",
+        "runtime/posted_receive.py",
         "runtime/posted_receives.py",
         "runtime/dispatcher.py",
         "calls/recv.py",

@@ -18,15 +18,14 @@ Phases, in RECV_PHASE, and what they return besides OK and failures:
     TRY       look for a message: FOUND, or NOTHING_YET
     SEEK      look for a message: LOOKED; there is one if DONE is UNREAD
     MARK      note up to where every source has sent, for ATTEND
-    ATTEND    sleep until a source has sent more than that
+    ATTEND    wait until a source has sent more than that
                   SLICE_OVER      nothing has come in a slice
                   SOURCE_LOST     another rank has failed, or all others have left
+    POLL      the same, but only for as long as it takes to poll: OK, or SLICE_OVER
 
-Only FETCH and FILL begin a call. The worker, which alone uses TRY, MARK and ATTEND, and a send that uses SEEK may do so
-between two phases of a call of theirs; `engine/native/entry.py` says why nobody else enters there.
-
-A rank with posted receives (`runtime/posted_receives.py`) marks, tries each of them, and attends when there was
-nothing.
+Only FETCH and FILL begin a call. A thread that looks at posted receives (`runtime/posted_receives.py`) and a send that
+uses SEEK may enter between two phases of a call of theirs; `engine/native/entry.py` says why nobody else enters there.
+Such a thread marks, tries each of the posted receives, and attends when there was nothing.
 
 Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag; FORM is ARRAY, or another form if
 an object is wanted: a message of the other kind does not fit. OK is a negative number: minus 1 minus source << 32 |
@@ -86,10 +85,10 @@ from shmcoll.engine.messages.ring_buffers import (
     chain_from,
     found_offset,
 )
-from shmcoll.engine.protocol.wait import EVENTS, mailbox, sleep_once, wait, wait_any
+from shmcoll.engine.protocol.wait import EVENTS, SEVERAL, comes_soon, mailbox, wait, wait_any, wait_for_a_slice
 
 FETCH, FILL = range(2)
-DATA, TRY, MARK, ATTEND, SEEK = range(c.LATER, c.LATER + 5)
+DATA, TRY, MARK, ATTEND, POLL, SEEK = range(c.LATER, c.LATER + 6)
 
 NO_TAG = -2  # no message has it
 NOWHERE = -1  # in place of an event
@@ -106,8 +105,10 @@ def recv(ctx):
     if phase == SEEK:
         return seek(ctx)
     size = peek(ctx + c.SIZE)
+    if phase == POLL:
+        return c.OK if comes_soon(ctx, SEVERAL, size) else c.SLICE_OVER
     if phase == ATTEND:
-        status = sleep_once(ctx, size)
+        status = wait_for_a_slice(ctx, size)
         if status == c.PEER_LOST:
             return c.SOURCE_LOST
         return c.SLICE_OVER if status == c.TIMEOUT_PASSED else status

@@ -15,7 +15,7 @@ arrays of a collective_permute. Calls with counts come in a form of their own: s
 
 Who is inside. ACTIVE is written under the GIL alone, by the thread whose call is inside, and by whoever ends the group:
 
-    0          nobody. Any call that begins may enter, but while a worker owns the context only the worker's
+    0          nobody. Any call that begins may enter, if OWNER allows it
     thread     that thread's call runs. Nobody enters: the thread itself can only be in a signal handler or a finaliser
     -thread    that thread's call has answered HALFWAY and goes on with another phase. Python runs in between, so any
                other call of the same thread (a signal handler's, a finaliser's) may be made here. What the first phase
@@ -23,9 +23,14 @@ Who is inside. ACTIVE is written under the GIL alone, by the thread whose call i
                a phase from LATER on enters, which no call begins with, and only of that thread
     ENDED      the group has ended. It stays
 
+OWNER says which thread has the turn (`runtime/turns.py`). While receives are posted and no thread has it, the value is
+RECEIVES_POSTED, and calls enter as ever, but for two: a receive, which comes behind those that are posted, and a send
+that may have to wait for its receiver, because it reads meanwhile for those that are posted.
+
 The check and what follows it, the reading of the arguments, are one piece of native code under the GIL: no handler and
-no thread comes between. A call that may not enter is answered BUSY, and nothing has been written. Nobody waits here;
-`Dispatcher` queues a call of another thread, and refuses one of the same thread, which would wait for itself.
+no thread comes between. A call that may not enter is answered BUSY, and nothing but its arguments has been written.
+Nobody waits here; `Dispatcher` queues a call of another thread, and refuses one of the same thread, which would wait
+for itself.
 
 The other way, where `cpython.offsets_hold` says that the fields are elsewhere: `PlainEntry` reads them through numpy,
 writes the call down in memory of its own, and gives that to the plain form of the routine through ctypes. Handlers may
@@ -62,6 +67,7 @@ from shmcoll.engine.collective import (
 )
 from shmcoll.engine.kernels.dtypes import BY_NAME, BY_NUMPY, DTYPE_CODES, DTYPES, PAIRS, REDUCTION_CODES, DType
 from shmcoll.engine.layout import ANY, LARGEST_TAG, WORD
+from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.protocol.flight_recorder import forget_message, note_end
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
@@ -155,6 +161,8 @@ def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[i
             return py.new_integer(c.BUSY)
         if not read_call(ctx, args, nargs) or not judge(ctx, nargs):
             return py.new_integer(c.NEEDS_PYTHON)
+        if kind & PEER and waits_for_turn(ctx, kind):
+            return py.new_integer(c.BUSY)
         poke(ctx + c.OPERATION, operation)
         return answer(run(ctx, routine, kind))
 
@@ -245,6 +253,8 @@ def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[i
             copy(ctx + c.X, written + c.X, c.CONTEXT_WORDS * WORD - c.X)
             if not judge(ctx, nargs):
                 return c.NEEDS_PYTHON
+            if kind & PEER and waits_for_turn(ctx, kind):
+                return c.BUSY
             poke(ctx + c.OPERATION, operation)
         return run(ctx, routine, kind)
 
@@ -269,7 +279,16 @@ def phase_given(ctx, args, nargs, place):
 def taken(ctx):
     """Whether a call of this thread may not begin now. Asked and answered under the GIL."""
     active, owner = peek(ctx + c.ACTIVE), peek(ctx + c.OWNER)
-    return active != 0 or (owner != 0 and owner != py.thread_id())
+    return active != 0 or (owner != 0 and owner != c.RECEIVES_POSTED and owner != py.thread_id())
+
+
+def waits_for_turn(ctx, kind):
+    """Whether this call of a message, which begins, comes behind receives that are posted, or may read for them."""
+    if peek(ctx + c.OWNER) != c.RECEIVES_POSTED:
+        return 0
+    if kind & ANY_SOURCE:
+        return peek(ctx + c.RECV_PHASE) < c.LATER
+    return peek(ctx + c.SEND_MEMORY) < c.LATER and peek(ctx + c.X + c.BYTES) > PART_BYTES
 
 
 def goes_on(ctx, phase):

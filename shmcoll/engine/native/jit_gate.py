@@ -34,6 +34,7 @@ from shmcoll.engine.native.entry import (
     item_in,
     ready,
     taken,
+    waits_for_turn,
 )
 
 OPERATION, REDUCTION, ARGUMENT, ARGUMENT_2, STATUS, ARRAYS = (WORD * i for i in range(6))
@@ -69,6 +70,8 @@ def enter(ctx, block):
     kind = peek(ctx + KINDS + operation * WORD)
     if routine == 0 or not suits(ctx, kind) or (kind & REDUCING and not find_kernel(ctx)):
         return c.NEEDS_PYTHON
+    if kind & PEER and waits_for_turn(ctx, kind):
+        return c.BUSY
     poke(ctx + c.OPERATION, operation)
     return call_routine(routine, ctx)
 

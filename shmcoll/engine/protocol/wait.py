@@ -35,7 +35,7 @@ looks at all of them where it would look at one, and PARKED is EVERYBODY, so tha
 else changes: whichever word is stored, either the waiter finds it in its look or its poster finds the waiter parked.
 Such a wait ends in vain when one of the peers has died, or all of them have left: as long as one is there, it may come.
 
-A wait with a limit of its own (`wait_a_while`, `sleep_once`) answers TIMEOUT_PASSED when that has passed, and its
+A wait with a limit of its own (`wait_a_while`, `wait_for_a_slice`) answers TIMEOUT_PASSED when that has passed, and its
 caller goes on.
 
 Why nobody waits for ever: before each sleep the waiter looks, in this order, at the word (what arrived before a failure
@@ -137,9 +137,9 @@ def wait_a_while(ctx, word, wanted, peer, limit):
     return sleep_until(ctx, word, wanted, peer, limit) if limit > 0 else c.TIMEOUT_PASSED
 
 
-def sleep_once(ctx, events):
-    """One slice of `wait_any`, which this process may end by ringing its own doorbell."""
-    if has_come(ctx, SEVERAL, events):
+def wait_for_a_slice(ctx, events):
+    """As `wait_any`, but it sleeps for one slice only, which this process may end by ringing its own doorbell."""
+    if comes_soon(ctx, SEVERAL, events):
         return c.OK
     return sleep_until(ctx, SEVERAL, events, ANYBODY, ONCE)
 

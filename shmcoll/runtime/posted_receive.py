@@ -1,0 +1,78 @@
+"""One posted receive, which is the handle of its user, too.
+
+The fate of a receive is decided once, by `dict.setdefault`, which is one step:
+
+    free         in the list; it may be tried
+    withdrawn    by `cancel`, in any thread and without a turn. It takes nothing any more; the next turn removes it
+    taken        before the first byte of its message is read. From then on `cancel` is refused
+
+So a withdrawn receive has taken no message, nor part of one: the message stays for the next receive that it fits.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmcoll.diagnostics.call_site import Site
+from shmcoll.engine.layout import ANY
+from shmcoll.engine.messages.ring_buffers import ARRAY, WHOLE
+from shmcoll.errors import Cancelled
+from shmcoll.runtime.async_worker import AsyncWorker, Work
+
+Finish = Callable[[np.ndarray, int], Any]
+
+_TAKEN, _WITHDRAWN = "taken", "withdrawn"
+
+
+class PostedReceive(Work[Any]):
+    """A receive that has been posted.
+
+    operation: what the user has called. place: where to read the message into, or None. deadline: when it is late, by
+    `time.monotonic`. finish: makes the user's result of the array that holds the message and the status of the routine.
+    """
+
+    is_receive = True
+
+    def __init__(
+        self,
+        worker: AsyncWorker,
+        site: Site | None,
+        operation: str,
+        place: np.ndarray | None,
+        source: int,
+        tag: int,
+        deadline: float,
+        finish: Finish,
+    ):
+        super().__init__(worker, site)
+        self.operation = operation
+        self.place = place
+        self.source = source
+        self.wanted = source, tag, WHOLE if operation == "recv_object" else ARRAY  # as the routine takes them
+        self.deadline = deadline
+        self.finish = finish
+        self._fate: dict[str, str] = {}
+
+    @property
+    def is_withdrawn(self) -> bool:
+        return self._fate.get("is") == _WITHDRAWN
+
+    def fits(self, source: int, tag: int) -> bool:
+        wanted_source, wanted_tag, _ = self.wanted
+        return wanted_source in (ANY, source) and wanted_tag in (ANY, tag) and not self.is_withdrawn
+
+    def take(self) -> bool:
+        """In a turn: whether the receive may read a message."""
+        return self._fate.setdefault("is", _TAKEN) == _TAKEN
+
+    def free(self) -> None:
+        """In a turn: its message has been taken back by the sender, and nothing of it counts."""
+        self._fate.clear()
+
+    def withdraw(self) -> bool:
+        """Whether the receive is withdrawn, and will take nothing."""
+        if self._fate.setdefault("is", _WITHDRAWN) != _WITHDRAWN:
+            return False
+        self.settle(Cancelled(f"{self.operation}: this receive has been withdrawn before its message came"))
+        return True

@@ -1,0 +1,90 @@
+"""Posted receives: what goes on beside them without taking turns, and what is said when they fail."""
+
+import threading
+
+import numpy as np
+
+import shmcoll
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.messages.ring_buffers import PART_BYTES
+from tests.support.ranks import poll
+
+
+def test_calls_that_read_no_messages_need_no_turn(ranks, monkeypatch):
+    """Collectives and short sends enter at once while a receive is posted; receives and long sends queue."""
+
+    def calls(comm) -> list[bool]:
+        monkeypatch.setattr(comm._dispatcher.worker, "start", lambda operation: None)  # it would take turns, too
+        posted = comm.recv(source=comm.rank, tag=9, async_op=True)
+        turns, told = comm._dispatcher.worker.turns, []
+        queued = turns.run
+        monkeypatch.setattr(turns, "run", lambda *arguments: told.append(True) or queued(*arguments))
+        long = np.zeros(PART_BYTES + 1, np.uint8)
+
+        def takes_a_turn(call) -> bool:
+            told.clear()
+            call()
+            return bool(told)
+
+        sent = [
+            takes_a_turn(lambda: comm.all_reduce(np.ones(3))),
+            takes_a_turn(lambda: comm.send(long[:PART_BYTES], comm.rank, 1)),
+            takes_a_turn(lambda: comm.send(long[:8], comm.rank, 2, async_op=True).wait()),
+            takes_a_turn(lambda: comm.send(long, comm.rank, 3)),
+        ]
+        assert comm._dispatcher.words.item(c.OWNER // WORD) == c.RECEIVES_POSTED
+        comm.send(np.ones(1), comm.rank, 9)
+        posted.wait()
+        assert comm._dispatcher.words.item(c.OWNER // WORD) == 0
+        assert comm.recv(tag=3)[0].size == PART_BYTES + 1
+        return sent
+
+    assert ranks(2, calls) == [[False, False, False, True]] * 2
+
+
+def test_a_short_send_beside_receives_takes_its_turn_for_memory(ranks):
+    """The heap is full: only a thread that reads for the posted receives meanwhile may wait for room."""
+
+    def exchange(comm) -> tuple[int, int]:
+        other, number = 1 - comm.rank, 2000
+        works = [comm.recv(source=other, tag=i, async_op=True) for i in range(number)]
+        for i in range(number):
+            comm.send(np.full(1 << 10, i), other, i)
+        return number, sum(int(work.wait()[0][-1]) == i for i, work in enumerate(works))
+
+    assert ranks(2, exchange, environment={"SHMCOLL_HEAP": "2M"}) == [(2000, 2000)] * 2
+
+
+def test_while_a_thread_attends_the_context_names_the_first_receive(ranks, board):
+    """An error that ends the wait quotes the call from there."""
+
+    def wait(comm) -> tuple[int, ...]:
+        if comm.rank == 1:
+            assert poll(lambda: board[0], 20)
+            comm.send(np.ones(1), 0, 5)
+            return ()
+        work = comm.recv(source=1, tag=5, async_op=True)
+        thread = threading.Thread(target=work.wait)
+        thread.start()
+        group = comm._dispatcher.group
+        assert poll(lambda: group.arena.load(group.mailbox(0) + layout.PARKED), 20)
+        told = tuple(comm._dispatcher.words.item(word // WORD) for word in (c.ARGUMENT, c.ARGUMENT_2))
+        board[0] = 1
+        thread.join()
+        return told
+
+    assert ranks(2, wait)[0] == (1, 5)
+
+
+def test_a_batch_is_made_of_tuples(ranks):
+    """The descriptions can be kept, compared and taken apart; a batch without messages is empty."""
+
+    def batch(comm) -> list:
+        one = shmcoll.Send([1.5, 2.5], 0, 3)
+        works = comm.batch(iter([one, shmcoll.Recv(tag=3), shmcoll.Recv(np.zeros(1), 0, 4), shmcoll.Send([4.0], 0, 4)]))
+        assert comm.batch([]) == [] and one == shmcoll.Send([1.5, 2.5], 0, 3)
+        return [None if (told := work.wait()) is None else (told[0].tolist(), *told[1:]) for work in works]
+
+    assert ranks(1, batch) == [[None, ([1.5, 2.5], 0, 3), ([4.0], 0, 4), None]]
