@@ -202,9 +202,7 @@ class Work(Generic[Result]):
             CallNotAllowed: this process is a fork of the rank.
         """
         self._worker.check_rank("cancel")
-        if not self._latch.is_set and self.withdraw():
-            self._worker.wake()  # so that others are let in again
-        return self._is_cancelled
+        return False
 
     def __await__(self) -> Generator[Any, None, Result]:
         import asyncio
@@ -217,10 +215,6 @@ class Work(Generic[Result]):
             self._worker.hurry(self)
             yield from waiter
         return self._outcome()
-
-    def withdraw(self) -> bool:
-        """Withdraw the call, in any thread. Returns whether it is withdrawn; only a posted receive can be."""
-        return False
 
     def await_end(self) -> None:
         """Wait until the operation has ended, whichever way."""

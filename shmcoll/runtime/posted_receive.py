@@ -70,6 +70,13 @@ class PostedReceive(Work[Any]):
         """In a turn: its message has been taken back by the sender, and nothing of it counts."""
         self._fate.clear()
 
+    def cancel(self) -> bool:
+        """See `Work.cancel`."""
+        self._worker.check_rank("cancel")
+        if not self.done() and self.withdraw():
+            self._worker.wake()  # it removes the receive from the list
+        return self._is_cancelled
+
     def withdraw(self) -> bool:
         """Whether the receive is withdrawn, and will take nothing."""
         if self._fate.setdefault("is", _WITHDRAWN) != _WITHDRAWN:
