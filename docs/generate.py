@@ -24,7 +24,7 @@ from shmcoll.communicator.messages import Recv, Send
 from shmcoll.communicator.plans import Plan
 from shmcoll.mindspore import context, nn, tensor
 from shmcoll.mindspore.mint.handle import CommHandle
-from shmcoll.runtime.async_worker import Work
+from shmcoll.runtime.work import Work
 
 FOLDER = Path(__file__).parent / "reference"
 FUNCTIONS = ("init", "run", "op", "premul_sum", "pair_dtype")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
     from shmcoll.communicator.grid import Grid
-    from shmcoll.communicator.messages import ANY, Recv, Send
+    from shmcoll.communicator.messages import ANY, Envelope, Message, Recv, Send
     from shmcoll.communicator.plans import Plan
     from shmcoll.engine.compiler.user_operators import op, premul_sum
     from shmcoll.engine.kernels.dtypes import pair_dtype
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         ShmcollError,
     )
     from shmcoll.runner.api import run
-    from shmcoll.runtime.async_worker import Work
+    from shmcoll.runtime.work import Work, wait_all, wait_any, wait_some
     from shmcoll.startup.join import init
 
 __version__ = "0.1.0"
@@ -48,12 +48,17 @@ _HOME = {
     "premul_sum": "shmcoll.engine.compiler.user_operators",
     "pair_dtype": "shmcoll.engine.kernels.dtypes",
     "ANY": "shmcoll.communicator.messages",
+    "Envelope": "shmcoll.communicator.messages",
+    "Message": "shmcoll.communicator.messages",
     "Recv": "shmcoll.communicator.messages",
     "Send": "shmcoll.communicator.messages",
     "Communicator": "shmcoll.communicator",
     "Grid": "shmcoll.communicator.grid",
     "Plan": "shmcoll.communicator.plans",
-    "Work": "shmcoll.runtime.async_worker",
+    "Work": "shmcoll.runtime.work",
+    "wait_all": "shmcoll.runtime.work",
+    "wait_any": "shmcoll.runtime.work",
+    "wait_some": "shmcoll.runtime.work",
     "ShmcollError": "shmcoll.errors",
     "RankFailed": "shmcoll.errors",
     "CollectiveTimeout": "shmcoll.errors",
@@ -75,8 +80,10 @@ __all__ = [
     "CollectiveMismatch",
     "CollectiveTimeout",
     "Communicator",
+    "Envelope",
     "Grid",
     "InternalError",
+    "Message",
     "Plan",
     "RankFailed",
     "Recv",
@@ -90,6 +97,9 @@ __all__ = [
     "pair_dtype",
     "premul_sum",
     "run",
+    "wait_all",
+    "wait_any",
+    "wait_some",
 ]
 
 

@@ -17,6 +17,7 @@ from shmcoll.calls.exscan import exscan as exscan
 from shmcoll.calls.gather import gather as gather
 from shmcoll.calls.gather_v import gather_v as gather_v
 from shmcoll.calls.halo_exchange import halo_exchange as halo_exchange
+from shmcoll.calls.probe import probe as probe
 from shmcoll.calls.recv import recv as recv
 from shmcoll.calls.recv_object import recv_object as recv_object
 from shmcoll.calls.reduce import reduce as reduce

@@ -15,9 +15,9 @@ from shmcoll.engine.layout import ANY, LARGEST_TAG
 from shmcoll.engine.messages.recv import DATA, FETCH
 from shmcoll.engine.messages.ring_buffers import ARRAY, SOURCE_SHIFT
 from shmcoll.errors import CallNotAllowed
-from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.posted_receives import PostedReceive
+from shmcoll.runtime.work import Work
 
 Received = tuple[Any, int, int]
 

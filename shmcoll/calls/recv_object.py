@@ -7,9 +7,9 @@ import numpy as np
 from shmcoll.calls.pickling import of_message
 from shmcoll.calls.recv import Received, await_posted, receive, told, wanted
 from shmcoll.engine.messages.ring_buffers import WHOLE
-from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.posted_receives import PostedReceive
+from shmcoll.runtime.work import Work
 
 
 def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:

@@ -12,8 +12,8 @@ from shmcoll.engine.layout import LARGEST_TAG, WORD
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
 from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, EMPTY_RING, FINISHED, GO_ON, NONE, STAY
 from shmcoll.errors import ArenaError
-from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.work import Work
 
 HEAP_PATIENCE = 5.0  # seconds without memory, and without anything moving, before a send is refused
 _NAP = 0.001

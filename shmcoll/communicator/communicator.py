@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
@@ -301,10 +301,32 @@ class Communicator(Objects, Messages, Collectives):
         with self._dispatcher.checking("split") as check:
             number = 0 if color is None else given.as_word(color, "color", *check)
             mine = (color is not None, number, given.as_word(key, "key", *check))
-        with self._parts("split") as parts:
+        return self._split("split", mine)
+
+    def dup(self) -> Communicator:
+        """Return a new communicator of the same ranks in the same order.
+
+        Its operations and messages do not meet those of this one. So a library can call collectives beside its caller's
+        without knowing of them.
+
+        Raises:
+            ArenaError: on all ranks, there is no memory for the group.
+
+        Example:
+            >>> with comm.dup() as own:
+            ...     own.ranks == comm.ranks
+            True
+        """
+        made = self._split("dup", (True, 0, self._rank))
+        assert made is not None
+        return made
+
+    def _split(self, call: str, mine: tuple[bool, int, int]) -> Communicator | None:
+        """The group of ranks of one color. `mine`: whether this rank joins any, its color and its key."""
+        with self._parts(call) as parts:
             told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self._size, 1))).tolist()
         self._splits += 1
-        if color is None:
+        if not mine[0]:
             return None
         members = [rank for rank in range(self._size) if told[rank][:2] == [1, mine[1]]]
         members.sort(key=lambda rank: told[rank][2])
@@ -427,6 +449,19 @@ class Communicator(Objects, Messages, Collectives):
                 if self._identity == identity(ranks, "subgroup", closes[ranks]):
                     closes[ranks] += 1
                 local_rank.groups.leave(self._dispatcher.group, self._rank, self._dispatcher.buffers.drop_all())
+
+    def __enter__(self) -> Self:
+        """Return the communicator itself: at the end of a `with` block it is closed.
+
+        Example:
+            >>> with comm.split(comm.rank % 2) as half:
+            ...     half.barrier()
+        """
+        self._dispatcher.check_open("with")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _join(self, ranks: tuple[int, ...], which: Identity) -> Communicator:
         """The communicator of a group that this rank belongs to, made by the first of its ranks."""

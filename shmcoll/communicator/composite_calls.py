@@ -29,6 +29,7 @@ from shmcoll.runtime.dispatcher import Dispatcher
 #: the routines of the parts of each composite call
 ROUTINES = {
     "split": ("all_to_all",),
+    "dup": ("all_to_all",),
     "views": ("all_reduce", "all_gather_v", "barrier"),
     "broadcast_object": ("broadcast",),
     "gather_object": ("all_reduce", "gather_v"),

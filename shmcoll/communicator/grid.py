@@ -15,8 +15,8 @@ from shmcoll.calls.arrays import product
 from shmcoll.calls.halo_exchange import checked
 from shmcoll.communicator.native_call import native_call
 from shmcoll.engine import context as c
-from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
     from shmcoll.communicator.types import Array

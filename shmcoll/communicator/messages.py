@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 import numpy as np
 
 from shmcoll import calls
+from shmcoll.calls.probe import Envelope, Message
 from shmcoll.calls.recv import make
 from shmcoll.calls.recv_object import post_object
 from shmcoll.calls.send import check_arguments as check_send
@@ -15,7 +16,7 @@ from shmcoll.calls.send import send_at_once
 from shmcoll.calls.sendrecv import SHORT_BYTES
 from shmcoll.communicator.native_call import NativeCalls, native_call
 from shmcoll.engine.layout import ANY, LARGEST_TAG
-from shmcoll.runtime.async_worker import Work
+from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
     from shmcoll.communicator.types import ArrayLike, Out, Received
@@ -217,6 +218,92 @@ class Messages(NativeCalls):
         received: Received = calls.perform(calls.sendrecv, self._dispatcher, arguments)
         return received
 
+    def probe(self, source: int = ANY, tag: int = ANY) -> Envelope:
+        """Wait for a message, up to `timeout`, and say what it is. It stays. Not a collective.
+
+        A message that fits a posted receive belongs to that receive, and does not count.
+
+        Args:
+            source: the rank that sends, or `shmcoll.ANY`.
+            tag: 0 to 2**31 - 1, or `shmcoll.ANY`.
+
+        Returns:
+            The envelope (source, tag, dtype, shape) of the message that `recv(source=source, tag=tag)` of its own
+            source and tag would receive. The dtype of an object is None: `recv_object` receives it.
+
+        Raises:
+            ValueError: as for `recv`.
+            RankFailed: as for `recv`.
+            CollectiveTimeout: as for `recv`.
+
+        Example:
+            >>> comm.send(np.zeros((2, 3)), comm.rank, 5)
+            >>> comm.probe(comm.rank, 5).shape
+            (2, 3)
+            >>> comm.recv(source=comm.rank, tag=5)[0].shape
+            (2, 3)
+        """
+        found: Envelope = calls.probe(self._dispatcher, "probe", source, tag, waits=True, takes=False)
+        return found
+
+    def iprobe(self, source: int = ANY, tag: int = ANY) -> Envelope | None:
+        """Say what the next message is, if one has come. It stays. Not a collective.
+
+        Args:
+            source: as for `probe`.
+            tag: as for `probe`.
+
+        Returns:
+            As from `probe`; None if no message that fits has come.
+
+        Raises:
+            ValueError: as for `recv`.
+        """
+        found: Envelope | None = calls.probe(self._dispatcher, "iprobe", source, tag, waits=False, takes=False)
+        return found
+
+    def mprobe(self, source: int = ANY, tag: int = ANY) -> Message:
+        """Wait for a message, up to `timeout`, and take it: only the object returned has it. Not a collective.
+
+        So several threads can look for messages at once, each of an unknown shape. The message is read at once, into
+        memory of its own.
+
+        Args:
+            source: as for `probe`.
+            tag: as for `probe`.
+
+        Returns:
+            A `Message`. Its `envelope` is what `probe` returns; its method `recv` returns the array or the object.
+
+        Raises:
+            ValueError: as for `recv`.
+            RankFailed: as for `recv`.
+            CollectiveTimeout: as for `recv`.
+
+        Example:
+            >>> comm.send(np.arange(3), comm.rank, 6)
+            >>> comm.mprobe(comm.rank, 6).recv()
+            array([0, 1, 2])
+        """
+        found: Message = calls.probe(self._dispatcher, "mprobe", source, tag, waits=True, takes=True)
+        return found
+
+    def improbe(self, source: int = ANY, tag: int = ANY) -> Message | None:
+        """Take the next message, if one has come, as `mprobe` does. Not a collective.
+
+        Args:
+            source: as for `probe`.
+            tag: as for `probe`.
+
+        Returns:
+            As from `mprobe`; None if no message that fits has come.
+
+        Raises:
+            ValueError: as for `recv`.
+        """
+        found: Message | None = calls.probe(self._dispatcher, "improbe", source, tag, waits=False, takes=True)
+        return found
+
     def _can_receive(self, out: Any, source: Any, tag: Any) -> bool:
         """Whether nothing is wrong with the arguments of a receive, for sure."""
         if type(source) is not int or type(tag) is not int:
@@ -249,7 +336,7 @@ class Messages(NativeCalls):
             >>> works[1].wait()
         """
         dispatcher = self._dispatcher
-        if type(messages) is not list and not isinstance(messages, Iterable):
+        if isinstance(messages, (Send, Recv)) or not isinstance(messages, Iterable):
             raise TypeError(
                 f"batch on rank {dispatcher.failures.name}: messages must be a sequence of shmcoll.Send and "
                 f"shmcoll.Recv, got {type(messages).__name__}"
@@ -281,4 +368,4 @@ class Messages(NativeCalls):
         return send_at_once(self._dispatcher, x, dest, tag) or self._submit(calls.send, x, dest, tag)
 
 
-__all__ = ["ANY", "Messages", "Recv", "Send"]
+__all__ = ["ANY", "Envelope", "Message", "Messages", "Recv", "Send"]

@@ -30,8 +30,8 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import REDUCTIONS
 from shmcoll.engine.layout import LARGEST_TAG
 from shmcoll.engine.messages.ring_buffers import SOURCE_SHIFT
-from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.work import Work
 
 _FIRST_LINE = sys._getframe().f_lineno + 2
 _TEMPLATE = """\

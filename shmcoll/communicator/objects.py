@@ -20,7 +20,7 @@ from shmcoll.calls.pickling import ALIGNED, lengths, packed, unpacked
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.composite_calls import CompositeDispatcher
 from shmcoll.engine.layout import WORD
-from shmcoll.runtime.async_worker import Work
+from shmcoll.runtime.work import Work
 
 FIRST_BYTES = 4096  # of a frame come with its length, in one broadcast
 

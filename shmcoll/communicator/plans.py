@@ -15,8 +15,8 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.collectives import RECORDS
 from shmcoll.communicator.native_call import native_call
-from shmcoll.runtime.async_worker import Work
 from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.work import Work
 
 OPERATIONS = tuple(name for name, record in RECORDS.items() if record.plans)
 

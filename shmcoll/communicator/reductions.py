@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from shmcoll.communicator.native_call import NativeCalls, native_call, native_entry
-from shmcoll.runtime.async_worker import Work
+from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
     from shmcoll.communicator.types import Array, ArrayLike, Counts, Operator, Out

@@ -11,7 +11,7 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.messages.ring_buffers import ARRAY
 
-MESSAGES = ("send", "recv", "send_object", "recv_object")
+MESSAGES = ("send", "recv", "send_object", "recv_object", "probe", "iprobe", "mprobe", "improbe")
 _SHOWN = 8  # at most so many different tags
 
 

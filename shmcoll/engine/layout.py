@@ -183,6 +183,7 @@ COMPOSITE_NAMES = (
     "gather_object",
     "all_gather_object",
     "scatter_object",
+    "dup",
 )
 
 

@@ -17,9 +17,10 @@ Who waits, and for what:
     worker    for `_bell`, while it has nothing to do. A thread rings it after it has put a call into the line or
               a receive into the list, and before it waits for either. An interrupt between these two steps leaves
               a call in the line that the worker does not know of; the next thread that waits for it, or the end, rings
-    anybody   for the end of a call (`_Latch`). The result is stored first, then the latch is set, then waiting threads
-              are woken. A thread that waits adds a lock of its own to the list, then looks at the latch: either it
-              sees the latch set, or it is woken. What an interrupted wait leaves in the list is woken for nothing
+    anybody   for the end of a call (`Latch` in `work.py`). The result is stored first, then the latch is set, then
+              waiting threads are woken. A thread that waits adds a lock of its own to the list, then looks at the
+              latch: either it sees the latch set, or it is woken. What an interrupted wait leaves in the list is woken
+              for nothing
     `finish`  for the worker, which ends when line and list are empty. Calls end; receives are withdrawn
 
 The worker lives. Signal handlers do not run in it. What a call raises is its result. What `await` and its event loop do
@@ -38,9 +39,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -48,7 +49,6 @@ from shmcoll.diagnostics.call_site import Site, here, short_path, submitted_at
 from shmcoll.engine.memory.group import Group
 from shmcoll.errors import (
     CallNotAllowed,
-    Cancelled,
     CollectiveMismatch,
     CollectiveTimeout,
     InternalError,
@@ -56,8 +56,7 @@ from shmcoll.errors import (
 )
 from shmcoll.runtime import lost_failures
 from shmcoll.runtime.turns import Ticket, Turns
-
-Result = TypeVar("Result", covariant=True)
+from shmcoll.runtime.work import Latch, Work
 
 _running: set["AsyncWorker"] = set()  # what is to be finished before the interpreter ends
 _ending = 0  # pid of the process in which it does
@@ -88,9 +87,9 @@ class Listener(Protocol):
         """Look at the list: complete what has come, sleep until more comes or the doorbell rings, and fail what is late
         or cannot come, unless it `is_ending`. Returns whether another rank may still send something."""
 
-    def help(self, work: "Work[Any]", *, sleeps: bool) -> None:
-        """Look at the list in a thread that waits for `work`: for a moment, or, if it may sleep in native code, until
-        the work is done or something is left to the worker."""
+    def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
+        """Look at the list in a thread that waits for any of these calls: once; or for as long as it polls; or, if it
+        may sleep in native code, until one of them has ended or something is left to the worker."""
 
     def withdraw(self, *, all_of_them: bool) -> list[Site | None]:
         """Withdraw receives whose message cannot come, or all that have not found theirs. Returns where they were
@@ -106,168 +105,6 @@ class Knowing(Protocol):
         """Whether this rank has failed itself."""
 
 
-class _Latch:
-    """Set once; anybody may wait for it, also in a signal handler, and again after an interrupt."""
-
-    __slots__ = ("_calls", "is_set")
-
-    def __init__(self, *, is_set: bool = False) -> None:
-        self.is_set = is_set
-        self._calls: list[Callable[[], None]] = []
-
-    def set(self) -> None:
-        """Set it, and make the calls that wait for this. To set it again makes those that an interrupt has left."""
-        self.is_set = True
-        while self._calls:
-            try:
-                self._calls.pop(0)()
-            except IndexError:  # set by two threads at once
-                return
-
-    def then(self, call: Callable[[], None]) -> None:
-        """Make the call when the latch is set, in the thread that sets it; at once if it is set."""
-        self._calls.append(call)
-        if self.is_set:
-            self.set()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Return whether it has been set within so many seconds."""
-        mine = threading.Lock()
-        mine.acquire()
-        self._calls.append(mine.release)
-        if not self.is_set:
-            mine.acquire(timeout=-1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX))
-        return self.is_set
-
-
-class Work(Generic[Result]):
-    """A pending call. Methods of a communicator return it for `async_op=True`.
-
-    The call completes whether or not anybody waits for it. Leave its arrays alone until then. In a coroutine, `await`
-    returns the result, too.
-
-    Example:
-        >>> work = comm.all_reduce(np.ones(2), async_op=True)
-        >>> work.wait() / comm.size
-        array([1., 1.])
-    """
-
-    # What most handles keep is an attribute of the class, because many are made: each would take time
-    is_receive = False
-    _result: Any = None
-    _failure: lost_failures.Failure | None = None  # unless it is a `Cancelled`
-    _is_cancelled = False
-
-    def __init__(self, worker: "AsyncWorker", site: Site | None):
-        self.site = site
-        self._worker = worker
-        self._latch = _Latch()
-
-    def wait(self, timeout: float | None = None) -> Result:
-        """Wait until the call has ended, and return its result. A wait that is interrupted may be repeated.
-
-        Args:
-            timeout: the limit of this wait, in seconds; by default none. (`comm.timeout` limits the call itself.)
-
-        Returns:
-            What the method returns without `async_op=True`.
-
-        Raises:
-            TimeoutError: the call has not ended within `timeout`. It goes on.
-            Cancelled: the receive has been withdrawn.
-            CallNotAllowed: this process is a fork of the rank, or a signal handler has interrupted a call of its own
-                thread on the same communicator.
-            BufferChanged: a buffer was changed before the call had ended; with `shmrun --check` only.
-
-        Any error of the method is raised here as well.
-        """
-        if not self._latch.is_set and not self._worker.wait_for(self, timeout):
-            raise TimeoutError(f"the call has not ended within {timeout:g} s; it continues")
-        return self._outcome()
-
-    def done(self) -> bool:
-        """Return whether the call has ended, with a result or with an error, or has been withdrawn."""
-        return self._latch.is_set
-
-    def cancel(self) -> bool:
-        """Withdraw a posted receive whose message has not come. No message is lost.
-
-        Only a receive can be withdrawn: of any other call the other ranks wait for this rank's part. `wait` raises
-        `Cancelled` afterwards. Cancelling an `await` of this object cancels only the `await`.
-
-        Returns:
-            Whether the receive is withdrawn. False if the call is not a receive, or has ended already.
-
-        Raises:
-            CallNotAllowed: this process is a fork of the rank.
-        """
-        self._worker.check_rank("cancel")
-        return False
-
-    def __await__(self) -> Generator[Any, None, Result]:
-        import asyncio
-
-        self._worker.check_rank("await")
-        if not self._latch.is_set:
-            loop = asyncio.get_running_loop()
-            waiter = loop.create_future()
-            self._latch.then(lambda: _wake_up(loop, waiter))
-            self._worker.hurry(self)
-            yield from waiter
-        return self._outcome()
-
-    def await_end(self) -> None:
-        """Wait until the operation has ended, whichever way."""
-        self._worker.hurry(self)
-        self._latch.wait()
-
-    def settle(self, result: Any) -> None:
-        """Note that the call has ended: `result` is what it has returned or raised. To call it again completes what
-        an interrupt has left undone, and has no other effect."""
-        if not self._latch.is_set:
-            self._result = result
-            if isinstance(result, BaseException):
-                self._note_failure(result)
-        self._latch.set()
-
-    def _note_failure(self, error: BaseException) -> None:
-        if isinstance(error, Cancelled):
-            self._is_cancelled = True
-        else:
-            worker, site = self._worker, self.site
-            self._failure = self._failure or lost_failures.Failure(error, lambda: worker.told(error, site))
-            lost_failures.note(self._failure)
-
-    def _outcome(self) -> Result:
-        result = self._result
-        if self._failure is None and not self._is_cancelled:
-            return cast(Result, result)
-        if self._failure is not None:
-            lost_failures.forget(self._failure)
-            self._worker.has_told(result)
-        raise result
-
-    def __repr__(self) -> str:
-        state = "pending"
-        if self._is_cancelled:
-            state = "cancelled"
-        elif self._failure is not None:
-            state = f"failed: {type(self._result).__name__}: {self._result}"
-        elif self._latch.is_set:
-            state = "done"
-        return f"<shmcoll.Work {state}>"
-
-    def __del__(self) -> None:
-        if self._failure is not None and lost_failures is not None:  # the interpreter may be ending
-            lost_failures.tell(self._failure)
-
-
-def _wake_up(loop: Any, waiter: Any) -> None:
-    """Let an `await` go on in the thread of its event loop, unless it was cancelled or the loop has been closed."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(lambda: None if waiter.done() else waiter.set_result(None))
-
-
 class AsyncWorker:
     """Runs the asynchronous operations of one communicator, one after the other."""
 
@@ -280,7 +117,7 @@ class AsyncWorker:
         self.listener: Listener | None = None
         self._thread: threading.Thread | None = None  # the one that was started last
         self._identity: dict[str, int] = {}  # of the thread that is the worker: the first one that has begun
-        self._ended = _Latch()
+        self._ended = Latch()
         self._is_over = False  # nothing is submitted any more
         self._is_late = False  # all receives are withdrawn
         self._is_awaited = False  # a thread sleeps until a receive is complete
@@ -352,20 +189,18 @@ class AsyncWorker:
             self._is_awaited = True
         self.wake()
 
-    def wait_for(self, work: Work[Any], timeout: float | None) -> bool:
-        """Wait until a call has ended; whether it has within so many seconds."""
-        self.check_rank("wait")
+    def check_outside(self) -> None:
+        """Raise if this thread cannot wait for anything, because it is within a call."""
         if self.turns.is_within() or self.is_me():
             raise CallNotAllowed(
                 f"wait on {self._name}: called by a signal handler or finaliser during a call of its own thread; "
                 f"the work is pending"
             )
-        if work.is_receive and self.listener is not None:
-            self.listener.help(work, sleeps=timeout is None)
-            if work.done():
-                return True
-        self.hurry(work)
-        return work._latch.wait(timeout)
+
+    def look(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
+        """Look at posted receives in this thread, which waits for any of these calls, if one of them is a receive."""
+        if self.listener is not None and any(work.is_receive for work in works):
+            self.listener.help(works, polls=polls, sleeps=sleeps)
 
     def check_rank(self, operation: str) -> None:
         """Raise in a process that the rank has forked. There the line is shut (`LocalRank`)."""

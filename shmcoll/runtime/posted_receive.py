@@ -18,7 +18,7 @@ from shmcoll.diagnostics.call_site import Site
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.ring_buffers import ARRAY, WHOLE
 from shmcoll.errors import Cancelled
-from shmcoll.runtime.async_worker import AsyncWorker, Work
+from shmcoll.runtime.work import Work, Worker
 
 Finish = Callable[[np.ndarray, int], Any]
 
@@ -36,7 +36,7 @@ class PostedReceive(Work[Any]):
 
     def __init__(
         self,
-        worker: AsyncWorker,
+        worker: Worker,
         site: Site | None,
         operation: str,
         place: np.ndarray | None,

@@ -22,7 +22,7 @@ back, which another thread may hold for long, is no sleep, and counts.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,9 +37,10 @@ from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, POLL, TRY
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
 from shmcoll.engine.protocol.wait import FROZEN, SLICE_NS
-from shmcoll.runtime.async_worker import AsyncWorker, Work
+from shmcoll.runtime.async_worker import AsyncWorker
 from shmcoll.runtime.failure_reporter import FailureReporter
 from shmcoll.runtime.posted_receive import Finish, PostedReceive
+from shmcoll.runtime.work import Work
 
 #: seconds without a look, after which the process may have been stopped; a stop counts for no limit
 _FROZEN = FROZEN * SLICE_NS / 1e9
@@ -108,33 +109,33 @@ class PostedReceives:
 
     # --- who looks ----------------------------------------------------------------------------------------------------
 
-    def help(self, work: Work, *, sleeps: bool) -> None:
+    def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
         """See `Listener` in `async_worker.py`."""
         worker = self._dispatcher.worker
         goes_on = True
 
         def look() -> None:
             nonlocal goes_on
-            goes_on = self._look(work, sleeps=sleeps)
+            goes_on = self._look(works, polls=polls, sleeps=sleeps)
 
-        while goes_on and not work.done():
+        while goes_on and not _has_ended(works):
             if not worker.turns.run_if_free(look, sleeps=sleeps, wakes=worker.identity if sleeps else 0):
                 return
 
-    def _look(self, work: Work, *, sleeps: bool) -> bool:
-        """In a turn of a thread that signals may interrupt: complete what comes until `work` is done, or nothing more
-        comes for a slice, or while polling if the thread does not sleep. Returns whether to look again."""
+    def _look(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> bool:
+        """In a turn of a thread that signals may interrupt: complete what comes until one of the works has ended, or
+        nothing more comes for a slice, or while polling if the thread does not sleep. Returns whether to look again."""
         goes_on = self._serve(briefly=True, marks=False)
-        while goes_on and not work.done():
+        while polls and goes_on and not _has_ended(works):
             goes_on = self._serve(briefly=True, marks=True)
-            if work.done() or not goes_on:
+            if not goes_on or _has_ended(works):
                 break
             status = self._wait_briefly(ATTEND if sleeps else POLL)
             if status != c.OK:  # at the end the worker withdraws receives
                 is_late = any(receive.deadline < self._looked for receive in list(self._posted))
                 return sleeps and status == c.SLICE_OVER and not is_late and self._dispatcher.worker.is_open()
             goes_on = self._serve(briefly=True, marks=False)
-        return goes_on
+        return goes_on and polls
 
     def _wait_briefly(self, phase: int) -> int:
         """In a thread that signals may interrupt: wait until more comes, for a slice at most."""
@@ -200,15 +201,25 @@ class PostedReceives:
     def withdraw(self, *, all_of_them: bool) -> list[Site | None]:
         """See `Listener` in `async_worker.py`."""
         self._serve(briefly=False, marks=False)
-        others = [rank for rank in range(self._dispatcher.size) if rank != self._dispatcher.rank]
         sites = []
         for receive in list(self._posted):
-            sources = others if receive.source == ANY else [receive.source]
-            cannot_come = all(source == self._dispatcher.rank or self._has_left(source) for source in sources)
-            if (all_of_them or cannot_come) and receive.withdraw():
+            if (all_of_them or self.cannot_come(receive.source)) and receive.withdraw():
                 sites.append(receive.site)
         self._clean()
         return sites
+
+    def complete_what_has_come(self) -> None:
+        """In a turn of a thread that signals may interrupt: read what is there as a whole for a posted receive."""
+        self._serve(briefly=True, marks=False)
+
+    def cannot_come(self, source: int) -> bool:
+        """Whether no message from there can come any more while this thread waits: it has left, or is this rank."""
+        sources = range(self._dispatcher.size) if source == ANY else [source]
+        return all(one == self._dispatcher.rank or self._has_left(one) for one in sources)
+
+    def wants(self, source: int, tag: int) -> bool:
+        """Whether a message from there with this tag is for a posted receive."""
+        return any(receive.fits(source, tag) for receive in list(self._posted))
 
     # --- in a turn ----------------------------------------------------------------------------------------------------
 
@@ -385,3 +396,7 @@ class PostedReceives:
             if isinstance(error, Exception) or self._dispatcher.worker.is_me():
                 return error
             raise  # an interrupt of this thread, which says nothing of the message
+
+
+def _has_ended(works: Sequence[Work[Any]]) -> bool:
+    return any(work.done() for work in works)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shmcoll.errors import RankFailed
-from shmcoll.runtime.async_worker import Work
+from shmcoll.runtime.work import Work
 from tests.support.calls import LONG, SHORT
 from tests.support.ranks import poll
 

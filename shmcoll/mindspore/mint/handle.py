@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from shmcoll.runtime.async_worker import Work
+from shmcoll.runtime.work import Work
 
 
 class CommHandle:

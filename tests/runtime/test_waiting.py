@@ -1,0 +1,133 @@
+"""`Work.test`, `result` and `exception`; `wait_all`, `wait_any` and `wait_some` over calls of all kinds."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import shmcoll
+from shmcoll.errors import Cancelled, CollectiveMismatch
+from tests.support.ranks import poll
+
+
+def test_a_test_looks_for_the_message(ranks, monkeypatch):
+    """The worker is not asked: a program that only tests makes progress."""
+
+    def look(comm) -> list:
+        monkeypatch.setattr(comm._dispatcher.worker, "start", lambda operation: None)
+        work = comm.recv(source=0, tag=1, async_op=True)
+        told = [work.test(), work.done()]
+        comm.send(np.arange(2), 0, 1)
+        return [*told, work.done(), work.test(), work.done(), work.result()[0].tolist()]
+
+    assert ranks(1, look) == [[False, False, False, True, True, [0, 1]]]
+
+
+def test_the_error_of_a_call(ranks):
+    def fail(comm) -> list:
+        with pytest.raises(TimeoutError):
+            comm.recv(source=comm.rank, tag=77, async_op=True).exception(0.01)
+        works = [comm.all_reduce(np.ones(2 + comm.rank * bad), async_op=True) for bad in (0, 1)]
+        errors = [work.exception() for work in works]
+        with pytest.raises(CollectiveMismatch):
+            works[1].result()
+        cancelled = comm.recv(source=0, async_op=True)
+        cancelled.cancel()
+        with pytest.raises(Cancelled):
+            cancelled.exception()
+        return [type(error).__name__ for error in errors]
+
+    assert ranks(2, fail) == [["NoneType", "CollectiveMismatch"]] * 2
+
+
+def test_all_calls_of_several_communicators(ranks):
+    def wait(comm) -> bool:
+        pair, other = comm.split(comm.rank % 2), (comm.rank + 1) % comm.size
+        works = [
+            comm.recv(source=shmcoll.ANY, tag=3, async_op=True),
+            pair.all_reduce([comm.rank], async_op=True),
+            comm.send(np.full(3, comm.rank), other, 3, async_op=True),
+            comm.barrier(async_op=True),
+        ]
+        (received, source, _), total, *nothing = shmcoll.wait_all(works, timeout=30)
+        assert shmcoll.wait_all([]) == [] and nothing == [None, None]
+        return received.tolist() == [source] * 3 and source == (comm.rank - 1) % 4 and total == [(0, 4)[0] + sum(
+            rank for rank in range(4) if rank % 2 == comm.rank % 2
+        )]  # fmt: skip
+
+    assert ranks(4, wait) == [True] * 4
+
+
+def test_an_error_comes_when_all_have_ended(ranks):
+    def fail(comm) -> list:
+        works = [comm.all_reduce(np.ones(2 + comm.rank), async_op=True), comm.barrier(async_op=True)]
+        with pytest.raises(CollectiveMismatch):
+            shmcoll.wait_all(works)
+        return [work.done() for work in works]
+
+    assert ranks(2, fail) == [[True, True]] * 2
+
+
+def test_any_and_some(ranks, board):
+    """Of many receives, those whose messages have come; the others stay."""
+
+    def take(comm) -> list[int]:
+        if comm.rank:
+            assert poll(lambda: board[0], 20)
+            comm.send(np.array([comm.rank]), 0, comm.rank)
+            return []
+        works = [comm.recv(source=rank, async_op=True) for rank in range(1, comm.size)]
+        with pytest.raises(TimeoutError, match=r"none of 3 calls has ended within 0\.02 s"):
+            shmcoll.wait_some(works, timeout=0.02)
+        board[0] = 1
+        order, left = [], dict(enumerate(works, 1))
+        while left:
+            keys = list(left)
+            some = shmcoll.wait_some(list(left.values()))
+            assert shmcoll.wait_any(list(left.values())) == some[0]
+            order += [int(left.pop(keys[i]).wait()[0][0]) for i in some]
+        assert all(work._latch._calls == [] for work in works)
+        return sorted(order)
+
+    assert ranks(4, take)[0] == [1, 2, 3]
+
+
+def test_any_of_a_receive_and_a_collective(ranks):
+    """The worker makes the collective, and this thread reads the message: it waits for both."""
+
+    def wait(comm) -> list[int]:
+        told = []
+        for first in (0, 1):
+            works = [comm.recv(source=comm.rank, tag=first, async_op=True), comm.barrier(async_op=True)]
+            if comm.rank == 0:
+                thread = threading.Timer(0.02, comm.send, (np.ones(1), comm.rank, first))
+                thread.start()
+            told.append(shmcoll.wait_any(works))
+            if comm.rank:
+                comm.send(np.ones(1), comm.rank, first)
+            else:
+                thread.join()
+            shmcoll.wait_all(works)
+        return told
+
+    assert all(set(told) <= {0, 1} for told in ranks(2, wait))
+
+
+def test_nothing_to_wait_for():
+    with pytest.raises(ValueError, match="there is no call to wait for"):
+        shmcoll.wait_any([])
+
+
+def test_a_limit_of_all(ranks):
+    def wait(comm) -> float:
+        works = [comm.recv(source=comm.rank, tag=i, async_op=True) for i in range(3)]
+        comm.send(np.ones(1), comm.rank, 1)
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError, match=r"[23] of 3 calls have not ended within 0.05 s"):
+            shmcoll.wait_all(works, timeout=0.05)
+        for work in works:
+            work.cancel()
+        return time.monotonic() - begun
+
+    assert ranks(1, wait)[0] >= 0.05
