@@ -98,7 +98,9 @@ def probe(dispatcher: Dispatcher, operation: str, source: Any, tag: Any, *, wait
             if not dispatcher.worker.turns.is_mine():
                 return c.BUSY
             posted.complete_what_has_come()
-            phase = FETCH if waits and posted.cannot_come(source) else TRY  # FETCH says why
+            # FETCH says why nothing can come. Another thread of this rank may send to it
+            from_others = source != dispatcher.rank and dispatcher.size > 1
+            phase = FETCH if waits and from_others and posted.cannot_come(source) else TRY
         try:
             status = entry(None, None, phase, source, tag, ARRAY)
             if status != c.FOUND:
