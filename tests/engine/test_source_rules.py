@@ -1,14 +1,16 @@
-"""Rules that the sources keep: who imports whom, who touches shared words how, who waits."""
+"""Rules that the sources keep: which module imports which, how shared words are accessed, where ranks wait.
+
+Each test lists everything that breaks its rule.
+"""
 
 import ast
 import inspect
 import os
 import re
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib.util import find_spec
 from pathlib import Path
-
-import pytest
 
 import shmcoll
 from shmcoll import collectives
@@ -44,8 +46,8 @@ ROUTINES = [
     and name != "shmcoll.engine.messages.buffers"  # plain Python beside them
 ]
 
-#: what of atomics.py each module of routines may use; none but engine/protocol/wait.py may wait, ring, fence or look at
-#: the clock
+#: what of atomics.py each module of routines may use; only engine/protocol/wait.py may wait, ring, fence or read the
+#: clock
 SANCTIONED = {
     "shmcoll.engine.protocol.wait": {
         "clock", "fence", "load", "load_acquire", "note", "pause", "peek", "poke", "process_gone", "process_start",
@@ -62,7 +64,7 @@ SANCTIONED = {
     "shmcoll.engine.messages.recv": {"load", "load_acquire", "peek", "poke", "store"},
     "shmcoll.engine.messages.read_message": {"copy", "load", "load_acquire", "peek", "poke", "store", "stream"},
     "shmcoll.engine.protocol.reduction": {"call_kernel", "copy", "peek", "poke"},
-    "shmcoll.collectives": {"call_kernel", "copy", "load", "peek", "poke", "store"},
+    "shmcoll.collectives": {"copy", "load", "peek", "poke", "store"},
 }  # fmt: skip
 
 #: pointers of the context that lead into the arena
@@ -89,6 +91,7 @@ def folder(package: str) -> Path:
     return Path(spec.origin).parent
 
 
+@cache
 def modules(package: str) -> dict[str, ast.Module]:
     """The modules of a package with their trees, its own `__init__` excepted."""
     root = folder(package)
@@ -107,50 +110,49 @@ def room(package: str, name: str) -> str | None:
     return None if inner == name else inner.partition(".")[0]
 
 
-@pytest.mark.parametrize("package", ROOMS)
-def test_every_module_is_in_a_room(package: str) -> None:
-    assert {room(package, name) for name in modules(package)} == set(ROOMS[package])
+def test_every_module_is_in_a_room() -> None:
+    found = {package: {room(package, name) for name in modules(package)} for package in ROOMS}
+    assert found == {package: set(names) for package, names in ROOMS.items()}
 
 
-@pytest.mark.parametrize("package", ROOMS)
-def test_imports_go_down_only(package: str) -> None:
-    order = ROOMS[package]
-    upward = [
+def test_imports_go_down_only() -> None:
+    assert [
         f"{name} imports {target}"
+        for package, order in ROOMS.items()
         for name, tree in modules(package).items()
         for target in imports(tree)
         if (there := room(package, target)) is not None and order.index(there) > order.index(room(package, name) or "")
-    ]
-    assert upward == []
+    ] == []
 
 
-@pytest.mark.parametrize("package", ROOMS)
-def test_every_room_says_in_a_sentence_what_it_is_for(package: str) -> None:
-    rooms = [folder(package) / name / "__init__.py" for name in ROOMS[package]]
-    assert [str(path) for path in rooms if path.exists() and not ast.get_docstring(ast.parse(path.read_text()))] == []
+def test_every_room_says_in_a_sentence_what_it_is_for() -> None:
+    paths = [folder(package) / name / "__init__.py" for package, names in ROOMS.items() for name in names]
+    assert [str(path) for path in paths if path.exists() and not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
-@pytest.mark.parametrize("package", ["shmcoll", "shmrun", "shmbench"])
-def test_modules_that_are_named_by_a_string_exist(package: str) -> None:
+def test_modules_that_are_named_by_a_string_exist() -> None:
     """`python -m NAME`, `import_module(NAME)`, `sys.modules[NAME]`: nothing else fails when a module moves."""
-    named = {
+    named = {package: named_modules(package) for package in ("shmcoll", "shmrun", "shmbench")}
+    assert all(named.values())
+    assert [
+        f"{name} names {text}"
+        for texts in named.values()
+        for text, name in texts.items()
+        if text not in ("shmcoll.jit", "shmcoll.run") and find_spec(text) is None
+    ] == []
+
+
+def named_modules(package: str) -> dict[str, str]:
+    """What looks like a module of ours in a string of a package, and the module that has the string."""
+    root = {package: ast.parse((folder(package) / "__init__.py").read_text())}
+    return {
         node.value: name
-        for name, tree in {
-            package: ast.parse((folder(package) / "__init__.py").read_text()),
-            **modules(package),
-        }.items()
+        for name, tree in (root | modules(package)).items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and re.fullmatch(r"(shmcoll|shmrun|shmbench)(\.[a-z_]+)+", node.value)
     }
-    assert named
-    lost = {
-        text: name
-        for text, name in named.items()
-        if text not in ("shmcoll.jit", "shmcoll.run") and find_spec(text) is None
-    }
-    assert lost == {}
 
 
 def test_our_package_is_the_folder_of_shmcoll() -> None:
@@ -159,18 +161,24 @@ def test_our_package_is_the_folder_of_shmcoll() -> None:
     assert object_cache._ROOT == PACKAGE
 
 
-@pytest.mark.parametrize("name", collectives.ROUTINES)
-def test_an_object_depends_on_the_file_of_its_routine(name: str) -> None:
-    sources = object_cache._sources(name)
-    assert all(path.exists() for path in sources)
-    assert Path(inspect.getsourcefile(collectives.ROUTINES[name]) or "") in sources
+def test_an_object_depends_on_the_file_of_its_routine() -> None:
+    sources = {name: object_cache._sources(name) for name in collectives.ROUTINES}
+    assert [path for paths in sources.values() for path in paths if not path.exists()] == []
+    assert [
+        name
+        for name, routine in collectives.ROUTINES.items()
+        if Path(inspect.getsourcefile(routine) or "") not in sources[name]
+    ] == []
 
 
 def test_doors_do_not_know_each_other() -> None:
-    for name, tree in TREES.items():
-        for door, other in (("shmcoll.mindspore", "shmcoll.nki"), ("shmcoll.nki", "shmcoll.mindspore")):
-            if name.startswith(door):
-                assert not any(target.startswith(other) for target in imports(tree)), name
+    assert [
+        f"{name} imports {target}"
+        for door, other in (("shmcoll.mindspore", "shmcoll.nki"), ("shmcoll.nki", "shmcoll.mindspore"))
+        for name, tree in TREES.items()
+        for target in imports(tree)
+        if name.startswith(door) and target.startswith(other)
+    ] == []
 
 
 def test_imports_have_no_cycle() -> None:
@@ -196,24 +204,40 @@ def _uses_llvm_ir(tree: ast.AST) -> bool:
     ) or "llvmlite.ir" in imports(tree)
 
 
-@pytest.mark.parametrize("name", ROUTINES)
-def test_routines_use_sanctioned_operations_only(name: str) -> None:
-    used = {
+def test_routines_use_sanctioned_operations_only() -> None:
+    assert [f"{name} uses {', '.join(found)}" for name in ROUTINES if (found := unsanctioned(name))] == []
+    whole = [name for name in ROUTINES if not atomics_of(name) and "shmcoll.engine.atomics" in imports(TREES[name])]
+    assert whole == [], "these import the whole module"
+
+
+def atomics_of(name: str) -> set[str]:
+    """The names that a module imports from atomics.py."""
+    return {
         alias.name
         for node in ast.walk(TREES[name])
         if isinstance(node, ast.ImportFrom) and node.module == "shmcoll.engine.atomics"
         for alias in node.names
     }
-    allowed = next(names for prefix, names in SANCTIONED.items() if name.startswith(prefix))
-    assert used <= allowed
-    assert used or "shmcoll.engine.atomics" not in imports(TREES[name]), "imports the whole module"
 
 
-@pytest.mark.parametrize("name", ROUTINES)
-def test_routines_import_no_library(name: str) -> None:
+def unsanctioned(name: str) -> list[str]:
+    return sorted(atomics_of(name) - next(names for prefix, names in SANCTIONED.items() if name.startswith(prefix)))
+
+
+def test_routines_import_no_library() -> None:
     """They work on addresses and words: nothing there to allocate or raise with."""
-    assert all(target.startswith("shmcoll.") for target in imports(TREES[name]))
-    assert not any(isinstance(node, (ast.Raise, ast.Try, ast.With)) for node in ast.walk(TREES[name]))
+    assert [
+        f"{name} imports {target}"
+        for name in ROUTINES
+        for target in imports(TREES[name])
+        if not target.startswith("shmcoll.")
+    ] == []
+    assert [
+        f"{name}:{node.lineno} {type(node).__name__}"
+        for name in ROUTINES
+        for node in ast.walk(TREES[name])
+        if isinstance(node, (ast.Raise, ast.Try, ast.With))
+    ] == []
 
 
 def functions(tree: ast.AST) -> list[ast.FunctionDef]:
@@ -224,15 +248,15 @@ def called(node: ast.AST) -> str | None:
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
 
 
-@pytest.mark.parametrize("name", ROUTINES)
-def test_peek_and_poke_stay_in_private_memory(name: str) -> None:
+def test_peek_and_poke_stay_in_private_memory() -> None:
     """Their addresses start from the context, or from a pointer in it that does not lead into the arena."""
-    for function in functions(TREES[name]):
-        for node in ast.walk(function):
-            if called(node) in ("peek", "poke"):
-                assert isinstance(node, ast.Call)
-                where = f"{name}:{node.lineno} {ast.unparse(node)}"
-                assert _is_private(node.args[0], function), where
+    assert [
+        f"{name}:{node.lineno} {ast.unparse(node)}"
+        for name in ROUTINES
+        for function in functions(TREES[name])
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and called(node) in ("peek", "poke") and not _is_private(node.args[0], function)
+    ] == []
 
 
 def _is_private(address: ast.expr, function: ast.FunctionDef) -> bool:
@@ -254,13 +278,16 @@ def _is_private(address: ast.expr, function: ast.FunctionDef) -> bool:
     return bool(sources) and all(_is_private(source, function) for source in sources)
 
 
-@pytest.mark.parametrize("name", [n for n in ROUTINES if n != "shmcoll.engine.protocol.wait"])
-def test_only_one_file_waits(name: str) -> None:
+def test_only_one_file_waits() -> None:
     """No other loop without a bound looks at shared words."""
-    for node in ast.walk(TREES[name]):
-        if isinstance(node, ast.While):
-            looks = {called(inner) for inner in ast.walk(node)} & {"load", "load_acquire", "get", "await_step", "wait"}
-            assert not looks, f"{name}:{node.lineno}"
+    looks = {"load", "load_acquire", "get", "await_step", "wait"}
+    assert [
+        f"{name}:{node.lineno}"
+        for name in ROUTINES
+        for node in ast.walk(TREES[name])
+        if isinstance(node, ast.While) and looks & {called(inner) for inner in ast.walk(node)}
+        if name != "shmcoll.engine.protocol.wait"
+    ] == []
 
 
 def test_shared_words_are_published_in_one_file() -> None:
