@@ -3,7 +3,8 @@
     shmrun -n 2 bench/alternatives/semaphores.py [--quick]
 
 Each rank has two semaphores, used in turn: it releases one of every peer and acquires its own as often as there are
-peers. With one, a fast rank's next release could stand for a slow one's.
+peers. With one, a fast rank's next release could stand for a slow one's. Needs posix_ipc:
+`pip install 'shmcoll[alternatives]'`.
 """
 
 import secrets

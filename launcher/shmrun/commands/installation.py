@@ -10,7 +10,7 @@ from pathlib import Path
 from shmrun.cli.settings import SETTINGS
 from shmrun.commands.findings import Finding, Level
 
-_DISTRIBUTIONS = ("shmcoll", "numpy", "numba", "llvmlite", "posix_ipc", "ml_dtypes", "platformdirs")
+_DISTRIBUTIONS = ("shmcoll", "numpy", "numba", "llvmlite", "ml_dtypes", "platformdirs", "cloudpickle")
 
 
 def versions() -> Iterator[Finding]:
