@@ -2,10 +2,11 @@
 
     python tests/in_halves.py [options of pytest]
 
-The output of the first half is shown as it comes, that of the second at its end. Failures of either are repeated last.
-A folder that FIRST does not name belongs to the second half.
+The output of the first half is shown as it comes, dot by dot, the output of the second half when both have ended.
+Failures of either half are repeated last. A folder that FIRST does not name belongs to the second half.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,13 +26,9 @@ def main(options: list[str]) -> int:
         beside = subprocess.Popen(command(second, options), stdout=kept, stderr=subprocess.STDOUT, cwd=ROOT)
         try:
             with subprocess.Popen(
-                command(FIRST, options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+                command(FIRST, options), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT
             ) as shown:
-                assert shown.stdout
-                first = []
-                for line in shown.stdout:
-                    print(line, end="", flush=True)
-                    first.append(line)
+                first = shown_as_it_comes(shown).splitlines(keepends=True)
             beside.wait()
         finally:
             if beside.poll() is None:
@@ -46,6 +43,17 @@ def main(options: list[str]) -> int:
         if status not in (0, NOTHING_COLLECTED):
             print(f"\n== a half ended with {status}; its failures:\n{failures(lines)}", flush=True)
     return 1
+
+
+def shown_as_it_comes(process: "subprocess.Popen[bytes]") -> str:
+    """Print what a process prints, at once: a line of dots takes minutes. Return all of it."""
+    assert process.stdout
+    output = bytearray()
+    while chunk := os.read(process.stdout.fileno(), 1 << 16):
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+        output += chunk
+    return output.decode(errors="replace")
 
 
 def command(folders: list[str] | tuple[str, ...], options: list[str]) -> list[str]:
