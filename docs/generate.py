@@ -10,6 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
@@ -100,9 +101,9 @@ def _of_collectives() -> Iterator[str]:
 
 
 def _for_users(module: ModuleType) -> str:
-    """What a routine does and costs, without its arguments and without who writes which cell when."""
+    """What a routine does and costs: its docstring up to the first paragraph about the protocol or the arguments."""
     text = (inspect.getdoc(module) or "").removeprefix(f"{module.__name__.rpartition('.')[2]}: ")
-    kept = [part for part in text.split("\n\n") if not part.startswith((" ", "Argument"))]
+    kept = list(takewhile(lambda part: not part.startswith(("Protocol", "Argument")), text.split("\n\n")))
     return "\n\n".join([kept[0][0].upper() + kept[0][1:], *kept[1:]])
 
 

@@ -22,16 +22,5 @@ def all_reduce(dispatcher: "Dispatcher", x: Any, op: Any, out: Any, algorithm: s
             if isinstance(x, np.ndarray):
                 given.check_overlap(x, out, *check)
     target = operator.place_for(out, array.shape)
-    dispatcher.run(
-        "all_reduce",
-        operator.operand(array),
-        target,
-        operator.reduction,
-        0,
-        operator.identity,
-        number,
-        operator.kernel,
-        operator.ordered,
-        0,
-    )
+    operator.run(dispatcher, "all_reduce", operator.operand(array), target, 0, number)
     return operator.deliver(target, out)

@@ -4,12 +4,11 @@
     operator = as_operator(dispatcher, op, array.dtype, check)
     number = algorithm_for(operator, algorithm, ALGORITHMS, check)
     target = operator.place_for(out, shape)
-    dispatcher.run(name, operator.operand(array), target, operator.reduction, argument, operator.identity, number,
-               operator.kernel, operator.ordered, sources)
+    operator.run(dispatcher, name, operator.operand(array), target, argument, number)
     return operator.deliver(target, out)
 
-All but the last three lines belong into `with dispatcher.checking(name) as check`. `operator.dtype` is the dtype of the
-result, for `as_output`; what the routine sees may be of another one (`operator.works_on`).
+All except the last three lines belong into `with dispatcher.checking(name) as check`. `operator.dtype` is the dtype of
+the result, for `as_output`; the routine may see another dtype (`operator.works_on`).
 """
 
 from collections.abc import Callable, Sequence
@@ -48,8 +47,40 @@ class Operator:
         """Where the routine writes the result: `out` itself where that is possible."""
         return arrays.place_for(out if self.dtype == self.works_on else None, shape, self.works_on)
 
+    def run(
+        self,
+        dispatcher: "Dispatcher",
+        operation: str,
+        operand: np.ndarray,
+        target: np.ndarray | None,
+        argument: int,
+        algorithm: int = 0,
+        sources: int = 0,
+        routine: str | None = None,
+    ) -> None:
+        """Run the routine of a reducing collective.
+
+        `argument`: its ARGUMENT; `sources`: the address of a table that replaces `operand`, or 0; `routine`: the
+        collective whose routine it is, if that has another name.
+        """
+        dispatcher.complete(
+            operation,
+            dispatcher.routine(routine or operation),
+            (
+                operand,
+                target,
+                self.reduction,
+                argument,
+                self.identity,
+                algorithm,
+                self.kernel,
+                self.ordered,
+                sources,
+            ),
+        )
+
     def deliver(self, target: np.ndarray, out: Any) -> Any:
-        """Hand the result over: into `out` when the routine had to write elsewhere."""
+        """Return the result, in `out` if there is one."""
         if self.dtype != self.works_on:
             target = target.astype(self.dtype)
         return arrays.deliver(target, out)

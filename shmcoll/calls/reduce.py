@@ -22,16 +22,5 @@ def reduce(dispatcher: "Dispatcher", x: Any, root: int, op: Any, out: Any, algor
             given.as_output(out, array.shape, operator.dtype, *check)
             given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
     target = operator.place_for(out, array.shape) if dispatcher.rank == root else None
-    dispatcher.run(
-        "reduce",
-        operator.operand(array),
-        target,
-        operator.reduction,
-        root,
-        operator.identity,
-        number,
-        operator.kernel,
-        operator.ordered,
-        0,
-    )
+    operator.run(dispatcher, "reduce", operator.operand(array), target, root, number)
     return None if target is None else operator.deliver(target, out)

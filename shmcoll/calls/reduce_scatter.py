@@ -28,18 +28,7 @@ def reduce_scatter(dispatcher: "Dispatcher", x: Any, op: Any, out: Any, algorith
             given.as_output(out, shape, operator.dtype, *check)
             _check_overlap(dispatcher, np.split(x if isinstance(x, np.ndarray) else array, size), out, *check)
     target = operator.place_for(out, shape)
-    dispatcher.run(
-        "reduce_scatter",
-        operator.operand(array),
-        target,
-        operator.reduction,
-        EVEN,
-        operator.identity,
-        number,
-        operator.kernel,
-        operator.ordered,
-        0,
-    )
+    operator.run(dispatcher, "reduce_scatter", operator.operand(array), target, EVEN, number)
     return operator.deliver(target, out)
 
 
@@ -56,18 +45,7 @@ def _reduce_list(dispatcher: "Dispatcher", x: Sequence[Any], op: Any, out: Any, 
     target = operator.place_for(out, own.shape)
     sources = [operator.operand(array) for array in arrays]
     table = addresses(sources)
-    dispatcher.run(
-        "reduce_scatter",
-        sources[0],
-        target,
-        operator.reduction,
-        LISTED,
-        operator.identity,
-        number,
-        operator.kernel,
-        operator.ordered,
-        table.ctypes.data,
-    )
+    operator.run(dispatcher, "reduce_scatter", sources[0], target, LISTED, number, table.ctypes.data)
     return operator.deliver(target, out)
 
 

@@ -29,20 +29,9 @@ def reduce_scatter_v(dispatcher: "Dispatcher", x: Any, counts: Any, op: Any, out
     source = operator.operand(array).reshape(-1)
     starts = source.ctypes.data + (np.cumsum(lengths) - lengths) * source.itemsize
     table = np.concatenate([starts, lengths])
-    dispatcher.complete(
-        "reduce_scatter_v",
-        dispatcher.routine("reduce_scatter"),
-        (
-            source,
-            target,
-            operator.reduction,
-            mark_of(lengths.ctypes.data, dispatcher.size),
-            operator.identity,
-            0,
-            operator.kernel,
-            operator.ordered,
-            table.ctypes.data,
-        ),
+    mark = mark_of(lengths.ctypes.data, dispatcher.size)
+    operator.run(
+        dispatcher, "reduce_scatter_v", source, target, mark, sources=table.ctypes.data, routine="reduce_scatter"
     )
     return operator.deliver(target, out)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.operators import algorithm_for, as_operand, as_operator
-from shmcoll.collectives.scan import ALGORITHMS
+from shmcoll.collectives.prefix_reduction import ALGORITHMS
 from shmcoll.engine.kernels.dtypes import REDUCTIONS
 
 if TYPE_CHECKING:
@@ -31,16 +31,5 @@ def running(
             given.as_output(out, array.shape, operator.dtype, *check)
             given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
     target = operator.place_for(out, array.shape) if has_result else None
-    dispatcher.run(
-        operation,
-        operator.operand(array),
-        target,
-        operator.reduction,
-        0,
-        operator.identity,
-        number,
-        operator.kernel,
-        operator.ordered,
-        0,
-    )
+    operator.run(dispatcher, operation, operator.operand(array), target, 0, number)
     return None if target is None else operator.deliver(target, out)

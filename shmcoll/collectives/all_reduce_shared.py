@@ -1,37 +1,48 @@
-"""all_reduce where every rank's x and out lie in the arena: each rank reduces its n-th part of all arrays from where
-they lie into its own result, and then copies the other parts from the results of the others. Nothing goes through
-cells, and nobody writes but into its own arrays.
+"""all_reduce of shared arrays, if x and out of every rank are in the arena: each rank reduces its n-th part of all
+arrays in place into its own result, and then copies the other parts from the results of the other ranks. Nothing goes
+through cells, and each rank writes only into its own arrays. The order of additions is that of the ring.
+Cost: 3 a + S (b + g) / n + 2 S b, without the ring's copies into cells and out of them.
 
-    inline payload   of r's header: X_PLACE, OUT_PLACE, where r's arrays begin in the arena, plus 1; 0 for a private
-                     one. Written before the opening by r alone. All see the same headers, so all go the same way
-    x of any rank    part r is read by rank r alone, after the opening, before r's step 1
-    out of rank r    part r is written by r before its step 1; the others after it has seen step 1 of the ranks whose
-                     they are, who have then read them in r's x: so out may be the very x. An out that overlaps an x or
-                     an out of any rank otherwise would be written while it is read; that is found from the headers,
-                     and all refuse the call
-    PROGRESS of r    step 1: part r is in r's result. Step 2: r has copied everything. Nobody leaves before all have
-                     done step 2, because then it may change its arrays
+Protocol:
 
-But a rank leaves earlier when the group ends. A reader cannot see that what it reads is being changed; therefore it
-looks whether the group has ended when it has read everything: who leaves ends the group first.
+    inline payload   of r's header: X_PLACE and OUT_PLACE, where r's arrays begin in the arena, plus 1; 0 for a private
+                     array. Only r writes them, before the opening. All ranks see the same headers, so all ranks choose
+                     the same algorithm
+    x of any rank    rank r alone reads part r, after the opening and before its step 1
+    out of rank r    r writes part r before its step 1. It writes the part of another rank after it has seen step 1 of
+                     that rank, which has then read this part of r's x. So out may be exactly x. An out that overlaps
+                     an x or an out of any rank in another way would be written while it is read. All ranks find that
+                     from the headers and refuse the call
+    PROGRESS of r    step 1: part r is in r's result. Step 2: r has copied everything. No rank leaves before all ranks
+                     have done step 2, because a rank that has left may change its arrays
 
-A rank waits for steps of ranks that wait for nobody in between: no cycle. The order of additions is that of the ring.
-Cost: 3 a + S (b + g) / n + 2 S b, against the ring's copies into cells and out of them.
+But a rank leaves earlier if the group ends. A reader cannot see that what it reads is being changed. So after it has
+read everything, it checks whether the group has ended: a rank that leaves ends the group first.
+
+A rank waits only for steps before which other ranks do not wait for it, so there is no cycle.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import load, peek, store
 from shmcoll.engine.kernels.kernels import FINISH, JOIN, START, STEP
 from shmcoll.engine.layout import HEADER_INLINE, WORD
-from shmcoll.engine.protocol.nontemporal import replace
+from shmcoll.engine.protocol.nontemporal import copy_to_unread
 from shmcoll.engine.protocol.reduction import reduce, scratch_length, slice_length
-from shmcoll.engine.protocol.sync import await_step, has_ended, header, my_header, publish_step, say_and_await
+from shmcoll.engine.protocol.sync import (
+    await_step,
+    has_ended,
+    header,
+    my_header,
+    peer_after,
+    publish_and_await_step,
+    publish_step,
+)
 
 X_PLACE, OUT_PLACE = HEADER_INLINE, HEADER_INLINE + WORD
 
 
-def offer(ctx, sequence):
-    """Tell, before the opening, where this rank's arrays lie."""
+def describe_arrays(ctx, sequence):
+    """Write into this rank's header, before the opening, where its arrays are."""
     store(my_header(ctx, sequence) + X_PLACE, place_in_arena(ctx, peek(ctx + c.X + c.DATA)))
     store(my_header(ctx, sequence) + OUT_PLACE, place_in_arena(ctx, peek(ctx + c.OUT + c.DATA)))
 
@@ -41,8 +52,8 @@ def place_in_arena(ctx, address):
     return offset + 1 if 0 <= offset < peek(ctx + c.ARENA_BYTES) else 0
 
 
-def all_are_shared(ctx, sequence):
-    """Whether, after the opening, the arrays of all ranks can be reached."""
+def are_all_shared(ctx, sequence):
+    """Return, after the opening, whether the arrays of all ranks are in the arena."""
     last = peek(ctx + c.ARENA_BYTES) - peek(ctx + c.X + c.BYTES) + 1
     for rank in range(peek(ctx + c.SIZE)):
         x, out = place(ctx, sequence, rank, X_PLACE), place(ctx, sequence, rank, OUT_PLACE)
@@ -56,12 +67,12 @@ def place(ctx, sequence, rank, which):
 
 
 def address(ctx, sequence, rank, which, offset):
-    """Where byte `offset` of a rank's array lies for this rank."""
+    """Return the address, in this process, of byte `offset` of a rank's array."""
     return peek(ctx + c.ARENA) + place(ctx, sequence, rank, which) - 1 + offset
 
 
 def reduce_shared(ctx, sequence):
-    if not outs_lie_apart(ctx, sequence):
+    if not outs_are_disjoint(ctx, sequence):
         return c.OVERLAP
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     first, end = part(ctx, me), part(ctx, me + 1)
@@ -74,34 +85,34 @@ def reduce_shared(ctx, sequence):
             return status
         first += count
     publish_step(ctx, sequence, 1)
-    status = copy_the_others(ctx, sequence)
+    status = copy_other_parts(ctx, sequence)
     if status != c.OK:
         return status
-    return c.ABORTED if has_ended(ctx) else say_and_await(ctx, sequence, 2)
+    return c.ABORTED if has_ended(ctx) else publish_and_await_step(ctx, sequence, 2)
 
 
 def part(ctx, rank):
-    """First element of the part of a rank; that of rank n is the end."""
+    """Return the first element of the part of a rank; for rank n the end."""
     size, total = peek(ctx + c.SIZE), peek(ctx + c.X + c.COUNT)
     return total // size * rank if rank < size else total
 
 
-def copy_the_others(ctx, sequence):
-    """Copy the parts of all other ranks from their results, each once it is there."""
-    size, me, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + c.X + c.ITEM)
-    for i in range(1, size):
-        peer = me + i if me + i < size else me + i - size
+def copy_other_parts(ctx, sequence):
+    """Copy the parts of all other ranks from their results, each after it has been published."""
+    item = peek(ctx + c.X + c.ITEM)
+    for i in range(1, peek(ctx + c.SIZE)):
+        peer = peer_after(ctx, i)
         status = await_step(ctx, sequence, 1, peer)
         if status != c.OK:
             return status
         offset, end = part(ctx, peer) * item, part(ctx, peer + 1) * item
         target = peek(ctx + c.OUT + c.DATA) + offset
-        replace(ctx, target, address(ctx, sequence, peer, OUT_PLACE, offset), end - offset)
+        copy_to_unread(ctx, target, address(ctx, sequence, peer, OUT_PLACE, offset), end - offset)
     return c.OK
 
 
-def outs_lie_apart(ctx, sequence):
-    """Whether no out overlaps an x or another out, but for being the x of its own rank."""
+def outs_are_disjoint(ctx, sequence):
+    """Return whether no out overlaps an x or another out. It may be exactly the x of its own rank."""
     size, length = peek(ctx + c.SIZE), peek(ctx + c.X + c.BYTES)
     for a in range(size):
         out = place(ctx, sequence, a, OUT_PLACE)

@@ -1,17 +1,20 @@
-"""all_to_all: rank r sends block i of its array, cut along `split_axis`, to rank i, and puts the blocks it gets one
-after the other along `concat_axis`, in rank order (MindSpore's AlltoAll).
+"""all_to_all: rank r sends block i of its array, cut along `split_axis`, to rank i, and puts the blocks that it gets
+one after the other along `concat_axis`, in rank order (MindSpore's AlltoAll).
 
-A block is a row of runs at both ends (see `engine/kernels/kernels.py`): it is gathered from the sender's array into the
-sender's cell and scattered from there into the receiver's result, both in C order of the block, so no array is
-transposed as a whole. A cell is divided evenly among the n receivers. One sync when a block fits its part, else one a
-round. Cost for n - 1 blocks of S / n bytes: a ceil(S / cell) + 2 (n - 1) / n S b.
+A sender gathers each block from its array into its cell, and the receiver scatters the block from there into its
+result, both in C order of the block. So no array is transposed as a whole. A cell is divided evenly among the n
+receivers. There is one sync if a block fits its part, else one per round. Cost for n - 1 blocks of S / n bytes:
+a ceil(S / cell) + 2 (n - 1) / n S b.
 
-Where both axes are the same the result may lie in place of x: what a round brings for a block goes where that round
-has taken it from.
+If both axes are the same, the result may replace x: each round writes what it brings of a block to where the same round
+has read it.
 
-Arguments: EXTRA words are block bytes, source run and stride, target run and stride, all in bytes; then, for lists of
-n blocks in place of one array, the addresses of n source addresses, of n target addresses (0: an array), and of the
-number of dimensions and the dimensions that an array of all blocks of x would have. For a list, x is its first array.
+Protocol: a block is a row of runs on both sides (see `engine/kernels/kernels.py`). Rounds and cells as in all_gather.
+
+Arguments: the EXTRA words are block bytes, source run and stride, target run and stride, all in bytes. For lists of n
+blocks instead of one array they are followed by the addresses of n source addresses, of n target addresses (0: an
+array), and of the number of dimensions and the dimensions that an array of all blocks of x would have. For a list, x is
+its first array.
 """
 
 from shmcoll.engine import context as c
@@ -19,8 +22,16 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.collective import CUTS, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import gather_runs
 from shmcoll.engine.layout import LINE, WORD
-from shmcoll.engine.protocol.nontemporal import land_block, land_runs
-from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, publish_step, release_cells
+from shmcoll.engine.protocol.nontemporal import copy_block_to_result, copy_runs_to_result
+from shmcoll.engine.protocol.sync import (
+    await_step,
+    begin,
+    cell,
+    exchange_headers,
+    peer_after,
+    publish_step,
+    release_cells,
+)
 
 COVERS = SHAPE
 BLOCK, SOURCE_RUN, SOURCE_STRIDE, TARGET_RUN, TARGET_STRIDE, SOURCES, TARGETS, WHOLE = (
@@ -32,28 +43,26 @@ def all_to_all(ctx):
     if peek(ctx + WHOLE):
         describe_whole(ctx)
     sequence = begin(ctx, COVERS)
-    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     part = part_bytes(ctx)
     rounds = max(-(-peek(ctx + BLOCK) // part), 1)
-    fill(ctx, sequence, 0, part)
-    status = meet(ctx, sequence)
+    stage(ctx, sequence, 0, part)
+    status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
-    keep_own(ctx)
+    copy_own(ctx)
     for k in range(rounds):
         if k > 0:
-            fill(ctx, sequence + k, k, part)
+            stage(ctx, sequence + k, k, part)
             publish_step(ctx, sequence, k)
-        for i in range(1, size):
-            peer = me + i if me + i < size else me + i - size
-            status = fetch(ctx, sequence, k, peer, part)
+        for i in range(1, peek(ctx + c.SIZE)):
+            status = fetch(ctx, sequence, k, peer_after(ctx, i), part)
             if status != c.OK:
                 return status
     return release_cells(ctx, sequence, rounds, rounds)
 
 
 def describe_whole(ctx):
-    """Make x, the first of a list, look like the array of all blocks: lists and arrays get the same header."""
+    """Describe x, the first array of a list, as the array of all blocks: lists and arrays have the same header."""
     shape = peek(ctx + WHOLE)
     poke(ctx + c.X + c.DIMENSIONS, peek(shape))
     poke(ctx + c.X + c.DIMS, shape + WORD)
@@ -62,24 +71,23 @@ def describe_whole(ctx):
 
 
 def part_bytes(ctx):
-    """The share of a cell that one receiver has."""
+    """Return the share of a cell that one receiver has."""
     return peek(ctx + c.CELL_BYTES) // peek(ctx + c.SIZE) // LINE * LINE
 
 
-def fill(ctx, half, k, part):
+def stage(ctx, half, k, part):
     """Gather the k-th part of every peer's block into this rank's cell."""
-    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     begin_byte = k * part
     end = min(begin_byte + part, peek(ctx + BLOCK))
     run, stride = peek(ctx + SOURCE_RUN), peek(ctx + SOURCE_STRIDE)
-    place = cell(ctx, me, half)
-    for i in range(1, size):
-        peer = me + i if me + i < size else me + i - size
+    place = cell(ctx, peek(ctx + c.RANK), half)
+    for i in range(1, peek(ctx + c.SIZE)):
+        peer = peer_after(ctx, i)
         gather_runs(place + peer * part, source(ctx, peer), run, stride, begin_byte, end)
 
 
 def fetch(ctx, sequence, k, peer, part):
-    """Scatter the k-th part of the block that `peer` has for this rank; round 0 came with the header."""
+    """Wait for the k-th part of the block from `peer` and scatter it. Part 0 was published with the header."""
     if k > 0:
         status = await_step(ctx, sequence, k, peer)
         if status != c.OK:
@@ -88,15 +96,15 @@ def fetch(ctx, sequence, k, peer, part):
     end = min(begin_byte + part, peek(ctx + BLOCK))
     run, stride = peek(ctx + TARGET_RUN), peek(ctx + TARGET_STRIDE)
     place = cell(ctx, peer, sequence + k) + peek(ctx + c.RANK) * part
-    land_runs(ctx, target(ctx, peer), run, stride, place, begin_byte, end)
+    copy_runs_to_result(ctx, target(ctx, peer), run, stride, place, begin_byte, end)
     return c.OK
 
 
-def keep_own(ctx):
-    """The block that this rank has for itself, straight from array to result."""
+def copy_own(ctx):
+    """Copy the block that this rank sends to itself from its array to its result."""
     me = peek(ctx + c.RANK)
     if target(ctx, me) != source(ctx, me):
-        land_block(
+        copy_block_to_result(
             ctx,
             target(ctx, me),
             peek(ctx + TARGET_RUN),
@@ -109,7 +117,7 @@ def keep_own(ctx):
 
 
 def source(ctx, rank):
-    """Where the block for `rank` begins."""
+    """Return where the block for `rank` begins."""
     table = peek(ctx + SOURCES)
     if table:
         return peek(table + rank * WORD)
@@ -117,7 +125,7 @@ def source(ctx, rank):
 
 
 def target(ctx, rank):
-    """Where the block from `rank` goes."""
+    """Return where the block from `rank` goes."""
     table = peek(ctx + TARGETS)
     if table:
         return peek(table + rank * WORD)

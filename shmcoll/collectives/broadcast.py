@@ -1,15 +1,18 @@
 """broadcast: every rank gets the array of the root, in place of its own.
 
 A pipelined broadcast through shared memory (Graham and Shipman, "MPI support for multi-core architectures: optimized
-shared memory collectives", EuroPVM/MPI 2008): the root lays its array into its cell, and all others copy it from there.
-Arrays longer than a cell go through the two cells of the root in turn, so that the root fills one while the others read
-the other, in rounds of half a cell: with 2 ranks 512 KiB take 11 us so, and 12.4 in rounds of a cell (copying it: 6).
-Cost: a + 2 S b up to a cell, beyond it 2 a ceil(S / cell) + S b, as the copies in and out overlap.
+shared memory collectives", EuroPVM/MPI 2008): the root copies its array into its cell, and all other ranks copy it from
+there. Arrays longer than a cell go through the two cells of the root in turn, so that the root fills one cell while the
+others read the other, in rounds of half a cell: with 2 ranks 512 KiB take 11 us, instead of 12.4 in rounds of a cell
+(one copy takes 6).
+Cost: a + 2 S b up to a cell; beyond it 2 a ceil(S / cell) + S b, as the copies in and out overlap.
 
-    cell (s + k) & 1 of the root: written by it as round k, round 0 before the opening; for k >= 2 after every reader
-    has done k - 1 steps, that is, has read round k - 2. The root leaves when all have read what lies in cell
-    (s + 1) & 1: the next operation may fill that cell at once. Readers wait for steps of the root, the root for steps
-    of the readers, and no reader for another: no cycle.
+Protocol:
+
+    cell (s + k) & 1 of the root: the root writes it in round k, in round 0 before the opening; for k >= 2 after every
+    reader has done k - 1 steps, that is, has read round k - 2. The root leaves after all readers have read cell
+    (s + 1) & 1, which the next operation may fill at once. Readers wait for steps of the root, the root for steps of
+    the readers, and no reader for another reader, so there is no cycle.
 
 Arguments: x of the root and out of the others are read and written; ARGUMENT is the root.
 """
@@ -17,8 +20,8 @@ Arguments: x of the root and out of the others are read and written; ARGUMENT is
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.collective import ALIKE, ROOTED, SHAPE, Collective
-from shmcoll.engine.protocol.nontemporal import replace
-from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.protocol.nontemporal import copy_to_unread
+from shmcoll.engine.protocol.sync import await_all, await_step, begin, cell, exchange_headers, payload, publish_step
 
 COVERS = SHAPE
 
@@ -33,20 +36,20 @@ def broadcast(ctx):
     rounds = -(-length // size)
     if me == root:
         copy(payload(ctx, me, sequence, length), peek(ctx + c.X + c.DATA), min(length, size))
-    status = meet(ctx, sequence)
+    status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
     return send(ctx, sequence, rounds, size) if me == root else receive(ctx, sequence, rounds, size, root)
 
 
 def round_bytes(ctx, length):
-    """How much goes in one round."""
+    """Return the bytes of one round."""
     size = peek(ctx + c.CELL_BYTES)
     return size if length <= size else size // 2
 
 
 def send(ctx, sequence, rounds, size):
-    """The root's rounds after the first."""
+    """Do the root's rounds after the first."""
     for k in range(1, rounds):
         status = await_readers(ctx, sequence, k - 1)
         if status != c.OK:
@@ -60,18 +63,11 @@ def send(ctx, sequence, rounds, size):
 
 def await_readers(ctx, sequence, rounds):
     """Wait until every other rank has read so many rounds."""
-    me = peek(ctx + c.RANK)
-    if rounds > 0:
-        for reader in range(peek(ctx + c.SIZE)):
-            if reader != me:
-                status = await_step(ctx, sequence, rounds, reader)
-                if status != c.OK:
-                    return status
-    return c.OK
+    return await_all(ctx, sequence, rounds) if rounds > 0 else c.OK
 
 
 def receive(ctx, sequence, rounds, size, root):
-    """A reader's rounds: copy what lies in the root's cell, then say so."""
+    """Do a reader's rounds: copy from the root's cell, then publish the step."""
     length = peek(ctx + c.X + c.BYTES)
     for k in range(rounds):
         if k > 0:
@@ -80,7 +76,7 @@ def receive(ctx, sequence, rounds, size, root):
                 return status
         offset = k * size
         source = payload(ctx, root, sequence, length) if k == 0 else cell(ctx, root, sequence + k)
-        replace(ctx, peek(ctx + c.OUT + c.DATA) + offset, source, min(size, length - offset))
+        copy_to_unread(ctx, peek(ctx + c.OUT + c.DATA) + offset, source, min(size, length - offset))
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)
     return c.OK

@@ -1,30 +1,32 @@
-"""collective_permute: every rank sends its array to at most one other, and gets that of at most one (XLA's
-CollectivePermute, `jax.lax.ppermute`; a shift round a ring is the usual one). A rank to which nobody sends gets zeros.
+"""collective_permute: every rank sends its array to at most one other rank, and gets the array of at most one (XLA's
+CollectivePermute, `jax.lax.ppermute`; a common use is a shift around a ring). A rank without a source gets zeros.
 
-A sender lays its array into its cell and its target copies it from there; longer arrays go through the two cells of
+A sender copies its array into its cell, and its target copies it from there. Longer arrays go through the two cells of
 the sender in turn. Senders and receivers of different pairs never wait for each other after the opening.
-Cost: a ceil(S / cell) + 2 S b, of whatever permutation.
+Cost: a ceil(S / cell) + 2 S b, for any permutation.
 
-    cell (s + k) & 1 of a sender: written by it as round k, round 0 before the opening; for k >= 2 after its target has
-    done k - 1 steps. Step k of a rank: it has laid round k, if it sends, and read round k - 1, if it receives. Only the
-    target reads the cells, so a sender leaves when the target has read what lies in cell (s + 1) & 1, which the next
-    operation may fill at once: after rounds & -2 steps. What a rank does before its step k needs steps k - 1 of others
-    and no later ones, so nobody waits in a circle.
+Protocol:
 
-In place (`out` is x) round k of the result is written after round k of x has been laid.
+    cell (s + k) & 1 of a sender: the sender writes it in round k, in round 0 before the opening; for k >= 2 after its
+    target has done k - 1 steps. Step k of a rank: it has staged round k, if it sends, and read round k - 1, if it
+    receives. Only the target reads the cells. So a sender leaves after the target has read cell (s + 1) & 1, which the
+    next operation may fill at once: after rounds & -2 steps. What a rank does before its step k needs only steps up to
+    k - 1 of other ranks, so no ranks wait in a circle.
 
-Arguments: ARGUMENT is a hash of all pairs; EXTRA words are the ranks from which this one gets and to which it sends,
--1 for none. A rank that sends to itself has itself in both.
+In place (`out` is x) a rank writes round k of the result after it has staged round k of x.
+
+Arguments: ARGUMENT is a hash of all pairs. The EXTRA words are the rank from which this rank gets an array and the rank
+to which it sends, -1 for none. A rank that sends to itself has itself in both.
 """
 
-from shmcoll.collectives.all_gather import lying, offset, part
+from shmcoll.collectives.all_gather import offset, part, staged
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.collective import ALIKE, EXTRA, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import clear
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.protocol.nontemporal import land
-from shmcoll.engine.protocol.sync import await_step, begin, meet, publish_step
+from shmcoll.engine.protocol.nontemporal import copy_to_result
+from shmcoll.engine.protocol.sync import await_step, begin, exchange_headers, publish_step
 
 COVERS = SHAPE
 SOURCE, TARGET = (c.EXTRA + WORD * i for i in range(2))
@@ -36,12 +38,12 @@ def collective_permute(ctx):
     source, target = peek(ctx + SOURCE), peek(ctx + TARGET)
     keeps = source == peek(ctx + c.RANK)
     if target != NOBODY and not keeps:
-        lay(ctx, sequence, 0)
-    status = meet(ctx, sequence)
+        stage(ctx, sequence, 0)
+    status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
     if keeps:
-        keep_own(ctx)
+        copy_own(ctx)
     elif source != NOBODY or target != NOBODY:
         status = move(ctx, sequence, source, target)
     if status == c.OK and source == NOBODY:
@@ -50,12 +52,12 @@ def collective_permute(ctx):
 
 
 def move(ctx, sequence, source, target):
-    """The rounds of a rank that sends, receives, or both."""
+    """Do the rounds of a rank that sends, receives, or both."""
     rounds = -(-peek(ctx + c.X + c.BYTES) // peek(ctx + c.CELL_BYTES))
     for k in range(rounds):
         if k > 0:
             if target != NOBODY:
-                status = lay_again(ctx, sequence, k, target)
+                status = stage_next(ctx, sequence, k, target)
                 if status != c.OK:
                     return status
             publish_step(ctx, sequence, k)
@@ -69,33 +71,33 @@ def move(ctx, sequence, source, target):
     return await_step(ctx, sequence, rounds & -2, target) if target != NOBODY else c.OK
 
 
-def lay_again(ctx, sequence, k, target):
-    """Lay round k > 0 once the target has left the cell."""
+def stage_next(ctx, sequence, k, target):
+    """Stage round k > 0 after the target has read what was in the cell."""
     status = await_step(ctx, sequence, k - 1, target) if k > 1 else c.OK
     if status == c.OK:
-        lay(ctx, sequence, k)
+        stage(ctx, sequence, k)
     return status
 
 
-def lay(ctx, sequence, k):
-    """Lay the k-th part of this rank's array where the target looks for it."""
-    copy(lying(ctx, sequence, k, peek(ctx + c.RANK)), peek(ctx + c.X + c.DATA) + offset(ctx, k), part(ctx, k))
+def stage(ctx, sequence, k):
+    """Copy the k-th part of this rank's array to where its target reads it."""
+    copy(staged(ctx, sequence, k, peek(ctx + c.RANK)), peek(ctx + c.X + c.DATA) + offset(ctx, k), part(ctx, k))
 
 
 def fetch(ctx, sequence, k, source):
-    """Copy the k-th part of the source's array to its place; round 0 came with the header."""
+    """Wait for the k-th part of the source's array and copy it to its place. Part 0 was published with the header."""
     if k > 0:
         status = await_step(ctx, sequence, k, source)
         if status != c.OK:
             return status
-    land(ctx, peek(ctx + c.OUT + c.DATA) + offset(ctx, k), lying(ctx, sequence, k, source), part(ctx, k))
+    copy_to_result(ctx, peek(ctx + c.OUT + c.DATA) + offset(ctx, k), staged(ctx, sequence, k, source), part(ctx, k))
     return c.OK
 
 
-def keep_own(ctx):
-    """What a rank sends to itself."""
+def copy_own(ctx):
+    """Copy what a rank sends to itself."""
     if peek(ctx + c.OUT + c.DATA) != peek(ctx + c.X + c.DATA):
-        land(ctx, peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES))
+        copy_to_result(ctx, peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES))
 
 
 COLLECTIVE = Collective(

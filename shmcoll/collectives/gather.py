@@ -1,12 +1,14 @@
 """gather: the root gets the arrays of all ranks, in rank order; the others get nothing.
 
-Every rank but the root lays its array into its cell, and the root copies it from there to its place. Longer arrays go
-through the two cells of the sender in turn: the root tells by its PROGRESS how many rounds it has read.
+Every rank except the root copies its array into its cell, and the root copies it from there to its place. Longer arrays
+go through the two cells of the sender in turn.
 Cost: a + 2 S b at a sender, a + (n - 1) S b at the root, where copies of different ranks overlap.
 
-    cell (s + k) & 1 of a sender: written by it as round k; for k >= 2 after the root has done k - 1 steps, that is, has
-    read round k - 2. A sender leaves when the root has read what lies in cell (s + 1) & 1: the next operation may fill
-    that cell at once. The root waits for steps of the senders, a sender only for steps of the root: no cycle.
+Protocol:
+
+    cell (s + k) & 1 of a sender: the sender writes it in round k; for k >= 2 after the root has done k - 1 steps, that
+    is, has read round k - 2. A sender leaves after the root has read cell (s + 1) & 1, which the next operation may
+    fill at once. The root waits for steps of the senders, a sender only for steps of the root, so there is no cycle.
 
 Arguments: ARGUMENT is the root; EXTRA, at the root, the address of n target addresses, or 0 for one array.
 """
@@ -15,8 +17,8 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.collective import GATHERS, OUT_AT_ROOT, ROOTED, SHAPE, Collective
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.protocol.nontemporal import land, replace
-from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step
+from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
+from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, payload, publish_step
 
 COVERS = SHAPE
 
@@ -29,14 +31,14 @@ def gather(ctx):
     if me != root:
         first = min(length, peek(ctx + c.CELL_BYTES))
         copy(payload(ctx, me, sequence, length), peek(ctx + c.X + c.DATA), first)
-    status = meet(ctx, sequence)
+    status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
     return collect(ctx, sequence, rounds) if me == root else deliver(ctx, sequence, rounds, root)
 
 
 def deliver(ctx, sequence, rounds, root):
-    """A sender's rounds after the first."""
+    """Do a sender's rounds after the first."""
     size = peek(ctx + c.CELL_BYTES)
     for k in range(1, rounds):
         if k > 1:
@@ -51,7 +53,7 @@ def deliver(ctx, sequence, rounds, root):
 
 
 def collect(ctx, sequence, rounds):
-    """The root's rounds: read every sender's cell, then say so, and copy a piece of its own array while they go on."""
+    """Do the root's rounds: read every sender's cell, publish the step, and copy a piece of its own array meanwhile."""
     length, me = peek(ctx + c.X + c.BYTES), peek(ctx + c.RANK)
     size = peek(ctx + c.CELL_BYTES)
     for k in range(rounds):
@@ -64,16 +66,16 @@ def collect(ctx, sequence, rounds):
                 if status != c.OK:
                     return status
             source = payload(ctx, sender, sequence, length) if k == 0 else cell(ctx, sender, sequence + k)
-            replace(ctx, target(ctx, sender) + offset, source, min(size, length - offset))
+            copy_to_unread(ctx, target(ctx, sender) + offset, source, min(size, length - offset))
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)
         if target(ctx, me) != peek(ctx + c.X + c.DATA):
-            land(ctx, target(ctx, me) + offset, peek(ctx + c.X + c.DATA) + offset, min(size, length - offset))
+            copy_to_result(ctx, target(ctx, me) + offset, peek(ctx + c.X + c.DATA) + offset, min(size, length - offset))
     return c.OK
 
 
 def target(ctx, rank):
-    """Where the root wants the array of `rank`."""
+    """Return where the array of `rank` goes."""
     table = peek(ctx + c.EXTRA)
     if table:
         return peek(table + rank * WORD)

@@ -4,31 +4,34 @@ Blocks are equal parts of one array along axis 0, or the arrays of a list, or of
 The reduction of block b starts at rank b + 1 and ends with rank b, whichever algorithm runs; with an operator that is
 not commutative it starts at rank 0. In the costs S are the bytes of all blocks together.
 
-flat, up to FLAT_BYTES. Everybody lays all its blocks beside its header or into its cell before the opening sync, and
-afterwards reduces its own block of all n ranks. Cost: a + S b + (n - 1) / n S g.
+flat: up to FLAT_BYTES. Every rank copies all its blocks beside its header or into its cell before the opening sync.
+Afterwards it reduces its own block of all n ranks. Cost: a + S b + (n - 1) / n S g.
 
-ring, above: the ring of all_reduce, turned so that every rank comes last to its own block. In round k a slice of each
-block goes round: in step t rank r adds its part of block r - 1 - t, which accumulates in the cell of the rank that
-started it; in step n - 1 that is block r, and goes straight into the result. Nothing is copied out, and each rank lays
-no more than S / n bytes into its cells. Rank r waits in step t for step t - 1 of rank r - 1 alone.
+ring: above that. The ring of all_reduce, rotated so that every rank is the last to add to its own block, straight into
+its result. Nothing is copied out of cells, and each rank copies at most S / n bytes into its cells.
 Cost for each round of n slices: n a + slice b + (n - 1) slice g.
+
+cells: for operators that are not commutative, and up to (n - 2) RING_BYTES. An all_to_all through the cells: in each
+round every rank copies the next piece of every block into its cell, and reduces its own pieces from all n cells.
+Cost for each round: a + cell b + (n - 1) / n cell g.
+
+Protocol of the ring: in round k a slice of each block travels around the ranks. In step t rank r adds its part of block
+r - 1 - t, which accumulates in the cell of the rank that started it. In step n - 1 that is block r, which goes into the
+result. Rank r waits in step t only for step t - 1 of rank r - 1.
 
     cell of rank j, round k: written in turn by ranks j, j + 1, ..., j - 2 (steps 0 to n - 2), read by j - 1 in step
     n - 1, each after it has seen the step before. Rank j writes it again in round k + 2: in step 1 of round k + 1 it
     has seen that j - 1 had finished round k. The last round uses cell s & 1, so that the next operation may fill cell
     (s + 1) & 1.
 
-cells, for operators that are not commutative and up to (n - 2) RING_BYTES: all_to_all through the cells. Part b of a
-cell is for block b; in each round everybody lays the next piece of every block into its cell and reduces its own from
-all n cells.
-Cost for each round: a + cell b + (n - 1) / n cell g.
+Protocol of the cells: part b of a cell is for block b.
 
     cell (s + k) & 1 of a rank: filled as step k (round 0: before the opening), for round k + 2 after step k + 1 of
-    every peer, which comes after its reads of round k.
+    every peer, which follows the peer's reads of round k.
 
-Arguments: SOURCES leads to the addresses of this rank's n blocks, or is 0: they lie one after the other in x. ARGUMENT
-is EVEN, LISTED, or for blocks of different lengths anything above that all ranks have alike if these are; the n lengths
-in elements then stand behind the addresses.
+Arguments: SOURCES is the address of the addresses of this rank's n blocks, or 0: they follow one another in x. ARGUMENT
+is EVEN or LISTED. For blocks of different lengths it is any greater number that all ranks share if they share the
+lengths; the n lengths in elements then follow the addresses.
 """
 
 from shmcoll.collectives.all_to_all import part_bytes
@@ -49,7 +52,17 @@ from shmcoll.engine.protocol.reduction import (
     slice_length_of,
     start_slice,
 )
-from shmcoll.engine.protocol.sync import await_step, begin, cell, meet, payload, publish_step, release_cells
+from shmcoll.engine.protocol.sync import (
+    await_step,
+    begin,
+    cell,
+    exchange_headers,
+    payload,
+    peer_before,
+    publish_and_await_step,
+    publish_step,
+    release_cells,
+)
 
 COVERS = SHAPE
 ALGORITHMS = ("flat", "ring", "cells")
@@ -64,7 +77,7 @@ def reduce_scatter(ctx):
     if size == 1:
         return reduce_alone(ctx)
     length = blocks_before(ctx, size) * peek(ctx + c.X + c.ITEM)
-    poke(ctx + c.MOVED, peek(ctx + c.MOVED) + length - peek(ctx + c.X + c.BYTES))  # x is but the first of a list
+    poke(ctx + c.MOVED, peek(ctx + c.MOVED) + length - peek(ctx + c.X + c.BYTES))  # x is only the first of a list
     if is_flat(ctx, FLAT, length):
         return flat(ctx, sequence, length)
     if goes_through_cells(ctx, CELLS, length):
@@ -76,7 +89,7 @@ def reduce_scatter(ctx):
 
 
 def block_count(ctx, b):
-    """Elements of block b."""
+    """Return the elements of block b."""
     kind, size = peek(ctx + c.ARGUMENT), peek(ctx + c.SIZE)
     if kind == EVEN:
         return peek(ctx + c.X + c.COUNT) // size
@@ -86,7 +99,7 @@ def block_count(ctx, b):
 
 
 def block_source(ctx, b):
-    """Where this rank has its block b."""
+    """Return the address of this rank's block b."""
     table = peek(ctx + SOURCES)
     if table:
         return peek(table + b * WORD)
@@ -94,7 +107,7 @@ def block_source(ctx, b):
 
 
 def blocks_before(ctx, b):
-    """Elements of all blocks before block b together."""
+    """Return the elements of all blocks before block b together."""
     total = 0
     for i in range(b):
         total += block_count(ctx, i)
@@ -109,7 +122,7 @@ def longest_block(ctx):
 
 
 def first_rank(ctx):
-    """Where the reduction of this rank's block starts."""
+    """Return the rank at which the reduction of this rank's block starts."""
     after = peek(ctx + c.RANK) + 1
     return 0 if peek(ctx + ORDERED) or after == peek(ctx + c.SIZE) else after
 
@@ -124,7 +137,7 @@ def flat(ctx, sequence, length):
         block = block_count(ctx, b) * item
         copy(place, block_source(ctx, b), block)
         place += block
-    status = meet(ctx, sequence)
+    status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
     places = payload(ctx, 0, sequence, length)
@@ -137,26 +150,24 @@ def flat(ctx, sequence, length):
 
 
 def ring(ctx, sequence):
-    status = meet(ctx, sequence)
+    status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
     longest = longest_block(ctx)
     length = slice_length_of(ctx, longest * peek(ctx + c.SIZE))
     rounds = -(-longest // length)
     for k in range(rounds):
-        status = pass_on(ctx, sequence, k, sequence + rounds - 1 - k, length)
+        status = ring_round(ctx, sequence, k, sequence + rounds - 1 - k, length)
         if status != c.OK:
             return status
     return c.OK
 
 
-def pass_on(ctx, sequence, k, half, length):
-    """The n steps of round k: add this rank's part to a slice of each block as it comes by, and keep the last."""
-    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
-    left = me - 1 if me > 0 else size - 1
+def ring_round(ctx, sequence, k, half, length):
+    """Do the n steps of round k: add this rank's elements to a slice of each block, the last into its result."""
+    size, left = peek(ctx + c.SIZE), peer_before(ctx, 1)
     for t in range(size):
-        starter = me - t if me >= t else me - t + size
-        b = starter - 1 if starter > 0 else size - 1
+        starter, b = peer_before(ctx, t), peer_before(ctx, t + 1)
         first = min(k * length, block_count(ctx, b))
         count = min(length, block_count(ctx, b) - first)
         offset = first * peek(ctx + c.X + c.ITEM)
@@ -184,23 +195,23 @@ def pass_on(ctx, sequence, k, half, length):
 def cells(ctx, sequence):
     part = part_bytes(ctx) // peek(ctx + c.X + c.ITEM)
     rounds = max(-(-longest_block(ctx) // part), 1)
-    fill(ctx, sequence, 0, part)
-    status = meet(ctx, sequence)
+    stage(ctx, sequence, 0, part)
+    status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
     for k in range(rounds):
         if k > 0:
-            status = fill_again(ctx, sequence, k, part)
+            status = stage_next(ctx, sequence, k, part)
             if status != c.OK:
                 return status
-        status = fold_piece(ctx, sequence, k, part)
+        status = reduce_piece(ctx, sequence, k, part)
         if status != c.OK:
             return status
     return release_cells(ctx, sequence, rounds, rounds)
 
 
-def fill(ctx, sequence, k, part):
-    """Lay the k-th piece of every block into this rank's cell."""
+def stage(ctx, sequence, k, part):
+    """Copy the k-th piece of every block into this rank's cell."""
     size, item = peek(ctx + c.SIZE), peek(ctx + c.X + c.ITEM)
     place = cell(ctx, peek(ctx + c.RANK), sequence + k)
     for b in range(size):
@@ -210,19 +221,13 @@ def fill(ctx, sequence, k, part):
             copy(place + b * part * item, block_source(ctx, b) + first * item, count * item)
 
 
-def fill_again(ctx, sequence, k, part):
-    """The same for k > 0, and wait until all others have done it."""
-    fill(ctx, sequence, k, part)
-    publish_step(ctx, sequence, k)
-    for peer in range(peek(ctx + c.SIZE)):
-        if peer != peek(ctx + c.RANK):
-            status = await_step(ctx, sequence, k, peer)
-            if status != c.OK:
-                return status
-    return c.OK
+def stage_next(ctx, sequence, k, part):
+    """Copy the k-th piece of every block, k > 0, and wait until all peers have done it."""
+    stage(ctx, sequence, k, part)
+    return publish_and_await_step(ctx, sequence, k)
 
 
-def fold_piece(ctx, sequence, k, part):
+def reduce_piece(ctx, sequence, k, part):
     """Reduce the k-th piece of this rank's block from all cells."""
     size, me, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + c.X + c.ITEM)
     first = k * part

@@ -1,26 +1,28 @@
 """scatter: rank i gets part i of the root's array, or array i of the root's list.
 
-The mirror of gather (its linear algorithm; within one machine a tree would only copy more): the root lays the part of
-each other rank into its cell, which is divided evenly among them, and each copies its own. Longer parts go through the
-two cells of the root in turn. One sync when all parts fit a cell.
-Cost: a + ((n - 1) + 1) S / n b, beyond a cell a ceil(S / cell) + (n - 1) / n S b, where the copies in and out overlap.
+The mirror of gather (its linear algorithm; within one machine a tree would only copy more): the root copies the part of
+each other rank into its cell, which is divided evenly among them, and each rank copies its own part. Longer parts go
+through the two cells of the root in turn. There is one sync if all parts fit a cell.
+Cost: a + ((n - 1) + 1) S / n b; beyond a cell a ceil(S / cell) + (n - 1) / n S b, where the copies in and out overlap.
 
-    cell (s + k) & 1 of the root: written by it as round k, round 0 before the opening; for k >= 2 the piece of a reader
-    after that reader has done k - 1 steps, that is, has read round k - 2. The root leaves when all have read what lies
-    in cell (s + 1) & 1: the next operation may fill that cell at once. Readers wait for steps of the root, the root
-    for steps of the readers, and no reader for another: no cycle.
+Protocol:
 
-Only the root knows what it sends. Its header describes one part: dtype, shape, count. The header of a rank that has
-an `out` describes that, and one without has dtype 0. After the opening each rank compares all headers, so all reach the
-same verdict before a byte of a result moves. Dimensions that a header has no room for lie at the start of the cell
-(s & 1) of the rank whose they are, and the pieces of the root behind them.
+    cell (s + k) & 1 of the root: the root writes it in round k, in round 0 before the opening; for k >= 2 the piece of
+    a reader after that reader has done k - 1 steps, that is, has read round k - 2. The root leaves after all readers
+    have read cell (s + 1) & 1, which the next operation may fill at once. Readers wait for steps of the root, the root
+    for steps of the readers, and no reader for another reader, so there is no cycle.
+
+Only the root knows what it sends. Its header describes one part: dtype, shape, count. The header of a rank that has an
+`out` describes that. A rank without `out` has dtype 0. After the opening each rank compares all headers, so all ranks
+reach the same verdict before a byte of a result moves. Dimensions that do not fit a header are stored at the start of
+the cell (s & 1) of their rank, and the pieces of the root follow them.
 
 A rank without `out` runs the routine in two phases, because it can allocate its result only after the opening: OPEN
-opens, judges and tells the shape, DATA moves.
+opens, checks, and returns the shape; DATA moves the pieces.
 
-Arguments: ARGUMENT is the root. x: the root's array, or the first of its list; at a rank with `out`, `out` too. EXTRA
-words are the phase; at the root the address of n source addresses, or 0 for one array; for OPEN the address of 2 +
-MOST_DIMENSIONS words into which dtype, number of dimensions and dimensions of the part are written.
+Arguments: ARGUMENT is the root. x: the root's array, or the first of its list; on a rank with `out` it is `out` too.
+The EXTRA words are the phase; at the root the address of n source addresses, or 0 for one array; for OPEN the address
+of 2 + MOST_DIMENSIONS words, for dtype, number of dimensions and dimensions of the part.
 """
 
 from shmcoll.engine import context as c
@@ -40,8 +42,18 @@ from shmcoll.engine.layout import (
     call_dimensions,
     call_dtype,
 )
-from shmcoll.engine.protocol.nontemporal import land, replace
-from shmcoll.engine.protocol.sync import await_step, begin, cell, header, meet, my_header, publish_step
+from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
+from shmcoll.engine.protocol.sync import (
+    await_all,
+    await_step,
+    begin,
+    cell,
+    exchange_headers,
+    header,
+    my_header,
+    peer_after,
+    publish_step,
+)
 
 COVERS = NOTHING
 PHASE, SOURCES, SHAPE = (c.EXTRA + WORD * i for i in range(3))
@@ -51,26 +63,26 @@ BOTH, OPEN, DATA = 0, 1, c.LATER
 def scatter(ctx):
     phase = peek(ctx + PHASE)
     if phase != DATA:
-        status = agree(ctx)
+        status = open_and_check(ctx)
         if status != c.OK:
             return status
         if phase == OPEN:
-            return tell_shape(ctx)
+            return write_shape(ctx)
     sequence, root = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT)
     return send(ctx, sequence) if peek(ctx + c.RANK) == root else receive(ctx, sequence, root)
 
 
-# --- the verdict ------------------------------------------------------------------------------------------------------
+# --- the check --------------------------------------------------------------------------------------------------------
 
 
-def agree(ctx):
-    """Open, and judge whether what each rank has room for is what the root sends."""
+def open_and_check(ctx):
+    """Open, and check whether each rank that has an `out` has one of the shape that the root sends."""
     sequence = begin(ctx, COVERS)
     describe(ctx, sequence)
     root = peek(ctx + c.ARGUMENT)
     if peek(ctx + c.RANK) == root:
-        fill(ctx, sequence, 0)
-    status = meet(ctx, sequence)
+        stage(ctx, sequence, 0)
+    status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
     for rank in range(peek(ctx + c.SIZE)):
@@ -81,7 +93,7 @@ def agree(ctx):
 
 
 def describe(ctx, sequence):
-    """Complete this rank's header: the shape of one part, and dimensions that do not fit it."""
+    """Complete this rank's header: the shape of one part, and the dimensions that do not fit the header."""
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     dims = peek(ctx + c.X + c.DIMS)
     if me == peek(ctx + c.ARGUMENT) and peek(ctx + SOURCES) == 0:
@@ -92,7 +104,7 @@ def describe(ctx, sequence):
 
 
 def fits(ctx, sequence, rank, root):
-    """Whether the header of `rank` describes the same array as the root's, or none."""
+    """Return whether the header of `rank` describes the same array as the root's header, or no array."""
     call = load(header(ctx, rank, sequence) + HEADER_CALL)
     if rank == root or call_dtype(call) == 0:
         return 1
@@ -110,20 +122,20 @@ def dimension(ctx, sequence, rank, i):
     return load(cell(ctx, rank, sequence) + (i - HEADER_MAX_DIMS) * WORD)
 
 
-def tell_shape(ctx):
-    """Write dtype and shape of what this rank gets to where the caller looks for them. Returns SHAPE_KNOWN; BROKEN for
-    more dimensions than arrays have."""
+def write_shape(ctx):
+    """Write dtype and shape of this rank's part to where the caller reads them. Return SHAPE_KNOWN, or BROKEN for more
+    dimensions than arrays have."""
     sequence, root = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT)
-    told = peek(ctx + SHAPE)
+    shape = peek(ctx + SHAPE)
     call = load(header(ctx, root, sequence) + HEADER_CALL)
     dimensions = call_dimensions(call)
     if not 0 <= dimensions <= MOST_DIMENSIONS:
         poke(ctx + c.CULPRIT, root)
         return c.BROKEN
-    poke(told, call_dtype(call))
-    poke(told + WORD, dimensions)
+    poke(shape, call_dtype(call))
+    poke(shape + WORD, dimensions)
     for i in range(dimensions):
-        poke(told + (2 + i) * WORD, dimension(ctx, sequence, root, i))
+        poke(shape + (2 + i) * WORD, dimension(ctx, sequence, root, i))
     return c.SHAPE_KNOWN
 
 
@@ -131,31 +143,24 @@ def tell_shape(ctx):
 
 
 def send(ctx, sequence):
-    """The root's rounds after the first, and its own part."""
-    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
-    block = part_bytes(ctx)
+    """Do the root's rounds after the first, and copy its own part."""
+    me, block = peek(ctx + c.RANK), part_bytes(ctx)
     rounds = -(-block // piece_bytes(ctx, sequence))
     for k in range(1, rounds):
-        status = fill(ctx, sequence, k)
+        status = stage(ctx, sequence, k)
         if status != c.OK:
             return status
         publish_step(ctx, sequence, k)
     if source(ctx, me) != peek(ctx + c.OUT + c.DATA):
-        land(ctx, peek(ctx + c.OUT + c.DATA), source(ctx, me), block)
-    for reader in range(size):
-        if reader != me and rounds > 1:
-            status = await_step(ctx, sequence, rounds & -2, reader)
-            if status != c.OK:
-                return status
-    return c.OK
+        copy_to_result(ctx, peek(ctx + c.OUT + c.DATA), source(ctx, me), block)
+    return await_all(ctx, sequence, rounds & -2) if rounds > 1 else c.OK
 
 
-def fill(ctx, sequence, k):
-    """Lay the k-th piece of every other rank's part into the root's cell, each once its reader has left the place."""
-    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+def stage(ctx, sequence, k):
+    """Copy the k-th piece of every other rank's part into the root's cell, each after its reader has left the place."""
     block, piece = part_bytes(ctx), piece_bytes(ctx, sequence)
-    for i in range(1, size):
-        reader = me + i if me + i < size else me + i - size
+    for i in range(1, peek(ctx + c.SIZE)):
+        reader = peer_after(ctx, i)
         if k > 1:
             status = await_step(ctx, sequence, k - 1, reader)
             if status != c.OK:
@@ -165,7 +170,7 @@ def fill(ctx, sequence, k):
 
 
 def receive(ctx, sequence, root):
-    """A reader's rounds: copy its piece from the root's cell, then say so."""
+    """Do a reader's rounds: copy its piece from the root's cell, then publish the step."""
     me, block, piece = peek(ctx + c.RANK), peek(ctx + c.OUT + c.BYTES), piece_bytes(ctx, sequence)
     rounds = -(-block // piece)
     for k in range(rounds):
@@ -174,14 +179,14 @@ def receive(ctx, sequence, root):
             if status != c.OK:
                 return status
         target = peek(ctx + c.OUT + c.DATA) + k * piece
-        replace(ctx, target, place(ctx, sequence, k, me, block), min(piece, block - k * piece))
+        copy_to_unread(ctx, target, place(ctx, sequence, k, me, block), min(piece, block - k * piece))
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)
     return c.OK
 
 
 def place(ctx, sequence, k, reader, block):
-    """Where the k-th piece for `reader` lies: beside the root's header when all parts fit there, else in its cell."""
+    """Return where the root stages the k-th piece for `reader`: beside its header if all fit, else in its cell."""
     size, root = peek(ctx + c.SIZE), peek(ctx + c.ARGUMENT)
     i = reader - root - 1 if reader > root else reader - root - 1 + size
     if (size - 1) * block <= INLINE_BYTES:
@@ -190,25 +195,25 @@ def place(ctx, sequence, k, reader, block):
 
 
 def piece_bytes(ctx, sequence):
-    """The share of the root's cell that one reader has."""
+    """Return the share of the root's cell that one reader has."""
     readers = max(peek(ctx + c.SIZE) - 1, 1)
     return (peek(ctx + c.CELL_BYTES) - lead(ctx, sequence)) // readers // LINE * LINE
 
 
 def lead(ctx, sequence):
-    """Bytes at the start of the root's cells that are kept for dimensions."""
+    """Return the bytes at the start of the root's cells that are reserved for dimensions."""
     call = load(header(ctx, peek(ctx + c.ARGUMENT), sequence) + HEADER_CALL)
     return DIMENSIONS_BYTES if call_dimensions(call) > HEADER_MAX_DIMS else 0
 
 
 def part_bytes(ctx):
-    """Bytes of the part of one rank, as the root knows it."""
+    """Return the bytes of the part of one rank, as the root knows them."""
     length = peek(ctx + c.X + c.BYTES)
     return length if peek(ctx + SOURCES) else length // peek(ctx + c.SIZE)
 
 
 def source(ctx, rank):
-    """Where the root has the part of `rank`."""
+    """Return where the root has the part of `rank`."""
     table = peek(ctx + SOURCES)
     if table:
         return peek(table + rank * WORD)

@@ -1,6 +1,7 @@
 """The reference pages say what the docstrings say, and the docstrings say enough."""
 
 import inspect
+import re
 import runpy
 from pathlib import Path
 
@@ -41,3 +42,11 @@ def test_every_collective_says_how_it_works_and_what_it_costs(name):
     text = inspect.getdoc(inspect.getmodule(ROUTINES[name])) or ""
     assert text.startswith(name)
     assert "Cost" in text
+
+
+def test_the_page_for_users_has_no_protocol():
+    """Neither the words of routines, nor files of the package, nor which rank writes which cell in which round."""
+    page = (GENERATOR.parent / "reference" / "algorithms.md").read_text()
+    internal = re.compile(r"\b(EXTRA|ARGUMENT|PROGRESS|HEADER_\w+|engine/|\w+\.py\b|cell \(s)|^Protocol", re.MULTILINE)
+    lines = page.splitlines()[4:]  # below the remark which file makes the page
+    assert [line for line in lines if internal.search(line)] == []

@@ -1,5 +1,5 @@
-/* Barriers of N ranks, with everything that can end one: a model of `meet` (engine/protocol/sync.py), `sleep_until`, `look` and `wake`
- * (engine/protocol/wait.py), `Group.abort` (engine/memory/group.py), and the launcher's part (engine/memory/records.py).
+/* Barriers of N ranks, with everything that can end one: a model of `exchange_headers` (engine/protocol/sync.py),
+ * `sleep_until`, `look` and `wake` (engine/protocol/wait.py), `Group.abort` (engine/memory/group.py), and the launcher's part (engine/memory/records.py).
  *
  *     here            there
  *     sequence[2N]    HEADER_SEQUENCE of header s & 1 of each rank

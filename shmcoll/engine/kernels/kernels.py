@@ -11,8 +11,8 @@ A reduce kernel is one small function for a pair of dtype and reduction, compile
     JOIN    FINISH of two arrays: accumulator[i] is an element as it is stored, and widened first
 
 `target` may be exactly `source`, and in JOIN and in FINISH of equal types exactly `accumulator`; partial overlap is not
-allowed. `accumulator` has the accumulator's type (float32 for half types, else the dtype itself), but for JOIN. It
-returns 0; one around a user's function may return 1 + the index of an element. Loops count from zero with a branch for
+allowed. `accumulator` has the accumulator's type (float32 for half types, else the dtype itself), except in JOIN. A
+kernel returns 0; one around a user's function may return 1 + the index of an element. The last step has a branch for
 each aliasing, because LLVM vectorises a loop over two names for one address only if it can see that they are the same.
 Complex sums are sums of twice as many reals. Operators and conversions are in `operators.py`.
 """
@@ -101,19 +101,18 @@ def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
         return widen(element(accumulator, i, stored))
 
     def last_step(first):
+        def combine(target, accumulator, source, n, ranks):
+            for i in range(n):
+                total = operator(first(accumulator, i), widen(element(source, i, stored)))
+                set_element(target, i, stored, narrow(scale(total, ranks)))
+
         def last(target, accumulator, source, n, ranks):
             if target == source:
-                for i in range(n):
-                    total = operator(first(accumulator, i), widen(element(source, i, stored)))
-                    set_element(source, i, stored, narrow(scale(total, ranks)))
+                combine(source, accumulator, source, n, ranks)
             elif target == accumulator:
-                for i in range(n):
-                    total = operator(first(accumulator, i), widen(element(source, i, stored)))
-                    set_element(accumulator, i, stored, narrow(scale(total, ranks)))
+                combine(accumulator, accumulator, source, n, ranks)
             else:
-                for i in range(n):
-                    total = operator(first(accumulator, i), widen(element(source, i, stored)))
-                    set_element(target, i, stored, narrow(scale(total, ranks)))
+                combine(target, accumulator, source, n, ranks)
 
         return last
 
@@ -252,15 +251,7 @@ def gather_runs(target, base, run, stride, begin, end):
     if run == stride:
         copy(target, base + begin, end - begin)
         return
-    source = base + begin // run * stride + begin % run
-    head = min(-begin % run, end - begin)
-    if head > 0:
-        copy(target, source, head)
-        target += head
-        source += head + stride - run
-    rows = (end - begin - head) // run
-    copy_rows(target, run, source, stride, run, rows)
-    copy(target + rows * run, source + rows * stride, end - begin - head - rows * run)
+    copy_runs(target, run, base + begin // run * stride + begin % run, stride, run, begin, end)
 
 
 def scatter_runs(base, run, stride, source, begin, end):
@@ -268,15 +259,19 @@ def scatter_runs(base, run, stride, source, begin, end):
     if run == stride:
         copy(base + begin, source, end - begin)
         return
-    target = base + begin // run * stride + begin % run
+    copy_runs(base + begin // run * stride + begin % run, stride, source, run, run, begin, end)
+
+
+def copy_runs(target, target_stride, source, source_stride, run, begin, end):
+    """Copy linear bytes [begin, end), which begin at `target` and `source`, between rows of equally long runs."""
     head = min(-begin % run, end - begin)
     if head > 0:
         copy(target, source, head)
-        source += head
-        target += head + stride - run
+        target += head + target_stride - run
+        source += head + source_stride - run
     rows = (end - begin - head) // run
-    copy_rows(target, stride, source, run, run, rows)
-    copy(target + rows * stride, source + rows * run, end - begin - head - rows * run)
+    copy_rows(target, target_stride, source, source_stride, run, rows)
+    copy(target + rows * target_stride, source + rows * source_stride, end - begin - head - rows * run)
 
 
 def move_runs(target, target_run, target_stride, source, source_run, source_stride, length):
@@ -306,20 +301,30 @@ def move_runs(target, target_run, target_stride, source, source_run, source_stri
             )
 
 
+def _copying(kind):
+    """Make the loop that copies rows of one element of a numpy scalar type."""
+
+    def copy_elements(target, target_step, source, source_step, rows):
+        for i in range(rows):
+            set_element(target + i * target_step, 0, kind, element(source + i * source_step, 0, kind))
+
+    return copy_elements
+
+
+_copy_elements_of_8, _copy_elements_of_4 = _copying(np.int64), _copying(np.int32)
+_copy_elements_of_2, _copy_elements_of_1 = _copying(np.int16), _copying(np.int8)
+
+
 def copy_rows(target, target_step, source, source_step, length, rows):
     """Copy `rows` times `length` bytes. Rows of a single element are moved without a call of memcpy for each."""
     if length == 8:
-        for i in range(rows):
-            set_element(target + i * target_step, 0, np.int64, element(source + i * source_step, 0, np.int64))
+        _copy_elements_of_8(target, target_step, source, source_step, rows)
     elif length == 4:
-        for i in range(rows):
-            set_element(target + i * target_step, 0, np.int32, element(source + i * source_step, 0, np.int32))
+        _copy_elements_of_4(target, target_step, source, source_step, rows)
     elif length == 2:
-        for i in range(rows):
-            set_element(target + i * target_step, 0, np.int16, element(source + i * source_step, 0, np.int16))
+        _copy_elements_of_2(target, target_step, source, source_step, rows)
     elif length == 1:
-        for i in range(rows):
-            set_element(target + i * target_step, 0, np.int8, element(source + i * source_step, 0, np.int8))
+        _copy_elements_of_1(target, target_step, source, source_step, rows)
     else:
         for i in range(rows):
             copy(target + i * target_step, source + i * source_step, length)

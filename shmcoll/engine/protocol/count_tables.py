@@ -1,25 +1,25 @@
-"""What the collectives with counts share: the tables that ranks lay beside their headers, the verdict on them, and the
-blocks that they describe.
+"""What the collectives with counts share: the tables of counts beside the headers, their check, and the blocks that
+they describe.
 
-Every rank tells what it sends and what it takes. After the opening sync each looks at the tables of all, so that all
-reach the same verdict before a byte of a result moves, and takes its receive counts from what the others send. Then
-every block moves from the cell of its sender to its final place, in parts, one a round.
+Every rank publishes what it sends and what it expects. After the opening sync each rank checks the tables of all ranks,
+so all ranks reach the same verdict before a byte of a result moves. A rank takes its receive counts from what the
+others send. Then every block moves from the cell of its sender to its final place, one part per round.
 
 Table of a rank, rows of n words (-1: not given), then three words:
 
     SEND_COUNTS  SEND_DISPLS      elements to rank i, and where they begin in the source
-    RECV_COUNTS                   expected from rank i; -1: whatever comes
+    RECV_COUNTS                   elements expected from rank i; -1: any number
     RECV_DISPLS                   where they go in the result; -1 (all of them): one after the other
-    RECV_ROOM                     at most so many from rank i; -1: any
+    RECV_ROOM                     at most this many from rank i; -1: any number
     SOURCE_SIZE  RESULT_SIZE      elements of the source; of the result, -1: not allocated yet
-    ELEMENT_TYPE                  dtype code of the arrays, -1: whatever comes
+    ELEMENT_TYPE                  dtype code of the arrays, -1: any dtype
 
-Two phases, because a result of just the right size can only be allocated once the counts are known: COUNTS opens and
-judges, and answers COUNTS_KNOWN; DATA moves. BOTH does it in one call. The cells stay as they are in between: no peer
-gets to the operation after next.
+There are two phases, because a result of the right size can only be allocated when the counts are known: COUNTS opens,
+checks, and returns COUNTS_KNOWN; DATA moves the blocks. BOTH does all of it in one call. The cells stay unchanged
+between the phases, because no peer can reach the operation after next.
 
-Arguments of these collectives: EXTRA words are the phase and the address of this rank's own table, in private memory.
-The verdict leaves the receive counts and the displacements of the result in it.
+Arguments of these collectives: the EXTRA words are the phase and the address of this rank's own table, in private
+memory. The check leaves the receive counts and the displacements of the result in it.
 """
 
 from shmcoll.engine import context as c
@@ -37,18 +37,18 @@ from shmcoll.engine.layout import (
     TABLES,
     WORD,
 )
-from shmcoll.engine.protocol.nontemporal import land
+from shmcoll.engine.protocol.nontemporal import copy_to_result
 from shmcoll.engine.protocol.sync import await_step, begin, cell
 from shmcoll.engine.protocol.wait import mailbox
 
 PHASE, TABLE = c.EXTRA, c.EXTRA + WORD
 COUNTS, BOTH, DATA = 0, 1, c.LATER
 
-ANYONE = -1  # in place of the only rank that sends, or the only one that receives
+ANYONE = -1  # instead of the only rank that sends, or the only one that receives
 
 
-def lay_table(ctx, covers):
-    """Begin the operation (see `sync.begin`) and lay this rank's table beside its header; returns the number."""
+def begin_with_table(ctx, covers):
+    """Begin the operation (see `sync.begin`), copy this rank's table beside its header, and return the number."""
     sequence = begin(ctx, covers)
     size = peek(ctx + c.SIZE)
     own, shared = peek(ctx + TABLE), table(ctx, peek(ctx + c.RANK), sequence)
@@ -58,15 +58,16 @@ def lay_table(ctx, covers):
 
 
 def is_opening(ctx):
-    """Whether the tables are still to be exchanged: not in the second of two phases."""
+    """Return whether the tables are still to be exchanged, which the second of two phases does not do."""
     return peek(ctx + PHASE) != DATA
 
 
-# --- the verdict ------------------------------------------------------------------------------------------------------
+# --- the check --------------------------------------------------------------------------------------------------------
 
 
-def judge(ctx, sequence, sender, receiver):
-    """Whether everything that `sender` sends to `receiver` fits. OK, COUNTS_KNOWN in the phase COUNTS, or DISAGREE."""
+def check_counts(ctx, sequence, sender, receiver):
+    """Check whether everything that `sender` sends to `receiver` fits. Return OK, COUNTS_KNOWN in the phase COUNTS, or
+    DISAGREE."""
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     for rank in range(first(sender), last(ctx, sender) + 1):
         if not sends_fit(ctx, sequence, rank, receiver):
@@ -88,8 +89,8 @@ def judge(ctx, sequence, sender, receiver):
 
 
 def has_room_for_all(own, size):
-    """Whether what this rank takes lies in its result, by its own copy of the counts: those of the others have been
-    judged where they can still change."""
+    """Return whether all that this rank receives is within its result, by its own copy of the counts. The check before
+    this one read the counts where their owners can still change them."""
     total = get(own, size, TABLE_SIZES, RESULT_SIZE)
     for rank in range(size):
         count, start = get(own, size, RECV_COUNTS, rank), get(own, size, RECV_DISPLS, rank)
@@ -99,7 +100,7 @@ def has_room_for_all(own, size):
 
 
 def sends_fit(ctx, sequence, sender, receiver):
-    """Whether everything that one rank sends to `receiver` lies within its source."""
+    """Return whether everything that one rank sends to `receiver` is within its source."""
     size, rows = peek(ctx + c.SIZE), table(ctx, sender, sequence)
     total = get(rows, size, TABLE_SIZES, SOURCE_SIZE)
     for rank in range(first(receiver), last(ctx, receiver) + 1):
@@ -110,7 +111,7 @@ def sends_fit(ctx, sequence, sender, receiver):
 
 
 def receives_fit(ctx, sequence, sender, receiver):
-    """Whether what one rank gets from `sender` is what it expects, fits its room and its result, and lies apart."""
+    """Return whether the blocks that one rank gets from `sender` have the expected counts, fit, and do not overlap."""
     size, rows = peek(ctx + c.SIZE), table(ctx, receiver, sequence)
     total = get(rows, size, TABLE_SIZES, RESULT_SIZE)
     packed, end, ascending = 0, 0, 1
@@ -129,11 +130,11 @@ def receives_fit(ctx, sequence, sender, receiver):
         if start < end:
             ascending = 0
         end = start + count
-    return 1 if ascending else lie_apart(ctx, sequence, receiver)
+    return 1 if ascending else are_disjoint(ctx, sequence, receiver)
 
 
-def lie_apart(ctx, sequence, receiver):
-    """Whether no two blocks overlap in a result, for displacements in any order."""
+def are_disjoint(ctx, sequence, receiver):
+    """Return whether no two blocks overlap in a result, for displacements in any order."""
     size, rows = peek(ctx + c.SIZE), table(ctx, receiver, sequence)
     for a in range(size):
         a_count = get(table(ctx, a, sequence), size, SEND_COUNTS, receiver)
@@ -150,7 +151,7 @@ def lie_apart(ctx, sequence, receiver):
 
 
 def rounds_of(ctx, sequence, sender, receiver, item, part):
-    """Parts of the longest block that moves between different ranks: all ranks agree on the number."""
+    """Return the parts of the longest block that moves between different ranks, the same number on all ranks."""
     size, longest = peek(ctx + c.SIZE), 0
     for source in range(first(sender), last(ctx, sender) + 1):
         rows = table(ctx, source, sequence)
@@ -160,7 +161,7 @@ def rounds_of(ctx, sequence, sender, receiver, item, part):
     return -(-longest * item // part)
 
 
-def lay(ctx, sequence, k, peer, part, offset):
+def stage_part(ctx, sequence, k, peer, part, offset):
     """Copy the k-th part of the block for `peer` into this rank's cell, at `offset` bytes."""
     size, own, item = peek(ctx + c.SIZE), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
     left = get(own, size, SEND_COUNTS, peer) * item - k * part
@@ -169,9 +170,9 @@ def lay(ctx, sequence, k, peer, part, offset):
         copy(cell(ctx, peek(ctx + c.RANK), sequence + k) + offset, source, min(left, part))
 
 
-def take(ctx, sequence, k, peer, part, offset):
-    """Copy the k-th part of the block from `peer`, once it lies at `offset` of that rank's cell, to its place. Round 0
-    came with the header."""
+def fetch_part(ctx, sequence, k, peer, part, offset):
+    """Wait for the k-th part of the block from `peer`, and copy it from `offset` in that rank's cell to its place.
+    Part 0 was published with the header."""
     if k > 0:
         status = await_step(ctx, sequence, k, peer)
         if status != c.OK:
@@ -180,26 +181,26 @@ def take(ctx, sequence, k, peer, part, offset):
     left = get(own, size, RECV_COUNTS, peer) * item - k * part
     if left > 0:
         place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item + k * part
-        land(ctx, place, cell(ctx, peer, sequence + k) + offset, min(left, part))
+        copy_to_result(ctx, place, cell(ctx, peer, sequence + k) + offset, min(left, part))
     return c.OK
 
 
-def keep_own(ctx):
-    """Copy the block that this rank has for itself, straight from array to result."""
-    keep_part(ctx, 0, own_bytes(ctx))
+def copy_own_block(ctx):
+    """Copy the block that this rank sends to itself from its array to its result."""
+    copy_own_part(ctx, 0, own_block_bytes(ctx))
 
 
-def keep_part(ctx, k, part):
-    """The k-th part of it, of `part` bytes."""
+def copy_own_part(ctx, k, part):
+    """Copy the k-th part, of `part` bytes, of the block that this rank sends to itself."""
     size, me, own, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
-    left = own_bytes(ctx) - k * part
+    left = own_block_bytes(ctx) - k * part
     if left > 0:
         place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, me) * item + k * part
         source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, me) * item + k * part
-        land(ctx, place, source, min(left, part))
+        copy_to_result(ctx, place, source, min(left, part))
 
 
-def own_bytes(ctx):
+def own_block_bytes(ctx):
     return get(peek(ctx + TABLE), peek(ctx + c.SIZE), SEND_COUNTS, peek(ctx + c.RANK)) * peek(ctx + c.X + c.ITEM)
 
 
@@ -207,7 +208,7 @@ def own_bytes(ctx):
 
 
 def table(ctx, rank, sequence):
-    """Address of the table that `rank` lays out for operation `sequence`."""
+    """Return the address of the table that `rank` writes for operation `sequence`."""
     stride = (peek(ctx + c.RINGS) - TABLES) // 2
     return mailbox(ctx, rank) + TABLES + (sequence & 1) * stride
 

@@ -1,13 +1,13 @@
 """What every reducing collective is made of: slices, and the element-wise steps on them.
 
-Order of operations. The elements are cut into slices, and slice j is reduced starting from rank j mod n and going up,
-whichever algorithm runs, so that the result's bits depend on n, the count, the dtype and the arena's thresholds alone.
-An operator that is not commutative starts from rank 0 everywhere. reduce_scatter starts block b at rank b + 1, so that
-rank b, whose it is, comes last; scan and exscan start at rank 0.
+Order of operations. The elements are cut into slices. Slice j is reduced from rank j mod n upwards, whichever algorithm
+runs. So the bits of the result depend only on n, the count, the dtype and the arena's thresholds. An operator that is
+not commutative starts every slice at rank 0. reduce_scatter starts block b at rank b + 1, so that rank b, which gets
+the block, comes last. scan and exscan start at rank 0.
 
-Arguments of reducing calls: EXTRA words are the kernel's address (0: the one in the table), whether the order of ranks
-matters, and the address of n addresses in place of x, or 0. `engine/native/entry.py` clears them for calls that give
-none.
+Arguments of reducing calls: the EXTRA words are the kernel's address (0: the kernel in the table), whether the order of
+ranks matters, and the address of n addresses that replace x, or 0. `engine/native/entry.py` clears them for calls that
+do not pass them.
 """
 
 from shmcoll.engine import context as c
@@ -24,10 +24,12 @@ LAND, LXOR = REDUCTIONS["land"], REDUCTIONS["lxor"]
 SLICE_UNIT = 64  # elements: slices start on cache lines
 SHORTEST_SLICE = 1024  # elements
 
+ALL = -1  # instead of a root: every rank gets the result
+
 
 def reduce(ctx, mode, target, accumulator, source, count):
-    """One kernel step on `count` elements. OK, or RAISED when a user's function did: FIRST_VALUE and SECOND_VALUE
-    then lead to its two arguments, the first in the accumulator's type."""
+    """Run one kernel step on `count` elements. Return OK, or RAISED if a user's function raised. Then FIRST_VALUE and
+    SECOND_VALUE are the addresses of its two arguments, the first in the accumulator's type."""
     failed = call_kernel(peek(ctx + c.KERNEL), mode, target, accumulator, source, count, peek(ctx + c.SIZE))
     if failed == 0:
         return c.OK
@@ -43,7 +45,7 @@ def reduce(ctx, mode, target, accumulator, source, count):
 
 
 def start_slice(ctx, place, source, count):
-    """The first step on a slice that all other ranks add to: widened, or as it is where there is only one of them."""
+    """Do the first step on a slice to which all other ranks add. Widen it, unless there is only one other rank."""
     if peek(ctx + c.SIZE) > 2:
         return reduce(ctx, START, place, 0, source, count)
     copy(place, source, count * peek(ctx + c.X + c.ITEM))
@@ -51,18 +53,23 @@ def start_slice(ctx, place, source, count):
 
 
 def finish_slice(ctx, target, place, source, count):
-    """The last step on a slice that has been started so."""
+    """Do the last step on a slice that `start_slice` has begun."""
     return reduce(ctx, FINISH if peek(ctx + c.SIZE) > 2 else JOIN, target, place, source, count)
 
 
+def gets_result(ctx, root):
+    """Return whether this rank gets a result that goes to `root`, or to ALL."""
+    return root == ALL or root == peek(ctx + c.RANK)
+
+
 def chosen(ctx):
-    """The number of the algorithm that the call asks for; 0 for whichever is best."""
+    """Return the number of the algorithm that the call asks for; 0 for the best one."""
     return peek(ctx + c.ALGORITHM) & ((1 << ALGORITHM_BITS) - 1)
 
 
 def is_flat(ctx, flat, length):
-    """Whether a call goes the flat way, with `length` bytes beside this rank's header or in its cell: when they are few
-    or it is told to (`flat`: the number of that algorithm), and never more than a cell holds."""
+    """Return whether a call uses the flat algorithm, with `length` bytes beside this rank's header or in its cell. It
+    does if the bytes are few or the call chose it (`flat` is its number), and if they fit the cell."""
     algorithm = chosen(ctx)
     if algorithm == flat:
         return length <= peek(ctx + c.CELL_BYTES)
@@ -70,9 +77,9 @@ def is_flat(ctx, flat, length):
 
 
 def goes_through_cells(ctx, cells, length):
-    """Whether a call that is not flat, of `length` bytes, goes through the cells (`cells`: the number of that
-    algorithm) and not round the ring: when it must, because the order of ranks matters, when it is told to, and while
-    all of it fits a cell and the n steps of the ring would take longer than laying it there."""
+    """Return whether a call of `length` bytes that is not flat goes through the cells, and not around the ring. It does
+    if the order of ranks matters, if the call chose it (`cells` is the number of that algorithm), and if all of it fits
+    a cell and copying it there takes less time than the n steps of the ring."""
     algorithm = chosen(ctx)
     if peek(ctx + ORDERED) or algorithm == cells:
         return 1
@@ -82,7 +89,7 @@ def goes_through_cells(ctx, cells, length):
 def fold(ctx, target, places, stride, count, start, ranks):
     """Reduce `count` elements of `ranks` ranks, from rank `start` on and past the last to rank 0, into `target`.
 
-    Those of rank r lie at `places` + r * `stride`; `target` may be one of these places.
+    The elements of rank r are at `places` + r * `stride`. `target` may be one of these places.
     """
     item, block = peek(ctx + c.X + c.ITEM), scratch_length(ctx)
     for first in range(0, count, block):
@@ -94,7 +101,7 @@ def fold(ctx, target, places, stride, count, start, ranks):
 
 
 def fold_block(ctx, target, places, stride, count, start, ranks):
-    """The same for no more than `scratch_length` elements."""
+    """Do the same for at most `scratch_length` elements."""
     size = peek(ctx + c.SIZE)
     rank = start + 1 if start + 1 < size else 0
     if ranks == 2:
@@ -116,9 +123,9 @@ def fold_block(ctx, target, places, stride, count, start, ranks):
 
 
 def fold_slices(ctx, target, places, stride, first, end):
-    """Reduce elements [first, end) of all ranks into `target`, each slice from where it starts.
+    """Reduce elements [first, end) of all ranks into `target`, each slice from its first rank on.
 
-    Element `first` of rank r lies at `places` + r * `stride`; `target` may be one of these places.
+    Element `first` of rank r is at `places` + r * `stride`. `target` may be one of these places.
     """
     item, length = peek(ctx + c.X + c.ITEM), slice_length(ctx)
     size = peek(ctx + c.SIZE)
@@ -136,7 +143,7 @@ def fold_slices(ctx, target, places, stride, first, end):
 
 
 def reduce_alone(ctx):
-    """The reduction of one rank's array: a copy, except where every element of a result is 0 or 1."""
+    """Reduce the array of the only rank: copy it, except if every element of a result is 0 or 1."""
     target, source = peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.DATA)
     if not has_truth_values(ctx):
         if target != source:
@@ -146,12 +153,12 @@ def reduce_alone(ctx):
 
 
 def has_truth_values(ctx):
-    """Whether the result holds only 0 and 1: of logical operators, and of bool, whose bytes may be any."""
+    """Return whether the result holds only 0 and 1: for logical operators, and for bool, whose bytes may be any."""
     return LAND <= peek(ctx + c.REDUCTION) <= LXOR or peek(ctx + c.X + c.DTYPE) == BOOL
 
 
 def slice_length(ctx):
-    """Elements of a slice: as few rounds as SLICE_BYTES allows, evenly filled."""
+    """Return the elements of a slice, for as few rounds as SLICE_BYTES allows, evenly filled."""
     return slice_length_of(ctx, peek(ctx + c.X + c.COUNT))
 
 
@@ -164,7 +171,7 @@ def slice_length_of(ctx, count):
 
 
 def shortest_slice(count):
-    """Elements that a slice must have, for the steps of one operation to be told apart: see PROGRESS in `sync.py`."""
+    """Return the elements that a slice must have so that STEP_BITS can count the steps: see PROGRESS in `sync.py`."""
     return count >> (STEP_BITS - 1)
 
 
@@ -174,5 +181,5 @@ def accumulator_bytes(ctx):
 
 
 def scratch_length(ctx):
-    """Elements that the scratch memory holds."""
+    """Return how many elements the scratch memory holds."""
     return c.SCRATCH_BYTES // accumulator_bytes(ctx)

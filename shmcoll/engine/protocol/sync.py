@@ -1,39 +1,40 @@
-"""The sync that every collective begins with, and the steps within one.
+"""The sync that begins every collective, and the steps within a collective.
 
 Opening. Rank r, in its s-th collective of the group, p = s & 1:
 
-    1. writes header p of its mailbox: fingerprint, payload or table, what the call is;      only r ever writes it
-    2. stores s to its sequence word, release;  fence;  rings peers that sleep for r
-    3. waits until the sequence word of every peer is s, acquire, and compares fingerprints
-    4. reads the sequence words again: still s
+    1. writes header p of its mailbox: fingerprint, payload or table, the description of the call. Only r writes it
+    2. stores s in its sequence word with release; fence; rings the doorbells of peers that sleep for r
+    3. waits until the sequence word of every peer is s, with acquire, and compares the fingerprints
+    4. reads the sequence words again: they are still s
 
-Why header p may be overwritten at s + 2: to publish s + 1, a peer must have finished s. r reaches s + 2 only after it
-has seen s + 1 of every peer (step 3 of its own s + 1), so every peer has finished reading what r published at s. The
-same holds for cell p and table p: whatever is written before step 2 of operation s goes to the half of parity s & 1.
-This needs every collective to wait for all peers at its opening, rooted ones too, and that is what they do.
+Why r may overwrite header p in operation s + 2: a peer publishes s + 1 only after it has finished s. r reaches s + 2
+only after it has seen s + 1 of every peer (step 3 of its own s + 1). So every peer has finished reading what r
+published for s. The same holds for cell p and table p: what a rank writes before step 2 of operation s goes to the half
+of parity s & 1. This requires that every collective waits for all peers at its opening. Rooted collectives do so too.
 
-Why all ranks reach the same verdict: each sees the headers of all before it compares.
+Why all ranks reach the same verdict: each rank sees the headers of all ranks before it compares them.
 
-Order of memory. What a rank writes for its peers (fingerprint, payload, table, cell), by plain or relaxed stores, it
-writes before the release of a sequence word or of PROGRESS. A peer reads it after an acquire of that word. What a rank
-reads of its peers it reads before its own next release, and a peer overwrites it after an acquire of that. Step 4 looks
-at a word again after the data that the word guards. An acquire does not keep these two loads in order, so there is an
-acquire fence between them; in `has_ended` too.
+Order of memory. A rank writes what its peers read (fingerprint, payload, table, cell) with plain or relaxed stores,
+before it stores a sequence word or PROGRESS with release. A peer reads it after an acquire of that word. A rank reads
+the data of its peers before its own next release, and a peer overwrites these data after an acquire of that release.
+Step 4 reads a word again after the data that the word guards. An acquire does not keep these two loads in order, so
+there is an acquire fence between them. `has_ended` has one for the same reason.
 
-Steps. Operations longer than one cell proceed in rounds. PROGRESS of rank r is (s << STEP_BITS) + steps done, release,
-written by r alone. Moves fill round 0 before the opening, into cell s & 1, and round k > 0 into cell (s + k) & 1,
-published as step k. In a loop of "fill my cell, publish step k, read the peers' cells of step k", having seen step k of
-every peer means that every peer has finished reading step k - 1: that cell may be filled again at k + 1.
+Steps. Operations longer than one cell proceed in rounds. PROGRESS of rank r is (s << STEP_BITS) + the number of steps
+that r has done. r alone writes it, with release. Data movement fills cell s & 1 for round 0 before the opening, and
+cell (s + k) & 1 for round k > 0, published as step k. In a loop of "fill my cell, publish step k, read the peers' cells
+of step k", a rank that has seen step k of every peer knows that every peer has finished reading step k - 1. So it may
+fill that cell again for step k + 1.
 
-The next operation may fill cell (s + 1) & 1 at once. So an operation that leaves that cell in use by its last round (an
-even number of rounds) ends with one more step that says "I have read everything", awaited by who wrote it.
+The next operation may fill cell (s + 1) & 1 at once. So an operation whose last round uses that cell (an even number of
+rounds) ends with one more step. It means "I have read everything", and the ranks that wrote the cells wait for it.
 
 PROGRESS is compared modulo 2^64, so it must never be 2^39 operations behind, and operations without steps do not store
 it. So a rank that begins operation s, a multiple of CATCH_UP, publishes step 0 of s: it has done all steps of all
-operations before s, and none of s. A peer that still waits for a step of operation s - 1 goes on with that value too.
+operations before s, and no step of s. This value also ends the wait of a peer for a step of operation s - 1.
 
-A rank that fails between two steps of this never publishes; its peers leave their waits by ABORT, by its record, or by
-its process.
+A rank that fails between two of these steps never publishes the next one. Its peers leave their waits because of ABORT,
+its record, or the end of its process.
 """
 
 from shmcoll.engine import context as c
@@ -75,10 +76,10 @@ CATCH_UP = 1 << 20  # operations, a power of two
 
 
 def begin(ctx, covers):
-    """Take the next sequence number and describe the call in this rank's header; returns the number.
+    """Increment the sequence number, describe the call in this rank's header, and return the number.
 
-    `covers`: what of x belongs to the fingerprint. SHAPE: dtype and shape; DTYPE: the dtype alone, the shape may differ
-    between ranks; NOTHING: x is the business of one rank. The header is not published yet.
+    `covers` says which properties of x are part of the fingerprint. SHAPE: dtype and shape. DTYPE: the dtype; shapes
+    may differ between ranks. NOTHING: x exists on one rank only. The header is not published yet.
     """
     sequence = peek(ctx + c.SEQUENCE) + 1
     poke(ctx + c.SEQUENCE, sequence)
@@ -114,13 +115,13 @@ def begin(ctx, covers):
 
 
 def mix(hashed, value):
-    """One round of a multiplicative hash of 64 bits."""
+    """Compute one round of a multiplicative hash of 64 bits."""
     product = wrapping_multiply(hashed ^ value, MULTIPLIER)
     return product ^ (product >> 32)
 
 
-def meet(ctx, sequence):
-    """Publish the header of this call and wait for those of all peers. Returns OK, or why the call cannot go on."""
+def exchange_headers(ctx, sequence):
+    """Publish the header of this call and wait for the headers of all peers. Return OK, or why the call must end."""
     store_release(my_header(ctx, sequence) + HEADER_SEQUENCE, sequence)
     wake(ctx)
     size = peek(ctx + c.SIZE)
@@ -143,20 +144,32 @@ def meet(ctx, sequence):
 
 
 def peer_to_await(ctx, i):
-    """The i-th peer to wait for, i from 1 on, of those who wait for all.
+    """Return the peer that this rank waits for as its i-th, i from 1 on, if it waits for all peers.
 
-    Ranks that take turns on a core all wait for the last rank first: by the time it has come most others have, too, so
-    each sleeps or yields once instead of for one peer after the other (1.0 for 1.7 times at 64 ranks on 2 cores). Those
-    with a core of their own begin with different peers, so that not all read the same word at once.
+    Ranks that share a core all wait for the last rank first. When it has arrived, most others have arrived too, so a
+    rank sleeps or yields once, and not once per peer (1.0 instead of 1.7 times at 64 ranks on 2 cores). Ranks with a
+    core each begin with different peers, so that they do not all read the same word at once.
     """
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     if peek(ctx + c.POLLS) == 0:
         return size - i if size - i > me else size - i - 1
-    return me + i if me + i < size else me + i - size
+    return peer_after(ctx, i)
+
+
+def peer_after(ctx, i):
+    """Return the i-th rank after this one, 0 <= i <= n. Rank 0 follows the last rank."""
+    size, rank = peek(ctx + c.SIZE), peek(ctx + c.RANK) + i
+    return rank if rank < size else rank - size
+
+
+def peer_before(ctx, i):
+    """Return the i-th rank before this one, 0 <= i <= n. The last rank precedes rank 0."""
+    rank = peek(ctx + c.RANK) - i
+    return rank if rank >= 0 else rank + peek(ctx + c.SIZE)
 
 
 def header(ctx, rank, sequence):
-    """Address of the header that `rank` writes for operation `sequence`."""
+    """Return the address of the header that `rank` writes for operation `sequence`."""
     return mailbox(ctx, rank) + (sequence & 1) * HEADER_BYTES
 
 
@@ -165,25 +178,25 @@ def my_header(ctx, sequence):
 
 
 def cell(ctx, rank, half):
-    """Address of one of the two staging cells of a rank."""
+    """Return the address of one of the two cells of a rank."""
     return peek(ctx + c.CELLS) + (2 * rank + (half & 1)) * peek(ctx + c.CELL_BYTES)
 
 
 def payload(ctx, rank, sequence, length):
-    """Where `rank` lays the payload of a short operation: beside its header when it fits, else in its cell."""
+    """Return where `rank` stages the payload of a short operation: beside its header if it fits, else in its cell."""
     if length <= INLINE_BYTES:
         return header(ctx, rank, sequence) + HEADER_INLINE
     return cell(ctx, rank, sequence)
 
 
 def publish_step(ctx, sequence, steps):
-    """Tell all peers that this rank has done `steps` steps of operation `sequence`."""
+    """Publish to all peers that this rank has done `steps` steps of operation `sequence`."""
     store_release(mailbox(ctx, peek(ctx + c.RANK)) + PROGRESS, (sequence << STEP_BITS) + steps)
     wake(ctx)
 
 
 def publish_to(ctx, word, value, peer):
-    """Store a word that `peer` alone waits for."""
+    """Store a word that only `peer` waits for."""
     store_release(word, value)
     wake_one(ctx, peer)
 
@@ -193,24 +206,29 @@ def await_step(ctx, sequence, steps, peer):
     return wait(ctx, mailbox(ctx, peer) + PROGRESS, (sequence << STEP_BITS) + steps, peer)
 
 
-def has_ended(ctx):
-    """Whether the group has ended: asked by who has read a peer's own memory, which a peer that left may change. It
-    ends the group first, so a rank that has read a change finds that here."""
-    acquire_fence()
-    return load_acquire(peek(ctx + c.GROUP) + ABORT)
-
-
-def release_cells(ctx, sequence, rounds, steps):
-    """The end of an operation of so many rounds: after an even number, one more step, number `steps`, of every rank,
-    so that nobody fills a cell which others still read."""
-    return c.OK if rounds & 1 else say_and_await(ctx, sequence, steps)
-
-
-def say_and_await(ctx, sequence, steps):
-    """Tell all peers that this rank has done so many steps, and wait until they have."""
-    publish_step(ctx, sequence, steps)
+def await_all(ctx, sequence, steps):
+    """Wait until every peer has done `steps` steps of operation `sequence`."""
     for i in range(1, peek(ctx + c.SIZE)):
         status = await_step(ctx, sequence, steps, peer_to_await(ctx, i))
         if status != c.OK:
             return status
     return c.OK
+
+
+def publish_and_await_step(ctx, sequence, steps):
+    """Publish that this rank has done `steps` steps, and wait until every peer has done as many."""
+    publish_step(ctx, sequence, steps)
+    return await_all(ctx, sequence, steps)
+
+
+def release_cells(ctx, sequence, rounds, steps):
+    """End an operation of `rounds` rounds. After an even number, every rank does one more step, number `steps`, so that
+    no rank fills a cell that a peer still reads."""
+    return c.OK if rounds & 1 else publish_and_await_step(ctx, sequence, steps)
+
+
+def has_ended(ctx):
+    """Return whether the group has ended. A rank asks this after it has read a peer's own memory. A peer that leaves
+    may change that memory, but it ends the group first. So a rank that has read a change finds the end here."""
+    acquire_fence()
+    return load_acquire(peek(ctx + c.GROUP) + ABORT)

@@ -60,7 +60,11 @@ MUTANTS = {
     "no fence in the waiter": Mutant("engine.protocol.wait.sleep_until", "        fence()\n", "", "park", BUFFERED),
     "no fence in the poster": Mutant("engine.protocol.wait.wake", "    fence()\n", "", "park", BUFFERED),
     "a header is published without a release": Mutant(
-        "engine.protocol.sync.meet", "store_release(my_header", "store(my_header", "all_reduce in place", REORDERED
+        "engine.protocol.sync.exchange_headers",
+        "store_release(my_header",
+        "store(my_header",
+        "all_reduce in place",
+        REORDERED,
     ),
     "a step is published without a release": Mutant(
         "engine.protocol.sync.publish_step",
@@ -112,12 +116,12 @@ MUTANTS = {
     ),
     "shared arrays are left before all have read them": Mutant(
         "collectives.all_reduce_shared.reduce_shared",
-        "say_and_await(ctx, sequence, 2)",
+        "publish_and_await_step(ctx, sequence, 2)",
         "c.OK",
         "shared all_reduce",
     ),
     "a part is copied before it is there": Mutant(
-        "collectives.all_reduce_shared.copy_the_others",
+        "collectives.all_reduce_shared.copy_other_parts",
         "await_step(ctx, sequence, 1, peer)",
         "c.OK",
         "shared all_reduce",
@@ -138,22 +142,27 @@ MUTANTS = {
     ),
     "outs that overlap go on": Mutant(
         "collectives.all_reduce_shared.reduce_shared",
-        "if not outs_lie_apart(ctx, sequence):",
+        "if not outs_are_disjoint(ctx, sequence):",
         "if False:",
         "shared all_reduce, then others",
     ),
-    "the opening rings nobody": Mutant("engine.protocol.sync.meet", "    wake(ctx)\n", "", "barrier, 2 ranks"),
+    "the opening rings nobody": Mutant(
+        "engine.protocol.sync.exchange_headers", "    wake(ctx)\n", "", "barrier, 2 ranks"
+    ),
     "the opening forgets the last peer": Mutant(
-        "engine.protocol.sync.meet", "range(1, size)", "range(1, size - 1)", "barrier, 3 ranks"
+        "engine.protocol.sync.exchange_headers", "range(1, size)", "range(1, size - 1)", "barrier, 3 ranks"
     ),
     "waits for the operation before": Mutant(
-        "engine.protocol.sync.meet",
+        "engine.protocol.sync.exchange_headers",
         "HEADER_SEQUENCE, sequence, peer",
         "HEADER_SEQUENCE, sequence - 1, peer",
         "barrier, 2 ranks",
     ),
     "fingerprints are not compared": Mutant(
-        "engine.protocol.sync.meet", "load(theirs + HEADER_FINGERPRINT) != fingerprint", "False", "disagreement"
+        "engine.protocol.sync.exchange_headers",
+        "load(theirs + HEADER_FINGERPRINT) != fingerprint",
+        "False",
+        "disagreement",
     ),
     "the composite call is left out of the fingerprint": Mutant(
         "engine.protocol.sync.begin",
@@ -162,7 +171,7 @@ MUTANTS = {
         "disagreement on the composite call",
     ),
     "leaves at the first mismatch": Mutant(
-        "engine.protocol.sync.meet", "verdict = c.MISMATCH", "return c.MISMATCH", "disagreement, 3 ranks"
+        "engine.protocol.sync.exchange_headers", "verdict = c.MISMATCH", "return c.MISMATCH", "disagreement, 3 ranks"
     ),
     "one header for all": Mutant("engine.protocol.sync.header", "(sequence & 1)", "0", "barrier, 2 ranks"),
     "one cell for all": Mutant("engine.protocol.sync.cell", "(half & 1)", "1", "all_reduce in cells"),
@@ -183,79 +192,91 @@ MUTANTS = {
     "payload after the opening": Mutant(
         "collectives.all_reduce.flat",
         "    copy(payload(ctx, peek(ctx + c.RANK), sequence, length), peek(ctx + c.X + c.DATA), length)\n"
-        "    status = meet(ctx, sequence)\n",
-        "    status = meet(ctx, sequence)\n"
+        "    status = exchange_headers(ctx, sequence)\n",
+        "    status = exchange_headers(ctx, sequence)\n"
         "    copy(payload(ctx, peek(ctx + c.RANK), sequence, length), peek(ctx + c.X + c.DATA), length)\n",
         "all_reduce",
     ),
     "the ring adds without waiting": Mutant(
-        "collectives.all_reduce.accumulate",
+        "collectives.all_reduce_ring.accumulate",
         "await_step(ctx, sequence, k * size + t, left)",
         "c.OK",
         "ring, 3 ranks",
         sampled=True,
     ),
     "the ring finishes without waiting": Mutant(
-        "collectives.all_reduce.finish",
-        "await_step(ctx, sequence, (k + 1) * size - 1, me - 1 if me > 0 else size - 1)",
+        "collectives.all_reduce_ring.finish",
+        "await_step(ctx, sequence, (k + 1) * size - 1, peer_before(ctx, 1))",
         "c.OK",
         "ring",
     ),
     "the ring copies out without waiting": Mutant(
-        "collectives.all_reduce.copy_out",
-        "await_step(ctx, sequence, (k + 1) * size, finisher)",
+        "collectives.all_reduce_ring.collect",
+        "await_step(ctx, sequence, (k + 1) * size, peer_after(ctx, i))",
         "c.OK",
         "ring",
     ),
     "the ring copies out one step early": Mutant(
-        "collectives.all_reduce.copy_out", "(k + 1) * size", "(k + 1) * size - 1", "ring"
+        "collectives.all_reduce_ring.collect", "(k + 1) * size", "(k + 1) * size - 1", "ring"
     ),
     "the ring ends in the next operation's cell": Mutant(
-        "collectives.all_reduce.ring", "sequence + rounds - 1 - k", "sequence + k", "ring, 3 ranks", sampled=True
+        "collectives.all_reduce_ring.reduce_in_ring",
+        "sequence + rounds - 1 - k",
+        "sequence + k",
+        "ring, 3 ranks",
+        sampled=True,
     ),
     "the ring has one cell": Mutant(
-        "collectives.all_reduce.ring", "sequence + rounds - 1 - k", "sequence", "ring, 3 ranks", sampled=True
+        "collectives.all_reduce_ring.reduce_in_ring",
+        "sequence + rounds - 1 - k",
+        "sequence",
+        "ring, 3 ranks",
+        sampled=True,
     ),
     "parts are reduced before they are laid": Mutant(
-        "collectives.all_reduce.fold_part",
-        "await_step(ctx, sequence, 2 * k, peer)",
-        "c.OK",
+        "collectives.all_reduce_cells.reduce_part",
+        "publish_and_await_step(ctx, sequence, 2 * k)",
+        "publish_step(ctx, sequence, 2 * k) or c.OK",
         "ordered all_reduce",
     ),
     "parts are collected before they are reduced": Mutant(
-        "collectives.all_reduce.collect_parts",
+        "collectives.all_reduce_cells.collect_parts",
         "await_step(ctx, sequence, 2 * k + 1, peer)",
         "c.OK",
         "ordered all_reduce",
     ),
     "the root of the ring does not wait": Mutant(
-        "collectives.reduce.collect",
-        "await_step(ctx, sequence, (k + 1) * size, finisher)",
+        "collectives.all_reduce_ring.collect",
+        "await_step(ctx, sequence, (k + 1) * size, peer_after(ctx, i))",
         "c.OK",
         "reduce by the ring",
     ),
     "the root of the ring takes slices one step early": Mutant(
-        "collectives.reduce.collect", "(k + 1) * size, finisher", "(k + 1) * size - 1, finisher", "reduce by the ring"
+        "collectives.all_reduce_ring.collect", "(k + 1) * size, peer", "(k + 1) * size - 1, peer", "reduce by the ring"
     ),
     "the ring to the root has one cell": Mutant(
-        "collectives.reduce.ring",
+        "collectives.all_reduce_ring.reduce_in_ring",
         "sequence + rounds - 1 - k",
         "sequence",
         "reduce by the ring, 3 ranks",
         sampled=True,
     ),
     "the ring to the root ends in the next operation's cell": Mutant(
-        "collectives.reduce.ring", "rounds - 1 - k", "rounds - k", "reduce by the ring, 3 ranks", sampled=True
+        "collectives.all_reduce_ring.reduce_in_ring",
+        "rounds - 1 - k",
+        "rounds - k",
+        "reduce by the ring, 3 ranks",
+        sampled=True,
     ),
     "the root says that it has collected before it has": Mutant(
-        "collectives.reduce.finish",
+        "collectives.all_reduce_ring.finish",
         "publish_step(ctx, sequence, (k + 1) * size)",
         "publish_step(ctx, sequence, (k + 1) * size + 1)",
         "reduce by the ring, 3 ranks",
         sampled=True,
     ),
     "blocks pass on without waiting": Mutant(
-        "collectives.reduce_scatter.pass_on",
+        "collectives.reduce_scatter.ring_round",
         "await_step(ctx, sequence, k * size + t, left)",
         "c.OK",
         "reduce_scatter by the ring",
@@ -270,9 +291,9 @@ MUTANTS = {
         "collectives.reduce_scatter.ring", "rounds - 1 - k", "rounds - k", "reduce_scatter by the ring"
     ),
     "pieces are reduced before they are laid": Mutant(
-        "collectives.reduce_scatter.fill_again",
-        "await_step(ctx, sequence, k, peer)",
-        "c.OK",
+        "collectives.reduce_scatter.stage_next",
+        "publish_and_await_step(ctx, sequence, k)",
+        "publish_step(ctx, sequence, k) or c.OK",
         "ordered reduce_scatter",
     ),
     "the pieces' cells are released too early": Mutant(
@@ -282,19 +303,19 @@ MUTANTS = {
         "ordered reduce_scatter of 2 rounds",
     ),
     "the chain does not wait for the rank before": Mutant(
-        "collectives.scan.await_slice", "i + 1, me - 1", "i, me - 1", "chain"
+        "collectives.prefix_reduction.await_slice", "i + 1, me - 1", "i, me - 1", "chain"
     ),
     "the chain does not wait for a free slot": Mutant(
-        "collectives.scan.await_slice", "if i < 2 * size:", "if True:", "chain"
+        "collectives.prefix_reduction.await_slice", "if i < 2 * size:", "if True:", "chain"
     ),
     "the chain waits for one slice less": Mutant(
-        "collectives.scan.await_slice", "i - 2 * size + 1", "i - 2 * size", "chain"
+        "collectives.prefix_reduction.await_slice", "i - 2 * size + 1", "i - 2 * size", "chain"
     ),
     "the chain lies in the next operation's cells": Mutant(
-        "collectives.scan.slot", "number // 2, sequence)", "number // 2, sequence + 1)", "chain of exscan"
+        "collectives.prefix_reduction.slot", "number // 2, sequence)", "number // 2, sequence + 1)", "chain of exscan"
     ),
     "a slice is passed on before it is kept": Mutant(
-        "collectives.scan.add_own",
+        "collectives.prefix_reduction.add_and_copy",
         "    return reduce(ctx, STORE",
         "    publish_step(ctx, peek(ctx + c.SEQUENCE), i + 1)\n    return reduce(ctx, STORE",
         "chain, 3 ranks",
@@ -327,18 +348,18 @@ MUTANTS = {
     ),
     "a step is published before it is laid": Mutant(
         "collectives.all_to_all.all_to_all",
-        "            fill(ctx, sequence + k, k, part)\n            publish_step(ctx, sequence, k)\n",
-        "            publish_step(ctx, sequence, k)\n            fill(ctx, sequence + k, k, part)\n",
+        "            stage(ctx, sequence + k, k, part)\n            publish_step(ctx, sequence, k)\n",
+        "            publish_step(ctx, sequence, k)\n            stage(ctx, sequence + k, k, part)\n",
         "all_to_all",
     ),
     "the root overruns its readers": Mutant(
         "collectives.broadcast.send", "await_readers(ctx, sequence, k - 1)", "c.OK", "broadcast"
     ),
     "the root waits for one round less": Mutant("collectives.broadcast.send", "k - 1)", "k - 2)", "broadcast"),
-    "the root waits for one reader": Mutant(
-        "collectives.broadcast.await_readers",
-        "range(peek(ctx + c.SIZE))",
-        "range(peek(ctx + c.SIZE) - 1)",
+    "a rank that waits for all forgets the last": Mutant(
+        "engine.protocol.sync.await_all",
+        "range(1, peek(ctx + c.SIZE))",
+        "range(1, peek(ctx + c.SIZE) - 1)",
         "broadcast, 3 ranks",
         sampled=True,
     ),
@@ -358,7 +379,7 @@ MUTANTS = {
         "collectives.all_gather.fetch", "await_step(ctx, sequence, k, peer)", "c.OK", "all_gather of 3 rounds"
     ),
     "arrays lie in one cell": Mutant(
-        "collectives.all_gather.lying", "sequence + k)", "sequence)", "all_gather of 3 rounds"
+        "collectives.all_gather.staged", "sequence + k)", "sequence)", "all_gather of 3 rounds"
     ),
     "an array's cell is not released": Mutant(
         "collectives.all_gather.all_gather",
@@ -368,15 +389,15 @@ MUTANTS = {
     ),
     "an array is published before it is laid": Mutant(
         "collectives.all_gather.all_gather",
-        "            fill(ctx, sequence, k)\n            publish_step(ctx, sequence, k)\n",
-        "            publish_step(ctx, sequence, k)\n            fill(ctx, sequence, k)\n",
+        "            stage(ctx, sequence, k)\n            publish_step(ctx, sequence, k)\n",
+        "            publish_step(ctx, sequence, k)\n            stage(ctx, sequence, k)\n",
         "all_gather of 3 rounds",
     ),
     "the root does not wait for the reader of a piece": Mutant(
-        "collectives.scatter.fill", "if k > 1:", "if False:", "scatter"
+        "collectives.scatter.stage", "if k > 1:", "if False:", "scatter"
     ),
     "the root waits for one piece less": Mutant(
-        "collectives.scatter.fill", "k - 1, reader", "k - 2, reader", "scatter"
+        "collectives.scatter.stage", "k - 1, reader", "k - 2, reader", "scatter"
     ),
     "the root of a scatter leaves its cell in use": Mutant(
         "collectives.scatter.send", "rounds & -2", "0", "scatter of 2 rounds, then all_reduce"
@@ -391,7 +412,7 @@ MUTANTS = {
         "scatter",
     ),
     "only the rank itself judges its out": Mutant(
-        "collectives.scatter.agree",
+        "collectives.scatter.open_and_check",
         "range(peek(ctx + c.SIZE))",
         "range(peek(ctx + c.RANK), peek(ctx + c.RANK) + 1)",
         "scatter refused",

@@ -4,13 +4,13 @@ from tests.schedule.explorer.mutants import Mutant
 
 MUTANTS_OF_NEIGHBOURS = {
     "a sender does not wait for its target": Mutant(
-        "collectives.collective_permute.lay_again",
+        "collectives.collective_permute.stage_next",
         "if k > 1 else",
         "if False else",
         "chain of permute, then all_reduce",
     ),
     "a sender waits for one round less of its target": Mutant(
-        "collectives.collective_permute.lay_again",
+        "collectives.collective_permute.stage_next",
         "k - 1, target",
         "k - 2, target",
         "chain of permute of 4 rounds",
@@ -40,7 +40,7 @@ MUTANTS_OF_NEIGHBOURS = {
         "halo of 2 rounds, then all_reduce",
     ),
     "who has not read a face says so": Mutant(
-        "collectives.halo_exchange.exchange",
+        "collectives.halo_exchange.exchange_faces",
         "        for side in range(2):\n",
         "        publish_step(ctx, sequence, step(axis, k + 1))\n        for side in range(2):\n",
         "halo of 3 rounds",

@@ -3,18 +3,23 @@
 from tests.schedule.explorer.mutants import Mutant
 
 MUTANTS_WITH_COUNTS = {
-    "one cell for all rounds": Mutant("engine.protocol.count_tables.lay", "sequence + k", "sequence", "all_to_all_v"),
+    "one cell for all rounds": Mutant(
+        "engine.protocol.count_tables.stage_part", "sequence + k", "sequence", "all_to_all_v"
+    ),
     "parts are taken without waiting": Mutant(
-        "engine.protocol.count_tables.take", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all_v"
+        "engine.protocol.count_tables.fetch_part", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all_v"
     ),
     "one table for all": Mutant(
         "engine.protocol.count_tables.table", "(sequence & 1)", "0", "all_to_all_v, then another"
     ),
     "what is received is not judged": Mutant(
-        "engine.protocol.count_tables.judge", "receives_fit(ctx, sequence, sender, rank)", "True", "gather_v refused"
+        "engine.protocol.count_tables.check_counts",
+        "receives_fit(ctx, sequence, sender, rank)",
+        "True",
+        "gather_v refused",
     ),
     "a sender judges for itself alone": Mutant(
-        "collectives.gather_v.agree", "ANYONE, root", "ANYONE, peek(ctx + c.RANK)", "gather_v refused"
+        "collectives.gather_v.open_and_check", "ANYONE, root", "ANYONE, peek(ctx + c.RANK)", "gather_v refused"
     ),
     "a sender of gather_v does not wait for the root": Mutant(
         "collectives.gather_v.deliver", "if k > 1:", "if False:", "gather_v"
@@ -66,8 +71,8 @@ MUTANTS_WITH_COUNTS = {
     ),
     "an array is published before it is laid": Mutant(
         "collectives.all_gather_v.move",
-        "            lay(ctx, sequence, k, me, part, 0)\n            publish_step(ctx, sequence, k)\n",
-        "            publish_step(ctx, sequence, k)\n            lay(ctx, sequence, k, me, part, 0)\n",
+        "            stage_part(ctx, sequence, k, me, part, 0)\n            publish_step(ctx, sequence, k)\n",
+        "            publish_step(ctx, sequence, k)\n            stage_part(ctx, sequence, k, me, part, 0)\n",
         "all_gather_v",
     ),
     "cells of all_gather_v are not released": Mutant(

@@ -46,8 +46,8 @@ MODULES: tuple[ModuleType, ...] = (
     reduction,
     ring_buffers,
     count_tables,
-    sys.modules["shmcoll.collectives.all_reduce_shared"],
-    *(sys.modules[routine.__module__] for routine in ROUTINES.values()),
+    *(sys.modules[ROUTINES[name].__module__] for name in ("send", "recv")),
+    *(module for name, module in sys.modules.items() if name.startswith("shmcoll.collectives.")),
 )
 
 

@@ -1,0 +1,135 @@
+"""The algorithms of scan and exscan: rank r reduces the arrays of the ranks before it; scan includes its own.
+
+chain: the array is cut into slices. The partial result of slice i is kept, in the accumulator's type, in slot i mod 2 n
+and passes from rank to rank: rank 0 starts it, and every other rank adds its own elements. In scan a rank adds, then
+copies the partial result, narrowed, to its own result; the last rank writes the sum straight to its result. In exscan a
+rank copies the partial result first and adds afterwards, through its scratch memory, so that its result may replace its
+array; the last rank adds nothing.
+
+    The slots are the halves of the cells s & 1. There are 2 n of them, so that all ranks can work at once, and the
+    first rank can be ahead. Slot of slice i: written by ranks 0, 1, ..., n - 2 in turn and read by n - 1, each after
+    step i + 1 of the rank before it (PROGRESS counts slices). Rank 0 starts slice i + 2 n there after step i + 1 of
+    rank n - 1. Cells (s + 1) & 1 are not used, so the next operation may fill them at once. The operation after that
+    fills the slots only after all ranks have left this one.
+
+No rank waits forever: a rank waits for the rank before it to finish the same slice, and rank 0 waits for a slice that
+it has begun earlier.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.kernels.kernels import FINISH, START, STEP, STORE
+from shmcoll.engine.protocol.reduction import (
+    SHORTEST_SLICE,
+    SLICE_UNIT,
+    accumulator_bytes,
+    fold,
+    is_flat,
+    reduce,
+    scratch_length,
+    shortest_slice,
+)
+from shmcoll.engine.protocol.sync import await_step, cell, exchange_headers, payload, publish_step
+
+ALGORITHMS = ("flat", "chain")
+FLAT, CHAIN = range(1, 3)
+
+FILLINGS = 4  # the array is cut so that every rank has about this many slices for filling and for emptying the chain
+
+
+def prefix_reduce(ctx, sequence, includes_own):
+    """Reduce the arrays of the ranks before this one, and its own if `includes_own`, into its result."""
+    if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
+        return flat(ctx, sequence, peek(ctx + c.RANK) + includes_own)
+    status = exchange_headers(ctx, sequence)
+    return chain(ctx, sequence, includes_own) if status == c.OK else status
+
+
+def flat(ctx, sequence, ranks):
+    """Stage this rank's array, open, and reduce the arrays of ranks 0, 1, ..., `ranks` - 1."""
+    length = peek(ctx + c.X + c.BYTES)
+    copy(payload(ctx, peek(ctx + c.RANK), sequence, length), peek(ctx + c.X + c.DATA), length)
+    status = exchange_headers(ctx, sequence)
+    if status != c.OK or ranks == 0:
+        return status
+    places = payload(ctx, 0, sequence, length)
+    stride = payload(ctx, 1, sequence, length) - places
+    return fold(ctx, peek(ctx + c.OUT + c.DATA), places, stride, peek(ctx + c.X + c.COUNT), 0, ranks)
+
+
+def chain(ctx, sequence, includes_own):
+    """Do this rank's part in every slice, in order."""
+    length = chain_slice_length(ctx)
+    for i in range(-(-peek(ctx + c.X + c.COUNT) // length)):
+        status = await_slice(ctx, sequence, i)
+        if status != c.OK:
+            return status
+        if includes_own:
+            status = add_and_copy(ctx, i, slot(ctx, sequence, i), length)
+        else:
+            status = copy_and_add(ctx, i, slot(ctx, sequence, i), length)
+        if status != c.OK:
+            return status
+        publish_step(ctx, sequence, i + 1)
+    return c.OK
+
+
+def await_slice(ctx, sequence, i):
+    """Wait until this rank may work on slice i: rank 0 until its slot is free, the others for the rank before them."""
+    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    if me > 0:
+        return await_step(ctx, sequence, i + 1, me - 1)
+    if i < 2 * size:
+        return c.OK
+    return await_step(ctx, sequence, i - 2 * size + 1, size - 1)
+
+
+def add_and_copy(ctx, i, place, length):
+    """Add this rank's elements to slice i, whose partial result is at `place`, and copy the sum to the result."""
+    me = peek(ctx + c.RANK)
+    count = min(length, peek(ctx + c.X + c.COUNT) - i * length)
+    offset = i * length * peek(ctx + c.X + c.ITEM)
+    source, result = peek(ctx + c.X + c.DATA) + offset, peek(ctx + c.OUT + c.DATA) + offset
+    if me == peek(ctx + c.SIZE) - 1:
+        return reduce(ctx, FINISH, result, place, source, count)
+    if me == 0:
+        status = reduce(ctx, START, place, 0, source, count)
+    else:
+        status = reduce(ctx, STEP, 0, place, source, count)
+    return reduce(ctx, STORE, result, place, 0, count) if status == c.OK else status
+
+
+def copy_and_add(ctx, i, place, length):
+    """Copy slice i, whose partial result is at `place`, to the result, and add this rank's elements to it."""
+    me, item = peek(ctx + c.RANK), peek(ctx + c.X + c.ITEM)
+    count = min(length, peek(ctx + c.X + c.COUNT) - i * length)
+    source = peek(ctx + c.X + c.DATA) + i * length * item
+    result = peek(ctx + c.OUT + c.DATA) + i * length * item
+    if me == 0:
+        return reduce(ctx, START, place, 0, source, count)
+    if me == peek(ctx + c.SIZE) - 1:
+        return reduce(ctx, STORE, result, place, 0, count)
+    wide, scratch, block = accumulator_bytes(ctx), peek(ctx + c.SCRATCH), scratch_length(ctx)
+    for first in range(0, count, block):
+        several = min(block, count - first)
+        copy(scratch, place + first * wide, several * wide)
+        status = reduce(ctx, STEP, 0, place + first * wide, source + first * item, several)
+        if status != c.OK:
+            return status
+        reduce(ctx, STORE, result + first * item, scratch, 0, several)
+    return c.OK
+
+
+def chain_slice_length(ctx):
+    """Return the elements of a slice of the chain: at most half a cell, and fewer if the array is short, so that all
+    ranks have work soon."""
+    longest = min(peek(ctx + c.SLICE_BYTES), peek(ctx + c.CELL_BYTES) // 2) // accumulator_bytes(ctx)
+    even = -(-peek(ctx + c.X + c.COUNT) // (FILLINGS * peek(ctx + c.SIZE)))
+    usual = min(max(-(-even // SLICE_UNIT) * SLICE_UNIT, SHORTEST_SLICE), longest)
+    return max(usual, shortest_slice(peek(ctx + c.X + c.COUNT)))
+
+
+def slot(ctx, sequence, i):
+    """Return the address of the partial result of slice i."""
+    number = i % (2 * peek(ctx + c.SIZE))
+    return cell(ctx, number // 2, sequence) + (number & 1) * (peek(ctx + c.CELL_BYTES) // 2)
