@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from shmcoll.calls import arguments as given
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import WORD
 from shmcoll.runtime.dispatcher import Dispatcher
 
 
 def perform(call: Callable[..., Any], dispatcher: Dispatcher, arguments: tuple[Any, ...]) -> Any:
-    """Make a call; `out` among its arguments may be anything that shows its memory, and is what comes back then."""
+    """Make a call. `out` among its arguments may be any object that exposes its memory; the call returns it then."""
     place = _place_of_out(call)
     out = None if place is None else arguments[place]
     view = given.as_memory(out)
@@ -26,23 +28,43 @@ def perform(call: Callable[..., Any], dispatcher: Dispatcher, arguments: tuple[A
 
 @cache
 def _place_of_out(call: Callable[..., Any]) -> int | None:
-    """Where `out` stands among a call's arguments after the caller."""
+    """Return the position of `out` among a call's arguments behind the dispatcher."""
     names = list(inspect.signature(call).parameters)
     return names.index("out") - 1 if "out" in names else None
 
 
+def run_in_phases(
+    dispatcher: Dispatcher, operation: str, opening: Callable[[], int], known: int, moving: Callable[[], int]
+) -> None:
+    """Run a routine in two phases: `opening`, and `moving` after it has returned the status `known`.
+
+    Between the two the rank allocates its result. If that fails, or a signal handler raises, the group ends, because
+    the peers wait for this rank's second phase.
+    """
+
+    def both() -> int:
+        try:
+            status = opening()
+            return moving() if status == known else status
+        except BaseException:
+            dispatcher.words[c.ACTIVE // WORD] = c.ENDED
+            raise
+
+    dispatcher.complete(operation, both)
+
+
 def exact(array: np.ndarray) -> np.ndarray:
-    """The array without its subclass, which the native entry does not read."""
+    """Return the array as a plain ndarray: the native entry does not read subclasses."""
     return array if type(array) is np.ndarray else array.view(np.ndarray)
 
 
 def place_for(out: Any, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """Where a routine can write the result: `out` itself, or an array of its own when there is none or it is odd."""
+    """Return where a routine can write the result: `out` if it is plain, else a new array."""
     return out if out is not None and given.is_plain(out) else np.empty(shape, dtype)
 
 
 def deliver(target: np.ndarray, out: Any) -> Any:
-    """Hand the result over: into `out` when the routine had to write elsewhere."""
+    """Return the result: copy it to `out` if the routine had to write elsewhere."""
     if out is None or out is target:
         return target
     out[...] = target.reshape(out.shape)
@@ -50,18 +72,18 @@ def deliver(target: np.ndarray, out: Any) -> Any:
 
 
 def whole_shape(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """The shape of `size` such arrays put one after the other along axis 0; a 0-d array counts as shape (1,)."""
+    """Return the shape of `size` such arrays, concatenated along axis 0. A 0-d array counts as shape (1,)."""
     return (size * shape[0], *shape[1:]) if shape else (size,)
 
 
 def cut(array: np.ndarray, size: int) -> list[np.ndarray]:
-    """The `size` equal parts of an array along axis 0, as views."""
+    """Return the `size` equal parts of an array along axis 0, as views."""
     length = array.shape[0] // size
     return [array[i * length : (i + 1) * length] for i in range(size)]
 
 
 def addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """A table of where arrays lie, for routines that take a list."""
+    """Return a table of the addresses of arrays, for routines that take a list."""
     return np.array([array.ctypes.data for array in arrays], np.int64)
 
 

@@ -1,21 +1,22 @@
 """Find buffers that a program changes while an asynchronous call is pending: `shmrun --check`, SHMCOLL_CHECK=1.
 
-An asynchronous call reads its arrays when its turn comes, not when it is submitted. The program must leave them alone
-until then; nothing can stop it, so with this check each rank notes where each array lies and a digest of its bytes when
-it submits a call, and looks again
+An asynchronous call reads its arrays when its turn comes, not when it is submitted. The program must not change them
+until then, and nothing can stop it. So with this check each rank notes the address of each array and a digest of its
+bytes when it submits a call, and compares them again:
 
-    before the call begins    at all of them: what it reads, and what it will write
-    after the call has ended  at what it has only read
+    before the call begins    all arrays: those that the call reads, and those that it will write
+    after the call has ended  the arrays that it has only read
 
-What differs was changed, or resized, by the program. The call is made all the same, because peers wait for it; then its
-`Work` raises `BufferChanged`. A posted receive gets memory of its own, from which the message is copied into `out` when
-it has come: so a change of `out` before that is seen, and not mistaken for the message.
+If they differ, the program has changed or resized an array. The call is made nevertheless, because peers wait for it.
+Then its `Work` raises `BufferChanged`. A posted receive gets memory of its own, from which the message is copied into
+`out` when it has arrived. So a change of `out` before that is found, and not mistaken for the message.
 
-Not found: what is read too early from `out`; what is written into `out` while the call runs; memory that a library
-behind an array frees by itself. Lists, and objects to be pickled, are compared by their pickle, where they have one.
+Not found: what a program reads too early from `out`; what it writes into `out` while the call runs; memory that a
+library behind an array frees by itself. Lists, and objects to be pickled, are compared by their pickle, if they have
+one.
 
 Everything here is private to one rank. The thread that submits notes the digests, then puts the call into the worker's
-queue; the worker alone looks at them afterwards.
+queue. Afterwards only the worker reads them.
 """
 
 import inspect
@@ -122,7 +123,7 @@ def _arrays(value: Any) -> list[np.ndarray]:
 
 
 def _places(array: np.ndarray) -> list[tuple[Any, ...]]:
-    """Where an array lies, and where the arrays lie of which it is a view."""
+    """Return the address of an array, and the addresses of the arrays of which it is a view."""
     found, one = [], array
     while isinstance(one, np.ndarray):
         found.append((one.__array_interface__["data"][0], one.shape, one.strides))

@@ -1,8 +1,8 @@
 """What the calls with counts share: a rank's table, and the call in one or two phases. See
 `engine/protocol/count_tables.py`.
 
-Most calls come straight from `communicator/collectives.py`: the native entry reads their counts itself
-(`engine/native/entry_counts.py`), and `second_phase` is all that happens here.
+Most calls do not pass here: the native entry reads their counts itself (`engine/native/entry_counts.py`), and only
+`second_phase` runs.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.calls.arrays import deliver, exact
+from shmcoll.calls.arrays import deliver, exact, run_in_phases
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE, dtype_of
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class CountTable:
-    """What this rank tells the others, and afterwards what it has received. At first it sends nothing."""
+    """What this rank publishes to the others, and afterwards what it has received. At first it sends nothing."""
 
     def __init__(self, size: int, check: tuple[str, int]):
         self.words = np.full(layout.table_words(size), -1, np.int64)
@@ -43,22 +43,22 @@ class CountTable:
         return BY_CODE[int(self._ends[layout.ELEMENT_TYPE])].numpy
 
     def source(self, array: np.ndarray) -> None:
-        """What is sent comes from this array."""
+        """Note that this rank sends from this array."""
         self._ends[layout.SOURCE_SIZE] = array.size
         self._ends[layout.ELEMENT_TYPE] = dtype_of(array, *self._check).code
 
     def target(self, out: Any, dtype: Any) -> None:
-        """What is received goes into `out`, of any shape; `TypeError` or `ValueError` where it cannot."""
+        """Note that this rank receives into `out`, of any shape. Raise `TypeError` or `ValueError` if it cannot."""
         given.as_output(out, out.shape if isinstance(out, np.ndarray) else (), dtype, *self._check)
         self._ends[layout.RESULT_SIZE] = out.size
         self._ends[layout.ELEMENT_TYPE] = dtype_of(out, *self._check).code
 
     def put(self, row: int, values: Any, name: str) -> None:
-        """A row as the user gives it."""
+        """Write a row as the user passes it."""
         self.rows[row] = given.as_counts(values, self.rows.shape[1], name, *self._check)
 
     def send(self, array: np.ndarray, counts: Any, displs: Any) -> None:
-        """Blocks of an array: counts, and displacements; without these, the blocks are the whole array, packed."""
+        """Note the blocks to send: counts, and displacements. Without these, the blocks are the whole array, packed."""
         self.source(array)
         self.put(layout.SEND_COUNTS, counts, "send_counts")
         if displs is None:
@@ -70,7 +70,7 @@ class CountTable:
             self.put(layout.SEND_DISPLS, displs, "send_displs")
 
     def expect(self, counts: Any, displs: Any, room: Any = None) -> None:
-        """What is to be received and where, as far as it is given."""
+        """Note what this rank expects and where it goes, as far as the user passes it."""
         for row, values, name in (
             (layout.RECV_COUNTS, counts, "recv_counts"),
             (layout.RECV_DISPLS, displs, "recv_displs"),
@@ -80,26 +80,26 @@ class CountTable:
                 self.put(row, values, name)
 
     def new_result(self) -> np.ndarray:
-        """A result just large enough for what is received, gaps zero."""
+        """Return a result just large enough for what is received, with gaps of zeros."""
         counts = self.rows[layout.RECV_COUNTS]
         ends = self.rows[layout.RECV_DISPLS] + counts
         return np.zeros(int(ends[counts > 0].max(initial=0)), self.dtype)
 
 
 def apart_from(array: np.ndarray, out: Any) -> np.ndarray:
-    """`array`, or a copy of it where it shares memory with `out`."""
+    """Return `array`, or a copy of it if it shares memory with `out`."""
     return array.copy() if given.overlap(array, out) else array
 
 
 def send_only(dispatcher: "Dispatcher", operation: str, table: CountTable, source: np.ndarray, root: int) -> None:
-    """Call the routine on a rank that gets nothing."""
+    """Run the routine on a rank that gets nothing."""
     dispatcher.run(operation, exact(source), None, 0, root, 0, 0, BOTH, table.words.ctypes.data)
 
 
 def exchange(
     dispatcher: "Dispatcher", operation: str, table: CountTable, source: np.ndarray | None, out: Any, root: int = 0
 ) -> Any:
-    """Call the routine; the result is `out`, or a new array, which is made when the counts are known."""
+    """Run the routine. Return `out`, or a new array, which is allocated when the counts are known."""
     source = None if source is None else exact(source)
     address = table.words.ctypes.data
     if out is not None:
@@ -109,25 +109,21 @@ def exchange(
     routine = dispatcher.routine(operation)
     result: np.ndarray | None = None
 
-    def in_two_phases() -> int:
-        nonlocal result
-        try:
-            status = routine(source, None, 0, root, 0, 0, COUNTS, address)
-            if status != c.COUNTS_KNOWN:
-                return status
-            result = table.new_result()
-            return routine(source, result, 0, root, 0, 0, DATA, address)
-        except BaseException:  # no memory, a signal handler: peers wait for this rank's part in vain
-            dispatcher.words[c.ACTIVE // WORD] = c.ENDED
-            raise
+    def opening() -> int:
+        return routine(source, None, 0, root, 0, 0, COUNTS, address)
 
-    dispatcher.complete(operation, in_two_phases)
+    def moving() -> int:
+        nonlocal result
+        result = table.new_result()
+        return routine(source, result, 0, root, 0, 0, DATA, address)
+
+    run_in_phases(dispatcher, operation, opening, c.COUNTS_KNOWN, moving)
     return result
 
 
 def second_phase(dispatcher: "Dispatcher", routine: Callable[..., int], x: Any, root: int = 0) -> tuple[int, Any]:
-    """After COUNTS_KNOWN of a native call without `out`: a result just large enough, gaps zero, and the status of
-    moving what is received into it. On an exception the caller has `left`."""
+    """Move the blocks after a native call without `out` has returned COUNTS_KNOWN. Return the status, and a result that
+    is just large enough, with gaps of zeros. On an exception the caller calls `left`."""
     words = dispatcher.words
     ends = OWN_TABLE // WORD + layout.TABLE_SIZES * dispatcher.size
     dtype = BY_CODE[words.item(ends + layout.ELEMENT_TYPE)].numpy

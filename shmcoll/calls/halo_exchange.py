@@ -30,14 +30,14 @@ def halo_exchange(
 def checked(
     dispatcher: "Dispatcher", x: Any, width: Any, axes: Any, dims: tuple[int, ...], periods: tuple[bool, ...]
 ) -> tuple[tuple[int, ...], np.ndarray]:
-    """What the native entry takes behind the arrays, and the table that it points to."""
+    """Return what the native entry takes behind the arrays, and the table whose address is in it."""
     with dispatcher.checking("halo_exchange") as check:
         _check_array(x, *check)
         width = given.as_index(width, "width", *check)
         axes = _as_axes(axes, x.ndim, len(dims), *check)
         _check_extents(x.shape, width, axes, *check)
     rows = [(axis, dims[i], product(dims[i + 1 :]), int(periods[i])) for i, axis in enumerate(axes)]
-    table = np.array([*rows, (x.ndim, 0, 0, 0)], np.int64)  # the last row is there to be hashed
+    table = np.array([*rows, (x.ndim, 0, 0, 0)], np.int64)  # the last row is only hashed
     mark = mark_of(table.ctypes.data, table.size)
     return (0, mark, width, 0, len(dims), table.ctypes.data), table
 
@@ -51,7 +51,7 @@ def _check_array(x: Any, operation: str, rank: int) -> None:
         raise ValueError(f"{where}: x is read-only")
     if not (x.flags.c_contiguous and x.flags.aligned and x.dtype.isnative):
         raise ValueError(
-            f"{where}: x must be C-contiguous, aligned and in native byte order, as its halo is written where it lies"
+            f"{where}: x must be C-contiguous, aligned and in native byte order, as its halo is written in place"
         )
     dtype_of(x, operation, rank)
     if x.ndim > HEADER_MAX_DIMS:
@@ -59,7 +59,7 @@ def _check_array(x: Any, operation: str, rank: int) -> None:
 
 
 def _as_axes(axes: Any, ndim: int, wanted: int, operation: str, rank: int) -> Sequence[int]:
-    """The axis of x for each axis of the grid."""
+    """Return the axis of x for each axis of the grid."""
     where = f"{operation} on rank {rank}"
     if axes is None:
         if ndim < wanted:

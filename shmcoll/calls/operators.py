@@ -40,11 +40,11 @@ class Operator:
     prepare: Callable[[np.ndarray], np.ndarray] | None = None  # from one to the other, for operands
 
     def operand(self, array: np.ndarray) -> np.ndarray:
-        """What the routine reads for an operand."""
+        """Return what the routine reads for an operand."""
         return arrays.exact(array if self.prepare is None else self.prepare(array))
 
     def place_for(self, out: Any, shape: Sequence[int]) -> np.ndarray:
-        """Where the routine writes the result: `out` itself where that is possible."""
+        """Return where the routine writes the result: `out` itself if that is possible."""
         return arrays.place_for(out if self.dtype == self.works_on else None, shape, self.works_on)
 
     def run(
@@ -80,16 +80,16 @@ class Operator:
         )
 
     def deliver(self, target: np.ndarray, out: Any) -> Any:
-        """Return the result, in `out` if there is one."""
+        """Return the result: copy it to `out` if the routine had to write elsewhere."""
         if self.dtype != self.works_on:
             target = target.astype(self.dtype)
         return arrays.deliver(target, out)
 
 
 def as_operand(x: Any, operation: str, rank: int) -> np.ndarray:
-    """`x` as an array that can be reduced; `TypeError` where it is none.
+    """Return `x` as an array that can be reduced. Raise `TypeError` if it is not an array.
 
-    Pairs of value and index in another layout than `pair_dtype`'s come through as they are.
+    Pairs of value and index in another layout than `pair_dtype`'s are returned unchanged.
     """
     check_unmasked(x, "x", operation, rank)
     array = x if isinstance(x, np.ndarray) else given.as_array(x, operation, rank)

@@ -1,11 +1,11 @@
-"""Objects as bytes: what pickle makes of them, and the memory that it leaves out.
+"""Objects as bytes: their pickle, and the memory that the pickle leaves out.
 
-An object is a frame and its buffers. The frame holds the lengths of the buffers and the pickle; the buffers are the
-contiguous memory of arrays and the like from 16 KiB on, which pickle's protocol 5 leaves out (PEP 574): they are moved
-from where they lie, and the receiver's object is built around the memory in which they arrive.
+An object is a frame and its buffers. The frame holds the lengths of the buffers and the pickle. The buffers are the
+contiguous memory of arrays and similar objects from 16 KiB on, which pickle's protocol 5 leaves out (PEP 574). They are
+moved without a copy by pickle, and the receiver's object is built around the memory in which they arrive.
 
-As a message the frame and the buffers lie one behind the other, each from a multiple of 64 bytes on. The sender says
-in a table where they are (see `engine/messages/send.py`); what is short and has no buffers is sent as it is.
+In a message the frame and the buffers follow one another, each from a multiple of 64 bytes on. The sender describes
+them in a table (see `engine/messages/send.py`). A short object without buffers is sent as it is.
 
 Pickles are code. These come from ranks of the same job, that is, from processes of the same user.
 """

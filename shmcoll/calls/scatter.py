@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for
+from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, run_in_phases
 from shmcoll.collectives.scatter import BOTH, DATA, OPEN
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE, dtype_of
-from shmcoll.engine.layout import WORD
 
 if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
@@ -71,22 +70,18 @@ def _receive_into(dispatcher: "Dispatcher", root: int, out: np.ndarray) -> np.nd
 
 
 def _receive(dispatcher: "Dispatcher", root: int) -> np.ndarray:
-    """In two phases: what the root sends is known after the opening."""
+    """Receive in two phases: the shape is known after the opening."""
     routine = dispatcher.routine("scatter")
-    told = np.zeros(2 + layout.MOST_DIMENSIONS, np.int64)
+    shape_words = np.zeros(2 + layout.MOST_DIMENSIONS, np.int64)
     target = np.empty(0)
 
-    def in_two_phases() -> int:
-        nonlocal target
-        try:
-            status = routine(None, None, 0, root, 0, 0, OPEN, 0, told.ctypes.data)
-            if status != c.SHAPE_KNOWN:
-                return status
-            target = np.empty(told[2 : 2 + told[1]], BY_CODE[int(told[0])].numpy)
-            return routine(None, target, 0, root, 0, 0, DATA, 0, 0)
-        except BaseException:  # no memory, a signal handler: the root waits for this rank in vain
-            dispatcher.words[c.ACTIVE // WORD] = c.ENDED
-            raise
+    def opening() -> int:
+        return routine(None, None, 0, root, 0, 0, OPEN, 0, shape_words.ctypes.data)
 
-    dispatcher.complete("scatter", in_two_phases)
+    def moving() -> int:
+        nonlocal target
+        target = np.empty(shape_words[2 : 2 + shape_words[1]], BY_CODE[int(shape_words[0])].numpy)
+        return routine(None, target, 0, root, 0, 0, DATA, 0, 0)
+
+    run_in_phases(dispatcher, "scatter", opening, c.SHAPE_KNOWN, moving)
     return target

@@ -1,22 +1,24 @@
-"""The flight recorder: what each rank of a group did last. Written in every call, read by people when something hangs.
+"""The flight recorder: the last operations of each rank of a group. Calls write it; people read it if a job hangs.
 
-FLIGHTS holds a ring of FLIGHT_ENTRIES entries a rank, one cache line each, which that rank alone writes: operation s in
-entry s % FLIGHT_ENTRIES.
+FLIGHTS has FLIGHT_ENTRIES entries per rank, of one cache line each. Only that rank writes them, operation s into entry
+s % FLIGHT_ENTRIES:
 
-    begin        all words: what the call is, as its header says it; STARTED: when it began; WOKEN 0; STATE RUNNING
+    begin        all words: the call, as in its header; STARTED: when it began; WOKEN: 0; STATE: RUNNING
     a sleep ends WOKEN: when
     the end      STATE: the status of the routine, see `context.py`
 
-Messages have no sequence numbers and no entries. One that sleeps is noted as MESSAGE in the mailbox, until its call
-ends: so one that does not, which is most, pays one look at a private word.
+Messages have no sequence numbers and no entries. A message call that sleeps is noted as MESSAGE in the mailbox until
+the call ends. So most calls, which do not sleep, only read one private word.
 
-Plain stores, no order between them: a reader takes an entry that reads the same twice. An entry of sequence number 0
-has never been written. How far an operation in flight has come says PROGRESS, whom its rank waits for AWAITED.
+Stores are plain, without any order between them: a reader accepts an entry if it reads the same words twice. An entry
+with sequence number 0 has never been written. PROGRESS says how far an operation in flight has come, AWAITED says for
+which peer its rank waits.
 
-Time is CLOCK_MONOTONIC_COARSE, the kernel's last tick: 1 to 4 ms coarse, enough to tell who is late. To read it
-takes 3 to 5 ns, where the precise clock takes 23 and the cycle counter 10, which would have to be calibrated besides
-and which programs may not read on every processor. It is read once a call. When an operation ended is not noted: soon
-after WOKEN, or after STARTED when it never slept; what it did besides is to copy and to poll for microseconds.
+Time is CLOCK_MONOTONIC_COARSE, the kernel's last tick. It is 1 to 4 ms coarse, which is enough to see which rank is
+late. Reading it takes 3 to 5 ns. The precise clock takes 23 ns. The cycle counter takes 10 ns, has to be calibrated,
+and is not readable by programs on every processor. The clock is read once per call. The end of an operation is not
+noted: it is soon after WOKEN, or after STARTED if the operation never slept, because all else that it does is to copy
+and to poll for microseconds.
 """
 
 from shmcoll.engine import context as c
@@ -42,7 +44,7 @@ from shmcoll.engine.layout import (
 
 
 def note_begin(ctx, sequence, call):
-    """Operation `sequence` begins. `call`: as in the header."""
+    """Note that operation `sequence` begins. `call`: as in the header."""
     entry = flight(ctx, sequence)
     note(entry + FLIGHT_SEQUENCE, sequence)
     note(entry + FLIGHT_CALL, call)
@@ -55,17 +57,17 @@ def note_begin(ctx, sequence, call):
 
 
 def note_end(ctx, status):
-    """The operation that has begun last has ended, or is between its phases."""
+    """Note that the last operation has ended, or is between its phases."""
     note(flight(ctx, peek(ctx + c.SEQUENCE)) + FLIGHT_STATE, status)
 
 
 def note_wake(ctx):
-    """A sleep within the operation in flight has ended."""
+    """Note that a sleep within the operation in flight has ended."""
     note(flight(ctx, peek(ctx + c.SEQUENCE)) + FLIGHT_WOKEN, recent())
 
 
 def note_message(ctx, box):
-    """A send or recv of this rank, whose mailbox is `box`, is about to sleep. It may do so again and again."""
+    """Note that a send or recv of this rank, whose mailbox is `box`, is about to sleep. It may call this repeatedly."""
     if peek(ctx + c.KIND) & PEER and peek(ctx + c.NOTED) == 0:
         poke(ctx + c.NOTED, box)
         note(box + MESSAGE_PEER, peek(ctx + c.ARGUMENT))
@@ -75,7 +77,7 @@ def note_message(ctx, box):
 
 
 def forget_message(ctx, status):
-    """A send or recv has ended, or is between its phases. Who has waited in vain tells so before it is forgotten."""
+    """Note that a send or recv has ended, or is between its phases. After a timeout, MESSAGE stays for the report."""
     box = peek(ctx + c.NOTED)
     if box != 0 and status != c.TIMEOUT_PASSED:
         poke(ctx + c.NOTED, 0)
@@ -83,5 +85,5 @@ def forget_message(ctx, status):
 
 
 def flight(ctx, sequence):
-    """Address of the entry of an operation in this rank's ring."""
+    """Return the address of the entry of an operation of this rank."""
     return peek(ctx + c.FLIGHTS) + (sequence & (FLIGHT_ENTRIES - 1)) * FLIGHT_BYTES

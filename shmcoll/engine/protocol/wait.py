@@ -1,61 +1,67 @@
 """The only loop that waits.
 
-A rank waits for a sequence word of one peer to reach a value, or for one of several words of several peers. Words
-involved, and who writes them:
+A rank waits until a word of one peer reaches a value, or until one of several words of several peers does. The words,
+and the ranks that write them:
 
-    the word     header sequence or PROGRESS of the peer; written by the peer alone, release, never decreases
-    PARKED       of the waiter; written by the waiter alone: 1 + the peer it sleeps for, EVERYBODY, else 0
-    AWAITED      of the waiter; written by the waiter alone: what it sleeps for, for messages
-    SEMAPHORE    of the waiter; posted by anyone, taken by the waiter alone. A doorbell: the word is the truth
-    ABORT        of the group; goes from 0 to 1 once
-    RECORD_STATE of the peer; written by the peer and, in a second record, by the launcher
-    CLOSED       of the peer, in its mailbox; written by the peer alone, goes from 0 to 1 once
-    RECORD_PID   of the peer, and RECORD_START: written by the peer alone, before anybody waits for it
+    the word     sequence word of a header, or PROGRESS, of the peer; only the peer writes it, with release, and it
+                 never decreases
+    PARKED       of the waiter; only the waiter writes it: 1 + the peer that it sleeps for, EVERYBODY, or 0
+    AWAITED      of the waiter; only the waiter writes it: what it sleeps for, for messages
+    SEMAPHORE    of the waiter; any rank posts it, only the waiter takes it. A doorbell: the word is the truth
+    ABORT        of the group; changes from 0 to 1 once
+    RECORD_STATE of the peer; the peer writes it and, in a second record, the launcher
+    CLOSED       of the peer, in its mailbox; only the peer writes it, and it changes from 0 to 1 once
+    RECORD_PID   of the peer, and RECORD_START: only the peer writes them, before any rank waits for it
 
-The waiter polls, then yields its core, then sleeps in slices. How long it polls follows what polling brought: a budget
-that is doubled when the word came while polling and halved when it did not. (Where ranks outnumber cores it is 0. But
-two ranks may share a core with the other core taken by somebody else: then polling keeps the peer from running.)
+The waiter polls, then yields its core, then sleeps in time slices. How long it polls depends on how useful polling was:
+a budget is doubled if the word arrived during polling and halved if it did not. (If ranks outnumber cores, the budget
+is 0. But two ranks may share a core while another process uses the other core. Then polling keeps the peer from
+running.)
 
-    waiter:  PARKED = 1 + peer;  fence;  look at the word, at ABORT;  sleep;  PARKED = 0
+    waiter:  PARKED = 1 + peer;  fence;  read the word and ABORT;  sleep;  PARKED = 0
     poster:  word = value (release);  fence;  if PARKED of a peer is 1 + me: ring its doorbell
 
-Of the two looks across the two fences at least one sees the other's store: either the waiter finds the word and does
-not sleep, or the poster finds it parked and rings. Only the peer that is waited for rings, so that a rank which waits
-for seven peers in turn is not woken seven times. A ring too many (the waiter has woken, but not yet cleared PARKED)
-ends a later sleep early and is harmless. If a ring were lost all the same, the slice ends the sleep.
+Of the two reads behind the two fences, at least one sees the other rank's store. Either the waiter finds the word and
+does not sleep, or the poster finds that the waiter is parked and rings. Only the peer that is waited for rings, so a
+rank that waits for seven peers in turn is not woken seven times. A ring too many (the waiter has woken, but has not yet
+cleared PARKED) ends a later sleep early and is harmless. If a ring were lost nevertheless, the end of the time slice
+ends the sleep.
 
 Order of memory. The word, ABORT, CLOSED and the records are stored with release and read with acquire (for plain Python
-see `fences.py`). So a waiter that finds one of them finds all that its writer stored before. Only the two fences above
-keep a store before a later load. A rank that stores a word and then rings without looking at PARKED (`Group.abort`) has
-no need of a fence: sem_post is a release, the end of a sleep is an acquire, and a ring stays until a sleep takes it.
-After that sleep the word is seen.
+see `fences.py`). So a waiter that finds one of them finds everything that its writer stored before. Only the two fences
+above keep a store before a later load. A rank that stores a word and then rings without reading PARKED (`Group.abort`)
+needs no fence: sem_post is a release, the end of a sleep is an acquire, and a ring stays until a sleep takes it. After
+that sleep the waiter sees the word.
 
-Several words (`wait_any`), for a message from anybody: the table EVENTS, private, says which, and whose. The waiter
-looks at all of them where it would look at one, and PARKED is EVERYBODY, so that each of their writers rings. Nothing
-else changes: whichever word is stored, either the waiter finds it in its look or its poster finds the waiter parked.
-Such a wait ends in vain when one of the peers has died, or all of them have left: as long as one is there, it may come.
+Several words (`wait_any`), for a message from any rank: the private table EVENTS says which words of which peers. The
+waiter reads all of them where it would read one, and PARKED is EVERYBODY, so each of their writers rings. Nothing else
+changes: for each word that is stored, either the waiter finds it, or its poster finds the waiter parked. Such a wait
+ends with PEER_LOST if one of the peers has died or all of them have left. As long as one peer remains, the word may
+still arrive.
 
-A wait with a limit of its own (`wait_a_while`, `wait_for_a_slice`) answers TIMEOUT_PASSED when that has passed, and its
+A wait with a limit of its own (`wait_a_while`, `wait_for_a_slice`) returns TIMEOUT_PASSED after the limit, and its
 caller goes on.
 
-Why nobody waits for ever: before each sleep the waiter looks, in this order, at the word (what arrived before a failure
-counts), at ABORT, and at the peer's records and CLOSED; whoever sets one of these rings afterwards. Each sleep ends
-within SLEEP ns, and then it looks at the peer's process, at pending signals, and at the deadline. Time in which this
-process itself was stopped (Ctrl-Z) does not count: a sleep that took FROZEN times as long as a slice was none. All
-other time counts, so a limit passes while other threads hold the GIL, which the look at signals waits for. The peer may
-come in that time, too: the word is looked at once more before the limit has passed.
+Why no rank waits forever: before each sleep the waiter checks, in this order, the word (what arrived before a failure
+counts), ABORT, and the peer's records and CLOSED. A rank that sets one of these afterwards rings. Each sleep ends
+within SLEEP ns. Then the waiter checks the peer's process, pending signals, and the deadline. Time in which this
+process itself was stopped (Ctrl-Z) does not count: a sleep that took more than FROZEN time slices extends the deadline.
+All other time counts. So a limit can pass while other threads hold the GIL, for which the check of signals waits. The
+word may arrive during that time, too. So the waiter reads the word once more before it reports that the limit has
+passed.
 
-The peer may live and never come, because it has lost a third member in another group. So after a whole slice the waiter
-looks at all members' records, and at the processes of some, of others after the next: a rank that has failed ends all
-its groups.
+The peer may live and never arrive, because it has lost a third member in another group. So after a whole time slice the
+waiter checks the records of all members, and the processes of a few, of other members after each slice: a rank that has
+failed ends all its groups.
 
-Whether a process has ended is asked by its pid, through a pidfd that is open for no longer than the question takes: one
-that was kept could be closed by the program, and its number be another file's, which would say "ended" or never say it.
-(Another thread that closes it within this microsecond makes the answer "lives", and the next slice asks again.) Where
-no descriptor is to be had, the pid alone must do. A pid may be used again, so the start time of one member is compared
-after each whole slice; that costs more. What cannot be read counts as alive: nobody is declared dead by mistake.
+The waiter finds out by the pid whether a process has ended, through a pidfd that it opens and closes for each check.
+The program could close a pidfd that stays open, and its number could become another file, so that the check always says
+"ended", or never. (Another thread that closes the pidfd within this microsecond makes the check say "lives", and the
+check after the next slice corrects that.) If no descriptor is available, the pid alone must suffice. A pid may be used
+again, so after each whole slice the waiter compares the start time of one member; that costs more. A process that
+cannot be read counts as alive, so that no rank is declared dead by mistake.
 
-Cost: 0 slices when the peer is there already; one cache miss when it arrives while polling.
+Cost: 0 time slices if the peer is there already; one cache miss if it arrives during polling.
 """
 
 from shmcoll.engine import context as c
@@ -94,58 +100,58 @@ from shmcoll.engine.protocol.flight_recorder import note_message, note_wake
 
 LEFT = 2  # records.DEPARTED, and FAILED above it
 
-SEVERAL = 0  # in place of the word: those of EVENTS, and `wanted` is their number
-ANYBODY = -2  # in place of the peer, then
+SEVERAL = 0  # instead of a word: the words of EVENTS, and `wanted` is their number
+ANYBODY = -2  # instead of a peer, with SEVERAL
 EVERYBODY = ANYBODY + 1  # in PARKED
-ONCE = -1  # in place of a limit: one slice
-EVENTS = 0  # in the memory about messages: {address of a word, value, peer} a word
+ONCE = -1  # instead of a limit: one time slice
+EVENTS = 0  # in the memory about messages: {address of a word, value, peer} per word
 EVENT_BYTES = 3 * layout.WORD
 
-LOOKED_AT = 8  # processes a slice
+CHECKED_PER_SLICE = 8  # processes
 
 FEWEST_POLLS, MOST_POLLS = 64, 2048  # about 1.5 and 50 us
-SLICE_NS = 20_000_000  # what SLEEP usually is
-FROZEN = 10  # slices
+SLICE_NS = 20_000_000  # the usual SLEEP
+FROZEN = 10  # time slices
 
 
 def mailbox(ctx, rank):
-    """Address of a rank's mailbox."""
+    """Return the address of a rank's mailbox."""
     return peek(ctx + c.MAILBOXES) + rank * peek(ctx + c.STRIDE)
 
 
 def in_world(ctx, rank):
-    """Which rank of the world a rank of the group is."""
+    """Return the number in the world of a rank of the group."""
     return peek(peek(ctx + c.RANKS) + rank * layout.WORD)
 
 
 def wait(ctx, word, wanted, peer):
-    """Wait until the word at address `word`, written by `peer`, reaches `wanted`. Returns OK or why not."""
+    """Wait until the word at address `word`, written by `peer`, reaches `wanted`. Return OK, or why it did not."""
     if comes_soon(ctx, word, wanted):
         return c.OK
     return sleep_until(ctx, word, wanted, peer, peek(ctx + c.TIMEOUT))
 
 
 def wait_any(ctx, events):
-    """Wait until one of the first so many words of EVENTS reaches its value."""
+    """Wait until one of the first `events` words of EVENTS reaches its value."""
     return wait(ctx, SEVERAL, events, ANYBODY)
 
 
 def wait_a_while(ctx, word, wanted, peer, limit):
-    """As `wait`, for `limit` ns and hardly longer; 0: as long as it takes to poll."""
+    """Do the same as `wait`, for about `limit` ns; 0: for as long as polling takes."""
     if comes_soon(ctx, word, wanted):
         return c.OK
     return sleep_until(ctx, word, wanted, peer, limit) if limit > 0 else c.TIMEOUT_PASSED
 
 
 def wait_for_a_slice(ctx, events):
-    """As `wait_any`, but it sleeps for one slice only, which this process may end by ringing its own doorbell."""
+    """Wait as `wait_any`, but sleep for one time slice only. This process may end it by ringing its own doorbell."""
     if comes_soon(ctx, SEVERAL, events):
         return c.OK
     return sleep_until(ctx, SEVERAL, events, ANYBODY, ONCE)
 
 
 def comes_soon(ctx, word, wanted):
-    """Whether the word comes while we poll and yield."""
+    """Return whether the word arrives while this rank polls and yields."""
     if has_come(ctx, word, wanted):
         return 1
     polls = peek(ctx + c.POLLS)
@@ -165,7 +171,7 @@ def comes_soon(ctx, word, wanted):
 
 
 def has_come(ctx, word, wanted):
-    """Whether what we wait for is there."""
+    """Return whether the word, or one of SEVERAL, has its value."""
     if word != SEVERAL:
         return reached(load_acquire(word), wanted)
     event = peek(ctx + c.MAIL) + EVENTS
@@ -220,7 +226,7 @@ def sleep_until(ctx, word, wanted, peer, limit):
 
 
 def look(ctx, word, wanted, peer):
-    """What a waiter knows before it sleeps: OK, ABORTED, PEER_LOST, or KEEP_WAITING for none of them."""
+    """Return what a waiter knows before it sleeps: OK, ABORTED, PEER_LOST, or else KEEP_WAITING."""
     if has_come(ctx, word, wanted):
         return c.OK
     status = c.KEEP_WAITING
@@ -230,12 +236,12 @@ def look(ctx, word, wanted, peer):
         if peer != ANYBODY:
             poke(ctx + c.CULPRIT, peer)
         status = c.PEER_LOST
-    # The word once more: what a peer published before it failed or left counts.
+    # What a peer published before it failed or left counts, so read the word once more
     return c.OK if status != c.KEEP_WAITING and has_come(ctx, word, wanted) else status
 
 
 def has_left(ctx, peer):
-    """Whether the peer's own record or the launcher's says that it has ended, or it has closed the group."""
+    """Return whether the peer's own record or the launcher's says that it has ended, or it has closed the group."""
     offset = in_world(ctx, peer) * RECORD_BYTES + RECORD_STATE
     if load_acquire(peek(ctx + c.RECORDS) + offset) >= LEFT:
         return 1
@@ -245,7 +251,7 @@ def has_left(ctx, peer):
 
 
 def has_failed(ctx, peer):
-    """Whether a record says that the peer has failed."""
+    """Return whether a record says that the peer has failed."""
     offset = in_world(ctx, peer) * RECORD_BYTES + RECORD_STATE
     if load_acquire(peek(ctx + c.RECORDS) + offset) > LEFT:
         return 1
@@ -253,7 +259,7 @@ def has_failed(ctx, peer):
 
 
 def have_left(ctx, events):
-    """Whether one of the peers of EVENTS has failed, or all have left. From this rank itself nothing can come."""
+    """Return whether one of the peers of EVENTS has failed, or all have left. This rank cannot send while it waits."""
     event = peek(ctx + c.MAIL) + EVENTS
     waiting = 0
     for i in range(events):
@@ -270,7 +276,7 @@ def have_left(ctx, events):
 
 
 def is_gone(ctx, peer, events):
-    """Whether the process of the peer has ended; or of one of EVENTS that has not left before."""
+    """Return whether the process of the peer has ended; or of one peer of EVENTS that had not left before."""
     if peer != ANYBODY:
         poke(ctx + c.CULPRIT, peer)
         return process_has_ended(ctx, peer)
@@ -284,13 +290,13 @@ def is_gone(ctx, peer, events):
 
 
 def a_member_has_failed(ctx, slices):
-    """Whether one of the group has, by the records of all, and by the processes of those whose turn it is; CULPRIT
-    then. A rank that has closed the group is no member any more."""
+    """Return whether a member has failed, by the records of all and by the processes of those whose turn it is. If so,
+    CULPRIT is that member. A rank that has closed the group is not a member any more."""
     size = peek(ctx + c.SIZE)
     for i in range(size):
-        member = (LOOKED_AT * slices + i) % size
+        member = (CHECKED_PER_SLICE * slices + i) % size
         failed = has_failed(ctx, member)
-        if i < LOOKED_AT and member != peek(ctx + c.RANK) and not failed:
+        if i < CHECKED_PER_SLICE and member != peek(ctx + c.RANK) and not failed:
             failed = process_has_ended(ctx, member) and not has_left(ctx, member)  # in this order: it may leave between
         if member == slices % size and not failed:
             failed = process_is_another(ctx, member) and not has_left(ctx, member)
@@ -306,19 +312,19 @@ def process_has_ended(ctx, peer):
 
 
 def process_is_another(ctx, peer):
-    """Whether the process that has the peer's pid is not the peer, or is only its remains."""
+    """Return whether the process with the peer's pid is another one, or only a zombie."""
     start = load(record(ctx, peer) + RECORD_START)
     found = process_start(load(record(ctx, peer) + RECORD_PID)) if start > 0 else -1
     return 1 if found >= 0 and found != start else 0
 
 
 def record(ctx, peer):
-    """Address of the record that a rank of the group writes about itself."""
+    """Return the address of the record that a rank of the group writes about itself."""
     return peek(ctx + c.RECORDS) + in_world(ctx, peer) * RECORD_BYTES
 
 
 def wake(ctx):
-    """Ring the doorbell of every peer that sleeps for this rank. Call after storing the word they wait for."""
+    """Ring the doorbell of every peer that sleeps for this rank, after storing the word that they wait for."""
     size = peek(ctx + c.SIZE)
     if size == 1:
         return
@@ -333,7 +339,7 @@ def wake(ctx):
 
 
 def wake_one(ctx, peer):
-    """The same for one peer, who alone may wait for the word."""
+    """Ring the doorbell of one peer, the only one that may wait for the word."""
     fence()
     box = mailbox(ctx, peer)
     parked = load(box + PARKED)
