@@ -1,6 +1,6 @@
-"""Compiling ahead: what the cache lacks, on all usable cores.
+"""Compiling ahead: what neither the cache nor the package has, on all usable cores.
 
-A job begins with the routines that nearly all use; the others are compiled or loaded when they are first called.
+A job compiles what it calls, when it first calls it, and nothing else.
 
 python -m shmcoll.startup.warm              compiles every routine that is missing, for images and CI
 python -m shmcoll.startup.warm PID NAMES    what `fill_cache` of process PID starts, one a core; prints each name done
@@ -9,6 +9,7 @@ python -m shmcoll.startup.warm PID NAMES    what `fill_cache` of process PID sta
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable
 
 from shmcoll.collectives import RECORDS
@@ -25,15 +26,18 @@ USUAL = ("all_reduce", "barrier")
 GATE = "gate"  # for jitted code
 ALL = (*RECORDS, GATE)
 
-# seconds on a machine of today: to import numba, and to compile one of them
-_START, _ROUTINE, _REDUCTION = 3.0, 3.0, 0.4
+_ROUTINE = 6  # how many times as long it takes to compile a routine as a reduction
 
 
 def preload(progress: Progress | None = None) -> None:
-    """Load the usual routines into this process; what the cache lacks is compiled before. Starts no thread."""
-    fill_cache(USUAL, progress)
+    """Load those of the usual routines that have been compiled into this process. Starts no thread.
+
+    The others are left to the ranks: the job may never call them. Only where nothing can be kept are they compiled
+    here, once for all ranks that are forks of this process.
+    """
     for name in USUAL:
-        load_routine(RECORDS[name], progress)
+        if object_cache.holds(name) or not object_cache.can_keep():
+            load_routine(RECORDS[name], progress)
 
 
 def kernels() -> dict[str, tuple[DType, str]]:
@@ -42,34 +46,50 @@ def kernels() -> dict[str, tuple[DType, str]]:
 
 
 def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
-    """Compile the routines and kernels that are missing, in one process a usable core.
+    """Compile the routines and kernels that are missing, in one process per usable core.
 
-    One that fails is left to `load_routine` or `load_kernel`, which raises; until then its process says why.
+    Each process imports numba once and compiles its share. One that fails is left to `load_routine` or `load_kernel`,
+    which raises; until then its process says why.
     """
     missing = [name for name in names if not object_cache.holds(name)] if object_cache.can_keep() else []
+    if not missing:
+        return
+    report = progress or (lambda _text: None)
+    routines = sum(name in ALL for name in missing)
+    counts = (routines, "routine"), (len(missing) - routines, "reduction")
+    report(f"compiling {' and '.join(_counted(n, unit) for n, unit in counts if n)} for this machine, once")
     workers = min(usable_cores(), len(missing))
-    if progress and missing:
-        routines = sum(name in ALL for name in missing)
-        reductions = len(missing) - routines
-        what = " and ".join(_counted(n, unit) for n, unit in ((routines, "routine"), (reductions, "reduction")) if n)
-        seconds = _START + (_ROUTINE * routines + _REDUCTION * reductions) / workers
-        progress(f"compiling {what} for this machine, once; about {seconds:.0f} s")
-    running = [
-        subprocess.Popen(
-            [*interpreter(), "-m", "shmcoll.startup.warm", str(os.getpid()), *missing[i::workers]],
-            env=interpreter_environment(os.environ, sys.path),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for i in range(workers)
-    ]
+    begin = time.monotonic()
+    done: list[str] = []
+    reader, writer = os.pipe()
+    with open(reader) as lines:
+        try:
+            running = [
+                subprocess.Popen(
+                    [*interpreter(), "-m", "shmcoll.startup.warm", str(os.getpid()), *missing[i::workers]],
+                    env=interpreter_environment(os.environ, sys.path),
+                    stdout=writer,
+                )
+                for i in range(workers)
+            ]
+        finally:
+            os.close(writer)
+        for line in lines:  # each is one write, so those of several processes do not mix
+            done.append(line.strip())
+            report(f"compiled {done[-1]}: {_progress(done, missing, time.monotonic() - begin)}")
     for process in running:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if progress:
-                progress(f"compiled {line.strip()}")
-        process.stdout.close()
         process.wait()
+
+
+def _progress(done: list[str], missing: list[str], elapsed: float) -> str:
+    """How many of them are done, and how long the others take if the machine goes on at the speed that it has shown."""
+    text = f"{len(done)} of {len(missing)}"
+    left = _cost(missing) - _cost(done)
+    return f"{text}, about {max(1.0, elapsed * left / _cost(done)):.0f} s left" if left else text
+
+
+def _cost(names: list[str]) -> int:
+    return sum(_ROUTINE if name in ALL else 1 for name in names)
 
 
 def _counted(number: int, unit: str) -> str:

@@ -48,7 +48,11 @@ def run(folder: Path) -> tuple[list[str], str]:
     return out.splitlines(), err
 
 
-COMPILED, LOADED = ["compiling sum_int32 (once per machine)", "[5, 5, 5, 5, 5] True"], ["[5, 5, 5, 5, 5] False"]
+COMPILED = [
+    "compiling sum_int32 (once per machine; shmrun warm compiles everything ahead)",
+    "[5, 5, 5, 5, 5] True",
+]
+LOADED = ["[5, 5, 5, 5, 5] False"]
 
 
 def test_compiled_once_then_loaded_without_numba_and_again_when_damaged(tmp_path):
@@ -162,3 +166,34 @@ def test_the_name_of_a_file_depends_on_the_sources_that_it_is_made_from():
 def test_a_routine_is_named_by_all_that_it_is_compiled_from(name):
     makers = (ROUTINES[name], entry.make_entry, entry_counts.make_entry)
     assert {inspect.getsourcefile(maker) for maker in makers} <= {str(path) for path in object_cache._sources(name)}
+
+
+#: a process that needs two kernels, and says whether it has compiled
+NEEDS_TWO = """
+    import sys
+    from shmcoll.engine.compiler import object_cache
+    from shmcoll.engine.compiler.compile import load_kernel
+    from shmcoll.engine.kernels.dtypes import BY_NAME
+
+    object_cache.HEAD_START = 5.0
+    for reduction in ("sum", "max"):
+        load_kernel(BY_NAME["int32"], reduction)
+    print("numba" in sys.modules)
+"""
+
+
+def test_the_process_that_has_imported_numba_compiles_what_comes_next(tmp_path):
+    command = [sys.executable, "-c", textwrap.dedent(NEEDS_TWO)]
+    env = os.environ | {"SHMCOLL_CACHE_DIR": str(tmp_path)}
+    processes = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert sorted(process.communicate()[0].strip() for process in processes) == ["False", "False", "True"]
+    assert len(list(tmp_path.glob("*.o"))) == 2
+
+
+def test_the_first_line_about_compiling_says_how_to_do_it_ahead(monkeypatch, tmp_path):
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(object_cache, "_hints", ["; and a hint"])
+    told: list[str] = []
+    for name in ("one", "two"):
+        object_cache.object_file(name, lambda: b"built", told.append)
+    assert told == ["compiling one (once per machine; and a hint)", "compiling two (once per machine)"]

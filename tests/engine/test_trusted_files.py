@@ -26,6 +26,7 @@ def folder(monkeypatch, tmp_path) -> Path:
     """An empty cache. What is said once is said once a test."""
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(object_cache, "_said", set())
+    monkeypatch.setattr(object_cache, "_hints", [])
     return cache_folder()
 
 

@@ -11,49 +11,61 @@ what has been interrupted can be repeated.
 """
 
 import ctypes
-import sys
+import platform
+import re
 from collections.abc import Callable
 from functools import cache
-from types import FunctionType, ModuleType
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from shmcoll.engine.collective import COUNTS, Collective
 from shmcoll.engine.compiler.deferral import deferred_signals
+from shmcoll.engine.compiler.half_floats import DEFINITIONS
+from shmcoll.engine.compiler.levels import Level
+from shmcoll.engine.compiler.lowering import lowered
 from shmcoll.engine.compiler.object_cache import Progress, object_file
 from shmcoll.engine.kernels import kernels
 from shmcoll.engine.kernels.dtypes import DTYPES, PAIRS, REDUCTIONS, DType
 from shmcoll.engine.native import entry, entry_counts, jit_gate
 
+Functions = dict[str, tuple[Callable[..., int], int]]  # symbol: function, number of arguments
+
+
+def routine_functions(record: Collective) -> Functions:
+    """The two entry points (fast, plain) of the routine of a collective."""
+    make_entry = entry_counts.make_entry if record.form & COUNTS else entry.make_entry
+    return {
+        f"{record.name}_fast": (make_entry(record.routine, record), 3),
+        f"{record.name}_plain": (entry.make_plain(record.routine, record), 2),
+    }
+
+
+def gate_functions() -> Functions:
+    """The gate for jitted code."""
+    return {"gate": (jit_gate.gate, 2)}
+
+
+def kernel_functions(dtype: DType, reduction: str) -> Functions:
+    """The reduce kernel of a pair; the pair must have one (`kernels.has_kernel`)."""
+    return {f"{reduction}_{dtype.name}": (kernels.make_kernel(dtype, reduction), 6)}
+
 
 def load_routine(record: Collective, progress: Progress | None = None) -> tuple[int, int]:
     """Addresses of the two entry points (fast, plain) of the routine of a collective."""
-    operation, routine = record.name, record.routine
-    make_entry = entry_counts.make_entry if record.form & COUNTS else entry.make_entry
-
-    def build() -> bytes:
-        return _emit(
-            {
-                f"{operation}_fast": (make_entry(routine, record), 3),
-                f"{operation}_plain": (entry.make_plain(routine, record), 2),
-            }
-        )
-
-    fast, plain = _load(operation, (f"{operation}_fast", f"{operation}_plain"), build, progress)
+    fast, plain = _load(record.name, lambda: routine_functions(record), progress)
     return fast, plain
 
 
 def load_gate(progress: Progress | None = None) -> int:
     """Address of the gate for jitted code."""
-    (address,) = _load("gate", ("gate",), lambda: _emit({"gate": (jit_gate.gate, 2)}), progress)
+    (address,) = _load("gate", gate_functions, progress)
     return address
 
 
 def load_kernel(dtype: DType, reduction: str, progress: Progress | None = None) -> int:
-    """Address of the reduce kernel of a pair; the pair must have one (`kernels.has_kernel`)."""
-    name = f"{reduction}_{dtype.name}"
-    (address,) = _load(name, (name,), lambda: _emit({name: (kernels.make_kernel(dtype, reduction), 6)}), progress)
+    """Address of the reduce kernel of a pair; the pair must have one."""
+    (address,) = _load(f"{reduction}_{dtype.name}", lambda: kernel_functions(dtype, reduction), progress)
     return address
 
 
@@ -90,11 +102,10 @@ _loaded: dict[str, tuple[int, ...]] = {}
 _engines: list[Any] = []  # they own the code
 
 
-def _load(
-    name: str, symbols: tuple[str, ...], build: Callable[[], bytes], progress: Progress | None
-) -> tuple[int, ...]:
+def _load(name: str, make: Callable[[], Functions], progress: Progress | None) -> tuple[int, ...]:
     if name not in _loaded:
-        _loaded[name] = _place(object_file(name, build, progress), symbols)
+        functions = make()
+        _loaded[name] = _place(object_file(name, lambda: emitted(functions), progress), tuple(functions))
     return _loaded[name]
 
 
@@ -112,97 +123,43 @@ def _place(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
 
 
 @cache
-def _target_machine() -> Any:
-    """For this machine. The large code model with absolute addresses, because the loader places each section of an
-    object where the system likes: with the arena mapped in between, more than the 2 GiB apart that others can address.
+def _target_machine(level: Level | None = None) -> Any:
+    """For this machine, or for any of a level. The large code model with absolute addresses, because the loader places
+    each section of an object where the system likes: with the arena mapped in between, more than the 2 GiB apart that
+    others can address.
     """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    features = llvm.get_host_cpu_features().flatten()
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=features, opt=3, reloc="static", codemodel="large"
-    )
+    cpu = level.cpu if level else llvm.get_host_cpu_name()
+    features = level.features if level else llvm.get_host_cpu_features().flatten()
+    return target.create_target_machine(cpu=cpu, features=features, opt=3, reloc="static", codemodel="large")
 
 
-def _emit(functions: dict[str, tuple[Callable[..., int], int]]) -> bytes:
-    """An object file with one public symbol for each function; every argument and result is a 64-bit word."""
-    module = optimised_module(functions)
-    return _target_machine().emit_object(module)
+def emitted(functions: Functions, level: Level | None = None, text: str | None = None) -> bytes:
+    """Return an object file with one public symbol for each function. `text`: what `lowered` has made of them."""
+    return _target_machine(level).emit_object(optimised_module(functions, level, text))
 
 
-def optimised_module(functions: dict[str, tuple[Callable[..., int], int]]) -> Any:
+def _has_half_floats(level: Level | None) -> bool:
+    """Whether the processor converts float16 by itself."""
+    features = level.needs if level else {name for name, has in llvm.get_host_cpu_features().items() if has}
+    return platform.machine() == "aarch64" or "f16c" in features
+
+
+def optimised_module(functions: Functions, level: Level | None = None, text: str | None = None) -> Any:
     """The LLVM module of `{symbol: (function, number of arguments)}`, optimised, all else internal to it."""
-    from llvmlite import ir
-    from numba.core import types
-    from numba.core.compiler import Flags, compile_extra
-    from numba.core.compiler_lock import global_compiler_lock
-    from numba.core.registry import cpu_target
-
-    typing, target = cpu_target.typing_context, cpu_target.target_context
-    typing.refresh()
-    target.refresh()
-    flags: Any = Flags()
-    flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-    flags.error_model = "numpy"
-    word = ir.IntType(64)
-    with global_compiler_lock:
-        library = target.codegen().create_library("shmcoll")
-        for symbol, (function, arity) in functions.items():
-            _register_used(function)
-            compiled = compile_extra(typing, target, function, (types.int64,) * arity, types.int64, flags, {})
-            library.add_linking_library(compiled.library)
-            module = library.create_ir_module(f"{symbol}.wrapper")
-            wrapper = ir.Function(module, ir.FunctionType(word, [word] * arity), symbol)
-            builder = ir.IRBuilder(wrapper.append_basic_block())
-            callee = target.declare_function(module, compiled.fndesc)
-            # Routines raise nothing, so numba's status is not looked at
-            _status, result = target.call_conv.call_function(
-                builder, callee, types.int64, compiled.fndesc.argtypes, list(wrapper.args)
-            )
-            builder.ret(result)
-            library.add_ir_module(module)
-        library.finalize()
-        linked = llvm.parse_assembly(library.get_llvm_str())
+    text = text or lowered(functions)
+    linked = llvm.parse_assembly(text)
     for value in (*linked.functions, *linked.global_variables):
         if not value.is_declaration and value.name not in functions:
             value.linkage = "internal"
+    if re.search(r"\bhalf\b", text) and not _has_half_floats(level):
+        linked.link_in(llvm.parse_assembly(DEFINITIONS))
     options = llvm.create_pipeline_tuning_options(speed_level=3)
-    builder_ = llvm.create_pass_builder(_target_machine(), options)
-    builder_.getModulePassManager().run(linked, builder_)
+    builder = llvm.create_pass_builder(_target_machine(level), options)
+    builder.getModulePassManager().run(linked, builder)
     return linked
-
-
-def _register_used(function: Callable[..., int]) -> None:
-    """Register the module of a function, and the functions that it closes over."""
-    from numba.extending import register_jitable
-
-    _register(sys.modules[function.__module__])
-    for cell in getattr(function, "__closure__", None) or ():
-        used = cell.cell_contents
-        if isinstance(used, FunctionType):
-            _register_used(used)
-            if vars(sys.modules[used.__module__]).get(used.__name__) is not used:
-                register_jitable(error_model="numpy", no_cfunc_wrapper=True)(used)
-
-
-@cache
-def _register(module: ModuleType) -> None:
-    """Tell numba about the functions of a module and of the modules it takes functions from.
-
-    Plain functions compile from their source; those with a twin in `intrinsics.py` have been registered by it.
-    """
-    from numba.extending import register_jitable
-
-    from shmcoll.engine.compiler import intrinsics
-
-    functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
-    for function in functions:
-        home = sys.modules[function.__module__]
-        if home is not module and home.__name__.startswith("shmcoll."):
-            _register(home)
-        elif home is module and function not in intrinsics.TWINS:
-            register_jitable(error_model="numpy", no_cfunc_wrapper=True)(function)
 
 
 def all_kernels() -> list[tuple[DType, str]]:

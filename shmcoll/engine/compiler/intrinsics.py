@@ -1,9 +1,9 @@
 """The compiled twins of `atomics.py` and of the bit casts in `engine/kernels/operators.py`: the only file with LLVM
-instructions in it (but for the wrapper that `compile.py` puts around an entry point).
+instructions in it (except the wrapper that `lowering.py` puts around an entry point).
 
-Importing it imports numba; only `compile.py` does. Operations on shared words become LLVM atomics, which the optimiser
-may neither hoist out of a loop nor tear nor invent (a plain load in a waiting loop is hoisted, and the loop never sees
-the change). Calls go to libc and CPython by name; the loader resolves them in the running process.
+Importing it imports numba; only `lowering.py` and `compile.py` do. Operations on shared words become LLVM atomics,
+which the optimiser may neither hoist out of a loop nor tear nor invent (a plain load in a waiting loop is hoisted, and
+the loop never sees the change). Calls go to libc and CPython by name; the loader resolves them in the running process.
 """
 
 import errno

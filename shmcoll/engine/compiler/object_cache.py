@@ -1,15 +1,28 @@
-"""Object files on disk: compiled once per machine, shared by all processes of a user.
+"""Object files on disk: compiled once per machine, shared by all processes of a user; or installed with the package.
 
-A file is named by a hash of everything that matters (the sources it is made from, the versions of numba and llvmlite,
-the CPU and its features) and written by rename into the directory of `engine/system/cache_dir.py`, which nobody else
-may write. The file is executed, so it is checked as well (`engine/system/trusted_files.py`): somebody may have put it
-there while the directory was open to all. One that does not pass is said, and replaced. A checksum guards against
-damage. (numba's own cache has no lock, and pairs wrong code with an index when first runs race: numba #4807, #10128.)
+A file is found in one of two places. Both name it by a hash of what it is made from:
 
-Several processes: who compiles holds a lock on a file beside the object. Who waits for longer than PATIENCE compiles
-for itself: both write the same bytes under the same name.
+    the cache      the directory of `engine/system/cache_dir.py`, which nobody else may write. The hash covers the
+                   sources, the versions of what compiled them, the CPU and its features. Processes write to it by
+                   rename. It is asked first: its code is made for this very CPU
+    the package    shmcoll/objects/LEVEL beside our code, where a wheel was installed; a checkout has no such folder.
+                   The hash covers the sources and the level (`levels.py`) only: the code calls libc and CPython by
+                   name, reads arrays at offsets that `native/cpython.py` checks in each process, and is loaded by any
+                   llvmlite. So it does not depend on the version of Python, numpy, numba or llvmlite. Jobs only read it
 
-Where compiled code cannot be kept, every process of a job finds that out, and one says so: the launcher, whose forks
+A file is executed, so it is checked as well (`engine/system/trusted_files.py`): somebody may have put it there while
+the directory was open to all. A file that is not trusted is named in a message, and compiled anew. A checksum guards
+against damage. (numba's own cache has no lock, and pairs wrong code with an index when first runs race: numba #4807,
+#10128.)
+
+Several processes: a process that compiles holds a lock on a file beside the object; the others wait for the lock, then
+read the object. The lock is the kernel's, so it is free as soon as its holder has ended. A process that waits for
+longer than PATIENCE compiles for itself, because the holder may be stopped: both write the same bytes under the same
+name. Nobody waits here inside a routine, so no limit of a collective passes meanwhile. A process that has not imported
+numba lets the others ask for the lock first, for HEAD_START: so one rank of a job compiles all that all of them call,
+and imports numba once.
+
+If compiled code cannot be kept, every process of a job finds that out, and one reports it: the launcher, whose forks
 know what it has said, else rank 0.
 """
 
@@ -32,12 +45,15 @@ import numpy as np
 
 import shmcoll
 from shmcoll.engine.compiler.deferral import deferred_signals
+from shmcoll.engine.compiler.levels import Level, supported
 from shmcoll.engine.system import trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
 
 PATIENCE = 60.0  # seconds
+HEAD_START = 0.1  # seconds
 
 _ROOT = Path(shmcoll.__file__).parent
+_PACKAGED = _ROOT / "objects"
 
 Progress = Callable[[str], None]
 
@@ -53,33 +69,65 @@ def leave_to_rank_0() -> None:
 
 
 def object_file(name: str, build: Callable[[], bytes], progress: Progress | None) -> bytes:
-    """The object file of a name: from the cache, or built and put there."""
+    """The object file of a name: from the cache, from the package, or built and put into the cache."""
+    path: Path | None = None
+    lost: OSError | None = None
     try:
-        folder = cache_folder()
+        path = cache_folder() / cached_name(name)
     except OSError as e:
-        _say_lost(e, progress)
+        lost = e
+    data = (_read(path) if path else None) or _packaged(name)
+    if data is not None:
+        return data
+    _packaged(name, progress)  # says what it does not trust
+    if path is None:
+        assert lost is not None
+        _say_lost(lost, progress)
         with deferred_signals():
             return build()
-    path = folder / f"{name}-{_fingerprint(name)}.o"
-    data = _read(path)
-    if data is None:
-        with _lock(path.with_suffix(".lock")):
-            data = _read(path, progress)
-            if data is None:
-                if progress:
-                    progress(f"compiling {name} (once per machine)")
-                with deferred_signals():  # not around the lock: its holder may be stopped
-                    data = build()
-                    _write(path, data, progress)
+    if "numba" not in sys.modules:
+        time.sleep(HEAD_START)
+    with _lock(path.with_suffix(".lock")):
+        data = _read(path, progress)
+        if data is None:
+            if progress:
+                progress(f"compiling {name} (once per machine{_hint()})")
+            with deferred_signals():  # not around the lock: its holder may be stopped
+                data = build()
+                _write(path, data, progress)
     return data
 
 
 def holds(name: str) -> bool:
-    """Whether the cache has the object file of a name."""
-    try:
-        return _read(cache_folder() / f"{name}-{_fingerprint(name)}.o") is not None
-    except OSError:
-        return False
+    """Whether the cache or the package has the object file of a name."""
+    with contextlib.suppress(OSError):
+        if _read(cache_folder() / cached_name(name)) is not None:
+            return True
+    return _packaged(name) is not None
+
+
+def cached_name(name: str) -> str:
+    """The name of its file in the cache."""
+    return f"{name}-{_fingerprint(name)}.o"
+
+
+def packaged_name(name: str, level: Level) -> str:
+    """The name of its file for a level, in the folder of that level."""
+    return f"{name}-{_fingerprint(name, level)}.o"
+
+
+def sealed(body: bytes) -> bytes:
+    """The contents of the file of an object."""
+    return hashlib.sha256(body).digest() + body
+
+
+def _packaged(name: str, progress: Progress | None = None) -> bytes | None:
+    """The object of the highest level that this processor supports and the package has."""
+    if not _PACKAGED.is_dir():
+        return None
+    paths = (_PACKAGED / level.name / packaged_name(name, level) for level in supported())
+    found = (_read(path, progress, trusted_files.read_installed) for path in paths)
+    return next((data for data in found if data is not None), None)
 
 
 def can_keep() -> bool:
@@ -90,9 +138,11 @@ def can_keep() -> bool:
         return False
 
 
-def _read(path: Path, progress: Progress | None = None) -> bytes | None:
+def _read(
+    path: Path, progress: Progress | None = None, reader: Callable[[Path], bytes] = trusted_files.read
+) -> bytes | None:
     try:
-        data = trusted_files.read(path)
+        data = reader(path)
     except trusted_files.Distrusted as e:
         if progress:
             _say(f"ignored compiled code that somebody else may have put there: {e}; it is compiled anew", progress)
@@ -105,7 +155,7 @@ def _read(path: Path, progress: Progress | None = None) -> bytes | None:
 
 def _write(path: Path, body: bytes, progress: Progress | None) -> None:
     try:
-        trusted_files.write(path, hashlib.sha256(body).digest() + body)
+        trusted_files.write(path, sealed(body))
     except OSError as e:
         _say_lost(OSError(f"{path.parent} cannot be written: {e.strerror}"), progress)
 
@@ -123,6 +173,14 @@ def _say(text: str, progress: Progress | None) -> None:
             progress(text)
         else:
             print(f"shmcoll: {text}", file=sys.stderr)
+
+
+_hints = ["; shmrun warm compiles everything ahead"]
+
+
+def _hint() -> str:
+    """What the first line about compiling adds."""
+    return _hints.pop() if _hints else ""
 
 
 @contextlib.contextmanager
@@ -143,12 +201,12 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 @cache
-def _fingerprint(name: str) -> str:
-    """A hash of all that decides what the machine code of a routine or kernel looks like."""
+def _fingerprint(name: str, level: Level | None = None) -> str:
+    """A hash of all that decides what the machine code of a routine or kernel looks like, here or for a level."""
     digest = hashlib.sha256()
     for path in sorted(_sources(name)):
         digest.update(path.read_bytes())
-    digest.update(_platform().encode())
+    digest.update((repr((level.cpu, level.features)) if level else _platform()).encode())
     return digest.hexdigest()[:32]
 
 
@@ -159,7 +217,8 @@ def _sources(name: str) -> set[Path]:
     own: tuple[Path | str, ...] = ("engine/native/jit_gate.py",) if name == "gate" else ("engine/kernels/kernels.py",)
     if routine.exists():
         own = (routine, "engine/native/entry.py", "engine/native/entry_counts.py")
-    return _reached([*own, "engine/compiler/intrinsics.py"]) | {_ROOT / "engine/compiler/compile.py"}
+    compiler = {_ROOT / f"engine/compiler/{file}.py" for file in ("compile", "half_floats", "lowering")}
+    return _reached([*own, "engine/compiler/intrinsics.py"]) | compiler
 
 
 @cache

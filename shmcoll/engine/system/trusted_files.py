@@ -45,6 +45,21 @@ def read(path: Path) -> bytes:
         return file.read()
 
 
+def read_installed(path: Path) -> bytes:
+    """Read a file that was installed beside our code, by this user or root. Raises `Distrusted`, `FileNotFoundError`
+    and other `OSError`.
+
+    The way to its folder is not checked: a person who can change that can replace our code as well. The file may have
+    several names: some installers link the files of a package from their cache. A link cannot bring a wrong file here,
+    because only this user or root may add names to the folder.
+    """
+    fd = open_regular(path)
+    with open(fd, "rb") as file:
+        check_holder(path.parent)
+        _check_file(path, os.fstat(fd), fd, {os.geteuid(), *_roots()}, names=None)
+        return file.read()
+
+
 def write(path: Path, data: bytes) -> None:
     """Put a file in the place of whatever has the name: nobody ever reads half of it. Raises `OSError`."""
     scratch = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
@@ -140,12 +155,12 @@ def _check_owner(path: Path, info: os.stat_result) -> None:
         raise Distrusted(f"{path} belongs to uid {info.st_uid}, not to uid {os.geteuid()} or root")
 
 
-def _check_file(path: Path, info: os.stat_result, fd: int, owners: set[int]) -> None:
+def _check_file(path: Path, info: os.stat_result, fd: int, owners: set[int], names: int | None = 1) -> None:
     if info.st_uid not in owners:
         raise Distrusted(f"{path} belongs to uid {info.st_uid}, not to uid {os.geteuid()}")
     if _others_may_write(info, fd):
         raise _open_to_others(path, info)
-    if info.st_nlink > 1:
+    if names is not None and info.st_nlink > names:
         raise Distrusted(f"{path} has {info.st_nlink} names (hard links), one is expected; remove it")
 
 
