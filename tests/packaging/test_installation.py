@@ -1,6 +1,7 @@
 """The wheel and the sdist, installed into an empty environment, run a job and import the front ends.
 
-On each version of Python that pyproject.toml lists and this machine has.
+On each version of Python that pyproject.toml lists and this machine has. The wheel carries compiled code, made once by
+the Python that runs the tests: with it, a first job imports no numba, compiles nothing and writes nothing to the cache.
 """
 
 import os
@@ -9,11 +10,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from shmcoll.engine.compiler.levels import levels
+from shmcoll.engine.compiler.object_cache import packaged_name
+from shmcoll.startup.warm import ALL, kernels
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -29,6 +36,13 @@ assert "site-packages" in shmcoll.__file__
 print(comm.all_reduce(np.full(2, comm.rank + 1.0)))
 """
 
+EXAMPLE = re.findall(r"```python\n# mean\.py\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+LOADED = """
+import os, sys
+assert "numba" not in sys.modules
+assert os.listdir(os.environ["SHMCOLL_CACHE_DIR"]) == []
+"""
+
 
 def interpreter(version: str) -> str | None:
     """Return an interpreter of this version that can make environments: from PATH, pyenv or uv."""
@@ -42,10 +56,12 @@ def interpreter(version: str) -> str | None:
     return next((path for path in candidates if run([path, "-c", ask]).stdout.strip() == version), None)
 
 
-def run(command: list[str], cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], cwd: Path | None = None, timeout: int = 300, **variables: str
+) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     return subprocess.run(
-        command, cwd=cwd, env=inherited | variables, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=cwd, env=inherited | variables, capture_output=True, text=True, timeout=timeout, check=False
     )
 
 
@@ -68,14 +84,42 @@ def check_installed(python: Path, folder: Path) -> None:
         assert run([str(bin / command), "--help"], folder).stdout.startswith(f"usage: {command}")
 
 
+def check_first_job(python: Path, folder: Path) -> None:
+    """Run README's example with an empty cache: all that it calls has come with the wheel."""
+    (folder / "mean.py").write_text(EXAMPLE + LOADED)
+    begin = time.perf_counter()
+    job = run([str(python.parent / "shmrun"), "-n", "2", "mean.py"], folder, SHMCOLL_CACHE_DIR=str(folder / "empty"))
+    took = time.perf_counter() - begin
+    assert (job.returncode, job.stderr) == (0, "")
+    assert sorted(job.stdout.splitlines()) == [f"rank {rank} of 2: [1. 1. 1. 1.]" for rank in (0, 1)]
+    print(f"README's example, first job on {python}: {took:.2f} s")
+
+
+@pytest.fixture(scope="module")
+def built() -> Iterator[Path]:
+    """A folder with the wheel, compiled code included, and the sdist."""
+    with tempfile.TemporaryDirectory() as name:
+        told = run([sys.executable, "-m", "hatchling", "build", "-d", name], ROOT, timeout=1800)
+        assert told.returncode == 0, told.stderr
+        yield Path(name)
+
+
+@pytest.mark.stress  # minutes: everything is compiled for all levels
+def test_the_wheel_has_everything_for_every_level(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    assert re.search(r"-py3-none-manylinux_2_30_\w+\.whl$", wheel.name)
+    with zipfile.ZipFile(wheel) as archive:
+        found = {name.removeprefix("shmcoll/objects/") for name in archive.namelist() if "/objects/" in name}
+    wanted = {f"{level.name}/{packaged_name(name, level)}" for level in levels() for name in (*ALL, *kernels())}
+    assert found == wanted
+
+
 @pytest.mark.stress  # a minute and more: every dependency is installed, and routines are compiled
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_empty_environment_runs_a_job(folder: Path, version: str) -> None:
+def test_an_empty_environment_runs_a_job(built: Path, folder: Path, version: str) -> None:
     python = interpreter(version)
     if python is None:
         pytest.skip(f"no interpreter of Python {version} on PATH, in pyenv or uv")
-    built = run([sys.executable, "-m", "hatchling", "build", "-d", str(folder / "built")], ROOT)
-    assert built.returncode == 0, built.stderr
     assert run([python, "-m", "venv", str(folder / "venv")]).returncode == 0
     own = folder / "venv" / "bin" / "python"
     pip = [str(own), "-m", "pip", "--disable-pip-version-check", "-q"]
@@ -83,8 +127,10 @@ def test_an_empty_environment_runs_a_job(folder: Path, version: str) -> None:
     if probe.returncode:
         pytest.skip(f"no package index can be reached: {probe.stderr.strip().splitlines()[-1]}")
     for pattern, options in (("*.whl", []), ("*.tar.gz", ["--no-deps", "--force-reinstall"])):
-        (distribution,) = (folder / "built").glob(pattern)
-        installed = run([*pip, "install", *options, str(distribution)])
+        (distribution,) = built.glob(pattern)
+        installed = run([*pip, "install", *options, str(distribution)], SHMCOLL_BUILD_OBJECTS="0")
         assert installed.returncode == 0, installed.stderr
         assert run([*pip, "check"]).returncode == 0
+        if pattern == "*.whl":
+            check_first_job(own, folder)
         check_installed(own, folder)
