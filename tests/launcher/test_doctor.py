@@ -1,6 +1,7 @@
 """`shmrun doctor` and `shmrun warm`."""
 
 import os
+import re
 import resource
 from pathlib import Path
 
@@ -159,7 +160,7 @@ def test_warm_compiles_the_only_routine_that_is_missing(monkeypatch, tmp_path, c
     told: list[str] = []
     warm.fill_cache([warm.GATE], told.append)
     assert object_cache.holds(warm.GATE)
-    assert told == ["compiling 1 routine for this machine, once; about 6 s", "compiled gate"]
+    assert told == ["compiling 1 routine for this machine, once", "compiled gate: 1 of 1"]
 
 
 def test_warm_compiles_reductions_and_says_so(monkeypatch, tmp_path):
@@ -173,8 +174,10 @@ def test_warm_compiles_reductions_and_says_so(monkeypatch, tmp_path):
     assert object_cache.holds("max_int8")
     assert not object_cache.holds("sum_int8")
     begin, *lines = said
-    assert begin.startswith("compiling 2 reductions for this machine, once; about ")
-    assert sorted(lines) == ["compiled max_int8", "compiled min_int8"]
+    assert begin == "compiling 2 reductions for this machine, once"
+    assert sorted(line.split(":")[0] for line in lines) == ["compiled max_int8", "compiled min_int8"]
+    assert re.search(r": 1 of 2, about \d+ s left$", lines[0])
+    assert lines[1].endswith(": 2 of 2")
 
 
 def test_all_reductions_have_names_that_the_cache_knows():
