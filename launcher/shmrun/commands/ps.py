@@ -54,11 +54,18 @@ def _state(found: list[rank_status.RankStatus]) -> str:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, without the interpreter and the path of what it runs; empty when there is none."""
+    """The command line of a process, without the interpreter and the path of what it runs; empty when there is none.
+
+    For the server of `shmcoll.run`, that of its caller.
+    """
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
     except OSError:
         return ""
+    if words[-4:-2] == ["-m", "shmcoll.runner"] and words[-1].isdigit() and int(words[-1]) != pid:
+        return f"shmcoll.run: {command_of(int(words[-1])) or 'its caller has ended'}"
+    if "ipykernel_launcher" in words:
+        return "notebook"
     if len(words) > 1 and os.path.basename(words[0]).startswith("python") and not words[1].startswith("-"):  # noqa: PTH119
         words = words[1:]
     words[0] = os.path.basename(words[0])  # noqa: PTH119
