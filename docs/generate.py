@@ -25,10 +25,11 @@ from shmcoll.communicator.messages import Recv, Send
 from shmcoll.communicator.plans import Plan
 from shmcoll.mindspore import context, nn, tensor
 from shmcoll.mindspore.mint.handle import CommHandle
+from shmcoll.runner.pool import Ranks
 from shmcoll.runtime.work import Work
 
 FOLDER = Path(__file__).parent / "reference"
-FUNCTIONS = ("init", "run", "op", "premul_sum", "pair_dtype")
+FUNCTIONS = ("init", "run", "map", "ranks", "shared", "op", "premul_sum", "pair_dtype")
 
 #: the collectives whose way is described to users, and the methods that are called otherwise
 ALGORITHMS = {name: routine for name, routine in ROUTINES.items() if name not in ("send", "recv")}
@@ -60,7 +61,7 @@ def _page(title: str, introduction: str, sections: Iterator[str]) -> str:
 def _of_package() -> Iterator[str]:
     for name in FUNCTIONS:
         yield _function(f"shmcoll.{name}", getattr(shmcoll, name))
-    for cls in (Work, Plan, Grid):
+    for cls in (Ranks, Work, Plan, Grid):
         yield _section(f"shmcoll.{cls.__name__}", _doc(cls))
         yield from _of_class(cls, f"{cls.__name__}.")
     for cls in (Send, Recv):

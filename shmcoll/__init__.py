@@ -35,7 +35,9 @@ if TYPE_CHECKING:
         RemoteTraceback,
         ShmcollError,
     )
-    from shmcoll.runner.api import run
+    from shmcoll.runner.api import map, run
+    from shmcoll.runner.pool import Ranks, ranks
+    from shmcoll.runner.shared_memory import shared
     from shmcoll.runtime.work import Work, wait_all, wait_any, wait_some
     from shmcoll.startup.join import init
 
@@ -44,6 +46,10 @@ __version__ = "0.1.0"
 _HOME = {
     "init": "shmcoll.startup.join",
     "run": "shmcoll.runner.api",
+    "map": "shmcoll.runner.api",
+    "ranks": "shmcoll.runner.pool",
+    "Ranks": "shmcoll.runner.pool",
+    "shared": "shmcoll.runner.shared_memory",
     "op": "shmcoll.engine.compiler.user_operators",
     "premul_sum": "shmcoll.engine.compiler.user_operators",
     "pair_dtype": "shmcoll.engine.kernels.dtypes",
@@ -86,6 +92,7 @@ __all__ = [
     "Message",
     "Plan",
     "RankFailed",
+    "Ranks",
     "Recv",
     "RemoteTraceback",
     "Send",
@@ -93,10 +100,13 @@ __all__ = [
     "Work",
     "__version__",
     "init",
+    "map",
     "op",
     "pair_dtype",
     "premul_sum",
+    "ranks",
     "run",
+    "shared",
     "wait_all",
     "wait_any",
     "wait_some",

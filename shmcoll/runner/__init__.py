@@ -2,15 +2,27 @@
 
 The server is a process that has everything loaded, starts ranks by fork and watches them.
 
-api            `run` and `shutdown`: what the caller uses
-client         the server as the caller sees it
-__main__       `python -m shmcoll.runner`: wait for calls, serve one after the other
-caller_socket  the process that started it, and the socket to it
-protocol       what the caller sends and what each rank answers; the caller uses it, too
-supervise      one call: watching its ranks
-spawn          one process a rank
-rank           a rank as the server sees it
-run_call       the call in a rank
+api             `run`, `map` and `shutdown`: what the caller uses
+pool            `ranks`: ranks that stay
+arguments       what may be passed to them
+outgoing        one call: its files, its way to the server and back
+pickling        how functions, arguments and results are pickled
+shared_memory   arrays that caller and ranks map
+work_queue      the items of `map`
+turns           one call at a time
+client          the server as the caller sees it
+
+__main__        `python -m shmcoll.runner`: wait for calls, serve one after the other
+caller_socket   the process that started it, and the socket to it
+protocol        what the caller sends and what each rank answers; the caller uses it, too
+supervise       one call: watching its ranks
+supervise_ranks ranks that stay: watching them, and passing calls on
+spawn           one process per rank
+rank            a rank as the server sees it
+
+run_call        the call in a rank
+serve_calls     the calls in a rank that stays
+answers         how a rank answers
 """
 
 from importlib import import_module

@@ -13,7 +13,7 @@ import sys
 
 from shmcoll.runner import protocol
 from shmcoll.runner.caller_socket import CallerSocket
-from shmcoll.runner.protocol import Over, Request, Stop
+from shmcoll.runner.protocol import OpenRanks, Over, Request, Stop
 from shmcoll.startup import rank_process
 
 
@@ -33,6 +33,8 @@ def main() -> None:
         request, descriptors = message
         if isinstance(request, Request):
             caller.send(_serve(caller, request, descriptors))
+        elif isinstance(request, OpenRanks):
+            _serve_ranks(caller, request, descriptors)
         elif isinstance(request, Stop):  # it is over, or has never come
             caller.send(Over(request.number))
 
@@ -49,6 +51,14 @@ def _serve(caller: CallerSocket, request: Request, descriptors: list[int]) -> Ov
             os.close(fd)
 
 
+def _serve_ranks(caller: CallerSocket, request: OpenRanks, descriptors: list[int]) -> None:
+    from shmcoll.runner import supervise_ranks
+
+    supervise_ranks.serve(caller, request, descriptors)
+    for fd in descriptors:
+        os.close(fd)
+
+
 def _forget_the_start() -> None:
     """Nothing of the moment and place in which the first call happened shall count for later ones."""
     for signum in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -62,7 +72,7 @@ def _load(caller: CallerSocket) -> None:
     """All that ranks would otherwise load, once. Afterwards what this process prints interests nobody."""
     import cloudpickle  # type: ignore[import-untyped]  # noqa: F401
 
-    from shmcoll.runner import supervise  # noqa: F401
+    from shmcoll.runner import supervise_ranks  # noqa: F401
     from shmcoll.startup import join
 
     join.preload(caller.send)

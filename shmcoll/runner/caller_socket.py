@@ -9,8 +9,6 @@ from typing import Any
 
 from shmcoll.runner import protocol
 
-_DESCRIPTORS = 4  # that come with a request
-
 
 class CallerSocket:
     """`sock` and `pidfd` are readable when it has sent a message or has ended, in whichever way."""
@@ -29,13 +27,20 @@ class CallerSocket:
             sys.exit(0)
 
     def receive(self, ready: set[int]) -> tuple[Any, list[int]] | None:
-        """The message that has come, with its descriptors; `ready`: what poll said. None when the caller has ended."""
+        """The message that has come, with its descriptors; `ready`: what poll said. None when the caller has ended.
+
+        Descriptors that exceed this process's limit are lost. Then there are none.
+        """
         if self.pidfd in ready:
             return None
         with contextlib.suppress(ConnectionError):
-            data, descriptors, _, _ = socket.recv_fds(
-                self.sock, protocol.LONGEST_MESSAGE, _DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+            data, descriptors, flags, _ = socket.recv_fds(
+                self.sock, protocol.LONGEST_MESSAGE, protocol.MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
             )
+            if flags & socket.MSG_CTRUNC:
+                for fd in descriptors:
+                    os.close(fd)
+                descriptors = []
             if data:
                 return pickle.loads(data), descriptors
         return None

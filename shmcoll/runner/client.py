@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from shmcoll.engine.system.descriptors import file_of
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import protocol
-from shmcoll.runner.protocol import Over, Request, Stop
+from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks, Over, Request, Stop
 from shmcoll.startup import exits, rank_process
 
 #: what numpy reads once, when it is imported
@@ -96,7 +96,9 @@ class Server:
         """Whether it runs, and the socket is still ours: the program may have closed it, and opened another file."""
         return self.process.poll() is None and self._has_socket()
 
-    def send(self, message: Request | Stop, descriptors: Sequence[int] = ()) -> None:
+    def send(
+        self, message: Request | OpenRanks | CallRanks | Stop | CloseRanks, descriptors: Sequence[int] = ()
+    ) -> None:
         if not self._has_socket():
             raise Lost
         try:

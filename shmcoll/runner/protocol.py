@@ -1,16 +1,24 @@
 """One call of `shmcoll.run` on its way: what the caller sends and what each rank answers.
 
 Two files in memory that have no name carry it. The caller writes the first: a `Setting`, then the function and its
-arguments; every rank reads it. Ranks write their answers into the second, which is sparse: each rank has a part of it
-for itself. So large arrays are copied once on their way in and once on their way out, and nobody has to keep up with
-anybody. A rank's side of it is `run_call.py`.
+arguments, then the source lines of functions that are in no file; every rank reads it. Ranks write their answers into
+the second, which is sparse: each rank has a part of it for itself. So large arrays are copied once on their way in and
+once on their way out, and nobody has to keep up with anybody. A rank's side of it is `run_call.py`.
 
 A part has 2^40 bytes. Where the size of files is limited (ulimit -f), which counts for files in memory, too, the ranks
 share what is allowed. The limit is the caller's: a server that was started under another one is replaced.
 
-Between caller and server go short messages, pickled: the caller sends a `Request` with four descriptors or a `Stop`,
-the server an `Over` to each; before the first, text on what it compiles, and READY. A rank that has answered sends the
-server an `Answered`.
+Between caller and server go short messages, pickled. The caller sends one of the following, and the server an `Over` to
+each; before the first, text on what it compiles, and READY.
+
+    Request      run a call on ranks of its own
+    OpenRanks    start ranks that stay (`supervise_ranks.py`); a server serves either these or requests
+    CallRanks    run a call on them
+    Stop         stop the call of this number, if it still runs
+    CloseRanks   have them end
+
+With a call go four descriptors and those of its shared arrays (`DESCRIPTORS`, `shared_memory.py`). A rank that has
+answered sends the server an `Answered`.
 """
 
 import contextlib
@@ -19,7 +27,6 @@ import os
 import pickle
 import resource
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -28,6 +35,8 @@ from shmcoll.startup.exits import RaisedException
 
 READY = "ready"
 LONGEST_MESSAGE = 1 << 20  # bytes
+DESCRIPTORS = 4  # of a call: the call, the answers, and what its ranks have as stdout and stderr
+MOST_DESCRIPTORS = 253  # of one message; the kernel's limit
 
 
 @dataclass(frozen=True)
@@ -43,13 +52,37 @@ class Setting:
 
 @dataclass(frozen=True)
 class Request:
-    """Run the call. With it go the descriptors of the call, the answers, and what ranks have as stdout and stderr."""
+    """Run the call on ranks of its own. `stops`: whether the failure of a rank stops the others."""
 
     number: int
     nprocs: int
     timeout: float | None
     fork: bool
-    stops: bool  # whether the failure of a rank stops the others
+    stops: bool
+
+
+@dataclass(frozen=True)
+class OpenRanks:
+    """Start ranks that stay. With it goes the descriptor of a file that begins with a `Setting`."""
+
+    number: int
+    nprocs: int
+    fork: bool
+
+
+@dataclass(frozen=True)
+class CallRanks:
+    """Run a call on the ranks that stay."""
+
+    number: int
+    timeout: float | None
+
+
+@dataclass(frozen=True)
+class CloseRanks:
+    """Have the ranks that stay end."""
+
+    number: int
 
 
 @dataclass(frozen=True)
@@ -61,10 +94,14 @@ class Stop:
 
 @dataclass(frozen=True)
 class Answered:
-    """A rank's answer is written. `raised`: the exception that it consists of, None for a result."""
+    """A rank's answer is written. `raised`: the exception that it consists of, None for a result.
+
+    `loaded`: whether the rank has unpickled the whole call.
+    """
 
     rank: int
     raised: RaisedException | None
+    loaded: bool = True
 
 
 @dataclass(frozen=True)
@@ -82,13 +119,20 @@ class End:
 @dataclass(frozen=True)
 class Over:
     """How request `number` went. Either it was refused, or the time was over for the ranks in `late`, or the rank
-    `first` failed first, or all ranks have answered with a result. `failed`: all ranks that have not."""
+    `first` failed first, or all ranks have answered with a result. `failed`: all ranks that have not.
+
+    `where`: where the ranks were when the time was over or the caller stopped them. `closed`: why ranks that stay take
+    no further call; empty if they do. `loaded`: whether all of them have unpickled the whole call.
+    """
 
     number: int
     refused: Exception | None = None
     late: tuple[int, ...] = ()
     first: int | None = None
     failed: dict[int, End] = field(default_factory=dict)
+    where: str = ""
+    closed: str = ""
+    loaded: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +143,16 @@ class Told:
     traceback: str
     pickled: bytes | None
     why: str
+
+
+def too_many_files() -> OSError:
+    """What a call raises whose descriptors exceed the limit of the process that received them."""
+    return OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def refusal(reason: str) -> str:
+    """What a call of ranks that have ended raises."""
+    return f"these ranks take no more calls: {reason}; open others with shmcoll.ranks"
 
 
 def new_file(name: str) -> int:
@@ -150,23 +204,17 @@ def answer(file: BinaryIO, rank: int, span: int) -> Part:
     return Part(file, rank * span, span, f"the result of rank {rank}")
 
 
-def write_call(file: BinaryIO, span: int, function: Any, arguments: tuple) -> None:
-    """Write the call. Raises `TypeError` when the function or an argument cannot be pickled."""
-    import cloudpickle  # type: ignore[import-untyped]
-
+def setting(span: int) -> Setting:
+    """What ranks take over from this process now."""
     folder = None
     with contextlib.suppress(OSError):  # it has been removed
         folder = os.getcwd()  # noqa: PTH109
-    part = Part(file, 0, _longest_file(), "the function with its arguments")
-    pickle.dump(Setting(span, folder, list(sys.path), list(getattr(sys, "argv", [])), dict(os.environ)), part)
-    try:
-        with _by_value(function):
-            cloudpickle.dump((function, arguments), part, protocol=5)
-    except (MemoryError, OSError):
-        raise
-    except Exception as e:
-        raise TypeError(f"the function or an argument cannot be sent to the ranks: {type(e).__name__}: {e}") from e
-    file.flush()
+    return Setting(span, folder, list(sys.path), list(getattr(sys, "argv", [])), dict(os.environ))
+
+
+def call_part(file: BinaryIO) -> Part:
+    """Where the caller writes a call."""
+    return Part(file, 0, _longest_file(), "the function with its arguments")
 
 
 def read_result(file: BinaryIO, rank: int, span: int) -> Any:
@@ -180,8 +228,11 @@ def read_result(file: BinaryIO, rank: int, span: int) -> Any:
         raise TypeError(f"the result of rank {rank} cannot be unpickled here: {type(e).__name__}: {e}") from e
 
 
-def read_error(file: BinaryIO, rank: int, span: int) -> BaseException:
-    """The exception that a rank raised, with the rank's name and traceback; as `RankFailed` if it cannot be sent."""
+def read_error(file: BinaryIO, rank: int, span: int, of: str) -> BaseException:
+    """The exception that a rank raised, with the rank's name and traceback; as `RankFailed` if it cannot be sent.
+
+    `of`: what the caller called, such as "shmcoll.run".
+    """
     file.seek(rank * span)
     told: Told = pickle.load(file)
     error: BaseException | None = None
@@ -195,27 +246,5 @@ def read_error(file: BinaryIO, rank: int, span: int) -> BaseException:
         error = RankFailed(f"rank {rank} raised {told.line} (the exception itself cannot be {why})")
     error.__cause__ = RemoteTraceback(told.traceback)
     with contextlib.suppress(Exception):  # its class may forbid new attributes
-        error.add_note(f"raised by rank {rank} of shmcoll.run")
+        error.add_note(f"raised by rank {rank} of {of}")
     return error
-
-
-@contextlib.contextmanager
-def _by_value(function: Any) -> Iterator[None]:
-    """Send what stands in the function's module along, where ranks could not import it: as pytest loads tests."""
-    import cloudpickle
-
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
-    if module is None or module.__name__ == "__main__" or _importable(module.__name__):
-        yield
-        return
-    cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)
-
-
-def _importable(name: str) -> bool:
-    top = name.partition(".")[0]
-    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
-    return any(finder.find_spec(top, None) for finder in finders)

@@ -1,5 +1,6 @@
 """A rank as the server sees it: its process, and what it has answered."""
 
+import socket
 from dataclasses import dataclass, field
 
 from shmcoll.runner.protocol import Answered, End
@@ -24,3 +25,38 @@ class Rank(RankProcess):
     @property
     def end(self) -> End:
         return End(self.status or 0, self.raised is not None, bool(self.ended_by))
+
+
+@dataclass
+class RankThatStays(RankProcess):
+    """One of the ranks that stay. `control`: where it gets calls and sends what it has answered.
+
+    `answered`: what it has answered to the present call. `blamed`: whether ranks wait for it that it has left waiting
+    by an exception. `is_leaving`: whether it has been asked to end.
+    """
+
+    control: socket.socket
+    answered: Answered | None = field(default=None, init=False)
+    blamed: RaisedException | None = field(default=None, init=False)
+    is_leaving: bool = field(default=False, init=False)
+
+    @property
+    def raised(self) -> RaisedException | None:
+        return self.blamed
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has ended without having been asked to, or has left ranks waiting."""
+        return self.blamed is not None or (self.status is not None and not self.is_leaving)
+
+    @property
+    def is_busy(self) -> bool:
+        """During a call: whether it has neither answered nor ended."""
+        return self.status is None and self.answered is None
+
+    @property
+    def end(self) -> End | None:
+        """How the present call has ended for it; None if it has answered with a result."""
+        if self.answered:
+            return End(0, True, False) if self.answered.raised else None
+        return End(self.status or 0, False, bool(self.ended_by))

@@ -1,38 +1,80 @@
-"""One process a rank: a fork of the server that performs the call, or executes an interpreter that does."""
+"""One process per rank: a fork of the server that performs the job, or executes an interpreter that does."""
 
 import os
 import socket
 import time
-from dataclasses import dataclass
-from typing import NoReturn
+from dataclasses import dataclass, field
+from typing import Generic, NoReturn, TypeVar
 
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import run_call
 from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import Setting
-from shmcoll.runner.rank import Rank
+from shmcoll.runner.rank import Rank, RankThatStays
 from shmcoll.startup import rank_process
+
+AnyOfOurs = TypeVar("AnyOfOurs", Rank, RankThatStays)
 
 
 @dataclass(frozen=True)
-class CallJob:
-    """What all ranks of a call share. `files`: call and answers; `output`: what they have as stdout and stderr.
-
-    `events`: where they say that they have answered; `server_only`: what they close.
-    """
+class Job(Generic[AnyOfOurs]):
+    """What all ranks of a call, or all ranks that stay, share. `output`: what they have as stdout and stderr."""
 
     caller: CallerSocket
     arena: Arena
     setting: Setting
     fork: bool
-    files: tuple[int, int]
     output: tuple[int, int]
+
+    def rank(self, number: int, pid: int, begin: int) -> AnyOfOurs:
+        """The rank as the server sees it."""
+        raise NotImplementedError
+
+    def leave(self, number: int) -> None:
+        """In the rank: close what is the server's alone."""
+        raise NotImplementedError
+
+    def perform(self, number: int) -> NoReturn:
+        """In a rank that is a fork of the server: do its work."""
+        raise NotImplementedError
+
+    def descriptors(self, number: int) -> list[int]:
+        """What a rank with an interpreter of its own inherits."""
+        raise NotImplementedError
+
+    def command(self, number: int) -> list[str]:
+        """The command line of such a rank."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class CallJob(Job[Rank]):
+    """One call. `files`: call and answers; `events`: where ranks say that they have answered, and the server's end;
+    `shared`: the memory of shared arrays."""
+
+    files: tuple[int, int]
     events: socket.socket
     server_only: socket.socket
+    shared: list[int] = field(default_factory=list)
+
+    def rank(self, number: int, pid: int, begin: int) -> Rank:
+        return Rank(number, pid, -1, begin)
+
+    def leave(self, number: int) -> None:
+        self.server_only.close()
+
+    def perform(self, number: int) -> NoReturn:
+        run_call.perform(*self.files, self.events, number, self.shared)
+
+    def descriptors(self, number: int) -> list[int]:
+        return [*self.files, self.events.fileno(), *self.shared]
+
+    def command(self, number: int) -> list[str]:
+        return run_call.command(*self.files, self.events.fileno(), number, self.shared)
 
 
-def start(job: CallJob, started: list[Rank]) -> None:
+def start(job: Job[AnyOfOurs], started: list[AnyOfOurs]) -> None:
     """Start the ranks, appending each to `started`.
 
     Raises `ShmcollError` when the system has no room for so many processes; those in `started` run then.
@@ -44,18 +86,18 @@ def start(job: CallJob, started: list[Rank]) -> None:
             pid = os.fork()
             if pid == 0:
                 _become(job, number, server, started)
-            started.append(Rank(number, pid, -1, begin))
+            started.append(job.rank(number, pid, begin))
             started[-1].pidfd = os.pidfd_open(pid)
         except OSError as e:
             raise ShmcollError(rank_process.cannot_start(number, job.arena.ranks, e)) from e
 
 
-def _become(job: CallJob, number: int, server: int, started: list[Rank]) -> NoReturn:
+def _become(job: Job[AnyOfOurs], number: int, server: int, started: list[AnyOfOurs]) -> NoReturn:
     """In the child: turn into the rank."""
     try:
         rank_process.begin(server, job.arena, number, "shmcoll.run")
         job.caller.close()
-        job.server_only.close()
+        job.leave(number)
         for rank in started:
             os.close(rank.pidfd)
         for standard, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *job.output)):
@@ -63,17 +105,16 @@ def _become(job: CallJob, number: int, server: int, started: list[Rank]) -> NoRe
         if not job.fork:
             _execute(job, number)
         rank_process.begin_in_fork(job.arena)
-        run_call.perform(*job.files, job.events, number)
+        job.perform(number)
     except BaseException as e:
         os.write(2, f"rank {number} could not be set up: {type(e).__name__}: {e}\n".encode())
     finally:
         os._exit(126)
 
 
-def _execute(job: CallJob, number: int) -> None:
-    events = job.events.fileno()
-    for fd in (job.arena.fd, *job.files, events):
+def _execute(job: Job[AnyOfOurs], number: int) -> None:
+    for fd in (job.arena.fd, *job.descriptors(number)):
         os.set_inheritable(fd, True)
     rank_process.begin_to_execute()
-    line = run_call.command(*job.files, events, number)
+    line = job.command(number)
     os.execve(line[0], line, rank_process.interpreter_environment(os.environ, job.setting.path))

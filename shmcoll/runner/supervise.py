@@ -14,9 +14,11 @@ import select
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from shmcoll.diagnostics import hang_report
 from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory.arena import Arena
 from shmcoll.runner import protocol
 from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import Answered, Over, Request, Setting
@@ -24,29 +26,59 @@ from shmcoll.runner.rank import Rank
 from shmcoll.runner.spawn import CallJob, start
 from shmcoll.startup import exits, rank_process
 from shmcoll.startup.defaults import GRACE, WAIT_TIMEOUT
+from shmcoll.startup.exits import RankProcess
 from shmcoll.startup.join import seconds
 from shmcoll.startup.watcher import Watcher
+
+_STACKS_PATIENCE = 0.5  # seconds: how long ranks have to give their stacks
+_LONGEST_WHERE = 100_000  # characters; it has to fit a message
 
 
 def run(caller: CallerSocket, request: Request, descriptors: list[int]) -> Over:
     """Run one call to its end. Raises when it cannot be started; then, too, no process of it is left."""
-    call, answers, out, err = descriptors
-    with protocol.reopen(call, "rb") as file:
-        setting: Setting = pickle.load(file)
-    os.environ.clear()
-    os.environ.update(setting.environment)
-    rank_process.prepare_environment()
-    # Threads beside the one that forks would be missing in a rank; numpy's BLAS has some if OMP_NUM_THREADS says so
-    fork = request.fork and rank_process.threads() == 1
-    arena = arenas.create(request.nprocs, timeout=seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT))
+    if not descriptors:
+        raise protocol.too_many_files()
+    call, answers, out, err, *shared = descriptors
+    setting = prepare(call)
+    arena = new_arena(request.nprocs)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        job = CallJob(caller, arena, setting, fork, (call, answers), (out, err), theirs, ours)
+        fork = request.fork and can_fork()
+        job = CallJob(caller, arena, setting, fork, (out, err), (call, answers), theirs, ours, shared)
         return _CallWatcher(job, request, ours).run()
     finally:
         ours.close()
         theirs.close()
         arena.close()
+
+
+def prepare(file_with_setting: int) -> Setting:
+    """Take over the caller's environment, as ranks are to find it."""
+    with protocol.reopen(file_with_setting, "rb") as file:
+        setting: Setting = pickle.load(file)
+    os.environ.clear()
+    os.environ.update(setting.environment)
+    rank_process.prepare_environment()
+    return setting
+
+
+def new_arena(nprocs: int) -> Arena:
+    return arenas.create(nprocs, timeout=seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT))
+
+
+def can_fork() -> bool:
+    """Whether this process has no thread beside the one that forks, which would be missing in a rank: numpy's BLAS has
+    some if OMP_NUM_THREADS says so."""
+    return rank_process.threads() == 1
+
+
+def where(arena: Arena, ranks: Iterable[RankProcess]) -> str:
+    """Where the ranks are, with their stacks, as `shmrun --timeout` prints it; what fits a message."""
+    try:
+        pids = {rank.number: rank.pid for rank in ranks}
+        return hang_report.inquest(arena, stacks=True, limit=_STACKS_PATIENCE, pids=pids)[:_LONGEST_WHERE]
+    except Exception as e:  # what goes wrong here shall not keep the ranks from being ended
+        return f"(not known: {type(e).__name__}: {e})"
 
 
 class _CallWatcher(Watcher[Rank]):
@@ -56,6 +88,7 @@ class _CallWatcher(Watcher[Rank]):
         self._number = request.number
         self._events = events
         self._events.setblocking(False)
+        self._where = ""
 
     def run(self) -> Over:
         try:
@@ -63,7 +96,7 @@ class _CallWatcher(Watcher[Rank]):
             self.watch()
             first = exits.first_failure(self.arena, self.ranks)
             failed = {rank.number: rank.end for rank in self.ranks if rank.failed}
-            return Over(self._number, None, tuple(self.late), first.number if first else None, failed)
+            return Over(self._number, None, tuple(self.late), first.number if first else None, failed, self._where)
         finally:
             self._clean_up()
 
@@ -78,6 +111,7 @@ class _CallWatcher(Watcher[Rank]):
             return
         if self._job.caller.receive(ready) is None:
             sys.exit(0)  # by way of _clean_up
+        self._where = where(self.arena, self.living())
         self.end_ranks((0.0, signal.SIGINT), (GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
 
     def read(self, ready: set[int]) -> None:
@@ -86,14 +120,22 @@ class _CallWatcher(Watcher[Rank]):
                 answered: Answered = pickle.loads(self._events.recv(protocol.LONGEST_MESSAGE))
                 self.ranks[answered.rank].answered = answered
 
+    def time_is_over(self) -> None:
+        if self.late:
+            self._where = where(self.arena, self.living())
+
     # ------------------------------------------------------------------------------------------------------------------
 
     def _clean_up(self) -> None:
-        """Reap all ranks, and end what failed ones have left behind in their groups."""
-        if self.living() or self.is_ending:
-            for rank in self.ranks:
-                rank.send(signal.SIGKILL)
-        for rank in self.ranks:
-            os.waitpid(rank.pid, 0)
-            if rank.pidfd >= 0:
-                os.close(rank.pidfd)
+        clean_up(self.ranks, by_force=bool(self.living()) or self.is_ending)
+
+
+def clean_up(ranks: Iterable[RankProcess], *, by_force: bool) -> None:
+    """Reap all ranks, and end what failed ones have left behind in their groups."""
+    if by_force:
+        for rank in ranks:
+            rank.send(signal.SIGKILL)
+    for rank in ranks:
+        os.waitpid(rank.pid, 0)
+        if rank.pidfd >= 0:
+            os.close(rank.pidfd)

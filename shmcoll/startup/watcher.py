@@ -48,6 +48,10 @@ class Watcher(Generic[AnyRank]):
         """Descriptors to wait for besides the ends of ranks, each with what to wait for."""
         return ()
 
+    def wakes(self) -> Iterable[float]:
+        """Moments (`time.monotonic`) at which the loop goes round, though nothing may have happened."""
+        return ()
+
     def has_work(self) -> bool:
         """Whether there is something left to do when all ranks have ended."""
         return False
@@ -99,7 +103,7 @@ class Watcher(Generic[AnyRank]):
             poll.register(rank.pidfd, select.POLLIN)
         for fd, events in self.sources():
             poll.register(fd, events)
-        limits = [when for when, _ in self._steps[:1]]
+        limits = [*self.wakes(), *(when for when, _ in self._steps[:1])]
         if self._deadline is not None:
             limits.append(self._deadline)
         wait = max(0.0, min(limits) - time.monotonic()) * 1000 if limits else None

@@ -13,14 +13,17 @@ from shmcoll.communicator import Communicator
 from shmcoll.mindspore.mint.handle import CommHandle
 
 MODULES = (jit, mindspore.communication, mindspore.context, mindspore.mint.distributed, nki.collectives)
-CLASSES = (*Communicator.__mro__[:-1], shmcoll.Work, shmcoll.Plan, shmcoll.Grid, CommHandle)
+CLASSES = (*Communicator.__mro__[:-1], shmcoll.Ranks, shmcoll.Work, shmcoll.Plan, shmcoll.Grid, CommHandle)
 OURS_ALONE = ("Work.await_end", "Work.settle")
 NO_VERBS = {"A", "An", "As", "Every", "It", "That", "The", "This", "What", "Whether", "Which", "Who"}
 
 
 def functions() -> dict[str, Callable[..., Any]]:
     """All public functions and methods, by name."""
-    found = {name: getattr(shmcoll, name) for name in ("init", "run", "op", "premul_sum", "pair_dtype")}
+    found = {
+        name: getattr(shmcoll, name)
+        for name in ("init", "run", "map", "ranks", "shared", "op", "premul_sum", "pair_dtype")
+    }
     for module in MODULES:
         for name, member in vars(module).items():
             if inspect.isfunction(member) and member.__module__ == module.__name__ and not name.startswith("_"):

@@ -1,4 +1,4 @@
-"""From a notebook: functions of a cell, and what ranks print appears below it."""
+"""From a notebook: functions of a cell, what ranks print appears below it, tracebacks show its lines."""
 
 from typing import Any
 
@@ -21,8 +21,16 @@ def work(scale):
 
 shmcoll.run(work, 2, 10)
 '''
-notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
-nbclient.NotebookClient(notebook, timeout=60).execute()
+failing = '''
+def fail():
+    return 1 // 0  # the guilty line
+
+shmcoll.run(fail, 1)
+'''
+notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in (cell, failing)])
+nbclient.NotebookClient(notebook, timeout=60, allow_errors=True).execute()
+[error] = [o for o in notebook.cells[1].outputs if o["output_type"] == "error"]
+print(error["ename"], any("in fail\\n    return 1 // 0  # the guilty line" in text for text in error["traceback"]))
 outputs = notebook.cells[0].outputs
 print(outputs[-1]["data"]["text/plain"])
 print("".join(o["text"] for o in outputs if o.get("name") == "stdout"), end="")
@@ -35,4 +43,4 @@ def test_cell(scripts: Any) -> None:
     script = scripts.start(NOTEBOOK)
     out, err = script.communicate(timeout=120)
     assert script.returncode == 0, err
-    assert sorted(out.splitlines()) == ["[0, 10]", "rank 0", "rank 1"]
+    assert sorted(out.splitlines()) == ["ZeroDivisionError True", "[0, 10]", "rank 0", "rank 1"]

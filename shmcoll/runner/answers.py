@@ -1,0 +1,129 @@
+"""How a rank answers: with a result or an exception in its part of the answers, and an `Answered` to the server."""
+
+import contextlib
+import os
+import pickle
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from shmcoll.engine.system.descriptors import File, file_of
+from shmcoll.runner import protocol
+from shmcoll.runner.protocol import Answered, Part, Told
+from shmcoll.runtime import uncaught
+from shmcoll.startup.exits import RaisedException
+
+_LONGEST_LINE = 500  # characters; an Answered has to fit a message
+_HERE = str(Path(__file__).parent) + os.sep
+
+
+class Unreachable(Exception):
+    """The program has closed what the rank answers through."""
+
+
+class Answer:
+    """Where a rank answers: a file and a socket, which the program may close, and open files of its own instead."""
+
+    def __init__(self, answers: int, events: socket.socket, rank: int, of: str):
+        self._numbers = answers, events.fileno()
+        self._files = self._meant()
+        self._events = events
+        self._rank = rank
+        self._of = of
+        self.span = 0  # bytes that the answer may take, once the setting has been read
+        self.loaded = False  # whether the call has been unpickled
+
+    def result(self, value: Any) -> None:
+        """Answer with a result. Raises `TypeError` when it cannot be pickled."""
+        with self._opened() as part:
+            _write_result(part, self._rank, value)
+            self._tell(None)
+
+    def exception(self, error: BaseException, *, ends: bool) -> None:
+        """Tell the peers if the exception ends this rank, then answer, then tell the server."""
+        now = time.monotonic_ns()
+        error.__traceback__ = _below_us(error.__traceback__)
+        if ends:
+            uncaught.ends_by(error)
+        line = uncaught.in_one_line(error)[:_LONGEST_LINE]
+        pickled, why = _pickled(error)
+        with self._opened() as part:
+            pickle.dump(Told(line, "".join(traceback.format_exception(error)), pickled, why), part)
+            part.file.flush()
+            self._tell(RaisedException(line, now, uncaught.is_consequence(error)))
+
+    def check(self) -> None:
+        """Raise `Unreachable` if the rank cannot answer any more."""
+        if self._meant() != self._files:
+            raise Unreachable(
+                f"rank {self._rank} of {self._of} cannot answer: its program has closed descriptors that it had not "
+                f"opened, {self._numbers[0]} or {self._numbers[1]}; let it close its own only"
+            )
+
+    def _tell(self, raised: RaisedException | None) -> None:
+        self._events.send(pickle.dumps(Answered(self._rank, raised, self.loaded)))
+
+    def _meant(self) -> list[File | None]:
+        return [file_of(number) for number in self._numbers]
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Part]:
+        self.check()
+        with protocol.reopen(self._numbers[0], "r+b") as file:
+            yield protocol.answer(file, self._rank, self.span)
+
+
+def exit_code(error: SystemExit) -> int:
+    """The exit code that a program asks for; prints what the interpreter would print."""
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def _below_us(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback without its outermost frames, which are ours."""
+    while trace and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+        trace = trace.tb_next
+    return trace
+
+
+def _write_result(answer: Part, rank: int, value: Any) -> None:
+    from shmcoll.runner.pickling import Unsendable, dump_result
+
+    try:
+        dump_result(value, answer)
+        answer.file.flush()
+    except Exception as e:
+        answer.rewind()
+        if isinstance(e, (MemoryError, OSError)):
+            raise
+        why = str(e) if isinstance(e, Unsendable) else f"{type(e).__name__}: {e}"
+        raise TypeError(f"the result of rank {rank}, a {_name(type(value))}, cannot be pickled: {why}") from e
+
+
+def _pickled(error: BaseException) -> tuple[bytes | None, str]:
+    """The exception as bytes that are known to be readable, or None and why there are none."""
+    import cloudpickle  # type: ignore[import-untyped]
+
+    try:
+        data = cloudpickle.dumps(error, protocol=5)
+    except Exception as e:
+        return None, f"pickled: {type(e).__name__}: {e}"
+    try:
+        if isinstance(pickle.loads(data), BaseException):
+            return data, ""
+        return None, "unpickled: it becomes something else"
+    except Exception as e:  # such as a class that wants other arguments than it keeps
+        return None, f"unpickled: {type(e).__name__}: {e}"
+
+
+def _name(kind: type) -> str:
+    return (
+        kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    )

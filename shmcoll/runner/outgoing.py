@@ -1,0 +1,136 @@
+"""One call as its caller sees it: its files, its way to the server and back, and what has become of it."""
+
+import contextlib
+import errno
+import pickle
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from shmcoll.engine.memory.group import names
+from shmcoll.errors import RankFailed, ShmcollError
+from shmcoll.runner import protocol
+from shmcoll.runner.client import Lost, Server, Stream
+from shmcoll.runner.pickling import Sending, Unsendable
+from shmcoll.runner.protocol import CallRanks, End, Over, Request, Stop
+from shmcoll.startup import exits
+from shmcoll.startup.defaults import GRACE
+
+STOPPING = 2 * GRACE + 3.0  # seconds: how long the server may take to stop ranks: two graces, and some time to spare
+
+
+class OutgoingCall:
+    """What goes with a request: the call, the answers, and the writing ends of stdout and stderr.
+
+    `of`: what users call, such as "shmcoll.run". `over`: what the server has said of the call, if it has.
+    """
+
+    def __init__(self, stack: contextlib.ExitStack, of: str, nprocs: int, sending: Sending):
+        self.over: Over | None = None
+        self._of = of
+        self._nprocs = nprocs
+        self._sending = sending
+        self._span = protocol.span(nprocs)
+        self._call, self._answers = (
+            stack.enter_context(open(protocol.new_file(f"shmcoll-{name}"), "w+b"))  # noqa: SIM115
+            for name in ("call", "answers")
+        )
+        self._streams = [Stream(stack, sys.stdout), Stream(stack, sys.stderr)]
+
+    def write(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Write the call. Raises `TypeError` when the function or an argument cannot be pickled."""
+        part = protocol.call_part(self._call)
+        pickle.dump(protocol.setting(self._span), part)
+        with unsendable_in_words():
+            self._sending.dump((fn, args, kwargs), part)
+        pickle.dump(self._sending.sources, part)
+        self._call.flush()
+
+    def exchange(self, server: Server, message: Request | CallRanks) -> Over:
+        """Have the server run the call. Whatever is raised meanwhile, the ranks are stopped before it is raised."""
+        server.count = message.number
+        try:
+            server.send(message, self._descriptors())
+            self._call.close()  # only the ranks need it, and the writing ends
+            for stream in self._streams:
+                stream.write.close()
+            self.over = server.wait(self._streams)
+            return self.over
+        except Lost:
+            raise RankFailed(
+                f"the server of {self._of} {server.fate()}, and all {self._nprocs} ranks with it; "
+                + ("the next run starts another" if self._of == "shmcoll.run" else "open other ranks")
+            ) from None
+        except BaseException as e:
+            self._stop(server)
+            if self.over and self.over.where:
+                e.add_note(_where(self._of, self.over))
+            raise
+
+    def results(self, over: Over, timeout: float | None, on_failure: str = "stop") -> list[Any]:
+        """The results of all ranks. Raises what `shmcoll.run` raises."""
+        if over.refused:
+            raise over.refused
+        if over.late:
+            late = f"{self._of}: {timeout:g} s are over; still running: {names(over.late)} of {self._nprocs}"
+            error: BaseException = TimeoutError(late)
+            if over.where:
+                error.add_note(_where(self._of, over))
+            raise error
+        errors = {rank: self._error(rank, end) for rank, end in over.failed.items()}
+        if over.first is None or on_failure == "continue":
+            return [
+                errors[rank] if rank in errors else protocol.read_result(self._answers, rank, self._span)
+                for rank in range(self._nprocs)
+            ]
+        first = errors.pop(over.first)
+        with contextlib.suppress(Exception):  # its class may forbid new attributes
+            first.others = errors  # type: ignore[attr-defined]
+        raise first
+
+    def _descriptors(self) -> list[int]:
+        files = (self._call, self._answers, *(stream.write for stream in self._streams))
+        return [*(file.fileno() for file in files), *self._sending.descriptors()]
+
+    def _stop(self, server: Server) -> None:
+        """After an exception in the caller, such as `KeyboardInterrupt`: no rank runs any more when this returns."""
+        try:
+            server.send(Stop(server.count))
+            self.over = server.wait(self._streams, time.monotonic() + STOPPING)
+        except BaseException:  # a second Ctrl-C, or the server is gone: end it, and the kernel ends its ranks
+            server.end()
+
+    def _error(self, rank: int, end: End) -> BaseException:
+        if end.raised:
+            return protocol.read_error(self._answers, rank, self._span, self._of)
+        late = "did not end in time after that and " if end.ended_by_us else ""
+        return RankFailed(f"rank {rank} of {self._of} {late}{exits.describe(end.status)}, without a result")
+
+
+@contextlib.contextmanager
+def unsendable_in_words() -> Iterator[None]:
+    """Raise a `TypeError` for what cannot be pickled."""
+    try:
+        yield
+    except (MemoryError, OSError):
+        raise
+    except Unsendable as e:
+        raise TypeError(f"the function or an argument cannot be sent to the ranks: {e}") from None
+    except Exception as e:
+        raise TypeError(f"the function or an argument cannot be sent to the ranks: {type(e).__name__}: {e}") from e
+
+
+@contextlib.contextmanager
+def limits_in_words(of: str, nprocs: int) -> Iterator[None]:
+    """Say which limit of this process keeps ranks from being started, and what to do."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno not in (errno.EMFILE, errno.ENFILE) or hasattr(e, "__notes__"):  # a rank's has a note
+            raise
+        raise ShmcollError(f"{of} of {nprocs} ranks: {e.strerror}. Close files, or raise the limit (ulimit -n).") from e
+
+
+def _where(of: str, over: Over) -> str:
+    return f"{of}: where the ranks were:\n{over.where}"

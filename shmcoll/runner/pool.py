@@ -1,0 +1,236 @@
+"""`shmcoll.ranks`: ranks that stay from call to call, as their caller sees them.
+
+They have a server of their own (`supervise_ranks.py`), a child of the caller, which ends with it. So they end when they
+are closed, when the `Ranks` object goes, when the interpreter ends, and when the caller is killed.
+"""
+
+import contextlib
+import os
+import pickle
+import time
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from shmcoll.engine.system.processes import check_proc
+from shmcoll.errors import CallNotAllowed, RankFailed
+from shmcoll.runner import arguments, protocol
+from shmcoll.runner.client import Lost, Server
+from shmcoll.runner.outgoing import STOPPING, OutgoingCall, limits_in_words
+from shmcoll.runner.pickling import KnownGlobals, Sending
+from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks
+from shmcoll.runner.turns import Turns
+
+_OF = "shmcoll.ranks"
+_open: "weakref.WeakSet[Ranks]" = weakref.WeakSet()
+
+
+def ranks(n: int, *, method: str = "fork") -> "Ranks":
+    """Start `n` ranks that keep their state from call to call.
+
+    Args:
+        n: the number of ranks.
+        method: "fork" or "spawn", as in `shmcoll.run`.
+
+    Returns:
+        The ranks. They end with the `with` block, or by `close`.
+
+    Raises:
+        TypeError: an argument has a wrong type.
+        ValueError: an argument is out of range.
+        ArenaError: there is too little shared memory.
+        ShmcollError: the system has no room for so many processes or files.
+        CallNotAllowed: a rank calls it.
+
+    Example:
+        >>> def load(n):
+        ...     global data
+        ...     data = np.full(n, shmcoll.init().rank)
+        >>> def total():
+        ...     return int(shmcoll.init().all_reduce(data)[0])
+        >>> with shmcoll.ranks(3) as r:
+        ...     _ = r.run(load, 1000)
+        ...     r.run(total)
+        [3, 3, 3]
+    """
+    number = arguments.number_of_ranks(n, "n")
+    arguments.check_method(method)
+    arguments.refuse_ranks(_OF)
+    check_proc()
+    with limits_in_words(_OF, number):
+        return Ranks(number, method)
+
+
+class Ranks:
+    """Ranks that stay. `shmcoll.ranks` starts them.
+
+    Each call of `run` calls a function on all of them. What it leaves in modules, in global variables and in the
+    communicator of `shmcoll.init()` is there in the next call. A function that is defined in a script or a notebook
+    comes with the global variables that it uses. Such a variable is sent when it is new, or when the caller has changed
+    it since it was sent last. Otherwise the ranks keep their own value.
+
+    The ranks have the environment, the working directory and `sys.path` that the caller had when they were started.
+    They end by `close`, with the `with` block, or when the calling process ends. In a fork of the calling process they
+    cannot be used.
+    """
+
+    def __init__(self, n: int, method: str):
+        self._n = n
+        self._pid = os.getpid()
+        self._closed = ""  # why there can be no further call
+        self._turns = Turns(_OF)
+        self._known = KnownGlobals()
+        self._server = Server()
+        self._end = weakref.finalize(self, self._server.end)
+        try:
+            self._start(method)
+        except BaseException:
+            self._end()
+            raise
+        _open.add(self)
+
+    def run(self, fn: Callable[..., Any], *args: Any, timeout: float | None = None, **kwargs: Any) -> list[Any]:
+        """Call `fn(*args, **kwargs)` on every rank, and return the results.
+
+        Failures are raised as by `shmcoll.run`. If every rank answers and the group of all ranks goes on, the ranks
+        stay. They are closed if a rank ends, if the group of all ranks ends, as it does when a rank raises an exception
+        while others wait for it in a collective, and after `timeout`. Ctrl-C raises `KeyboardInterrupt` in the ranks;
+        they stay if they were not in a collective. Calls from several threads take turns.
+
+        Args:
+            fn: the function, as in `shmcoll.run`.
+            args: the positional arguments of `fn`.
+            timeout: the limit in seconds; by default none.
+            kwargs: the keyword arguments of `fn`.
+
+        Returns:
+            The results, a list in rank order.
+
+        Raises:
+            TimeoutError: after `timeout`; a note shows where every rank was.
+            TypeError: the function, an argument or a result cannot be pickled, an argument has a wrong type, or
+                `timeout` is passed and `fn` has a parameter of this name, too.
+            ValueError: `timeout` is out of range.
+            RankFailed: a rank ended without a result, or has ended before; the text says why.
+            CallNotAllowed: the ranks are closed, this process is a fork of the caller, or a signal handler calls it
+                during another call.
+
+        Example:
+            >>> with shmcoll.ranks(2) as r:
+            ...     r.run(lambda x, by: x * by + shmcoll.init().rank, 5, by=10)
+            [50, 51]
+        """
+        arguments.check_function(fn)
+        arguments.check_timeout(timeout)
+        arguments.check_clear("Ranks.run", fn, args, {"timeout": (timeout, None)})
+        self._check_open()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(limits_in_words(_OF, self._n))
+            sending = Sending(fn, self._known)
+            call = OutgoingCall(stack, _OF, self._n, sending)
+            with self._turns.turn():
+                self._check_open()
+                try:
+                    call.write(fn, args, kwargs)
+                    over = call.exchange(self._server, CallRanks(self._server.count + 1, timeout))
+                finally:
+                    if call.over and call.over.loaded:
+                        self._known.arrived()
+                    self._known.discard()
+                    self._note(call)
+            return call.results(over, timeout)
+
+    def close(self) -> None:
+        """End the ranks. Calling it again has no effect.
+
+        They end as programs do: exit handlers run, threads are waited for. After one second they get SIGTERM, and
+        after another one SIGKILL. During a call in another thread, `close` waits for the end of that call.
+
+        Raises:
+            CallNotAllowed: a signal handler calls it during a call of `run`.
+        """
+        if os.getpid() != self._pid or not self._end.alive:
+            return
+        with self._turns.turn():
+            self._closed = self._closed or "closed"
+            self._ask_to_close()
+
+    def __enter__(self) -> "Ranks":
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __repr__(self) -> str:
+        state = f", {self._closed}" if self._closed else ""
+        return f"<shmcoll.Ranks: {self._n} ranks{state}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the ranks of shmcoll.ranks belong to the process that started them")
+
+    def _start(self, method: str) -> None:
+        with open(protocol.new_file("shmcoll-setting"), "w+b") as file:
+            pickle.dump(protocol.setting(protocol.span(self._n)), file)
+            file.flush()
+            self._server.count = 1
+            try:
+                self._server.send(OpenRanks(1, self._n, method == "fork"), [file.fileno()])
+                over = self._server.wait([])
+            except Lost:
+                raise RankFailed(
+                    f"the server of {_OF} {self._server.fate()} while it started {self._n} ranks"
+                ) from None
+        if over.refused:
+            raise over.refused
+
+    def _check_open(self) -> None:
+        if os.getpid() != self._pid:
+            raise CallNotAllowed(
+                f"these ranks belong to process {self._pid}, of which this one is a fork; "
+                f"open others here with shmcoll.ranks"
+            )
+        if self._closed == "closed":
+            raise CallNotAllowed("these ranks are closed; open others with shmcoll.ranks")
+        if self._closed:
+            raise RankFailed(protocol.refusal(self._closed))
+
+    def _note(self, call: OutgoingCall) -> None:
+        """After a call: whether the ranks stay. If not, have them end."""
+        if call.over is not None and call.over.closed:
+            self._closed = call.over.closed
+        elif not self._server.is_usable():
+            self._closed = f"their server {self._server.fate()}"
+        if self._closed:
+            self._ask_to_close()
+
+    def _ask_to_close(self) -> None:
+        server = self._server
+        server.count += 1
+        try:
+            server.send(CloseRanks(server.count))
+            server.wait([], time.monotonic() + STOPPING)
+        except Lost:
+            pass
+        finally:
+            self._end()
+
+    def _forget(self) -> None:
+        """In a fork of the caller."""
+        self._server.forget()
+        self._end.detach()
+
+
+def _forget_all() -> None:
+    for one in list(_open):
+        one._forget()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forget_all)

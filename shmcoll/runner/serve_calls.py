@@ -1,0 +1,149 @@
+"""The calls in a rank that stays: take one, perform it, answer; end when the server closes the socket.
+
+A forked rank comes here from the server. One with an interpreter of its own is started as
+`python -m shmcoll.runner.serve_calls CONTROL SETTING RANK`, the first two being descriptors.
+
+Between calls the rank ignores SIGINT, and what it prints goes to /dev/null: a call brings its own stdout and stderr.
+Threads of the program that print later print there.
+"""
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import sys
+import traceback
+from typing import Any, NoReturn
+
+from shmcoll.engine.system.descriptors import file_of
+from shmcoll.runner import protocol, shared_memory
+from shmcoll.runner.answers import Answer, Unreachable, exit_code
+from shmcoll.runner.protocol import Setting
+from shmcoll.runner.run_call import end_as_interpreter, finish_work, load, look_fresh, only
+from shmcoll.startup import rank_process
+
+CALL = b"call"  # what comes with the descriptors of a call
+
+
+def serve(control: socket.socket, setting: int, rank: int) -> NoReturn:
+    """Be the rank until the server closes its end of `control`, then end as the interpreter would."""
+    me, code = os.getpid(), 1
+    file = file_of(control.fileno())
+    try:
+        with protocol.reopen(setting, "rb") as sent:
+            look_fresh(pickle.load(sent))
+        _ignore_interrupts()
+        os.close(setting)
+        while descriptors := _next_call(control):
+            call = _Call(control, rank, me, descriptors)
+            try:
+                call.perform()
+            finally:
+                _ignore_interrupts()
+                call.close()
+            if file_of(control.fileno()) != file:
+                raise Unreachable(
+                    f"rank {rank} of shmcoll.ranks: its program has closed a descriptor that it had not opened"
+                )
+        code = end_as_interpreter(0)
+    except SystemExit as e:
+        code = exit_code(e)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _next_call(control: socket.socket) -> list[int]:
+    """The descriptors of the next call; none when the server has closed its end."""
+    data, descriptors, flags, _ = socket.recv_fds(control, 64, protocol.MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+    if data and flags & socket.MSG_CTRUNC:
+        raise protocol.too_many_files()
+    return descriptors if data else []
+
+
+class _Call:
+    """One call. It leaves the process as it was, but for what the function itself has changed."""
+
+    def __init__(self, control: socket.socket, rank: int, me: int, descriptors: list[int]):
+        self._call, self._answers, *output, self._shared = *descriptors[: protocol.DESCRIPTORS], descriptors[4:]
+        for standard, fd in enumerate(output, 1):
+            rank_process.replace(fd, standard)
+        self._me = me
+        self._answer = Answer(self._answers, control, rank, "shmcoll.ranks")
+        self._files = [(fd, file_of(fd)) for fd in (self._call, self._answers)]
+
+    def perform(self) -> None:
+        """Call the function and answer. Raises `SystemExit` as the function does, and `Unreachable`."""
+        try:
+            with shared_memory.received(self._shared):
+                value = self._value()
+                self._silence()
+                self._answer.result(value)
+        except (SystemExit, Unreachable):
+            raise
+        except BaseException as e:
+            if os.getpid() != self._me:
+                traceback.print_exc()
+            only(self._me)
+            _ignore_interrupts()
+            self._silence()
+            self._answer.exception(e, ends=False)
+
+    def close(self) -> None:
+        for fd, file in self._files:
+            if file_of(fd) == file:
+                os.close(fd)
+
+    def _value(self) -> Any:
+        with protocol.reopen(self._call, "rb") as sent:
+            setting: Setting = pickle.load(sent)
+            self._answer.span = setting.span
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            function, args, kwargs = load(sent)
+        self._answer.loaded = True
+        value = function(*args, **kwargs)
+        only(self._me)
+        finish_work()
+        _ignore_interrupts()
+        return value
+
+    def _silence(self) -> None:
+        """All that the call has printed is in its pipes before it is answered: then the caller reads them no more."""
+        self._answer.check()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # the program may have put something else there, or closed it
+                stream.flush()
+        null = os.open(os.devnull, os.O_WRONLY)
+        for standard in (1, 2):
+            os.dup2(null, standard)
+        os.close(null)
+
+
+def _ignore_interrupts() -> None:
+    """From here on. Raises `KeyboardInterrupt` for one that has come before."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise
+
+
+# --- a rank with an interpreter of its own ----------------------------------------------------------------------------
+
+
+def command(control: int, setting: int, rank: int) -> list[str]:
+    """The command line of a fresh rank, under the server's own interpreter options."""
+    return [*rank_process.interpreter(), "-m", "shmcoll.runner.serve_calls", *map(str, (control, setting, rank))]
+
+
+def main() -> NoReturn:
+    control, setting, rank = map(int, sys.argv[1:])
+    for fd in (control, setting):
+        os.set_inheritable(fd, False)
+    serve(socket.socket(fileno=control), setting, rank)
+
+
+if __name__ == "__main__":
+    main()

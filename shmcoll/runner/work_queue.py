@@ -1,0 +1,70 @@
+"""`shmcoll.map`: the items of a list, each to the next rank that is free.
+
+The items are pickled one by one, into one shared array (`shared_memory.py`). A second one holds where each of them
+ends, and a third one word: the number of the next item. A rank takes an item as follows: it locks the file of that
+word (`fcntl.lockf`), reads the word, adds one, unlocks. The kernel grants the lock to one process at a time, and takes
+it back from a process that ends, so nobody waits for it forever. A rank that fails sets the word to the number of all
+items: the others take no more.
+"""
+
+import contextlib
+import fcntl
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from shmcoll.runner import outgoing, shared_memory
+from shmcoll.runner.pickling import Sending
+
+
+class WorkQueue:
+    """What every rank gets: the function, and the items."""
+
+    def __init__(self, fn: Callable[..., Any], items: list[Any], sending: Sending):
+        self._fn = fn
+        with outgoing.unsendable_in_words():
+            pickled = [sending.dumps(item) for item in items]
+        self._ends = shared_memory.shared(np.cumsum([len(one) for one in pickled], dtype=np.int64))
+        self._pickles = shared_memory.shared(np.frombuffer(b"".join(pickled), np.uint8))
+        self._next = shared_memory.shared(np.zeros(1, np.int64))
+
+    def __call__(self) -> list[tuple[int, Any]]:
+        """In a rank: take items until none is left. Return their numbers and results."""
+        done = []
+        while (number := self._take()) < len(self._ends):
+            try:
+                done.append((number, self._fn(self._item(number))))
+            except BaseException as e:
+                with self._locked():
+                    self._next[0] = len(self._ends)
+                with contextlib.suppress(Exception):  # its class may forbid new attributes
+                    e.add_note(f"item {number} of shmcoll.map")
+                raise
+        return done
+
+    def _take(self) -> int:
+        with self._locked():
+            number = int(self._next[0])
+            self._next[0] = number + (number < len(self._ends))
+            return number
+
+    def _item(self, number: int) -> Any:
+        begin = int(self._ends[number - 1]) if number else 0
+        return pickle.loads(self._pickles[begin : int(self._ends[number])].data)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        region = shared_memory.region_of(self._next)
+        assert region is not None
+        fcntl.lockf(region.fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(region.fd, fcntl.LOCK_UN)
+
+
+def in_order(results: list[list[tuple[int, Any]]]) -> list[Any]:
+    """The results of all ranks, in the order of the items."""
+    return [value for _, value in sorted((pair for of_rank in results for pair in of_rank), key=lambda pair: pair[0])]
