@@ -35,7 +35,8 @@ if TYPE_CHECKING:
         RemoteTraceback,
         ShmcollError,
     )
-    from shmcoll.runner.api import map, run
+    from shmcoll.runner.api import map as map
+    from shmcoll.runner.api import run
     from shmcoll.runner.pool import Ranks, ranks
     from shmcoll.runner.shared_memory import shared
     from shmcoll.runtime.work import Work, wait_all, wait_any, wait_some
@@ -77,7 +78,7 @@ _HOME = {
     "RemoteTraceback": "shmcoll.errors",
 }
 
-__all__ = [
+__all__ = [  # without `map`: `from shmcoll import *` shall not replace the built-in one
     "ANY",
     "ArenaError",
     "BufferChanged",
@@ -100,7 +101,6 @@ __all__ = [
     "Work",
     "__version__",
     "init",
-    "map",
     "op",
     "pair_dtype",
     "premul_sum",
@@ -124,4 +124,4 @@ if not TYPE_CHECKING:  # else mypy would let any name pass
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(__all__))
+    return sorted(set(globals()) | set(_HOME) | set(__all__))

@@ -71,8 +71,8 @@ class Ranks:
     it since it was sent last. Otherwise the ranks keep their own value.
 
     The ranks have the environment, the working directory and `sys.path` that the caller had when they were started.
-    They end by `close`, with the `with` block, or when the calling process ends. In a fork of the calling process they
-    cannot be used.
+    They end by `close`, with the `with` block, or when the calling process ends; then they are killed, and their exit
+    handlers do not run. In a fork of the calling process they cannot be used.
     """
 
     def __init__(self, n: int, method: str):

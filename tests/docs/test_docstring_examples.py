@@ -12,7 +12,7 @@ import shmcoll
 from shmcoll import jit, runner
 from shmcoll.communicator import Communicator
 
-PUBLIC = [shmcoll, jit, *(getattr(shmcoll, name) for name in shmcoll.__all__), *Communicator.__mro__[1:-1]]
+PUBLIC = [shmcoll, jit, shmcoll.map, *(getattr(shmcoll, name) for name in shmcoll.__all__), *Communicator.__mro__[1:-1]]
 
 
 def documented() -> dict[str, str]:

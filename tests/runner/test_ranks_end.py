@@ -212,6 +212,7 @@ BUSY = """
 """
 
 
+@pytest.mark.slow
 def test_kill_9_leaves_nothing(scripts: Any, seed: int) -> None:
     """Kill caller, server or a rank at a random moment; after the latter two the caller opens others."""
     draw = random.Random(seed)
