@@ -47,7 +47,7 @@ class Sending:
     """
 
     def __init__(self, function: Any = None, known: "KnownGlobals | None" = None) -> None:
-        self._module = _module_of(function)
+        self._module = _module_to_send(function)
         self.regions: list[Region] = []
         self.sources: dict[str, list[str]] = {}
         self.known = known
@@ -196,16 +196,20 @@ def _local_types() -> Iterator[tuple[type, str]]:
             yield getattr(sys.modules[module], name), words
 
 
-def _module_of(function: Any) -> ModuleType | None:
+def _module_to_send(function: Any) -> ModuleType | None:
+    """The module of a function, if ranks could not import it: as pytest loads tests."""
     while isinstance(function, functools.partial):
         function = function.func
-    return sys.modules.get(getattr(function, "__module__", None) or "")
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    if module is None or module.__name__ == "__main__" or _importable(module.__name__):
+        return None
+    return module
 
 
 @contextlib.contextmanager
 def _by_value(module: ModuleType | None) -> Iterator[None]:
-    """Send what is in the function's module along, if ranks could not import it: as pytest loads tests."""
-    if module is None or module.__name__ == "__main__" or _importable(module.__name__):
+    """Send what is in this module along."""
+    if module is None:
         yield
         return
     cloudpickle.register_pickle_by_value(module)
