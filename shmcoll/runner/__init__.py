@@ -17,6 +17,7 @@ caller_socket   the process that started it, and the socket to it
 protocol        what the caller sends and what each rank answers; the caller uses it, too
 supervise       one call: watching its ranks
 supervise_ranks ranks that stay: watching them, and passing calls on
+stuck_ranks     ranks that stay and wait for one that has answered
 spawn           one process per rank
 rank            a rank as the server sees it
 

@@ -21,8 +21,6 @@ from shmcoll.runner.answers import Answer, Unreachable, exit_code
 from shmcoll.runner.protocol import Setting
 from shmcoll.startup import rank_process
 
-_raised: list[BaseException] = []  # failures of asynchronous calls that a call has raised; ranks that stay have several
-
 
 def perform(call: int, answers: int, events: socket.socket, rank: int, shared: list[int]) -> NoReturn:
     """Be the rank: call the function, answer, and end the process as the interpreter would.
@@ -86,8 +84,7 @@ def finish_work() -> None:
         sys.modules["shmcoll.runtime.async_worker"].finish_all()
         lost = sys.modules["shmcoll.runtime.lost_failures"]
         lost.tell_all()
-        if (error := lost.first()) and error not in _raised:
-            _raised.append(error)
+        if error := lost.first():
             error.add_note("in an asynchronous call that nobody waited for")
             raise error
 

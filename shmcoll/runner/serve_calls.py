@@ -5,6 +5,8 @@ A forked rank comes here from the server. One with an interpreter of its own is 
 
 Between calls the rank ignores SIGINT, and what it prints goes to /dev/null: a call brings its own stdout and stderr.
 Threads of the program that print later print there.
+
+A call is answered when its asynchronous calls have ended, which other ranks may need. Posted receives stay posted.
 """
 
 import contextlib
@@ -20,10 +22,11 @@ from shmcoll.engine.system.descriptors import file_of
 from shmcoll.runner import protocol, shared_memory
 from shmcoll.runner.answers import Answer, Unreachable, exit_code
 from shmcoll.runner.protocol import Setting
-from shmcoll.runner.run_call import end_as_interpreter, finish_work, load, look_fresh, only
+from shmcoll.runner.run_call import end_as_interpreter, load, look_fresh, only
 from shmcoll.startup import rank_process
 
 CALL = b"call"  # what comes with the descriptors of a call
+_raised: list[BaseException] = []  # failures of asynchronous calls that a call has raised
 
 
 def serve(control: socket.socket, setting: int, rank: int) -> NoReturn:
@@ -105,7 +108,7 @@ class _Call:
         self._answer.loaded = True
         value = function(*args, **kwargs)
         only(self._me)
-        finish_work()
+        _await_work()
         _ignore_interrupts()
         return value
 
@@ -119,6 +122,17 @@ class _Call:
         for standard in (1, 2):
             os.dup2(null, standard)
         os.close(null)
+
+
+def _await_work() -> None:
+    """Complete asynchronous calls, but leave receives posted. Raises a failure that nobody can see any more, once."""
+    if "shmcoll.runtime.async_worker" in sys.modules:
+        sys.modules["shmcoll.runtime.async_worker"].await_calls()
+        error = sys.modules["shmcoll.runtime.lost_failures"].first()
+        if error and error not in _raised:
+            _raised.append(error)
+            error.add_note("in an asynchronous call that nobody waited for")
+            raise error
 
 
 def _ignore_interrupts() -> None:

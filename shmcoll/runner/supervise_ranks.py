@@ -8,10 +8,7 @@ Of each call, in this order:
     server    sends the caller an `Over` when each rank has answered or ended
 
 Nobody waits forever: a rank that ends is noticed by its pidfd, and then the other ranks are ended as those of a single
-call are (`supervise.py`). A rank that has answered takes part in nothing before the next call, which begins when all
-have answered. So a rank that waits for one that has answered would wait forever; the server looks for that
-(`_look_for_stuck`), and records that the latter has failed, as it would if its process had ended. An operation that
-waits for it raises `RankFailed`.
+call are (`supervise.py`). A rank that waits for one that has answered is found by `stuck_ranks.py`.
 
 The ranks are of no use any more when one of them has ended, or the group of all ranks has. Then each remaining rank is
 asked to end, by closing its socket, and the `Over` says why. The caller's interrupt stops a call as in `supervise.py`;
@@ -30,8 +27,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
-from shmcoll.diagnostics import rank_status
-from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.errors import RankFailed
@@ -40,10 +35,9 @@ from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks, Over, Stop
 from shmcoll.runner.rank import RankThatStays
 from shmcoll.runner.spawn import Job, start
+from shmcoll.runner.stuck_ranks import StuckRanks
 from shmcoll.startup.defaults import GRACE
 from shmcoll.startup.watcher import Watcher
-
-_FIRST_LOOK, _LONGEST_PAUSE = 0.05, 1.0  # seconds between looks for ranks that wait for one that has answered
 
 
 def serve(caller: CallerSocket, request: OpenRanks, descriptors: list[int]) -> None:
@@ -121,8 +115,7 @@ class _RanksWatcher(Watcher[RankThatStays]):
         self._where = ""
         self._reason = ""  # why there can be no further call
         self._closing: int | None = None  # the number of the request to close
-        self._next_look = self._pause = 0.0
-        self._stuck: set[tuple[object, ...]] = set()
+        self._stuck = StuckRanks(job.arena, self.ranks)
         self._silent: set[int] = set()  # ranks that have closed their ends of the sockets
 
     # --- hooks of Watcher ---------------------------------------------------------------------------------------------
@@ -135,7 +128,7 @@ class _RanksWatcher(Watcher[RankThatStays]):
                 yield rank.control.fileno(), select.POLLIN
 
     def wakes(self) -> Iterable[float]:
-        return [self._next_look] if self._is_half_answered() else []
+        return [self._stuck.next_look] if self._is_half_answered() else []
 
     def has_work(self) -> bool:
         return self._call is not None
@@ -192,8 +185,8 @@ class _RanksWatcher(Watcher[RankThatStays]):
     # --- one call -----------------------------------------------------------------------------------------------------
 
     def _begin(self, request: CallRanks, descriptors: list[int]) -> None:
-        self._call, self._where, self._stuck = request.number, "", set()
-        self._next_look, self._pause = 0.0, _FIRST_LOOK
+        self._call, self._where = request.number, ""
+        self._stuck.begin()
         for rank in self.ranks:
             rank.answered = None
             with contextlib.suppress(OSError):  # it has ended, or is leaving
@@ -214,7 +207,8 @@ class _RanksWatcher(Watcher[RankThatStays]):
         if self._call is None:
             return
         if any(rank.is_busy for rank in self.ranks):
-            self._look_for_stuck()
+            if self._is_half_answered():
+                self._stuck.look()
             return
         has_failed = any(rank.is_recorded for rank in self.ranks) or Group.world(self.arena).has_ended()
         if not self._reason and (self.late or has_failed):
@@ -232,6 +226,9 @@ class _RanksWatcher(Watcher[RankThatStays]):
             for rank in self.ranks:
                 rank.ended_by = 0
 
+    def _is_half_answered(self) -> bool:
+        return self._call is not None and not self.is_ending and any(rank.answered for rank in self.ranks)
+
     def _why_ended(self) -> str:
         """In words: why no further call is possible."""
         if self.late:
@@ -246,49 +243,6 @@ class _RanksWatcher(Watcher[RankThatStays]):
                 rank.is_leaving = True
                 rank.control.close()
         self.end_ranks((GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
-
-    # --- ranks that wait for one that has answered --------------------------------------------------------------------
-
-    def _is_half_answered(self) -> bool:
-        return self._call is not None and not self.is_ending and any(rank.answered for rank in self.ranks)
-
-    def _look_for_stuck(self) -> None:
-        """Report those that have answered to ranks that were found waiting for them twice, in the same operation.
-
-        The second look is for messages and records that were on their way at the first.
-        """
-        if not self._is_half_answered() or time.monotonic() < self._next_look:
-            return
-        found = {
-            (s.rank, s.group and s.group.offset, s.flight.sequence if s.flight else s.message): left
-            for s in rank_status.standings(self.arena)
-            if self.ranks[s.rank].is_busy and (left := self._left_by(s))
-        }
-        for stuck in found.keys() & self._stuck:
-            for rank in found[stuck]:
-                self._report(rank)
-        self._stuck = set(found)
-        self._next_look = time.monotonic() + self._pause
-        self._pause = _FIRST_LOOK if found else min(2 * self._pause, _LONGEST_PAUSE)
-
-    def _left_by(self, waiting: rank_status.RankStatus) -> list[RankThatStays]:
-        """The ranks that have answered and that this one waits for: of a message from anybody, all others."""
-        left = [self.ranks[one] for one in waiting.blames if self.ranks[one].answered]
-        if waiting.arrived or (waiting.message and len(left) < len(waiting.blames)):
-            return []
-        return left
-
-    def _report(self, rank: RankThatStays) -> None:
-        if rank.is_recorded:
-            return
-        rank.is_recorded = True
-        if rank.answered and rank.answered.raised:
-            rank.blamed = rank.answered.raised
-            rank.record_failure(self.arena)
-        else:
-            text = "has returned from its function, and takes part in no more of this call"
-            records.write(self.arena, rank.number, layout.BY_LAUNCHER, records.FAILED, records.EXITED, 0, text)
-            Group.world(self.arena).abort()
 
     # ------------------------------------------------------------------------------------------------------------------
 

@@ -354,6 +354,13 @@ def finish_all() -> None:
     _finish_all(os.getpid())
 
 
+def await_calls() -> None:
+    """Wait until the calls that have been submitted in this process have ended. Posted receives stay posted."""
+    for worker in list(_running):
+        for work, _ in worker.turns.calls():
+            work.await_end()
+
+
 @cache
 def _finish_all_at_exit(pid: int) -> None:
     """Have `_finish_all` called when the main thread of this process has ended, before threads are waited for."""

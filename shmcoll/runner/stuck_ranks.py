@@ -1,0 +1,79 @@
+"""Ranks that stay and wait for one that has answered: they would wait forever; the server ends that.
+
+A rank that has answered a call takes part in nothing before the next call, and that begins when all have answered. Its
+asynchronous calls have ended, too (`serve_calls.py`). So an operation that waits for it cannot end. The server looks at
+the arena (`rank_status.py`) while some ranks have answered and others have not. A rank that it finds twice in the same
+operation, waiting for one that has answered, is stuck: messages and records that were on their way at the first look
+have arrived at the second. Of the rank that has answered the server then writes the record that it would write if the
+process had ended: that it has raised its exception, or that it has returned. The record ends the group of all ranks, so
+every operation that waits raises `RankFailed`.
+"""
+
+import time
+
+from shmcoll.collectives import record_of
+from shmcoll.diagnostics import rank_status
+from shmcoll.engine import layout
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import Group
+from shmcoll.runner.rank import RankThatStays
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between looks; a look costs a few ms for each hundred ranks
+
+
+class StuckRanks:
+    """`next_look`: the moment (`time.monotonic`) from which on `look` looks."""
+
+    def __init__(self, arena: Arena, ranks: list[RankThatStays]):
+        self._arena = arena
+        self._ranks = ranks
+        self.begin()
+
+    def begin(self) -> None:
+        """A call begins."""
+        self.next_look, self._pause = 0.0, _FIRST_PAUSE
+        self._found: set[tuple[object, ...]] = set()
+
+    def look(self) -> None:
+        """Report those that have answered to ranks that have been found waiting for them twice."""
+        if time.monotonic() < self.next_look:
+            return
+        found = {
+            (s.rank, s.group and s.group.offset, s.flight.sequence if s.flight else s.message): left
+            for s in rank_status.standings(self._arena)
+            if self._ranks[s.rank].is_busy and (left := self._left_by(s))
+        }
+        for stuck in found.keys() & self._found:
+            for rank in found[stuck]:
+                self._report(rank)
+        self._found = set(found)
+        self._pause = _FIRST_PAUSE if found else min(2 * self._pause, _LONGEST_PAUSE)
+        self.next_look = time.monotonic() + self._pause
+
+    def _left_by(self, waiting: rank_status.RankStatus) -> list[RankThatStays]:
+        """The ranks that have answered and that this one waits for: of a message from anybody, all others."""
+        left = [self._ranks[one] for one in waiting.blames if self._ranks[one].answered]
+        if waiting.arrived or (waiting.message and (len(left) < len(waiting.blames) or self._sends(waiting))):
+            return []
+        return left
+
+    def _sends(self, waiting: rank_status.RankStatus) -> bool:
+        """Whether the message is a send: that waits for memory, and not forever."""
+        group = waiting.group
+        assert group is not None
+        operation = self._arena.load(group.mailbox(group.ranks.index(waiting.rank)) + layout.MESSAGE)
+        record = record_of(operation)
+        return record is None or record.name == "send"
+
+    def _report(self, rank: RankThatStays) -> None:
+        if rank.is_recorded:
+            return
+        rank.is_recorded = True
+        if rank.answered and rank.answered.raised:
+            rank.blamed = rank.answered.raised
+            rank.record_failure(self._arena)
+        else:
+            text = "has returned from its function, and takes part in no more of this call"
+            records.write(self._arena, rank.number, layout.BY_LAUNCHER, records.FAILED, records.EXITED, 0, text)
+            Group.world(self._arena).abort()
