@@ -24,7 +24,7 @@ CALLS = ("shmcoll.run(work, 2)", "shmcoll.ranks(2).run(work)", "shmcoll.map(lamb
 @pytest.mark.parametrize("call", CALLS)
 def test_a_script(scripts: Any, call: str) -> None:
     script = scripts.start(CALLER.format(call=call))
-    assert script.stdout.readline() == "running\n"
+    assert script.stdout.readline() == "running\n", script.stderr.read()
     command = [sys.executable, "-m", "shmrun", "ps"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
     assert any(line.endswith("  shmcoll.run: script0.py") for line in lines), lines
