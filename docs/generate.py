@@ -92,7 +92,7 @@ def _of_class(cls: type, prefix: str, level: str = "###") -> Iterator[str]:
 
 
 #: what only shmcoll itself calls
-HIDDEN: dict[type, tuple[str, ...]] = {Work: ("await_end", "settle", "withdraw"), nn.Cell: ("construct",)}
+HIDDEN: dict[type, tuple[str, ...]] = {Work: ("await_end", "settle"), nn.Cell: ("construct",)}
 
 
 def _of_collectives() -> Iterator[str]:
