@@ -18,7 +18,7 @@ def blocks(page: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "examples"), [("tutorial.md", 5), ("guide/run.md", 6), ("guide/messages.md", 4), ("guide/failures.md", 1)]
+    ("page", "examples"), [("tutorial.md", 5), ("guide/run.md", 6), ("guide/messages.md", 5), ("guide/failures.md", 1)]
 )
 def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None:
     text = blocks(page)
@@ -29,7 +29,7 @@ def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None
 
 @pytest.mark.parametrize(
     ("page", "examples"),
-    [("collectives", 7), ("asynchronous", 4), ("jit", 3), ("objects", 4), ("shared-arrays", 1), ("groups", 4)],
+    [("collectives", 7), ("asynchronous", 6), ("jit", 3), ("objects", 4), ("shared-arrays", 1), ("groups", 5)],
 )
 def test_examples_run_on_two_ranks(tmp_path: Path, page: str, examples: int) -> None:
     text = blocks(f"guide/{page}.md")
