@@ -124,4 +124,5 @@ if not TYPE_CHECKING:  # else mypy would let any name pass
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | set(_HOME) | set(__all__))
+    """The public names, for completion and `help`; the modules below are found by their paths."""
+    return sorted({*__all__, *_HOME})

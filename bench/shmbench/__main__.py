@@ -12,9 +12,7 @@ from typing import NoReturn
 
 from shmrun.cli.printing import printing
 
-from shmbench.cli.options import parse
-
-SUBCOMMANDS = ("beyond", "compare", "plot", "predict", "tune")
+from shmbench.cli.options import SUBCOMMANDS, parse
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
+from shmrun.cli.config_sources import near
+
 from shmbench.cli.sizes import parse_size
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -31,12 +33,13 @@ def picture_complaint(flag: str, path: Path) -> str | None:
     return None
 
 
-def one_of(what: str, names: Sequence[str]) -> Callable[[str], str]:
-    """One of these names."""
+def one_of(what: str, names: Sequence[str], others: Sequence[str] = ()) -> Callable[[str], str]:
+    """One of these names. `others`: what can also be meant by a word that is not one of them."""
 
     def check(text: str) -> str:
         if text not in names:
-            raise argparse.ArgumentTypeError(f"unknown {what} {text!r}: choose one of {', '.join(names)}")
+            likely = near(text, [*names, *others])
+            raise argparse.ArgumentTypeError(f"unknown {what} {text!r}{likely}: choose one of {', '.join(names)}")
         return text
 
     return check

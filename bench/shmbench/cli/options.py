@@ -7,6 +7,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+import shmcoll
 from shmbench.cli.flags import Parser, at_least, one_of, picture_complaint, size, size_list
 
 COLLECTIVES = (
@@ -28,6 +29,7 @@ COLLECTIVES = (
     "all_to_all_v",
 )
 LIMITS = ("memcpy", "add")
+SUBCOMMANDS = ("beyond", "compare", "plot", "predict", "tune")
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
 ALGORITHMS = {
     **dict.fromkeys(("all_reduce", "reduce", "reduce_scatter"), ("flat", "ring", "cells")),
@@ -120,12 +122,14 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         epilog="memcpy and add (c = a + b) are no collectives: every rank does them alone, all at once, which is the "
         "limit that the memory sets. Time is the average of a rank over the iterations, the maximum over the ranks, "
         "the median over the rounds. Exit code: 0, 1 when a result was wrong, 2 for wrong options. "
-        "`shmbench plot a.json b.json -o out.png` draws several results of -J into one picture; `shmbench beyond` "
-        "measures plans, jitted code, shared arrays, messages, objects and the like.",
+        "Subcommands, each with a --help of its own: `compare` measures beside mpi4py and gloo, `tune` finds the "
+        "thresholds of this machine, `plot` draws several results of -J into one picture, `predict` estimates machines "
+        "with more cores, `beyond` measures plans, jitted code, shared arrays, messages, objects and the like.",
     )
     add = parser.add_argument
     names = COLLECTIVES + LIMITS
-    add("collective", type=one_of("collective", names), help=", ".join(names))
+    add("collective", type=one_of("collective", names, SUBCOMMANDS), help=", ".join(names))
+    add("-V", "--version", action="version", version=f"shmbench {shmcoll.__version__}")
     add("-n", "--ranks", dest="n", type=at_least(1), default=ranks, metavar="N", help="ranks (2)")
     add("-b", "--minbytes", dest="b", type=size, default="8", metavar="SIZE", help="smallest size (8)")
     add("-e", "--maxbytes", dest="e", type=size, default="64M", metavar="SIZE", help="largest size (64M)")

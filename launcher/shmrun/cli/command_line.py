@@ -16,6 +16,7 @@ import os
 from dataclasses import dataclass, field
 
 from shmrun.cli import other_launchers
+from shmrun.cli.config_sources import near
 from shmrun.cli.settings import SETTINGS
 from shmrun.cli.values import Wrong
 
@@ -115,7 +116,8 @@ def _pass_over(flag: str, inline: list[str], rest: list[str], line: ParsedComman
     if not inline and len(rest) > 1 and _is_value(rest[0]):
         values = [rest.pop(0)]
     with_value = f", with its value {values[0]!r}" if values else ""
-    line.remarks.append(f"unknown option {flag} is ignored{with_value}{_hint(flag)}")
+    likely = near(flag, [f"--{name}" for name in SETTINGS])
+    line.remarks.append(f"unknown option {flag} is ignored{with_value}{likely}")
 
 
 def _is_value(word: str) -> bool:
@@ -133,10 +135,3 @@ def _is_number(word: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _hint(flag: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(flag, [f"--{name}" for name in SETTINGS], 1, 0.75)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -10,6 +10,7 @@ can lay down a file there. A file that does not count is named, and ignored; no 
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,13 @@ from shmrun.cli.settings import SETTINGS
 from shmrun.cli.values import Wrong
 
 _LONGEST = 1 << 20  # bytes
+
+#: variables of docs/reference/environment.md that are not options of shmrun
+OTHER_VARIABLES = (
+    "SHMCOLL_ARENA", "SHMCOLL_BUILD_OBJECTS", "SHMCOLL_CACHE_DIR", "SHMCOLL_FAULTS", "SHMCOLL_FLAT_BYTES",
+    "SHMCOLL_JOIN_TIMEOUT", "SHMCOLL_LAUNCHER", "SHMCOLL_RING_BYTES", "SHMCOLL_SEED", "SHMCOLL_SLICE_BYTES",
+    "SHMCOLL_SOAK", "SHMCOLL_STREAM_BYTES", "SHMCOLL_STRESS_OPERATIONS", "SHMCOLL_TUNING",
+)  # fmt: skip
 
 
 class Found(NamedTuple):
@@ -26,13 +34,24 @@ class Found(NamedTuple):
     where: str
 
 
-def environment() -> dict[str, Found]:
-    """What the environment says. An empty variable says nothing."""
+def environment(remarks: list[str]) -> dict[str, Found]:
+    """What the environment says. An empty variable says nothing; one that nobody reads is named in `remarks`."""
     found = {}
+    known = {*OTHER_VARIABLES, *(setting.variable for setting in SETTINGS.values() if setting.variable)}
+    for name in sorted(name for name in os.environ if name.startswith("SHMCOLL_") and name not in known):
+        remarks.append(f"environment variable {name} is ignored: shmcoll has none of this name{near(name, known)}")
     for setting in SETTINGS.values():
         if setting.variable and (text := os.environ.get(setting.variable)):
             found[setting.name] = Found([text], f"environment variable {setting.variable}")
     return found
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """A question for messages: which word was perhaps meant; empty if none is like it."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(known), 1, 0.75)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def project(remarks: list[str]) -> dict[str, Found]:

@@ -65,6 +65,12 @@ def parse(arguments: list[str]) -> Options:
             print(f"shmrun: {remark}", file=sys.stderr)
 
 
+def _likely_subcommand(command: list[str]) -> str:
+    from shmrun.cli import help
+
+    return config_sources.near(command[0], help.SUBCOMMANDS) if command else ""
+
+
 def _answer(asked: str) -> int:
     if asked == "version":
         from shmcoll import __version__
@@ -81,7 +87,7 @@ def _joined(line: command_line.ParsedCommand) -> Options:
     """Command line before environment before pyproject.toml before default; variables for the ranks add up."""
     places = [
         {name: Found([text for text, _ in given], given[-1][1]) for name, given in line.given.items()},
-        config_sources.environment(),
+        config_sources.environment(line.remarks),
         config_sources.project(line.remarks),
     ]
     found: dict[str, Any] = {}
@@ -90,7 +96,7 @@ def _joined(line: command_line.ParsedCommand) -> Options:
         found[name.replace("-", "_")] = _variables(given) if name == "env" else _value(setting, given)
     _refuse_contradiction(line)
     if found["ranks"] is None:
-        raise Wrong("how many ranks? Give -n, as in: shmrun -n 4 script.py")
+        raise Wrong(f"how many ranks? Give -n, as in: shmrun -n 4 script.py{_likely_subcommand(line.command)}")
     if not line.command:
         raise Wrong("what shall the ranks run? Give a program last, as in: shmrun -n 4 script.py")
     if found["tee"] and not found["log_dir"]:

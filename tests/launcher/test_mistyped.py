@@ -1,0 +1,58 @@
+"""What is close to a name that exists is answered with that name: variables, subcommands, collectives."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from shmrun.cli.config_sources import OTHER_VARIABLES
+from shmrun.cli.settings import SETTINGS
+
+import shmcoll
+
+DOCUMENTED = Path(__file__).parents[2] / "docs" / "reference" / "environment.md"
+
+
+def told(*command: str, **variables: str) -> tuple[int, str]:
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}, timeout=60)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "text"),
+    [
+        (("shmrun", "inspec"), 2, "how many ranks? Give -n, as in: shmrun -n 4 script.py; did you mean inspect? (see"),
+        (("shmrun", "train.py"), 2, "how many ranks? Give -n, as in: shmrun -n 4 script.py (see"),
+        (("shmbench", "allreduce"), 2, "unknown collective 'allreduce'; did you mean all_reduce?: choose one of"),
+        (("shmbench", "comapre"), 2, "unknown collective 'comapre'; did you mean compare?: choose one of"),
+        (("shmbench", "--version"), 0, f"shmbench {shmcoll.__version__}\n"),
+        ((sys.executable, "-m", "shmcoll"), 0, "shmrun -n 4 script.py     run a script on 4 ranks"),
+        ((sys.executable, "-m", "shmcoll", "--version"), 0, f"shmcoll {shmcoll.__version__}\n"),
+        ((sys.executable, "-m", "shmcoll", "-n", "2", "x.py"), 2, "did you mean shmrun -n 2 x.py?"),
+    ],
+)
+def test_what_is_said(command, code, text):
+    done, printed = told(*command)
+    assert (done, text in printed) == (code, True), printed
+
+
+def test_a_variable_that_nobody_reads_is_named():
+    code, printed = told("shmrun", "-n", "1", "true", SHMCOLL_TIME_OUT="5", SHMCOLL_QQQ="1")
+    assert code == 0
+    assert "SHMCOLL_TIME_OUT is ignored: shmcoll has none of this name; did you mean SHMCOLL_TIMEOUT?\n" in printed
+    assert "SHMCOLL_QQQ is ignored: shmcoll has none of this name\n" in printed
+
+
+def test_no_variable_that_is_documented_is_called_unknown():
+    documented = set(re.findall(r"`(SHMCOLL_[A-Z_]+)`", DOCUMENTED.read_text()))
+    known = {*OTHER_VARIABLES, *(setting.variable for setting in SETTINGS.values() if setting.variable)}
+    assert documented - known == set()
+    assert known - documented <= {"SHMCOLL_BUILD_OBJECTS"}  # of the build, not of a job
+
+
+def test_dir_shows_public_names():
+    shown = dir(shmcoll)
+    assert {name for name in shown if name.startswith("_")} == {"__version__"}
+    assert all(hasattr(shmcoll, name) for name in shown)
