@@ -63,21 +63,12 @@ class Operator:
         `argument`: its ARGUMENT; `sources`: the address of a table that replaces `operand`, or 0; `routine`: the
         collective whose routine it is, if that has another name.
         """
-        dispatcher.complete(
-            operation,
-            dispatcher.routine(routine or operation),
-            (
-                operand,
-                target,
-                self.reduction,
-                argument,
-                self.identity,
-                algorithm,
-                self.kernel,
-                self.ordered,
-                sources,
-            ),
-        )
+        kind, identity, kernel, ordered = self.reduction, self.identity, self.kernel, self.ordered
+        arguments = operand, target, kind, argument, identity, algorithm, kernel, ordered, sources
+        if routine is None:
+            dispatcher.run(operation, *arguments)
+        else:
+            dispatcher.complete(operation, dispatcher.routine(routine), arguments)
 
     def deliver(self, target: np.ndarray, out: Any) -> Any:
         """Return the result: copy it to `out` if the routine had to write elsewhere."""

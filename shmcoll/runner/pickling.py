@@ -31,7 +31,7 @@ _LOCAL = (
     ("shmcoll.communicator.communicator", "Communicator", "a communicator"),
     ("shmcoll.communicator.grid", "Grid", "the grid of a communicator"),
     ("shmcoll.communicator.plans", "Plan", "the plan of a communicator"),
-    ("shmcoll.runtime.async_worker", "Work", "an asynchronous call of a communicator"),
+    ("shmcoll.runtime.work", "Work", "an asynchronous call of a communicator"),
 )
 
 
