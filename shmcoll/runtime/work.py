@@ -135,7 +135,19 @@ class Work(Generic[Result]):
         return self._outcome()
 
     def result(self, timeout: float | None = None) -> Result:
-        """Do the same as `wait`: the name that futures of Python have."""
+        """Do the same as `wait`. Futures of Python have this name for it.
+
+        Args:
+            timeout: as for `wait`.
+
+        Returns:
+            As from `wait`.
+
+        Raises:
+            TimeoutError: the call has not ended within `timeout`. It goes on.
+            Cancelled: the receive has been withdrawn.
+            CallNotAllowed: as for `wait`.
+        """
         return self.wait(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:

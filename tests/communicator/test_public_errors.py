@@ -14,7 +14,8 @@ INTERNAL = {
     "shmcoll.engine.memory.thresholds.Foreign": "caught there",
     "shmcoll.engine.system.trusted_files.Distrusted": "a PermissionError to users",
     "shmcoll.runner.client.Lost": "caught in run, which raises RankFailed",
-    "shmcoll.runner.run_call.Unreachable": "caught in the rank",
+    "shmcoll.runner.answers.Unreachable": "caught in the rank",
+    "shmcoll.runner.pickling.Unsendable": "a TypeError to users",
 }
 
 

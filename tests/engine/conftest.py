@@ -15,7 +15,7 @@ def compiled() -> Callable[..., int]:
     """`compiled(name, *words)`: a function of `small_functions.py` as machine code. The GIL is released meanwhile."""
     functions = {name: (getattr(small_functions, name), arity) for name, arity in small_functions.ARITIES.items()}
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), code._target_machine())
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code._emit(functions)))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code.emitted(functions)))
     engine.finalize_object()
     natives = {
         name: ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arity)(engine.get_function_address(name))

@@ -4,6 +4,8 @@ import pytest
 
 from shmcoll.startup import warm
 
+pytestmark = pytest.mark.slow
+
 #: each rank tells whether it has compiled
 JOB = """
     import sys, shmcoll

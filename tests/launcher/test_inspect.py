@@ -15,6 +15,8 @@ from shmcoll.engine.memory import arena as arenas
 from tests.support import leaks
 from tests.support.launched import Shmrun, wait_until
 
+pytestmark = pytest.mark.slow
+
 HANG = """
     import sys, time
     import numpy as np

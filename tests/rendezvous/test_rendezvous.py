@@ -15,6 +15,8 @@ from shmcoll.engine.memory import records
 from shmcoll.startup import rendezvous
 from tests.support.named_arenas import files_of, is_open
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., "subprocess.Popen[str]"]
 
 

@@ -16,6 +16,8 @@ from shmcoll.engine.system.processes import process_start
 from tests.support import kills, leaks
 from tests.support.launched import wait_until
 
+pytestmark = pytest.mark.slow
+
 DEADLINE = 60.0
 
 

@@ -12,6 +12,8 @@ import pytest
 import shmcoll
 from tests.support.launched import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def failure(r: Any, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
     with pytest.raises(BaseException) as caught:

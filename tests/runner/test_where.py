@@ -8,6 +8,8 @@ import pytest
 
 import shmcoll
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_time_limit(method: str) -> None:
