@@ -130,8 +130,7 @@ class Work(Generic[Result]):
 
         Any error of the method is raised here as well.
         """
-        if not self._latch.is_set and not self._wait(timeout):
-            raise TimeoutError(f"the call has not ended within {timeout:g} s; it continues")
+        self._wait_for_end(timeout)
         return self._outcome()
 
     def result(self, timeout: float | None = None) -> Result:
@@ -164,8 +163,7 @@ class Work(Generic[Result]):
             Cancelled: the receive has been withdrawn.
             CallNotAllowed: as for `wait`.
         """
-        if not self._latch.is_set and not self._wait(timeout):
-            raise TimeoutError(f"the call has not ended within {timeout:g} s; it continues")
+        self._wait_for_end(timeout)
         if self._failure is None:
             self._outcome()
             return None
@@ -215,6 +213,10 @@ class Work(Generic[Result]):
             self._worker.hurry(self)
             yield from waiter
         return self._outcome()
+
+    def _wait_for_end(self, timeout: float | None) -> None:
+        if not self._latch.is_set and not self._wait(timeout):
+            raise TimeoutError(f"the call has not ended within {timeout:g} s; it continues")
 
     def _wait(self, timeout: float | None) -> bool:
         """Wait until the call has ended; return whether it has within so many seconds."""
