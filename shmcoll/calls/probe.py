@@ -84,8 +84,10 @@ class Message:
 
 
 def probe(dispatcher: Dispatcher, operation: str, source: Any, tag: Any, *, waits: bool, takes: bool) -> Any:
-    """The `Envelope` of the first message that fits, or a `Message` if this call `takes` it; None if there is none and
-    it does not wait."""
+    """Return the `Envelope` of the first message that fits. A call that `takes` the message returns a `Message`.
+
+    A call that does not wait returns None if no message has come.
+    """
     with dispatcher.checking(operation) as check:
         source, tag = wanted(dispatcher, source, tag, *check)
     entry, posted = dispatcher.routine("recv"), dispatcher.posted

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmcoll.engine.memory.group import names
-from shmcoll.errors import RankFailed, ShmcollError
+from shmcoll.errors import ArenaError, RankFailed, ShmcollError
 from shmcoll.runner import protocol
 from shmcoll.runner.client import Lost, Server, Stream
 from shmcoll.runner.pickling import Sending, Unsendable
@@ -110,10 +110,10 @@ class OutgoingCall:
 
 @contextlib.contextmanager
 def unsendable_in_words() -> Iterator[None]:
-    """Raise a `TypeError` for what cannot be pickled."""
+    """Raise a `TypeError` for what cannot be pickled. Too little memory, and memory that is gone, is no wrong type."""
     try:
         yield
-    except (MemoryError, OSError):
+    except (MemoryError, OSError, ArenaError):
         raise
     except Unsendable as e:
         raise TypeError(f"the function or an argument cannot be sent to the ranks: {e}") from None

@@ -67,7 +67,7 @@ def _next_call(control: socket.socket) -> list[int]:
 
 
 class _Call:
-    """One call. It leaves the process as it was, but for what the function itself has changed."""
+    """Make one call. Afterwards only what the function itself has changed differs in this process."""
 
     def __init__(self, control: socket.socket, rank: int, me: int, descriptors: list[int]):
         self._call, self._answers, *output, self._shared = *descriptors[: protocol.DESCRIPTORS], descriptors[4:]

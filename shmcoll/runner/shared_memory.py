@@ -91,13 +91,13 @@ class Region(mmap.mmap):
     """The memory of a shared array, with a descriptor of its file."""
 
     fd: int
+    file: File | None  # which file the descriptor was opened for
 
     def __new__(cls, fd: int) -> "Region":
         """Map the whole file, and own the descriptor."""
         region = super().__new__(cls, fd, 0, **_OWN_DESCRIPTOR)
-        region.fd = fd
-        file = file_of(fd)
-        weakref.finalize(region, _close, fd, file).atexit = False
+        region.fd, region.file = fd, file_of(fd)
+        weakref.finalize(region, _close, fd, region.file).atexit = False
         return region
 
     @property
@@ -129,7 +129,12 @@ class Handle:
 
 
 def handle(array: np.ndarray, region: Region, index: int) -> Handle:
-    """The handle of an array in this region."""
+    """The handle of an array in this region. Raises `ArenaError` if the descriptor is not the region's any more."""
+    if region.file is None or file_of(region.fd) != region.file:
+        raise ArenaError(
+            f"the program has closed descriptor {region.fd}, which a shared array needs to be sent; "
+            f"make the array again: shmcoll.shared(array.copy())"
+        )
     offset = array.__array_interface__["data"][0] - region.address
     flags, inode = array.flags.writeable, os.fstat(region.fd).st_ino
     return Handle(index, inode, offset, array.dtype, array.shape, array.strides, flags)

@@ -292,6 +292,7 @@ def wait_all(works: "Sequence[Work[Any]]", timeout: float | None = None) -> list
 
     Raises:
         TimeoutError: not all have ended within `timeout`. They go on.
+        TypeError: one of `works` is not a `Work`.
 
     The first error of a call, in the order given, is raised when all have ended; the other errors count as seen.
 
@@ -299,7 +300,7 @@ def wait_all(works: "Sequence[Work[Any]]", timeout: float | None = None) -> list
         >>> shmcoll.wait_all([comm.barrier(async_op=True), comm.all_reduce(np.ones(1), async_op=True)])[1] / comm.size
         array([1.])
     """
-    listed, end = list(works), _end(timeout)
+    listed, end = _listed(works), _end(timeout)
     for work in listed:
         if not work.done() and not work._wait(_left(end)):
             raise TimeoutError(f"{_pending(listed)} of {len(listed)} calls have not ended within {timeout:g} s")
@@ -321,6 +322,7 @@ def wait_any(works: "Sequence[Work[Any]]", timeout: float | None = None) -> int:
 
     Raises:
         TimeoutError: none has ended within `timeout`. They go on.
+        TypeError: one of `works` is not a `Work`.
         ValueError: there are no calls.
 
     Example:
@@ -342,9 +344,10 @@ def wait_some(works: "Sequence[Work[Any]]", timeout: float | None = None) -> lis
 
     Raises:
         TimeoutError: none has ended within `timeout`. They go on.
+        TypeError: one of `works` is not a `Work`.
         ValueError: there are no calls.
     """
-    listed = list(works)
+    listed = _listed(works)
     if not listed:
         raise ValueError("there is no call to wait for")
     for workers_works in _by_worker(listed):
@@ -366,6 +369,14 @@ def wait_some(works: "Sequence[Work[Any]]", timeout: float | None = None) -> lis
     if not ended:
         raise TimeoutError(f"none of {len(listed)} calls has ended within {timeout:g} s; they continue")
     return ended
+
+
+def _listed(works: "Sequence[Work[Any]]") -> "list[Work[Any]]":
+    listed = list(works)
+    for i, work in enumerate(listed):
+        if not isinstance(work, Work):
+            raise TypeError(f"works[{i}] must be what a call with async_op=True returns, got {type(work).__name__}")
+    return listed
 
 
 def _by_worker(works: "list[Work[Any]]") -> "Iterable[list[Work[Any]]]":

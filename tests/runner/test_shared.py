@@ -232,3 +232,18 @@ class TestWhatArrives:
         os.close(fd)
         with pytest.raises(shmcoll.ArenaError, match="sent without its memory"):
             shared_memory.array_of(handle)
+
+
+def test_a_descriptor_that_the_program_has_closed_is_refused() -> None:
+    """Its number may be that of another shared array, which the ranks would write into instead."""
+    first = shmcoll.shared(np.zeros(4))
+    region = shared_memory.region_of(first)
+    assert region is not None
+    os.close(region.fd)
+    second = shmcoll.shared(np.zeros(4))
+    other = shared_memory.region_of(second)
+    assert other is not None and other.fd == region.fd
+    with pytest.raises(shmcoll.ArenaError, match=r"the program has closed descriptor \d+, which a shared array needs"):
+        shmcoll.run(lambda x: x.fill(1), 2, first)
+    shmcoll.run(lambda x: x.fill(2), 2, second)
+    assert (first.tolist(), second.tolist()) == ([0] * 4, [2] * 4)

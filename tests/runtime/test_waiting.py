@@ -1,6 +1,5 @@
 """`Work.test`, `result` and `exception`; `wait_all`, `wait_any` and `wait_some` over calls of all kinds."""
 
-import threading
 import time
 
 import numpy as np
@@ -93,25 +92,34 @@ def test_any_and_some(ranks, board):
     assert ranks(4, take)[0] == [1, 2, 3]
 
 
-def test_any_of_a_receive_and_a_collective(ranks):
-    """The worker makes the collective, and this thread reads the message: it waits for both."""
+def test_any_of_a_receive_and_a_collective(ranks, board):
+    """Of two communicators, because a collective that waits keeps everything else of its communicator waiting."""
 
     def wait(comm) -> list[int]:
-        told = []
-        for first in (0, 1):
-            works = [comm.recv(source=comm.rank, tag=first, async_op=True), comm.barrier(async_op=True)]
-            if comm.rank == 0:
-                thread = threading.Timer(0.02, comm.send, (np.ones(1), comm.rank, first))
-                thread.start()
+        own = comm.dup()
+        works = [comm.recv(source=comm.rank, tag=1, async_op=True), own.barrier(async_op=True)]
+        told = [shmcoll.wait_any(works)]  # the barrier: nobody has sent anything
+        comm.send(np.ones(1), comm.rank, 1)
+        shmcoll.wait_all(works)
+        if comm.rank == 1:  # the message: this rank comes to the barrier only when rank 0 has received it
+            comm.send(np.ones(1), 0, 2)
+            assert poll(lambda: board[0], 20)
+            own.barrier()
+        else:
+            works = [comm.recv(source=1, tag=2, async_op=True), own.barrier(async_op=True)]
             told.append(shmcoll.wait_any(works))
-            if comm.rank:
-                comm.send(np.ones(1), comm.rank, first)
-            else:
-                thread.join()
+            board[0] = 1
             shmcoll.wait_all(works)
+        own.close()
         return told
 
-    assert all(set(told) <= {0, 1} for told in ranks(2, wait))
+    assert ranks(2, wait) == [[1, 0], [1]]
+
+
+def test_what_is_no_call_is_refused():
+    for wait in (shmcoll.wait_all, shmcoll.wait_any, shmcoll.wait_some):
+        with pytest.raises(TypeError, match=r"works\[0\] must be what a call with async_op=True returns, got NoneType"):
+            wait([None])
 
 
 def test_nothing_to_wait_for():

@@ -54,7 +54,7 @@ def _state(found: list[rank_status.RankStatus]) -> str:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, without the interpreter and the path of what it runs; empty when there is none.
+    """The command line of a process, without the interpreter and the path of what it runs; empty if it has no command.
 
     For the server of `shmcoll.run`, that of its caller.
     """

@@ -24,8 +24,8 @@ Who is inside. ACTIVE is written under the GIL alone, by the thread whose call i
     ENDED      the group has ended. It stays
 
 OWNER says which thread has the turn (`runtime/turns.py`). While receives are posted and no thread has it, the value is
-RECEIVES_POSTED, and calls enter as ever, but for two: a receive, which comes behind those that are posted, and a send
-that may have to wait for its receiver, because it reads meanwhile for those that are posted.
+RECEIVES_POSTED. Then all calls enter except two kinds. A receive comes behind those that are posted. A send that may
+have to wait for its receiver reads meanwhile for the posted receives, and only the thread that has the turn may do so.
 
 The check and what follows it, the reading of the arguments, are one piece of native code under the GIL: no handler and
 no thread comes between. A call that may not enter is answered BUSY, and nothing but its arguments has been written.
