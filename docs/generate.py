@@ -21,7 +21,7 @@ from shmcoll import errors, jit, mindspore, nki
 from shmcoll.collectives import ROUTINES, all_reduce_shared
 from shmcoll.communicator import Communicator
 from shmcoll.communicator.grid import Grid
-from shmcoll.communicator.messages import Recv, Send
+from shmcoll.communicator.messages import Recv, RecvObject, Send, SendObject
 from shmcoll.communicator.plans import Plan
 from shmcoll.mindspore import context, nn, tensor
 from shmcoll.mindspore.mint.handle import CommHandle
@@ -64,7 +64,7 @@ def _of_package() -> Iterator[str]:
     for cls in (Ranks, Work, Plan, Grid):
         yield _section(f"shmcoll.{cls.__name__}", _doc(cls))
         yield from _of_class(cls, f"{cls.__name__}.")
-    for cls in (Send, Recv):
+    for cls in (Send, Recv, SendObject, RecvObject):
         yield _function(f"shmcoll.{cls.__name__}", cls)
     yield _section("shmcoll.jit", _doc(jit))
     for name in jit.OPERATIONS:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
     from shmcoll.communicator.grid import Grid
-    from shmcoll.communicator.messages import ANY, Envelope, Message, Recv, Send
+    from shmcoll.communicator.messages import ANY, Envelope, Message, Recv, RecvObject, Send, SendObject
     from shmcoll.communicator.plans import Plan
     from shmcoll.engine.compiler.user_operators import op, premul_sum
     from shmcoll.engine.kernels.dtypes import pair_dtype
@@ -58,7 +58,9 @@ _HOME = {
     "Envelope": "shmcoll.communicator.messages",
     "Message": "shmcoll.communicator.messages",
     "Recv": "shmcoll.communicator.messages",
+    "RecvObject": "shmcoll.communicator.messages",
     "Send": "shmcoll.communicator.messages",
+    "SendObject": "shmcoll.communicator.messages",
     "Communicator": "shmcoll.communicator",
     "Grid": "shmcoll.communicator.grid",
     "Plan": "shmcoll.communicator.plans",
@@ -95,8 +97,10 @@ __all__ = [  # without `map`: `from shmcoll import *` shall not replace the buil
     "RankFailed",
     "Ranks",
     "Recv",
+    "RecvObject",
     "RemoteTraceback",
     "Send",
+    "SendObject",
     "ShmcollError",
     "Work",
     "__version__",

@@ -111,9 +111,7 @@ def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedRecei
 
 def check_arguments(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> tuple[np.ndarray | None, int, int]:
     """Where the routine can write, or None; and what it waits for."""
-    are_plain = type(source) is int and type(tag) is int
-    is_addressed = are_plain and ANY <= source < dispatcher.size and ANY <= tag <= LARGEST_TAG
-    if is_addressed and type(out) is np.ndarray and out.flags.writeable and given.is_plain(out):
+    if out is not None and can_receive(dispatcher, out, source, tag):
         return out, source, tag
     with dispatcher.checking("recv") as check:
         operation, rank = check
@@ -128,6 +126,15 @@ def check_arguments(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> 
         check_apart(out, "out", *check)
         known = dtype_of(out.view(out.dtype.newbyteorder("=")), operation, rank)
         return (out if given.is_plain(out) else np.empty(out.shape, known.numpy)), source, tag
+
+
+def can_receive(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> bool:
+    """Whether the routine takes these arguments as they are, for sure."""
+    if type(source) is not int or type(tag) is not int:
+        return False
+    if not (ANY <= source < dispatcher.size and ANY <= tag <= LARGEST_TAG):
+        return False
+    return out is None or (type(out) is np.ndarray and out.flags.writeable and given.is_plain(out))
 
 
 def wanted(dispatcher: Dispatcher, source: Any, tag: Any, operation: str, rank: int) -> tuple[int, int]:

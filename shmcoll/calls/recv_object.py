@@ -15,7 +15,7 @@ from shmcoll.runtime.work import Work
 def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:
     if not dispatcher.posted.is_empty():  # posted before: what fits one of them is not for us
         dispatcher.check_outside("recv_object")
-        return await_posted(dispatcher, _make(dispatcher, source, tag))
+        return await_posted(dispatcher, make_object(dispatcher, source, tag))
     with dispatcher.checking("recv_object") as check:
         source, tag = wanted(dispatcher, source, tag, *check)
     return _made(*receive(dispatcher, "recv_object", None, source, tag, WHOLE))
@@ -23,12 +23,12 @@ def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:
 
 def post_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Work[Any]:
     """A receive that waits without keeping others from anything."""
-    receive = _make(dispatcher, source, tag)
+    receive = make_object(dispatcher, source, tag)
     dispatcher.posted.enter(receive)
     return receive
 
 
-def _make(dispatcher: Dispatcher, source: Any, tag: Any) -> PostedReceive:
+def make_object(dispatcher: Dispatcher, source: Any, tag: Any) -> PostedReceive:
     dispatcher.routine("recv")  # loaded here, and not by the worker
     with dispatcher.checking("recv_object") as check:
         source, tag = wanted(dispatcher, source, tag, *check)

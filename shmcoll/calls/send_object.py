@@ -9,9 +9,14 @@ from shmcoll.runtime.dispatcher import Dispatcher
 
 
 def send_object(dispatcher: Dispatcher, value: Any, dest: Any, tag: Any) -> None:
+    dest, tag = check_address(dispatcher, dest, tag)
     with dispatcher.checking("send_object") as check:
-        dest, tag = given.as_peer(dest, "dest", dispatcher.size, *check), given.as_tag(tag, "tag", *check)
         array, form, _kept = as_message(value, *check)
     sending = Sending(dispatcher, array, dest, tag, form)
     dispatcher.complete("send_object", sending.put_beside_receives)
     sending.raise_refusal()
+
+
+def check_address(dispatcher: Dispatcher, dest: Any, tag: Any) -> tuple[int, int]:
+    with dispatcher.checking("send_object") as check:
+        return given.as_peer(dest, "dest", dispatcher.size, *check), given.as_tag(tag, "tag", *check)

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from shmcoll import calls
 from shmcoll.calls.probe import Envelope, Message
-from shmcoll.calls.recv import make
 from shmcoll.calls.recv_object import post_object
-from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.send import send_at_once
 from shmcoll.calls.sendrecv import SHORT_BYTES
+from shmcoll.communicator.batch import Recv, RecvObject, Send, SendObject, batch
 from shmcoll.communicator.native_call import NativeCalls, native_call
 from shmcoll.engine.layout import ANY, LARGEST_TAG
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
     from shmcoll.communicator.types import ArrayLike, Out, Received
-
-
-class Send(NamedTuple):
-    """Describe a message for `comm.batch`. The arguments are those of `comm.send`."""
-
-    x: ArrayLike
-    dest: int
-    tag: int = 0
-
-
-class Recv(NamedTuple):
-    """Describe a receive for `comm.batch`. The arguments are those of `comm.recv`."""
-
-    out: Out | None = None
-    source: int = ANY
-    tag: int = ANY
 
 
 class Messages(NativeCalls):
@@ -311,20 +294,24 @@ class Messages(NativeCalls):
         in_place = out is None or (type(out) is np.ndarray and out.flags.writeable)
         return in_place and ANY <= source < self._size and ANY <= tag <= LARGEST_TAG
 
-    def batch(self, messages: Sequence[Send | Recv]) -> list[Work[Any]]:
+    def batch(self, messages: Sequence[Send | Recv | SendObject | RecvObject]) -> list[Work[Any]]:
         """Start many messages at once. Not a collective.
 
-        All receives are posted before the first message is sent.
+        The order in the list says which of two messages to the same rank comes first, and which of two receives takes
+        a message that fits both. Otherwise it does not matter: no message waits for a receive of the same batch, and
+        long ones travel both ways at once.
 
         Args:
-            messages: `shmcoll.Send(x, dest, tag)` and `shmcoll.Recv(out, source, tag)`.
+            messages: `shmcoll.Send(x, dest, tag)`, `shmcoll.Recv(out, source, tag)`,
+                `shmcoll.SendObject(value, dest, tag)`, `shmcoll.RecvObject(source, tag)`.
 
         Returns:
-            A `Work` for each message, in the order given. Its result is that of `send` or `recv`.
+            A `Work` for each message, in the order given. Its result is that of `send`, `recv`, `send_object` or
+            `recv_object`.
 
         Raises:
-            TypeError: as for `send` and `recv`, or a message is neither a `Send` nor a `Recv`. Nothing of the batch has
-                begun.
+            TypeError: as for `send` and `recv`, or a message is none of the four. Nothing of the batch has begun. (An
+                object that cannot be pickled is an error of its own `Work`.)
             ValueError: as for `send` and `recv`. Nothing of the batch has begun.
 
         Example:
@@ -335,37 +322,11 @@ class Messages(NativeCalls):
             True
             >>> works[1].wait()
         """
-        dispatcher = self._dispatcher
-        if isinstance(messages, (Send, Recv)) or not isinstance(messages, Iterable):
-            raise TypeError(
-                f"batch on rank {dispatcher.failures.name}: messages must be a sequence of shmcoll.Send and "
-                f"shmcoll.Recv, got {type(messages).__name__}"
-            )
-        checked: list[Any] = []  # the arguments of a send, or a receive that has not been posted
-        for one in messages:
-            if isinstance(one, Send):
-                checked.append(check_send(dispatcher, one.x, one.dest, one.tag))
-            elif isinstance(one, Recv):
-                checked.append(make(dispatcher, one.out, one.source, one.tag))
-            else:
-                raise TypeError(
-                    f"batch on rank {dispatcher.failures.name}: {type(one).__name__} is not a message; "
-                    f"use shmcoll.Send(x, dest, tag) and shmcoll.Recv(out, source, tag)"
-                )
-        dispatcher.routine("send")  # loaded before anything has begun
-        receives = [one for one in checked if type(one) is not tuple]
-        if receives:
-            dispatcher.posted.enter(*receives)
-        try:
-            return [self._start(*one) if type(one) is tuple else one for one in checked]
-        except BaseException:  # the user has no handles
-            for one in receives:
-                one.cancel()
-            raise
+        return batch(self._dispatcher, messages, self._start, self._submit)
 
     def _start(self, x: Any, dest: int, tag: int) -> Work[None]:
-        """Send an array whose arguments have been checked, in this thread if it takes no time."""
+        """Send an array, in this thread if it takes no time."""
         return send_at_once(self._dispatcher, x, dest, tag) or self._submit(calls.send, x, dest, tag)
 
 
-__all__ = ["ANY", "Envelope", "Message", "Messages", "Recv", "Send"]
+__all__ = ["ANY", "Envelope", "Message", "Messages", "Recv", "RecvObject", "Send", "SendObject"]

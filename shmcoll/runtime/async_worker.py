@@ -147,9 +147,7 @@ class AsyncWorker:
 
     def ended(self, result: Any) -> Work[Any]:
         """The handle of a call that has ended already."""
-        work: Work[Any] = Work(self, None if result is None else here())
-        work.settle(result)
-        return work
+        return Work.ended(self, here() if isinstance(result, BaseException) else None, result)
 
     def start(self, operation: str) -> None:
         """Have the thread run. Call with the guard of `turns` held."""

@@ -112,6 +112,16 @@ class Work(Generic[Result]):
         self._worker = worker
         self._latch = Latch()
 
+    @classmethod
+    def ended(cls, worker: Worker, site: Site | None, result: Any) -> "Work[Any]":
+        """Make the handle of a call that has returned or raised `result`."""
+        work: Work[Any] = cls(worker, site)
+        if isinstance(result, BaseException):
+            work.settle(result)
+        else:  # the same in fewer steps: nobody waits yet
+            work._result, work._latch.is_set = result, True
+        return work
+
     def wait(self, timeout: float | None = None) -> Result:
         """Wait until the call has ended, and return its result. A wait that is interrupted may be repeated.
 

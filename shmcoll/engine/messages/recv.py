@@ -13,6 +13,8 @@ Phases, in RECV_PHASE, and what they return besides OK and failures:
                   DOES_NOT_FIT    the message does not fit `out`, and stays
                   SEND_FIRST      only this rank itself could send the message
     FILL      the same, but a message that does not fill `out` is read into the beginning of it
+    SOON      the same as FETCH for a message of one part that is there, or comes while this rank polls; else
+              NOTHING_YET. It neither sleeps nor answers INTERRUPTED
     DATA      read what has been found into `out`, or what is left of it
                   WITHDRAWN       its sender has taken it back
     TRY       look for a message: FOUND, or NOTHING_YET
@@ -23,9 +25,9 @@ Phases, in RECV_PHASE, and what they return besides OK and failures:
                   SOURCE_LOST     another rank has failed, or all others have left
     POLL      the same, but only for as long as it takes to poll: OK, or SLICE_OVER
 
-Only FETCH and FILL begin a call. A thread that looks at posted receives (`runtime/posted_receives.py`) and a send that
-uses SEEK may enter between two phases of a call of theirs; `engine/native/entry.py` says why nobody else enters there.
-Such a thread marks, tries each of the posted receives, and attends when there was nothing.
+Only FETCH, FILL and SOON begin a call. A thread that looks at posted receives (`runtime/posted_receives.py`) and a send
+that uses SEEK may enter between two phases of a call of theirs; `engine/native/entry.py` says why nobody else enters
+there. Such a thread marks, tries each of the posted receives, and attends when there was nothing.
 
 Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag; FORM is ARRAY, or another form if
 an object is wanted: a message of the other kind does not fit. OK is a negative number: minus 1 minus source << 32 |
@@ -78,6 +80,7 @@ from shmcoll.engine.messages.ring_buffers import (
     FOUND_TYPE,
     HEAD,
     OBJECT,
+    PART_BYTES,
     RING,
     SOURCE_SHIFT,
     TAKEN_BACK,
@@ -87,7 +90,7 @@ from shmcoll.engine.messages.ring_buffers import (
 )
 from shmcoll.engine.protocol.wait import EVENTS, SEVERAL, comes_soon, mailbox, wait, wait_any, wait_for_a_slice
 
-FETCH, FILL = range(2)
+FETCH, FILL, SOON = range(3)
 DATA, TRY, MARK, ATTEND, POLL, SEEK = range(c.LATER, c.LATER + 6)
 
 NO_TAG = -2  # no message has it
@@ -98,6 +101,8 @@ def recv(ctx):
     phase = peek(ctx + c.RECV_PHASE)
     if phase in (FETCH, FILL):
         return fetch(ctx)
+    if phase == SOON:
+        return fetch_soon(ctx)
     if phase == DATA:
         return take(ctx)
     if phase == TRY:
@@ -128,6 +133,25 @@ def fetch(ctx):
             status = await_message(ctx, source)
             if status != c.OK:
                 return status
+
+
+def fetch_soon(ctx):
+    source = peek(ctx + c.ARGUMENT)
+    if not find(ctx, source, 0) and (not follows_soon(ctx, source) or not find(ctx, source, 0)):
+        return c.NOTHING_YET
+    if peek(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + FOUND_TOTAL) > PART_BYTES:
+        return c.NOTHING_YET
+    return take(ctx) if is_filled(ctx) else c.FOUND
+
+
+def follows_soon(ctx, source):
+    """Whether something follows what `find` has seen while this rank polls."""
+    if source == peek(ctx + c.RANK) or is_damaged(ctx):
+        return 0
+    if source == ANY:
+        return comes_soon(ctx, SEVERAL, peek(ctx + c.SIZE))
+    event = peek(ctx + c.MAIL) + EVENTS
+    return comes_soon(ctx, peek(event), peek(event + WORD))
 
 
 def try_to_find(ctx):

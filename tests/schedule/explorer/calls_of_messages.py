@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
-from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, SEEK, TRY, recv
+from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, SEEK, SOON, TRY, recv
 from shmcoll.engine.messages.ring_buffers import DONE, SEGMENTS, SOURCE_SHIFT, UNREAD, WHOLE, found_offset
 from shmcoll.engine.messages.send import BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY, send
 from tests.schedule.explorer.calls import Call, _expect, _fill, value
@@ -203,6 +203,16 @@ class ReceivePosted(Receive):
                 return self._told(rank, self._enter(rank, FETCH, self.source), number)
             if status not in (c.OK, c.SLICE_OVER):
                 return status
+
+
+@dataclass(frozen=True)
+class ReceiveSoon(ReceivePosted):
+    """As a batch does it: posted if the message does not come soon."""
+
+    def run(self, rank: Rank, number: int) -> int:
+        self._prepare(rank)
+        status = self._enter(rank, SOON, self.source)
+        return super().run(rank, number) if status == c.NOTHING_YET else self._told(rank, status, number)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,15 @@ MUTANTS_OF_MESSAGES = {
         "a message longer than the ring",
         sampled=True,
     ),
+    "a batch takes a message that has not come": Mutant(
+        "engine.messages.recv.fetch_soon", " or not find(ctx, source, 0))", ")", "batches"
+    ),
+    "a batch reads a message that is for another receive": Mutant(
+        "engine.messages.recv.fetch_soon",
+        "if not find(",
+        "if not find_from(ctx, source, ANY, 0) and not find(",
+        "batches",
+    ),
     "HEAD passes what is still wanted": Mutant(
         "engine.messages.recv.find_from",
         "            skip_piece(ctx)\n",

@@ -34,6 +34,7 @@ from tests.schedule.explorer.calls_of_messages import (
     ReceiveObject,
     ReceivePosted,
     ReceiveShort,
+    ReceiveSoon,
     Send,
     SendInVain,
     SendObject,
@@ -304,6 +305,18 @@ SCENARIOS = {
     "a posted receive, 3 ranks": Scenario(
         3, ((Send(2, 1, tag=1),), (Send(2, 2),), (ReceivePosted(1, 2, tag=0, call=1),)), each=True
     ),
+    "batches": Scenario(
+        2,
+        (
+            (Send(1, 2, tag=1), Send(1, 2, tag=2), ReceiveSoon(1, 2, tag=1, call=1)),
+            (Send(0, 2, tag=1), ReceiveSoon(0, 2, tag=2, call=2), ReceiveSoon(0, 2, tag=1, call=1)),
+        ),
+        each=True,
+    ),
+    "a batch, 3 ranks": Scenario(
+        3, ((Send(2, 2),), (Send(2, 2),), (ReceiveSoon(ANY, 2, call=1), ReceiveSoon(ANY, 2, call=1))), each=True
+    ),
+    "a batch receives a long message": Scenario(2, ((Send(1, 70),), (ReceiveSoon(0, 70),)), each=True, words=70),
     "a rank returns": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.DEPARTED))), each=True),
     "a rank returns, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.DEPARTED),)), each=True),
     "a rank raises": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.FAILED))), each=True),
