@@ -260,23 +260,37 @@ class PostedReceives:
         return receive
 
     def _find(self, *, patiently: bool) -> tuple[int, PostedReceive | None]:
-        """Try the receives in their order. FOUND, and the one that a message is for; else NOTHING_YET, or an error."""
+        """Find a message that has come, and the first receive that it fits. FOUND, and that receive; else NOTHING_YET,
+        or an error.
+
+        Most often the next message of all is for a receive, or there is none: that takes one native call, however many
+        receives there are. Else each receive is tried in its order, because its message may be behind others.
+        """
+        status = self._enter(None, TRY, wanted=(ANY, ANY, ARRAY), patiently=patiently)
+        if status == c.NOTHING_YET:
+            return status, None
+        if status == c.FOUND and (receive := self._first_that_fits(self._posted)):
+            return status, receive
         while True:
-            begin_again = False
-            posted = list(self._posted)
+            posted, earlier_fits = list(self._posted), False
             for i, receive in enumerate(posted):
                 if receive.is_withdrawn:
                     continue
                 status = self._enter(receive, TRY, patiently=patiently)
                 if status == c.FOUND:
-                    begin_again = i > 0 and any(one.fits(*self._dispatcher.buffers.found) for one in posted[:i])
-                    if not begin_again:
+                    earlier_fits = self._first_that_fits(posted[:i]) is not None
+                    if not earlier_fits:
                         return status, receive
                     break
                 if status != c.NOTHING_YET:
                     return status, None
-            if not begin_again:
+            if not earlier_fits:
                 return c.NOTHING_YET, None
+
+    def _first_that_fits(self, receives: Sequence[PostedReceive]) -> PostedReceive | None:
+        """The first of these receives that the message fits that has been found."""
+        found = self._dispatcher.buffers.found
+        return next((one for one in list(receives) if one.fits(*found)), None)
 
     def _read(self, receive: PostedReceive, *, briefly: bool) -> None:
         """Read the message that has been found for a receive that has been taken."""
@@ -310,10 +324,13 @@ class PostedReceives:
 
     def _look_for_the_late(self, lost: bool) -> None:
         """End what can never come, or has not come in time. `lost`: a rank has died, or all others have left."""
-        for receive in list(self._posted):
+        posted, me = list(self._posted), self._dispatcher.rank
+        sources = {receive.source for receive in posted} - {ANY, me}
+        gone = {source for source in sources if self._has_left(source)}  # once for each: it reads files
+        for receive in posted:
             is_late, source = receive.deadline < self._looked, receive.source
-            from_others = source != self._dispatcher.rank and self._dispatcher.size > 1
-            cannot_come = from_others and (lost or (source != ANY and self._has_left(source)))
+            from_others = source != me and self._dispatcher.size > 1
+            cannot_come = from_others and (lost or source in gone)
             if not (is_late or cannot_come) or not receive.take():
                 continue
             if is_late:
@@ -344,12 +361,19 @@ class PostedReceives:
     # --- calling and telling ------------------------------------------------------------------------------------------
 
     def _enter(
-        self, receive: PostedReceive | None, phase: int, place: np.ndarray | None = None, *, patiently: bool = True
+        self,
+        receive: PostedReceive | None,
+        phase: int,
+        place: np.ndarray | None = None,
+        *,
+        wanted: tuple[int, int, int] | None = None,
+        patiently: bool = True,
     ) -> int:
-        """Call the routine. Without a receive, the context names the first one in the list: errors quote it."""
+        """Call the routine for a receive; or for what is wanted: source, tag and form. With neither, the context names
+        the first receive in the list: errors quote it."""
         call = self._dispatcher.routine("recv")
         one = receive or next(iter(self._posted), None)
-        source, tag, form = one.wanted if one else (ANY, ANY, ARRAY)
+        source, tag, form = wanted or (one.wanted if one else (ANY, ANY, ARRAY))
         status = call(None, place, phase, source, tag, form)
         while status == c.BUSY and patiently and self._dispatcher.words[c.ACTIVE // WORD] != c.ENDED:
             time.sleep(1e-4)  # a call that was let in before anything was pending

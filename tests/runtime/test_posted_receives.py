@@ -88,3 +88,27 @@ def test_a_batch_is_made_of_tuples(ranks):
         return [None if (told := work.wait()) is None else (told[0].tolist(), *told[1:]) for work in works]
 
     assert ranks(1, batch) == [[None, ([1.5, 2.5], 0, 3), ([4.0], 0, 4), None]]
+
+
+def test_a_look_costs_the_same_for_many_receives(ranks, monkeypatch):
+    """One native call finds the next message, and whether a source has left is asked once."""
+
+    def look(comm) -> tuple[int, int, int]:
+        monkeypatch.setattr(comm._dispatcher.worker, "start", lambda operation: None)  # it would look, too
+        posted, other = comm._dispatcher.posted, 1 - comm.rank
+        works = [comm.recv(source=other, tag=i, async_op=True) for i in range(50)]
+        comm.send(np.ones(1), other, 41)
+        comm.barrier()
+        tries, asked = [], []
+        enter, has_left = posted._enter, posted._has_left
+        monkeypatch.setattr(posted, "_enter", lambda *call, **options: tries.append(call) or enter(*call, **options))
+        monkeypatch.setattr(posted, "_has_left", lambda source: asked.append(source) or has_left(source))
+        status, found = posted._find(patiently=False)
+        assert status == c.FOUND
+        posted._look_for_the_late(lost=False)
+        for work in works:
+            work.cancel()
+        comm._dispatcher.words[c.OWNER // WORD] = 0
+        return works.index(found), len(tries), len(asked)
+
+    assert ranks(2, look) == [(41, 1, 1)] * 2
