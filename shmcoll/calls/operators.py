@@ -95,7 +95,7 @@ def as_operator(dispatcher: "Dispatcher", op: Any, dtype: np.dtype, check: tuple
     """
     if isinstance(op, (Op, PremulSum)):
         try:
-            return _function(op, dtype) if isinstance(op, Op) else _multiples(dispatcher, op, dtype)
+            return _function(dispatcher, op, dtype) if isinstance(op, Op) else _multiples(dispatcher, op, dtype)
         except TypeError as e:
             operation, rank = check
             raise TypeError(f"{operation} on rank {rank}: {e}") from e
@@ -107,8 +107,9 @@ def as_operator(dispatcher: "Dispatcher", op: Any, dtype: np.dtype, check: tuple
     return Operator(reduction, 0, kernel, 0, dtype, works_on, prepare)
 
 
-def _function(op: Op, dtype: np.dtype) -> Operator:
-    kernel = op.kernel(BY_NUMPY[_pairs_like(dtype) or dtype])
+def _function(dispatcher: "Dispatcher", op: Op, dtype: np.dtype) -> Operator:
+    with dispatcher.local_rank.compiling():
+        kernel = op.kernel(BY_NUMPY[_pairs_like(dtype) or dtype])
     return Operator(USER, op.identity, kernel, int(not op.commutative), dtype, dtype)
 
 

@@ -16,6 +16,7 @@ from shmcoll.calls.pickling import of_message
 from shmcoll.calls.recv import go_on, wanted
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory import records
 from shmcoll.engine.messages.recv import FETCH, MARK, TRY
 from shmcoll.engine.messages.ring_buffers import ARRAY, WHOLE
 from shmcoll.runtime.dispatcher import Dispatcher
@@ -122,11 +123,14 @@ def probe(dispatcher: Dispatcher, operation: str, source: Any, tag: Any, *, wait
             dispatcher.left(operation)
             raise
 
-    end = time.monotonic() + dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
+    limit = dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
+    end = time.monotonic() + limit
     while True:
         dispatcher.complete(operation, look)
         if found is not None or not waits:
             return found
+        if time.monotonic() > end and records.some_rank_compiles(dispatcher.group.arena):
+            end = time.monotonic() + limit
         if time.monotonic() > end:
             dispatcher.words[c.ACTIVE // WORD] = c.ENDED
             raise dispatcher.failures.error(operation, c.TIMEOUT_PASSED)

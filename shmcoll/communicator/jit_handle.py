@@ -39,7 +39,8 @@ def make(comm: Any) -> np.ndarray:
     if not words[entry.HANDLE // WORD]:
         for operation in OPERATIONS:
             comm._dispatcher.routine(operation)
-        words[entry.GATE // WORD] = code.load_gate()
+        with comm._dispatcher.local_rank.compiling():
+            words[entry.GATE // WORD] = code.load_gate()
         _communicators[address] = comm
         _callbacks[address] = lambda block: _call_back(address, block)
         weakref.finalize(comm, _forget, words)

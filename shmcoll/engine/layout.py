@@ -96,7 +96,10 @@ RECORD_START = 40  # start time of the process in clock ticks since boot: with t
 RECORD_LENGTH = 48
 RECORD_CHECK = 56  # crc32 of the words above and the text
 RECORD_TEXT = 64
-RECORD_TEXT_BYTES = RECORD_BYTES - RECORD_TEXT
+RECORD_COMPILING = RECORD_BYTES - WORD  # since when the rank compiles, CLOCK_MONOTONIC in ns; 0: it does not
+RECORD_TEXT_BYTES = RECORD_COMPILING - RECORD_TEXT
+
+LONGEST_COMPILATION = 600_000_000_000  # ns for which RECORD_COMPILING is believed
 
 BY_RANK, BY_LAUNCHER = 0, 1
 

@@ -115,7 +115,8 @@ class Dispatcher:
             if self._faulty:
                 self._routines[name] = fault_injection.make_callable(record, self.words)
                 return self._routines[name]
-            fast, plain = code.load_routine(record, _tell)
+            with self.local_rank.compiling():
+                fast, plain = code.load_routine(record, _tell)
             self.words[entry.KINDS // WORD + record.code] = record.form
             self.words[entry.ROUTINES // WORD + record.code] = plain
             self._routines[name] = entry.make_callable(name, fast, plain, self.words)  # last: it says that all is done
@@ -123,7 +124,8 @@ class Dispatcher:
 
     def kernel(self, dtype: DType, reduction: str, number: int) -> int:
         """Address of the kernel for a dtype and a reduction, which from now on the native entry finds by itself."""
-        address = code.load_kernel(dtype, reduction, _tell)
+        with self.local_rank.compiling():
+            address = code.load_kernel(dtype, reduction, _tell)
         self.words[entry.kernel_slot(dtype.code, number)] = address
         return address
 

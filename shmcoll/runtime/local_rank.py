@@ -5,9 +5,11 @@ normal end writes 'departed', an error only for those who still need the rank.
 """
 
 import atexit
+import contextlib
 import os
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,6 +45,7 @@ class LocalRank:
         self.launcher = launcher
         self.pid = os.getpid()
         self._moved = self._slept = 0  # by communicators that have been closed
+        self._compiling: set[int] = set()  # threads that load code, and may compile it first
         self.heap = Heap(arena, rank)
         self.groups = GroupRegistry(arena, rank, self.heap)
         self.lock = threading.RLock()  # guards what follows; only ever held for a moment, see `check_not_within`
@@ -66,6 +69,20 @@ class LocalRank:
                 f"{operation} on rank {self.rank}: called by a signal handler or finaliser while its own thread makes "
                 f"or closes a group"
             )
+
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """While this thread loads code, which it may have to compile first, no limit of a peer passes. The peers know
+        when it has begun; what an interrupt leaves is removed by the next thread."""
+        me = threading.get_ident()
+        try:
+            self._compiling.add(me)
+            records.note_compiling(self.arena, self.rank, begins=True)
+            yield
+        finally:
+            self._compiling.discard(me)
+            if not self._compiling:
+                records.note_compiling(self.arena, self.rank, begins=False)
 
     def forget(self, dispatcher: OpenCommunicator) -> None:
         """A communicator has been closed."""

@@ -325,6 +325,8 @@ class PostedReceives:
     def _look_for_the_late(self, lost: bool) -> None:
         """End what can never come, or has not come in time. `lost`: a rank has died, or all others have left."""
         posted, me = list(self._posted), self._dispatcher.rank
+        if any(receive.deadline < self._looked for receive in posted):
+            self._give_time_to_compile(posted)
         sources = {receive.source for receive in posted} - {ANY, me}
         gone = {source for source in sources if self._has_left(source)}  # once for each: it reads files
         for receive in posted:
@@ -339,6 +341,13 @@ class PostedReceives:
             else:
                 self._fetch(receive)
             return
+
+    def _give_time_to_compile(self, posted: list[PostedReceive]) -> None:
+        """No limit passes while a rank compiles: see `engine/protocol/wait.py`."""
+        if records.some_rank_compiles(self._dispatcher.group.arena):
+            limit = self._dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
+            for receive in posted:
+                receive.deadline = max(receive.deadline, self._looked + limit)
 
     def _fetch(self, receive: PostedReceive) -> None:
         """Wait for a message that cannot come, for the reason; or read it, if it has come in the last moment."""

@@ -134,6 +134,25 @@ def how_ended(arena: Arena, rank: int) -> str:
     return ""
 
 
+def note_compiling(arena: Arena, rank: int, *, begins: bool) -> None:
+    """Note that `rank`, which is this process, begins to compile, or has ended."""
+    where = layout.record_offset(arena.ranks, rank, layout.BY_RANK) + layout.RECORD_COMPILING
+    arena.store(where, time.monotonic_ns() if begins else 0)
+
+
+def some_rank_compiles(arena: Arena) -> bool:
+    """Whether a rank of the job compiles, so that no limit passes meanwhile: see `engine/protocol/wait.py`."""
+    now = time.monotonic_ns()
+    for rank in range(arena.ranks):
+        own, launcher = (layout.record_offset(arena.ranks, rank, by) for by in (layout.BY_RANK, layout.BY_LAUNCHER))
+        begun = arena.load(own + layout.RECORD_COMPILING)
+        if begun and now - begun < layout.LONGEST_COMPILATION:
+            states = [arena.load(record + layout.RECORD_STATE) for record in (own, launcher)]
+            if max(states) < DEPARTED:
+                return True
+    return False
+
+
 def first_failure(group: Group, among: Collection[int] | None = None) -> Record | None:
     """Return the first failure of the group or of a member's life; None if there is none. See the top of this file.
 

@@ -12,6 +12,7 @@ and the ranks that write them:
     RECORD_STATE of the peer; the peer writes it and, in a second record, the launcher
     CLOSED       of the peer, in its mailbox; only the peer writes it, and it changes from 0 to 1 once
     RECORD_PID   of the peer, and RECORD_START: only the peer writes them, before any rank waits for it
+    RECORD_COMPILING  of any rank of the job; only that rank writes it: the time when it began to compile, then 0
 
 The waiter polls, then yields its core, then sleeps in time slices. How long it polls depends on how useful polling was:
 a budget is doubled if the word arrived during polling and halved if it did not. (If ranks outnumber cores, the budget
@@ -49,6 +50,12 @@ process itself was stopped (Ctrl-Z) does not count: a sleep that took more than 
 All other time counts. So a limit can pass while other threads hold the GIL, for which the check of signals waits. The
 word may arrive during that time, too. So the waiter reads the word once more before it reports that the limit has
 passed.
+
+A rank that compiles cannot arrive, and neither can a rank that waits for it in another group. So when the limit of an
+operation has passed, the waiter looks at RECORD_COMPILING of all ranks of the job. If one of them has begun within
+LONGEST_COMPILATION and neither failed nor left, the whole limit begins again. A compilation ends, or its process does,
+or LONGEST_COMPILATION passes: so the limit passes at last. Where the word is stored and the rank is then stopped or
+killed, the same holds. Limits of a caller's own are not extended.
 
 The peer may live and never arrive, because it has lost a third member in another group. So after a whole time slice the
 waiter checks the records of all members, and the processes of a few, of other members after each slice: a rank that has
@@ -89,8 +96,10 @@ from shmcoll.engine.layout import (
     AWAITED_VALUE,
     AWAITED_WORD,
     CLOSED,
+    LONGEST_COMPILATION,
     PARKED,
     RECORD_BYTES,
+    RECORD_COMPILING,
     RECORD_PID,
     RECORD_START,
     RECORD_STATE,
@@ -219,6 +228,8 @@ def sleep_until(ctx, word, wanted, peer, limit):
             slices += 1
             if a_member_has_failed(ctx, slices) and not has_come(ctx, word, wanted):
                 return c.PEER_LOST
+        if now > deadline and limit == peek(ctx + c.TIMEOUT) and a_rank_compiles(ctx, now):
+            deadline = now + limit
         if now > deadline and not has_come(ctx, word, wanted):
             if peer != ANYBODY:
                 poke(ctx + c.CULPRIT, peer)
@@ -242,10 +253,8 @@ def look(ctx, word, wanted, peer):
 
 def has_left(ctx, peer):
     """Return whether the peer's own record or the launcher's says that it has ended, or it has closed the group."""
-    offset = in_world(ctx, peer) * RECORD_BYTES + RECORD_STATE
-    if load_acquire(peek(ctx + c.RECORDS) + offset) >= LEFT:
-        return 1
-    if load_acquire(peek(ctx + c.RECORDS_LAUNCHER) + offset) >= LEFT:
+    offset = in_world(ctx, peer) * RECORD_BYTES
+    if is_over(peek(ctx + c.RECORDS) + offset) or is_over(peek(ctx + c.RECORDS_LAUNCHER) + offset):
         return 1
     return load_acquire(mailbox(ctx, peer) + CLOSED)
 
@@ -304,6 +313,22 @@ def a_member_has_failed(ctx, slices):
             poke(ctx + c.CULPRIT, member)
             return 1
     return 0
+
+
+def a_rank_compiles(ctx, now):
+    """Return whether a rank of the job compiles, and so keeps its peers, and theirs, waiting."""
+    own, launcher = peek(ctx + c.RECORDS), peek(ctx + c.RECORDS_LAUNCHER)
+    for offset in range(0, launcher - own, RECORD_BYTES):
+        begun = load_acquire(own + offset + RECORD_COMPILING)
+        is_recent = begun != 0 and now - begun < LONGEST_COMPILATION
+        if is_recent and not is_over(own + offset) and not is_over(launcher + offset):
+            return 1
+    return 0
+
+
+def is_over(record):
+    """Return whether the record at this address says that its rank has left or failed."""
+    return load_acquire(record + RECORD_STATE) >= LEFT
 
 
 def process_has_ended(ctx, peer):
