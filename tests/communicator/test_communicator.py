@@ -91,6 +91,7 @@ def test_one_rank_alone_copies(ranks):
     assert ranks(1, alone) == [[None, *[x] * 5, *[x] * 7, [0.0, 3.0, 4.0]]]
 
 
+@pytest.mark.slow
 def test_thousands_of_operations_use_no_more_memory(ranks):
     def grow(comm) -> int:
         import resource

@@ -128,11 +128,13 @@ def found(tmp_path: Path, program: str) -> list[tuple[int, str]]:
     return [(int(line), text) for line, text in errors]
 
 
+@pytest.mark.slow
 def test_a_right_program_has_no_errors(tmp_path):
     pytest.importorskip("mypy")
     assert found(tmp_path, RIGHT) == []
 
 
+@pytest.mark.slow
 def test_each_mistake_is_found(tmp_path):
     pytest.importorskip("mypy")
     head = "import numpy as np\nimport shmcoll\ncomm = shmcoll.init()\nx = np.ones(4)\n"

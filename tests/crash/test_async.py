@@ -266,6 +266,7 @@ def test_a_timer_that_calls_asynchronously_disturbs_nothing(ranks):
     assert ranks(2, busy, timeout=DEADLINE) == [True] * 2
 
 
+@pytest.mark.slow
 def test_a_limit_passes_while_another_thread_holds_the_gil(ranks, board):
     """Each time for longer than a stopped process would sleep."""
 

@@ -86,6 +86,7 @@ threading.Event().wait()
 """
 
 
+@pytest.mark.slow
 def test_threads_that_run_python_code_are_asked_without_harm():
     """Where faulthandler writes the stacks of all threads at once, this process crashes within some 4000 times."""
     process = subprocess.Popen([sys.executable, "-c", BUSY.format(path=sys.path)], stdout=subprocess.PIPE)

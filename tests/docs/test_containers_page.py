@@ -14,6 +14,7 @@ BLOCKS = re.findall(r"```(\w*)\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = re.findall(r"^(?:RUN |- run: )?(shmrun .*)$", "\n".join(text for _, text in BLOCKS), re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
     (text,) = (text for kind, text in BLOCKS if kind == "python")
     (tmp_path / "test_mean.py").write_text(text)

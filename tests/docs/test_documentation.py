@@ -29,7 +29,14 @@ def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None
 
 @pytest.mark.parametrize(
     ("page", "examples"),
-    [("collectives", 7), ("asynchronous", 6), ("jit", 3), ("objects", 4), ("shared-arrays", 1), ("groups", 5)],
+    [
+        pytest.param("collectives", 7, marks=pytest.mark.slow),  # numba compiles a function of the page, as in "jit"
+        ("asynchronous", 6),
+        pytest.param("jit", 3, marks=pytest.mark.slow),
+        ("objects", 4),
+        ("shared-arrays", 1),
+        ("groups", 5),
+    ],
 )
 def test_examples_run_on_two_ranks(tmp_path: Path, page: str, examples: int) -> None:
     text = blocks(f"guide/{page}.md")

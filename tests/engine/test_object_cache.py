@@ -55,6 +55,7 @@ COMPILED = [
 LOADED = ["[5, 5, 5, 5, 5] False"]
 
 
+@pytest.mark.slow
 def test_compiled_once_then_loaded_without_numba_and_again_when_damaged(tmp_path):
     folder = tmp_path / "made" / "when needed"
     assert run(folder) == (COMPILED, "")
@@ -71,6 +72,7 @@ def test_compiled_once_then_loaded_without_numba_and_again_when_damaged(tmp_path
     assert [p.suffix for p in sorted(folder.iterdir())] == [".lock", ".o"]
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_all_work_and_one_compiles(tmp_path):
     processes = [start(tmp_path / "cache") for _ in range(3)]
     told = [p.communicate() for p in processes]
@@ -78,6 +80,7 @@ def test_processes_that_start_at_once_all_work_and_one_compiles(tmp_path):
     assert [err for _, err in told] == [""] * 3
 
 
+@pytest.mark.slow
 def test_a_folder_that_others_may_write_is_not_used(tmp_path):
     tmp_path.chmod(0o777)
     out, err = run(tmp_path)
@@ -182,6 +185,7 @@ NEEDS_TWO = """
 """
 
 
+@pytest.mark.slow
 def test_the_process_that_has_imported_numba_compiles_what_comes_next(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(NEEDS_TWO)]
     env = os.environ | {"SHMCOLL_CACHE_DIR": str(tmp_path)}

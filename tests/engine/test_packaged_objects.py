@@ -182,6 +182,7 @@ NEEDS_ONE = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", levels.levels(), ids=lambda level: level.name)
 def test_a_kernel_of_each_level_runs_without_numba(tmp_path, level):
     if level not in levels.supported():

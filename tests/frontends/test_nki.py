@@ -82,7 +82,7 @@ def run_cases(comm, seed: int, rounds: int) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("n", range(1, 17))
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7, pytest.param(16, marks=pytest.mark.slow)])
 def test_random_counts_equal_the_model(ranks, n, seed):
     assert ranks(n, run_cases, seed, 48 // n + 8) == [[]] * n
 

@@ -169,6 +169,7 @@ def test_a_rank_that_gives_up_is_not_counted(rival, names: list[str]) -> None:
     assert rendezvous._close_if_complete(other.arena) == {1: os.getpid()}
 
 
+@pytest.mark.slow
 def test_a_rank_0_that_gives_up_and_begins_again(start: Start, script: Path) -> None:
     """Rank 1 has registered with the first attempt, whose process lives on; it goes to the second one."""
     again = (

@@ -30,6 +30,7 @@ def ones(n: int) -> np.ndarray:
     return shmcoll.init().all_reduce(np.ones(n))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_results_under_a_limit_on_the_size_of_files(limit, method):
     limit(resource.RLIMIT_FSIZE, 64 << 20)

@@ -21,6 +21,7 @@ CALLER = """
 CALLS = ("shmcoll.run(work, 2)", "shmcoll.ranks(2).run(work)", "shmcoll.map(lambda _: work(), range(1))")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_a_script(scripts: Any, call: str) -> None:
     script = scripts.start(CALLER.format(call=call))

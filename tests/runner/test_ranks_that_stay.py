@@ -87,6 +87,7 @@ def test_global_variables_stay_until_the_caller_changes_them(scripts: Any) -> No
     ]
 
 
+@pytest.mark.slow
 def test_globals_that_a_failed_call_brought_are_sent_again(scripts: Any) -> None:
     text = """
         import os, shmcoll
@@ -132,6 +133,7 @@ def test_output_of_each_call_goes_where_the_caller_prints(capsys: pytest.Capture
         assert capsys.readouterr().out == ("x" * 99 + "\n") * 5000
 
 
+@pytest.mark.slow
 def test_shmcoll_run_and_other_ranks_beside_them() -> None:
     with shmcoll.ranks(2) as r, shmcoll.ranks(1) as s:
         here, there = r.run(os.getpid), s.run(os.getpid)
@@ -154,6 +156,7 @@ def test_threads_take_turns() -> None:
     assert results == {i: [i * 10, i * 10 + 1] for i in range(3)}
 
 
+@pytest.mark.slow
 def test_large_arrays_and_many_calls() -> None:
     x = np.arange(500_000.0)
     with shmcoll.ranks(2) as r:
@@ -166,6 +169,7 @@ def test_large_arrays_and_many_calls() -> None:
     assert after[0] - before[0] <= 4  # those of the communicator
 
 
+@pytest.mark.slow
 def test_asynchronous_calls_end_with_the_call_and_others_can_follow() -> None:
     def start() -> None:
         global work

@@ -204,6 +204,7 @@ def test_forked_child_has_a_server_of_its_own() -> None:
     assert shmcoll.run(parent_of_rank, 1) == [ours]
 
 
+@pytest.mark.slow
 def test_more_blas_threads_than_one_means_fresh_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where numpy's BLAS has threads, as its wheels for machines of several cores do, a fork would lose them."""
     [one] = shmcoll.run(lambda: os.environ["OMP_NUM_THREADS"], 1)

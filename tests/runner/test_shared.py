@@ -130,6 +130,7 @@ def test_it_comes_back_and_is_pickled_elsewhere_by_value() -> None:
     assert y.tolist() == copy.tolist() == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_its_memory_is_freed_with_the_last_array() -> None:
     def regions() -> int:
         return sum("shmcoll-shared" in str(os.readlink(link)) for link in _links())  # noqa: PTH115
@@ -158,6 +159,7 @@ def regions_here() -> int:
     return Path("/proc/self/maps").read_text().count("shmcoll-shared")
 
 
+@pytest.mark.slow
 def test_a_rank_may_keep_it() -> None:
     def keep(x: np.ndarray) -> None:
         global kept

@@ -218,6 +218,7 @@ def test_a_closed_communicator_takes_no_asynchronous_work(ranks):
     ranks(2, call)
 
 
+@pytest.mark.slow
 def test_a_group_that_has_worked_asynchronously_leaves_nothing(ranks):
     def use(comm) -> None:
         for _ in range(2):

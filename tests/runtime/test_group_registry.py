@@ -153,6 +153,7 @@ def test_operations_of_different_groups_overlap_in_time(ranks):
     assert ranks(4, use) == [[True, True]] * 4
 
 
+@pytest.mark.slow
 def test_a_thousand_groups_leave_memory_flat(ranks):
     def churn(comm) -> list[int]:
         import resource

@@ -17,6 +17,7 @@ BOTH = BUFFERED | KILLS
 SIGNAL = {"signals": 1}
 PASSING = {"signals": 2, "slices": 6}
 REORDERED = {"reordered": True}
+RUNS = 8  # random schedules of each large job; the long forms try more
 
 PLAIN_CASES = [
     "park",
@@ -83,6 +84,7 @@ PLAIN_CASES = [
     "messages by tag",
     "a message taken before its turn is gone",
     "a posted receive",
+    "a batch",
     "a rank raises",
     "a rank raises, 3 ranks",
 ]
@@ -137,6 +139,33 @@ LARGE_EVENT_CASES = [
     "a handler raises in a send",
 ]
 LIMIT_CASE = "a limit beside a thread that keeps the GIL"
+
+#: more than a second of computing each
+LONG_CASES = {
+    "a handler raises in a barrier, 3 ranks",
+    "a message taken before its turn is gone",
+    "a posted receive",
+    "a receive is withdrawn",
+    "all_gather_v",
+    "all_reduce in place",
+    "all_reduce, 3 ranks",
+    "all_to_all of lists",
+    "barrier after polling",
+    "barrier, 3 ranks",
+    "broadcast of 4 rounds, then all_reduce",
+    "chain of exscan",
+    "chain of permute, then all_reduce",
+    "gather",
+    "gather of 2 rounds where PROGRESS wraps",
+    "gather_v",
+    "ordered all_reduce",
+    "park for two",
+    "reduce by the ring",
+    "ring",
+    "scan, 3 ranks",
+    "scatter_v",
+    "shared all_reduce",
+}
 
 LARGE_CASES = [
     "barrier after polling, 3 ranks",
@@ -195,6 +224,9 @@ LARGE_CASES = [
     "a long message before its turn",
     "messages of anybody",
     "a posted receive, 3 ranks",
+    "batches",
+    "a batch, 3 ranks",
+    "a batch receives a long message",
 ]
 RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
 
@@ -202,13 +234,16 @@ RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *((name, {}) for name in PLAIN_CASES),
-        *((name, BUFFERED) for name in BUFFERED_CASES),
-        *((name, REORDERED) for name in REORDERED_CASES),
-        *((name, KILLS) for name in KILL_CASES),
-        ("park in turn", BOTH),
-        *((name, SIGNAL) for name in EVENT_CASES),
-        (LIMIT_CASE, PASSING),
+        pytest.param(name, options, marks=[pytest.mark.slow] if name in LONG_CASES else [])
+        for name, options in (
+            *((name, {}) for name in PLAIN_CASES),
+            *((name, BUFFERED) for name in BUFFERED_CASES),
+            *((name, REORDERED) for name in REORDERED_CASES),
+            *((name, KILLS) for name in KILL_CASES),
+            ("park in turn", BOTH),
+            *((name, SIGNAL) for name in EVENT_CASES),
+            (LIMIT_CASE, PASSING),
+        )
     ],
 )
 def test_every_schedule(name: str, options: dict[str, int]) -> None:
@@ -230,15 +265,15 @@ def test_who_waits_for_a_rank_that_has_returned(name: str) -> None:
 @pytest.mark.parametrize("options", [{}, BOTH], ids=["plain", "both"])
 @pytest.mark.parametrize("name", LARGE_CASES)
 def test_random_schedules(name: str, options: dict[str, bool], seed: int) -> None:
-    sample(SCENARIOS[name].machine(**options), seed, runs=20)
-    tally.count("random schedules of larger jobs", 20)
+    sample(SCENARIOS[name].machine(**options), seed, runs=RUNS)
+    tally.count("random schedules of larger jobs", RUNS)
 
 
 @pytest.mark.parametrize("options", [SIGNAL, {"signals": 3}, SIGNAL | BOTH], ids=["signal", "signals", "both"])
 @pytest.mark.parametrize("name", [*LARGE_EVENT_CASES, *EVENT_CASES])
 def test_random_schedules_with_events(name: str, options: dict[str, int], seed: int) -> None:
-    sample(SCENARIOS[name].machine(**options), seed, runs=20)
-    tally.count("random schedules of larger jobs", 20)
+    sample(SCENARIOS[name].machine(**options), seed, runs=RUNS)
+    tally.count("random schedules of larger jobs", RUNS)
 
 
 @pytest.mark.stress

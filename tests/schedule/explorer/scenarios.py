@@ -305,6 +305,7 @@ SCENARIOS = {
     "a posted receive, 3 ranks": Scenario(
         3, ((Send(2, 1, tag=1),), (Send(2, 2),), (ReceivePosted(1, 2, tag=0, call=1),)), each=True
     ),
+    "a batch": Scenario(2, ((Send(1, 2, tag=1), Send(1, 2)), (ReceiveSoon(0, 2, tag=0, call=2),)), each=True),
     "batches": Scenario(
         2,
         (
