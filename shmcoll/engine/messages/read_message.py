@@ -1,8 +1,9 @@
-"""Reading a message piece by piece: what `recv` does, and what `send` does besides while it waits for room.
+"""Read a message piece by piece: in `recv`, and in `send` while it waits for room.
 
-MAIL says how far: the cursor stands at the piece that comes next, DONE counts the bytes of the message that have been
-read; UNREAD: not even its first piece; TAKEN_BACK: it has ended in DROPPED. Who has begun to read goes on to the end,
-and tells so (READING) if the message is the first that is still wanted: its sender then waits for no memory.
+MAIL has the state. The cursor is at the next piece. DONE counts the bytes of the message that have been read. UNREAD:
+not even its first piece has been read; TAKEN_BACK: the message has ended in DROPPED. A rank that has begun to read a
+message reads it to its end. If it is the first message that is still wanted, the reader publishes that in READING: then
+the sender needs no memory.
 
 Cost: see `engine/messages/send.py`.
 """
@@ -40,13 +41,13 @@ from shmcoll.engine.messages.ring_buffers import (
     MORE,
     NEXT,
     PART_BYTES,
+    PUBLISHED_HEAD,
     RING,
     SKIP,
     TAKEN_BACK,
-    TOLD_HEAD,
     UNREAD,
     chain_from,
-    found_offset,
+    found_message,
     head_bytes,
     piece,
     piece_bytes,
@@ -55,15 +56,15 @@ from shmcoll.engine.protocol.sync import publish_to
 from shmcoll.engine.protocol.wait import ANYBODY, EVENT_BYTES, EVENTS, SEVERAL, has_come, wait, wait_a_while
 
 
-def read(ctx):
-    """Copy the parts of the message that has been found as they come, those that are still to come when some have been
-    read. WITHDRAWN: it ends in DROPPED."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+def read_message(ctx):
+    """Copy the parts of the message that has been found, as they come: all that have not been read yet. Return
+    WITHDRAWN if the message ends in DROPPED."""
+    found = found_message(ctx)
     source, total = peek(found + FOUND_SOURCE), peek(found + FOUND_TOTAL)
     if peek(found + DONE) == UNREAD:
         read_piece(ctx)
     while 0 <= peek(found + DONE) < total:
-        status = piece_comes(ctx, source)
+        status = await_piece(ctx, source)
         if status != c.OK:
             return status
         if has_piece(ctx):
@@ -75,10 +76,10 @@ def read(ctx):
 
 
 def read_along(ctx, word, wanted, peer, limit, later):
-    """Wait until the word at address `word`, written by `peer`, reaches `wanted`, and meanwhile read what comes of the
-    message that has been found, if there is an `out` for it. For `limit` ns without a piece of it; once it has been
+    """Wait until the word at address `word`, written by `peer`, reaches `wanted`. Meanwhile, if there is an `out`, read
+    what comes of the message that has been found. Wait for `limit` ns without a piece of it; once all of it has been
     read, for `later` ns."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    found = found_message(ctx)
     while is_unfinished(ctx):
         if has_come(ctx, word, wanted):
             return c.OK
@@ -89,7 +90,7 @@ def read_along(ctx, word, wanted, peer, limit, later):
             poke(ctx + c.CULPRIT, peek(found + FOUND_SOURCE))
             return c.BROKEN
         note_event(ctx, 0, word, wanted, peer)
-        note_event(ctx, 1, here(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, peek(found + FOUND_SOURCE))
+        note_event(ctx, 1, piece_at_cursor(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, peek(found + FOUND_SOURCE))
         status = wait_a_while(ctx, SEVERAL, 2, ANYBODY, limit)
         if status != c.OK:
             poke(ctx + c.CULPRIT, peer if status == c.TIMEOUT_PASSED else peek(ctx + c.CULPRIT))
@@ -97,22 +98,22 @@ def read_along(ctx, word, wanted, peer, limit, later):
     return wait_a_while(ctx, word, wanted, peer, later)
 
 
-def piece_comes(ctx, source):
-    """Wait for the piece at the cursor."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    return wait(ctx, here(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, source)
+def await_piece(ctx, source):
+    """Wait until the piece at the cursor has come."""
+    found = found_message(ctx)
+    return wait(ctx, piece_at_cursor(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, source)
 
 
 def is_unfinished(ctx):
-    """Whether a message is to be read along and has not been read."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    """Return whether there is a message to read along with a send, of which not all has been read."""
+    found = found_message(ctx)
     if peek(ctx + c.OUT + c.DTYPE) == 0 or peek(found + DONE) == TAKEN_BACK:
         return False
     return peek(found + DONE) < peek(found + FOUND_TOTAL)
 
 
 def note_event(ctx, event, word, wanted, source):
-    """What `wait_any` waits for."""
+    """Note a word for which `wait_any` will wait."""
     place = peek(ctx + c.MAIL) + EVENTS + event * EVENT_BYTES
     poke(place, word)
     poke(place + WORD, wanted)
@@ -123,44 +124,44 @@ def note_event(ctx, event, word, wanted, source):
 
 
 def read_piece(ctx):
-    """Copy the part at the cursor, which has come, and go on to the next piece."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    """Copy the part at the cursor, which has come, and move the cursor to the next piece."""
+    found = found_message(ctx)
     source, total = peek(found + FOUND_SOURCE), peek(found + FOUND_TOTAL)
     if peek(found + DONE) == UNREAD:
         begin_to_read(ctx, source, total)
     done = peek(found + DONE)
-    dropped = kind_here(ctx) == DROPPED
-    if not dropped and part_here(ctx) > total - done:
+    dropped = kind_at_cursor(ctx) == DROPPED
+    if not dropped and length_at_cursor(ctx) > total - done:
         note_damage(ctx)
         return
-    length = lay_part(ctx, done, total)
-    pass_piece(ctx, source, total > PART_BYTES)
+    length = copy_part(ctx, done, total)
+    consume_piece(ctx, source, total > PART_BYTES)
     poke(found + DONE, TAKEN_BACK if dropped else done + length)
 
 
 def begin_to_read(ctx, source, total):
-    """Promise to read the message at the cursor to its end."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    if not is_head(ctx, source):
-        store(here(ctx) + PIECE_TAKEN, 1)
-    elif part_here(ctx) < total:
+    """Publish that this rank reads the message at the cursor to its end."""
+    found = found_message(ctx)
+    if not is_first_wanted(ctx, source):
+        store(piece_at_cursor(ctx) + PIECE_TAKEN, 1)
+    elif length_at_cursor(ctx) < total:
         publish_to(ctx, peek(found + CURSOR_RING) + RING_READING, peek(found + CURSOR_AT) + 1, source)
     poke(found + DONE, 0)
 
 
-def kind_here(ctx):
-    return piece_kind(load(here(ctx) + PIECE_KIND))
+def kind_at_cursor(ctx):
+    return piece_kind(load(piece_at_cursor(ctx) + PIECE_KIND))
 
 
-def part_here(ctx):
-    return load(here(ctx) + PIECE_LENGTH)
+def length_at_cursor(ctx):
+    return load(piece_at_cursor(ctx) + PIECE_LENGTH)
 
 
-def lay_part(ctx, done, total):
-    """Copy the part at the cursor to its place in `out`, past the caches when the message is long (see
-    `engine/protocol/nontemporal.py`); returns its bytes."""
-    target, length = peek(ctx + c.OUT + c.DATA) + done, part_here(ctx)
-    part = here(ctx) + head_bytes(load(here(ctx) + PIECE_KIND))
+def copy_part(ctx, done, total):
+    """Copy the part at the cursor to its place in `out`, past the caches if the message is long (see
+    `engine/protocol/nontemporal.py`). Return the number of its bytes."""
+    target, length = peek(ctx + c.OUT + c.DATA) + done, length_at_cursor(ctx)
+    part = piece_at_cursor(ctx) + head_bytes(load(piece_at_cursor(ctx) + PIECE_KIND))
     if total >= peek(ctx + c.STREAM_BYTES):
         stream(target, part, length)
     else:
@@ -172,30 +173,30 @@ def lay_part(ctx, done, total):
 
 
 def set_cursor(ctx, ring, at):
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    found = found_message(ctx)
     poke(found + CURSOR_RING, ring)
     poke(found + CURSOR_AT, at)
 
 
-def here(ctx):
-    """Address of the piece at the cursor."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+def piece_at_cursor(ctx):
+    """Return the address of the piece at the cursor."""
+    found = found_message(ctx)
     ring = peek(found + CURSOR_RING)
     return piece(ring, load(ring + RING_CAPACITY), peek(found + CURSOR_AT))
 
 
 def has_piece(ctx):
-    """Whether the piece at the cursor has come."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    if load_acquire(here(ctx) + PIECE_FLAG) != peek(found + CURSOR_AT) + 1:
+    """Return whether the piece at the cursor has come."""
+    found = found_message(ctx)
+    if load_acquire(piece_at_cursor(ctx) + PIECE_FLAG) != peek(found + CURSOR_AT) + 1:
         return False
-    return makes_sense(ctx)
+    return is_valid_piece(ctx)
 
 
-def makes_sense(ctx):
-    """Whether the piece at the cursor, which has come, lies in its ring, and leads to nowhere else."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    at = here(ctx)
+def is_valid_piece(ctx):
+    """Return whether the piece at the cursor, which has come, is in its ring as a whole, and leads to a ring."""
+    found = found_message(ctx)
+    at = piece_at_cursor(ctx)
     capacity = load(peek(found + CURSOR_RING) + RING_CAPACITY)
     room = capacity - peek(found + CURSOR_AT) % capacity
     what, total, length = load(at + PIECE_KIND), load(at + PIECE_TOTAL), load(at + PIECE_LENGTH)
@@ -216,7 +217,7 @@ def makes_sense(ctx):
 
 
 def is_ring(ctx, offset):
-    """Whether a ring can begin at this offset of the arena."""
+    """Return whether a ring can begin at this offset of the arena."""
     room = peek(ctx + c.ARENA_BYTES) - RING_PIECES
     if offset <= 0 or offset >= room or offset % PIECE_UNIT != 0:
         return False
@@ -225,35 +226,36 @@ def is_ring(ctx, offset):
 
 
 def note_damage(ctx):
-    """What a rank has written for this one makes no sense."""
-    poke(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + DAMAGED, 1)
+    """Note that what another rank has written for this one makes no sense."""
+    poke(found_message(ctx) + DAMAGED, 1)
 
 
 def is_damaged(ctx):
-    return peek(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + DAMAGED) != 0
+    return peek(found_message(ctx) + DAMAGED) != 0
 
 
-def is_head(ctx, source):
-    """Whether nothing before the cursor is still wanted."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    chain = peek(ctx + c.MAIL) + chain_from(ctx, source)
+def is_first_wanted(ctx, source):
+    """Return whether the piece at the cursor is the first that is still wanted."""
+    found = found_message(ctx)
+    chain = chain_from(ctx, source)
     return peek(found + CURSOR_RING) == peek(chain + RING) and peek(found + CURSOR_AT) == peek(chain + HEAD)
 
 
 def skip_piece(ctx):
-    """Set the cursor to the piece behind, be it in the next ring."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    if kind_here(ctx) == NEXT:
-        set_cursor(ctx, peek(ctx + c.ARENA) + load(here(ctx) + PIECE_TOTAL), 0)
+    """Move the cursor to the next piece, which may be in the next ring."""
+    found = found_message(ctx)
+    if kind_at_cursor(ctx) == NEXT:
+        set_cursor(ctx, peek(ctx + c.ARENA) + load(piece_at_cursor(ctx) + PIECE_TOTAL), 0)
     else:
-        set_cursor(ctx, peek(found + CURSOR_RING), peek(found + CURSOR_AT) + piece_bytes(here(ctx)))
+        set_cursor(ctx, peek(found + CURSOR_RING), peek(found + CURSOR_AT) + piece_bytes(piece_at_cursor(ctx)))
 
 
-def pass_piece(ctx, source, at_once):
-    """The same, and if nothing before is still wanted, this piece is not either; tell the sender sooner or later."""
-    chain = peek(ctx + c.MAIL) + chain_from(ctx, source)
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    in_turn = is_head(ctx, source)
+def consume_piece(ctx, source, at_once):
+    """Move the cursor to the next piece. If the piece passed was the first that was still wanted, it no longer is, and
+    the sender learns of it: at once, or with one of the next pieces."""
+    chain = chain_from(ctx, source)
+    found = found_message(ctx)
+    in_turn = is_first_wanted(ctx, source)
     skip_piece(ctx)
     if not in_turn:
         return
@@ -261,10 +263,10 @@ def pass_piece(ctx, source, at_once):
     poke(chain + HEAD, at)
     if peek(found + CURSOR_RING) != ring:
         poke(chain + RING, peek(found + CURSOR_RING))
-        poke(chain + TOLD_HEAD, 0)
+        poke(chain + PUBLISHED_HEAD, 0)
         publish_to(ctx, ring + RING_LEFT, 1, source)
         return
     capacity = load(ring + RING_CAPACITY)
-    if at_once or capacity > KEPT_RING or at - peek(chain + TOLD_HEAD) >= capacity // 4:
-        poke(chain + TOLD_HEAD, at)
+    if at_once or capacity > KEPT_RING or at - peek(chain + PUBLISHED_HEAD) >= capacity // 4:
+        poke(chain + PUBLISHED_HEAD, at)
         publish_to(ctx, ring + RING_HEAD, at, source)

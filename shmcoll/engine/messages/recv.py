@@ -1,15 +1,15 @@
-"""recv: the first message that fits a source and a tag, each of which may be ANY. See `engine/messages/ring_buffers.py`
-and `send.py`.
+"""recv: receive the first message that fits a source and a tag, each of which may be ANY. See
+`engine/messages/ring_buffers.py` and `send.py`.
 
-Of one source the first in the order of sending; of several sources whichever is found first, beginning behind the one
-that was served last. Looks through what has come and waits for more: for the flag of the piece that would come next, or
-for those of all sources at once.
+Of one source it receives the message that was sent first. Of several sources it receives the message that it finds
+first; the search begins behind the source that was served last. It looks through what has come and waits for more: for
+the flag of the piece that would come next, or for those of all sources at once.
 
 Phases, in RECV_PHASE, and what they return besides OK and failures:
 
     FETCH     find a message and read it into `out`
-                  FOUND           there is no `out`, or the message does not fill it. FOUND_* say what it is; then comes
-                                  DATA
+                  FOUND           there is no `out`, or the message does not fill it. FOUND_* describe the message; DATA
+                                  comes next
                   DOES_NOT_FIT    the message does not fit `out`, and stays
                   SEND_FIRST      only this rank itself could send the message
     FILL      the same, but a message that does not fill `out` is read into the beginning of it
@@ -26,8 +26,8 @@ Phases, in RECV_PHASE, and what they return besides OK and failures:
     POLL      the same, but only for as long as it takes to poll: OK, or SLICE_OVER
 
 Only FETCH, FILL and SOON begin a call. A thread that looks at posted receives (`runtime/posted_receives.py`) and a send
-that uses SEEK may enter between two phases of a call of theirs; `engine/native/entry.py` says why nobody else enters
-there. Such a thread marks, tries each of the posted receives, and attends when there was nothing.
+that uses SEEK may enter between two phases of a call of theirs; `engine/native/entry.py` says why no other thread
+enters there. Such a thread marks, tries each of the posted receives, and attends if there was no message.
 
 Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag; FORM is ARRAY, or another form if
 an object is wanted: a message of the other kind does not fit. OK is a negative number: minus 1 minus source << 32 |
@@ -51,16 +51,16 @@ from shmcoll.engine.layout import (
     piece_dtype,
 )
 from shmcoll.engine.messages.read_message import (
+    consume_piece,
     has_piece,
-    here,
     is_damaged,
     is_ring,
-    kind_here,
+    kind_at_cursor,
+    length_at_cursor,
     note_damage,
     note_event,
-    part_here,
-    pass_piece,
-    read,
+    piece_at_cursor,
+    read_message,
     set_cursor,
     skip_piece,
 )
@@ -86,7 +86,7 @@ from shmcoll.engine.messages.ring_buffers import (
     TAKEN_BACK,
     UNREAD,
     chain_from,
-    found_offset,
+    found_message,
 )
 from shmcoll.engine.protocol.wait import EVENTS, SEVERAL, comes_soon, mailbox, wait, wait_any, wait_for_a_slice
 
@@ -104,7 +104,7 @@ def recv(ctx):
     if phase == SOON:
         return fetch_soon(ctx)
     if phase == DATA:
-        return take(ctx)
+        return read_into_out(ctx)
     if phase == TRY:
         return try_to_find(ctx)
     if phase == SEEK:
@@ -126,7 +126,7 @@ def fetch(ctx):
     source = peek(ctx + c.ARGUMENT)
     while True:
         if find(ctx, source, 0):
-            status = take(ctx) if peek(ctx + c.RECV_PHASE) == FILL or is_filled(ctx) else c.FOUND
+            status = read_into_out(ctx) if peek(ctx + c.RECV_PHASE) == FILL or is_filled(ctx) else c.FOUND
             if status != c.WITHDRAWN:
                 return status
         else:
@@ -139,13 +139,13 @@ def fetch_soon(ctx):
     source = peek(ctx + c.ARGUMENT)
     if not find(ctx, source, 0) and (not follows_soon(ctx, source) or not find(ctx, source, 0)):
         return c.NOTHING_YET
-    if peek(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + FOUND_TOTAL) > PART_BYTES:
+    if peek(found_message(ctx) + FOUND_TOTAL) > PART_BYTES:
         return c.NOTHING_YET
-    return take(ctx) if is_filled(ctx) else c.FOUND
+    return read_into_out(ctx) if is_filled(ctx) else c.FOUND
 
 
 def follows_soon(ctx, source):
-    """Whether something follows what `find` has seen while this rank polls."""
+    """Return whether a piece comes behind what `find` has seen while this rank polls."""
     if source == peek(ctx + c.RANK) or is_damaged(ctx):
         return 0
     if source == ANY:
@@ -164,14 +164,14 @@ def try_to_find(ctx):
 
 def seek(ctx):
     if not find(ctx, peek(ctx + c.ARGUMENT), NOWHERE):
-        poke(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + DONE, TAKEN_BACK)
+        poke(found_message(ctx) + DONE, TAKEN_BACK)
         if is_damaged(ctx):
             return c.BROKEN
     return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.LOOKED
 
 
 def await_message(ctx, source):
-    """Wait until something follows what `find` has seen."""
+    """Wait until a piece comes behind what `find` has seen."""
     if is_damaged(ctx):
         return c.BROKEN
     if source == peek(ctx + c.RANK) or peek(ctx + c.SIZE) == 1:
@@ -186,12 +186,13 @@ def await_message(ctx, source):
 
 
 def find(ctx, source, event):
-    """Find the first message that fits; where there is none, note what to wait for, from EVENT number `event` on."""
+    """Return whether there is a message that fits; the cursor is at the first one. If there is none, note what to wait
+    for, from entry `event` of EVENTS on."""
     tag = peek(ctx + c.ARGUMENT_2)
     if source != ANY:
         return find_from(ctx, source, tag, event)
     size = peek(ctx + c.SIZE)
-    last = peek(peek(ctx + c.MAIL) + found_offset(size) + FOUND_SOURCE)
+    last = peek(found_message(ctx) + FOUND_SOURCE)
     for i in range(1, size + 1):
         one = (last + i) % size
         if find_from(ctx, one, tag, NOWHERE if event == NOWHERE else event + one):
@@ -200,8 +201,8 @@ def find(ctx, source, event):
 
 
 def find_from(ctx, source, tag, event):
-    """The same for one source, by way of the cursor. What lies before all that is still wanted is given up."""
-    chain = peek(ctx + c.MAIL) + chain_from(ctx, source)
+    """Do the same for one source. Consume the pieces before the first that is still wanted."""
+    chain = chain_from(ctx, source)
     if peek(chain + RING) == 0:
         told = mailbox(ctx, source) + peek(ctx + c.RINGS) + peek(ctx + c.RANK) * WORD
         offset = load_acquire(told)
@@ -217,33 +218,33 @@ def find_from(ctx, source, tag, event):
     set_cursor(ctx, peek(chain + RING), peek(chain + HEAD))
     while has_piece(ctx):
         if not has_message(ctx):
-            pass_piece(ctx, source, 0)
-        elif tag == ANY or tag_here(ctx) == tag:
+            consume_piece(ctx, source, 0)
+        elif tag == ANY or tag_at_cursor(ctx) == tag:
             note_found(ctx, source)
             return 1
         else:
             skip_piece(ctx)
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    found = found_message(ctx)
     if peek(found + DAMAGED):
         poke(ctx + c.CULPRIT, source)
     if event != NOWHERE:
-        note_event(ctx, event, here(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, source)
+        note_event(ctx, event, piece_at_cursor(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, source)
     return 0
 
 
 def has_message(ctx):
-    """Whether a message that nobody has taken begins at the cursor."""
-    return kind_here(ctx) == FIRST and load(here(ctx) + PIECE_TAKEN) == 0
+    """Return whether a message that has not been taken begins at the cursor."""
+    return kind_at_cursor(ctx) == FIRST and load(piece_at_cursor(ctx) + PIECE_TAKEN) == 0
 
 
-def tag_here(ctx):
-    return load(here(ctx) + PIECE_TAG)
+def tag_at_cursor(ctx):
+    return load(piece_at_cursor(ctx) + PIECE_TAG)
 
 
 def note_found(ctx, source):
-    """Note what the message at the cursor is."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    first = here(ctx)
+    """Note source, tag, type and shape of the message at the cursor."""
+    found = found_message(ctx)
+    first = piece_at_cursor(ctx)
     what = load(first + PIECE_KIND)
     poke(found + DONE, UNREAD)
     poke(found + FOUND_SOURCE, source)
@@ -259,19 +260,19 @@ def note_found(ctx, source):
 
 
 def is_filled(ctx):
-    """Whether there is an `out`, no longer than what has been found."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    """Return whether there is an `out`, no longer than what has been found."""
+    found = found_message(ctx)
     return peek(ctx + c.OUT + c.DTYPE) != 0 and peek(found + FOUND_TOTAL) >= peek(ctx + c.OUT + c.BYTES)
 
 
-def take(ctx):
+def read_into_out(ctx):
     """Read what has been found into `out`."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
+    found = found_message(ctx)
     total, room = peek(found + FOUND_TOTAL), peek(ctx + c.OUT + c.BYTES)
     wanted = peek(ctx + c.OUT + c.DTYPE) if peek(ctx + c.FORM) == ARRAY else OBJECT
     if peek(found + FOUND_TYPE) != wanted or total > room:
         return refuse(ctx, total)
-    status = read(ctx)
+    status = read_message(ctx)
     if status != c.OK:
         return status
     return -1 - (peek(found + FOUND_SOURCE) << SOURCE_SHIFT | peek(found + FOUND_TAG))
@@ -280,12 +281,12 @@ def take(ctx):
 def refuse(ctx, total):
     """Return DOES_NOT_FIT for what has been found; WITHDRAWN if it is known to end in DROPPED: it then
     counts as taken."""
-    found = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE))
-    first, ring, at = here(ctx), peek(found + CURSOR_RING), peek(found + CURSOR_AT)
+    found = found_message(ctx)
+    first, ring, at = piece_at_cursor(ctx), peek(found + CURSOR_RING), peek(found + CURSOR_AT)
     done, dropped = 0, 0
     while done < total and dropped == 0 and has_piece(ctx):
-        dropped = 1 if kind_here(ctx) == DROPPED else 0
-        done += part_here(ctx)
+        dropped = 1 if kind_at_cursor(ctx) == DROPPED else 0
+        done += length_at_cursor(ctx)
         skip_piece(ctx)
     set_cursor(ctx, ring, at)
     if is_damaged(ctx):

@@ -1,33 +1,36 @@
-"""send: one rank's array to another, whether or not that waits for it. No collective: see
+"""send: send an array to another rank, whether or not that rank waits for it. Not a collective. See
 `engine/messages/ring_buffers.py`.
 
     message of up to 64 KiB    one piece of the ring: the array is copied into it, and out of it by the receiver. The
-                               flag of the piece, what it is and up to 8 bytes of a vector lie in one cache line
+                               flag of the piece, the description of the message and up to 8 bytes of a vector are in
+                               one cache line
     longer ones                parts of 64 KiB, which the receiver reads while the sender writes the next ones
 
-Cost: a/2 + 2 S b, of a long message a/2 + S b or little more; with no receiver there, S b before its memory is had.
-A send that cannot go on alone returns ASKS. WANTED says what for, and the caller comes again with its answer in
+Cost: a/2 + 2 S b; of a long message a/2 + S b or little more; if no rank receives it yet, S b until it has memory.
+
+A send that cannot go on alone returns ASKS. WANTED says what it needs. The caller comes again with the answer in
 SEND_MEMORY:
 
-    a number of bytes   the ring does not suffice, and another one of so many bytes follows it. The answer is the offset
-                        of that memory. Without memory it is STAY: the message waits for STAYING ns for its receiver to
-                        make room in the ring as it is, and asks again. When that has lasted too long it is NONE: what
-                        has been sent is withdrawn
+    a number of bytes   the ring does not suffice, and another one of so many bytes is needed. The answer is the offset
+                        of that memory. Without memory the answer is STAY: the message waits for STAYING ns for its
+                        receiver to make room in the ring as it is, and asks again. If that has lasted too long, the
+                        answer is NONE: what has been sent is taken back
     EMPTY_RING          a ring is empty, and its memory can be given back. The answer is AGAIN
     BLOCKED             the receiver keeps this rank waiting, which has something to receive. The answer is GO_ON
     FINISHED            the message has been sent, but what is attached has not been read to its end: DATA of recv does
+                        that
 
 A rank that has something to receive begins with BESIDE. EXPECTING then counts how often WANTED may be BLOCKED: at once,
 and a few times after as long as the message would wait at all. The caller looks whether a message has come (SEEK, TRY)
 and comes again with that message's `out`, if there is one. The message is read as far as it comes while this rank waits
 for room (`read_message.py`).
 
-Between its phases SENDING keeps others out, whatever a recv beside it returns (see `engine/native/entry.py`).
+Between its phases SENDING keeps other calls out, whatever a recv beside it returns (see `engine/native/entry.py`).
 
 Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag. SEND_MEMORY is BEGIN or BESIDE, then the answer. FORM says what
-x is: the array to send; or the bytes of an object; or a table of where these bytes are, to spare the sender another
-copy. A row of the table says at which byte of the message a segment begins, its address, and its length; the rows
-ascend. What is between segments is not written. A last row says how long the message is.
+x is: the array to send; or the bytes of an object; or a table that lists where these bytes are, which spares the sender
+another copy. A row of the table is the byte of the message at which a segment begins, its address, and its length; the
+rows ascend. Bytes between segments are not written. The last row has the length of the message.
 """
 
 from shmcoll.engine import context as c
@@ -77,7 +80,7 @@ from shmcoll.engine.messages.ring_buffers import (
     TAIL,
     USUAL_RING,
     chain_to,
-    found_offset,
+    found_message,
     piece,
     whole_units,
 )
@@ -95,7 +98,7 @@ START, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
 
 
 def send(ctx):
-    status = begin_or_go_on(ctx)
+    status = begin_or_continue(ctx)
     poke(ctx + c.SENDING, 1 if status == c.ASKS else 0)
     if status == c.OK and peek(ctx + c.OUT + c.DTYPE) != 0:
         poke(ctx + c.WANTED, FINISHED)
@@ -103,40 +106,40 @@ def send(ctx):
     return status
 
 
-def begin_or_go_on(ctx):
+def begin_or_continue(ctx):
     peer, memory = peek(ctx + c.ARGUMENT), peek(ctx + c.SEND_MEMORY)
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    chain = chain_to(ctx, peer)
     if memory in (BEGIN, BESIDE):
-        expecting = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + EXPECTING
+        expecting = found_message(ctx) + EXPECTING
         poke(expecting, AT_ONCE if memory == BESIDE else 0)
     if peek(ctx + c.FORM) != ARRAY:
         describe_object(ctx)
     if memory == NONE:
-        return drop(ctx, peer)
+        return take_back(ctx, peer)
     if memory > AGAIN:
-        follow(ctx, peer, memory)
+        continue_in(ctx, peer, memory)
     if memory > AGAIN or memory == GO_ON:
-        return put_rest(ctx, peer)
+        return put_parts(ctx, peer)
     if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
         return c.ABORTED
     if has_left(ctx, peer):
         poke(ctx + c.CULPRIT, peer)
         return c.PEER_LOST
     if memory == STAY:
-        return put_rest(ctx, peer) if peek(chain + CAPACITY) > 0 else c.ASKS
+        return put_parts(ctx, peer) if peek(chain + CAPACITY) > 0 else c.ASKS
     if peek(chain + OLDEST) != 0 and load_acquire(peek(chain + OLDEST) + RING_LEFT):
         poke(ctx + c.WANTED, EMPTY_RING)
         return c.ASKS
     poke(ctx + c.MOVED, peek(ctx + c.MOVED) + peek(ctx + c.X + c.BYTES))
     poke(chain + SENT, NOTHING_SENT)
     poke(chain + SEGMENT, peek(ctx + c.X + c.DATA))
-    if is_of_wrong_size(ctx, peer):
-        return ask(ctx, peer)
-    return put_rest(ctx, peer)
+    if needs_another_ring(ctx, peer):
+        return ask_for_ring(ctx, peer)
+    return put_parts(ctx, peer)
 
 
 def describe_object(ctx):
-    """What the entry has read of x is not what the message is."""
+    """Describe the message by its bytes: the entry has read of x another type and shape."""
     if peek(ctx + c.FORM) == SEGMENTS:
         last_row = peek(ctx + c.X + c.DATA) + (peek(ctx + c.X + c.BYTES) - ROW_BYTES)
         poke(ctx + c.X + c.BYTES, peek(last_row + START))
@@ -144,9 +147,9 @@ def describe_object(ctx):
     poke(ctx + c.X + c.DIMENSIONS, 0)
 
 
-def put_rest(ctx, peer):
-    """Put all pieces of the message that are still to come, as far as there is room."""
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+def put_parts(ctx, peer):
+    """Put the parts of the message that have not been sent, as far as there is room."""
+    chain = chain_to(ctx, peer)
     total = peek(ctx + c.X + c.BYTES)
     while peek(chain + SENT) < total:
         sent = max(peek(chain + SENT), 0)
@@ -157,9 +160,9 @@ def put_rest(ctx, peer):
             return status
         if peek(chain + SENT) == NOTHING_SENT:
             poke(chain + BEGUN, peek(chain + TAIL) + 1)
-            put_first(ctx, peer, length)
+            put_first_part(ctx, peer, length)
         else:
-            put_more(ctx, peer, sent, length)
+            put_next_part(ctx, peer, sent, length)
         poke(chain + SENT, sent + length)
     return c.OK
 
@@ -167,8 +170,8 @@ def put_rest(ctx, peer):
 # --- pieces -----------------------------------------------------------------------------------------------------------
 
 
-def put_first(ctx, peer, length):
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+def put_first_part(ctx, peer, length):
+    chain = chain_to(ctx, peer)
     at = piece(peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL))
     dimensions = peek(ctx + c.X + c.DIMENSIONS)
     dims = peek(ctx + c.X + c.DIMS)
@@ -177,24 +180,24 @@ def put_first(ctx, peer, length):
     store(at + PIECE_TAG, peek(ctx + c.ARGUMENT_2))
     store(at + PIECE_TAKEN, 0)
     head = PIECE_DIMS + dimensions * WORD
-    lay_part(ctx, peer, at + head, 0, length)
+    copy_part(ctx, peer, at + head, 0, length)
     what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)
     publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))
 
 
-def put_more(ctx, peer, sent, length):
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+def put_next_part(ctx, peer, sent, length):
+    chain = chain_to(ctx, peer)
     at = piece(peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL))
-    lay_part(ctx, peer, at + PIECE_UNIT, sent, length)
+    copy_part(ctx, peer, at + PIECE_UNIT, sent, length)
     publish_piece(ctx, peer, MORE, 0, length, whole_units(PIECE_UNIT + length))
 
 
-def lay_part(ctx, peer, target, sent, length):
-    """Copy so much of the message, from byte `sent` on. SEGMENT is the row that this byte lies in, or one before."""
+def copy_part(ctx, peer, target, sent, length):
+    """Copy `length` bytes of the message, from byte `sent` on. SEGMENT is the row with this byte, or one before."""
     if peek(ctx + c.FORM) != SEGMENTS:
         copy(target, peek(ctx + c.X + c.DATA) + sent, length)
         return
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    chain = chain_to(ctx, peer)
     row = peek(chain + SEGMENT)
     while peek(row + START) < sent + length:
         begin = max(peek(row + START), sent)
@@ -206,8 +209,8 @@ def lay_part(ctx, peer, target, sent, length):
 
 
 def publish_piece(ctx, peer, what, total, length, whole):
-    """Let the receiver find the piece at the tail, which takes `whole` bytes of the ring."""
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    """Publish the piece at the tail, which takes `whole` bytes of the ring."""
+    chain = chain_to(ctx, peer)
     ring, capacity, tail = peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL)
     at = piece(ring, capacity, tail)
     store(at + PIECE_KIND, what)
@@ -222,8 +225,8 @@ def publish_piece(ctx, peer, what, total, length, whole):
 
 
 def make_room(ctx, peer, needed):
-    """See that a piece of so many bytes fits at the tail, in one run; ASKS: in a ring to come."""
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    """Wait until a piece of so many bytes fits at the tail in one run. Return ASKS if it needs a new ring."""
+    chain = chain_to(ctx, peer)
     ring, capacity, tail = peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL)
     left = capacity - tail % capacity
     skipped = left if needed > left else 0
@@ -240,14 +243,14 @@ def make_room(ctx, peer, needed):
 
 
 def await_receiver(ctx, peer, wanted):
-    """Wait until HEAD is at `wanted`: without a limit of ours while the receiver reads this message, else
-    for a while. What this rank itself is to receive goes on meanwhile."""
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+    """Wait until HEAD is at `wanted`: for the timeout while the receiver reads this message, else for a while. What
+    this rank receives is read meanwhile."""
+    chain = chain_to(ctx, peer)
     ring = peek(chain + RING)
     if peer == peek(ctx + c.RANK):
-        return ask(ctx, peer)
-    expecting = peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + EXPECTING
-    limit = STAYING if peek(ctx + c.SEND_MEMORY) == STAY else patience(peek(ctx + c.X + c.BYTES))
+        return ask_for_ring(ctx, peer)
+    expecting = found_message(ctx) + EXPECTING
+    limit = STAYING if peek(ctx + c.SEND_MEMORY) == STAY else buffering_time(peek(ctx + c.X + c.BYTES))
     status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, 0 if peek(expecting) == AT_ONCE else limit)
     if status == c.TIMEOUT_PASSED:
         if peek(expecting) > 0 and not is_unfinished(ctx):
@@ -255,7 +258,7 @@ def await_receiver(ctx, peer, wanted):
             poke(ctx + c.WANTED, BLOCKED)
             return c.ASKS
         if peek(chain + SENT) == NOTHING_SENT or load_acquire(ring + RING_READING) != peek(chain + BEGUN):
-            return ask(ctx, peer)
+            return ask_for_ring(ctx, peer)
         limit = peek(ctx + c.TIMEOUT)
         status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, limit)
     if status == c.OK:
@@ -263,15 +266,15 @@ def await_receiver(ctx, peer, wanted):
     return status
 
 
-def patience(length):
-    """How many ns a message of so many bytes is worth waiting for its receiver: about what it costs to buffer it."""
+def buffering_time(length):
+    """Return for how many ns a message of so many bytes waits for its receiver: about what it costs to buffer it."""
     return (length >> 12) * 1000
 
 
-def is_of_wrong_size(ctx, peer):
-    """Whether a new message should not begin in the ring: there is none, it is too small for a stream of long parts,
-    or it is larger than what one keeps and has been emptied."""
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+def needs_another_ring(ctx, peer):
+    """Return whether a new message should begin in another ring: there is none, or it is too small for a stream of
+    long parts, or it is larger than a ring that is kept, and empty."""
+    chain = chain_to(ctx, peer)
     capacity = peek(chain + CAPACITY)
     if capacity > KEPT_RING:
         return load_acquire(peek(chain + RING) + RING_HEAD) == peek(chain + TAIL)
@@ -282,13 +285,13 @@ def is_long(ctx):
     return peek(ctx + c.X + c.BYTES) > FIRST_RING // 4
 
 
-def ask(ctx, peer):
-    """Ask for a ring that takes all the rest of the message."""
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+def ask_for_ring(ctx, peer):
+    """Return ASKS for a ring that takes all the rest of the message."""
+    chain = chain_to(ctx, peer)
     capacity = peek(chain + CAPACITY)
     least = USUAL_RING if capacity > 0 or is_long(ctx) else FIRST_RING
     begins = peek(ctx + c.SEND_MEMORY) in (BEGIN, BESIDE, AGAIN)
-    if peek(chain + SENT) == NOTHING_SENT and begins and is_of_wrong_size(ctx, peer):
+    if peek(chain + SENT) == NOTHING_SENT and begins and needs_another_ring(ctx, peer):
         needed = least
     else:
         rest = peek(ctx + c.X + c.BYTES) - max(peek(chain + SENT), 0)
@@ -299,9 +302,9 @@ def ask(ctx, peer):
     return c.ASKS
 
 
-def follow(ctx, peer, offset):
-    """Go on in a new ring, of WANTED bytes, whose words are all 0."""
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+def continue_in(ctx, peer, offset):
+    """Append a new ring of WANTED bytes, whose words are all 0, and go on in it."""
+    chain = chain_to(ctx, peer)
     ring = peek(ctx + c.ARENA) + offset
     store(ring + RING_CAPACITY, peek(ctx + c.WANTED) - RING_PIECES)
     if peek(chain + RING) != 0:
@@ -315,9 +318,9 @@ def follow(ctx, peer, offset):
     poke(chain + KNOWN_HEAD, 0)
 
 
-def drop(ctx, peer):
-    """There is no memory for the rest of the message."""
-    chain = peek(ctx + c.MAIL) + chain_to(ctx, peer)
+def take_back(ctx, peer):
+    """End the message by DROPPED: there is no memory for the rest of it."""
+    chain = chain_to(ctx, peer)
     if peek(chain + SENT) != NOTHING_SENT:
         publish_piece(ctx, peer, DROPPED, 0, 0, PIECE_UNIT)
     return c.OK

@@ -21,7 +21,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call_routine, peek, poke
 from shmcoll.engine.collective import PEER, REDUCING
 from shmcoll.engine.layout import LARGEST_TAG, WORD
-from shmcoll.engine.messages.ring_buffers import FOUND_TOTAL, SOURCE_SHIFT, found_offset
+from shmcoll.engine.messages.ring_buffers import FOUND_TOTAL, SOURCE_SHIFT, found_message
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.entry import (
     CALLBACK,
@@ -82,7 +82,7 @@ def suits(ctx, kind):
 
 def note_message(ctx, block, where):
     """What a recv tells of its message."""
-    total = peek(peek(ctx + c.MAIL) + found_offset(peek(ctx + c.SIZE)) + FOUND_TOTAL)
+    total = peek(found_message(ctx) + FOUND_TOTAL)
     poke(block + ARGUMENT, where >> SOURCE_SHIFT)
     poke(block + ARGUMENT_2, where & LARGEST_TAG)
     poke(block + STATUS, total // peek(ctx + c.OUT + c.ITEM))

@@ -4,13 +4,13 @@ from tests.schedule.explorer.mutants import Mutant
 
 MUTANTS_OF_MESSAGES = {
     "a message is published before it is laid": Mutant(
-        "engine.messages.send.put_first",
-        "    lay_part(ctx, peer, at + head, 0, length)\n"
+        "engine.messages.send.put_first_part",
+        "    copy_part(ctx, peer, at + head, 0, length)\n"
         "    what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)\n"
         "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n",
         "    what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)\n"
         "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n"
-        "    lay_part(ctx, peer, at + head, 0, length)\n",
+        "    copy_part(ctx, peer, at + head, 0, length)\n",
         "a message",
     ),
     "the flag behind a piece keeps old bytes": Mutant(
@@ -24,7 +24,7 @@ MUTANTS_OF_MESSAGES = {
         "engine.messages.send.make_room", "needed + SPARE", "needed", "long messages both ways", sampled=True
     ),
     "a message that waits without memory begins again": Mutant(
-        "engine.messages.send.begin_or_go_on",
+        "engine.messages.send.begin_or_continue",
         "    if memory == STAY:\n",
         "    poke(chain + SENT, NOTHING_SENT)\n    if memory == STAY:\n",
         "a message without memory",
@@ -32,21 +32,21 @@ MUTANTS_OF_MESSAGES = {
     ),
     "a sender waits for who does not read": Mutant(
         "engine.messages.send.await_receiver",
-        "return ask(ctx, peer)\n        limit",
+        "return ask_for_ring(ctx, peer)\n        limit",
         "pass\n        limit",
         "long messages both ways", sampled=True,
     ),
     "a receiver promises to read what is not at HEAD": Mutant(
         "engine.messages.read_message.begin_to_read",
-        "    elif part_here",
-        "    if part_here",
+        "    elif length_at_cursor",
+        "    if length_at_cursor",
         "a long message before its turn",
         sampled=True,
     ),
     "the parts of a long message are laid on one another": Mutant(
         "engine.messages.read_message.read_piece",
-        "lay_part(ctx, done, total)",
-        "lay_part(ctx, 0, total)",
+        "copy_part(ctx, done, total)",
+        "copy_part(ctx, 0, total)",
         "a message longer than the ring",
         sampled=True,
     ),
@@ -62,12 +62,12 @@ MUTANTS_OF_MESSAGES = {
     "HEAD passes what is still wanted": Mutant(
         "engine.messages.recv.find_from",
         "            skip_piece(ctx)\n",
-        "            pass_piece(ctx, source, 0)\n",
+        "            consume_piece(ctx, source, 0)\n",
         "messages by tag",
     ),
     "what has been taken is found again": Mutant(
         "engine.messages.recv.has_message",
-        " and load(here(ctx) + PIECE_TAKEN) == 0",
+        " and load(piece_at_cursor(ctx) + PIECE_TAKEN) == 0",
         "",
         "a message taken before its turn is gone",
     ),
@@ -81,7 +81,7 @@ MUTANTS_OF_MESSAGES = {
         "engine.messages.recv.try_to_find", "NOWHERE", "0", "a posted receive"
     ),
     "a receiver waits for the first piece of a chain only": Mutant(
-        "engine.messages.read_message.skip_piece", "kind_here(ctx) == NEXT", "False", "long messages both ways",
+        "engine.messages.read_message.skip_piece", "kind_at_cursor(ctx) == NEXT", "False", "long messages both ways",
         sampled=True
     ),
     "each piece begins the message again": Mutant(
