@@ -1,8 +1,9 @@
 """Too little shared memory is an `ArenaError` that says how much is needed and how much there is, never a SIGBUS.
 
-The jobs run in a mount namespace of their own, whose /dev/shm has a few MiB: enough for the arena, and soon too little
-for what the ranks ask for. They fill what they got with bytes and read them again, which would kill them if it were not
-there; then they go on with the same group. Where nobody may mount, these tests are skipped.
+The jobs run in a mount namespace of their own, whose /dev/shm has a few MiB, and cannot make a memfd: there is enough
+for the arena, and soon too little for what the ranks ask for. They fill what they got with bytes and read them again,
+which would kill them if it were not there; then they go on with the same group. Where nobody may mount, these tests are
+skipped.
 """
 
 import json
@@ -14,7 +15,7 @@ import pytest
 
 from shmcoll.engine.memory import available_memory
 from shmcoll.engine.system import cgroups
-from tests.support.small_memory import amounts, in_small_memory
+from tests.support.small_memory import amounts, in_small_memory, without_memfd
 
 pytestmark = pytest.mark.slow
 
@@ -117,9 +118,8 @@ def test_the_group_goes_on_after_a_refusal(tmp_path: Path, asks: str) -> None:
     n = 3
     script = tmp_path / "job.py"
     script.write_text(textwrap.dedent(BEGINS) + textwrap.dedent(ASKS[asks]))
-    done = in_small_memory(
-        tmp_path, MEMORY, [sys.executable, "-m", "shmrun", "-n", str(n), str(script)], SHMCOLL_HEAP="1G"
-    )
+    command = [sys.executable, "-m", "shmrun", "-n", str(n), str(script)]
+    done = in_small_memory(tmp_path, MEMORY, command, SHMCOLL_HEAP="1G", **without_memfd(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     told = sorted(json.loads(line) for line in done.stdout.splitlines())
     assert [rank for rank, *_ in told] == list(range(n))

@@ -35,6 +35,25 @@ def with_little_memory(folder: Path, **environment: str) -> dict[str, str]:
     return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
+def without_memfd(folder: Path) -> dict[str, str]:
+    """An environment whose Python programs are refused a memfd for the arena, as in a sandbox: it is in /dev/shm."""
+    (folder / "refused").mkdir(exist_ok=True)
+    (folder / "refused" / "sitecustomize.py").write_text("""
+import os
+
+make = os.memfd_create
+
+def memfd_create(name, *flags):
+    if name == "shmcoll":
+        raise PermissionError(1, "Operation not permitted")
+    return make(name, *flags)
+
+os.memfd_create = memfd_create
+""")
+    path = [str(folder / "refused"), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, path))}
+
+
 def amounts(text: str) -> tuple[float, float]:
     """MiB needed and MiB available."""
     found = re.search(r"([\d,.]+) MiB needed, ([\d,.]+) MiB available", text)

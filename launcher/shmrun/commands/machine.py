@@ -13,6 +13,7 @@ from shmcoll.errors import ShmcollError
 from shmrun.commands.findings import Finding, Level, amount
 
 _GLIBC = (2, 30)
+_ENOUGH = 128 << 20  # bytes of /dev/shm; a container has 64 MiB unless it is given more
 
 
 def system() -> Iterator[Finding]:
@@ -64,25 +65,27 @@ def polling() -> Iterator[Finding]:
 def shared_memory() -> Iterator[Finding]:
     folder, need = "/dev/shm", layout.arena_bytes(max(2, usable_cores()), layout.CELL_BYTES)
     try:
-        info = os.statvfs(folder)
-    except OSError as e:
-        yield Finding(Level.WARNING, folder, f"missing ({e.strerror}); memfd serves instead")
-    else:
-        size, free = info.f_blocks * info.f_frsize, info.f_bavail * info.f_frsize
-        text = f"{amount(free)} free of {amount(size)}"
-        if free >= need:
-            yield Finding(Level.OK, folder, text)
-        else:
-            advice = "free what lies in it, or give the container more: docker run --shm-size=1g"
-            yield Finding(Level.WARNING, folder, f"{text}; memfd serves for more", advice)
-    try:
         fd = os.memfd_create("shmcoll-doctor", os.MFD_CLOEXEC)
     except OSError as e:
-        yield Finding(Level.WARNING, "memfd", f"not available: {e.strerror}; /dev/shm must do")
+        text = f"not available: {e.strerror}; shmrun and shmcoll.run use {folder} as well"
+        yield Finding(Level.WARNING, "memfd", text)
     else:
-        yield Finding(Level.OK, "memfd", "available, for jobs that /dev/shm is too small for")
-        yield _memory(available(fd), need)
         os.close(fd)
+        yield Finding(Level.OK, "memfd", "available; shmrun and shmcoll.run use it, whatever the size of /dev/shm")
+        yield _memory(available(None), need)
+    others = "ranks that mpiexec, torchrun or a shell starts meet there"
+    try:
+        info = os.statvfs(folder)
+    except OSError as e:
+        yield Finding(Level.WARNING, folder, f"missing ({e.strerror}); {others}")
+        return
+    size, free = info.f_blocks * info.f_frsize, info.f_bavail * info.f_frsize
+    text = f"{amount(free)} free of {amount(size)}; {others}"
+    if free >= max(need, _ENOUGH):
+        yield Finding(Level.OK, folder, text)
+    else:
+        advice = "for such ranks, remove files from it or make it larger: docker run --shm-size=1g"
+        yield Finding(Level.WARNING, folder, text, advice)
 
 
 def _memory(room: int, need: int) -> Finding:

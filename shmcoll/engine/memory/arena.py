@@ -1,10 +1,14 @@
 """The arena: one sparse mapping shared by all ranks. The only file that asks the system for memory.
 
-Life: the creator (launcher, or a rank alone) makes a file in /dev/shm that has no name at any time (O_TMPFILE), sizes
-it sparsely, commits the pages that the job needs, and writes the job page. Ranks inherit the descriptor and map it.
-Nothing has a name, so nothing can be left behind: the kernel frees the pages with the last descriptor and mapping.
-Where /dev/shm is too small a sealed memfd serves instead. Where ranks must meet under a name, the finished arena is
-given it in one step, so that nobody meets an unfinished one.
+Life: the creator (launcher, or a rank alone) makes a file in memory without a name, sizes it sparsely, commits the
+pages that the job needs, and writes the job page. Ranks inherit the descriptor and map it. Nothing has a name, so
+nothing can be left behind: the kernel frees the pages with the last descriptor and mapping.
+
+There are two kinds of file. Ranks that inherit the descriptor use a memfd: it has room wherever the machine has memory,
+however small /dev/shm is (64 MiB in a container). Ranks of other launchers must meet under a name, and only a file in
+/dev/shm can have one. The finished arena is given its name in one step, so that nobody meets an unfinished one. The
+size of a memfd is sealed, and so are the seals: no process can cut memory off that ranks have mapped, or forbid them to
+map it. If the system refuses to make a memfd, a file in /dev/shm without a name (O_TMPFILE) is used.
 
 Memory is committed before it is used, so that too little of it is an `ArenaError` here and never a SIGBUS later: by
 `posix_fallocate` what the job needs, as the file is made; by address what ranks take afterwards (`pages.py`), because
@@ -35,6 +39,7 @@ from shmcoll.errors import ArenaError
 
 WIDEST_BYTES = 4 << 40  # what the mapping spans at most; untouched ranges take no memory
 MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _FOLDER = "/dev/shm"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
@@ -117,9 +122,8 @@ class Arena:
         """Back `[offset, offset + length)`, which nobody uses, with memory. Raises `ArenaError`, with nothing taken,
         where there is too little."""
         place = self._place()
-        have = available(place)
-        if have < length:
-            raise _too_small(purpose, length, have)
+        if available(place) < length:
+            raise _too_small(purpose, length, place)
         given = False
         try:
             given = pages.give(self.address + offset, length)
@@ -127,7 +131,7 @@ class Arena:
             if not given:
                 pages.drop(self.address + offset, length)
         if not given:
-            raise _too_small(purpose, length, available(place))
+            raise _too_small(purpose, length, place)
 
     def clear(self, offset: int, length: int) -> None:
         """Make committed memory that nobody uses any more zero, and give it back."""
@@ -164,12 +168,13 @@ def create(
     cores = usable_cores()
     limits = thresholds.of_job(ranks, cores)
     need = layout.arena_bytes(ranks, cell_bytes)
-    fd = _nameless() if name else _shm_descriptor(need)
+    fd = _in_dev_shm() if name else _anonymous()
     try:
         heap = _heap_limit(fd) if heap is None else heap
         # Any rank may need all of the heap, in whatever pieces: each has a share of the span that is wide enough
         arena = _map_sparse(fd, need, layout.align(min(need + 4 * ranks * heap, WIDEST_BYTES), layout.PAGE))
         arena.ranks = ranks
+        _seal(fd)
         _allocate(fd, need, f"the arena of {ranks} ranks")
     except (ArenaError, ValueError):
         os.close(fd)
@@ -211,9 +216,11 @@ def check_ranks(ranks: int, cell_bytes: int = layout.CELL_BYTES) -> None:
 def attach(fd: int, nonce: str | None) -> Arena:
     """Map the arena behind a descriptor after checking that it is ours; an inherited one by its nonce too.
 
-    Raises `ArenaError` for a wrong owner, mode, size, magic, version or nonce.
+    Raises `ArenaError` for a wrong owner, mode, size, kind, magic, version or nonce.
     """
-    arena = Arena(fd, checked_size(fd))
+    size = checked_size(fd)
+    _check_seals(fd)
+    arena = Arena(fd, size)
     verify(arena, nonce)
     os.set_inheritable(fd, False)
     return arena
@@ -306,33 +313,51 @@ def _unsized(need: int, error: OSError) -> ArenaError:
 
 def _allocate(fd: int, length: int, purpose: str) -> None:
     """Back the beginning of a file that has just been made with memory."""
-    have = available(fd)
-    if have < length:
-        raise _too_small(purpose, length, have)
+    if available(fd) < length:
+        raise _too_small(purpose, length, fd)
     try:
         os.posix_fallocate(fd, 0, length)
     except OSError as e:
-        raise _too_small(purpose, length, available(fd)) from e
+        raise _too_small(purpose, length, fd) from e
 
 
-def _shm_descriptor(need: int) -> int:
-    """A nameless descriptor on shared memory that has room for `need` bytes."""
+def _anonymous() -> int:
+    """A descriptor on shared memory for ranks that inherit it."""
     try:
-        fd = _nameless()
-    except ArenaError:
-        return _memfd()
-    if filesystem_room(fd) >= need:
-        return fd
-    os.close(fd)
-    return _memfd()
+        fd = os.memfd_create("shmcoll", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except OSError:  # a sandbox may forbid it
+        return _in_dev_shm()
+    os.fchmod(fd, 0o600)
+    return fd
 
 
-def _nameless() -> int:
-    """A descriptor on shared memory that has no name at any time: a kill leaves nothing."""
+def _in_dev_shm() -> int:
+    """A descriptor on a file in /dev/shm that has no name yet: a kill leaves nothing."""
     try:
         return os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as e:
         raise ArenaError(f"cannot create shared memory: {e}") from e
+
+
+def _seal(fd: int) -> None:
+    """Fix the size of a memfd."""
+    if not _seals(fd) & fcntl.F_SEAL_SEAL:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+
+
+def _check_seals(fd: int) -> None:
+    """Raise `ArenaError` for a memfd whose size or seals another process may still change."""
+    seals = _seals(fd)
+    if seals not in (fcntl.F_SEAL_SEAL, _SEALS):
+        raise ArenaError(f"descriptor {fd} is not a shmcoll arena: its seals are {seals:#x}, expected {_SEALS:#x}")
+
+
+def _seals(fd: int) -> int:
+    """The seals of a file. One that is not a memfd has a single seal, or none can exist: it gets no others."""
+    try:
+        return fcntl.fcntl(fd, fcntl.F_GET_SEALS)
+    except OSError:  # /dev/shm may be on a disk
+        return fcntl.F_SEAL_SEAL
 
 
 def _publish(arena: Arena, name: str) -> None:
@@ -347,13 +372,6 @@ def _publish(arena: Arena, name: str) -> None:
         os.close(folder)
 
 
-def _memfd() -> int:
-    fd = os.memfd_create("shmcoll", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.fchmod(fd, 0o600)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-    return fd
-
-
 def _heap_limit(fd: int) -> int:
     given = os.environ.get("SHMCOLL_HEAP")
     if not given:
@@ -363,13 +381,19 @@ def _heap_limit(fd: int) -> int:
     return amount(given)
 
 
-def _too_small(purpose: str, need: int, have: int) -> ArenaError:
+def _too_small(purpose: str, need: int, place: int | str | None) -> ArenaError:
+    """`place`: as for `available`."""
+    have = max(available(place), 0)
+    advice = "Start fewer ranks, end other programs, or give the container more (docker run --memory)."
+    if place is not None and filesystem_room(place) <= have:
+        advice = (
+            f"{_FOLDER} is too small. Ranks that mpiexec, torchrun or a shell has started meet there: start them with "
+            f"shmrun, which does not need it, make it larger (docker run --shm-size=1g), or remove files from it."
+        )
     return ArenaError(
-        f"too little shared memory for {purpose}: {mib(need)} needed, {mib(max(have, 0))} available. "
-        f"Start fewer ranks, give the container more (docker run --shm-size=1g, or a higher --memory), "
-        f"or free what lies in /dev/shm.",
+        f"too little shared memory for {purpose}: {mib(need)} needed, {mib(have)} available. {advice}",
         needed=need,
-        available=max(have, 0),
+        available=have,
     )
 
 
