@@ -3,6 +3,7 @@
 import fcntl
 import os
 import signal
+import sys
 import termios
 import time
 from pathlib import Path
@@ -269,6 +270,63 @@ def test_an_ignored_signal_stays_ignored(shmrun, pids, until):
     os.kill(rank, signal.SIGHUP)
     os.kill(rank, signal.SIGTERM)
     assert shmrun.finish(job).stderr == "shmrun: rank 0 was killed by signal 15 (SIGTERM)\n"
+
+
+IN_BACKGROUND = {"preexec_fn": lambda: [signal.signal(s, signal.SIG_IGN) for s in (signal.SIGINT, signal.SIGQUIT)]}
+
+
+def test_an_interrupt_by_a_process_ends_a_job_in_the_background(shmrun, pids):
+    """A script's `shmrun ... &` has these two signals ignored. Ranks can catch the interrupt."""
+    script = shmrun.write(
+        READY
+        + """
+    try:
+        ready()
+        time.sleep(60)
+    except KeyboardInterrupt:
+        print("caught")
+        raise
+    """
+    )
+    job = shmrun.start("-n", 2, script, **IN_BACKGROUND)
+    pids(2)
+    job.send_signal(signal.SIGINT)
+    done = shmrun.finish(job)
+    assert (done.returncode, done.stdout) == (130, "caught\n" * 2)
+    assert done.stderr == "shmrun: interrupted by SIGINT\n"
+
+
+def test_a_quit_by_a_process_shows_where_a_job_in_the_background_is(shmrun, pids, until):
+    """And a shell's `&` for real: the pid is that of shmrun."""
+    shmrun.write(READY + "    ready()\n    while not os.path.exists('enough'): time.sleep(0.01)\n")
+    line = f"{sys.executable} -m shmrun -n 2 job.py 2>where & echo $! >pid.tmp; mv pid.tmp pid; wait $!"
+    script = shmrun.start_process(["sh", "-c", line], dict(os.environ))
+    pids(2)
+    until(lambda: (shmrun.folder / "pid").exists())
+    os.kill(int((shmrun.folder / "pid").read_text()), signal.SIGQUIT)
+    until(lambda: "job.py:" in (shmrun.folder / "where").read_text())
+    (shmrun.folder / "enough").touch()
+    assert script.wait(timeout=60) == 0
+    assert (shmrun.folder / "where").read_text().startswith("shmrun: where the ranks are:\n")
+
+
+def test_what_is_typed_does_not_reach_a_job_in_the_background(shmrun, pids):
+    """Ctrl-C interrupts the script alone, as the shell that started the job has arranged."""
+    script = shmrun.write(READY + "    ready()\n    time.sleep(60)\n")
+    keyboard, terminal = os.openpty()
+
+    def begin():
+        _take_terminal(0)
+        IN_BACKGROUND["preexec_fn"]()
+
+    job = shmrun.start("-n", 1, script, stdin=terminal, preexec_fn=begin)
+    os.close(terminal)
+    pids(1)
+    os.write(keyboard, b"\x03")
+    assert os.read(keyboard, 2) == b"^C"  # the terminal has sent the signal, which comes before the next one
+    job.send_signal(signal.SIGTERM)
+    assert shmrun.finish(job).stderr == "shmrun: interrupted by SIGTERM\n"
+    os.close(keyboard)
 
 
 def test_time_limit_names_who_still_ran(shmrun):

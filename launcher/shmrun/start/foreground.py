@@ -7,6 +7,11 @@ cores takes ten times as long.
 
 It passes signals on, and ends as the launcher does. If it is killed, the kernel kills the launcher.
 
+A shell that starts a command with `&` in a script has it ignore SIGINT and SIGQUIT, so that what is typed at the
+terminal does not reach it. shmrun still passes them on if a process has sent them (`kill -INT`); only what comes from
+the terminal is dropped. The ranks start with the usual action of both signals. Other signals that are ignored stay so
+(nohup).
+
 It stops only after Ctrl-Z (SIGTSTP), when the launcher has stopped the ranks and itself. When somebody stops the
 launcher by its own pid, this process runs on: nobody would wake it again. After Ctrl-Z the launcher wakes it, whoever
 has continued the launcher (`shmrun/watch/supervise.py`).
@@ -18,12 +23,19 @@ import sys
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
 
+_OF_TERMINALS = {signal.SIGINT, signal.SIGQUIT}
+_SI_KERNEL = 0x80  # what the kernel says of a signal that a terminal has caused
+
 
 def stand() -> int | None:
     """Fork the launcher. Returns None in it, and in this process, at its end, the exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it would take exit codes away
-    watched = {signum for signum in FORWARDED if signal.getsignal(signum) is not signal.SIG_IGN} | {signal.SIGCHLD}
+    ignored = {signum for signum in FORWARDED if signal.getsignal(signum) is signal.SIG_IGN}
+    watched = {*FORWARDED, signal.SIGCHLD} - ignored | _OF_TERMINALS
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    for signum, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signum in ignored:
+            signal.signal(signum, usual)
     front = os.getpid()
     try:
         launcher = os.fork()
@@ -39,7 +51,10 @@ def stand() -> int | None:
         return None
     stopping = False
     while True:
-        signum = signal.sigwait(watched)
+        arrived = signal.sigwaitinfo(watched)
+        signum = signal.Signals(arrived.si_signo)
+        if signum in ignored and arrived.si_code == _SI_KERNEL:
+            continue
         if signum != signal.SIGCHLD:
             stopping = signum == signal.SIGTSTP or (stopping and signum != signal.SIGCONT)
             os.kill(launcher, signum)
