@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shmcoll import jit as jit
     from shmcoll.communicator import Communicator
     from shmcoll.communicator.grid import Grid
     from shmcoll.communicator.messages import ANY, Envelope, Message, Recv, RecvObject, Send, SendObject
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "jit": "shmcoll.jit",
     "init": "shmcoll.startup.join",
     "run": "shmcoll.runner.api",
     "map": "shmcoll.runner.api",
@@ -80,7 +82,8 @@ _HOME = {
     "RemoteTraceback": "shmcoll.errors",
 }
 
-__all__ = [  # without `map`: `from shmcoll import *` shall not replace the built-in one
+# `from shmcoll import *` must not replace the built-in `map`, nor import numba, which `jit` does
+__all__ = [
     "ANY",
     "ArenaError",
     "BufferChanged",
@@ -121,7 +124,8 @@ if not TYPE_CHECKING:  # else mypy would let any name pass
 
     def __getattr__(name: str) -> Any:
         if name in _HOME:
-            value = getattr(import_module(_HOME[name]), name)
+            module = import_module(_HOME[name])
+            value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
             globals()[name] = value
             return value
         raise AttributeError(f"module 'shmcoll' has no attribute {name!r}")
