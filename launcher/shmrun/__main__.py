@@ -9,19 +9,16 @@ the machine lacks something (memory, processes).
 
 import sys
 
-from shmrun.cli import options, printing
+from shmrun.cli import options, printing, subcommands
 from shmrun.start import fast_exit, foreground
-
-#: subcommands, and the flags that each takes
-_FLAGS: dict[str, tuple[str, ...]] = {"doctor": (), "warm": ("--all",), "ps": (), "inspect": ("-v", "--stacks")}
 
 
 def main() -> int:
     """Run `shmrun` with `sys.argv`; the return value is for `sys.exit`."""
     fast_exit.be_quick()
     arguments = sys.argv[1:]
-    if arguments and arguments[0] in _FLAGS:
-        return printing.printing("shmrun", lambda: _subcommand(*arguments))
+    if arguments and arguments[0] in subcommands.SUBCOMMANDS:  # the first word only: shmrun -n 2 doctor runs a program
+        return printing.printing("shmrun", lambda: subcommands.run(*arguments))
     wanted = options.parse(arguments)
     try:
         if (code := foreground.stand()) is not None:
@@ -45,41 +42,14 @@ def main() -> int:
 
         return run_python.run(what, started.report, started.mask, line_buffered=wanted.line_buffered)
     outcome = supervise.watch(ready, started)
-    if wanted.report:
+    if wanted.report or wanted.report_json:
         from shmrun.watch import resource_table
 
-        print(resource_table.table(outcome), file=sys.stderr)
+        if wanted.report:
+            print(resource_table.table(outcome), file=sys.stderr)
+        if wanted.report_json:
+            resource_table.write_json(outcome, wanted.report_json)
     return failure_summary.speak(outcome)
-
-
-def _subcommand(name: str, *arguments: str) -> int:
-    """`shmrun -n 2 doctor` runs a program of that name: only the first word can be a subcommand."""
-    from shmrun.cli import help
-
-    if {"-h", "--help"} & set(arguments):
-        print(help.SUBCOMMANDS[name], end="")
-        return 0
-    words = [word for word in arguments if word not in _FLAGS[name]]
-    if any(word.startswith("-") for word in words) or len(words) > (name == "inspect"):
-        told = f"shmrun {name} takes no {' '.join(arguments)}; to run a program of that name: shmrun -n 2 {name}"
-        print(f"shmrun: {told} (shmrun {name} --help tells more)", file=sys.stderr)
-        return 2
-    if name == "ps":
-        from shmrun.commands import ps
-
-        return ps.show()
-    if name == "inspect":
-        from shmrun.commands import inspect
-
-        given = set(arguments)
-        return inspect.show(words[0] if words else None, verbose="-v" in given, stacks="--stacks" in given)
-    if name == "doctor":
-        from shmrun.commands import doctor
-
-        return doctor.examine()
-    from shmrun.commands import warm
-
-    return warm.warm(everything="--all" in arguments)
 
 
 if __name__ == "__main__":

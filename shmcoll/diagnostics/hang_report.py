@@ -36,7 +36,7 @@ def inquest(
     """
     pids = pids or {}
     found = [replace(s, pid=s.pid or pids.get(s.rank, 0)) for s in standings(arena)]
-    below = ask(_processes(arena, found), limit) if stacks else {}
+    below = stacks_of(arena, found, limit) if stacks else {}
     return f"{table(found, below)}\n{verdict(found, patience)}"
 
 
@@ -137,7 +137,7 @@ def _whereabouts(culprit: RankStatus) -> str:
     return f"it is {doing}; its last call was {culprit.call} #{culprit.flight.sequence}, {culprit.since:.1f} s ago"
 
 
-def _processes(arena: Arena, found: list[RankStatus]) -> dict[int, tuple[int, int]]:
-    """Of each rank that may still run: pid, start time, or 0 where that is not known."""
+def stacks_of(arena: Arena, found: list[RankStatus], limit: float = 1.0) -> dict[int, list[str]]:
+    """Ask the ranks that may still run for their stacks, for `limit` seconds at most; lines by rank."""
     alive = [s for s in found if s.pid and s.state not in (ENDED, GONE)]
-    return {s.rank: (s.pid, records.read(arena, s.rank, layout.BY_RANK).start) for s in alive}
+    return ask({s.rank: (s.pid, records.read(arena, s.rank, layout.BY_RANK).start) for s in alive}, limit)

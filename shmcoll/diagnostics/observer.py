@@ -65,11 +65,32 @@ class ObservedJob:
         """Eight digits that tell this job from others."""
         return self.arena.nonce[:8]
 
+    @property
+    def caller(self) -> int | None:
+        """The pid of the process that called `shmcoll.run`, if the job is such a call."""
+        return caller_of(self.creator)
+
     def is_meant(self, text: str) -> bool:
-        """Whether somebody means this job by the pid of one of its processes, or by the beginning of its nonce."""
-        return text in {str(self.creator), *map(str, self.processes)} or (
+        """Whether somebody means this job by the pid of one of its processes or of its caller, or by the beginning of
+        its nonce."""
+        return text in {str(self.creator), str(self.caller), *map(str, self.processes)} or (
             len(text) >= 4 and self.arena.nonce.startswith(text)
         )
+
+
+def caller_of(pid: int) -> int | None:
+    """The pid of the process that called `shmcoll.run`, if `pid` is that of its server."""
+    words = command_line(pid)
+    is_server = words[-4:-2] == ["-m", "shmcoll.runner"] and words[-1].isdigit()
+    return int(words[-1]) if is_server else None
+
+
+def command_line(pid: int) -> list[str]:
+    """The words with which a process was started; none if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return []
 
 
 @contextlib.contextmanager

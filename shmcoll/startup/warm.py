@@ -57,7 +57,7 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
     report = progress or (lambda _text: None)
     routines = sum(name in ALL for name in missing)
     counts = (routines, "routine"), (len(missing) - routines, "reduction")
-    report(f"compiling {' and '.join(_counted(n, unit) for n, unit in counts if n)} for this machine, once")
+    report(f"compiling {' and '.join(counted(n, unit) for n, unit in counts if n)} for this machine, once")
     workers = min(usable_cores(), len(missing))
     begin = time.monotonic()
     done: list[str] = []
@@ -92,7 +92,8 @@ def _cost(names: list[str]) -> int:
     return sum(_ROUTINE if name in ALL else 1 for name in names)
 
 
-def _counted(number: int, unit: str) -> str:
+def counted(number: int, unit: str) -> str:
+    """'1 routine', '2 routines'."""
     return f"{number} {unit}{'s' if number > 1 else ''}"
 
 

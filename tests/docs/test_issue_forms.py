@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from shmrun.__main__ import _FLAGS
+from shmrun.cli.subcommands import SUBCOMMANDS
 
 yaml = pytest.importorskip("yaml", reason="PyYAML comes with what makes the site: pip install 'shmcoll[docs]'")
 
@@ -24,4 +24,4 @@ def test_a_form_has_what_github_requires(name: str) -> None:
 def test_the_subcommands_that_are_named_exist() -> None:
     named = {word for name in FORMS for word in re.findall(r"`shmrun (\w+)", (FOLDER / name).read_text())}
     assert "doctor" in named
-    assert named <= set(_FLAGS)
+    assert named <= set(SUBCOMMANDS)

@@ -69,14 +69,14 @@ def test_a_small_or_missing_shared_memory(monkeypatch):
         f_blocks, f_bavail, f_frsize = 16384, 1, 4096
 
     monkeypatch.setattr(os, "statvfs", lambda path: Info)
-    assert [(f.subject, f.level) for f in machine.shared_memory()][:2] == [
-        ("/dev/shm", Level.WARNING),
-        ("memfd", Level.OK),
-    ]
+    found = {f.subject: f.level for f in machine.shared_memory()}
+    assert (found["memfd"], found["/dev/shm"]) == (Level.OK, Level.WARNING)
+    Info.f_bavail = 64 << 8  # what Docker gives
+    assert [f.level for f in machine.shared_memory() if f.subject == "/dev/shm"] == [Level.WARNING]
     monkeypatch.setattr(os, "statvfs", lambda path: Path("/surely/missing").stat())
-    assert next(machine.shared_memory()).text.startswith("missing (No such file or directory)")
+    assert list(machine.shared_memory())[-1].text.startswith("missing (No such file or directory)")
     monkeypatch.setattr(machine, "available", lambda fd: 4096)
-    memory = list(machine.shared_memory())[-1]
+    memory = list(machine.shared_memory())[1]
     assert (memory.subject, memory.level) == ("memory", Level.ERROR)
 
 
@@ -147,8 +147,35 @@ def test_a_trial_that_fails_is_quoted(monkeypatch):
 def test_warm_says_what_is_ready_and_where(shmrun):
     told = shmrun("warm")
     assert told.returncode == 0
-    assert told.stdout.startswith(f"shmrun: {len(ALL)} routines are ready in ")
+    assert told.stdout.startswith("shmrun: ready in ")
+    assert f": {len(ALL)} routines (" in told.stdout
     assert shmrun("warm").stderr == ""  # nothing was left to compile
+
+
+def test_warm_compiles_what_is_named(shmrun):
+    told = shmrun("warm", "all_reduce", "sum_float32")
+    assert told.returncode == 0
+    assert ": 1 routine and 1 reduction (" in told.stdout
+    told = shmrun("warm", "allreduce")
+    assert told.returncode == 2
+    assert told.stderr.startswith("shmrun: nothing called 'allreduce' is compiled; did you mean all_reduce? (see ")
+
+
+def test_what_came_with_shmcoll(monkeypatch, capsys):
+    """As in an installation from a wheel."""
+    from shmrun.commands import warm
+
+    from shmcoll.engine.compiler import object_cache
+
+    monkeypatch.setattr(object_cache, "_packaged", lambda name, progress=None: b"code")
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", "/proc/cache")  # which is not asked
+    assert warm.warm(everything=True) == 0
+    count = len(ALL)
+    assert capsys.readouterr().out.startswith(f"shmrun: nothing to compile: {count} routines and ")
+    monkeypatch.delenv("SHMCOLL_CACHE_DIR")
+    texts = {finding.subject: finding.text for finding in installation.compiled()}
+    assert texts["routines"] == f"nothing to compile: all {count} came with shmcoll"
+    assert texts["reductions"].startswith("nothing to compile: all ")
 
 
 def test_warm_compiles_the_only_routine_that_is_missing(monkeypatch, tmp_path, capsys):
@@ -202,7 +229,7 @@ def test_a_program_of_that_name_is_not_shadowed(shmrun, name):
     path = f"{shmrun.folder}:{os.environ['PATH']}"
     assert shmrun("-n", 1, name, env={"PATH": path}).stdout == "mine\n"
     assert shmrun(f"./{name}", env={"SHMCOLL_RANKS": "1"}).stdout == "mine\n"
-    told = shmrun(name, "mine")
+    told = shmrun(name, "--mine")
     assert told.returncode == 2
-    assert told.stderr.startswith(f"shmrun: shmrun {name} takes no mine; to run a program of that name: ")
+    assert told.stderr.startswith(f"shmrun: shmrun {name} takes no --mine; to run a program of that name: ")
     assert shmrun(name, "--help").stdout.startswith(f"usage: shmrun {name}")

@@ -29,6 +29,9 @@ def test_a_script(scripts: Any, call: str) -> None:
     command = [sys.executable, "-m", "shmrun", "ps"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
     assert any(line.endswith("  shmcoll.run: script0.py") for line in lines), lines
+    command[-1:] = ["inspect", str(script.pid)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert told.splitlines()[0].split()[:3] == ["rank", "pid", "state"]
     script.send_signal(signal.SIGKILL)
     script.communicate(timeout=60)
 

@@ -64,7 +64,7 @@ def project(remarks: list[str]) -> dict[str, Found]:
             remarks.append(f"{where}: no such option, ignored")
             continue
         texts = _texts(name, value, where)
-        if name == "log-dir":
+        if name in ("log-dir", "report-json"):
             texts = [str(path.parent / text) if text else "" for text in texts]
         found[name] = Found(texts, where)
     return found

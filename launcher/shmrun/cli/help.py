@@ -47,31 +47,34 @@ it), 124 if --timeout ended the job, or 130 after Ctrl-C. Press Ctrl-C twice to 
 
 SUBCOMMANDS = {
     "doctor": """\
-usage: shmrun doctor
+usage: shmrun doctor [--json]
 
 Check whether this machine can run shmcoll, and say what to improve: cores, shared memory, limits, the cache of compiled
-routines, versions, and whether waiting ranks poll. The exit code is 1 if ranks cannot run.
+routines, versions, and whether waiting ranks poll. The exit code is 1 if ranks cannot run. --json: print JSON.
 """,
     "warm": """\
-usage: shmrun warm [--all]
+usage: shmrun warm [--all | NAME...]
 
 Compile the routines, so that the first job starts at once: for container images and CI. --all: compile the reductions
-of all_reduce for every dtype as well. Without it, each of them is compiled when it is first used. The routines are kept
-in the user's cache directory, or in SHMCOLL_CACHE_DIR.
+of all_reduce for every dtype as well. Without it, each of them is compiled when it is first used. NAME: compile these
+only: collectives, send, recv, and reductions such as sum_float32. The compiled code is kept in the user's cache
+directory, or in SHMCOLL_CACHE_DIR. Where shmcoll was installed from a wheel that brings it, nothing is compiled.
 """,
     "ps": """\
-usage: shmrun ps
+usage: shmrun ps [--json]
 
 List the running jobs of this user, whichever launcher started them: the pid of the process that made the job (shmrun,
-or rank 0), the first eight digits of its random number, the number of ranks, age, state and command.
+or rank 0), the first eight digits of its random number, the number of ranks, age, state and command. --json: print
+JSON.
 """,
     "inspect": """\
-usage: shmrun inspect [JOB] [-v] [--stacks]
+usage: shmrun inspect [JOB] [-v] [--stacks] [--json]
 
 Show where each rank of a running job is: its last operation, since when, and the rank for which it waits. The last line
-says which rank keeps the others waiting. JOB is the number that `shmrun ps` prints, or the pid of a rank. It may be
-left out if there is only one job. The job is not disturbed. -v: show the last operations of each rank as well.
---stacks: show the Python stack of each rank; ranks answer a signal, even in native code.
+says which rank keeps the others waiting. JOB is the number that `shmrun ps` prints, the pid of a rank, or the pid of
+the process that called shmcoll.run. It may be left out if there is only one job. The job is not disturbed. -v: show the
+last operations of each rank as well. --stacks: show the Python stack of each rank; ranks answer a signal, even in
+native code. --json: print JSON.
 """,
 }
 

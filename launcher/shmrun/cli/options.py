@@ -31,6 +31,7 @@ class Options:
     on_failure: str = "stop"
     stdin: str = "rank0"
     report: bool = False
+    report_json: str | None = None
     heap: int | None = None  # bytes
     check: bool = False
 

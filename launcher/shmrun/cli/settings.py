@@ -117,6 +117,7 @@ SETTINGS = {
             "stdin", "", "rank0|none", values.reader, "rank0", "which rank reads the standard input; default rank0"
         ),
         _switch("report", "", "print a table at the end: exit code, time, peak memory and collectives of each rank"),
+        _setting("report-json", "", "FILE", values.file, None, "write the figures of that table to FILE as JSON"),
         _switch(
             "check",
             "",

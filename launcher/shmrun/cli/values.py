@@ -3,6 +3,9 @@
 Where the text came from (command line, environment, pyproject.toml) is for the caller to add.
 """
 
+import os
+from pathlib import Path
+
 _YES = ("1", "true", "yes", "on")
 _NO = ("0", "false", "no", "off")
 
@@ -99,6 +102,16 @@ def variable(text: str) -> tuple[str, str]:
     if not name or not equals:
         raise Wrong(f"{text!r} is not NAME=VALUE")
     return name, value
+
+
+def file(text: str) -> str:
+    """The name of a file that can be written: found out before the job runs."""
+    path = Path(text)
+    if not text or path.is_dir() or not path.absolute().parent.is_dir():
+        raise Wrong(f"{text!r} is not a file in a directory that exists")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise Wrong(f"{text!r} cannot be written")
+    return text
 
 
 def folder(text: str) -> str:

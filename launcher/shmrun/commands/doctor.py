@@ -1,5 +1,6 @@
 """`shmrun doctor`: one line a finding, with advice below where there is some; exit code 1 when ranks cannot run."""
 
+import json
 from collections.abc import Iterator
 
 from shmrun.commands.findings import Finding, Level
@@ -7,21 +8,30 @@ from shmrun.commands.findings import Finding, Level
 _MARGIN = 9 + 14  # columns of the level, and of what was looked at
 
 
-def examine() -> int:
+def examine(*, as_json: bool = False) -> int:
     """Look at everything, print what was found, and return the exit code."""
-    levels = []
+    findings = []
     for finding in _findings():
-        levels.append(finding.level)
-        first, *others = finding.text.rstrip().splitlines()
-        print(f"{finding.level.value:9}{finding.subject:14}{first}")
-        for line in [*others, *([f"-> {finding.advice}"] if finding.advice else [])]:
-            print(" " * _MARGIN + line, flush=True)
-    if errors := levels.count(Level.ERROR):
+        findings.append(finding)
+        if not as_json:
+            _print(finding)
+    levels = [finding.level for finding in findings]
+    errors, warnings = levels.count(Level.ERROR), levels.count(Level.WARNING)
+    if as_json:
+        found = [{"level": f.level.value, "subject": f.subject, "text": f.text, "advice": f.advice} for f in findings]
+        print(json.dumps({"format": 1, "errors": errors, "warnings": warnings, "findings": found}, indent=1))
+    elif errors:
         print(f"\nRanks cannot run here: {errors} of the above must be fixed.")
-        return 1
-    warnings = levels.count(Level.WARNING)
-    print(f"\nRanks can run here; {warnings} of the above could be better." if warnings else "\nAll is well.")
-    return 0
+    else:
+        print(f"\nRanks can run here; {warnings} of the above could be better." if warnings else "\nAll is well.")
+    return 1 if errors else 0
+
+
+def _print(finding: Finding) -> None:
+    first, *others = finding.text.rstrip().splitlines()
+    print(f"{finding.level.value:9}{finding.subject:14}{first}")
+    for line in [*others, *([f"-> {finding.advice}"] if finding.advice else [])]:
+        print(" " * _MARGIN + line, flush=True)
 
 
 def _findings() -> Iterator[Finding]:

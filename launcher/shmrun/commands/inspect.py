@@ -1,17 +1,19 @@
 """`shmrun inspect`: where every rank of a running or hanging job stands, read from outside; the job takes no notice."""
 
+import json
 import sys
+from typing import Any
 
 from shmcoll.diagnostics import observer, rank_status
 from shmcoll.diagnostics.flight_log import flights
-from shmcoll.diagnostics.hang_report import inquest
+from shmcoll.diagnostics.hang_report import culprits, inquest, stacks_of, verdict
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError, ShmcollError
 
 _SHOWN = 8  # of the last operations, with -v
 
 
-def show(name: str | None, *, verbose: bool, stacks: bool) -> int:
+def show(name: str | None, *, verbose: bool, stacks: bool, as_json: bool = False) -> int:
     """Print what is known of the job that `name` means, or of the only one. Returns the exit code."""
     try:
         check_proc()
@@ -25,6 +27,9 @@ def show(name: str | None, *, verbose: bool, stacks: bool) -> int:
             return 1
         job = meant[0]
         try:
+            if as_json:
+                print(json.dumps(_document(job, verbose=verbose, stacks=stacks), indent=1))
+                return 0
             print(inquest(job.arena, stacks=stacks))
             if verbose:
                 print("\n" + "\n".join(_history(job.arena)))
@@ -34,12 +39,46 @@ def show(name: str | None, *, verbose: bool, stacks: bool) -> int:
     return 0
 
 
+def _document(job: observer.ObservedJob, *, verbose: bool, stacks: bool) -> dict[str, Any]:
+    """The table as JSON. `call` and `sequence` are of the last operation; `since`: seconds since it began, or since it
+    ended if the rank is outside."""
+    found = rank_status.standings(job.arena)
+    below = stacks_of(job.arena, found) if stacks else {}
+    last = _operations(job.arena) if verbose else {}
+    ranks: list[dict[str, Any]] = []
+    for s in found:
+        one = {
+            "rank": s.rank,
+            "pid": s.pid or None,
+            "state": s.state,
+            "since": s.since if s.flight or s.message else None,
+            "call": s.call or None,
+            "sequence": s.flight.sequence if s.flight else None,
+            "group": list(s.group.ranks) if s.group else None,
+            "waits_for": list(s.blames),
+        }
+        ranks.append(
+            one | ({"stack": below.get(s.rank, [])} if stacks else {}) | ({"last": last[s.rank]} if verbose else {})
+        )
+    culprits_found = [{"rank": rank, "keeps_waiting": sorted(others)} for rank, others in culprits(found).items()]
+    return {
+        "format": 1,
+        "pid": job.creator,
+        "nonce": job.nonce,
+        "caller": job.caller,
+        "ranks": ranks,
+        "culprits": culprits_found,
+        "verdict": verdict(found),
+    }
+
+
 def _which(name: str | None, meant: list[observer.ObservedJob]) -> str:
     if meant:
         return f"which job? {', '.join(str(job.creator) for job in meant)} (shmrun ps lists them)"
     if name is None:
         return "no jobs of this user"
-    return f"no job {name} of this user; give the number that shmrun ps prints, the pid of a rank, or a nonce"
+    names = "the number that shmrun ps prints, the pid of a rank or of the caller of shmcoll.run, or a nonce"
+    return f"no job {name} of this user; give {names}"
 
 
 def _history(arena: observer.ObservedArena) -> list[str]:
@@ -53,3 +92,21 @@ def _history(arena: observer.ObservedArena) -> list[str]:
             for flight in flights(group, rank)[-_SHOWN:]:
                 lines.append(f"  #{flight.sequence} {flight.words()}, {flight.outcome}, {flight.since:.1f} s ago")
     return lines
+
+
+def _operations(arena: observer.ObservedArena) -> dict[int, list[dict[str, Any]]]:
+    """The same for each rank as JSON."""
+    told: dict[int, list[dict[str, Any]]] = {rank: [] for rank in range(arena.ranks)}
+    for group in rank_status.open_groups(arena):
+        for rank, world_rank in enumerate(group.ranks):
+            told[world_rank] += [
+                {
+                    "call": flight.words(),
+                    "sequence": flight.sequence,
+                    "group": list(group.ranks),
+                    "outcome": flight.outcome,
+                    "since": flight.since,
+                }
+                for flight in flights(group, rank)[-_SHOWN:]
+            ]
+    return told

@@ -60,6 +60,8 @@ def compiled() -> Iterator[Finding]:
         yield Finding(Level.OK, "cache", f"{folder}, which nobody else may write")
     missing = [name for name in ALL if not object_cache.holds(name)]
     text = f"compiled: {len(ALL) - len(missing)} of {len(ALL)}"
+    if all(map(object_cache.is_packaged, ALL)):
+        text = f"nothing to compile: all {len(ALL)} came with shmcoll"
     if any(name in missing for name in USUAL):
         advice = "the first job will compile what it needs; shmrun warm does so ahead"
         text = f"{text}; missing: {', '.join(missing)}"
@@ -69,7 +71,10 @@ def compiled() -> Iterator[Finding]:
     reductions = kernels()
     held = sum(map(object_cache.holds, reductions))
     text = f"compiled: {held} of {len(reductions)}; others are when they are first used"
-    yield Finding(Level.OK, "reductions", text if held < len(reductions) else f"compiled: all {held}")
+    if held == len(reductions):
+        packaged = all(map(object_cache.is_packaged, reductions))
+        text = f"nothing to compile: all {held} came with shmcoll" if packaged else f"compiled: all {held}"
+    yield Finding(Level.OK, "reductions", text)
 
 
 def trial() -> Iterator[Finding]:

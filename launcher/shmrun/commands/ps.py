@@ -1,9 +1,10 @@
 """`shmrun ps`: the jobs of this user, one line each, whoever started them."""
 
+import json
 import os
 import sys
 import time
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
 from shmcoll.diagnostics import hang_report, observer, rank_status
 from shmcoll.diagnostics.text_table import aligned
@@ -15,7 +16,28 @@ from shmcoll.errors import ArenaError, ShmcollError
 _LONGEST_COMMAND = 60
 
 
-def show() -> int:
+@dataclass(frozen=True)
+class Listed:
+    """A line of the table. The names are the keys of the JSON. Times in seconds.
+
+    `state`: starts, runs, waits or ended; `ranks_ended`; `waiting`: for how long a rank has waited, and `waits_for` the
+    ranks that keep it waiting. `caller`: the pid of the process that called `shmcoll.run`.
+    """
+
+    pid: int
+    nonce: str
+    ranks: int
+    age: float
+    state: str
+    waiting: float | None
+    waits_for: list[int]
+    ranks_ended: list[int]
+    command: str
+    caller: int | None
+    pids: list[int]
+
+
+def show(*, as_json: bool = False) -> int:
     """Print the table; the exit code is 0, with or without jobs, and 1 when they cannot be looked for."""
     try:
         check_proc()
@@ -23,34 +45,53 @@ def show() -> int:
         print(f"shmrun: {e}", file=sys.stderr)
         return 1
     with observer.jobs() as jobs:
-        rows = [row for job in jobs if (row := _row(job))]
-    if not rows:
+        listed = [one for job in jobs if (one := _listed(job))]
+    if as_json:
+        print(json.dumps({"format": 1, "jobs": [asdict(one) for one in listed]}, indent=1))
+    elif listed:
+        rows = [("job", "nonce", "ranks", "age", "state", "command"), *map(_row, listed)]
+        print("\n".join(aligned(rows, right=(0, 2, 3))))
+    else:
         print("no jobs of this user")
-        return 0
-    print("\n".join(aligned([("job", "nonce", "ranks", "age", "state", "command"), *rows], right=(0, 2, 3))))
     return 0
 
 
-def _row(job: observer.ObservedJob) -> tuple[str, ...] | None:
+def _listed(job: observer.ObservedJob) -> Listed | None:
     try:
         found = rank_status.standings(job.arena)
         age = (time.monotonic_ns() - job.arena.load(layout.JOB_CREATED)) / 1e9
     except (ArenaError, OSError):
         return None  # it has ended while we looked
-    command = command_of(job.creator) or next(filter(None, map(command_of, job.processes)), "?")
-    return str(job.creator), job.nonce, str(job.arena.ranks), _duration(age), _state(found), command
+    waiting = max((s.since for s in found if s.blames and s.since >= hang_report.PATIENCE), default=None)
+    ended = [s.rank for s in found if s.state in (rank_status.ENDED, rank_status.GONE)]
+    state = "ended" if ended else "runs"
+    if waiting is not None:
+        state = "waits"
+    elif all(s.state == rank_status.ABSENT for s in found):
+        state = "starts"
+    return Listed(
+        pid=job.creator,
+        nonce=job.nonce,
+        ranks=job.arena.ranks,
+        age=age,
+        state=state,
+        waiting=waiting,
+        waits_for=sorted(hang_report.culprits(found)) if waiting is not None else [],
+        ranks_ended=ended,
+        command=command_of(job.creator) or next(filter(None, map(command_of, job.processes)), "?"),
+        caller=job.caller,
+        pids=list(job.processes),
+    )
 
 
-def _state(found: list[rank_status.RankStatus]) -> str:
-    waiting = [s for s in found if s.blames and s.since >= hang_report.PATIENCE]
-    if waiting:
-        ranks = sorted(hang_report.culprits(found))
-        whom = f" for {names(ranks)}" if ranks else ""
-        return f"waits {_duration(max(s.since for s in waiting))}{whom}"
-    if all(s.state == rank_status.ABSENT for s in found):
-        return "starts"
-    gone = [s.rank for s in found if s.state in (rank_status.ENDED, rank_status.GONE)]
-    return f"{names(gone)} ended" if gone else "runs"
+def _row(one: Listed) -> tuple[str, ...]:
+    state = one.state
+    if one.waiting is not None:
+        whom = f" for {names(one.waits_for)}" if one.waits_for else ""
+        state = f"waits {_duration(one.waiting)}{whom}"
+    elif state == "ended":
+        state = f"{names(one.ranks_ended)} ended"
+    return str(one.pid), one.nonce, str(one.ranks), _duration(one.age), state, one.command
 
 
 def command_of(pid: int) -> str:
@@ -58,18 +99,15 @@ def command_of(pid: int) -> str:
 
     For the server of `shmcoll.run`, that of its caller.
     """
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
-    except OSError:
-        return ""
-    if words[-4:-2] == ["-m", "shmcoll.runner"] and words[-1].isdigit() and int(words[-1]) != pid:
-        return f"shmcoll.run: {command_of(int(words[-1])) or 'its caller has ended'}"
+    caller = observer.caller_of(pid)
+    if caller is not None and caller != pid:
+        return f"shmcoll.run: {command_of(caller) or 'its caller has ended'}"
+    words = observer.command_line(pid)
     if "ipykernel_launcher" in words:
         return "notebook"
     if len(words) > 1 and os.path.basename(words[0]).startswith("python") and not words[1].startswith("-"):  # noqa: PTH119
         words = words[1:]
-    words[0] = os.path.basename(words[0])  # noqa: PTH119
-    text = " ".join(words)
+    text = " ".join([os.path.basename(word) for word in words[:1]] + words[1:])  # noqa: PTH119
     return text if len(text) <= _LONGEST_COMMAND else f"{text[: _LONGEST_COMMAND - 3]}..."
 
 

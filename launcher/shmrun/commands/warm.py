@@ -2,21 +2,35 @@
 
 import sys
 import time
+from collections.abc import Sequence
+
+from shmrun.cli.config_sources import near
 
 
-def warm(*, everything: bool) -> int:
-    """Compile the routines, and with `everything` each reduction for each dtype. Returns the exit code."""
+def warm(wanted: Sequence[str] = (), *, everything: bool = False) -> int:
+    """Compile the routines, and with `everything` each reduction for each dtype; or what `wanted` names. Returns the
+    exit code."""
     begin = time.monotonic()
     try:
         from shmcoll.engine.compiler import object_cache
+        from shmcoll.startup.warm import ALL, counted, fill_cache, kernels
+
+        reductions = kernels()
+        for name in wanted:
+            if name not in ALL and name not in reductions:
+                likely = near(name, [*ALL, *reductions])
+                print(f"shmrun: nothing called {name!r} is compiled{likely} (see shmrun warm --help)", file=sys.stderr)
+                return 2
+        names = list(wanted) or [*ALL, *(reductions if everything else ())]
+        routines = sum(name in ALL for name in names)
+        counts = {"routine": routines, "reduction": len(names) - routines}
+        what = " and ".join(counted(number, unit) for unit, number in counts.items() if number)
+        if all(map(object_cache.is_packaged, names)):
+            print(f"shmrun: nothing to compile: {what} came with shmcoll")
+            return 0
         from shmcoll.engine.system.cache_dir import cache_folder
-        from shmcoll.startup.warm import ALL, fill_cache, kernels
 
         folder = cache_folder()
-        names, what = [*ALL], f"{len(ALL)} routines"
-        if everything:
-            names += (reductions := kernels())
-            what += f" and {len(reductions)} reductions"
         fill_cache(names, lambda text: print(f"shmrun: {text}", file=sys.stderr, flush=True))
         lost = [name for name in names if not object_cache.holds(name)]
     except (ImportError, OSError) as e:
@@ -29,5 +43,5 @@ def warm(*, everything: bool) -> int:
         reason = "is it full, or not ours to write?"
         print(f"shmrun: {folder} has not kept {', '.join(lost)}; {reason}", file=sys.stderr)
         return 1
-    print(f"shmrun: {what} are ready in {folder} ({time.monotonic() - begin:.1f} s)")
+    print(f"shmrun: ready in {folder}: {what} ({time.monotonic() - begin:.1f} s)")
     return 0

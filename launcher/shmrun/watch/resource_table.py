@@ -1,4 +1,4 @@
-"""The table at the end of a job (`--report`): one line a rank.
+"""What each rank has used, at the end of a job: as a table (`--report`) and as JSON (`--report-json`).
 
 exit         exit code, or the signal that killed it
 time         from its start to its end
@@ -8,7 +8,9 @@ moved        bytes of the arrays that it gave to them
 asleep       share of its time that it slept in waits for others; - like `moved` when it had no time to say so
 """
 
-from collections.abc import Callable
+import json
+import sys
+from dataclasses import asdict, dataclass
 
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
@@ -18,53 +20,66 @@ from shmcoll.startup.exits import signal_name
 from shmrun.start.rank import Rank
 from shmrun.watch.supervise import Outcome
 
-_COLUMNS: tuple[tuple[str, Callable[[Arena, Rank], str]], ...] = (
-    ("rank", lambda arena, rank: str(rank.number)),
-    ("exit", lambda arena, rank: _exit(rank)),
-    ("time", lambda arena, rank: f"{(rank.ended - rank.started) / 1e9:.3f} s"),
-    ("memory", lambda arena, rank: f"{rank.peak / (1 << 20):,.1f} MiB"),
-    ("collectives", lambda arena, rank: _collectives(arena, rank.number)),
-    ("moved", lambda arena, rank: _moved(arena, rank.number)),
-    ("asleep", lambda arena, rank: _asleep(arena, rank)),
-)
+
+@dataclass(frozen=True)
+class Figures:
+    """One rank. The names are the keys of the JSON; None: not known."""
+
+    rank: int
+    exit_code: int | None
+    signal: str | None
+    seconds: float
+    memory_bytes: int
+    collectives: int | None
+    moved_bytes: int | None
+    asleep: float | None  # of its time, 0 to 1
+
+
+def figures(arena: Arena, rank: Rank) -> Figures:
+    status, mailbox = rank.status or 0, Group.world(arena).mailbox(rank.number)
+    nanoseconds = max(rank.ended - rank.started, 1)
+    # A rank that was killed, or has not joined, had no time to leave its figures
+    left = arena.load(mailbox + layout.STATISTICS_LEFT) == 1
+    joined = records.read(arena, rank.number, layout.BY_RANK).state != records.UNBORN
+    # The greater of the sequence words in its two headers, which take turns
+    headers = (mailbox, mailbox + layout.HEADER_BYTES)
+    return Figures(
+        rank=rank.number,
+        exit_code=status if status >= 0 else None,
+        signal=signal_name(-status) if status < 0 else None,
+        seconds=nanoseconds / 1e9,
+        memory_bytes=rank.peak,
+        collectives=max(arena.load(header + layout.HEADER_SEQUENCE) for header in headers) if joined else None,
+        moved_bytes=arena.load(mailbox + layout.STATISTICS_MOVED) if left else None,
+        asleep=arena.load(mailbox + layout.STATISTICS_SLEPT) / nanoseconds if left else None,
+    )
 
 
 def table(outcome: Outcome) -> str:
     """The table, its columns aligned to the right."""
-    rows = [[title for title, _ in _COLUMNS]]
-    rows += [[cell(outcome.arena, rank) for _, cell in _COLUMNS] for rank in outcome.ranks]
+    rows: list[tuple[str, ...]] = [("rank", "exit", "time", "memory", "collectives", "moved", "asleep")]
+    rows += [_row(figures(outcome.arena, rank)) for rank in outcome.ranks]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
 
 
-def _exit(rank: Rank) -> str:
-    status = rank.status or 0
-    return str(status) if status >= 0 else signal_name(-status)
+def write_json(outcome: Outcome, path: str) -> None:
+    """Write the figures. If that fails, report it, and leave the exit code to the job."""
+    document = {"format": 1, "ranks": [asdict(figures(outcome.arena, rank)) for rank in outcome.ranks]}
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(json.dumps(document, indent=1) + "\n")
+    except OSError as e:
+        print(f"shmrun: cannot write the report {path!r} (--report-json): {e.strerror or e}", file=sys.stderr)
 
 
-def _collectives(arena: Arena, rank: int) -> str:
-    """The greater of the sequence words in a rank's two headers, which take turns."""
-    if records.read(arena, rank, layout.BY_RANK).state == records.UNBORN:
-        return "-"
-    mailbox = _mailbox(arena, rank)
-    headers = (mailbox, mailbox + layout.HEADER_BYTES)
-    return str(max(arena.load(header + layout.HEADER_SEQUENCE) for header in headers))
-
-
-def _moved(arena: Arena, rank: int) -> str:
-    moved = arena.load(_mailbox(arena, rank) + layout.STATISTICS_MOVED)
-    return f"{moved / (1 << 20):,.1f} MiB" if _left_in_order(arena, rank) else "-"
-
-
-def _asleep(arena: Arena, rank: Rank) -> str:
-    slept = arena.load(_mailbox(arena, rank.number) + layout.STATISTICS_SLEPT)
-    return f"{slept / max(rank.ended - rank.started, 1):.0%}" if _left_in_order(arena, rank.number) else "-"
-
-
-def _left_in_order(arena: Arena, rank: int) -> bool:
-    """Whether the rank had the time to leave its figures: it joined and was not killed."""
-    return arena.load(_mailbox(arena, rank) + layout.STATISTICS_LEFT) == 1
-
-
-def _mailbox(arena: Arena, rank: int) -> int:
-    return Group.world(arena).mailbox(rank)
+def _row(one: Figures) -> tuple[str, ...]:
+    return (
+        str(one.rank),
+        str(one.exit_code) if one.signal is None else one.signal,
+        f"{one.seconds:.3f} s",
+        f"{one.memory_bytes / (1 << 20):,.1f} MiB",
+        "-" if one.collectives is None else str(one.collectives),
+        "-" if one.moved_bytes is None else f"{one.moved_bytes / (1 << 20):,.1f} MiB",
+        "-" if one.asleep is None else f"{one.asleep:.0%}",
+    )

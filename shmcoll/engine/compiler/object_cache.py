@@ -106,6 +106,11 @@ def holds(name: str) -> bool:
     return _packaged(name) is not None
 
 
+def is_packaged(name: str) -> bool:
+    """Whether the package has the object file of a name, for this processor."""
+    return _packaged(name) is not None
+
+
 def cached_name(name: str) -> str:
     """The name of its file in the cache."""
     return f"{name}-{_fingerprint(name)}.o"
