@@ -18,7 +18,9 @@ def main() -> int:
     fast_exit.be_quick()
     arguments = sys.argv[1:]
     if arguments and arguments[0] in subcommands.SUBCOMMANDS:  # the first word only: shmrun -n 2 doctor runs a program
-        return printing.printing("shmrun", lambda: subcommands.run(*arguments))
+        from shmrun.commands import dispatch
+
+        return printing.printing("shmrun", lambda: dispatch.run(*arguments))
     wanted = options.parse(arguments)
     try:
         if (code := foreground.stand()) is not None:

@@ -1,0 +1,38 @@
+"""Running the subcommand that a command line means. Each is imported when it is used."""
+
+import sys
+
+from shmrun.cli import help
+from shmrun.cli.config_sources import near
+from shmrun.cli.subcommands import SUBCOMMANDS
+
+
+def run(name: str, *arguments: str) -> int:
+    """Run a subcommand and return the exit code."""
+    if {"-h", "--help"} & set(arguments):
+        print(help.SUBCOMMANDS[name], end="")
+        return 0
+    flags, most = SUBCOMMANDS[name]
+    given = set(arguments) & set(flags)
+    words = [word for word in arguments if word not in flags]
+    if any(word.startswith("-") for word in words) or (most is not None and len(words) > most):
+        likely = "".join(near(word, flags) for word in words[:1])
+        text = f"shmrun {name} takes no {' '.join(words)}{likely}; to run a program of that name: shmrun -n 2 {name}"
+        print(f"shmrun: {text} (see shmrun {name} --help)", file=sys.stderr)
+        return 2
+    if name == "ps":
+        from shmrun.commands import ps
+
+        return ps.show(as_json="--json" in given)
+    if name == "inspect":
+        from shmrun.commands import inspect
+
+        job = words[0] if words else None
+        return inspect.show(job, verbose="-v" in given, stacks="--stacks" in given, as_json="--json" in given)
+    if name == "doctor":
+        from shmrun.commands import doctor
+
+        return doctor.examine(as_json="--json" in given)
+    from shmrun.commands import warm
+
+    return warm.warm(words, everything="--all" in given)
