@@ -30,6 +30,8 @@ $(TESTS): $(READY)
 	@touch $@
 
 demo: setup  ## run the four seed examples and a small throughput table
+	@echo; echo "== compiling what the demo calls, on all cores (once)"
+	@shmrun warm all_to_all all_reduce sum_float32 gather all_to_all_v barrier
 	@echo; echo "== AlltoAll, 8 ranks: shmrun -n 8 -l examples/alltoall.py"
 	@shmrun -n 8 -l examples/alltoall.py
 	@echo; echo "== AllReduce, 2 ranks: shmrun -n 2 -l examples/allreduce.py"

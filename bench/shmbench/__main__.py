@@ -1,8 +1,9 @@
 """The command `shmbench`: read the options, then become `shmrun` with as many ranks as asked for.
 
-Its subcommands: `compare` starts one job after another, of shmcoll and its peers; `plot` draws what runs have left;
-`predict` puts more ranks into the cost formulas; `tune` measures what later jobs go by; `beyond` what the peers have
-nothing like. Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) it is a rank itself.
+Its subcommands: `compare` starts one job after another, of shmcoll and its peers; `plot` draws what runs have left, and
+`diff` compares it; `predict` puts more ranks into the cost formulas; `tune` measures what later jobs go by; `beyond`
+what the peers have nothing like. Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) it
+is a rank itself.
 """
 
 import os

@@ -3,12 +3,14 @@
 import json
 import struct
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from shmbench.cli import flags, options
 from shmbench.cli.sizes import short_size
 from shmbench.commands import worker
 from shmbench.report import curves
+from shmbench.timing.peers import PEERS
 
 from tests.support.benched import shmbench
 
@@ -63,6 +65,61 @@ def test_results_of_one_library_are_joined_and_medians_taken():
     chart = curves.chart([document(times=times) for times in ({64: 9.0}, {8: 2.0, 64: 4.0}, {64: 5.0})])
     assert chart.title == "shmcoll: all_reduce, 2 ranks, float32 sum"
     assert [(curve.sizes, curve.times) for curve in chart.curves] == [([8, 64], [2.0, 5.0]), ([8, 64], [1.0, 2.5])]
+
+
+def results(*names_and_documents):
+    return [curves.Results(Path(name), "", documents) for name, *documents in names_and_documents]
+
+
+def test_before_and_after_of_a_library_are_two_curves():
+    before, after = document(times={8: 2.0}, in_place=False), document(times={8: 1.0}, in_place=False)
+    chart = curves.chart(curves.labelled(results(("a.json", before), ("b.json", after))))
+    assert [(curve.name, curve.times, curve.age) for curve in chart.curves] == [
+        ("shmcoll, a", [2.0], 1),
+        ("shmcoll, b", [1.0], 0),
+    ]
+    labels = [d["label"] for d in curves.labelled(results(("x/a.json", before), ("y/a.json", after)))]
+    assert labels == ["x/a.json", "y/a.json"]
+
+
+def test_files_with_different_sizes_of_a_library_are_one_curve():
+    parts = [document(times={size: 2.0}, in_place=False) for size in (8, 64)]
+    (curve,) = curves.chart(curves.labelled(results(("a.json", parts[0]), ("b.json", parts[1])))).curves
+    assert (curve.name, curve.sizes) == ("shmcoll", [8, 64])
+
+
+def test_a_comparison_is_one_curve_for_each_library():
+    """Its rounds share sizes; the file is one."""
+    (curve,) = curves.chart(curves.labelled(results(("a.json", *[document(in_place=False)] * 3)))).curves
+    assert curve.name == "shmcoll"
+
+
+@needs_matplotlib
+def test_a_library_has_its_colour_in_every_picture():
+    from shmbench.report import picture
+
+    def colours(*documents):
+        return picture.colours_of(curves.chart(documents).curves)
+
+    both = colours(document("Open MPI"), document())
+    assert both == {"Open MPI": "#D55E00", "shmcoll": "#0072B2"}
+    assert colours(document()) == {"shmcoll": "#0072B2"}
+    assert colours(document("mine"), document("Open MPI"))["Open MPI"] == "#D55E00"
+    assert {peer.title for peer in PEERS.values()} | {"shmcoll"} == picture.COLOURS.keys()
+    older = picture.colours_of([curves.Curve("shmcoll", "in_place", [8], [1.0], [1.0], label=str(age), age=age)
+                                for age in range(4)])  # fmt: skip
+    assert len(set(older.values())) == 4 and older["shmcoll, 0"] == "#0072B2"
+
+
+@needs_matplotlib
+def test_before_and_after_in_one_picture(tmp_path):
+    files = [
+        write(tmp_path / name, document(times={8: t, 64: t})) for name, t in (("old.json", 2.0), ("new.json", 1.0))
+    ]
+    shmbench("plot", *files, "-o", tmp_path / "x.svg")
+    shmbench("plot", f"before={files[0]}", f"after={files[1]}", "-o", tmp_path / "y.svg")
+    assert all((tmp_path / "x.svg").read_text().count(f">shmcoll, {name}<") == 2 for name in ("old", "new"))
+    assert all((tmp_path / "y.svg").read_text().count(f">shmcoll, {name}<") == 2 for name in ("before", "after"))
 
 
 def test_what_compare_writes_is_read_too(tmp_path):

@@ -104,14 +104,25 @@ def test_what_was_measured_beside_others_is_not_kept(monkeypatch, tmp_path, capf
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(command, "_run_job", lambda ranks, _: ({"flat_bytes": 4096 * ranks}, 0))
     monkeypatch.setattr(Others, "share", lambda _: share)
+    monkeypatch.setattr(command, "_look", lambda: 0.0)
     assert command.main(["-n", "4", "2", *arguments]) == code
     assert thresholds.known() == ({} if code else {2: {"flat_bytes": 8192}, 4: {"flat_bytes": 16384}})
     told = "shmbench tune: 4 ranks: not kept, as others used 50% of the cores; try again later, or with --anyway\n"
     assert capfd.readouterr().err.endswith(told if code else "")
 
 
+def test_nothing_is_measured_on_a_busy_machine(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(command, "_run_job", None)
+    monkeypatch.setattr(Others, "share", lambda _: 0.5)
+    assert command.main(["-n", "2"]) == 1
+    text = "shmbench tune: nothing was measured, as others use 50% of the cores; try again later, or with --anyway\n"
+    assert capsys.readouterr().err == text
+
+
 def test_a_job_that_fails_is_the_end(monkeypatch, tmp_path):
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(command, "_look", lambda: 0.0)
     monkeypatch.setattr(command, "_run_job", lambda ranks, _: ({}, 3))
     assert command.main(["-n", "2"]) == 3
     assert thresholds.known() == {}

@@ -29,7 +29,7 @@ COLLECTIVES = (
     "all_to_all_v",
 )
 LIMITS = ("memcpy", "add")
-SUBCOMMANDS = ("beyond", "compare", "plot", "predict", "tune")
+SUBCOMMANDS = ("beyond", "compare", "diff", "plot", "predict", "tune")
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
 ALGORITHMS = {
     **dict.fromkeys(("all_reduce", "reduce", "reduce_scatter"), ("flat", "ring", "cells")),
@@ -122,9 +122,10 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         epilog="memcpy and add (c = a + b) are no collectives: every rank does them alone, all at once, which is the "
         "limit that the memory sets. Time is the average of a rank over the iterations, the maximum over the ranks, "
         "the median over the rounds. Exit code: 0, 1 when a result was wrong, 2 for wrong options. "
-        "Subcommands, each with a --help of its own: `compare` measures beside mpi4py and gloo, `tune` finds the "
-        "thresholds of this machine, `plot` draws several results of -J into one picture, `predict` estimates machines "
-        "with more cores, `beyond` measures plans, jitted code, shared arrays, messages, objects and the like.",
+        "Subcommands, each with a --help of its own: `compare` measures beside mpi4py and gloo, `diff` compares two "
+        "results of -J and fails if the later one is slower, `tune` finds the thresholds of this machine, `plot` "
+        "draws several results of -J into one picture, `predict` estimates machines with more cores, `beyond` "
+        "measures plans, jitted code, shared arrays, messages, objects and the like.",
     )
     add = parser.add_argument
     names = COLLECTIVES + LIMITS

@@ -17,12 +17,21 @@ def main(argv: list[str]) -> int:
     from shmbench.report import curves, picture
 
     try:
-        documents = [document for path in given.files for document in curves.read(path)]
-        chart = curves.chart([d for d in documents if _wanted(given, d)])
+        files = [
+            curves.Results(path, label, [document for document in curves.read(path) if _wanted(given, document)])
+            for label, path in given.files
+        ]
+        chart = curves.chart(curves.labelled(files))
     except (OSError, ValueError) as e:
         parser.error(str(e))
     picture.draw([chart], given.output)
     return 0
+
+
+def _file(text: str) -> tuple[str, Path]:
+    """Label and path; a file whose name has a = in it needs no label."""
+    label, equals, path = text.partition("=")
+    return (label, Path(path)) if equals and not Path(text).exists() else ("", Path(text))
 
 
 def _wanted(given: argparse.Namespace, document: dict) -> bool:
@@ -33,10 +42,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench plot",
         description="Draw time and bus bandwidth over the size, from the JSON of `shmbench -J` or of "
-        "`shmbench compare --json`: a colour for each library, medians where several files have the same size.",
+        "`shmbench compare --json`: a colour for each library. Where two files have the same sizes of a library, it "
+        "has a curve for each of them, the earlier ones paler: before and after.",
     )
     add = parser.add_argument
-    add("files", type=Path, nargs="+", metavar="FILE", help="the JSON of one case, or of several with -c and -n")
+    add("files", type=_file, nargs="+", metavar="[LABEL=]FILE",
+        help="the JSON of one case, or of several with -c and -n; LABEL names its curves (name of FILE)")  # fmt: skip
     add("-o", "--output", type=Path, required=True, metavar="FILE", help="the picture: .png, .svg or .pdf")
     add("-c", "--collective", choices=COLLECTIVES + LIMITS, metavar="NAME", help="draw only this collective")
     add("-n", "--ranks", type=int, metavar="N", help="draw only what N ranks did")

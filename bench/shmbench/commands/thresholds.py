@@ -6,7 +6,7 @@ if that is more than the noise (LEAST of their time on average, and something in
 of them loses as much.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from statistics import fmean, median
@@ -78,19 +78,23 @@ def _moved(before: int, value: int, ratios: Ratios) -> list[int]:
     return [edge for edge in ratios if low < edge <= high]
 
 
-def measure(library: Shmcoll, rounds: int) -> Iterator[tuple[Crossing, int, Ratios]]:
-    """For each threshold, the value to be taken, and why; the same on all ranks."""
+def measure(library: Shmcoll, rounds: int, progress: Callable[[str], None]) -> Iterator[tuple[Crossing, int, Ratios]]:
+    """For each threshold, the value to be taken, and why; the same on all ranks. `progress`: called before each pass
+    over the calls."""
     best = defaults(library.size, usable_cores())
     for crossing in crossings(library.size):
-        ratios = _ratios(library, crossing, best, rounds)
+        ratios = _ratios(library, crossing, best, rounds, progress)
         value = choose(getattr(best, crossing.name), ratios)
         yield crossing, value, ratios
         best = replace(best, **{crossing.name: value})
 
 
-def _ratios(library: Shmcoll, crossing: Crossing, thresholds: Thresholds, rounds: int) -> Ratios:
+def _ratios(
+    library: Shmcoll, crossing: Crossing, thresholds: Thresholds, rounds: int, progress: Callable[[str], None]
+) -> Ratios:
     ratios: dict[int, list[Sequence[float]]] = {}
-    for _ in range(PASSES):
+    for number in range(1, PASSES + 1):
+        progress(f"measuring {crossing.name}, pass {number} of {PASSES}")
         for edge, calls in crossing.calls.items():
             told = [_both_ways(library, crossing, thresholds, *call, -(-rounds // PASSES)) for call in calls]
             ratios.setdefault(edge, []).extend(zip(*told, strict=True))

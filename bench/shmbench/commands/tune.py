@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from math import exp
 from pathlib import Path
@@ -17,7 +18,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from shmbench.cli.flags import Parser, at_least
-from shmbench.timing.other_load import Others
+from shmbench.timing.other_load import BUSY, Others
 from shmcoll.engine.memory import thresholds
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.startup.rank_process import interpreter_environment
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 9
 USUAL = (2, 4, 8)
-MOST_FOR_OTHERS = 0.1  # of the cores
+LOOK = 0.5  # seconds: how long it watches the machine before it measures
 
 
 def main(argv: list[str]) -> int:
@@ -50,6 +51,10 @@ def main(argv: list[str]) -> int:
 
 def _start_jobs(given: argparse.Namespace) -> int:
     thresholds.tuning_file()  # whether anything can be kept, before it is measured
+    if not given.anyway and (share := _look()) > BUSY:
+        text = f"others use {share:.0%} of the cores; try again later, or with --anyway"
+        print(f"shmbench tune: nothing was measured, as {text}", file=sys.stderr)
+        return 1
     disturbed = 0
     for ranks in sorted(set(given.ranks)):
         others = Others()
@@ -57,7 +62,7 @@ def _start_jobs(given: argparse.Namespace) -> int:
         if code:
             return code
         share = others.share()
-        if share > MOST_FOR_OTHERS and not given.anyway:
+        if share > BUSY and not given.anyway:
             text = (
                 f"{ranks} ranks: not kept, as others used {share:.0%} of the cores; try again later, or with --anyway"
             )
@@ -67,6 +72,13 @@ def _start_jobs(given: argparse.Namespace) -> int:
             thresholds.keep(ranks, found)
     _show()
     return disturbed
+
+
+def _look() -> float:
+    """The share of the cores that others use now."""
+    others = Others()
+    time.sleep(LOOK)
+    return others.share()
 
 
 def _run_job(ranks: int, rounds: int) -> tuple[dict[str, int], int]:
@@ -85,8 +97,13 @@ def _measure(rounds: int, into: Path) -> None:
     from shmbench.timing.library import Shmcoll
 
     library = Shmcoll()
+
+    def progress(text: str) -> None:
+        if library.rank == 0:
+            print(f"{library.size} ranks: {text}", file=sys.stderr, flush=True)
+
     usual, found = thresholds.defaults(library.size, usable_cores()), {}
-    for crossing, value, ratios in measure(library, rounds):
+    for crossing, value, ratios in measure(library, rounds, progress):
         if library.rank == 0:
             print(*_lines(library.size, crossing, value, ratios), sep="\n", flush=True)
         if value != getattr(usual, crossing.name):
@@ -117,7 +134,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         description="Measure from which length on one algorithm overtakes another on this machine, in under a minute, "
         "and keep it beside the compiled code. Jobs of as many ranks go by it from then on; results stay the same, bit "
         "for bit. A threshold is moved only where that gains clearly more than the noise, and nothing is kept that was "
-        "measured while others were at work on the machine.",
+        "measured while others were at work on the machine. If they are at work already, nothing is measured.",
         epilog="The variables SHMCOLL_FLAT_BYTES, SHMCOLL_RING_BYTES and SHMCOLL_STREAM_BYTES go before what was "
         "measured; with SHMCOLL_TUNING=0 a job ignores it. Exit code: 0, 1 when something was not kept, 2 for "
         "wrong options, or that of a job that failed.",
@@ -127,7 +144,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     add("-n", "--ranks", type=at_least(2), nargs="+", default=usual, metavar="N",
         help=f"numbers of ranks to measure; others stay as they were ({' '.join(map(str, usual))})")  # fmt: skip
     add("--rounds", type=at_least(1), default=ROUNDS, metavar="N", help=f"rounds of each call ({ROUNDS})")
-    add("--anyway", action="store_true", help="keep what was measured although others were at work")
+    add("--anyway", action="store_true", help="measure and keep although others are at work")
     add("--into", type=Path, help=argparse.SUPPRESS)  # for the ranks of a job
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--show", action="store_true", help="print what has been measured, and where it is kept")

@@ -13,6 +13,7 @@ from shmbench.collectives.payload import dtype_of
 from shmbench.report import json_report, table
 from shmbench.timing.library import Library, Shmcoll
 from shmbench.timing.measure import Bench, Plan, cases
+from shmbench.timing.other_load import RunLoad, busy_before, busy_during
 
 
 def main(argv: list[str]) -> int:
@@ -32,15 +33,17 @@ def work(library: Library, options: Options) -> int:
     bench = Bench(library, collective)
     plan = Plan(options.iters, options.warmup, options.rounds, options.check)
     rows = []
+    load = RunLoad(library)
     if library.rank == 0:
-        print(_title(library, options), table.HEAD, sep="\n", flush=True)
+        print(*filter(None, (_title(library, options), busy_before(load))), table.HEAD, sep="\n", flush=True)
     for case in _cases(library, collective, options):
         rows.append(_row(bench, case, plan))
         if library.rank == 0:
             print(table.line(rows[-1]), flush=True)
+    used = load.end()
     if library.rank == 0:
-        print(table.foot(options.collective, rows), flush=True)
-        _keep(options, json_report.document(library, options, rows))
+        print(*filter(None, (busy_during(used), table.foot(options.collective, rows))), sep="\n", flush=True)
+        _keep(options, json_report.document(library, options, rows, used))
     library.barrier()
     return 1 if table.wrong(rows) else 0
 

@@ -1,7 +1,8 @@
 """What a picture shows, taken from JSON documents: a curve for each library and placement, and the words around them.
 
-Documents of the same library make one curve; where they share a size, its point is the median. In a comparison there is
-one placement only, and curves of the memory alone, which are limits for all libraries.
+Documents of the same library and label make one curve; where they share a size, its point is the median. A label tells
+apart what several files say of one library. In a comparison there is one placement only, and curves of the memory
+alone, which are limits for all libraries.
 """
 
 import json
@@ -23,7 +24,8 @@ PLACEMENTS = ("out_of_place", "in_place")
 class Curve:
     """One library in one placement: bytes, microseconds a call, bus bandwidth in 1e9 bytes a second.
 
-    A limit's bandwidth is what a library's would be that took as long.
+    A limit's bandwidth is what a library's would be that took as long. `label`: which of several files on the library
+    it is from; `age`: how many files on the library follow.
     """
 
     library: str
@@ -32,6 +34,13 @@ class Curve:
     times: list[float]
     bandwidths: list[float]
     is_limit: bool = False
+    label: str = ""
+    age: int = 0
+
+    @property
+    def name(self) -> str:
+        """The library, and the label if there is one."""
+        return f"{self.library}, {self.label}" if self.label else self.library
 
 
 @dataclass(frozen=True)
@@ -68,11 +77,38 @@ def chart(documents: Sequence[Document]) -> Chart:
     if len(cases) != 1:
         raise ValueError(f"one picture shows one case, and here are {len(cases)}: {'; '.join(cases) or 'no results'}")
     libraries = dict.fromkeys(document["library"] for document in documents)
-    curves = [c for name in libraries for c in _curves([d for d in documents if d["library"] == name])]
+    curves = [c for name in libraries for c in _of_library([d for d in documents if d["library"] == name])]
     if not curves:
         raise ValueError(f"{cases[0]}: no sizes to draw over")
     title = cases[0] if len(libraries) > 1 else f"{curves[0].library}: {cases[0]}"
     return Chart(title, "; ".join(dict.fromkeys(map(_machine, documents))), curves)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The documents of a file, and the label that the user has given it, if any."""
+
+    path: Path
+    label: str
+    documents: list[Document]
+
+
+def labelled(files: Sequence[Results]) -> list[Document]:
+    """The documents of several files, each with its label. A file without one is labelled by its name where another
+    file has the same case of the same library at the same sizes: before and after."""
+    stems = [file.path.stem for file in files]
+    found: list[Document] = []
+    for file in files:
+        others = {point for other in files if other is not file for d in other.documents for point in _points(d)}
+        name = file.path.stem if stems.count(file.path.stem) == 1 else str(file.path)
+        for document in file.documents:
+            shared = not others.isdisjoint(_points(document))
+            found.append(document | {"label": file.label or (name if shared else "")})
+    return found
+
+
+def _points(document: Document) -> set[tuple[str, str, int]]:
+    return {(document["library"], describe(document), row["size"]) for row in document["rows"]}
 
 
 def compared(results: Sequence[Result]) -> Chart | None:
@@ -109,8 +145,16 @@ def _measurements(document: Document) -> list[dict[str, float]]:
     return [row[placement] for row in document["rows"] for placement in PLACEMENTS if row[placement]]
 
 
+def _of_library(documents: Sequence[Document]) -> Iterator[Curve]:
+    """Those of one library, label after label."""
+    labels = list(dict.fromkeys(document.get("label", "") for document in documents))
+    for age, label in zip(reversed(range(len(labels))), labels, strict=True):
+        for curve in _curves([d for d in documents if d.get("label", "") == label]):
+            yield replace(curve, label=label, age=age)
+
+
 def _curves(documents: Sequence[Document]) -> Iterator[Curve]:
-    """Those of one library."""
+    """Those of one library and label."""
     rows = [row for document in documents for row in document["rows"] if row["size"]]
     for placement in PLACEMENTS:
         points: dict[int, list[dict[str, float]]] = {}

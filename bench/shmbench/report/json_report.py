@@ -5,6 +5,7 @@ import os
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,18 @@ from shmbench.timing.measure import Timing
 FORMAT = 1
 
 
-def document(library: Library, options: Options, rows: Sequence[Row]) -> dict[str, Any]:
-    """Everything about a run, ready for `json.dump`. Times in microseconds, bandwidths in 1e9 bytes a second."""
+def document(library: Library, options: Options, rows: Sequence[Row], load: dict[str, float]) -> dict[str, Any]:
+    """Everything about a run, ready for `json.dump`. Times in microseconds, bandwidths in 1e9 bytes a second.
+
+    `load`: what `RunLoad.end` returned.
+    """
     return {
         "format": FORMAT,
         "library": library.name,
         "library_version": library.version,
         "machine": machine(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "load": load,
         "options": {name: value for name, value in asdict(options).items() if name not in ("json", "plot")},
         "collective": options.collective,
         "ranks": library.size,

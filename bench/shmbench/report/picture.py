@@ -16,11 +16,21 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from shmbench.cli.sizes import short_size
 from shmbench.report.curves import Chart, Curve
 
-# Okabe and Ito's colours, which everybody can tell apart, the darkest first; yellow is too faint for a line.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+# Okabe and Ito's colours, which everybody can tell apart; yellow is too faint for a line. Each library has its own in
+# every picture, a library that is not known one of the others.
+COLOURS = {
+    "shmcoll": "#0072B2",
+    "Open MPI": "#D55E00",
+    "MPICH": "#009E73",
+    "Intel MPI": "#CC79A7",
+    "gloo": "#E69F00",
+}
+OTHERS = ("#56B4E9", "#000000")
 INK, FAINT = "#333333", "#777777"
 FONT = 11  # points, of everything but title and note
 SMALL: dict[str, Any] = {"fontsize": 9, "color": FAINT}
+_USUAL_NAME, _LONGEST_NAME = 9, 28  # letters
+_ROOM_OF_NAME = 0.006  # of the width of the figure, for each letter more
 STYLE: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture everywhere
     "font.size": FONT,
@@ -50,7 +60,9 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
 
 
 def _draw(figure: SubFigure, chart: Chart) -> None:
-    figure.subplots_adjust(left=0.075, right=0.885, top=0.82, bottom=0.17, wspace=0.49)
+    longest = min(_LONGEST_NAME, max(len(curve.name) for curve in chart.curves))
+    room = _ROOM_OF_NAME * max(0, longest - _USUAL_NAME)
+    figure.subplots_adjust(left=0.075, right=0.885 - room, top=0.82, bottom=0.17, wspace=0.49 + 3 * room)
     left, right = figure.subplots(1, 2)
     times, bandwidths = [c.times for c in chart.curves], [c.bandwidths for c in chart.curves]
     _log_axis(left, times)
@@ -66,12 +78,10 @@ def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Seq
     """Values over sizes, a list for each curve. The vertical limits are set already: the names' places need them."""
     axes.set_title(title, loc="left", fontsize=FONT)
     _size_axis(axes, sorted({size for curve in curves for size in curve.sizes}))
-    libraries = list(dict.fromkeys(curve.library for curve in curves if not curve.is_limit))
-    colours = {library: COLOURS[i % len(COLOURS)] for i, library in enumerate(libraries)}
-    colours |= {curve.library: FAINT for curve in curves if curve.is_limit}
+    colours = colours_of(curves)
     named = _first_of_each(curves)
     for i, (curve, heights) in enumerate(zip(curves, values, strict=True)):
-        colour, first = colours[curve.library], curve in named
+        colour, first = colours[curve.name], curve in named
         axes.plot(
             curve.sizes,
             heights,
@@ -85,6 +95,20 @@ def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Seq
             zorder=3 - i / len(curves),  # the first on top
         )
     _name_curves(axes, curves, [heights[-1] for heights in values], colours)
+
+
+def colours_of(curves: Sequence[Curve]) -> dict[str, str]:
+    """The colour of each curve by its name: that of its library, paler for earlier files, and grey for a limit."""
+    unknown = list(dict.fromkeys(c.library for c in curves if not c.is_limit and c.library not in COLOURS))
+    known = COLOURS | {library: OTHERS[i % len(OTHERS)] for i, library in enumerate(unknown)}
+    return {c.name: FAINT if c.is_limit else _paler(known[c.library], c.age) for c in curves}
+
+
+def _paler(colour: str, steps: int) -> str:
+    """The colour, nearer to white with each step: by half of the way, then by less."""
+    share = 0.5 + 0.3 * (1 - 1 / steps) if steps else 0.0
+    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * share):02X}" for part in parts)
 
 
 def _size_axis(axes: Axes, sizes: Sequence[int]) -> None:
@@ -111,7 +135,7 @@ def _log_axis(axes: Axes, values: Sequence[Sequence[float]]) -> None:
 
 
 def _name_curves(axes: Axes, curves: Sequence[Curve], ends: Sequence[float], colours: dict[str, str]) -> None:
-    """Beside its last point: the library, once; or the placement, where there is one library only."""
+    """Beside its last point: the library and label, once; or the placement, where there is one name only."""
     alone = len(colours) == 1
     first = _first_of_each(curves)
     named = [(c, end) for c, end in zip(curves, ends, strict=True) if alone or c in first]
@@ -119,15 +143,15 @@ def _name_curves(axes: Axes, curves: Sequence[Curve], ends: Sequence[float], col
     heights = [points * float(axes.transData.transform((c.sizes[-1], end))[1]) for c, end in named]
     for (curve, end), height, place in zip(named, heights, spread(heights, 1.3 * FONT), strict=True):
         axes.annotate(
-            curve.placement.replace("_", " ") if alone else curve.library,
+            curve.placement.replace("_", " ") if alone else curve.name[:_LONGEST_NAME],
             (curve.sizes[-1], end),
             xytext=(14, place - height),
             textcoords="offset points",
             verticalalignment="center",
-            color=colours[curve.library],
+            color=colours[curve.name],
             arrowprops={
                 "arrowstyle": "-",
-                "color": colours[curve.library],
+                "color": colours[curve.name],
                 "linewidth": 0.6,
                 "relpos": (0, 0.5),
                 "shrinkA": 2,
@@ -137,8 +161,8 @@ def _name_curves(axes: Axes, curves: Sequence[Curve], ends: Sequence[float], col
 
 
 def _first_of_each(curves: Sequence[Curve]) -> list[Curve]:
-    """The first curve of each library: out of place, where there is such a form."""
-    return list({curve.library: curve for curve in reversed(curves)}.values())
+    """The first curve of each library and label: out of place, where there is such a form."""
+    return list({curve.name: curve for curve in reversed(curves)}.values())
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:

@@ -1,0 +1,180 @@
+"""Two sets of results, case by case: which times have changed by more than the noise.
+
+A case has a time for each round of each table in which it is; its time is their median. Its noise is half the distance
+between their quartiles, relative to the median. A change counts if the middle halves of the rounds before and after do
+not overlap. With a single round there is no noise to go by, and every change counts.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+from shmbench.cli.sizes import microseconds, short_size
+from shmbench.report.curves import PLACEMENTS, Document
+
+# library, collective, ranks, dtype, operator, algorithm, size, placement
+Case = tuple[str, str, int, str, str, str, int, str]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The microseconds of a case in all rounds."""
+
+    times: Sequence[float]
+
+    @property
+    def time(self) -> float:
+        return median(self.times)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        if len(self.times) == 1:
+            return self.times[0], self.times[0]
+        first, _, third = quantiles(self.times, n=4, method="inclusive")
+        return first, third
+
+    @property
+    def noise(self) -> float:
+        first, third = self.quartiles
+        return (third - first) / 2 / self.time
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A case that both files have. `fails`: it is slower by more than is allowed, and by more than the noise."""
+
+    case: Case
+    before: Rounds
+    after: Rounds
+    fails: bool
+
+    @property
+    def change(self) -> float:
+        return self.after.time / self.before.time - 1
+
+    @property
+    def noise(self) -> float:
+        return max(self.before.noise, self.after.noise)
+
+    @property
+    def verdict(self) -> str:
+        if not _apart(self.before, self.after):
+            return "same"
+        return "slower" if self.change > 0 else "faster"
+
+
+@dataclass(frozen=True)
+class Found:
+    """All cases in common; the machines and versions; how many cases only one of the files has."""
+
+    rows: Sequence[Difference]
+    limit: float | None
+    origins: tuple[Sequence[str], Sequence[str]]
+    alone: tuple[int, int]
+
+    @property
+    def failures(self) -> list[Difference]:
+        return [row for row in self.rows if row.fails]
+
+
+def compare(before: Sequence[Document], after: Sequence[Document], limit: float | None = None) -> Found:
+    """Compare the tables of two files. `limit`: by how much a time may grow, 0.1 for 10 %; None: by any amount."""
+    old, new = _rounds(before), _rounds(after)
+    rows = []
+    for case in (case for case in old if case in new):
+        change = new[case].time / old[case].time - 1
+        fails = limit is not None and change > limit and _apart(old[case], new[case])
+        rows.append(Difference(case, old[case], new[case], fails))
+    alone = len(old.keys() - new.keys()), len(new.keys() - old.keys())
+    return Found(rows, limit, (_origins(before), _origins(after)), alone)
+
+
+def text(found: Found, before: str, after: str) -> str:
+    """The differences as a table of text."""
+    from shmcoll.diagnostics.text_table import aligned
+
+    table = aligned([_TITLES, *map(_cells, found.rows)], right=(2, 4, 6, 7, 8, 9))
+    return "\n".join([*(f"# {line}" for line in _head(found, before, after)), *table, f"# {_summary(found)}"])
+
+
+def markdown(found: Found, before: str, after: str) -> str:
+    """The differences as Markdown, those that fail in bold."""
+    lines = [_line(_TITLES), _line(["---"] * len(_TITLES))]
+    for row in found.rows:
+        cells = _cells(row)
+        lines.append(_line([f"**{cell}**" for cell in cells] if row.fails else cells))
+    head = "\n".join(f"* {line}" for line in _head(found, before, after))
+    return f"{_summary(found)}\n\n{head}\n\n" + "\n".join(lines)
+
+
+_WHAT = ("library", "collective", "ranks", "type", "size", "placement")
+_TITLES = (*_WHAT, "before", "after", "change", "noise", "verdict")
+
+
+def _cells(row: Difference) -> tuple[str, ...]:
+    library, collective, ranks, dtype, op, algorithm, size, placement = row.case
+    kind = " ".join(word for word in (dtype, op, algorithm) if word)
+    return (
+        library,
+        collective,
+        str(ranks),
+        kind or "-",
+        short_size(size) if size else "-",
+        placement.replace("_", " "),
+        f"{microseconds(row.before.time)} us",
+        f"{microseconds(row.after.time)} us",
+        f"{row.change:+.1%}",
+        f"{row.noise:.1%}",
+        f"{row.verdict}, FAILED" if row.fails else row.verdict,
+    )
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _head(found: Found, before: str, after: str) -> Iterator[str]:
+    for what, name, origins in zip(("before", "after"), (before, after), found.origins, strict=True):
+        yield f"{what}: {name}: {'; '.join(origins)}"
+    for name, number in zip((before, after), found.alone, strict=True):
+        if number:
+            yield f"only in {name}: {number} case{'s' if number > 1 else ''}"
+
+
+def _summary(found: Found) -> str:
+    counts = {word: sum(row.verdict == word for row in found.rows) for word in ("slower", "faster", "same")}
+    told = ", ".join(f"{number} {word}" for word, number in counts.items())
+    if found.limit is None:
+        return told
+    return f"{told}; {len(found.failures)} slower by more than {found.limit * 100:g}%"
+
+
+def _apart(one: Rounds, other: Rounds) -> bool:
+    """Whether the middle halves of the rounds do not overlap."""
+    (first, third), (other_first, other_third) = one.quartiles, other.quartiles
+    return third < other_first or other_third < first
+
+
+def _rounds(documents: Sequence[Document]) -> dict[Case, Rounds]:
+    times: dict[Case, list[float]] = {}
+    for document in documents:
+        algorithm = document.get("options", {}).get("algorithm") or ""
+        for row in document["rows"]:
+            kind = ["" if row[key] == "none" else row[key] for key in ("type", "redop")]
+            for placement in PLACEMENTS:
+                if row[placement]:
+                    what = (document["library"], document["collective"], document["ranks"])
+                    case = (*what, kind[0], kind[1], algorithm, row["size"], placement)
+                    times.setdefault(case, []).extend(row[placement].get("rounds") or [row[placement]["time"]])
+    return {case: Rounds(found) for case, found in times.items()}
+
+
+def _origins(documents: Sequence[Document]) -> list[str]:
+    """Versions, machine, date: each once."""
+    told = []
+    for document in documents:
+        machine = document["machine"]
+        version = f"{document['library']} {document.get('library_version', '')}".strip()
+        words = [version, f"{machine['processor']}, {machine['cores']} cores", document.get("date", "")[:10]]
+        told.append(", ".join(filter(None, words)))
+    return list(dict.fromkeys(told))
