@@ -42,6 +42,7 @@ def one_of(what: str, names: Sequence[str], others: Sequence[str] = ()) -> Calla
             raise argparse.ArgumentTypeError(f"unknown {what} {text!r}{likely}: choose one of {', '.join(names)}")
         return text
 
+    check.names = list(names)  # type: ignore[attr-defined]  # for the completion
     return check
 
 

@@ -7,7 +7,10 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from shmrun.cli.completion import SHELLS
+
 import shmcoll
+from shmbench.cli.completion import Completion
 from shmbench.cli.flags import Parser, at_least, one_of, picture_complaint, size, size_list
 
 COLLECTIVES = (
@@ -131,6 +134,7 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
     names = COLLECTIVES + LIMITS
     add("collective", type=one_of("collective", names, SUBCOMMANDS), help=", ".join(names))
     add("-V", "--version", action="version", version=f"shmbench {shmcoll.__version__}")
+    add("--completion", action=Completion, choices=SHELLS, help="print the completion for a shell, and exit")
     add("-n", "--ranks", dest="n", type=at_least(1), default=ranks, metavar="N", help="ranks (2)")
     add("-b", "--minbytes", dest="b", type=size, default="8", metavar="SIZE", help="smallest size (8)")
     add("-e", "--maxbytes", dest="e", type=size, default="64M", metavar="SIZE", help="largest size (64M)")

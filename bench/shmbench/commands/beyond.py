@@ -125,6 +125,16 @@ def _keep(given: argparse.Namespace, machine: dict[str, Any], measured: dict[str
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = make_parser()
+    given = parser.parse_args(argv)
+    given.groups = list(dict.fromkeys(given.groups)) or list(GROUPS)
+    given.rounds = given.rounds or (2 if given.quick else 5)
+    if given.json and not given.json.absolute().parent.is_dir():
+        parser.error(f"--json {given.json}: there is no folder {given.json.parent}")
+    return given
+
+
+def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench beyond",
         description="Measure what shmcoll can do that its peers cannot, each beside the limit it is to be held "
@@ -139,9 +149,4 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     add("--rounds", type=at_least(1), metavar="N", help="rounds, whose medians are printed (5; 2 with --quick)")
     add("--quick", action="store_true", help="small arrays and few ranks, to see that all works; asks for nothing")
     add("--json", type=Path, metavar="FILE", help="write all figures")
-    given = parser.parse_args(argv)
-    given.groups = list(dict.fromkeys(given.groups)) or list(GROUPS)
-    given.rounds = given.rounds or (2 if given.quick else 5)
-    if given.json and not given.json.absolute().parent.is_dir():
-        parser.error(f"--json {given.json}: there is no folder {given.json.parent}")
-    return given
+    return parser

@@ -103,7 +103,7 @@ def _draw(path: Path, results: list[Result]) -> None:
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = _parser()
+    parser = make_parser()
     given = parser.parse_args(argv)
     there = installed(given.peers)
     given.collectives = list(dict.fromkeys(given.collectives)) or list(COLLECTIVES)
@@ -125,7 +125,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return given
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench compare",
         description="Measure shmcoll and the peers that `make peers` has installed, in turn, and print the ratios. A "

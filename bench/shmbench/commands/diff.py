@@ -10,7 +10,7 @@ from shmbench.cli.flags import Parser
 def main(argv: list[str]) -> int:
     """Print the differences. Returns 0, 1 if something is slower by more than --fail-above; mistakes are one line on
     stderr and `SystemExit(2)`."""
-    parser = _parser()
+    parser = make_parser()
     given = parser.parse_args(argv)
 
     from shmbench.report import curves, differences
@@ -34,7 +34,7 @@ def percentage(text: str) -> float:
     return float(match[1]) / 100
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench diff",
         description="Compare the times in two files of `shmbench -J` or `shmbench compare --json`, case by case: the "

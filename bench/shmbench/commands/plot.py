@@ -9,7 +9,7 @@ from shmbench.cli.options import COLLECTIVES, LIMITS
 
 def main(argv: list[str]) -> int:
     """Draw. Returns 0; mistakes are one line on stderr and `SystemExit(2)`."""
-    parser = _parser()
+    parser = make_parser()
     given = parser.parse_args(argv)
     if complaint := picture_complaint("-o", given.output):
         parser.error(complaint)
@@ -38,7 +38,7 @@ def _wanted(given: argparse.Namespace, document: dict) -> bool:
     return given.collective in (None, document["collective"]) and given.ranks in (None, document["ranks"])
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench plot",
         description="Draw time and bus bandwidth over the size, from the JSON of `shmbench -J` or of "

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from shmbench.cli.flags import Parser, at_least
 from shmbench.cli.sizes import microseconds
@@ -120,7 +119,7 @@ FORMULAS: dict[str, Callable[[Machine, int, int], float]] = {
 
 
 def main(argv: list[str]) -> int:
-    given = _parse(argv)
+    given = make_parser().parse_args(argv)
     try:
         times = _read(given.file)
     except (OSError, ValueError) as error:
@@ -205,7 +204,7 @@ def _positive(text: str) -> float:
     return value
 
 
-def _parse(argv: list[str]) -> Any:
+def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench predict",
         description="Put more ranks into the cost formulas of the algorithms than this machine has cores for.",
@@ -218,4 +217,4 @@ def _parse(argv: list[str]) -> Any:
     add("--cache", type=at_least(1), default=256, metavar="MIB", help="of a socket (256)")
     add("--far", type=_positive, default=3, metavar="X", help="a line between sockets takes so much longer (3)")
     add("--look", type=_positive, default=0.25, metavar="X", help="one more header, as part of a sync (0.25)")
-    return parser.parse_args(argv)
+    return parser

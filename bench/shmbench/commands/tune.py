@@ -33,7 +33,7 @@ LOOK = 0.5  # seconds: how long it watches the machine before it measures
 
 def main(argv: list[str]) -> int:
     """Measure, show or forget. Returns 0, 1 when something was not kept, or the exit code of a job that failed."""
-    given = _parse(argv)
+    given = make_parser().parse_args(argv)
     try:
         if given.forget:
             print(f"{'removed' if thresholds.forget() else 'there was no'} {thresholds.tuning_file()}")
@@ -128,7 +128,7 @@ def _show() -> None:
     print(f"{'kept in' if known else 'nothing has been measured: there is no'} {thresholds.tuning_file()}")
 
 
-def _parse(argv: list[str]) -> argparse.Namespace:
+def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench tune",
         description="Measure from which length on one algorithm overtakes another on this machine, in under a minute, "
@@ -149,4 +149,4 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--show", action="store_true", help="print what has been measured, and where it is kept")
     only.add_argument("--forget", action="store_true", help="remove it: the defaults hold again")
-    return parser.parse_args(argv)
+    return parser

@@ -6,6 +6,7 @@ from typing import Any
 
 from shmbench.cli.options import LIMITS
 from shmbench.cli.sizes import microseconds, short_size
+from shmbench.timing.other_load import BUSY
 from shmbench.timing.peers import PEERS
 
 Result = dict[
@@ -50,8 +51,11 @@ def foot(results: Sequence[Result]) -> str:
     versions = dict.fromkeys(f"{table['library']} {table['library_version']}" for table in tables)
     machines = dict.fromkeys(f"{t['machine']['processor']}, {t['machine']['cores']} cores" for t in tables)
     failures = dict.fromkeys((r["collective"], TITLES[r["library"]], r["error"]) for r in results if r["error"])
+    shares = [table.get("load", {}).get("others", 0.0) for table in tables]
+    busy = f"# busy: other processes used up to {max(shares, default=0.0):.0%} of the cores; these times are too long"
     return "\n".join(
         [
+            *([busy] if max(shares, default=0.0) > BUSY else []),
             f"# {'; '.join(versions)}",
             f"# {'; '.join(machines)}",
             *(f"# left out of {name}: {library}: {error}" for name, library, error in failures),

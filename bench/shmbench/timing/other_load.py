@@ -1,15 +1,10 @@
-"""How much of the cores other processes use: while something is measured, and just before."""
+"""How much of the cores other processes use while something is measured. Nothing here loads numpy."""
 
 import os
 import resource
 import time
 from collections.abc import Collection
 
-import numpy as np
-
-from shmbench.timing.library import Library
-
-SAMPLE = 0.1  # seconds
 BUSY = 0.1  # of the cores
 _IDLE = (3, 4)  # idle and waiting for a disk
 _GUESTS = 8  # counted among the others already
@@ -39,46 +34,7 @@ class Others:
         return time.monotonic(), ticks / os.sysconf("SC_CLK_TCK"), own_seconds()
 
 
-class RunLoad:
-    """The load of the machine before and during a run. Every rank makes one and ends it; what they use is not load."""
-
-    def __init__(self, library: Library) -> None:
-        self._library = library
-        cores = os.sched_getaffinity(os.getppid())  # the launcher's: a rank may be bound to one core
-        sample = Others(cores)
-        time.sleep(SAMPLE)  # on all ranks: none of them works
-        self.before, self.average_before = sample.share(), os.getloadavg()[0]
-        self._others, self._began = Others(cores), own_seconds()
-
-    def end(self) -> dict[str, float]:
-        """Return the keys of the JSON: shares of the cores that others have used, and the load averages."""
-        own = float(self._library.exchange(np.array([own_seconds() - self._began])).sum())
-        return {
-            "others_before": round(self.before, 3),
-            "others": round(self._others.share(own), 3),
-            "average_before": self.average_before,
-            "average_after": os.getloadavg()[0],
-        }
-
-
 def own_seconds() -> float:
     """CPU that this process has used, and those that it has started and seen end."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used)
-
-
-def busy_before(load: RunLoad) -> str:
-    """A line for people if other processes work before anything is measured, else ""."""
-    if load.before <= BUSY:
-        return ""
-    return f"# busy: other processes use {load.before:.0%} of the cores; load {load.average_before:.2f}"
-
-
-def busy_during(load: dict[str, float]) -> str:
-    """A line for people if other processes have worked meanwhile, else ""."""
-    if load["others"] <= BUSY:
-        return ""
-    return (
-        f"# busy: other processes used {load['others']:.0%} of the cores meanwhile; load {load['average_before']:.2f} "
-        f"before, {load['average_after']:.2f} after. Measure again on a quiet machine"
-    )

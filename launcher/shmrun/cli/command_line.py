@@ -26,7 +26,8 @@ _TORCHRUN_TEE = set("0123:,")
 
 @dataclass
 class ParsedCommand:
-    """`given`: for each option its texts, with the words by which they were given. `asked`: help or version, or ''.
+    """`given`: for each option its texts, with the words by which they were given. `asked`: help, version, completion
+    (for `shell`), or ''.
 
     `remarks`: what the user should know of, one line each.
     """
@@ -36,6 +37,7 @@ class ParsedCommand:
     module: bool = False
     remarks: list[str] = field(default_factory=list)
     asked: str = ""
+    shell: str = ""
 
 
 def read(arguments: list[str], line: ParsedCommand) -> None:
@@ -66,6 +68,9 @@ def _read_option(word: str, rest: list[str], line: ParsedCommand) -> None:
     setting = SETTINGS.get(name.removeprefix("no-"))
     if flag in ("-h", "--help", "-V", "--version"):
         line.asked = "version" if "V" in flag or "version" in flag else "help"
+    elif flag == "--completion":
+        (line.shell,) = _take(flag, 1, inline, rest)
+        line.asked = "completion"
     elif setting and setting.switch:
         _note(line, setting.name, flag, _switch_value(name, inline, rest))
     elif name in SETTINGS:

@@ -24,6 +24,8 @@ _END = """\
         run Python code
   - [arguments]
         run the Python code on the standard input; every rank gets a copy
+  --completion bash|zsh
+        print the completion for a shell and exit; to use it: source <(shmrun --completion bash)
   --version
         print the version and exit
 

@@ -56,7 +56,7 @@ def parse(arguments: list[str]) -> Options:
     try:
         command_line.read(arguments, line)
         if line.asked:
-            sys.exit(printing("shmrun", lambda: _answer(line.asked)))
+            sys.exit(printing("shmrun", lambda: _answer(line.asked, line.shell)))
         return _joined(line)
     except Wrong as e:
         line.remarks.append(f"{e} (see shmrun --help)")
@@ -72,11 +72,18 @@ def _likely_subcommand(command: list[str]) -> str:
     return config_sources.near(command[0], help.SUBCOMMANDS) if command else ""
 
 
-def _answer(asked: str) -> int:
+def _answer(asked: str, shell: str) -> int:
     if asked == "version":
         from shmcoll import __version__
 
         print(f"shmrun {__version__}")
+    elif asked == "completion":
+        from shmrun.cli import completion
+
+        try:
+            print(completion.script(shell, "shmrun", completion.shmrun()), end="")
+        except Wrong as e:
+            raise Wrong(f"--completion: {e}") from e
     else:
         from shmrun.cli import help
 

@@ -1,0 +1,50 @@
+"""The load of the machine beside a run of `shmbench`: for the JSON, and a line for people on a busy machine."""
+
+import os
+import time
+
+import numpy as np
+
+from shmbench.timing.library import Library
+from shmbench.timing.other_load import BUSY, Others, own_seconds
+
+SAMPLE = 0.1  # seconds
+
+
+class RunLoad:
+    """The load of the machine before and during a run. Every rank makes one and ends it; what they use is not load."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        cores = os.sched_getaffinity(os.getppid())  # the launcher's: a rank may be bound to one core
+        sample = Others(cores)
+        time.sleep(SAMPLE)  # on all ranks: none of them works
+        self.before, self.average_before = sample.share(), os.getloadavg()[0]
+        self._others, self._began = Others(cores), own_seconds()
+
+    def end(self) -> dict[str, float]:
+        """Return the keys of the JSON: shares of the cores that others have used, and the load averages."""
+        own = float(self._library.exchange(np.array([own_seconds() - self._began])).sum())
+        return {
+            "others_before": round(self.before, 3),
+            "others": round(self._others.share(own), 3),
+            "average_before": self.average_before,
+            "average_after": os.getloadavg()[0],
+        }
+
+
+def busy_before(load: RunLoad) -> str:
+    """A line for people if other processes work before anything is measured, else ""."""
+    if load.before <= BUSY:
+        return ""
+    return f"# busy: other processes use {load.before:.0%} of the cores; load {load.average_before:.2f}"
+
+
+def busy_during(load: dict[str, float]) -> str:
+    """A line for people if other processes have worked meanwhile, else ""."""
+    if load["others"] <= BUSY:
+        return ""
+    return (
+        f"# busy: other processes used {load['others']:.0%} of the cores meanwhile; load {load['average_before']:.2f} "
+        f"before, {load['average_after']:.2f} after. Measure again on a quiet machine"
+    )
