@@ -112,6 +112,7 @@ def test_a_library_has_its_colour_in_every_picture():
 
 
 @needs_matplotlib
+@pytest.mark.slow
 def test_before_and_after_in_one_picture(tmp_path):
     files = [
         write(tmp_path / name, document(times={8: t, 64: t})) for name, t in (("old.json", 2.0), ("new.json", 1.0))

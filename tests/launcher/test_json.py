@@ -23,6 +23,7 @@ HANG = """
 """
 
 
+@pytest.mark.slow
 def test_a_job_that_hangs_from_its_start_to_its_end(shmrun: Shmrun, until) -> None:
     job = shmrun.start("-n", 2, "--report-json", "report.json", shmrun.write(HANG))
 
