@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, whole_shape
+from shmcoll.calls.in_place import clear_of
+from shmcoll.engine.kernels.element_marks import element_mark
 
 if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def all_gather(dispatcher: "Dispatcher", x: Any, out: Any) -> Any:
     size, listed = dispatcher.size, isinstance(out, (list, tuple))
     with dispatcher.checking("all_gather") as check:
-        array = given.as_array(x, *check)
+        array = given.as_moved(x, *check)
         whole = whole_shape(array.shape, size)
         if listed:
             targets = given.as_outputs(out, size, array.shape, array.dtype, *check)
@@ -23,15 +23,18 @@ def all_gather(dispatcher: "Dispatcher", x: Any, out: Any) -> Any:
             targets = [part.reshape(array.shape) for part in parts]
         else:
             targets = []
-        mine = x if isinstance(x, np.ndarray) else array
-        given.check_blocks([None] * dispatcher.rank + [mine], targets, *check)
+        for rank, target in enumerate(targets):
+            own = (array, target) if rank == dispatcher.rank else ()
+            array = clear_of(array, target, *own)
+        mark = element_mark(array.dtype)
+    source = exact(array)
     if not listed:
         target = place_for(out, whole, array.dtype)
-        dispatcher.run("all_gather", exact(array), target, 0, 0, 0, 0, 0)
+        dispatcher.run("all_gather", source, exact(target), 0, 0, mark, 0, 0)
         return deliver(target, out)
     places = [place_for(target, array.shape, array.dtype) for target in targets]
     table = addresses(places)
-    dispatcher.run("all_gather", exact(array), None, 0, 0, 0, 0, table.ctypes.data)
+    dispatcher.run("all_gather", source, None, 0, 0, mark, 0, table.ctypes.data)
     for place, target in zip(places, targets, strict=True):
         deliver(place, target)
     return out

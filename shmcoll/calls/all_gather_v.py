@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def all_gather_v(dispatcher: "Dispatcher", x: Any, recv_counts: Any, recv_displs: Any, out: Any) -> Any:
+def all_gather_v(
+    dispatcher: "Dispatcher", x: Any, recv_counts: Any, recv_displs: Any, out: Any, axis: Any = None
+) -> Any:
     with dispatcher.checking("all_gather_v") as check:
-        array = given.as_array(x, *check)
-        table = CountTable(dispatcher.size, check)
-        table.source(array)
-        table.rows[SEND_COUNTS] = array.size
+        array = given.as_moved(x, *check)
+        table = CountTable(dispatcher.size, check, axis)
+        table.rows[SEND_COUNTS] = table.source(array)
         table.expect(recv_counts, recv_displs)
         if out is not None:
             table.target(out, array.dtype)

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from shmcoll.calls import arguments as given
+from shmcoll.calls.in_place import clear_of
 from shmcoll.calls.operators import algorithm_for, as_operand, as_operator
 from shmcoll.collectives.all_reduce import ALGORITHMS
 
@@ -19,8 +18,7 @@ def all_reduce(dispatcher: "Dispatcher", x: Any, op: Any, out: Any, algorithm: s
         number = algorithm_for(operator, algorithm, ALGORITHMS, check)
         if out is not None:
             given.as_output(out, array.shape, operator.dtype, *check)
-            if isinstance(x, np.ndarray):
-                given.check_overlap(x, out, *check)
+            array = clear_of(array, out, array, out)
     target = operator.place_for(out, array.shape)
     operator.run(dispatcher, "all_reduce", operator.operand(array), target, 0, number)
     return operator.deliver(target, out)

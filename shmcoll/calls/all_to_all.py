@@ -6,6 +6,8 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, product, whole_shape
+from shmcoll.calls.in_place import all_clear_of, clear_of
+from shmcoll.engine.kernels.element_marks import MARK_SHIFT, element_mark
 
 if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
@@ -16,7 +18,7 @@ def all_to_all(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: i
         return _all_to_all_of_lists(dispatcher, x, split_axis, concat_axis, out)
     size = dispatcher.size
     with dispatcher.checking("all_to_all") as check:
-        array = given.as_array(x, *check)
+        array = given.as_moved(x, *check)
         split = given.as_axis(split_axis, "split_axis", array.ndim, *check)
         concat = given.as_axis(concat_axis, "concat_axis", array.ndim, *check)
         given.check_divisible(array, split, size, *check)
@@ -26,20 +28,17 @@ def all_to_all(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: i
         shape[concat] *= size
         if out is not None:
             given.as_output(out, tuple(shape), array.dtype, *check)
-            if isinstance(x, np.ndarray) and given.overlap(x, out):
-                given.check_overlap(x, out, *check)
-                if split != concat:
-                    array = array.copy()
+            array = clear_of(array, out, *((array, out) if split == concat else ()))
     target = place_for(out, shape, array.dtype)
     item = array.itemsize
     run, target_run = product(block[split:]) * item, product(block[concat:]) * item
     dispatcher.run(
         "all_to_all",
         exact(array),
-        target,
+        exact(target),
         0,
         split,
-        concat,
+        concat | element_mark(array.dtype) << MARK_SHIFT,
         0,
         product(block) * item,
         run,
@@ -61,7 +60,7 @@ def _all_to_all_of_lists(dispatcher: "Dispatcher", x: Any, split_axis: int, conc
         if given.is_list_of_arrays(x):
             sources = given.as_list(x, size, *check)
         else:
-            array = given.as_array(x, *check)
+            array = given.as_moved(x, *check)
             given.check_divisible(array, 0, size, *check)
             sources = cut(array, size)
         block, dtype = sources[0].shape, sources[0].dtype
@@ -70,18 +69,20 @@ def _all_to_all_of_lists(dispatcher: "Dispatcher", x: Any, split_axis: int, conc
             targets = given.as_outputs(out, size, block, dtype, *check)
         else:
             targets = [] if out is None else cut(given.as_output(out, whole, dtype, *check), size)
-        theirs = cut(x, size) if isinstance(x, np.ndarray) else x if given.is_list_of_arrays(x) else sources
-        given.check_blocks(theirs, targets, *check)
+        sources = all_clear_of(sources, targets)
     if listed:
         places = [place_for(target, block, dtype) for target in targets]
     else:
         result = place_for(out, whole, dtype)
         places = cut(result, size)
     from_table, to_table = addresses(sources), addresses(places)
-    shape = np.array([len(whole), *whole], np.int64)
+    read = exact(sources[0])
+    extents = (*whole, *read.shape[len(block) :])  # of bytes there is one more
+    shape = np.array([len(extents), *extents], np.int64)
+    second = element_mark(dtype) << MARK_SHIFT
     runs = (product(block) * dtype.itemsize,) * 5
     tables = (from_table.ctypes.data, to_table.ctypes.data, shape.ctypes.data)
-    dispatcher.run("all_to_all", exact(sources[0]), None, 0, 0, 0, 0, *runs, *tables)
+    dispatcher.run("all_to_all", read, None, 0, 0, second, 0, *runs, *tables)
     if not listed:
         return deliver(result, out)
     for place, target in zip(places, targets, strict=True):

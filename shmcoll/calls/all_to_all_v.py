@@ -18,10 +18,11 @@ def all_to_all_v(
     recv_displs: Any,
     recv_room: Any,
     out: Any,
+    axis: Any = None,
 ) -> Any:
     with dispatcher.checking("all_to_all_v") as check:
-        array = given.as_array(x, *check)
-        table = CountTable(dispatcher.size, check)
+        array = given.as_moved(x, *check)
+        table = CountTable(dispatcher.size, check, axis)
         table.send(array, send_counts, send_displs)
         table.expect(recv_counts, recv_displs, recv_room)
         if out is not None:

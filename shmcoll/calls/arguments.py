@@ -12,8 +12,19 @@ import numpy as np
 from shmcoll.calls.array_rules import check_apart, check_unmasked
 from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, name_of_function
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS, DType, dtype_of
+from shmcoll.engine.kernels.element_marks import is_movable
 from shmcoll.engine.kernels.kernels import has_kernel
-from shmcoll.engine.layout import ANY, LARGEST_COUNT, LARGEST_TAG
+from shmcoll.engine.layout import ANY, LARGEST_COUNT, LARGEST_TAG, MOST_DIMENSIONS
+
+#: the methods that take objects, for the hint in messages
+_OF_OBJECTS = {
+    "broadcast": "broadcast_object",
+    "gather": "gather_object",
+    "gather_v": "gather_object",
+    "scatter": "scatter_object",
+    "scatter_v": "scatter_object",
+    "send": "send_object",
+}
 
 
 def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
@@ -22,6 +33,35 @@ def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
     Accepts arrays, anything with the buffer protocol, `__array__` or DLPack on the CPU, numbers and nested lists.
     Raises `TypeError` for what is not an array of a supported dtype.
     """
+    array = _as_native(x, operation, rank)
+    known = dtype_of(array, operation, rank)
+    array = np.require(array, requirements=["C", "A"])
+    return array.view(known.numpy) if known.is_pair else array  # routines know pairs by their very dtype
+
+
+def as_moved(x: Any, operation: str, rank: int) -> np.ndarray:
+    """The same for an operation that only moves elements: their dtype may be any of fixed size."""
+    array = _as_native(x, operation, rank)
+    if array.dtype in BY_NUMPY:
+        return as_array(array, operation, rank)
+    check_movable(array, "x", operation, rank)
+    return np.require(array, requirements=["C", "A"])
+
+
+def check_movable(array: np.ndarray, name: str, operation: str, rank: int) -> None:
+    """`TypeError` or `ValueError` for an array that cannot travel as bytes."""
+    if not is_movable(array.dtype):
+        raise TypeError(
+            f"{operation} on rank {rank}: {name} has dtype {array.dtype}, whose elements have no fixed size"
+        )
+    if array.dtype not in BY_NUMPY and array.ndim == MOST_DIMENSIONS:
+        raise ValueError(
+            f"{operation} on rank {rank}: {name} has {array.ndim} dimensions; of dtype {array.dtype} at most "
+            f"{MOST_DIMENSIONS - 1} are possible"
+        )
+
+
+def _as_native(x: Any, operation: str, rank: int) -> np.ndarray:
     check_unmasked(x, "x", operation, rank)
     try:
         if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
@@ -29,26 +69,34 @@ def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
         array = np.asarray(x)
     except (TypeError, ValueError, BufferError, RuntimeError) as e:
         raise TypeError(f"{operation} on rank {rank}: x is not an array: {type(x).__name__} ({e})") from e
-    if array.dtype == object:
-        raise TypeError(f"{operation} on rank {rank}: {_about_objects(x, array)}")
-    if not array.dtype.isnative:
-        array = array.astype(array.dtype.newbyteorder("="))
-    known = dtype_of(array, operation, rank)
-    array = np.require(array, requirements=["C", "A"])
-    return array.view(known.numpy) if known.is_pair else array  # routines know pairs by their very dtype
+    is_text = array.dtype.kind in "SU" and isinstance(x, (str, bytes, list, tuple)) and not isinstance(x, np.generic)
+    if array.dtype.hasobject or is_text:
+        raise TypeError(f"{operation} on rank {rank}: {_about_objects(x, array, operation)}")
+    return array if array.dtype.isnative else array.astype(native(array.dtype))
 
 
-def _about_objects(x: Any, array: np.ndarray) -> str:
-    """What is wrong with an `x` of which numpy makes an array of objects, and what to do about it."""
+def native(dtype: np.dtype) -> np.dtype:
+    """A dtype in native byte order; of pairs of value and index the very one that routines know."""
+    same = dtype if dtype.isnative else dtype.newbyteorder("=")
+    return BY_NUMPY[same].numpy if same in BY_NUMPY else same
+
+
+def _about_objects(x: Any, array: np.ndarray, operation: str) -> str:
+    """What is wrong with an `x` of which numpy makes an array of objects or strings, and what to do about it."""
+    use = f"use comm.{_OF_OBJECTS.get(operation, 'all_gather_object')}"
+    if array.dtype.kind in "SU":
+        if isinstance(x, (str, bytes)):
+            return f"x is not an array: {type(x).__name__}; for Python objects {use}"
+        return f"x is a {type(x).__name__} that holds strings; {use}, or pass np.array(x) for an array of strings"
     if array.size and all(isinstance(value, (int, np.integer)) for value in array.flat):
         return "x holds an integer that 64 bits cannot hold; split it, or convert x to float64"
     if isinstance(x, np.ndarray) or array.ndim:
         held = ", ".join(sorted({type(value).__name__ for value in array.flat})) or "nothing"
         return (
             f"x is an array of Python objects ({held}), and collectives move numbers; convert it, as in "
-            f"x.astype(float), or use a method for objects such as all_gather_object"
+            f"x.astype(float), or {use}"
         )
-    return f"x is not an array: {type(x).__name__}; pass an array or a number, or use a method for objects"
+    return f"x is not an array: {type(x).__name__}; pass an array or a number; for Python objects {use}"
 
 
 def is_list_of_arrays(x: Any) -> bool:
@@ -59,10 +107,10 @@ def is_list_of_arrays(x: Any) -> bool:
 
 
 def as_list(values: Sequence[Any], size: int, operation: str, rank: int) -> list[np.ndarray]:
-    """`x` given as a list of n arrays of equal shape and dtype, each as `as_array` makes it."""
+    """`x` given as a list of n arrays of equal shape and dtype, each as `as_moved` makes it."""
     if len(values) != size:
         raise ValueError(f"{operation} on rank {rank}: x is a list of {len(values)} arrays for {size} ranks")
-    arrays = [as_array(one, operation, rank) for one in values]
+    arrays = [as_moved(one, operation, rank) for one in values]
     first = arrays[0]
     for i, array in enumerate(arrays):
         if array.dtype != first.dtype:
@@ -72,6 +120,7 @@ def as_list(values: Sequence[Any], size: int, operation: str, rank: int) -> list
         if array.shape != first.shape:
             raise ValueError(
                 f"{operation} on rank {rank}: array {i} of x has shape {array.shape}, array 0 has {first.shape}"
+                f"{_unequal(operation)}"
             )
     return arrays
 
@@ -145,28 +194,6 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
         return True
 
 
-def check_overlap(x: np.ndarray, out: np.ndarray, operation: str, rank: int) -> None:
-    """`ValueError` when `out` shares memory with `x` without being the same elements."""
-    if overlap(x, out) and not same_memory(x, out):
-        raise ValueError(
-            f"{operation} on rank {rank}: out overlaps x without being x; "
-            f"pass out=x to work in place, or a separate array"
-        )
-
-
-def check_blocks(sources: Sequence[Any], targets: Sequence[Any], operation: str, rank: int) -> None:
-    """`ValueError` when a block of `out` shares memory with a block of x, unless they are the same one: in place.
-
-    Either list may have None where there is no such block.
-    """
-    for i, target in enumerate(targets):
-        for j, source in enumerate(sources):
-            if target is None or not isinstance(source, np.ndarray) or not overlap(source, target):
-                continue
-            if i != j or not same_memory(source, target):
-                raise ValueError(f"{operation} on rank {rank}: out overlaps x: block {i} of out and block {j} of x")
-
-
 def check_divisible(x: np.ndarray, axis: int, size: int, operation: str, rank: int) -> None:
     """`ValueError` when an axis of `x` cannot be split evenly among `size` ranks."""
     if x.ndim == 0:
@@ -174,8 +201,18 @@ def check_divisible(x: np.ndarray, axis: int, size: int, operation: str, rank: i
     if x.shape[axis] % size:
         raise ValueError(
             f"{operation} on rank {rank}: axis {axis} of length {x.shape[axis]} cannot be split "
-            f"among {size} ranks; shape {x.shape}"
+            f"among {size} ranks; shape {x.shape}{_unequal(operation)}"
         )
+
+
+def _unequal(operation: str) -> str:
+    """What to call for parts of different lengths."""
+    if operation == "scatter":
+        return "; for parts of different lengths use scatter_v(x, root, send_counts=counts, axis=0), or scatter_object"
+    counted = {"all_to_all": "send_counts", "reduce_scatter": "counts"}
+    if operation in counted:
+        return f"; for parts of different lengths use {operation}_v(x, {counted[operation]}, axis=0)"
+    return ""
 
 
 def as_reduction(op: Any, dtype: DType, operation: str, rank: int) -> int:
@@ -231,6 +268,12 @@ def as_word(value: Any, name: str, operation: str, rank: int) -> int:
 
 
 def as_root(value: Any, size: int, operation: str, rank: int) -> int:
+    if isinstance(value, str) or (operation == "scatter_v" and isinstance(value, (list, tuple, np.ndarray))):
+        name = "op" if isinstance(value, str) else "send_counts"
+        raise TypeError(
+            f"{operation} on rank {rank}: root must be an integer, got {type(value).__name__}; root is the second "
+            f"argument of every method that has one, so pass {name}={value!r}"
+        )
     root = as_index(value, "root", operation, rank)
     if not 0 <= root < size:
         raise ValueError(
@@ -263,6 +306,21 @@ def as_axis(value: Any, name: str, ndim: int, operation: str, rank: int) -> int:
     return axis % ndim
 
 
+def as_row_shape(axis: Any, x: np.ndarray, name: str, operation: str, rank: int) -> tuple[int, ...] | None:
+    """The shape of a row of `x` if counts are in rows, which `axis` 0 says; None if they are in elements."""
+    if axis is None:
+        return None
+    if as_index(axis, "axis", operation, rank) != 0:
+        raise ValueError(
+            f"{operation} on rank {rank}: axis must be 0, to count rows, or None, to count elements; got {axis}"
+        )
+    if x.ndim == 0:
+        raise ValueError(
+            f"{operation} on rank {rank}: {name} is 0-d and has no rows, which axis=0 counts; leave axis out"
+        )
+    return x.shape[1:]
+
+
 def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> np.ndarray:
     """n counts or displacements, none negative, as int64."""
     check_unmasked(values, name, operation, rank)
@@ -286,15 +344,15 @@ def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> n
     return wide
 
 
-def check_packed(counts: np.ndarray, x: np.ndarray, name: str, operation: str, rank: int) -> None:
-    """`ValueError` for counts without displacements that do not add up to the elements of `x`."""
-    total = int(counts.sum())
-    if total == x.size:
+def check_packed(counts: np.ndarray, x: np.ndarray, in_rows: bool, name: str, operation: str, rank: int) -> None:
+    """`ValueError` for counts without displacements that do not add up to the elements of `x`, or to its rows."""
+    total, there, what = int(counts.sum()), x.size, "elements"
+    if in_rows:
+        there, what = x.shape[0], "rows"
+    if total == there:
         return
-    rows = ""
-    if x.ndim > 1 and total == x.shape[0]:
-        rows = f"; they add up to the rows of x: multiply each by {x.size // total}" if total else ""
+    rows = "; they add up to the rows of x: pass axis=0" if x.ndim > 1 and total == x.shape[0] else ""
     raise ValueError(
-        f"{operation} on rank {rank}: {name} {counts.tolist()} are {total} elements together, x has {x.size}: "
-        f"counts are in elements{rows}"
+        f"{operation} on rank {rank}: {name} {counts.tolist()} are {total} {what} together, x has {there}: "
+        f"counts are in {what}{rows}"
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.engine import context as c
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import WORD
 from shmcoll.runtime.dispatcher import Dispatcher
 
@@ -54,18 +55,35 @@ def run_in_phases(
 
 
 def exact(array: np.ndarray) -> np.ndarray:
-    """Return the array as a plain ndarray: the native entry does not read subclasses."""
-    return array if type(array) is np.ndarray else array.view(np.ndarray)
+    """Return the array as routines read it, on the same memory: a plain ndarray, since the native entry does not read
+    subclasses, and bytes with one more dimension if routines do not know the dtype."""
+    plain = array if type(array) is np.ndarray else array.view(np.ndarray)
+    if plain.dtype in BY_NUMPY:
+        return plain
+    if plain.nbytes == 0:  # nothing of it is read or written
+        return np.empty((*plain.shape, plain.itemsize), np.uint8)
+    return plain.reshape((*plain.shape, 1)).view(np.uint8)
+
+
+def is_in_place(out: np.ndarray) -> bool:
+    """Return whether a routine can write into `out` itself, as `exact` shows it."""
+    if out.dtype in BY_NUMPY:
+        return given.is_plain(out)
+    return type(out) is np.ndarray and out.flags.c_contiguous and out.dtype.isnative
 
 
 def place_for(out: Any, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """Return where a routine can write the result: `out` if it is plain, else a new array."""
-    return out if out is not None and given.is_plain(out) else np.empty(shape, dtype)
+    """Return where the result is written, to be passed by way of `exact`: `out` if that is possible, else a new
+    array."""
+    return out if out is not None and is_in_place(out) else np.empty(shape, dtype)
 
 
 def deliver(target: np.ndarray, out: Any) -> Any:
-    """Return the result: copy it to `out` if the routine had to write elsewhere."""
-    if out is None or out is target:
+    """Return the result: copy it to `out` if the routine had to write elsewhere. A new result of 0 dimensions is a
+    numpy scalar, as it is of numpy's functions."""
+    if out is None:
+        return target if target.ndim else target[()]
+    if out is target:
         return target
     out[...] = target.reshape(out.shape)
     return out

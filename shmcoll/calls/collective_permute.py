@@ -8,7 +8,9 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import deliver, exact, place_for
+from shmcoll.calls.in_place import clear_of
 from shmcoll.collectives.collective_permute import NOBODY
+from shmcoll.engine.kernels.element_marks import element_mark
 from shmcoll.engine.native.entry_counts import mark_of
 
 if TYPE_CHECKING:
@@ -17,13 +19,14 @@ if TYPE_CHECKING:
 
 def collective_permute(dispatcher: "Dispatcher", x: Any, pairs: Any, out: Any) -> Any:
     with dispatcher.checking("collective_permute") as check:
-        array = given.as_array(x, *check)
-        route = route_of(_as_pairs(pairs, *check), dispatcher.size, dispatcher.rank, *check)
+        array = given.as_moved(x, *check)
+        first, pairs_mark, _, *more = route_of(_as_pairs(pairs, *check), dispatcher.size, dispatcher.rank, *check)
         if out is not None:
             given.as_output(out, array.shape, array.dtype, *check)
-            given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
+            array = clear_of(array, out, array, out)
     place = place_for(out, array.shape, array.dtype)
-    dispatcher.run("collective_permute", exact(array), place, *route)
+    words = first, pairs_mark, element_mark(array.dtype), *more
+    dispatcher.run("collective_permute", exact(array), exact(place), *words)
     return deliver(place, out)
 
 

@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def gather_v(dispatcher: "Dispatcher", x: Any, root: int, recv_counts: Any, recv_displs: Any, out: Any) -> Any:
+def gather_v(
+    dispatcher: "Dispatcher", x: Any, root: int, recv_counts: Any, recv_displs: Any, out: Any, axis: Any = None
+) -> Any:
     """What is received is the root's business: the other ranks' arguments for it are not looked at, as in gather."""
     with dispatcher.checking("gather_v") as check:
-        array = given.as_array(x, *check)
+        array = given.as_moved(x, *check)
         root = given.as_root(root, dispatcher.size, *check)
-        table = CountTable(dispatcher.size, check)
-        table.source(array)
-        table.rows[SEND_COUNTS, root] = array.size
+        table = CountTable(dispatcher.size, check, axis)
+        table.rows[SEND_COUNTS, root] = table.source(array)
         if dispatcher.rank == root:
             table.expect(recv_counts, recv_displs)
             if out is not None:

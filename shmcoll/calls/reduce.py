@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from shmcoll.calls import arguments as given
+from shmcoll.calls.in_place import clear_of
 from shmcoll.calls.operators import algorithm_for, as_operand, as_operator
 from shmcoll.collectives.reduce import ALGORITHMS
 
@@ -20,7 +19,7 @@ def reduce(dispatcher: "Dispatcher", x: Any, root: int, op: Any, out: Any, algor
         number = algorithm_for(operator, algorithm, ALGORITHMS, check)
         if dispatcher.rank == root and out is not None:
             given.as_output(out, array.shape, operator.dtype, *check)
-            given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
+            array = clear_of(array, out, array, out)
     target = operator.place_for(out, array.shape) if dispatcher.rank == root else None
     operator.run(dispatcher, "reduce", operator.operand(array), target, root, number)
     return None if target is None else operator.deliver(target, out)

@@ -2,9 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from shmcoll.calls import arguments as given
+from shmcoll.calls.in_place import clear_of
 from shmcoll.calls.operators import algorithm_for, as_operand, as_operator
 from shmcoll.collectives.prefix_reduction import ALGORITHMS
 from shmcoll.engine.kernels.dtypes import REDUCTIONS
@@ -29,7 +28,7 @@ def running(
         number = algorithm_for(operator, algorithm, ALGORITHMS, check)
         if has_result and out is not None:
             given.as_output(out, array.shape, operator.dtype, *check)
-            given.check_overlap(x if isinstance(x, np.ndarray) else array, out, *check)
+            array = clear_of(array, out, array, out)
     target = operator.place_for(out, array.shape) if has_result else None
     operator.run(dispatcher, operation, operator.operand(array), target, 0, number)
     return None if target is None else operator.deliver(target, out)

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, run_in_phases
-from shmcoll.collectives.scatter import BOTH, DATA, OPEN
-from shmcoll.engine import context as c
-from shmcoll.engine import layout
-from shmcoll.engine.kernels.dtypes import BY_CODE, dtype_of
+from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for
+from shmcoll.calls.foreign_dtypes import move_and_spell, receive_array
+from shmcoll.calls.in_place import all_clear_of, clear_of
+from shmcoll.collectives.scatter import BOTH
+from shmcoll.engine.kernels.element_marks import element_mark
 
 if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
@@ -21,8 +21,11 @@ def scatter(dispatcher: "Dispatcher", x: Any, root: int, out: Any) -> Any:
     if dispatcher.rank == root:
         return _send(dispatcher, x, root, out)
     with dispatcher.checking("scatter") as check:
-        _check_receiver(x, root, out, *check)
-    return _receive(dispatcher, root) if out is None else _receive_into(dispatcher, root, out)
+        if out is not None:  # whether it fits what the root sends turns out when all have arrived
+            _check_out(out, *check)
+    if out is None:
+        return deliver(receive_array(dispatcher, "scatter", root), None)
+    return _receive_into(dispatcher, root, out)
 
 
 # --- the root ---------------------------------------------------------------------------------------------------------
@@ -35,53 +38,45 @@ def _send(dispatcher: "Dispatcher", x: Any, root: int, out: Any) -> Any:
             parts = given.as_list(x, size, *check)
             first = parts[0]
         else:
-            first = given.as_array(x, *check)
+            first = given.as_moved(x, *check)
             given.check_divisible(first, 0, size, *check)
             parts = cut(first, size)
         own = parts[root]
         if out is not None:
             given.as_output(out, own.shape, own.dtype, *check)
-            theirs = cut(x, size) if isinstance(x, np.ndarray) else x if listed else parts
-            given.check_blocks(theirs, [None] * root + [out], *check)
+            if listed:
+                parts = all_clear_of(parts, [None] * root + [out])
+                first = parts[0]
+            else:
+                first = clear_of(first, out, own, out)
     target = place_for(out, own.shape, own.dtype)
     table = addresses(parts)
-    dispatcher.run("scatter", exact(first), target, 0, root, 0, 0, BOTH, table.ctypes.data if listed else 0, 0)
+    _run(dispatcher, first, target, root, table.ctypes.data if listed else 0)
     return deliver(target, out)
 
 
 # --- the others -------------------------------------------------------------------------------------------------------
 
 
-def _check_receiver(x: Any, root: int, out: Any, operation: str, rank: int) -> None:
-    if x is not None:
-        raise TypeError(
-            f"{operation} on rank {rank}: x must be None off the root, which is rank {root}; got {type(x).__name__}"
-        )
-    if out is not None:  # whether it fits what the root sends turns out when all have arrived
-        shape, dtype = getattr(out, "shape", ()), getattr(out, "dtype", np.dtype(bool))
-        given.as_output(out, shape, dtype, operation, rank)
-        dtype_of(out, operation, rank)
+def _check_out(out: Any, operation: str, rank: int) -> None:
+    dtype = given.native(getattr(out, "dtype", np.dtype(bool)))
+    given.as_output(out, getattr(out, "shape", ()), dtype, operation, rank)
+    given.check_movable(out, "out", operation, rank)
 
 
-def _receive_into(dispatcher: "Dispatcher", root: int, out: np.ndarray) -> np.ndarray:
-    target = place_for(out, out.shape, out.dtype)
-    dispatcher.run("scatter", target, target, 0, root, 0, 0, BOTH, 0, 0)
+def _receive_into(dispatcher: "Dispatcher", root: int, out: np.ndarray) -> Any:
+    target = place_for(out, out.shape, given.native(out.dtype))
+    _run(dispatcher, target, target, root, 0)
     return deliver(target, out)
 
 
-def _receive(dispatcher: "Dispatcher", root: int) -> np.ndarray:
-    """Receive in two phases: the shape is known after the opening."""
-    routine = dispatcher.routine("scatter")
-    shape_words = np.zeros(2 + layout.MOST_DIMENSIONS, np.int64)
-    target = np.empty(0)
+def _run(dispatcher: "Dispatcher", x: np.ndarray, target: np.ndarray, root: int, table: int) -> None:
+    """Run the routine on a rank with an array."""
+    read, mark = exact(x), element_mark(x.dtype)
+    written = read if x is target else exact(target)
 
-    def opening() -> int:
-        return routine(None, None, 0, root, 0, 0, OPEN, 0, shape_words.ctypes.data)
+    def move() -> int:
+        dispatcher.run("scatter", read, written, 0, root, 0, 0, BOTH, table, mark)
+        return mark
 
-    def moving() -> int:
-        nonlocal target
-        target = np.empty(shape_words[2 : 2 + shape_words[1]], BY_CODE[int(shape_words[0])].numpy)
-        return routine(None, target, 0, root, 0, 0, DATA, 0, 0)
-
-    run_in_phases(dispatcher, "scatter", opening, c.SHAPE_KNOWN, moving)
-    return target
+    move_and_spell(dispatcher, "scatter", root, move, (x.dtype, None) if mark else None)

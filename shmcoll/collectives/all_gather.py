@@ -13,12 +13,13 @@ Protocol:
     k. It writes the cell again for round k + 2, after step k + 1 of every peer, which follows the peer's reads of round
     k. An even number of rounds ends with one more step (`release_cells`).
 
-Arguments: EXTRA is the address of n target addresses, or 0 for one array.
+Arguments: ARGUMENT_2 is the mark of the elements; EXTRA is the address of n target addresses, or 0 for one array.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.collective import GATHERS, OWN_PART, SHAPE, Collective
+from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
 from shmcoll.engine.protocol.sync import (
@@ -100,4 +101,11 @@ def target(ctx, rank):
     return peek(ctx + c.OUT + c.DATA) + rank * peek(ctx + c.X + c.BYTES)
 
 
-COLLECTIVE = Collective(all_gather, code=8, form=GATHERS | OWN_PART, covers=COVERS, plans=True)
+COLLECTIVE = Collective(
+    all_gather,
+    code=8,
+    form=GATHERS | OWN_PART,
+    covers=COVERS,
+    plans=True,
+    describe=lambda _, mark: in_words(mark),
+)

@@ -8,12 +8,13 @@ from there to its place. Cost, with S the sum of all arrays: a ceil(max(array) /
 Protocol: in the table of a rank all send counts are equal, so the check is that of all_to_all_v. The next round's cell
 is free for the same reason: a rank that has seen step k of all peers knows that they have read step k - 1.
 
-Arguments: see `engine/protocol/count_tables.py`.
+Arguments: ARGUMENT_2 is the mark of the elements; else see `engine/protocol/count_tables.py`.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import COUNTS, DTYPE, EXTRA, IN_PHASES, Collective
+from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.protocol.count_tables import (
     ANYONE,
     begin_with_table,
@@ -59,4 +60,10 @@ def move(ctx):
     return release_cells(ctx, sequence, rounds, rounds)
 
 
-COLLECTIVE = Collective(all_gather_v, code=15, form=EXTRA | IN_PHASES | COUNTS, covers=COVERS)
+COLLECTIVE = Collective(
+    all_gather_v,
+    code=15,
+    form=EXTRA | IN_PHASES | COUNTS,
+    covers=COVERS,
+    describe=lambda _, mark: in_words(mark),
+)

@@ -20,6 +20,7 @@ its first array.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.collective import CUTS, SHAPE, Collective
+from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
 from shmcoll.engine.kernels.kernels import gather_runs
 from shmcoll.engine.layout import LINE, WORD
 from shmcoll.engine.protocol.nontemporal import copy_block_to_result, copy_runs_to_result
@@ -138,5 +139,5 @@ COLLECTIVE = Collective(
     form=CUTS,
     covers=COVERS,
     plans=True,
-    describe=lambda split, concat: f", split_axis={split}, concat_axis={concat}",
+    describe=lambda split, second: f", split_axis={split}, concat_axis={second & 0xFF}{in_words(second >> MARK_SHIFT)}",
 )

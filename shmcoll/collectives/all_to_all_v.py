@@ -6,13 +6,14 @@ receivers. Cost: a ceil(n max(block) / cell) + n^2 table look-ups + 2 S b.
 
 Protocol: part 0 of every block is in the cell before the opening. Then the rounds of all_gather follow.
 
-Arguments: see `engine/protocol/count_tables.py`.
+Arguments: ARGUMENT_2 is the mark of the elements; else see `engine/protocol/count_tables.py`.
 """
 
 from shmcoll.collectives.all_to_all import part_bytes
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import COUNTS, DTYPE, EXTRA, IN_PHASES, OWN_COUNTS, Collective
+from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.protocol.count_tables import (
     ANYONE,
     begin_with_table,
@@ -73,4 +74,5 @@ COLLECTIVE = Collective(
     code=5,
     form=EXTRA | IN_PHASES | COUNTS | OWN_COUNTS,
     covers=COVERS,
+    describe=lambda _, mark: in_words(mark),
 )

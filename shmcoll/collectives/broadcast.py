@@ -14,32 +14,89 @@ Protocol:
     (s + 1) & 1, which the next operation may fill at once. Readers wait for steps of the root, the root for steps of
     the readers, and no reader for another reader, so there is no cycle.
 
-Arguments: x of the root and out of the others are read and written; ARGUMENT is the root.
+A rank may have no array: it learns dtype and shape from the root. The header of such a rank has dtype 0 and no
+dimensions, so its fingerprint differs from the root's. Only then each rank compares the headers of all ranks: each must
+have the root's fingerprint, or describe the same call without an array. If the fingerprints are not all equal, every
+rank sees one that differs from its own, so all ranks compare, and all reach the same verdict before a byte of a result
+moves. Headers stay unchanged until their ranks begin operation s + 2, which they cannot before this rank has begun
+s + 1. A rank without an array runs the routine in two phases, because it can allocate its result only after the
+opening: OPEN opens, compares, and returns the shape; DATA reads. Its peers wait for its steps as for any other's, and
+the cells stay unchanged until it has done them.
+
+Arguments: x of the root and out of the others are read and written; ARGUMENT is the root, ARGUMENT_2 the mark of the
+elements. The EXTRA words are as in `scatter.py`: the phase; one that is not used; for OPEN the address of the words for
+dtype, mark and shape.
 """
 
+from shmcoll.collectives.scatter import DATA, OPEN, PHASE, write_shape
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.collective import ALIKE, ROOTED, SHAPE, Collective
+from shmcoll.engine.atomics import copy, load, peek, poke
+from shmcoll.engine.collective import ALIKE, IN_PHASES, ROOTED, SHAPE, Collective
+from shmcoll.engine.kernels.element_marks import in_words
+from shmcoll.engine.layout import (
+    HEADER_ARGUMENTS,
+    HEADER_CALL,
+    HEADER_FINGERPRINT,
+    HEADER_MAX_DIMS,
+    call_dimensions,
+    call_dtype,
+    pack_call,
+)
 from shmcoll.engine.protocol.nontemporal import copy_to_unread
-from shmcoll.engine.protocol.sync import await_all, await_step, begin, cell, exchange_headers, payload, publish_step
+from shmcoll.engine.protocol.sync import (
+    await_all,
+    await_step,
+    begin,
+    cell,
+    exchange_headers,
+    header,
+    payload,
+    publish_step,
+)
 
 COVERS = SHAPE
 
 
 def broadcast(ctx):
+    phase = peek(ctx + PHASE)
+    if phase == DATA:
+        return receive(ctx, peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT))
     sequence = begin(ctx, COVERS)
     if peek(ctx + c.SIZE) == 1:
         return c.OK
     root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
     length = peek(ctx + c.X + c.BYTES)
     size = round_bytes(ctx, length)
-    rounds = -(-length // size)
     if me == root:
         copy(payload(ctx, me, sequence, length), peek(ctx + c.X + c.DATA), min(length, size))
     status = exchange_headers(ctx, sequence)
+    if status == c.MISMATCH:
+        status = compare_headers(ctx, sequence, root)
     if status != c.OK:
         return status
-    return send(ctx, sequence, rounds, size) if me == root else receive(ctx, sequence, rounds, size, root)
+    if phase == OPEN:
+        return write_shape(ctx)
+    return send(ctx, sequence, -(-length // size), size) if me == root else receive(ctx, sequence, root)
+
+
+def compare_headers(ctx, sequence, root):
+    """Return OK if every rank calls this broadcast with an array like the root's, or without one; else MISMATCH."""
+    theirs = header(ctx, root, sequence)
+    call = load(theirs + HEADER_CALL)
+    for rank in range(peek(ctx + c.SIZE)):
+        box = header(ctx, rank, sequence)
+        if load(box + HEADER_FINGERPRINT) == load(theirs + HEADER_FINGERPRINT):
+            continue
+        without = load(box + HEADER_CALL)
+        if (
+            call_dtype(call) == 0
+            or call_dimensions(call) > HEADER_MAX_DIMS
+            or without != call - pack_call(0, call_dtype(call), 0, 0, call_dimensions(call))
+            or load(box + HEADER_ARGUMENTS) != load(theirs + HEADER_ARGUMENTS)
+        ):
+            poke(ctx + c.CULPRIT, rank)
+            return c.MISMATCH
+    return c.OK
 
 
 def round_bytes(ctx, length):
@@ -66,9 +123,11 @@ def await_readers(ctx, sequence, rounds):
     return await_all(ctx, sequence, rounds) if rounds > 0 else c.OK
 
 
-def receive(ctx, sequence, rounds, size, root):
+def receive(ctx, sequence, root):
     """Do a reader's rounds: copy from the root's cell, then publish the step."""
-    length = peek(ctx + c.X + c.BYTES)
+    length = peek(ctx + c.OUT + c.BYTES)
+    size = round_bytes(ctx, length)
+    rounds = -(-length // size)
     for k in range(rounds):
         if k > 0:
             status = await_step(ctx, sequence, k, root)
@@ -82,4 +141,11 @@ def receive(ctx, sequence, rounds, size, root):
     return c.OK
 
 
-COLLECTIVE = Collective(broadcast, code=7, form=ROOTED | ALIKE, covers=COVERS, plans=True)
+COLLECTIVE = Collective(
+    broadcast,
+    code=7,
+    form=ROOTED | ALIKE | IN_PHASES,
+    covers=COVERS,
+    plans=True,
+    describe=lambda _root, mark: in_words(mark),
+)

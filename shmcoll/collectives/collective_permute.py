@@ -15,14 +15,15 @@ Protocol:
 
 In place (`out` is x) a rank writes round k of the result after it has staged round k of x.
 
-Arguments: ARGUMENT is a hash of all pairs. The EXTRA words are the rank from which this rank gets an array and the rank
-to which it sends, -1 for none. A rank that sends to itself has itself in both.
+Arguments: ARGUMENT is a hash of all pairs, ARGUMENT_2 the mark of the elements. The EXTRA words are the rank from which
+this rank gets an array and the rank to which it sends, -1 for none. A rank that sends to itself has itself in both.
 """
 
 from shmcoll.collectives.all_gather import offset, part, staged
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.collective import ALIKE, EXTRA, SHAPE, Collective
+from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.kernels.kernels import clear
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.nontemporal import copy_to_result
@@ -106,5 +107,5 @@ COLLECTIVE = Collective(
     form=EXTRA | ALIKE,
     covers=COVERS,
     plans=True,
-    describe=lambda pairs, _: f", pairs of hash {pairs:x}",
+    describe=lambda pairs, mark: f", pairs of hash {pairs:x}{in_words(mark)}",
 )

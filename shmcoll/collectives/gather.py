@@ -10,12 +10,14 @@ Protocol:
     is, has read round k - 2. A sender leaves after the root has read cell (s + 1) & 1, which the next operation may
     fill at once. The root waits for steps of the senders, a sender only for steps of the root, so there is no cycle.
 
-Arguments: ARGUMENT is the root; EXTRA, at the root, the address of n target addresses, or 0 for one array.
+Arguments: ARGUMENT is the root, ARGUMENT_2 the mark of the elements; EXTRA, at the root, the address of n target
+addresses, or 0 for one array.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.collective import GATHERS, OUT_AT_ROOT, ROOTED, SHAPE, Collective
+from shmcoll.engine.collective import GATHERS, OUT_AT_ROOT, OWN_PART, ROOTED, SHAPE, Collective
+from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
 from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, payload, publish_step
@@ -85,7 +87,8 @@ def target(ctx, rank):
 COLLECTIVE = Collective(
     gather,
     code=4,
-    form=ROOTED | OUT_AT_ROOT | GATHERS,
+    form=ROOTED | OUT_AT_ROOT | GATHERS | OWN_PART,
     covers=COVERS,
     plans=True,
+    describe=lambda _root, mark: in_words(mark),
 )

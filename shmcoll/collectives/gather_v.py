@@ -15,12 +15,13 @@ Protocol:
 A sender that has staged its last part publishes the steps of all rounds at once: no rank waits for it any more, and a
 message about a rank that stopped does not name it.
 
-Arguments: ARGUMENT is the root; else see `engine/protocol/count_tables.py`.
+Arguments: ARGUMENT is the root, ARGUMENT_2 the mark of the elements; else see `engine/protocol/count_tables.py`.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import COUNTS, DTYPE, EXTRA, IN_PHASES, OUT_AT_ROOT, ROOTED, Collective
+from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.protocol.count_tables import (
     ANYONE,
     begin_with_table,
@@ -93,4 +94,5 @@ COLLECTIVE = Collective(
     code=13,
     form=ROOTED | OUT_AT_ROOT | EXTRA | IN_PHASES | COUNTS,
     covers=COVERS,
+    describe=lambda _root, mark: in_words(mark),
 )

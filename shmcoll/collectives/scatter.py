@@ -12,24 +12,28 @@ Protocol:
     have read cell (s + 1) & 1, which the next operation may fill at once. Readers wait for steps of the root, the root
     for steps of the readers, and no reader for another reader, so there is no cycle.
 
-Only the root knows what it sends. Its header describes one part: dtype, shape, count. The header of a rank that has an
-`out` describes that. A rank without `out` has dtype 0. After the opening each rank compares all headers, so all ranks
-reach the same verdict before a byte of a result moves. Dimensions that do not fit a header are stored at the start of
-the cell (s & 1) of their rank, and the pieces of the root follow them.
+Only the root knows what it sends. Its header describes one part: dtype, mark of the elements, shape, count. The header
+of a rank that has an `out` describes that. A rank without `out` has dtype 0. The mark is in the second word of the
+arguments. It is written after the fingerprint is made, because it differs on a rank without `out`. After the opening
+each rank compares all headers, so all ranks reach the same verdict before a byte of a result moves. Dimensions that do
+not fit a header are stored at the start of the cell (s & 1) of their rank, and the pieces of the root follow them.
 
 A rank without `out` runs the routine in two phases, because it can allocate its result only after the opening: OPEN
 opens, checks, and returns the shape; DATA moves the pieces.
 
 Arguments: ARGUMENT is the root. x: the root's array, or the first of its list; on a rank with `out` it is `out` too.
 The EXTRA words are the phase; at the root the address of n source addresses, or 0 for one array; for OPEN the address
-of 2 + MOST_DIMENSIONS words, for dtype, number of dimensions and dimensions of the part.
+of 2 + MOST_DIMENSIONS words, for dtype and mark (`engine/kernels/element_marks.py`), number of dimensions and
+dimensions of the part; for BOTH the mark in its place.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, peek, poke, store
 from shmcoll.engine.collective import IN_PHASES, NOTHING, OWN_PART, ROOTED, SCATTERS, X_AT_ROOT, Collective
+from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
 from shmcoll.engine.layout import (
     DIMENSIONS_BYTES,
+    HEADER_ARGUMENTS,
     HEADER_CALL,
     HEADER_COUNT,
     HEADER_DIMS,
@@ -57,7 +61,9 @@ from shmcoll.engine.protocol.sync import (
 
 COVERS = NOTHING
 PHASE, SOURCES, SHAPE = (c.EXTRA + WORD * i for i in range(3))
+MARK = SHAPE  # for BOTH
 BOTH, OPEN, DATA = 0, 1, c.LATER
+MARK_IN_HEADER = HEADER_ARGUMENTS + WORD
 
 
 def scatter(ctx):
@@ -93,8 +99,9 @@ def open_and_check(ctx):
 
 
 def describe(ctx, sequence):
-    """Complete this rank's header: the shape of one part, and the dimensions that do not fit the header."""
+    """Complete this rank's header: the shape of one part, the mark, and the dimensions that do not fit the header."""
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    store(my_header(ctx, sequence) + MARK_IN_HEADER, peek(ctx + MARK) if peek(ctx + PHASE) == BOTH else 0)
     dims = peek(ctx + c.X + c.DIMS)
     if me == peek(ctx + c.ARGUMENT) and peek(ctx + SOURCES) == 0:
         store(my_header(ctx, sequence) + HEADER_DIMS, peek(dims) // size)
@@ -110,6 +117,8 @@ def fits(ctx, sequence, rank, root):
         return 1
     if call != load(header(ctx, root, sequence) + HEADER_CALL):
         return 0
+    if load(header(ctx, rank, sequence) + MARK_IN_HEADER) != load(header(ctx, root, sequence) + MARK_IN_HEADER):
+        return 0
     for i in range(call_dimensions(call)):
         if dimension(ctx, sequence, rank, i) != dimension(ctx, sequence, root, i):
             return 0
@@ -123,8 +132,8 @@ def dimension(ctx, sequence, rank, i):
 
 
 def write_shape(ctx):
-    """Write dtype and shape of this rank's part to where the caller reads them. Return SHAPE_KNOWN, or BROKEN for more
-    dimensions than arrays have."""
+    """Write dtype, mark and shape of what this rank gets to where the caller reads them. Return SHAPE_KNOWN, or BROKEN
+    for more dimensions than arrays have."""
     sequence, root = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT)
     shape = peek(ctx + SHAPE)
     call = load(header(ctx, root, sequence) + HEADER_CALL)
@@ -132,7 +141,7 @@ def write_shape(ctx):
     if not 0 <= dimensions <= MOST_DIMENSIONS:
         poke(ctx + c.CULPRIT, root)
         return c.BROKEN
-    poke(shape, call_dtype(call))
+    poke(shape, call_dtype(call) | load(header(ctx, root, sequence) + MARK_IN_HEADER) << MARK_SHIFT)
     poke(shape + WORD, dimensions)
     for i in range(dimensions):
         poke(shape + (2 + i) * WORD, dimension(ctx, sequence, root, i))
@@ -221,5 +230,10 @@ def source(ctx, rank):
 
 
 COLLECTIVE = Collective(
-    scatter, code=9, form=ROOTED | X_AT_ROOT | SCATTERS | OWN_PART | IN_PHASES, covers=COVERS, plans=True
+    scatter,
+    code=9,
+    form=ROOTED | X_AT_ROOT | SCATTERS | OWN_PART | IN_PHASES,
+    covers=COVERS,
+    plans=True,
+    describe=lambda _root, mark: in_words(mark),
 )

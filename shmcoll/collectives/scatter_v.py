@@ -17,12 +17,15 @@ Protocol:
 A receiver that has read its last part publishes the steps of all rounds at once: the root does not wait for it any
 more, and a message about a rank that stopped does not name it.
 
-Arguments: ARGUMENT is the root; else see `engine/protocol/count_tables.py`. Only the root has an x.
+Arguments: ARGUMENT is the root, ARGUMENT_2 the flag ROWS of the mark (`engine/kernels/element_marks.py`) or 0; else see
+`engine/protocol/count_tables.py`. Only the root has an x. The mark of the elements is above the dtype code in
+ELEMENT_TYPE, since a rank that only receives need not know it.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import COUNTS, EXTRA, IN_PHASES, NOTHING, OWN_COUNTS, ROOTED, X_AT_ROOT, Collective
+from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import ELEMENT_TYPE, LINE, RECV_COUNTS, TABLE_SIZES
 from shmcoll.engine.protocol.count_tables import (
     ANYONE,
@@ -130,5 +133,9 @@ def place(ctx, receiver):
 
 
 COLLECTIVE = Collective(
-    scatter_v, code=14, form=ROOTED | X_AT_ROOT | EXTRA | IN_PHASES | COUNTS | OWN_COUNTS, covers=COVERS
+    scatter_v,
+    code=14,
+    form=ROOTED | X_AT_ROOT | EXTRA | IN_PHASES | COUNTS | OWN_COUNTS,
+    covers=COVERS,
+    describe=lambda _root, mark: in_words(mark),
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 
 import numpy as np
 
@@ -58,6 +58,11 @@ class Communicator(Objects, Messages, Collectives):
         self._closing = threading.RLock()
         self._is_closed = False
         local_rank.dispatchers.append(self._dispatcher)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a communicator belongs to the process that made it; call shmcoll.init() in the function that uses it"
+        )
 
     def __repr__(self) -> str:
         return f"<shmcoll.Communicator {self._name}: rank {self._rank} of {self._size}>"

@@ -31,25 +31,34 @@ class Moves(NativeCalls):
         """
 
     @overload
-    def broadcast(self, x: ArrayLike, root: int = ..., *, async_op: Literal[False] = ...) -> Array: ...
+    def broadcast(self, x: ArrayLike | Out | None, root: int = ..., *, async_op: Literal[False] = ...) -> Array: ...
     @overload
-    def broadcast(self, x: ArrayLike, root: int = ..., *, async_op: Literal[True]) -> Work[Array]: ...
+    def broadcast(self, x: ArrayLike | Out | None, root: int = ..., *, async_op: Literal[True]) -> Work[Array]: ...
     @native_call("x, x, 0, root, 0, 0", answer="x")
-    def broadcast(self, x: ArrayLike, root: int = 0, *, async_op: bool = False) -> Any:
-        """Copy the array of rank `root` into the arrays of the other ranks.
+    def broadcast(self, x: ArrayLike | Out | None, root: int = 0, *, async_op: bool = False) -> Any:
+        """Copy the array of rank `root` to all ranks.
+
+        A rank other than the root passes an array, which is written, or None to get a new one. Each rank decides for
+        itself.
 
         Args:
-            x: numpy array; shape and dtype are equal on all ranks. It is written on all ranks except the root. The root
-                may pass anything that can be made an array.
+            x: on the root, anything that can be made an array, of any dtype of fixed size. On the other ranks, an array
+                of the same shape and dtype, or whatever `out` may be elsewhere; or None, or a number, which is ignored.
+                If a rank passes None, the array has at most 8 dimensions.
             root: the rank whose array is copied.
             async_op: return a `Work` at once.
 
         Returns:
-            `x`; on the root, the array that `x` was made into.
+            `x`, if it has memory. Else, on the root the array that `x` was made into, on another rank a new array. A
+            numpy scalar in place of a new 0-d array.
 
         Raises:
-            TypeError: on a rank other than the root, `x` is not a numpy array or is read-only.
+            TypeError: on a rank other than the root, `x` cannot be written.
             ValueError: there is no rank `root`.
+
+        Example:
+            >>> comm.broadcast(np.arange(3.0) if comm.rank == 0 else None)
+            array([0., 1., 2.])
         """
 
     @overload
@@ -61,9 +70,10 @@ class Moves(NativeCalls):
         """Concatenate the arrays of all ranks along axis 0, in rank order, and return the result on every rank.
 
         Args:
-            x: array of shape (k, ...); shape and dtype are equal on all ranks. A 0-d array counts as shape (1,).
-            out: array of shape (n * k, ...) for n ranks, or a list of n arrays of x's shape and dtype. `x` may be this
-                rank's own part of it.
+            x: array of shape (k, ...), of any dtype of fixed size; shape and dtype are equal on all ranks. A 0-d array
+                counts as shape (1,).
+            out: array of shape (n * k, ...) for n ranks, or a list of n arrays of x's shape and dtype. It may share
+                memory with `x`; if `x` is this rank's own part of `out`, nothing is copied for that.
             async_op: return a `Work` at once.
 
         Returns:
@@ -71,7 +81,7 @@ class Moves(NativeCalls):
 
         Raises:
             TypeError: `out` has another dtype.
-            ValueError: `out` has another shape, or overlaps `x` in any other way.
+            ValueError: `out` has another shape.
 
         Example:
             >>> comm.all_gather([comm.rank]).tolist() == list(range(comm.size))
@@ -91,9 +101,11 @@ class Moves(NativeCalls):
         """Concatenate the arrays of all ranks along axis 0, in rank order, and return the result on rank `root`.
 
         Args:
-            x: array of shape (k, ...); shape and dtype are equal on all ranks. A 0-d array counts as shape (1,).
+            x: array of shape (k, ...), of any dtype of fixed size; shape and dtype are equal on all ranks. A 0-d array
+                counts as shape (1,).
             root: the rank that gets the result.
             out: on the root, array of shape (n * k, ...) for n ranks, or a list of n arrays of x's shape and dtype.
+                It may share memory with `x`; if `x` is the root's own part of `out`, nothing is copied for that.
                 Ignored on the other ranks.
             async_op: return a `Work` at once.
 
@@ -115,7 +127,7 @@ class Moves(NativeCalls):
     ) -> Work[Array]: ...
     @native_call(
         "source, result, 0, root, 0, 0",
-        source="x if self._rank == root else out if x is None else None",
+        source="x if self._rank == root else out",
         result=f"{_PART} if self._rank == root else out",
     )
     def scatter(self, x: ArrayLike | None, root: int = 0, *, out: Out | None = None, async_op: bool = False) -> Any:
@@ -125,17 +137,16 @@ class Moves(NativeCalls):
 
         Args:
             x: on the root, array of shape (n * k, ...) for n ranks, or a list of n arrays of equal shape and dtype,
-                which are used in place. None on the other ranks.
+                which are used in place. Ignored on the other ranks.
             root: the rank whose array is cut.
-            out: array of the part's shape and dtype for the result; any rank may give one. On the root it may be the
-                root's own part of `x`.
+            out: array of the part's shape and dtype for the result; any rank may give one. On the root it may share
+                memory with `x`; if it is the root's own part of `x`, nothing is copied for that.
             async_op: return a `Work` at once.
 
         Returns:
             Array of shape (k, ...), or of the shape of one array of the list: `out`, if given.
 
         Raises:
-            TypeError: `x` is not None on a rank other than the root.
             ValueError: on the root, axis 0 is not divisible by n. On every rank, before a byte moves, the `out` of a
                 rank does not have the shape and dtype of its part. The group stays usable.
         """
@@ -180,8 +191,8 @@ class Moves(NativeCalls):
                 shape and dtype for n ranks, which are used in place.
             split_axis: the axis along which `x` is cut into n equal blocks. May be negative.
             concat_axis: the axis along which the blocks received are put together. May be negative.
-            out: array of the result's shape and dtype, or a list of n arrays, one for each block received. `out=x`
-                works in place.
+            out: array of the result's shape and dtype, or a list of n arrays, one for each block received. It may share
+                memory with `x`; `out=x` works in place if the axes are equal.
             async_op: return a `Work` at once.
 
         Returns:
@@ -210,7 +221,7 @@ class Moves(NativeCalls):
     ) -> Work[Array]: ...
     @native_call(
         "x, result, *route",
-        result="empty_like(x) if out is None and type(x) is ndarray else out",
+        result="empty(shape, x.dtype) if out is None and type(x) is ndarray and (shape := x.shape) else out",
         both="routed(pairs, self._size, self._rank)",
         pairs="both[0]",
         route="both[1]",
@@ -223,7 +234,7 @@ class Moves(NativeCalls):
             x: array of any shape; shape and dtype are equal on all ranks.
             pairs: pairs (source, target) of ranks, in any order, the same on all ranks. A rank is at most once a source
                 and at most once a target; source and target may be the same rank.
-            out: array of x's shape and dtype for the result. `out=x` works in place.
+            out: array of x's shape and dtype for the result. It may share memory with `x`; `out=x` works in place.
             async_op: return a `Work` at once.
 
         Returns:

@@ -50,6 +50,9 @@ def {name}({parameters}):
     return {answer}
 """
 
+#: ARGUMENT_2 of a call with counts: the native entry reads counts of elements alone; for None it has Python go on
+IN_ELEMENTS = "0 if axis is None else None"
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -210,4 +213,4 @@ class NativeCalls:
         return calls.perform(call, self._dispatcher, arguments)
 
 
-__all__ = ["NativeCalls", "native_call", "native_entry"]
+__all__ = ["IN_ELEMENTS", "NativeCalls", "native_call", "native_entry"]

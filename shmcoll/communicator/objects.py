@@ -214,7 +214,7 @@ class Objects(Collectives):
             for k in range(1 + int(most[0])):
                 column = [([frame, *buffers] + [_nothing()] * (1 + most[0]))[k] for frame, buffers in rows]
                 joined, counts = (np.concatenate(column), [one.size for one in column]) if rows else (None, None)
-                mine.append(parts.scatter_v(joined, counts, root=root))
+                mine.append(parts.scatter_v(joined, root, send_counts=counts))
         return values[root] if values is not None and self._rank == root else unpacked(mine[0], mine[1:])
 
 

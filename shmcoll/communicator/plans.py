@@ -120,6 +120,8 @@ def make(
     except _NeedsOut as error:
         raise ValueError(f"{where}: {error}") from None
     assert recorder.arguments is not None
+    if isinstance(result, np.generic):  # a call returns the scalar in its result; a plan returns the same array
+        result = recorder.arguments[1]
     for name, array, used in zip(("x", "out"), (x, out), recorder.arguments, strict=False):
         if array is not None and used is not None and not _is_used_in_place(array, used):
             raise ValueError(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from shmcoll.communicator.native_call import NativeCalls, native_call, native_entry
+from shmcoll.communicator.native_call import IN_ELEMENTS, NativeCalls, native_call, native_entry
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
     from shmcoll.communicator.types import Array, ArrayLike, Counts, Operator, Out
 
-_LIKE_X = "empty_like(x) if out is None and type(x) is ndarray else out"
+_LIKE_X = "empty(shape, x.dtype) if out is None and type(x) is ndarray and (shape := x.shape) else out"
 _NAMED = "REDUCTIONS.get(op, 0) if type(op) is str and algorithm is None else 0"
 _RUNNING = "REDUCTIONS.get(op, 0) if type(op) is str and op != 'avg' and algorithm is None else 0"
 
@@ -57,17 +57,17 @@ class Reductions(NativeCalls):
             op: the operator, the same on all ranks. One of the names below; a function that means the same (`np.add`,
                 `np.multiply`, `np.minimum`, `np.maximum`, `np.bitwise_and`, `np.logical_and`, `operator.add`, `sum`,
                 `min`, `max`, `np.mean`, ...); `shmcoll.premul_sum(factor)`; or `shmcoll.op(function)`.
-            out: array of x's shape and dtype for the result. `out=x` works in place.
+            out: array of x's shape and dtype for the result. It may share memory with `x`; `out=x` works in place.
             algorithm: "flat", "ring" or "cells"; by default chosen by the length.
             async_op: return a `Work` at once.
 
         Returns:
-            Array of x's shape and dtype: `out`, if given.
+            Array of x's shape and dtype: `out`, if given. A numpy scalar for a number or a 0-d array.
 
         Raises:
             TypeError: the dtype has no such operator.
-            ValueError: the name of the operator or algorithm is unknown, `out` overlaps `x` in part, or the ring is
-                asked for with an operator that is not commutative.
+            ValueError: the name of the operator or algorithm is unknown, or the ring is asked for with an operator that
+                is not commutative.
 
         The operators by name:
 
@@ -134,8 +134,8 @@ class Reductions(NativeCalls):
             x: array of any shape; shape and dtype are equal on all ranks.
             root: the rank that gets the result.
             op: see `all_reduce`.
-            out: on the root, array of x's shape and dtype for the result; `out=x` works in place. Ignored on the other
-                ranks.
+            out: on the root, array of x's shape and dtype for the result; it may share memory with `x`, and
+                `out=x` works in place. Ignored on the other ranks.
             algorithm: "flat", "ring" or "cells"; by default chosen by the length.
             async_op: return a `Work` at once.
 
@@ -190,7 +190,8 @@ class Reductions(NativeCalls):
             x: array of shape (n * k, ...) for n ranks, cut along axis 0 into n blocks; shape and dtype are equal on all
                 ranks. Or, on all ranks, a list of n arrays of equal shape and dtype, which are used in place.
             op: see `all_reduce`.
-            out: array for the result. It may be this rank's own block of `x`.
+            out: array for the result. It may share memory with `x`; if it is this rank's own block of `x`, nothing is
+                copied for that.
             algorithm: "flat", "ring" or "cells"; by default chosen by the length.
             async_op: return a `Work` at once.
 
@@ -214,14 +215,23 @@ class Reductions(NativeCalls):
         op: Operator = ...,
         *,
         out: Out | None = ...,
+        axis: int | None = ...,
         async_op: Literal[False] = ...,
     ) -> Array: ...
     @overload
     def reduce_scatter_v(
-        self, x: ArrayLike, counts: Counts, op: Operator = ..., *, out: Out | None = ..., async_op: Literal[True]
+        self,
+        x: ArrayLike,
+        counts: Counts,
+        op: Operator = ...,
+        *,
+        out: Out | None = ...,
+        axis: int | None = ...,
+        async_op: Literal[True],
     ) -> Work[Array]: ...
     @native_call(
-        "x, result, reduction, 0, 0, 0, None, counts",
+        "x, result, reduction, 0, unit, 0, None, counts",
+        unit=IN_ELEMENTS,
         entry=native_entry("reduce_scatter"),
         result="block_of(x, counts, self._rank) if out is None and type(x) is ndarray else out",
         reduction="REDUCTIONS.get(op, 0) if type(op) is str else 0",
@@ -233,25 +243,30 @@ class Reductions(NativeCalls):
         op: Operator = "sum",
         *,
         out: Out | None = None,
+        axis: int | None = None,
         async_op: bool = False,
     ) -> Any:
         """Reduce blocks of different lengths, as `reduce_scatter` does for equal ones.
 
-        Block r of the flattened `x` has `counts[r]` elements.
+        Block r of the flattened `x` has `counts[r]` elements; with `axis=0`, `counts[r]` rows of `x`.
 
         Args:
             x: array; its size and dtype are equal on all ranks.
-            counts: n integers for n ranks, the same on all ranks; their sum is the size of `x`.
+            counts: n integers for n ranks, the same on all ranks; their sum is the size of `x`, or the number of its
+                rows with `axis=0`.
             op: see `all_reduce`.
-            out: array of any shape with `counts[rank]` elements for the result. It may be part of `x`.
+            out: array of any shape with `counts[rank]` elements for the result; with `axis=0`, of the result's shape.
+                It may share memory with `x`; if it is this rank's own block of `x`, nothing is copied for that.
+            axis: 0 to count rows, None to count elements; the same on all ranks.
             async_op: return a `Work` at once.
 
         Returns:
-            Array of shape (counts[rank],): `out`, if given.
+            Array of shape (counts[rank],), or (counts[rank], ...) with `axis=0`: `out`, if given.
 
         Raises:
             TypeError: as for `all_reduce`.
-            ValueError: as for `all_reduce`, or the counts do not add up to the size of `x`.
+            ValueError: as for `all_reduce`, the counts do not add up to the size of `x`, or `axis` is neither 0
+                nor None.
             CollectiveMismatch: the counts differ between ranks.
         """
 
@@ -290,12 +305,12 @@ class Reductions(NativeCalls):
         Args:
             x: array of any shape; shape and dtype are equal on all ranks.
             op: see `all_reduce`. "avg" has no running form.
-            out: array of x's shape and dtype for the result. `out=x` works in place.
+            out: array of x's shape and dtype for the result. It may share memory with `x`; `out=x` works in place.
             algorithm: "flat" or "chain"; by default chosen by the length.
             async_op: return a `Work` at once.
 
         Returns:
-            Array of x's shape and dtype: `out`, if given.
+            Array of x's shape and dtype: `out`, if given. A numpy scalar for a number or a 0-d array.
 
         Raises:
             TypeError: as for `all_reduce`.
@@ -339,7 +354,8 @@ class Reductions(NativeCalls):
         Args:
             x: array of any shape; shape and dtype are equal on all ranks.
             op: see `all_reduce`. "avg" has no running form.
-            out: array of x's shape and dtype for the result. `out=x` works in place. Ignored on rank 0.
+            out: array of x's shape and dtype for the result. It may share memory with `x`; `out=x` works in place.
+                Ignored on rank 0.
             algorithm: "flat" or "chain"; by default chosen by the length.
             async_op: return a `Work` at once.
 

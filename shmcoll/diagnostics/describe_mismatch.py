@@ -4,16 +4,21 @@ from itertools import pairwise, product
 
 import numpy as np
 
+from shmcoll.collectives.scatter import MARK_IN_HEADER
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE
+from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
 from shmcoll.engine.layout import WORD, call_dimensions, call_dtype
 from shmcoll.engine.memory.group import Group
 
 
 def explain_parts(group: Group, sequence: int, root: int) -> str:
     """Which `out` of a scatter is not like the part that the root sends."""
-    told = [array_in_header(group, rank, sequence) for rank in range(group.size)]
+    told = []
+    for rank in range(group.size):
+        mark = group.arena.load(group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES + MARK_IN_HEADER)
+        told.append(array_in_header(group, rank, sequence) + in_words(mark))
     for rank, array in enumerate(told):
         if array not in ("None", told[root]):
             sent = f"rank {group.name(root)} sends it {told[root]}"
@@ -87,7 +92,7 @@ def explain_counts(group: Group, operation: str, sequence: int, root: int) -> st
 def _wrong_dtype(table: PublishedCounts, root: PublishedCounts) -> str:
     if table.dtype in (-1, root.dtype):
         return ""
-    mine, sent = (BY_CODE[t.dtype].name for t in (table, root))
+    mine, sent = (BY_CODE[t.dtype & 0xFF].name + in_words(t.dtype >> MARK_SHIFT) for t in (table, root))
     return f"rank {table.name} receives into an array of {mine}, but rank {root.name} sends {sent}"
 
 

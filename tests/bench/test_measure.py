@@ -63,8 +63,8 @@ class Comm:
     def reduce_scatter_v(self, x, counts, op, *, out):
         return self.all_to_all_v(x, counts, out=out)[0]
 
-    def scatter_v(self, x, counts, displs, root, *, out):
-        return self.all_to_all_v(x, counts, out=out)[0]
+    def scatter_v(self, x, root, *, send_counts, out):
+        return self.all_to_all_v(x, send_counts, out=out)[0]
 
     def all_gather_v(self, x, *, out):
         return self.all_reduce(x, out=out), [x.size]

@@ -112,18 +112,6 @@ def test_arrays_in_a_list_become_plain_and_stay_where_they_are():
     assert [one.tolist() for one in (second, third)] == [[[1.0] * 3] * 2, [[2.0] * 3] * 2]
 
 
-def test_a_block_may_be_written_in_its_own_place_only():
-    room = np.zeros((3, 4))
-    blocks = list(room)
-    arguments.check_blocks(blocks, blocks, *HERE)
-    arguments.check_blocks(blocks, [None, room[1]], *HERE)
-    arguments.check_blocks([None, None, room[2]], list(np.zeros((3, 4))), *HERE)
-    arguments.check_blocks([[0.0] * 4, layouts.Holder(room[0])], [None, room[0]], *HERE)
-    for targets in ([None, room[0]], [room[0, ::-1]], [None, None, room[1:].reshape(-1)[2:6]]):
-        with pytest.raises(ValueError, match=r"all_reduce on rank 3: out overlaps x: block \d of out and block \d of"):
-            arguments.check_blocks(blocks, targets, *HERE)
-
-
 def test_axes_count_from_either_end():
     assert [arguments.as_axis(a, "axis", 3, *HERE) for a in (-3, -1, 0, 2, np.int8(1))] == [0, 2, 0, 2, 1]
 

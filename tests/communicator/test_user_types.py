@@ -42,7 +42,7 @@ parts = comm.all_gather(x, out=[np.empty(4) for _ in range(comm.size)])
 result, counts = comm.all_to_all_v(x, [4], recv_room=np.array([4]))
 result, counts = comm.all_gather_v(x, async_op=True).wait()
 mine: NDArray[Any] = comm.scatter(x if comm.rank == 0 else None)
-mine = comm.scatter_v(None, None, root=1)
+mine = comm.scatter_v(None, 1)
 mine = comm.collective_permute(x, [(i, (i + 1) % comm.size) for i in range(comm.size)])
 
 comm.send(x, dest=0, tag=3)

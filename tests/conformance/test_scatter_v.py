@@ -14,9 +14,9 @@ def test_scatter_v_into_the_array_that_is_scattered(ranks, n):
             mine = x.copy()
             block = [comm.size] * comm.size
             if comm.rank == root:
-                got = comm.scatter_v(mine, block, begin, root, out=mine[: comm.size])
+                got = comm.scatter_v(mine, root, send_counts=block, send_displs=begin, out=mine[: comm.size])
             else:
-                got = comm.scatter_v(None, None, root=root)
+                got = comm.scatter_v(None, root)
             wrong.append(layouts.same(got, x[comm.rank + 1 :][: comm.size]))
         return "".join(wrong)
 

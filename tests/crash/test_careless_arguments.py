@@ -64,7 +64,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "a dict": (
         lambda c: c.all_reduce({"a": 1}),
         TypeError,
-        "x is not an array: dict; pass an array or a number, or use",
+        "x is not an array: dict; pass an array or a number; for Python objects use comm.all_gather_object",
     ),
     "a huge integer": (lambda c: c.all_reduce([1 << 70, 1]), TypeError, "x holds an integer that 64 bits cannot hold"),
     "an object that raises": (lambda c: c.all_reduce(Raising()), ZeroDivisionError, "in __array__"),
@@ -210,7 +210,10 @@ def test_arrays_of_odd_strides_without_common_elements_are_accepted(ranks):
     [
         (lambda comm: comm.split(1 << 63), "split on rank 1: color 9223372036854775808 is out of range"),
         (lambda comm: comm.empty(-1), "empty on rank 1: shape -1 has a negative length"),
-        (lambda comm: comm.scatter_v(X, [2, 2], root=1), "scatter_v on rank 1: send_counts [2, 2] are 4 elements"),
+        (
+            lambda comm: comm.scatter_v(X, 1, send_counts=[2, 2]),
+            "scatter_v on rank 1: send_counts [2, 2] are 4 elements",
+        ),
         (lambda comm: comm.all_reduce(Raising()), "ZeroDivisionError: in __array__"),
     ],
     ids=["split", "empty", "scatter_v", "object"],

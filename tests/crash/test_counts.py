@@ -32,9 +32,11 @@ def all_gather_v(comm: Any, out: np.ndarray, later: bool, odd: dict) -> Any:
 def scatter_v(comm: Any, out: np.ndarray, later: bool, odd: dict) -> Any:
     """Rank 1 sends r + 1 elements to rank r. What is odd: what it gives, or what rank 0 receives into."""
     if comm.rank == ROOT:
-        return comm.scatter_v(np.arange(6), *odd.get("given", ([1, 2, 3],)), root=ROOT, out=out[:2], async_op=later)
+        counts, *displs = odd.get("given", ([1, 2, 3],))
+        given = {"send_counts": counts, "send_displs": displs[0] if displs else None}
+        return comm.scatter_v(np.arange(6), ROOT, **given, out=out[:2], async_op=later)
     target = out[:3] if comm.rank == 2 else odd.get("out")
-    return comm.scatter_v(None, None, root=ROOT, out=target, async_op=later)
+    return comm.scatter_v(None, ROOT, out=target, async_op=later)
 
 
 #: of 3 ranks: the call, what is odd about it on one rank, and the words of all ranks

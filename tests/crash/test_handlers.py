@@ -42,7 +42,7 @@ def deal_v(comm) -> None:
     root = comm.size - 1
     counts = [r + 2 for r in range(comm.size)] if comm.rank == root else None
     x = None if counts is None else np.arange(sum(counts))
-    assert comm.scatter_v(x, counts, root=root).size == comm.rank + 2
+    assert comm.scatter_v(x, root, send_counts=counts).size == comm.rank + 2
 
 
 def deal(comm) -> None:
@@ -109,7 +109,7 @@ CALLS = {
     "collective_permute": lambda comm: comm.collective_permute(ONES, [(0, 1), (1, 0)]),
     "all_to_all_v": lambda comm: comm.all_to_all_v(ONES, [2, 2]),
     "gather_v": lambda comm: comm.gather_v(ONES, comm.size - 1),
-    "scatter_v": lambda comm: comm.scatter_v(ONES, [2, 2], root=1),
+    "scatter_v": lambda comm: comm.scatter_v(ONES, 1, send_counts=[2, 2]),
     "all_gather_v": lambda comm: comm.all_gather_v(ONES),
     "grid.exchange": lambda comm: comm.grid(comm.size).exchange(np.zeros(6)),
     "plan": lambda comm: comm.plan("barrier")(),

@@ -267,8 +267,7 @@ LAST = list(PAIRS)[-1]
 
 
 def _scatter_v(comm, root: int) -> Any:
-    given = (FLOATS[: comm.size], [1] * comm.size) if comm.rank == root else (None, None)
-    return comm.scatter_v(*given, root=root)
+    return comm.scatter_v(FLOATS[: comm.size], root, send_counts=[1] * comm.size)
 
 
 def disagree(comm, odd: tuple[int, ...]) -> dict[str, list[str]]:

@@ -58,8 +58,8 @@ def scatter(comm: Maker, call: Call) -> Any:
 
 
 def scatter_v(comm: Maker, call: Call) -> Any:
-    given = (np.ones(3, call["dtype"]), [1] * RANKS) if comm.rank == call["root"] else (None, None)
-    return comm.scatter_v(*given, root=call["root"], out=np.empty(1, call["dtype"]))
+    given = {"x": np.ones(3, call["dtype"]), "send_counts": [1] * RANKS} if comm.rank == call["root"] else {"x": None}
+    return comm.scatter_v(**given, root=call["root"], out=np.empty(1, call["dtype"]))
 
 
 def array(call: Call) -> np.ndarray:

@@ -118,14 +118,9 @@ def test_in_place_in_a_group_whose_ranks_have_other_numbers(ranks):
             return []
         parts = [np.full(2, 10 * group.rank + i) for i in range(3)]
         told = [group.reduce_scatter(parts, out=parts[group.rank]).tolist()]
-        with pytest.raises(ValueError, match=rf"{named(group, comm)}: out overlaps x: block {group.rank} of out"):
-            group.reduce_scatter(parts, out=parts[group.rank - 1])
-        group.barrier()
+        with pytest.raises(ValueError, match=rf"{named(group, comm)}: out has shape \(3,\), the result has \(2,\)"):
+            group.reduce_scatter(parts, out=np.zeros(3, int))
         mine, others = np.full(2, comm.rank), [np.zeros(2, int) for _ in range(3)]
-        if group.rank == 1:
-            with pytest.raises(ValueError, match=rf"{named(group, comm)}: array 0 of out overlaps x"):
-                group.gather(mine, 1, out=[mine, *others[:2]])
-        group.barrier()
         group.gather(mine, 1, out=[others[0], mine, others[1]] if group.rank == 1 else None)
         return [*told, *(x.tolist() for x in others[:2] if group.rank == 1)]
 
@@ -410,9 +405,8 @@ def test_messages_name_ranks_of_the_group_and_of_the_world(ranks):
     def fail(comm) -> list[str]:
         pair = comm.split(comm.rank % 2)
         told = []
-        with pytest.raises(ValueError, match="pass out=x") as refused:
-            x = np.zeros(4)
-            pair.all_reduce(x[1:], out=x[:3])
+        with pytest.raises(ValueError, match="out has shape") as refused:
+            pair.all_reduce(np.zeros(4), out=np.zeros(3))
         told.append(str(refused.value).partition(":")[0])
         with pytest.raises(ValueError, match=r"all_to_all_v #1: rank 1 .world rank \d. sends 5") as counts:
             comm.split(comm.rank % 2).all_to_all_v(np.zeros(2), [1, 5 if comm.rank > 1 else 1], [0, 0])

@@ -191,8 +191,10 @@ def scatter_v_in_rounds(comm: Any) -> None:
 def _deal_lengths(comm: Any, unit: int) -> None:
     """Rank r gets r + 1 units; the result is made by the operation where the rank is odd."""
     root, counts = comm.size - 1, [(rank + 1) * unit for rank in range(comm.size)]
-    given = (np.repeat(np.arange(comm.size), counts), counts) if comm.rank == root else (None, None)
-    got = comm.scatter_v(*given, root=root, out=None if comm.rank % 2 else np.zeros(counts[comm.rank], np.int64))
+    x = np.repeat(np.arange(comm.size), counts) if comm.rank == root else None
+    got = comm.scatter_v(
+        x, root, send_counts=counts, out=None if comm.rank % 2 else np.zeros(counts[comm.rank], np.int64)
+    )
     assert got.shape == (counts[comm.rank],)
     assert (got == comm.rank).all()
 

@@ -47,8 +47,9 @@ def draw(rng: np.random.Generator, n: int, kind: str, packed: bool) -> Blocks:
 
 def call(comm, root: int, x: object, blocks: Blocks, packed: bool, **keywords: Any) -> Any:
     if comm.rank != root:
-        return comm.scatter_v(None, None, root=root, **keywords)
-    return comm.scatter_v(x, blocks.counts, None if packed else blocks.displs.tolist(), root, **keywords)
+        return comm.scatter_v(None, root, **keywords)
+    displs = None if packed else blocks.displs.tolist()
+    return comm.scatter_v(x, root, send_counts=blocks.counts, send_displs=displs, **keywords)
 
 
 def case(seed: int, n: int, kind: str, packed: bool, root: int, out: str, later: bool) -> Case:

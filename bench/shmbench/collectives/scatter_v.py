@@ -23,7 +23,7 @@ def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
     scatter_v, root = comm.scatter_v, case.root
     counts = np.array(uneven(case), dtype=np.int64) if case.is_root else None
     for x, out in islice(cycle(buffers), n):
-        scatter_v(x, counts, None, root, out=out)
+        scatter_v(x, root, send_counts=counts, out=out)
 
 
 COLLECTIVE = Collective(blocks, lengths, expected, run, apart, rooted=True)

@@ -6,7 +6,7 @@ from shmcoll.collectives.all_gather import all_gather
 from shmcoll.collectives.all_to_all import SOURCES as BLOCKS
 from shmcoll.collectives.all_to_all import TARGETS, WHOLE, all_to_all
 from shmcoll.collectives.broadcast import broadcast
-from shmcoll.collectives.scatter import BOTH, DATA, OPEN, PHASE, SHAPE, SOURCES, scatter
+from shmcoll.collectives.scatter import BOTH, DATA, MARK, OPEN, PHASE, SHAPE, SOURCES, scatter
 from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, value
@@ -17,13 +17,32 @@ from tests.schedule.explorer.stand_ins import WORD
 
 @dataclass(frozen=True)
 class Broadcast(Call):
+    """`without`: ranks that pass no array, and learn how long it is. `odd`: a rank whose array is longer by a word."""
+
     words: int
     root: int = 0
+    without: tuple[int, ...] = ()
+    odd: int = -1
 
     def run(self, rank: Rank, number: int) -> int:
-        _fill(rank, number, self.words)
-        rank.view(c.OUT, rank.x, self.words)
+        words = self.words + (rank.number == self.odd)
+        _fill(rank, number, words)
+        rank.view(c.OUT, rank.x, words)
         rank.set(c.ARGUMENT, self.root)
+        rank.set(PHASE, BOTH)
+        status = self._learn(rank, number) if rank.number in self.without else rank.enter(broadcast)
+        return status if self.odd < 0 else _expected(c.MISMATCH, status)
+
+    def _learn(self, rank: Rank, number: int) -> int:
+        for field in (c.DATA, c.COUNT, c.BYTES, c.DIMENSIONS, c.DTYPE):
+            rank.set(c.X + field, 0)
+        rank.set(PHASE, OPEN)
+        rank.set(SHAPE, rank.table)
+        status = rank.enter(broadcast)
+        if status != c.SHAPE_KNOWN:
+            return status
+        _check_shape(rank, number, self.words)
+        rank.set(PHASE, DATA)
         return rank.enter(broadcast)
 
     def check(self, rank: Rank, number: int) -> None:
@@ -71,6 +90,7 @@ class Scatter(Call):
         rank.set(c.ARGUMENT, self.root)
         rank.set(PHASE, BOTH)
         rank.set(SOURCES, 0)
+        rank.set(MARK, 0)
         status = self._send(rank, number) if rank.number == self.root else self._receive(rank, number)
         return status if self.room < 0 else _expected(c.DISAGREE, status)
 
@@ -111,9 +131,7 @@ class Scatter(Call):
         status = rank.enter(scatter)
         if status != c.SHAPE_KNOWN:
             return status
-        told = tuple(atomics.peek(rank.table + i * WORD) for i in range(3))
-        if told != (5, 1, self.words):
-            raise Violation(f"dtype, dimensions and length of the part are {told} in call {number}")
+        _check_shape(rank, number, self.words)
         rank.set(PHASE, DATA)
         return rank.enter(scatter)
 
@@ -147,3 +165,10 @@ class AllToAllOfLists(Call):
 
     def _place(self, rank: Rank, peer: int) -> int:
         return rank.x + (rank.job.ranks - 1 - peer) * self.words * WORD
+
+
+def _check_shape(rank: Rank, number: int, words: int) -> None:
+    """Whether a rank has learnt the shape of what it gets."""
+    told = tuple(atomics.peek(rank.table + i * WORD) for i in range(3))
+    if told != (5, 1, words):
+        raise Violation(f"dtype, dimensions and length are {told} in call {number}")

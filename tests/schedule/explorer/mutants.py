@@ -375,6 +375,15 @@ MUTANTS = {
         "        publish_step(ctx, sequence, k + 1)\n        offset = k * size\n",
         "broadcast",
     ),
+    "shapes that differ go unseen beside a rank without an array": Mutant(
+        "collectives.broadcast.broadcast", "compare_headers(ctx, sequence, root)", "c.OK", "broadcast refused"
+    ),
+    "a rank without an array is taken for one that disagrees": Mutant(
+        "collectives.broadcast.broadcast",
+        "compare_headers(ctx, sequence, root)",
+        "c.MISMATCH",
+        "broadcast with and without an array",
+    ),
     "arrays are fetched without waiting": Mutant(
         "collectives.all_gather.fetch", "await_step(ctx, sequence, k, peer)", "c.OK", "all_gather of 3 rounds"
     ),

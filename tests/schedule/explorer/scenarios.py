@@ -164,6 +164,12 @@ SCENARIOS = {
     "broadcast of 4 rounds, then all_reduce": Scenario(2, (Broadcast(50), IN_CELL), words=50),
     "broadcast, 3 ranks": Scenario(3, (Broadcast(70, root=1), IN_CELL), words=70),
     "broadcast of 4 rounds, 3 ranks": Scenario(3, (Broadcast(50, root=2), IN_CELL), words=50),
+    "broadcast without an array": Scenario(
+        2, (Broadcast(40, without=(1,)), Broadcast(2, root=1, without=(0,))), words=40
+    ),
+    "broadcast of 4 rounds without an array": Scenario(2, (Broadcast(50, without=(1,)), IN_CELL), words=50),
+    "broadcast with and without an array": Scenario(3, (Broadcast(40, root=1, without=(2,)), IN_CELL), words=40),
+    "broadcast refused": Scenario(3, (Broadcast(2, without=(1,), odd=2),), words=3),
     "all_gather": Scenario(2, (AllGather(2), AllGather(8, in_place=True))),
     "all_gather of 2 rounds, then all_reduce": Scenario(2, (AllGather(40), IN_CELL), words=80),
     "all_gather of 3 rounds": Scenario(2, (AllGather(70),), words=140),
