@@ -30,7 +30,7 @@ def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None
 @pytest.mark.parametrize(
     ("page", "examples"),
     [
-        pytest.param("collectives", 7, marks=pytest.mark.slow),  # numba compiles a function of the page, as in "jit"
+        pytest.param("collectives", 13, marks=pytest.mark.slow),  # numba compiles a function of the page, as in "jit"
         ("asynchronous", 6),
         pytest.param("jit", 3, marks=pytest.mark.slow),
         ("objects", 4),
