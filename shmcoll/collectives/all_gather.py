@@ -101,11 +101,4 @@ def target(ctx, rank):
     return peek(ctx + c.OUT + c.DATA) + rank * peek(ctx + c.X + c.BYTES)
 
 
-COLLECTIVE = Collective(
-    all_gather,
-    code=8,
-    form=GATHERS | OWN_PART,
-    covers=COVERS,
-    plans=True,
-    describe=lambda _, mark: in_words(mark),
-)
+COLLECTIVE = Collective(all_gather, 8, GATHERS | OWN_PART, COVERS, plans=True, describe=lambda _, mark: in_words(mark))
