@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         CollectiveMismatch,
         CollectiveTimeout,
         InternalError,
+        OperatorFailed,
         RankFailed,
         RemoteTraceback,
         ShmcollError,
@@ -79,6 +80,7 @@ _HOME = {
     "Cancelled": "shmcoll.errors",
     "BufferChanged": "shmcoll.errors",
     "InternalError": "shmcoll.errors",
+    "OperatorFailed": "shmcoll.errors",
     "RemoteTraceback": "shmcoll.errors",
 }
 
@@ -96,6 +98,7 @@ __all__ = [
     "Grid",
     "InternalError",
     "Message",
+    "OperatorFailed",
     "Plan",
     "RankFailed",
     "Ranks",

@@ -75,6 +75,14 @@ class BufferChanged(ShmcollError):
     """
 
 
+class OperatorFailed(ShmcollError):
+    """The operator of a reduction of objects has raised, or its result cannot be pickled.
+
+    Raised on every rank; the text says on which rank it was and what it raised, and on that rank `__cause__` is the
+    exception itself. The group goes on.
+    """
+
+
 class InternalError(ShmcollError):
     """A bug in shmcoll: an invariant of the protocol does not hold. Please report it. The group has ended."""
 
@@ -95,6 +103,7 @@ __all__ = [
     "CollectiveMismatch",
     "CollectiveTimeout",
     "InternalError",
+    "OperatorFailed",
     "RankFailed",
     "RemoteTraceback",
     "ShmcollError",

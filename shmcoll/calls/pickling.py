@@ -56,6 +56,20 @@ def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, 
     return np.array([*rows, (align(end, ALIGNED), 0, 0)], np.int64), SEGMENTS, [*frame, *buffers]
 
 
+def as_block(value: Any, operation: str, rank: int) -> np.ndarray:
+    """Return the bytes of an object in one run, as `of_message` reads them. Blocks one behind the other are aligned."""
+    array, form, kept = as_message(value, operation, rank)
+    if form == WHOLE:
+        rows, kept = np.array([(0, 0, array.size)]), [array]
+        end = align(array.size, ALIGNED)
+    else:
+        rows, end = array[:-1], int(array[-1, 0])
+    block = np.zeros(end, np.uint8)
+    for (begin, _, size), part in zip(rows.tolist(), kept, strict=True):
+        block[begin : begin + size] = part
+    return block
+
+
 def of_message(memory: np.ndarray) -> Any:
     """The object that has come as a message; it keeps this memory if it has buffers."""
     sizes = lengths(memory)

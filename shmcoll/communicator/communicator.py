@@ -15,7 +15,7 @@ from shmcoll.communicator import jit_handle, plans, shared_arrays
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.grid import Grid
 from shmcoll.communicator.messages import Messages
-from shmcoll.communicator.objects import Objects
+from shmcoll.communicator.object_reductions import ObjectReductions
 from shmcoll.communicator.plans import OPERATIONS, Plan
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shmcoll.communicator.types import Array, ArrayLike, DTypeLike, Shape
 
 
-class Communicator(Objects, Messages, Collectives):
+class Communicator(ObjectReductions, Messages, Collectives):
     """A group of ranks that call collectives together. `shmcoll.init()` returns that of all ranks.
 
     Every method is a collective unless its description says otherwise: all ranks of the group call it, in the same

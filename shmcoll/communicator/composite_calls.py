@@ -35,6 +35,12 @@ ROUTINES = {
     "gather_object": ("all_reduce", "gather_v"),
     "all_gather_object": ("all_reduce", "all_gather_v"),
     "scatter_object": ("broadcast", "scatter_v"),
+    "all_to_all_object": ("all_to_all_v",),
+    "reduce_object": ("all_reduce", "gather_v", "broadcast"),
+    "all_reduce_object": ("all_reduce", "gather_v", "broadcast"),
+    "scan_object": ("all_reduce", "gather_v", "broadcast", "scatter_v"),
+    "exscan_object": ("all_reduce", "gather_v", "broadcast", "scatter_v"),
+    "graph": ("all_reduce", "all_gather_v"),
 }
 
 _NOTHING = (None, None, 0, 0, 0, 0)  # the arguments of a call without any

@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from types import TracebackType
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
-from shmcoll.calls.pickling import ALIGNED, lengths, packed, unpacked
+from shmcoll.calls.pickling import ALIGNED, as_block, lengths, of_message, packed, unpacked
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.composite_calls import CompositeDispatcher
 from shmcoll.engine.layout import WORD
 from shmcoll.runtime.work import Work
+
+Packed: TypeAlias = tuple[np.ndarray, list[np.ndarray]]  # see `calls/pickling.py`
 
 FIRST_BYTES = 4096  # of a frame come with its length, in one broadcast
 
@@ -139,6 +141,34 @@ class Objects(Collectives):
         used = values if self._rank == root else None
         return self._now_or_later("scatter_object", lambda: self._scatter_objects(values, root), used, async_op)
 
+    @overload
+    def all_to_all_object(self, values: Sequence[Any], *, async_op: Literal[False] = ...) -> list[Any]: ...
+    @overload
+    def all_to_all_object(self, values: Sequence[Any], *, async_op: Literal[True]) -> Work[list[Any]]: ...
+    def all_to_all_object(self, values: Sequence[Any], *, async_op: bool = False) -> Any:
+        """Send an object to every rank, and return the objects that all ranks have sent to this one.
+
+        Cost: one all_to_all_v of the pickles, and a copy of the arrays of 16 KiB or more, which are not pickled.
+
+        Args:
+            values: a sequence of one object for each rank.
+            async_op: return a `Work` at once. The objects are pickled later: leave them alone until the work is done.
+
+        Returns:
+            The list of objects in rank order. All of them are copies, and this rank's own; the arrays that were not
+            pickled share one piece of memory.
+
+        Raises:
+            TypeError: `values` is not a sequence, or an object cannot be pickled. Nothing has been sent.
+            ValueError: the number of objects is not the number of ranks.
+
+        Example:
+            >>> comm.all_to_all_object([(comm.rank, i) for i in range(comm.size)])[-1] == (comm.size - 1, comm.rank)
+            True
+        """
+        name = "all_to_all_object"
+        return self._now_or_later(name, lambda: self._exchange_objects(values), values, async_op)
+
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _parts(self, call: str, root: int = -1) -> Parts:
@@ -158,47 +188,57 @@ class Objects(Collectives):
         with self._dispatcher.checking("broadcast_object") as check:
             root = given.as_root(root, self._size, *check)
             frame, buffers = packed(value, *check) if self._rank == root else (_nothing(), [])
+        with self._parts("broadcast_object", root) as parts:
+            frame, buffers = parts._broadcast_packed(frame, buffers, root)
+        return value if self._rank == root else unpacked(frame, buffers)
+
+    def _broadcast_packed(self, frame: np.ndarray, buffers: list[np.ndarray], root: int) -> Packed:
+        """Return what `packed` has made of the object of the root."""
         first = np.zeros(WORD + FIRST_BYTES, np.uint8)
         first[:WORD].view(np.int64)[0] = frame.size
         first[WORD:][: frame.size] = frame[:FIRST_BYTES]
-        with self._parts("broadcast_object", root) as parts:
-            parts.broadcast(first[None], root)  # of two dimensions, as no later part is
-            length = int(first[:WORD].view(np.int64)[0])
-            if self._rank != root:
-                frame = np.empty(length, np.uint8)
-                frame[:FIRST_BYTES] = first[WORD:][:length]
-            if length > FIRST_BYTES:
-                parts.broadcast(frame[FIRST_BYTES:], root)
-            if self._rank != root:
-                buffers = [np.empty(size, np.uint8) for size in lengths(frame)]
-            for buffer in buffers:
-                parts.broadcast(buffer, root)
-        return value if self._rank == root else unpacked(frame, buffers)
+        self.broadcast(first[None], root)  # of two dimensions, as no later part is
+        length = int(first[:WORD].view(np.int64)[0])
+        if self._rank != root:
+            frame = np.empty(length, np.uint8)
+            frame[:FIRST_BYTES] = first[WORD:][:length]
+        if length > FIRST_BYTES:
+            self.broadcast(frame[FIRST_BYTES:], root)
+        if self._rank != root:
+            buffers = [np.empty(size, np.uint8) for size in lengths(frame)]
+        for buffer in buffers:
+            self.broadcast(buffer, root)
+        return frame, buffers
 
     def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
         """On rank `root`, or on all."""
         with self._dispatcher.checking(operation) as check:
             root = None if root is None else given.as_root(root, self._size, *check)
             frame, buffers = packed(value, *check)
-        is_given = root is None or self._rank == root
         with self._parts(operation, -1 if root is None else root) as parts:
-            most = int(parts.all_reduce(np.array([len(buffers)]), "max")[0])
-            joined, counts = parts._collect(frame, root)
-            lengths_given = counts.tolist() if is_given else []
-            frames = [joined[end - n : end] for n, end in zip(lengths_given, accumulate(lengths_given), strict=True)]
-            found: list[list[np.ndarray]] = [[] for _ in frames]
-            for k in range(most):
-                part = buffers[k] if k < len(buffers) else _nothing()
-                sizes = np.array([(lengths(one)[k : k + 1] or [0])[0] for one in frames], np.int64)
-                displs = np.cumsum(-(-sizes // ALIGNED) * ALIGNED) - -(-sizes // ALIGNED) * ALIGNED
-                if not is_given:
-                    parts._collect(part, root)
-                    continue
-                out = np.empty(displs[-1] + sizes[-1], np.uint8)
-                joined, _ = parts._collect(part, root, recv_displs=displs, out=out)
-                for rank, (start, size) in enumerate(zip(displs, sizes, strict=True)):
-                    found[rank].append(joined[start : start + size])
-        return [unpacked(*row) for row in zip(frames, found, strict=True)] if is_given else None
+            rows = parts._gather_packed(frame, buffers, root)
+        return None if rows is None else [unpacked(*row) for row in rows]
+
+    def _gather_packed(self, frame: np.ndarray, buffers: list[np.ndarray], root: int | None) -> list[Packed] | None:
+        """Return what `packed` has made of the objects of all ranks; None on a rank that is not to have them."""
+        is_given = root is None or self._rank == root
+        most = int(self.all_reduce(np.array([len(buffers)]), "max")[0])
+        joined, counts = self._collect(frame, root)
+        lengths_given = counts.tolist() if is_given else []
+        frames = [joined[end - n : end] for n, end in zip(lengths_given, accumulate(lengths_given), strict=True)]
+        found: list[list[np.ndarray]] = [[] for _ in frames]
+        for k in range(most):
+            part = buffers[k] if k < len(buffers) else _nothing()
+            sizes = np.array([(lengths(one)[k : k + 1] or [0])[0] for one in frames], np.int64)
+            displs = np.cumsum(-(-sizes // ALIGNED) * ALIGNED) - -(-sizes // ALIGNED) * ALIGNED
+            if not is_given:
+                self._collect(part, root)
+                continue
+            out = np.empty(displs[-1] + sizes[-1], np.uint8)
+            joined, _ = self._collect(part, root, recv_displs=displs, out=out)
+            for rank, (start, size) in enumerate(zip(displs, sizes, strict=True)):
+                found[rank].append(joined[start : start + size])
+        return list(zip(frames, found, strict=True)) if is_given else None
 
     def _collect(self, part: np.ndarray, root: int | None, **where: Any) -> Any:
         return self.all_gather_v(part, **where) if root is None else self.gather_v(part, root, **where)
@@ -216,6 +256,14 @@ class Objects(Collectives):
                 joined, counts = (np.concatenate(column), [one.size for one in column]) if rows else (None, None)
                 mine.append(parts.scatter_v(joined, root, send_counts=counts))
         return values[root] if values is not None and self._rank == root else unpacked(mine[0], mine[1:])
+
+    def _exchange_objects(self, values: Sequence[Any]) -> list[Any]:
+        with self._dispatcher.checking("all_to_all_object") as check:
+            _check_values(values, self._size, "this rank", *check)
+            blocks = [as_block(value, *check) for value in values]
+        with self._parts("all_to_all_object") as parts:
+            joined, counts = parts.all_to_all_v(np.concatenate(blocks), [block.size for block in blocks])
+        return [of_message(joined[end - n : end]) for n, end in zip(counts, np.cumsum(counts), strict=True)]
 
 
 class Parts(Objects):
@@ -242,9 +290,13 @@ def _nothing() -> np.ndarray:
     return np.empty(0, np.uint8)
 
 
-def _all_packed(values: Any, size: int, operation: str, rank: int) -> list[tuple[np.ndarray, list[np.ndarray]]]:
+def _all_packed(values: Any, size: int, operation: str, rank: int) -> list[Packed]:
+    _check_values(values, size, "the root", operation, rank)
+    return [packed(value, operation, rank) for value in values]
+
+
+def _check_values(values: Any, size: int, giver: str, operation: str, rank: int) -> None:
     if not isinstance(values, Sequence):
-        raise TypeError(f"{operation} on rank {rank}: the root gives a sequence of {size} objects, got {values!r}")
+        raise TypeError(f"{operation} on rank {rank}: {giver} gives a sequence of {size} objects, got {values!r}")
     if len(values) != size:
         raise ValueError(f"{operation} on rank {rank}: {len(values)} objects for {size} ranks")
-    return [packed(value, operation, rank) for value in values]

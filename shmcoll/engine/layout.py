@@ -187,6 +187,12 @@ COMPOSITE_NAMES = (
     "all_gather_object",
     "scatter_object",
     "dup",
+    "all_to_all_object",
+    "reduce_object",
+    "all_reduce_object",
+    "scan_object",
+    "exscan_object",
+    "graph",
 )
 
 

@@ -55,8 +55,28 @@ ALIKE: tuple[Call, ...] = (
     ("barrier()", lambda comm: comm.barrier()),
     ("all_gather_v(int64[3])", lambda comm: comm.all_gather_v(TRIPLE)),
 )
+#: calls that begin with the same part as others, or as each other
+BEGUN_ALIKE: tuple[tuple[Call, Call], ...] = (
+    (
+        ("all_to_all_object()", lambda comm: comm.all_to_all_object(["x"] * comm.size)),
+        ("all_to_all_v(uint8[{n}])", lambda comm: comm.all_to_all_v(np.ones(comm.size, np.uint8), [1] * comm.size)),
+    ),
+    (
+        ("reduce_object(root=0)", lambda comm: comm.reduce_object("x")),
+        ("reduce_object(root=1)", lambda comm: comm.reduce_object("x", root=1)),
+    ),
+    (
+        ("all_reduce_object()", lambda comm: comm.all_reduce_object("x")),
+        ("gather_object(root=0)", lambda comm: comm.gather_object("x")),
+    ),
+    (
+        ("scan_object()", lambda comm: comm.scan_object("x")),
+        ("exscan_object()", lambda comm: comm.exscan_object("x")),
+    ),
+)
 #: all pairs in which a call is composite
 PAIRS = [
+    *BEGUN_ALIKE,
     *combinations((*COMPOSITE, *FROM_RANK_1), 2),
     *((one, other) for one in COMPOSITE for other in ALIKE),
 ]

@@ -1,0 +1,233 @@
+"""Reductions of objects as methods of a communicator.
+
+One rank gathers the objects, combines them in rank order, and sends out the result. So all ranks get the same result,
+whatever the operator does, and it need be neither associative nor commutative. An operator that raises does so on that
+rank; what it raised is sent out in place of the result, and every rank raises `OperatorFailed`.
+"""
+
+from __future__ import annotations
+
+import operator
+import pickle
+from collections.abc import Callable, Iterator
+from functools import reduce
+from itertools import accumulate, islice
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from shmcoll.calls import arguments as given
+from shmcoll.calls.pickling import packed, unpacked
+from shmcoll.communicator.objects import Objects, Packed
+from shmcoll.errors import OperatorFailed
+from shmcoll.runtime.work import Work
+
+ObjectOperator = Callable[[Any, Any], Any]
+
+
+class ObjectReductions(Objects):
+    """What every communicator can compute of objects."""
+
+    @overload
+    def reduce_object(
+        self, value: Any, op: ObjectOperator = ..., root: int = ..., *, async_op: Literal[False] = ...
+    ) -> Any: ...
+    @overload
+    def reduce_object(
+        self, value: Any, op: ObjectOperator = ..., root: int = ..., *, async_op: Literal[True]
+    ) -> Work[Any]: ...
+    def reduce_object(
+        self, value: Any, op: ObjectOperator = operator.add, root: int = 0, *, async_op: bool = False
+    ) -> Any:
+        """Combine the objects of all ranks on rank `root`.
+
+        Computes `op(op(v0, v1), v2)` and so on, in rank order, on the root alone.
+
+        Cost: as `gather_object`, and one broadcast of 4 KiB, which says whether the operator has raised.
+
+        Args:
+            value: anything that can be pickled, of any size.
+            op: a function of two objects, which returns one. It may change its first argument and return it. Ignored on
+                the other ranks.
+            root: the rank that gets the result.
+            async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
+
+        Returns:
+            On the root, the result; None on the other ranks.
+
+        Raises:
+            TypeError: the object cannot be pickled, or `op` cannot be called. Nothing has been sent.
+            ValueError: there is no rank `root`.
+            OperatorFailed: on all ranks, `op` has raised on the root. The group goes on.
+
+        Example:
+            >>> comm.reduce_object([comm.rank]) == (list(range(comm.size)) if comm.rank == 0 else None)
+            True
+        """
+        name = "reduce_object"
+        return self._now_or_later(name, lambda: self._reduce_objects(name, value, op, root), value, async_op)
+
+    @overload
+    def all_reduce_object(self, value: Any, op: ObjectOperator = ..., *, async_op: Literal[False] = ...) -> Any: ...
+    @overload
+    def all_reduce_object(self, value: Any, op: ObjectOperator = ..., *, async_op: Literal[True]) -> Work[Any]: ...
+    def all_reduce_object(self, value: Any, op: ObjectOperator = operator.add, *, async_op: bool = False) -> Any:
+        """Combine the objects of all ranks, and return the result on every rank.
+
+        Rank 0 computes it, in rank order. So all ranks get the same result.
+
+        Cost: as `gather_object` and `broadcast_object`.
+
+        Args:
+            value: anything that can be pickled, of any size.
+            op: as for `reduce_object`; that of rank 0 is used.
+            async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
+
+        Returns:
+            The result, which is this rank's own.
+
+        Raises:
+            TypeError: the object cannot be pickled, or `op` cannot be called. Nothing has been sent.
+            OperatorFailed: on all ranks, `op` has raised, or its result cannot be pickled. The group goes on.
+
+        Example:
+            >>> comm.all_reduce_object({comm.rank}, set.union) == set(range(comm.size))
+            True
+        """
+        name = "all_reduce_object"
+        return self._now_or_later(name, lambda: self._reduce_objects(name, value, op, None), value, async_op)
+
+    @overload
+    def scan_object(self, value: Any, op: ObjectOperator = ..., *, async_op: Literal[False] = ...) -> Any: ...
+    @overload
+    def scan_object(self, value: Any, op: ObjectOperator = ..., *, async_op: Literal[True]) -> Work[Any]: ...
+    def scan_object(self, value: Any, op: ObjectOperator = operator.add, *, async_op: bool = False) -> Any:
+        """Combine the objects of ranks 0 to r, and return the result on rank r.
+
+        Rank 0 computes all results, one from the other.
+
+        Cost: as `gather_object` and `scatter_object`.
+
+        Args:
+            value: anything that can be pickled, of any size.
+            op: as for `reduce_object`; that of rank 0 is used.
+            async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
+
+        Returns:
+            The result, which is this rank's own.
+
+        Raises:
+            TypeError: as for `all_reduce_object`.
+            OperatorFailed: as for `all_reduce_object`.
+
+        Example:
+            >>> comm.scan_object([comm.rank]) == list(range(comm.rank + 1))
+            True
+        """
+        name = "scan_object"
+        return self._now_or_later(name, lambda: self._scan_objects(name, value, op), value, async_op)
+
+    @overload
+    def exscan_object(self, value: Any, op: ObjectOperator = ..., *, async_op: Literal[False] = ...) -> Any: ...
+    @overload
+    def exscan_object(self, value: Any, op: ObjectOperator = ..., *, async_op: Literal[True]) -> Work[Any]: ...
+    def exscan_object(self, value: Any, op: ObjectOperator = operator.add, *, async_op: bool = False) -> Any:
+        """Combine the objects of ranks 0 to r - 1, and return the result on rank r.
+
+        Args:
+            value: as for `scan_object`.
+            op: as for `scan_object`.
+            async_op: as for `scan_object`.
+
+        Returns:
+            As from `scan_object`; None on rank 0.
+
+        Raises:
+            TypeError: as for `all_reduce_object`.
+            OperatorFailed: as for `all_reduce_object`.
+
+        Example:
+            >>> comm.exscan_object([comm.rank]) == (list(range(comm.rank)) if comm.rank else None)
+            True
+        """
+        name = "exscan_object"
+        return self._now_or_later(name, lambda: self._scan_objects(name, value, op), value, async_op)
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _reduce_objects(self, operation: str, value: Any, op: ObjectOperator, root: int | None) -> Any:
+        """On rank `root`, or on all."""
+        with self._dispatcher.checking(operation) as check:
+            at = 0 if root is None else given.as_root(root, self._size, *check)
+            _check_operator(op, *check)
+            frame, buffers = packed(value, *check)
+        result, cause = None, None
+        with self._parts(operation, -1 if root is None else root) as parts:
+            rows = parts._gather_packed(frame, buffers, at)
+            if rows is not None:
+                try:
+                    result = reduce(op, _objects(rows))
+                    told = packed((None, result if root is None else None), *check)
+                except Exception as error:
+                    cause = error
+                    told = packed((_in_words(error), None), *check)
+                parts._broadcast_packed(*told, at)
+            else:
+                told = parts._broadcast_packed(np.empty(0, np.uint8), [], at)
+        if rows is not None:
+            failure = None if cause is None else _in_words(cause)
+        else:
+            failure, result = unpacked(*told)
+        if failure is not None:
+            raise self._operator_failed(operation, at, failure) from cause
+        return result
+
+    def _scan_objects(self, operation: str, value: Any, op: ObjectOperator) -> Any:
+        with self._dispatcher.checking(operation) as check:
+            _check_operator(op, *check)
+            frame, buffers = packed(value, *check)
+        outcomes: list[tuple[str | None, Any]] | None = None
+        cause = None
+        with self._parts(operation) as parts:
+            rows = parts._gather_packed(frame, buffers, 0)
+            if rows is not None:
+                try:
+                    # Pickled as soon as it is made: the operator may change it to make the next one
+                    if operation == "scan_object":
+                        results = [_pickled(one) for one in accumulate(_objects(rows), op)]
+                    else:
+                        before = islice(_objects(rows), self._size - 1)
+                        results = [_pickled(None), *(_pickled(one) for one in accumulate(before, op))]
+                    outcomes = [(None, result) for result in results]
+                except Exception as error:
+                    cause = error
+                    outcomes = [(_in_words(error), None)] * self._size
+            failure, result = parts._scatter_objects(outcomes, 0)
+        if failure is not None:
+            raise self._operator_failed(operation, 0, failure) from cause
+        return pickle.loads(result.data)
+
+    def _operator_failed(self, operation: str, at: int, failure: str) -> OperatorFailed:
+        name, culprit = self._dispatcher.failures.name, self._dispatcher.group.ranks[at]
+        return OperatorFailed(
+            f"{operation} on rank {name}: the objects could not be combined on rank {culprit}, which raised {failure}"
+        )
+
+
+def _objects(rows: list[Packed]) -> Iterator[Any]:
+    return (unpacked(*row) for row in rows)
+
+
+def _pickled(value: Any) -> np.ndarray:
+    return np.frombuffer(pickle.dumps(value, protocol=5), np.uint8)
+
+
+def _in_words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _check_operator(op: Any, operation: str, rank: int) -> None:
+    if not callable(op):
+        raise TypeError(
+            f"{operation} on rank {rank}: op must be a function of two objects, such as operator.add or max, got {op!r}"
+        )
