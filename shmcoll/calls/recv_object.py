@@ -29,6 +29,7 @@ def post_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Work[Any]:
 
 
 def make_object(dispatcher: Dispatcher, source: Any, tag: Any) -> PostedReceive:
+    """A receive, checked, to be posted."""
     dispatcher.routine("recv")  # loaded here, and not by the worker
     with dispatcher.checking("recv_object") as check:
         source, tag = wanted(dispatcher, source, tag, *check)

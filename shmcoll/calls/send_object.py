@@ -2,21 +2,35 @@
 
 from typing import Any
 
+import numpy as np
+
 from shmcoll.calls import arguments as given
 from shmcoll.calls.pickling import as_message
 from shmcoll.calls.send import Sending
 from shmcoll.runtime.dispatcher import Dispatcher
 
+Packed = tuple[np.ndarray, int, int, int, list[np.ndarray]]  # message, receiver, tag, form; what is kept meanwhile
+
 
 def send_object(dispatcher: Dispatcher, value: Any, dest: Any, tag: Any) -> None:
-    dest, tag = check_address(dispatcher, dest, tag)
-    with dispatcher.checking("send_object") as check:
-        array, form, _kept = as_message(value, *check)
+    send_packed(dispatcher, *check_object(dispatcher, "send_object", value, dest, tag))
+
+
+def check_object(dispatcher: Dispatcher, operation: str, value: Any, dest: Any, tag: Any) -> Packed:
+    dest, tag = check_address(dispatcher, dest, tag, operation)
+    with dispatcher.checking(operation) as check:
+        array, form, kept = as_message(value, *check)
+    return array, dest, tag, form, kept
+
+
+def send_packed(
+    dispatcher: Dispatcher, array: np.ndarray, dest: int, tag: int, form: int, _kept: list[np.ndarray]
+) -> None:
     sending = Sending(dispatcher, array, dest, tag, form)
     dispatcher.complete("send_object", sending.put_beside_receives)
     sending.raise_refusal()
 
 
-def check_address(dispatcher: Dispatcher, dest: Any, tag: Any) -> tuple[int, int]:
-    with dispatcher.checking("send_object") as check:
+def check_address(dispatcher: Dispatcher, dest: Any, tag: Any, operation: str = "send_object") -> tuple[int, int]:
+    with dispatcher.checking(operation) as check:
         return given.as_peer(dest, "dest", dispatcher.size, *check), given.as_tag(tag, "tag", *check)

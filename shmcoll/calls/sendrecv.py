@@ -1,21 +1,32 @@
-"""sendrecv: its arguments, and long arrays both ways at once, by ring buffers in the caches (`engine/messages`)."""
+"""sendrecv: its arguments, and long arrays both ways at once, by ring buffers in the caches (`engine/messages`).
 
+An asynchronous call and one with objects post the receive, and then send: what is posted is read while a send waits for
+room, so these need no memory for long messages, either.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from shmcoll.calls import arguments as given
+from shmcoll.calls.joined import Joined
 from shmcoll.calls.recv import Received, go_on, leave, make, receive, recv, told
 from shmcoll.calls.recv import check_arguments as check_recv
+from shmcoll.calls.recv_object import make_object, recv_object
 from shmcoll.calls.send import Sending, send
 from shmcoll.calls.send import check_arguments as check_send
+from shmcoll.calls.send_object import Packed, send_packed
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.messages.recv import MARK, SEEK
-from shmcoll.engine.messages.ring_buffers import ARRAY, USUAL_RING
+from shmcoll.engine.messages.ring_buffers import ARRAY, USUAL_RING, WHOLE
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.posted_receives import PostedReceive
+from shmcoll.runtime.work import Work
 
 SHORT_BYTES = USUAL_RING // 2  # what is sent without waiting for a receiver
 
@@ -73,7 +84,8 @@ def sendrecv(dispatcher: Dispatcher, x: Any, dest: Any, out: Any, source: Any, s
         raise
     if status == c.BUSY:
         dispatcher.check_outside("sendrecv")
-        return beside_others(dispatcher, array, dest, make(dispatcher, out, source, recvtag), sendtag)
+        one = make(dispatcher, out, source, recvtag)
+        return beside_others(dispatcher, one, partial(send, dispatcher, array, dest, sendtag))
     dispatcher.complete("send", dispatcher.routine("send"), status=status)
     if source == dispatcher.rank and sending.is_refused:
         expected.let_go()
@@ -83,12 +95,34 @@ def sendrecv(dispatcher: Dispatcher, x: Any, dest: Any, out: Any, source: Any, s
     return told(received, out, status)
 
 
-def beside_others(dispatcher: Dispatcher, array: np.ndarray, dest: int, one: PostedReceive, tag: int) -> Received:
-    """Asynchronous work is pending: both halves take their turns behind it."""
+def exchange_objects(dispatcher: Dispatcher, message: Packed, source: Any, tag: Any) -> Received:
+    """Send what `check_object` has made of an object, and receive another object."""
+    one = make_object(dispatcher, source, tag)
+    array, _, _, form, _ = message
+    if form == WHOLE and array.nbytes <= SHORT_BYTES:
+        send_packed(dispatcher, *message)
+        return recv_object(dispatcher, source, tag)
+    return beside_others(dispatcher, one, partial(send_packed, dispatcher, *message))
+
+
+def begin(dispatcher: Dispatcher, receive: Work[Any], send: Callable[[], Work[None]]) -> Work[Any]:
+    """Post a receive that nobody else knows of, unless it has ended already, and start a send."""
+    if isinstance(receive, PostedReceive):
+        dispatcher.posted.enter(receive)
+    try:
+        return Joined(dispatcher, [receive, send()], itemgetter(0))
+    except BaseException:  # the user has no handle
+        receive.cancel()
+        raise
+
+
+def beside_others(dispatcher: Dispatcher, one: PostedReceive, send: Callable[[], None]) -> Received:
+    """Post a receive that nobody else knows of, send, and return what is received. Where asynchronous work is pending,
+    both halves take their turns behind it."""
     refusal = None
     try:
         dispatcher.posted.enter(one)
-        send(dispatcher, array, dest, tag)
+        send()
     except ArenaError as error:
         refusal = error
     except BaseException:

@@ -1,5 +1,5 @@
-"""What a user calls: a group of ranks, its subgroups, shared arrays. More of it in `collectives.py`, `objects.py` and
-`messages.py`."""
+"""What a user calls: a group of ranks, its subgroups, shared arrays. More of it in `collectives.py`, `objects.py`,
+`messages.py` and their kin."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from shmcoll.calls import arguments as given
 from shmcoll.communicator import jit_handle, plans, shared_arrays
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.grid import Grid
-from shmcoll.communicator.messages import Messages
 from shmcoll.communicator.object_reductions import ObjectReductions
 from shmcoll.communicator.plans import OPERATIONS, Plan
+from shmcoll.communicator.two_way_messages import TwoWayMessages
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from shmcoll.communicator.types import Array, ArrayLike, DTypeLike, Shape
 
 
-class Communicator(ObjectReductions, Messages, Collectives):
+class Communicator(ObjectReductions, TwoWayMessages, Collectives):
     """A group of ranks that call collectives together. `shmcoll.init()` returns that of all ranks.
 
     Every method is a collective unless its description says otherwise: all ranks of the group call it, in the same

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import numpy as np
-
 from shmcoll import calls
+from shmcoll.calls import arguments as given
 from shmcoll.calls.probe import Envelope, Message
-from shmcoll.calls.recv_object import post_object
+from shmcoll.calls.recv import check_arguments as check_recv
+from shmcoll.calls.recv import post
+from shmcoll.calls.recv_object import make_object, post_object
+from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.send import send_at_once
-from shmcoll.calls.sendrecv import SHORT_BYTES
+from shmcoll.calls.send_object import check_object
 from shmcoll.communicator.batch import Recv, RecvObject, Send, SendObject, batch
 from shmcoll.communicator.native_call import NativeCalls, native_call
-from shmcoll.engine.layout import ANY, LARGEST_TAG
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import ANY
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -25,17 +28,18 @@ class Messages(NativeCalls):
     """What two ranks can do without the others."""
 
     @overload
-    def send(self, x: ArrayLike, dest: int, tag: int = ..., *, async_op: Literal[False] = ...) -> None: ...
+    def send(self, x: ArrayLike, dest: int | None, tag: int = ..., *, async_op: Literal[False] = ...) -> None: ...
     @overload
-    def send(self, x: ArrayLike, dest: int, tag: int = ..., *, async_op: Literal[True]) -> Work[None]: ...
+    def send(self, x: ArrayLike, dest: int | None, tag: int = ..., *, async_op: Literal[True]) -> Work[None]: ...
     @native_call(
         "x, None, 0, dest, tag, 0",
         result="None",
         second="send_on(self._dispatcher, x, dest, tag)",
+        otherwise="self._send_again(status, x, dest, tag)",
         answer="result.raise_refusal() if result else None",
         later="self._start(x, dest, tag)",
     )
-    def send(self, x: ArrayLike, dest: int, tag: int = 0, *, async_op: bool = False) -> Any:
+    def send(self, x: ArrayLike, dest: int | None, tag: int = 0, *, async_op: bool = False) -> Any:
         """Send an array to rank `dest` of this group. Not a collective.
 
         Returns as soon as `x` may be changed, without waiting for the receiver: a message that the receiver does not
@@ -44,7 +48,7 @@ class Messages(NativeCalls):
 
         Args:
             x: array of any shape, of a dtype that collectives know.
-            dest: the rank that receives it.
+            dest: the rank that receives it; None for nobody: then nothing is sent.
             tag: 0 to 2**31 - 1.
             async_op: return a `Work` at once.
 
@@ -57,11 +61,11 @@ class Messages(NativeCalls):
 
     @overload
     def recv(
-        self, out: Out | None = ..., source: int = ..., tag: int = ..., *, async_op: Literal[False] = ...
+        self, out: Out | None = ..., source: int | None = ..., tag: int = ..., *, async_op: Literal[False] = ...
     ) -> Received: ...
     @overload
     def recv(
-        self, out: Out | None = ..., source: int = ..., tag: int = ..., *, async_op: Literal[True]
+        self, out: Out | None = ..., source: int | None = ..., tag: int = ..., *, async_op: Literal[True]
     ) -> Work[Received]: ...
     @native_call(
         "None, out, 0, source, tag, 0",
@@ -69,9 +73,10 @@ class Messages(NativeCalls):
         second="read_message(self._dispatcher, entry, out, source, tag)",
         refused="status >= 0",
         answer="result, -1 - status >> SOURCE_SHIFT, -1 - status & LARGEST_TAG",
-        later="post(self._dispatcher, out, source, tag)",
+        otherwise="self._recv_again(status, out, source, tag)",
+        later="self._post(out, source, tag)",
     )
-    def recv(self, out: Out | None = None, source: int = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
+    def recv(self, out: Out | None = None, source: int | None = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
         """Receive a message; wait for it up to `timeout`. Not a collective.
 
         Of the messages that fit, the one is received that its rank sent first.
@@ -79,7 +84,7 @@ class Messages(NativeCalls):
         Args:
             out: array of the message's dtype and at least as many elements, of any shape, which is filled in C order.
                 By default an array of the dtype and shape that were sent is made.
-            source: the rank that sends, or `shmcoll.ANY`.
+            source: the rank that sends, or `shmcoll.ANY`; None for nobody: then nothing is received.
             tag: 0 to 2**31 - 1, or `shmcoll.ANY`.
             async_op: post the receive, and return a `Work` at once, which has the same result. A posted receive keeps
                 no other operation waiting. Posted receives take the messages that fit them in the order in which they
@@ -87,7 +92,7 @@ class Messages(NativeCalls):
 
         Returns:
             (array, source, tag). If the message is shorter than `out`, the array is a 1-D view of the elements that it
-            fills.
+            fills. From nobody, (`out` as it was, None, None).
 
         Raises:
             TypeError: the message has another dtype than `out`. It stays, and can be received again.
@@ -98,17 +103,17 @@ class Messages(NativeCalls):
         """
 
     @overload
-    def send_object(self, value: Any, dest: int, tag: int = ..., *, async_op: Literal[False] = ...) -> None: ...
+    def send_object(self, value: Any, dest: int | None, tag: int = ..., *, async_op: Literal[False] = ...) -> None: ...
     @overload
-    def send_object(self, value: Any, dest: int, tag: int = ..., *, async_op: Literal[True]) -> Work[None]: ...
-    def send_object(self, value: Any, dest: int, tag: int = 0, *, async_op: bool = False) -> Any:
+    def send_object(self, value: Any, dest: int | None, tag: int = ..., *, async_op: Literal[True]) -> Work[None]: ...
+    def send_object(self, value: Any, dest: int | None, tag: int = 0, *, async_op: bool = False) -> Any:
         """Send an object to rank `dest`, which calls `recv_object`. Not a collective.
 
         Arrays of 16 KiB and more within the object are moved from where they are, without being pickled.
 
         Args:
             value: anything that can be pickled, of any size.
-            dest: the rank that receives it.
+            dest: the rank that receives it; None for nobody: then nothing is sent.
             tag: 0 to 2**31 - 1.
             async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
 
@@ -118,31 +123,34 @@ class Messages(NativeCalls):
             RankFailed: as for `send`.
             ValueError: as for `send`.
         """
+        if dest is None:
+            check_object(self._dispatcher, "send_object", value, self._rank, tag)
+            return self._now_or_ended(None, async_op)
         if async_op:
             return self._submit(calls.send_object, value, dest, tag)
         return calls.send_object(self._dispatcher, value, dest, tag)
 
     @overload
     def recv_object(
-        self, source: int = ..., tag: int = ..., *, async_op: Literal[False] = ...
+        self, source: int | None = ..., tag: int = ..., *, async_op: Literal[False] = ...
     ) -> tuple[Any, int, int]: ...
     @overload
     def recv_object(
-        self, source: int = ..., tag: int = ..., *, async_op: Literal[True]
+        self, source: int | None = ..., tag: int = ..., *, async_op: Literal[True]
     ) -> Work[tuple[Any, int, int]]: ...
-    def recv_object(self, source: int = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
+    def recv_object(self, source: int | None = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
         """Receive an object that `send_object` has sent; wait for it up to `timeout`. Not a collective.
 
         Of the messages that fit, objects and arrays alike, the one is received that its rank sent first.
 
         Args:
-            source: the rank that sends, or `shmcoll.ANY`.
+            source: the rank that sends, or `shmcoll.ANY`; None for nobody: then nothing is received.
             tag: 0 to 2**31 - 1, or `shmcoll.ANY`.
             async_op: post the receive, as for `recv`.
 
         Returns:
             (object, source, tag). The object and what it holds are this rank's own. Arrays that were not pickled share
-            one piece of memory, which each of them keeps alive.
+            one piece of memory, which each of them keeps alive. From nobody, (None, None, None).
 
         Raises:
             TypeError: the message is an array. It stays, and `recv` can receive it. (Likewise `recv` raises `TypeError`
@@ -151,55 +159,15 @@ class Messages(NativeCalls):
             CollectiveTimeout: as for `recv`.
             ValueError: as for `recv`.
         """
-        if async_op:
+        return self._receive_object(source, tag, later=async_op)
+
+    def _receive_object(self, source: int | None, tag: int, *, later: bool) -> Any:
+        if source is None:
+            make_object(self._dispatcher, ANY, tag)
+            return self._now_or_ended((None, None, None), later)
+        if later:
             return post_object(self._dispatcher, source, tag)
         return calls.recv_object(self._dispatcher, source, tag)
-
-    def sendrecv(
-        self,
-        x: ArrayLike,
-        dest: int,
-        out: Out | None = None,
-        source: int = ANY,
-        sendtag: int = 0,
-        recvtag: int = ANY,
-    ) -> Received:
-        """Send a message and receive another one. Not a collective.
-
-        Does `send(x, dest, sendtag)` and `recv(out, source, recvtag)`. Long arrays travel both ways at once, and need
-        no memory in the heap.
-
-        Args:
-            x: the array to send.
-            dest: the rank that receives it.
-            out: as for `recv`. It may be `x` or part of it: then all of `x` is sent first, and a long one is copied
-                once more.
-            source: the rank that sends, or `shmcoll.ANY`.
-            sendtag: 0 to 2**31 - 1.
-            recvtag: 0 to 2**31 - 1, or `shmcoll.ANY`.
-
-        Returns:
-            (array, source, tag) of the message received, as from `recv`.
-
-        Raises:
-            TypeError: as for `recv`.
-            ValueError: as for `send` and `recv`.
-            ArenaError: as for `send`.
-            RankFailed: as for `send` and `recv`.
-            CollectiveTimeout: as for `recv`.
-
-        Example:
-            >>> after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-            >>> received, source, tag = comm.sendrecv(np.array([comm.rank]), after, source=before)
-            >>> int(received[0]) == source == before
-            True
-        """
-        if type(x) is np.ndarray and x.nbytes <= SHORT_BYTES and self._can_receive(out, source, recvtag):
-            self.send(x, dest, sendtag)
-            return self.recv(out, source, recvtag)
-        arguments = x, dest, out, source, sendtag, recvtag
-        received: Received = calls.perform(calls.sendrecv, self._dispatcher, arguments)
-        return received
 
     def probe(self, source: int = ANY, tag: int = ANY) -> Envelope:
         """Wait for a message, up to `timeout`, and say what it is. It stays. Not a collective.
@@ -287,13 +255,6 @@ class Messages(NativeCalls):
         found: Message | None = calls.probe(self._dispatcher, "improbe", source, tag, waits=False, takes=True)
         return found
 
-    def _can_receive(self, out: Any, source: Any, tag: Any) -> bool:
-        """Whether nothing is wrong with the arguments of a receive, for sure."""
-        if type(source) is not int or type(tag) is not int:
-            return False
-        in_place = out is None or (type(out) is np.ndarray and out.flags.writeable)
-        return in_place and ANY <= source < self._size and ANY <= tag <= LARGEST_TAG
-
     def batch(self, messages: Sequence[Send | Recv | SendObject | RecvObject]) -> list[Work[Any]]:
         """Start many messages at once. Not a collective.
 
@@ -324,9 +285,44 @@ class Messages(NativeCalls):
         """
         return batch(self._dispatcher, messages, self._start, self._submit)
 
-    def _start(self, x: Any, dest: int, tag: int) -> Work[None]:
-        """Send an array, in this thread if it takes no time."""
+    # --- nobody -------------------------------------------------------------------------------------------------------
+
+    def _start(self, x: Any, dest: int | None, tag: int) -> Work[None]:
+        """Send an array asynchronously, in this thread if it takes no time."""
+        if dest is None:
+            self._check_send(x, tag)
+            return self._dispatcher.worker.ended(None)
         return send_at_once(self._dispatcher, x, dest, tag) or self._submit(calls.send, x, dest, tag)
+
+    def _post(self, out: Any, source: int | None, tag: int) -> Work[Any]:
+        if source is None:
+            return self._dispatcher.worker.ended(self._nothing(out, tag))
+        return post(self._dispatcher, out, source, tag)
+
+    def _send_again(self, status: int, x: Any, dest: int | None, tag: int) -> Any:
+        """After the native entry has not let a send in."""
+        if dest is None and status in (c.NEEDS_PYTHON, c.BUSY):
+            return self._check_send(x, tag)
+        return self._again("send", status, calls.send, x, dest, tag)
+
+    def _recv_again(self, status: int, out: Any, source: int | None, tag: int) -> Any:
+        """After the native entry has not let a receive in."""
+        if source is None and status in (c.NEEDS_PYTHON, c.BUSY):
+            return self._nothing(out, tag)
+        return self._again("recv", status, calls.recv, out, source, tag)
+
+    def _check_send(self, x: Any, tag: int) -> None:
+        """Refuse what could not be sent to anybody: what is wrong at the edge of a grid is wrong elsewhere."""
+        check_send(self._dispatcher, x, self._rank, tag)
+
+    def _nothing(self, out: Any, tag: int) -> tuple[Any, None, None]:
+        """Return what is received from nobody; refuse what could not be received from anybody."""
+        check_recv(self._dispatcher, given.as_memory(out), ANY, tag)
+        return out, None, None
+
+    def _now_or_ended(self, result: Any, later: bool) -> Any:
+        """The result of a call that has nothing to do, or the handle of that call."""
+        return self._dispatcher.worker.ended(result) if later else result
 
 
 __all__ = ["ANY", "Envelope", "Message", "Messages", "Recv", "RecvObject", "Send", "SendObject"]

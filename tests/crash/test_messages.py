@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
         lambda c: c.recv(source=2), ValueError,
         "recv on rank 1: source 2 is not a rank of this group of 2; use 0 to 1, or shmcoll.ANY",
     ),
-    "source is None": (lambda c: c.recv(source=None), TypeError, "source must be an integer, got NoneType"),
+    "source is a string": (lambda c: c.recv(source="1"), TypeError, "source must be an integer, got str"),
     "tag of recv is too small": (lambda c: c.recv(tag=-2), ValueError, "recv on rank 1: tag -2 is out of range"),
     "out is a list": (lambda c: c.recv([0.0]), TypeError, "recv on rank 1: out must be an array, got list"),
     "out is read-only": (lambda c: c.recv(np.broadcast_to(X, (2, 3))), ValueError, "recv on rank 1: out is read-only"),

@@ -1,0 +1,208 @@
+"""A send and a receive in one call, as methods of a communicator. How they travel: `calls/sendrecv.py`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from shmcoll import calls
+from shmcoll.calls import arguments as given
+from shmcoll.calls import buffer_check
+from shmcoll.calls.recv import make
+from shmcoll.calls.recv_object import make_object
+from shmcoll.calls.send import check_arguments as check_send
+from shmcoll.calls.send_object import check_object, send_packed
+from shmcoll.calls.sendrecv import SHORT_BYTES, begin, exchange_objects
+from shmcoll.communicator.messages import Messages
+from shmcoll.engine.layout import ANY, LARGEST_TAG
+from shmcoll.runtime.work import Work
+
+if TYPE_CHECKING:
+    from shmcoll.communicator.types import ArrayLike, Out, Received
+
+
+class TwoWayMessages(Messages):
+    """What two ranks can do without the others, or a rank between two others."""
+
+    @overload
+    def sendrecv(
+        self,
+        x: ArrayLike,
+        dest: int | None,
+        out: Out | None = ...,
+        source: int | None = ...,
+        sendtag: int = ...,
+        recvtag: int = ...,
+        *,
+        async_op: Literal[False] = ...,
+    ) -> Received: ...
+    @overload
+    def sendrecv(
+        self,
+        x: ArrayLike,
+        dest: int | None,
+        out: Out | None = ...,
+        source: int | None = ...,
+        sendtag: int = ...,
+        recvtag: int = ...,
+        *,
+        async_op: Literal[True],
+    ) -> Work[Received]: ...
+    def sendrecv(
+        self,
+        x: ArrayLike,
+        dest: int | None,
+        out: Out | None = None,
+        source: int | None = ANY,
+        sendtag: int = 0,
+        recvtag: int = ANY,
+        *,
+        async_op: bool = False,
+    ) -> Any:
+        """Send a message and receive another one. Not a collective.
+
+        Does `send(x, dest, sendtag)` and `recv(out, source, recvtag)`. Long arrays travel both ways at once, and need
+        no memory in the heap.
+
+        Args:
+            x: the array to send.
+            dest: the rank that receives it; None for nobody: then nothing is sent.
+            out: as for `recv`. It may be `x` or part of it: then all of `x` is sent first, and a long one is copied
+                once more.
+            source: the rank that sends, or `shmcoll.ANY`; None for nobody: then nothing is received.
+            sendtag: 0 to 2**31 - 1.
+            recvtag: 0 to 2**31 - 1, or `shmcoll.ANY`.
+            async_op: post the receive, start the send, and return a `Work` at once. It ends when both have ended.
+
+        Returns:
+            (array, source, tag) of the message received, as from `recv`.
+
+        Raises:
+            TypeError: as for `recv`.
+            ValueError: as for `send` and `recv`.
+            ArenaError: as for `send`.
+            RankFailed: as for `send` and `recv`.
+            CollectiveTimeout: as for `recv`.
+
+        Example:
+            >>> after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+            >>> received, source, tag = comm.sendrecv(np.array([comm.rank]), after, source=before)
+            >>> int(received[0]) == source == before
+            True
+        """
+        if async_op:
+            return self._start_both(x, dest, out, source, sendtag, recvtag)
+        if type(x) is np.ndarray and x.nbytes <= SHORT_BYTES and self._can_receive(out, source, recvtag):
+            self.send(x, dest, sendtag)
+            return self.recv(out, source, recvtag)
+        if dest is None:
+            self._check_send(x, sendtag)
+            return self.recv(out, source, recvtag)
+        if source is None:
+            nothing = self._nothing(out, recvtag)
+            self.send(x, dest, sendtag)
+            return nothing
+        arguments = x, dest, out, source, sendtag, recvtag
+        return calls.perform(calls.sendrecv, self._dispatcher, arguments)
+
+    @overload
+    def sendrecv_object(
+        self,
+        value: Any,
+        dest: int | None,
+        source: int | None = ...,
+        sendtag: int = ...,
+        recvtag: int = ...,
+        *,
+        async_op: Literal[False] = ...,
+    ) -> tuple[Any, int, int]: ...
+    @overload
+    def sendrecv_object(
+        self,
+        value: Any,
+        dest: int | None,
+        source: int | None = ...,
+        sendtag: int = ...,
+        recvtag: int = ...,
+        *,
+        async_op: Literal[True],
+    ) -> Work[tuple[Any, int, int]]: ...
+    def sendrecv_object(
+        self,
+        value: Any,
+        dest: int | None,
+        source: int | None = ANY,
+        sendtag: int = 0,
+        recvtag: int = ANY,
+        *,
+        async_op: bool = False,
+    ) -> Any:
+        """Send an object and receive another one. Not a collective.
+
+        Does `send_object(value, dest, sendtag)` and `recv_object(source, recvtag)`. Large arrays within the objects
+        travel both ways at once, and need no memory in the heap.
+
+        Args:
+            value: anything that can be pickled, of any size.
+            dest: the rank that receives it; None for nobody: then nothing is sent.
+            source: the rank that sends, or `shmcoll.ANY`; None for nobody: then nothing is received.
+            sendtag: 0 to 2**31 - 1.
+            recvtag: 0 to 2**31 - 1, or `shmcoll.ANY`.
+            async_op: post the receive, start the send, and return a `Work` at once. It ends when both have ended. Leave
+                the object alone until then.
+
+        Returns:
+            (object, source, tag) of the message received, as from `recv_object`.
+
+        Raises:
+            TypeError: as for `send_object` and `recv_object`.
+            ValueError: as for `send` and `recv`.
+            ArenaError: as for `send`.
+            RankFailed: as for `send` and `recv`.
+            CollectiveTimeout: as for `recv`.
+
+        Example:
+            >>> comm.sendrecv_object({"from": comm.rank}, comm.rank, comm.rank)[0] == {"from": comm.rank}
+            True
+        """
+        dispatcher = self._dispatcher
+        message = check_object(dispatcher, "sendrecv_object", value, self._rank if dest is None else dest, sendtag)
+        if dest is None:
+            return self._receive_object(source, recvtag, later=async_op)
+        if not async_op and source is not None:
+            return exchange_objects(dispatcher, message, source, recvtag)
+        receive: Work[Any] = make_object(dispatcher, ANY if source is None else source, recvtag)
+        if source is None:
+            receive = dispatcher.worker.ended((None, None, None))
+        send = partial(send_packed, dispatcher, *message)
+        if not async_op:
+            send()
+            return receive.wait()
+        watched = buffer_check.around(send, dispatcher, "sendrecv_object", {"the object": value})
+        return begin(dispatcher, receive, lambda: dispatcher.worker.submit(watched))
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _start_both(self, x: Any, dest: Any, out: Any, source: Any, sendtag: Any, recvtag: Any) -> Work[Any]:
+        dispatcher = self._dispatcher
+        array, _, sendtag = check_send(dispatcher, x, self._rank if dest is None else dest, sendtag)
+        if dest is None:
+            return self._post(out, source, recvtag)
+        receive: Work[Any]
+        if source is None:
+            receive = dispatcher.worker.ended(self._nothing(out, recvtag))
+        else:
+            receive = make(dispatcher, out, source, recvtag)
+            view = given.as_memory(out)
+            if view is not None and given.overlap(array, view):
+                array = array.copy()  # the message may come before it has been sent
+        return begin(dispatcher, receive, lambda: self._start(array, dest, sendtag))
+
+    def _can_receive(self, out: Any, source: Any, tag: Any) -> bool:
+        """Whether nothing is wrong with the arguments of a receive, for sure."""
+        if type(source) is not int or type(tag) is not int:
+            return False
+        in_place = out is None or (type(out) is np.ndarray and out.flags.writeable)
+        return in_place and ANY <= source < self._size and ANY <= tag <= LARGEST_TAG
