@@ -20,6 +20,7 @@ import shmcoll
 from shmcoll import errors, jit, mindspore, nki
 from shmcoll.collectives import ROUTINES, all_reduce_shared
 from shmcoll.communicator import Communicator
+from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.grid import Grid
 from shmcoll.communicator.messages import Recv, RecvObject, Send, SendObject
 from shmcoll.communicator.plans import Plan
@@ -61,7 +62,7 @@ def _page(title: str, introduction: str, sections: Iterator[str]) -> str:
 def _of_package() -> Iterator[str]:
     for name in FUNCTIONS:
         yield _function(f"shmcoll.{name}", getattr(shmcoll, name))
-    for cls in (Ranks, Work, Plan, Grid):
+    for cls in (Ranks, Work, Plan, Grid, Graph):
         yield _section(f"shmcoll.{cls.__name__}", _doc(cls))
         yield from _of_class(cls, f"{cls.__name__}.")
     for cls in (Send, Recv, SendObject, RecvObject):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from shmcoll import jit as jit
     from shmcoll.communicator import Communicator
+    from shmcoll.communicator.graph import Graph
     from shmcoll.communicator.grid import Grid
     from shmcoll.communicator.messages import ANY, Envelope, Message, Recv, RecvObject, Send, SendObject
     from shmcoll.communicator.plans import Plan
@@ -65,6 +66,7 @@ _HOME = {
     "Send": "shmcoll.communicator.messages",
     "SendObject": "shmcoll.communicator.messages",
     "Communicator": "shmcoll.communicator",
+    "Graph": "shmcoll.communicator.graph",
     "Grid": "shmcoll.communicator.grid",
     "Plan": "shmcoll.communicator.plans",
     "Work": "shmcoll.runtime.work",
@@ -95,6 +97,7 @@ __all__ = [
     "CollectiveTimeout",
     "Communicator",
     "Envelope",
+    "Graph",
     "Grid",
     "InternalError",
     "Message",

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.communicator import jit_handle, plans, shared_arrays
+from shmcoll.communicator import graph, jit_handle, plans, shared_arrays
 from shmcoll.communicator.collectives import Collectives
+from shmcoll.communicator.graph import Graph
+from shmcoll.communicator.graph_links import as_links
 from shmcoll.communicator.grid import Grid
 from shmcoll.communicator.object_reductions import ObjectReductions
 from shmcoll.communicator.plans import OPERATIONS, Plan
@@ -156,7 +158,7 @@ class Communicator(ObjectReductions, TwoWayMessages, Collectives):
 
         Args:
             dims: the number of ranks along each axis, as a sequence or one number. Numbers given as 0 are chosen as
-                close to each other as possible, as MPI_Dims_create does.
+                close to each other as possible, as MPI_Dims_create does. A group of one rank may have no axes, `()`.
             periods: whether an axis is closed to a ring, for all axes or for each.
 
         Returns:
@@ -166,7 +168,39 @@ class Communicator(ObjectReductions, TwoWayMessages, Collectives):
             ValueError: the product of `dims` is not the number of ranks.
             TypeError: `dims` has an entry that is not an integer.
         """
-        return Grid(self._dispatcher, dims, periods)
+        return Grid(self, dims, periods)
+
+    def graph(
+        self, sources: Sequence[SupportsIndex | None], destinations: Sequence[SupportsIndex | None] | None = None
+    ) -> Graph:
+        """Connect the ranks as a graph, for collectives of neighbours.
+
+        Each rank names the ranks that it receives from, and those that it sends to, in any order. A rank may name
+        itself, and another rank more than once.
+
+        Args:
+            sources: ranks of this group; None for nobody.
+            destinations: ranks of this group; None for nobody. By default the sources.
+
+        Returns:
+            A `Graph`, which has a group of its own: its messages do not meet those of this communicator.
+
+        Raises:
+            ArenaError: on all ranks, there is no memory for the group.
+            TypeError: an argument is not a sequence of integers.
+            ValueError: a rank does not exist. Or, on all ranks, a rank names another one as a destination, which does
+                not name it as a source as many times.
+
+        Example:
+            >>> after, before = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+            >>> with comm.graph(sources=[before], destinations=[after]) as ring:
+            ...     ring.all_gather([comm.rank]).tolist() == [before]
+            True
+        """
+        with self._dispatcher.checking("graph") as check:
+            incoming = as_links(sources, "sources", self._size, *check)
+            outgoing = incoming if destinations is None else as_links(destinations, "destinations", self._size, *check)
+        return graph.make(self, incoming, outgoing)
 
     # --- shared arrays ------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Ranks as a Cartesian grid, and the exchange of halos between neighbours."""
+"""Ranks as a Cartesian grid, its parts, and the exchange of halos between neighbours."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.calls.arrays import product
 from shmcoll.calls.halo_exchange import checked
+from shmcoll.communicator import graph
+from shmcoll.communicator.graph import Graph
+from shmcoll.communicator.graph_links import Links
 from shmcoll.communicator.native_call import native_call
 from shmcoll.engine import context as c
-from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
+    from shmcoll.communicator import Communicator
     from shmcoll.communicator.types import Array
 
 
@@ -39,14 +42,15 @@ class Grid:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        comm: Communicator,
         dims: SupportsIndex | Sequence[SupportsIndex],
         periods: bool | Sequence[bool] = False,
     ):
-        self._dispatcher = dispatcher
+        self._comm = comm
+        self._dispatcher = dispatcher = comm._dispatcher
         with dispatcher.checking("grid") as check:
             self._dims = _as_dims(dims, dispatcher.size, *check)
-            self._periods = _as_periods(periods, len(self._dims), *check)
+            self._periods = _as_flags(periods, len(self._dims), "periods", *check)
         self._coords = _coordinates(dispatcher.rank, self._dims)
         self._entry: Callable[..., int] | None = None
         self._checked: tuple[Any, ...] | None = None  # shape, width and axes of the last call; what was made of them:
@@ -54,8 +58,13 @@ class Grid:
         self._table = np.zeros(0, np.int64)
 
     def __repr__(self) -> str:
-        dims = " x ".join(map(str, self.dims))
+        dims = " x ".join(map(str, self.dims)) or "1"
         return f"<shmcoll.Grid of {dims} ranks, periods {self.periods}: rank {self._dispatcher.rank} at {self.coords}>"
+
+    @property
+    def comm(self) -> Communicator:
+        """The communicator whose ranks the grid arranges."""
+        return self._comm
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -96,24 +105,110 @@ class Grid:
             rank = rank * ranks + place % ranks
         return rank
 
-    def neighbours(self, axis: int) -> tuple[int | None, int | None]:
+    def coords_of(self, rank: SupportsIndex) -> tuple[int, ...]:
+        """Return the coordinates of a rank. Not a collective.
+
+        Args:
+            rank: a rank of the communicator.
+
+        Raises:
+            TypeError: the rank is not an integer.
+            ValueError: there is no such rank.
+        """
+        dispatcher = self._dispatcher
+        return _coordinates(
+            given.as_peer(rank, "rank", dispatcher.size, "coords_of", dispatcher.failures.name), self._dims
+        )
+
+    def neighbours(self, axis: int, distance: SupportsIndex = 1) -> tuple[int | None, int | None]:
         """Return the ranks before and behind this one along an axis, as MPI_Cart_shift does. Not a collective.
 
         Args:
             axis: an axis of the grid. May be negative.
+            distance: how many steps away. A negative number exchanges before and behind.
 
         Returns:
-            (rank before, rank behind); None at an open boundary.
+            (rank before, rank behind); None beyond an open boundary. Messages take None as nobody.
 
         Raises:
             IndexError: the axis does not exist.
+            TypeError: the distance is not an integer.
+
+        Example:
+            >>> grid = comm.grid(comm.size)
+            >>> before, behind = grid.neighbours(0, 2)
+            >>> x, source, _ = comm.sendrecv(np.array([comm.rank]), behind, source=before)
+            >>> source == before
+            True
         """
-        axis = given.as_axis(axis, "axis", len(self._dims), "neighbours", self._dispatcher.failures.name)
-        low, high = (
-            self.rank_at((*self._coords[:axis], self._coords[axis] + step, *self._coords[axis + 1 :]))
-            for step in (-1, 1)
-        )
-        return low, high
+        name = self._dispatcher.failures.name
+        axis = given.as_axis(axis, "axis", len(self._dims), "neighbours", name)
+        steps = given.as_index(distance, "distance", "neighbours", name)
+        return self._away(axis, -steps), self._away(axis, steps)
+
+    def _away(self, axis: int, steps: int) -> int | None:
+        return self.rank_at((*self._coords[:axis], self._coords[axis] + steps, *self._coords[axis + 1 :]))
+
+    def sub(self, keep: bool | Sequence[bool]) -> Grid:
+        """Divide the grid into grids of fewer axes, as MPI_Cart_sub does. A collective of all ranks of the grid.
+
+        Ranks that differ only in coordinates along the axes that are kept form a grid. It has a communicator of its
+        own, `sub.comm`, which may be closed.
+
+        Args:
+            keep: for each axis, whether the new grids have it; equal on all ranks. A grid without axes has one rank.
+
+        Returns:
+            The `Grid` of this rank.
+
+        Raises:
+            ArenaError: on all ranks of a new grid, there is no memory for their group.
+            ValueError: `keep` is not True or False for each axis, or this rank and others keep different axes.
+
+        Example:
+            >>> grid = comm.grid((1, comm.size))
+            >>> row = grid.sub(keep=(False, True))
+            >>> row.dims == (comm.size,) and row.comm.size == comm.size
+            True
+            >>> row.comm.close()
+        """
+        with self._dispatcher.checking("sub") as check:
+            kept = _as_flags(keep, len(self._dims), "keep", *check)
+        place, mask = 0, 0
+        for at, ranks, stays in zip(self._coords, self._dims, kept, strict=True):
+            place = place if stays else place * ranks + at
+            mask = 2 * mask + stays
+        comm = self._comm.split(place << len(kept) | mask)  # so ranks that keep other axes are not among them
+        assert comm is not None
+        axes = [axis for axis, stays in enumerate(kept) if stays]
+        dims = [self._dims[axis] for axis in axes]
+        if comm.size != product(dims):
+            comm.close()
+            raise ValueError(
+                f"sub on rank {self._dispatcher.failures.name}: keep {kept} differs from what other ranks of the grid "
+                f"have passed; pass the same on all ranks"
+            )
+        return Grid(comm, dims, [self._periods[axis] for axis in axes])
+
+    def graph(self) -> Graph:
+        """Return the graph of all neighbours, for neighbour collectives. A collective of all ranks of the grid.
+
+        The sources and the destinations of a rank are its neighbours: before and behind along the first axis, then
+        along the next one, and so on. Beyond an open boundary they are None.
+
+        Returns:
+            A `Graph`. What a rank receives from the neighbour before it was sent to the neighbour behind, also where
+            both are the same rank.
+
+        Raises:
+            ArenaError: on all ranks, there is no memory for the graph's group.
+        """
+        around = [self.neighbours(axis) for axis in range(len(self._dims))]
+        ranks = [rank for pair in around for rank in pair]
+        numbers = range(0, 2 * len(around), 2)  # the edges along each axis; the next number is for those against it
+        incoming = [edge for number in numbers for edge in (number, number + 1)]
+        outgoing = [edge for number in numbers for edge in (number + 1, number)]
+        return graph.make(self._comm, Links(ranks, incoming), Links(ranks, outgoing))
 
     @overload
     def exchange(
@@ -150,6 +245,9 @@ class Grid:
             CollectiveMismatch: on all ranks, before anything is written, the extents of two neighbours differ.
         """
         arguments = (x, width, axes, self._dims, self._periods)
+        if not self._dims:  # no halo
+            checked(self._dispatcher, *arguments)
+            return self._dispatcher.worker.ended(x) if async_op else x
         if async_op:
             dispatcher = self._dispatcher
             call = partial(calls.halo_exchange, dispatcher, *arguments)
@@ -188,6 +286,8 @@ def _as_dims(dims: Any, size: int, operation: str, rank: int) -> tuple[int, ...]
     """How many ranks lie along each axis; those given as 0 are chosen."""
     listed = list(dims) if isinstance(dims, (tuple, list, np.ndarray)) and np.ndim(dims) else [dims]
     if isinstance(dims, (tuple, list, np.ndarray)) and not len(listed):
+        if size == 1:
+            return ()
         raise ValueError(
             f"{operation} on rank {rank}: dims is empty; give the number of ranks along each axis, as in (0, 0) for "
             f"two axes, where a 0 lets it choose"
@@ -227,11 +327,10 @@ def _balanced(ranks: int, axes: int) -> list[int]:
     return sorted(factors, reverse=True)
 
 
-def _as_periods(periods: Any, axes: int, operation: str, rank: int) -> tuple[bool, ...]:
-    listed = list(periods) if isinstance(periods, (tuple, list, np.ndarray)) else [periods] * axes
+def _as_flags(flags: Any, axes: int, name: str, operation: str, rank: int) -> tuple[bool, ...]:
+    listed = list(flags) if isinstance(flags, (tuple, list, np.ndarray)) else [flags] * axes
     if len(listed) != axes or not all(isinstance(one, (bool, np.bool_, int)) for one in listed):
         raise ValueError(
-            f"{operation} on rank {rank}: periods {periods} must be True or False, "
-            f"or one of them for each of {axes} axes"
+            f"{operation} on rank {rank}: {name} {flags} must be True or False, or one of them for each of {axes} axes"
         )
     return tuple(map(bool, listed))

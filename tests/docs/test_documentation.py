@@ -18,7 +18,7 @@ def blocks(page: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "examples"), [("tutorial.md", 5), ("guide/run.md", 6), ("guide/messages.md", 5), ("guide/failures.md", 1)]
+    ("page", "examples"), [("tutorial.md", 5), ("guide/run.md", 6), ("guide/messages.md", 6), ("guide/failures.md", 1)]
 )
 def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None:
     text = blocks(page)
@@ -33,9 +33,9 @@ def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None
         pytest.param("collectives", 13, marks=pytest.mark.slow),  # numba compiles a function of the page, as in "jit"
         ("asynchronous", 6),
         pytest.param("jit", 3, marks=pytest.mark.slow),
-        ("objects", 4),
+        ("objects", 8),
         ("shared-arrays", 1),
-        ("groups", 5),
+        ("groups", 8),
     ],
 )
 def test_examples_run_on_two_ranks(tmp_path: Path, page: str, examples: int) -> None:

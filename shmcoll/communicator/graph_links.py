@@ -1,0 +1,48 @@
+"""The edges of a graph as its ranks name them, and whether they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from shmcoll.calls import arguments as given
+
+
+class Links(NamedTuple):
+    """The ends of a rank's edges: the other ranks, and the number of each edge among those between the same ranks."""
+
+    ranks: list[int | None]
+    edges: list[int]
+
+
+def as_links(ranks: Any, name: str, size: int, operation: str, rank: int) -> Links:
+    """What a user has named, checked; equal edges are numbered in the order in which they are named."""
+    if isinstance(ranks, str) or not isinstance(ranks, Iterable):
+        raise TypeError(
+            f"{operation} on rank {rank}: {name} must be a sequence of ranks, in which None is nobody; got {ranks!r}"
+        )
+    listed = [None if one is None else given.as_peer(one, name, size, operation, rank) for one in ranks]
+    return Links(listed, [listed[:i].count(one) for i, one in enumerate(listed)])
+
+
+def disagreement(told: list[tuple[Links, Links]], names: Callable[[Iterable[int]], str]) -> str:
+    """Say of the first edges that have no other end between which ranks they are; '' if there are none."""
+    sent, expected = set(), set()
+    for rank, (incoming, outgoing) in enumerate(told):
+        sent |= {(rank, to, edge) for to, edge in zip(*outgoing, strict=True) if to is not None}
+        expected |= {(by, rank, edge) for by, edge in zip(*incoming, strict=True) if by is not None}
+    if sent == expected:
+        return ""
+    source, destination, _ = min(sent ^ expected)
+    first, second = (sum(edge[:2] == (source, destination) for edge in edges) for edges in (sent, expected))
+    one, other = names([source]), names([destination])
+    return (
+        f"{_naming(one, other, 'a destination', first)}, but {_naming(other, one, 'a source', second)}; "
+        f"both ends name an edge"
+    )
+
+
+def _naming(who: str, whom: str, role: str, often: int) -> str:
+    if not often:
+        return f"{who} does not name {whom} as {role}"
+    return f"{who} names {whom} as {role} {'once' if often == 1 else f'{often} times'}"
