@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.communicator import graph, jit_handle, plans, shared_arrays
+from shmcoll.communicator import graph, jit_handle, message_plans, plans, shared_arrays
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.graph_links import as_links
 from shmcoll.communicator.grid import Grid
+from shmcoll.communicator.message_plans import MESSAGES
 from shmcoll.communicator.object_reductions import ObjectReductions
 from shmcoll.communicator.plans import OPERATIONS, Plan
 from shmcoll.communicator.two_way_messages import TwoWayMessages
@@ -126,14 +127,16 @@ class Communicator(ObjectReductions, TwoWayMessages, Collectives):
         self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
 
     def plan(self, operation: str, *args: Any, **keywords: Any) -> Plan:
-        """Prepare a collective that is to be called many times on the same arrays. Not a collective.
+        """Prepare a call that is to be made many times on the same arrays. Not a collective.
 
-        The arguments are checked now, and not again. A call of the plan works on what the arrays contain at that time.
+        The arguments are checked now, and not again. A call of the plan works on what the arrays contain at that time;
+        counts and displacements are those of now.
 
         Args:
-            operation: the name of a method without the `_v` forms, such as "all_reduce" or "barrier".
+            operation: the name of a collective of arrays, or "send", "recv" or "sendrecv".
             args: what the method takes. The arrays must be numpy arrays that can be used in place.
-            keywords: what the method takes, except `async_op`. Without `out` the result is one array, made now.
+            keywords: what the method takes, except `async_op` and `axis`. Without `out` the result is one array, made
+                now. A rank that receives blocks of unequal length, or a message, passes `out`.
 
         Returns:
             A `Plan`: `plan()` makes the call and returns the result; `plan.start()` returns a `Work`.
@@ -149,8 +152,11 @@ class Communicator(ObjectReductions, TwoWayMessages, Collectives):
             >>> plan() is y
             True
         """
+        if operation in MESSAGES:
+            return message_plans.make(self, operation, args, keywords)
         if operation not in OPERATIONS:
-            raise ValueError(f"plan: there is no plan of {operation!r}; there are plans of {', '.join(OPERATIONS)}")
+            known = ", ".join((*OPERATIONS, *MESSAGES))
+            raise ValueError(f"plan: there is no plan of {operation!r}; there are plans of {known}")
         return plans.make(self._dispatcher, getattr(self, operation), operation, args, keywords)
 
     def grid(self, dims: Shape, periods: bool | Sequence[bool] = False) -> Grid:

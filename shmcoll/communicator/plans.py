@@ -1,11 +1,13 @@
 """Plans: a collective whose arguments are checked once, and that is then called as often as one likes.
 
 The arguments go through the checks of `calls/` with a stand-in for the dispatcher that keeps the call of the native
-entry instead of making it. It keeps the arrays themselves, so a plan works on what they contain when it is called.
+entry instead of making it. It keeps the arrays themselves, so a plan works on what they contain when it is called. A
+plan with counts keeps these as arrays of its own, which the entry reads at every call.
 """
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,15 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.collectives import RECORDS
 from shmcoll.communicator.native_call import native_call
+from shmcoll.engine import context as c
+from shmcoll.engine.kernels.dtypes import REDUCTIONS
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.work import Work
 
-OPERATIONS = tuple(name for name, record in RECORDS.items() if record.plans)
+COUNTED = ("all_gather_v", "gather_v", "scatter_v", "all_to_all_v", "reduce_scatter_v")
+OPERATIONS = (*(name for name, record in RECORDS.items() if record.plans), *COUNTED)
+
+_ROWS = ("send_counts", "send_displs", "recv_counts", "recv_displs", "recv_room")
 
 
 class Plan:
@@ -44,7 +51,7 @@ class Plan:
     def __init__(self, dispatcher: Dispatcher, operation: str, arguments: tuple[Any, ...], result: Any):
         self._dispatcher = dispatcher
         self._operation = operation
-        self._entry = dispatcher.routine(operation)
+        self._entry = dispatcher.routine("reduce_scatter" if operation == "reduce_scatter_v" else operation)
         self._arguments = arguments
         self._result = result
 
@@ -76,6 +83,31 @@ class Plan:
         return f"<shmcoll.Plan of {self._operation} on rank {self._dispatcher.failures.name}>"
 
 
+class CountedPlan(Plan):
+    """A plan of a call with counts, of arguments that the native entry reads. What it does not take after all, such as
+    an operator of the user's, is done the long way."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        operation: str,
+        arguments: tuple[Any, ...],
+        result: Any,
+        received: np.ndarray | None,
+        long_way: Callable[[], Any],
+    ):
+        super().__init__(dispatcher, operation, arguments, result)
+        self._received, self._long_way = received, long_way
+
+    def _complete(self, status: int) -> Any:
+        if status not in (c.NEEDS_PYTHON, c.BUSY):
+            raise self._dispatcher.failures.error(self._operation, status)
+        told = self._long_way()
+        if self._received is not None:
+            self._received[:] = told[1]
+        return self._result
+
+
 class _NeedsOut(ValueError):
     """A call whose result has a size that only the call finds out cannot be planned without `out`."""
 
@@ -90,9 +122,12 @@ class _Recorder:
     def run(self, _operation: str, *arguments: Any) -> None:
         self.arguments = arguments
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "complete":
+    def complete(self, _operation: str, _call: Callable[..., int], arguments: tuple[Any, ...] = ()) -> None:
+        if not arguments:  # a call in two phases, which allocates its result between them
             raise _NeedsOut("only the call finds out the size of its result; pass out")
+        self.arguments = arguments
+
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._dispatcher, name)
 
 
@@ -128,7 +163,41 @@ def make(
                 f"{where}: {name} would be copied at every call; a plan wants it C-contiguous, aligned, in native byte "
                 f"order, of a dtype that needs no conversion, and apart from the other array or the same"
             )
+    if operation in COUNTED:
+        if bound.arguments.get("axis") is not None:
+            raise ValueError(f"{where}: a plan counts elements; leave out axis")
+        return _counted(dispatcher, operation, bound.arguments, recorder.arguments[1])
     return Plan(dispatcher, operation, recorder.arguments, result)
+
+
+def _counted(dispatcher: Dispatcher, operation: str, values: dict[str, Any], out: np.ndarray | None) -> Plan:
+    """The plan of a call with counts that has been checked; `out` is None on a rank that gets nothing."""
+    root, call = values.get("root", 0), getattr(calls, operation)
+    check = operation, dispatcher.failures.name
+    values = {**values, "out": out}
+    if dispatcher.rank != root and operation == "scatter_v":
+        values |= {"x": None, "send_counts": None, "send_displs": None}
+    if dispatcher.rank != root and operation == "gather_v":
+        values |= {"recv_counts": None, "recv_displs": None}
+    rows = {
+        name: given.as_counts(values[name], dispatcher.size, name, *check)
+        for name in ("counts", *_ROWS)
+        if values.get(name) is not None
+    }
+    values |= rows
+    received: np.ndarray | None = None
+    result: Any = out
+    words: tuple[Any, ...] = (received, rows.get("counts"))
+    if operation != "reduce_scatter_v":
+        if operation != "scatter_v":
+            received = None if out is None else np.empty(dispatcher.size, np.int64)
+            result = out, received
+        words = (received, *map(rows.get, _ROWS))
+    reduction = REDUCTIONS.get(values["op"], 0) if type(values.get("op")) is str else 0
+    arguments = values["x"], out, reduction, root, 0, 0, *words
+    names = list(inspect.signature(call).parameters)[1:]
+    long_way = partial(call, dispatcher, *(values[name] for name in names))
+    return CountedPlan(dispatcher, operation, arguments, result, received, long_way)
 
 
 def _is_used_in_place(array: np.ndarray, used: np.ndarray) -> bool:

@@ -68,7 +68,7 @@ def refused(comm) -> list[str]:
     x = np.ones(4)
     told = []
     for operation, args, keywords in (
-        ("all_to_all_v", (x, [4]), {}),
+        ("split", (0,), {}),
         ("all_reduce", ([1.0, 2.0],), {}),
         ("all_reduce", (x[::2],), {}),
         ("all_reduce", (x,), {"out": np.ones((4, 2))[:, 0]}),
@@ -90,7 +90,7 @@ def test_what_cannot_be_planned_is_refused(ranks):
         "would be copied at every call; a plan wants it C-contiguous, aligned, in native byte order, of a dtype that "
         "needs no conversion, and apart from the other array or the same"
     )
-    assert told[0].startswith("plan: there is no plan of 'all_to_all_v'; there are plans of barrier, all_reduce, ")
+    assert told[0].startswith("plan: there is no plan of 'split'; there are plans of barrier, all_reduce, ")
     assert told[1] == "plan of all_reduce on rank 0: x must be a numpy array, to be used where it is; got a list"
     assert told[2] == f"plan of all_reduce on rank 0: x {copied}"
     assert told[3] == f"plan of all_reduce on rank 0: out {copied}"

@@ -31,7 +31,7 @@ def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None
     ("page", "examples"),
     [
         pytest.param("collectives", 13, marks=pytest.mark.slow),  # numba compiles a function of the page, as in "jit"
-        ("asynchronous", 6),
+        ("asynchronous", 7),
         pytest.param("jit", 3, marks=pytest.mark.slow),
         ("objects", 8),
         ("shared-arrays", 1),
