@@ -3,17 +3,19 @@
 A graph has a communicator of its own, so its messages do not meet those of the user. All ranks compare what they have
 named when the graph is made. So each edge has a sender and a receiver.
 
-Protocol: each call is one batch of messages, one along each edge: all receives are posted before the first send. The
-tag of a message is the number of its edge among those from the same rank to the same rank, and the kind of the call.
-Messages of one edge and one kind arrive in the order of the calls, so calls that overlap in time do not mix, however
-far ahead a neighbour is. A rank waits only for its sources, each of which sends without waiting for this rank to
-receive. A block of another size or dtype than expected, or of a source that has made another kind of call and so sends
-nothing, is found by the receiver: that ends the graph's group for all.
+Protocol: each call sends one message along each edge out of the rank, and receives one along each edge into it. Short
+blocks are sent first, which needs no receiver. With a long block, or asynchronously, it is one batch: all receives are
+posted before the first send. The tag of a message is the number of its edge among those from the same rank to the same
+rank, and the kind of the call. Messages of one edge and one kind arrive in the order of the calls, so calls that
+overlap in time do not mix, however far ahead a neighbour is. A rank waits only for its sources, each of which sends
+without waiting for this rank to receive. A block of another size or dtype than expected, or of a source that has made
+another kind of call and so sends nothing, is found by the receiver: that ends the graph's group for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
@@ -24,7 +26,8 @@ from shmcoll.calls.joined import Joined
 from shmcoll.calls.recv import leave
 from shmcoll.communicator.batch import Recv, Send
 from shmcoll.communicator.graph_links import Links, disagreement
-from shmcoll.errors import CollectiveMismatch
+from shmcoll.engine.messages.ring_buffers import PART_BYTES
+from shmcoll.errors import Cancelled, CollectiveMismatch
 from shmcoll.runtime.posted_receives import PostedReceive
 from shmcoll.runtime.work import Work
 
@@ -243,21 +246,29 @@ class Graph:
         later: bool,
     ) -> Any:
         """Send a block along each edge out of this rank, and receive one along each edge into it."""
-        number = _KINDS.index(kind)
-        messages: list[Send | Recv] = []
-        for target, source, edge in zip(targets, *self._incoming, strict=True):
-            if source is not None:
-                messages.append(Recv(target, source, edge * len(_KINDS) + number))
-        for block, destination, edge in zip(blocks, *self._outgoing, strict=True):
-            if destination is not None:
-                messages.append(Send(block, destination, edge * len(_KINDS) + number))
+        number, comm = _KINDS.index(kind), self._comm
+        receives = [
+            Recv(target, source, edge * len(_KINDS) + number)
+            for target, source, edge in zip(targets, *self._incoming, strict=True)
+            if source is not None
+        ]
+        sends = [
+            Send(block, destination, edge * len(_KINDS) + number)
+            for block, destination, edge in zip(blocks, *self._outgoing, strict=True)
+            if destination is not None
+        ]
 
         def finish_all(results: list[Any]) -> Any:
             arrays = iter(results)
             return finish([None if source is None else next(arrays)[0] for source in self.sources])
 
-        works = self._comm.batch(messages)
-        work = _NeighbourWork(self._comm, f"graph.{kind}", works, finish_all)
+        if not later and all(one.x.nbytes <= PART_BYTES for one in sends):  # type: ignore[union-attr]
+            with _ending(comm, f"graph.{kind}"):
+                for send in sends:
+                    comm.send(*send)
+                return finish_all([comm.recv(*receive) for receive in receives])
+        works = comm.batch([*receives, *sends])
+        work = _NeighbourWork(comm, f"graph.{kind}", works, finish_all)
         if later:
             return work
         try:
@@ -265,25 +276,38 @@ class Graph:
         except BaseException:  # an interrupt: nothing may be written into the result any more
             for one in works:
                 if isinstance(one, PostedReceive) and not one.done():
-                    leave(self._comm._dispatcher, one, "recv")
+                    leave(comm._dispatcher, one, "recv")
             raise
 
 
 class _NeighbourWork(Joined):
-    """The handle of a neighbour collective. A block that does not fit ends the group: its message stays, and would be
-    taken for that of the next call."""
+    """The handle of a neighbour collective."""
 
     def __init__(self, comm: Communicator, operation: str, works: list[Work[Any]], finish: Callable[[list[Any]], Any]):
         self._comm, self._operation = comm, operation
         super().__init__(comm._dispatcher, works, finish)
 
     def _outcome(self) -> Any:
-        try:
+        with _ending(self._comm, self._operation):
             return super()._outcome()
-        except (TypeError, ValueError) as error:
-            text = f"{self._operation}: a neighbour's block is not as expected: {error}"
-            self._comm.abort(text)
-            raise CollectiveMismatch(f"{text} (on rank {self._comm._dispatcher.failures.name})") from error
+
+
+@contextmanager
+def _ending(comm: Communicator, operation: str) -> Iterator[None]:
+    """End the group after an error that has not done so. A message that stays, because it does not fit, or is missing,
+    because there was no memory for it, would be mixed up with those of the next call."""
+    try:
+        yield
+    except Cancelled:
+        raise
+    except Exception as error:
+        is_misfit = isinstance(error, (TypeError, ValueError))
+        text = f"{operation}: a neighbour's block is not as expected: {error}" if is_misfit else f"{operation}: {error}"
+        if not comm._dispatcher.group.has_ended():
+            comm.abort(text)
+        if not is_misfit:
+            raise
+        raise CollectiveMismatch(f"{text} (on rank {comm._dispatcher.failures.name})") from error
 
 
 def make(comm: Communicator, incoming: Links, outgoing: Links) -> Graph:
