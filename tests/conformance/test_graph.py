@@ -173,3 +173,50 @@ def test_blocks_that_do_not_fit_end_the_group(ranks):
     for name, *told in zip(MISFITS, *ranks(2, misfit), strict=True):
         assert any(one.startswith("CollectiveMismatch: graph.all_gather") for one in told), (name, told)
         assert all("a neighbour's block is not as expected" in one for one in told), (name, told)
+
+
+def lost(comm) -> str:
+    """A neighbour closes the graph in place of a call."""
+    graph = comm.graph([1 - comm.rank])
+    if comm.rank:
+        graph.close()
+        comm.barrier()
+        return ""
+    try:
+        graph.all_gather([0.0])
+    except shmcoll.RankFailed as error:
+        comm.barrier()
+        graph.close()
+        return str(error)
+    return "nothing"
+
+
+def test_a_neighbour_that_leaves_is_named(ranks):
+    told = ranks(2, lost)[0]
+    assert "rank 1" in told and "closed" in told, told
+
+
+def ahead(comm) -> list[list[int]]:
+    """Rank 0 makes all its calls before the others begin, of every kind and length, and starts the last one later."""
+    n, told = comm.size, []
+    with comm.graph([(comm.rank - 1) % n], [(comm.rank + 1) % n]) as graph:
+        works = []
+        if comm.rank:
+            comm.recv(source=comm.rank - 1)
+        for i in range(6):
+            works.append(graph.all_gather(np.full(3, 10 * i + comm.rank), async_op=True))
+            works.append(graph.all_to_all_v(np.full(i * 9_000, 10 * i + comm.rank), [i * 9_000], async_op=True))
+        if comm.rank + 1 < n:
+            comm.send([1], comm.rank + 1)
+        for work in works:
+            result = work.wait()
+            array = result[0] if type(result) is tuple else result
+            told.append([array.size, *np.unique(array).tolist()])
+    return told
+
+
+def test_a_rank_may_be_several_calls_ahead(ranks):
+    for rank, told in enumerate(ranks(3, ahead)):
+        before = (rank - 1) % 3
+        assert told[::2] == [[3, 10 * i + before] for i in range(6)]
+        assert told[1::2] == [[0], *([i * 9_000, 10 * i + before] for i in range(1, 6))]
