@@ -102,6 +102,7 @@ def exchange_objects(dispatcher: Dispatcher, message: Packed, source: Any, tag: 
     if form == WHOLE and array.nbytes <= SHORT_BYTES:
         send_packed(dispatcher, *message)
         return recv_object(dispatcher, source, tag)
+    dispatcher.check_outside("sendrecv_object")
     return beside_others(dispatcher, one, partial(send_packed, dispatcher, *message))
 
 

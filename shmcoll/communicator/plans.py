@@ -29,10 +29,10 @@ _ROWS = ("send_counts", "send_displs", "recv_counts", "recv_displs", "recv_room"
 
 
 class Plan:
-    """A planned collective. Calling it makes the call and returns the result, the same array every time.
+    """A planned call. Calling the plan makes the call and returns the result, the same array every time.
 
-    `comm.plan` makes it. All ranks call it together, like the operation itself. A rank that calls the operation instead
-    takes part, too.
+    `comm.plan` makes it. All ranks call the plan of a collective together, like the operation itself. A rank that calls
+    the operation instead takes part, too.
 
     Raises:
         CollectiveMismatch: another rank makes a different call. The errors are those of the operation, except that this

@@ -6,10 +6,6 @@ import pytest
 import shmcoll
 
 
-def last_two(a, b):
-    return a if a > b else b
-
-
 def counted(comm) -> list[str]:
     """What differs from the methods, after three calls of each plan."""
     n, rank, wrong = comm.size, comm.rank, []
@@ -29,7 +25,6 @@ def counted(comm) -> list[str]:
         ("all_to_all_v", (x, counts), {"out": room.copy(), "recv_displs": at}),
         ("all_to_all_v", (x, np.array(counts)), {"out": np.empty(n * mine, np.int64), "recv_room": [mine] * n}),
         ("reduce_scatter_v", (x, counts, "max"), {}),
-        ("reduce_scatter_v", (x, counts, shmcoll.op(last_two)), {"out": own.copy()}),
     ]
     for operation, args, keywords in calls:
         plan = comm.plan(operation, *args, **keywords)
@@ -49,6 +44,21 @@ def counted(comm) -> list[str]:
 
 def test_calls_with_counts(ranks, n):
     assert ranks(n, counted) == [[]] * n
+
+
+def greater(a, b):
+    return a if a > b else b
+
+
+def with_a_function(comm) -> list:
+    x = np.arange(3) * (-1) ** comm.rank
+    plan = comm.plan("reduce_scatter_v", x, [1, 2], shmcoll.op(greater))
+    return [plan().tolist(), plan.start().wait().tolist()]
+
+
+@pytest.mark.slow  # each rank compiles the function
+def test_what_the_native_entry_does_not_take_is_done_the_long_way(ranks):
+    assert ranks(2, with_a_function) == [[[0], [0]], [[1, 2], [1, 2]]]
 
 
 def messages(comm) -> list:
