@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from shmrun.watch.output import Sink, Stream
+from shmrun.watch.output import Sink
 
 
 @pytest.mark.parametrize("way", [(), ("--fresh",)])
@@ -69,35 +69,6 @@ def test_a_process_left_behind_does_not_hold_up_the_end(shmrun, until):
     left = int(told.stdout.removeprefix("[0] "))
     os.kill(left, 9)
     until(lambda: os.waitpid(left, os.WNOHANG)[0])  # the tests adopt orphans
-
-
-def test_stream_cuts_lines_wherever_the_pieces_end():
-    read, write = os.pipe()
-    sink = Sink(1)
-    stream = Stream(7, read, sink)
-    for piece in (b"one\ntw", b"o\n\n", b"thr", b"ee"):
-        os.write(write, piece)
-        stream.read_some(ended=False)
-    assert sink.pending == b"[7] one\n[7] two\n[7] \n"
-    stream.read_some(ended=True)
-    assert sink.pending == b"[7] one\n[7] two\n[7] \n[7] three\n"
-    assert not stream.open
-    os.close(write)
-
-
-def test_stream_waits_while_the_sink_is_full():
-    read, write = os.pipe()
-    sink = Sink(1)
-    stream = Stream(0, read, sink)
-    sink.pending = bytearray(1 << 20)
-    os.write(write, b"later\n")
-    os.close(write)
-    stream.read_some(ended=True)
-    assert stream.open
-    sink.pending.clear()
-    stream.read_some(ended=True)
-    assert sink.pending == b"[0] later\n"
-    assert not stream.open
 
 
 def test_sink_writes_what_is_taken():

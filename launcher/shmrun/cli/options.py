@@ -36,14 +36,9 @@ class Options:
     check: bool = False
 
     @property
-    def piped(self) -> bool:
-        """Whether output passes through the launcher; else ranks write where it belongs themselves."""
-        return self.tee if self.log_dir else self.tag_output
-
-    @property
     def line_buffered(self) -> bool:
         """Whether Python ranks write line by line, so that lines come when they are printed, and in order."""
-        return self.tag_output or self.log_dir is not None
+        return self.ranks > 1 or self.tag_output or self.log_dir is not None
 
     def log(self, rank: int) -> Path | None:
         """The file for the output of a rank."""

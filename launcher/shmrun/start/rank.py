@@ -8,14 +8,15 @@ from pathlib import Path
 from shmcoll.startup.exits import RankProcess
 from shmrun.start import log_files
 from shmrun.start.exception_report import Report, parse
+from shmrun.start.output_channels import Channel
 
 
 @dataclass
 class Rank(RankProcess):
-    """One rank. `output` is (stdout, stderr) to read from, or () without pipes; `log`: its log file, if it has one."""
+    """One rank. `output`: the channels through which it prints; `log`: its log file, if it has one."""
 
     report_fd: int
-    output: tuple[int, ...]
+    output: tuple[Channel, ...]
     log: Path | None
     is_reporting: bool = field(default=True, init=False)  # until the report pipe ends: an executed program closes it
     peak: int = field(default=0, init=False)  # bytes of memory at most; known when it has been reaped

@@ -4,7 +4,7 @@ The launcher is single-threaded and forks all ranks in a row. Each child
  * dies with the launcher: PR_SET_PDEATHSIG, then a look whether the launcher died before that took effect;
  * leads a process group, so that it can be signalled with its children;
  * reads the launcher's standard input when it is rank 0, /dev/null otherwise;
- * writes into its log file, or into pipes to the launcher when output is tagged or goes to both;
+ * writes into its log file, or into pipes to the launcher (`output_channels.py`);
  * is bound to its cores, so that all its threads will be;
  * holds no other descriptor of the launcher than the arena's and its end of the report pipe.
 
@@ -24,8 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shmcoll.startup import rank_process
-from shmrun.start import binding, exception_report, fast_exit, log_files
+from shmrun.start import binding, exception_report, fast_exit, log_files, output_channels
 from shmrun.start.foreground import FORWARDED
+from shmrun.start.output_channels import Channel
 from shmrun.start.prepare import Job
 from shmrun.start.program import Refused
 from shmrun.start.rank import Rank
@@ -58,21 +59,20 @@ def start(job: Job) -> Children | Self:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it would take exit codes away
     _settle()
     before = _open_descriptors()
-    _check_descriptors(job, len(before))
+    limits = _allow_descriptors(job, len(before))
     ranks: list[Rank] = []
     for rank in range(job.options.ranks):
         try:
             report_pipe = os.pipe()
-            output_pipes = [os.pipe(), os.pipe()] if job.options.piped else []
+            output = tuple(output_channels.make(job.options))
             started = time.monotonic_ns()
             pid = os.fork()
             if pid == 0:
-                return _become(job, rank, launcher, before, report_pipe[1], [p[1] for p in output_pipes], mask)
-            for _, theirs in (report_pipe, *output_pipes):
+                return _become(job, rank, launcher, before, limits, report_pipe[1], output, mask)
+            for theirs in (report_pipe[1], *(channel.write for channel in output)):
                 os.close(theirs)
-            pipes = tuple(p[0] for p in output_pipes)
             log = job.options.log(rank)
-            ranks.append(Rank(rank, pid, os.pidfd_open(pid), started, report_pipe[0], pipes, log))
+            ranks.append(Rank(rank, pid, os.pidfd_open(pid), started, report_pipe[0], output, log))
         except OSError as e:
             for other in ranks:
                 os.kill(other.pid, signal.SIGKILL)
@@ -81,17 +81,24 @@ def start(job: Job) -> Children | Self:
     return Children(ranks, mask)
 
 
-def _check_descriptors(job: Job, taken: int) -> None:
-    """Refuse before any rank runs what would leave the launcher without descriptors while it watches."""
+def _allow_descriptors(job: Job, taken: int) -> tuple[int, int]:
+    """Raise the launcher's own limit of open files if need be; return the limits that ranks are to have.
+
+    Refuse before any rank runs what would leave the launcher without descriptors while it watches.
+    """
     options = job.options
-    each = 2 + 2 * options.piped + bool(options.piped and options.log_dir)  # pidfd, report, output, log
-    need, limit = taken + options.ranks * each + _SPARE, resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if need > limit:
+    channels = len(output_channels.wanted(options))
+    each = 2 + channels + bool(channels and options.log_dir)  # pidfd, report, output, log
+    need, (limit, most) = taken + options.ranks * each + _SPARE, resource.getrlimit(resource.RLIMIT_NOFILE)
+    if need > limit and (need <= most or most == resource.RLIM_INFINITY):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (need, most))
+    elif need > limit:
         raise Refused(
-            f"{options.ranks} ranks need up to {need} open files in the launcher, and the limit is {limit}. "
+            f"{options.ranks} ranks need up to {need} open files in the launcher, and the limit is {most}. "
             f"Start fewer ranks, or raise the limit (ulimit -n).",
             1,
         )
+    return limit, most
 
 
 def _settle() -> None:
@@ -104,7 +111,14 @@ def _settle() -> None:
 
 
 def _become(
-    job: Job, rank: int, launcher: int, before: set[int], report_fd: int, output: list[int], mask: Iterable[int]
+    job: Job,
+    rank: int,
+    launcher: int,
+    before: set[int],
+    limits: tuple[int, int],
+    report_fd: int,
+    output: Iterable[Channel],
+    mask: Iterable[int],
 ) -> Self:
     """In the child: turn into the rank. Returns for Python programs in this interpreter, executes all others."""
     try:
@@ -114,12 +128,15 @@ def _become(
             os.sched_setaffinity(0, binding.cores(options.bind_to, rank, options.ranks))
         if rank or options.stdin == "none":
             rank_process.replace(os.open(os.devnull, os.O_RDONLY), 0)
+        for channel in output:
+            for number in channel.numbers:
+                rank_process.replace(os.dup(channel.write), number)
         if not output and (log := options.log(rank)):
-            output = [log_files.append(log) for _ in (1, 2)]
-        for number, fd in enumerate(output, start=1):
-            rank_process.replace(fd, number)
+            for number in (1, 2):
+                rank_process.replace(log_files.append(log), number)
         for fd in _open_descriptors() - before - {report_fd}:
             os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         if not job.fork:
             _execute(job, report_fd, mask)
         rank_process.begin_in_fork(job.arena)

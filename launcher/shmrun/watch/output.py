@@ -1,36 +1,95 @@
-"""The ranks' output where it passes through the launcher: each line marked with its rank (`--tag-output`), or written
-into the rank's log file as well (`--tee`). stdout and stderr stay apart, lines stay whole.
+"""The ranks' output where it passes through the launcher: lines stay whole, and so does what one write brings.
 
-A rank writes into a pipe; its `Stream` cuts that into lines and appends them to the `Sink` of the launcher's own stdout
-or stderr. A reader that is slow, or stopped, must not hold up the launcher, which has ranks to watch: so a sink writes
-only what is taken without waiting, and while it is full its streams are not read; then the ranks wait, as they would
-for a slow terminal. When the reader has gone away the pipes are closed, so that the ranks learn it as they would alone.
+A rank writes into a pipe (`shmrun/start/output_channels.py`). Its `Stream` reads that into the `Sink` of the launcher's
+own stdout or stderr. Of the streams of a sink one at a time has the turn; what other ranks write waits in their pipes.
+With `--tag-output` each line is marked with its rank; with `--tee` the rank's log file gets the same bytes unmarked.
+
+A stream without the turn takes it when it is free and there is something to read. It passes on at once what it reads,
+the beginning of a line as well: it may be a prompt. It has the turn
+
+    after a whole line, or a line that begins anew (\\r)   until nothing has come for QUIET
+    within a line                                         until nothing has come for HOLD, or MOST_HOLD is over
+    in any case                                           until the end of the line in which TURN or LONGEST is over;
+                                                          MOST_HOLD while it fills pipes or buffers
+    when the rank has ended                               until the pipe is empty
+
+So a line is cut only if its rank takes longer than that to write it and another rank prints meanwhile. There is one
+exception, for programs that write whenever a buffer is full: their lines are cut anywhere, and the rest may come much
+later. A piece of so many bytes is passed on up to its last line, and the rest is kept until its line has come.
+
+A reader that is slow, or stopped, must not hold up the launcher, which has ranks to watch: so a sink writes only what
+is taken without waiting. While it is full its streams are not read; then the ranks wait, as they would for a slow
+terminal. When the reader has gone away the pipes are closed, so that the ranks learn it as they would alone.
 """
 
 import contextlib
 import os
 import select
+import stat
+import time
+from collections.abc import Iterator
+
+QUIET = 0.005  # seconds
+HOLD = 0.5  # seconds
+MOST_HOLD = 2.0  # seconds
+TURN = 0.2  # seconds
+LONGEST = 1 << 20  # bytes of one turn
+LINGER = 0.5  # seconds: how long a rank that has ended is read on because another process holds its pipe
 
 _FULL = 1 << 18
-_LONGEST_LINE = 1 << 16
+_READ = 1 << 16  # bytes: as much as a pipe usually holds
+_BUFFER = 4096  # bytes: programs that write whenever a buffer is full write multiples of this
 
 
 class Sink:
-    """Bytes on their way to descriptor `fd` of the launcher."""
+    """Bytes on their way to descriptor `fd` of the launcher, from `streams`."""
 
     def __init__(self, fd: int):
         self.fd = fd
         self.pending = bytearray()
         self.broken = False
+        self.streams: list[Stream] = []
+        self._turn: Stream | None = None
+        self._turn_began = self._turn_ends = 0.0
+        self._turn_bytes = 0
+        self._unfinished: Stream | None = None  # the stream whose line the last byte is within
+        self._most = LONGEST if stat.S_ISREG(os.fstat(fd).st_mode) else select.PIPE_BUF  # that is taken at once
 
     @property
-    def full(self) -> bool:
-        return len(self.pending) >= _FULL
+    def is_busy(self) -> bool:
+        """Whether there is, or can be, something left to write."""
+        return bool(self.pending or self.streams)
+
+    def sources(self) -> Iterator[tuple[int, int]]:
+        """Descriptors to wait for, each with what to wait for."""
+        if self.pending:
+            yield self.fd, select.POLLOUT
+        for stream in self._readable():
+            yield stream.fd, select.POLLIN
+
+    def wakes(self) -> Iterator[float]:
+        """Moments at which `read` is to be called though there may be nothing to read."""
+        if self._turn and len(self.pending) < _FULL:
+            yield self._turn_ends
+        for stream in self._readable():
+            if stream.ended is not None:
+                yield stream.ended + LINGER
+
+    def read(self, ready: set[int]) -> None:
+        """Read what there is from streams whose descriptors are ready, or whose ranks have ended."""
+        while (has_turn := self._turn) and len(self.pending) < _FULL:
+            if self._read(has_turn) or time.monotonic() < self._turn_ends:
+                break
+            if self._turn:
+                self._pass_turn(has_turn)
+        for stream in self._readable():
+            if self._turn in (None, stream) and (stream.fd in ready or stream.ended is not None):
+                self._read(stream)
 
     def write_some(self) -> None:
-        """Call when `fd` is ready: a pipe then takes PIPE_BUF bytes without waiting."""
+        """Call when `fd` is ready: a pipe then takes PIPE_BUF bytes without waiting, and a file takes everything."""
         try:
-            written = os.write(self.fd, self.pending[: select.PIPE_BUF])
+            written = os.write(self.fd, self.pending[: self._most])
         except BlockingIOError:
             pass
         except OSError:
@@ -38,59 +97,108 @@ class Sink:
         else:
             del self.pending[:written]
 
+    def say(self, text: str) -> None:
+        """Add a line, or several, of the launcher's own."""
+        self.pending += b"\n" * bool(self._unfinished) + text.encode(errors="backslashreplace") + b"\n"
+        self._unfinished = None
+
     def give_up(self) -> None:
         """Nobody reads any more: drop what there is and what comes."""
         self.broken = True
         self.pending.clear()
 
+    def _readable(self) -> list["Stream"]:
+        if len(self.pending) >= _FULL:
+            return []
+        return [self._turn] if self._turn else list(self.streams)
+
+    def _read(self, stream: "Stream") -> bool:
+        """Pass on what a stream has read; whether there was something."""
+        now = time.monotonic()
+        data, is_over = stream.read(is_broken=self.broken)
+        if data:
+            if self._turn is not stream:
+                self._turn, self._turn_began, self._turn_bytes = stream, now, 0
+            self._add(stream, data)
+            self._turn_bytes += len(data)
+            is_within = self._unfinished is stream and b"\r" not in data.rpartition(b"\n")[2]
+            self._turn_ends = now + (HOLD if is_within else QUIET)
+            age, is_writing_on = now - self._turn_began, is_within or stream.keeps or len(data) >= _READ
+            if age >= (MOST_HOLD if is_writing_on else TURN) or (self._turn_bytes >= LONGEST and not is_within):
+                self._pass_turn(stream)
+        if is_over:
+            if self._turn is stream:
+                self._turn = None
+            if stream.mark and self._unfinished is stream:
+                self._add(stream, b"\n")
+            self.streams.remove(stream)
+        return bool(data)
+
+    def _pass_turn(self, stream: "Stream") -> None:
+        self._turn = None
+        self.streams.remove(stream)
+        self.streams.append(stream)
+
+    def _add(self, stream: "Stream", data: bytes) -> None:
+        if self.broken:
+            return
+        if stream.mark:
+            is_begun = self._unfinished is stream
+            self.pending += b"" if is_begun else b"\n" * bool(self._unfinished) + stream.mark
+            self.pending += data[:-1].replace(b"\n", b"\n" + stream.mark) + data[-1:]
+        else:
+            self.pending += data
+        self._unfinished = None if data.endswith(b"\n") else stream
+
 
 class Stream:
-    """One rank's stdout or stderr on its way into `sink`. `open` until the rank can add nothing more.
+    """One rank's pipe. `ended`: when the rank has ended (`time.monotonic`); None while it runs.
 
     `marked`: with '[rank] ' before each line; `log`: descriptor of a file that gets the same without, or None.
     """
 
-    def __init__(self, rank: int, fd: int, sink: Sink, *, marked: bool = True, log: int | None = None):
+    def __init__(self, rank: int, fd: int, *, marked: bool, log: int | None = None):
         self.fd = fd
-        self.sink = sink
-        self.open = True
-        self._mark = f"[{rank}] ".encode() if marked else b""
+        self.ended: float | None = None
+        self.mark = f"[{rank}] ".encode() if marked else b""
         self._log = log
-        self._partial = b""
+        self._cuts = not os.isatty(fd)  # whether programs write only when their buffers are full
+        self._kept = b""
         os.set_blocking(fd, False)
 
-    def read_some(self, *, ended: bool) -> None:
-        """Pass on what has been written so far. `ended`: the rank has ended, what is not there will not come.
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps the beginning of a line that the program's full buffer has cut."""
+        return bool(self._kept)
 
-        A process that the rank left behind may still hold the pipe; its later output has no reader.
+    def read(self, *, is_broken: bool) -> tuple[bytes, bool]:
+        """Return what can be passed on now, and whether nothing more will come; then the pipe is closed.
+
+        A process that the rank left behind may still hold the pipe. LINGER seconds after the rank's end, its output has
+        no reader.
         """
-        while self.open and not self.sink.full:
+        come, is_over = bytearray(), is_broken
+        while not is_over and len(come) < _READ:
             try:
-                data = b"" if self.sink.broken else os.read(self.fd, _LONGEST_LINE)
+                data = os.read(self.fd, _READ)
             except BlockingIOError:
-                if not ended:
-                    return
+                is_over = self.ended is not None and time.monotonic() >= self.ended + LINGER
+                break
+            except OSError:  # what a terminal answers when nobody has it open any more
                 data = b""
-            if data:
-                self._keep(data)
-                self._append(data)
-            else:
-                self._close()
+            come += data
+            is_over = not data
+        if come:
+            self._log_also(bytes(come))
+        if is_over:
+            os.close(self.fd)
+        data = self._kept + come
+        is_cut = self._cuts and len(come) % _BUFFER == 0 and not is_over and self.ended is None
+        end = data.rfind(b"\n") + 1 if is_cut and len(data) < LONGEST else len(data)
+        self._kept = data[end:]
+        return data[:end], is_over
 
-    def _keep(self, data: bytes) -> None:
+    def _log_also(self, data: bytes) -> None:
         with contextlib.suppress(OSError):  # a full disk: the ranks go on, and what they print is still to be seen
             while self._log is not None and data:
                 data = data[os.write(self._log, data) :]
-
-    def _append(self, data: bytes) -> None:
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        if len(self._partial) > _LONGEST_LINE:
-            lines.append(self._partial)
-            self._partial = b""
-        self.sink.pending += b"".join(self._mark + line + b"\n" for line in lines)
-
-    def _close(self) -> None:
-        if self._partial:
-            self._append(b"\n")
-        os.close(self.fd)
-        self.open = False

@@ -58,8 +58,8 @@ class _JobWatcher(Watcher[Rank]):
         super().__init__(job.arena, children.ranks, grace=options.grace, timeout=options.timeout, stops=stops)
         self.interrupted = 0
         self._python = job.program.python  # nobody could tell where any other program is
-        self._sinks = (Sink(1), Sink(2))
-        self._streams = [stream for rank in self.ranks for stream in self._make_streams(rank, options.tag_output)]
+        self._sinks = {number: Sink(number) for number in (1, 2)}
+        self._streams = [pair for rank in self.ranks for pair in self._make_streams(rank, options.tag_output)]
         self._is_over = False  # whether the time limit is
         self._forwarded: set[int] = set()
         self._signals = _catch_signals(children.mask)
@@ -76,8 +76,11 @@ class _JobWatcher(Watcher[Rank]):
 
     def _make_streams(self, rank: Rank, marked: bool) -> Iterator[tuple[Rank, Stream]]:
         log = log_files.append(rank.log) if rank.log and rank.output else None
-        for fd, sink in zip(rank.output, self._sinks, strict=False):
-            yield rank, Stream(rank.number, fd, sink, marked=marked, log=log)
+        for channel in rank.output:
+            sink = self._sinks[channel.numbers[0]]
+            self._sinks.update(dict.fromkeys(channel.numbers, sink))
+            sink.streams.append(Stream(rank.number, channel.read, marked=marked, log=log))
+            yield rank, sink.streams[-1]
 
     # --- hooks of Watcher ---------------------------------------------------------------------------------------------
 
@@ -86,29 +89,30 @@ class _JobWatcher(Watcher[Rank]):
         for rank in self.living():
             if rank.is_reporting:
                 yield rank.report_fd, select.POLLIN
-        for _, stream in self._streams:
-            if stream.open and not stream.sink.full:
-                yield stream.fd, select.POLLIN
-        for sink in self._sinks:
-            if sink.pending:
-                yield sink.fd, select.POLLOUT
+        for sink in self._sinks.values():
+            yield from sink.sources()
+
+    def wakes(self) -> Iterator[float]:
+        for sink in self._sinks.values():
+            yield from sink.wakes()
 
     def has_work(self) -> bool:
-        return any(sink.pending for sink in self._sinks) or any(stream.open for _, stream in self._streams)
+        return any(sink.is_busy for sink in self._sinks.values())
 
     def handle(self, ready: set[int]) -> None:
         if self._signals in ready:
             for number in os.read(self._signals, 4096):
                 if number in FORWARDED:
                     self._handle_signal(signal.Signals(number))
-        for sink in self._sinks:
+        for sink in set(self._sinks.values()):
             if sink.fd in ready:
                 sink.write_some()
 
     def read(self, ready: set[int]) -> None:
         for rank, stream in self._streams:
-            if stream.open and (stream.fd in ready or rank.status is not None):
-                stream.read_some(ended=rank.status is not None)
+            stream.ended = None if rank.status is None else rank.ended / 1e9
+        for sink in set(self._sinks.values()):
+            sink.read(ready)
         for rank in self.ranks:
             if rank.is_reporting and (rank.report_fd in ready or rank.status is not None):
                 rank.read_report()
@@ -143,7 +147,7 @@ class _JobWatcher(Watcher[Rank]):
 
         pids = {rank.number: rank.pid for rank in self.living()}
         text = inquest(self.arena, stacks=True, pids=pids)
-        self._sinks[1].pending += f"shmrun: where the ranks are:\n{text}\n".encode()
+        self._sinks[2].say(f"shmrun: where the ranks are:\n{text}")
 
     def _forward(self, signum: signal.Signals) -> None:
         self._forwarded.add(signum)
@@ -166,7 +170,7 @@ class _JobWatcher(Watcher[Rank]):
 
     def _stop_writing(self) -> None:
         """Whoever should read our output may never do it."""
-        for sink in self._sinks:
+        for sink in self._sinks.values():
             sink.give_up()
 
 

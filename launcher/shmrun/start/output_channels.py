@@ -1,0 +1,74 @@
+"""The pipes through which ranks print: which of a rank's descriptors 1 and 2 lead to the launcher, and by what.
+
+Lines of several ranks stay whole because one process, the launcher, writes them all (`shmrun/watch/output.py`). Some
+output does not pass through it:
+
+* a rank that prints into its log file alone writes there itself;
+* the only rank of a job has nobody to mix with, so it writes where the launcher would;
+* nobody reads what is written to /dev/null.
+
+Where 1 and 2 lead to the same place, as in a terminal or with `2>&1`, they share a pipe, so that what a rank writes
+arrives in order. Where the launcher's descriptor is a terminal, the rank gets a terminal of its own (a pty) in place of
+a pipe: programs then show colours and progress, and write line by line, as they would without a launcher. A rank whose
+lines are marked gets a pipe: marks and moves of the cursor do not go together.
+"""
+
+import os
+import stat
+import termios
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shmrun.cli.options import Options
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A pipe from a rank to the launcher. `numbers`: the rank's descriptors that lead into it."""
+
+    numbers: tuple[int, ...]
+    read: int
+    write: int
+
+
+def wanted(options: Options) -> list[tuple[int, ...]]:
+    """Which descriptors of each rank lead to the launcher; those in one tuple share a pipe."""
+    if options.log_dir and not options.tee:
+        return []
+    must = options.tag_output or options.tee
+    if options.ranks == 1 and not must:
+        return []
+    if _identity(1) == _identity(2):
+        return [(1, 2)] if must or not _is_null(1) else []
+    return [(number,) for number in (1, 2) if must or not _is_null(number)]
+
+
+def make(options: Options) -> Iterator[Channel]:
+    """The channels of one rank. Raises `OSError`."""
+    for numbers in wanted(options):
+        read, write = _terminal(numbers[0]) if not options.tag_output and os.isatty(numbers[0]) else os.pipe()
+        yield Channel(numbers, read, write)
+
+
+def _terminal(number: int) -> tuple[int, int]:
+    """A terminal like the one behind a descriptor; a pipe where the system has no more terminals."""
+    try:
+        read, write = os.openpty()
+    except OSError:
+        return os.pipe()
+    settings = termios.tcgetattr(write)
+    settings[1] &= ~termios.OPOST  # the terminal itself does that: \n becomes \r\n once
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(write, termios.TCSANOW, settings)
+    termios.tcsetwinsize(write, termios.tcgetwinsize(number))
+    return read, write
+
+
+def _identity(number: int) -> tuple[int, int]:
+    info = os.fstat(number)
+    return info.st_dev, info.st_ino
+
+
+def _is_null(number: int) -> bool:
+    info = os.fstat(number)
+    return stat.S_ISCHR(info.st_mode) and info.st_rdev == os.makedev(1, 3)
