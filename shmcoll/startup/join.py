@@ -16,7 +16,7 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError, CallNotAllowed
 from shmcoll.runtime.local_rank import LocalRank
-from shmcoll.startup import rendezvous, warm
+from shmcoll.startup import foreign_end, rendezvous, warm
 from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
 from shmcoll.startup.launchers import Placement, die_with_launcher, find_placement
 
@@ -86,6 +86,7 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
     patience = seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
     check_proc()  # without it, whoever is looked for has ended
     arena = rendezvous.meet(place.key, place.rank, place.size, wait_timeout=timeout, patience=patience)
+    foreign_end.install()
     return arena, place.rank, place.launcher
 
 
