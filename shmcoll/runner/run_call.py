@@ -34,7 +34,7 @@ def perform(call: int, answers: int, events: socket.socket, rank: int, shared: l
             setting: Setting = pickle.load(sent)
             answer.span = setting.span
             try:
-                look_fresh(setting)
+                look_fresh(setting, _line_writer(1), _line_writer(2))
                 with shared_memory.received(shared):
                     answer.result(_call(sent, call, me))
                 code = 0
@@ -99,11 +99,11 @@ def end_as_interpreter(code: int) -> int:
     return code or (1 if lost and lost.first() else 0)
 
 
-def look_fresh(setting: Setting) -> None:
-    """Make this process look as if it had just been started where the caller is."""
+def look_fresh(setting: Setting, out: TextIO, err: TextIO) -> None:
+    """Make this process look as if it had just been started where the caller is; it prints to `out` and `err`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Pipes to the caller, who reads lines. Made anew: the server's own are for what the descriptors were there
-    sys.stdout, sys.stderr = _line_writer(1), _line_writer(2)
+    # Made anew: the server's own are for what the descriptors were there
+    sys.stdout, sys.stderr = out, err
     sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc, assignment]
     if setting.folder is not None:
         os.chdir(setting.folder)
@@ -115,6 +115,7 @@ def look_fresh(setting: Setting) -> None:
 
 
 def _line_writer(fd: int) -> TextIO:
+    """Into a pipe to the caller, who reads lines."""
     return open(fd, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)
 
 

@@ -3,13 +3,14 @@
 A forked rank comes here from the server. One with an interpreter of its own is started as
 `python -m shmcoll.runner.serve_calls CONTROL SETTING RANK`, the first two being descriptors.
 
-Between calls the rank ignores SIGINT, and what it prints goes to /dev/null: a call brings its own stdout and stderr.
-Threads of the program that print later print there.
+Between calls the rank ignores SIGINT. A call brings its own stdout and stderr. What threads print between calls is
+kept, and printed at the beginning of the next call (`kept_output.py`).
 
 A call is answered when its asynchronous calls have ended, which other ranks may need. Posted receives stay posted.
 """
 
 import contextlib
+import io
 import os
 import pickle
 import signal
@@ -21,11 +22,13 @@ from typing import Any, NoReturn
 from shmcoll.engine.system.descriptors import file_of
 from shmcoll.runner import protocol, shared_memory
 from shmcoll.runner.answers import Answer, Unreachable, exit_code
+from shmcoll.runner.kept_output import KeptOutput
 from shmcoll.runner.protocol import Setting
 from shmcoll.runner.run_call import end_as_interpreter, load, look_fresh, only
 from shmcoll.startup import rank_process
 
 CALL = b"call"  # what comes with the descriptors of a call
+_TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
 _raised: list[BaseException] = []  # failures of asynchronous calls that a call has raised
 
 
@@ -35,11 +38,12 @@ def serve(control: socket.socket, setting: int, rank: int) -> NoReturn:
     file = file_of(control.fileno())
     try:
         with protocol.reopen(setting, "rb") as sent:
-            look_fresh(pickle.load(sent))
+            output = [KeptOutput(fd) for fd in (1, 2)]
+            look_fresh(pickle.load(sent), *(io.TextIOWrapper(io.BufferedWriter(one), **_TEXT) for one in output))
         _ignore_interrupts()
         os.close(setting)
         while descriptors := _next_call(control):
-            call = _Call(control, rank, me, descriptors)
+            call = _Call(control, rank, me, descriptors, output)
             try:
                 call.perform()
             finally:
@@ -69,10 +73,13 @@ def _next_call(control: socket.socket) -> list[int]:
 class _Call:
     """Make one call. Afterwards only what the function itself has changed differs in this process."""
 
-    def __init__(self, control: socket.socket, rank: int, me: int, descriptors: list[int]):
-        self._call, self._answers, *output, self._shared = *descriptors[: protocol.DESCRIPTORS], descriptors[4:]
-        for standard, fd in enumerate(output, 1):
+    def __init__(self, control: socket.socket, rank: int, me: int, descriptors: list[int], output: list[KeptOutput]):
+        self._call, self._answers, *pipes, self._shared = *descriptors[: protocol.DESCRIPTORS], descriptors[4:]
+        self._output = output
+        for standard, fd in enumerate(pipes, 1):
             rank_process.replace(fd, standard)
+        for one in output:
+            one.open()
         self._me = me
         self._answer = Answer(self._answers, control, rank, "shmcoll.ranks")
         self._files = [(fd, file_of(fd)) for fd in (self._call, self._answers)]
@@ -118,6 +125,8 @@ class _Call:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # the program may have put something else there, or closed it
                 stream.flush()
+        for one in self._output:
+            one.keep()
         null = os.open(os.devnull, os.O_WRONLY)
         for standard in (1, 2):
             os.dup2(null, standard)
