@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shmcoll.startup import defaults
 from shmrun.cli import command_line, config_sources
 from shmrun.cli.config_sources import Found
 from shmrun.cli.printing import printing
@@ -30,6 +31,7 @@ class Options:
     env: tuple[tuple[str, str], ...] = ()
     on_failure: str = "stop"
     stdin: str = "rank0"
+    stall_warning: float | None = defaults.STALL_WARNING  # None: off
     report: bool = False
     report_json: str | None = None
     heap: int | None = None  # bytes

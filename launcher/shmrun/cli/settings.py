@@ -88,6 +88,15 @@ SETTINGS = {
             f"let the other ranks run for S seconds after the first failure; default {defaults.GRACE:g}",
         ),
         _setting(
+            "stall-warning",
+            "",
+            "S|off",
+            values.limit,
+            defaults.STALL_WARNING,
+            "when a rank has kept others waiting for S seconds, print which, in which call and at which line; again at "
+            f"2 S, 4 S and so on; default {defaults.STALL_WARNING:g}",
+        ),
+        _setting(
             "bind-to",
             "",
             "none|core|numa",

@@ -57,6 +57,11 @@ def positive(text: str) -> float:
     return number
 
 
+def limit(text: str) -> float | None:
+    """Seconds, or None for off."""
+    return None if text.lower() in ("off", "none", "no") else positive(text)
+
+
 def memory(text: str) -> int:
     """An amount of memory, in bytes, from text such as 512M."""
     from shmcoll.engine.memory.available_memory import amount

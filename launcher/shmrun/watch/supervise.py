@@ -5,6 +5,7 @@ SIGQUIT                      a table of where the ranks are is printed, and the 
 SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; with SIGCONT to any of them all go on
 the time limit is over       the same table, before the ranks are ended
 output, a report             is read as far as it has come
+a stall                      is reported (`stall_warning.py`)
 """
 
 import os
@@ -22,6 +23,7 @@ from shmrun.start.prepare import Job
 from shmrun.start.rank import Rank
 from shmrun.start.spawn import Children
 from shmrun.watch.output import Sink, Stream
+from shmrun.watch.stall_warning import StallWarning
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class _JobWatcher(Watcher[Rank]):
         self._python = job.program.python  # nobody could tell where any other program is
         self._sinks = {number: Sink(number) for number in (1, 2)}
         self._streams = [pair for rank in self.ranks for pair in self._make_streams(rank, options.tag_output)]
+        self._stall = StallWarning(job.arena, options.stall_warning) if options.stall_warning else None
         self._is_over = False  # whether the time limit is
         self._forwarded: set[int] = set()
         self._signals = _catch_signals(children.mask)
@@ -95,6 +98,8 @@ class _JobWatcher(Watcher[Rank]):
     def wakes(self) -> Iterator[float]:
         for sink in self._sinks.values():
             yield from sink.wakes()
+        if self._stall and not self.is_ending and self.living():
+            yield self._stall.when
 
     def has_work(self) -> bool:
         return any(sink.is_busy for sink in self._sinks.values())
@@ -107,6 +112,8 @@ class _JobWatcher(Watcher[Rank]):
         for sink in set(self._sinks.values()):
             if sink.fd in ready:
                 sink.write_some()
+        if self._stall and not self.is_ending and time.monotonic() >= self._stall.when:
+            self._report_stall(self._stall)
 
     def read(self, ready: set[int]) -> None:
         for rank, stream in self._streams:
@@ -140,6 +147,10 @@ class _JobWatcher(Watcher[Rank]):
         elif signum == signal.SIGINT:
             self.end_ranks((0.0, signal.SIGKILL))
             self._stop_writing()
+
+    def _report_stall(self, stall: StallWarning) -> None:
+        if line := stall.look():
+            self._sinks[2].say(f"shmrun: {line}")
 
     def _print_where(self) -> None:
         """Print where every rank is. The ranks have a second to give their stacks; meanwhile nothing else happens."""

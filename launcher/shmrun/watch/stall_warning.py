@@ -1,0 +1,80 @@
+"""The line about a stall (`--stall-warning`): who keeps whom waiting, in which call and at which line.
+
+The launcher reads the arena, so ranks do nothing for it. It looks only when a wait that it knows of, or one that could
+have begun after its last look, may be as long as the limit. An operation that takes long but goes on is no stall: what
+the waiting ranks sleep for, and how far they have come, must be the same in a second look. A stall is reported when the
+limit is over, and again whenever it has lasted twice as long as when it was reported last.
+"""
+
+import re
+import time
+
+from shmcoll.diagnostics.hang_report import culprits, verdict
+from shmcoll.diagnostics.rank_status import RankStatus, standings
+from shmcoll.diagnostics.stack_client import ask
+from shmcoll.engine import layout
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.arena import Arena
+
+_SECOND_LOOK = 0.5  # seconds
+_STACKS_PATIENCE = 0.3  # seconds
+_ASKED = 3  # ranks at most, for their lines
+
+_AT = re.compile(r"(.*:\d+) in ")
+_WORDS = (layout.PROGRESS, layout.AWAITED_PEER, layout.AWAITED_WORD, layout.AWAITED_VALUE, layout.MESSAGE_SINCE)
+
+Signature = list[tuple[int, ...]]
+
+
+class StallWarning:
+    """`when`: the moment (`time.monotonic`) of the next look."""
+
+    def __init__(self, arena: Arena, limit: float):
+        self.when = time.monotonic() + limit
+        self._arena = arena
+        self._limit = self._next = limit  # seconds that a wait has lasted when the next line is due
+        self._seen: Signature = []
+
+    def look(self) -> str:
+        """Return the line, or '' if there is nothing to report now."""
+        found = standings(self._arena)
+        longest = max((s.since for s in found if s.blames), default=0.0)
+        if longest < self._limit:
+            self._next = self._limit
+        if longest < self._next:
+            self._seen = []
+            self.when = time.monotonic() + max(self._next - longest, _SECOND_LOOK)
+            return ""
+        signature = self._signature(found)
+        if signature != self._seen:
+            self._seen = signature
+            self.when = time.monotonic() + min(_SECOND_LOOK, self._limit)
+            return ""
+        self._next = 2 * longest
+        self.when = time.monotonic() + longest
+        creator = self._arena.load(layout.JOB_CREATOR)
+        return f"{verdict(found, self._limit)}{self._lines(found)} More: shmrun inspect --stacks {creator}"
+
+    def _signature(self, found: list[RankStatus]) -> Signature:
+        """What changes when one of the ranks that have waited for too long goes on."""
+        seen: Signature = []
+        for s in found:
+            if s.group and s.blames and s.since >= self._limit:
+                mailbox = s.group.mailbox(s.group.ranks.index(s.rank))
+                words = (self._arena.load(mailbox + word) for word in _WORDS)
+                seen.append((s.rank, s.flight.sequence if s.flight else 0, *words))
+        return seen
+
+    def _lines(self, found: list[RankStatus]) -> str:
+        """The lines of the program at which the ranks are that keep the others waiting; or wait for one another."""
+        asked = sorted(culprits(found, self._limit)) or [s.rank for s in found if s.blames]
+        processes = {
+            rank: (found[rank].pid, records.read(self._arena, rank, layout.BY_RANK).start)
+            for rank in asked[:_ASKED]
+            if found[rank].pid
+        }
+        said = []
+        for rank, stack in ask(processes, _STACKS_PATIENCE).items():
+            innermost = next((match for line in stack[:2] if (match := _AT.match(line))), None)
+            said += [f" Rank {rank} is at {innermost[1]}."] if innermost else []
+        return "".join(sorted(said))

@@ -1,0 +1,134 @@
+"""A stall is reported without being asked: which rank keeps which waiting, in which call, at which line."""
+
+import re
+import signal
+import time
+from itertools import islice
+
+import pytest
+from shmrun.watch import stall_warning
+
+from shmcoll.diagnostics import rank_status
+from shmcoll.engine import layout
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory.group import Group
+
+LATE = """
+    import time
+    import numpy as np
+    import shmcoll
+
+    def absent():
+        time.sleep(600)
+
+    comm = shmcoll.init()
+    comm.barrier()
+    if comm.rank == 1:
+        absent()
+    comm.all_reduce(np.ones((2, 3), np.float32))
+"""
+
+
+def reported(shmrun, *options, lines, env=None):
+    """The first lines of what shmrun prints about a job that is then interrupted."""
+    job = shmrun.start("-n", 3, *options, "--grace", "0.1", "job.py", env=env)
+    told = list(islice((line for line in job.stderr if line.startswith("shmrun: ")), lines))
+    job.send_signal(signal.SIGINT)
+    job.send_signal(signal.SIGINT)
+    shmrun.finish(job)
+    return job.pid, told
+
+
+def test_a_rank_that_does_not_come(shmrun):
+    shmrun.write(LATE)
+    pid, lines = reported(shmrun, "--stall-warning", "0.5", lines=2)
+    lasted = []
+    for line in lines:
+        match = re.fullmatch(
+            r"shmrun: Rank 1 keeps ranks 0, 2 waiting, for ([\d.]+) s: it has not arrived at "
+            r"all_reduce\(float32\[2, 3\], sum\) #2; it is \w+; its last call was barrier\(\) #1, "
+            r"[\d.]+ s ago\.( Rank 1 is at job\.py:7\.)? "
+            rf"More: shmrun inspect --stacks {pid}\n",
+            line,
+        )
+        assert match, line
+        lasted.append(float(match[1]))
+    assert 2 * lasted[0] - 0.2 <= lasted[1]  # one decimal is shown
+
+
+def test_ranks_that_wait_for_one_another(shmrun):
+    shmrun.write("import shmcoll; comm = shmcoll.init(); comm.recv(source=(comm.rank + 1) % 3)")
+    _, (line,) = reported(shmrun, lines=1, env={"SHMCOLL_STALL_WARNING": "0.3"})
+    assert line.startswith("shmrun: Ranks 0, 1, 2 wait for one another: rank 0 in recv(source=1, tag=ANY) for rank 1; ")
+
+
+def test_off(shmrun):
+    shmrun.write(LATE.replace("600", "1.5"))
+    told = shmrun("-n", 3, "--stall-warning", "off", "job.py")
+    assert (told.returncode, told.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("text", ["-1", "0", "soon"])
+def test_a_limit_that_makes_no_sense(shmrun, text):
+    told = shmrun("-n", 1, "--stall-warning", text, "true")
+    assert told.returncode == 2
+    assert "--stall-warning" in told.stderr
+
+
+class Watched:
+    """A job of two ranks that exist in the arena only: rank 0 waits for rank 1, since `since`."""
+
+    def __init__(self, monkeypatch):
+        self.arena = arenas.create(2, timeout=300.0)
+        self.now, self.since = 1000.0, 1000.0
+        world = Group.world(self.arena)
+        waiting = rank_status.RankStatus(0, 0, rank_status.WAITING, world, None, "recv()", (1,), message=1)
+        absent = rank_status.RankStatus(1, 0, rank_status.OUTSIDE)
+        monkeypatch.setattr(rank_status.time, "monotonic_ns", lambda: int((self.now - self.since) * 1e9) + 1)
+        monkeypatch.setattr(stall_warning.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(stall_warning, "standings", lambda arena: [waiting, absent])
+        self.word = world.mailbox(0) + layout.AWAITED_VALUE
+        self.stall = stall_warning.StallWarning(self.arena, 20.0)
+
+    def lines(self, seconds, *, each=lambda: None):
+        """When lines were reported within so many seconds."""
+        found, end = [], self.now + seconds
+        while self.stall.when <= end:
+            self.now = self.stall.when
+            if self.stall.look():
+                found.append(round(self.now - self.since))
+            each()
+        self.now = end
+        return found
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    watched = Watched(monkeypatch)
+    yield watched
+    watched.arena.close()
+
+
+def test_lines_come_at_doubling_times(watched):
+    assert watched.lines(200) == [20, 41, 82, 164]
+
+
+def test_a_wait_that_ends_begins_anew(watched):
+    assert watched.lines(30) == [20]
+    watched.since = watched.now
+    assert watched.lines(30) == [20]
+
+
+def test_an_operation_that_goes_on_is_no_stall(watched):
+    def advance():
+        watched.arena.store(watched.word, watched.arena.load(watched.word) + 1)
+
+    assert watched.lines(60, each=advance) == []
+    assert watched.lines(2) != []
+
+
+def test_nobody_looks_more_often_than_needed(watched):
+    looks = []
+    watched.since = time.monotonic() + 1e6  # nobody waits
+    watched.lines(200, each=lambda: looks.append(watched.now))
+    assert len(looks) <= 10
