@@ -112,8 +112,8 @@ def _accusation(culprit: RankStatus, waiting: list[RankStatus]) -> str:
     operation = f"{what.call} #{what.flight.sequence}" if what.flight else what.call
     does = f"has arrived at {operation}, but does not continue" if what.arrived else f"has not arrived at {operation}"
     if what.message:
-        sends = what.call.startswith("send")
-        does = f"{'does not continue receiving' if sends else 'has sent nothing for'} {operation} of rank {what.rank}"
+        does = "does not continue receiving" if what.sends else "has sent nothing for"
+        does += f" {operation} of rank {what.rank}"
     return f"{keeps}, for {longest.since:.1f} s: it {does}; {_whereabouts(culprit)}."
 
 

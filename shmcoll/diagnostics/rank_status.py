@@ -13,7 +13,7 @@ from shmcoll.diagnostics.describe_call import message_in_words
 from shmcoll.diagnostics.flight_log import FlightRecord, flights, last_call
 from shmcoll.diagnostics.wait_graph import awaited_by, not_arrived, who_stopped
 from shmcoll.engine import layout
-from shmcoll.engine.collective import PEER
+from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
@@ -31,6 +31,7 @@ class RankStatus:
     or is in a message, which has waited since `message` (CLOCK_MONOTONIC, ns; 0: it is in none).
 
     `blames`: the ranks of the world that keep it from going on. `arrived`: whether these have come to the operation.
+    `sends`: whether the message is one that it sends.
     """
 
     rank: int
@@ -42,6 +43,7 @@ class RankStatus:
     blames: tuple[int, ...] = ()
     arrived: bool = False
     message: int = 0
+    sends: bool = False
 
     @property
     def since(self) -> float:
@@ -87,19 +89,14 @@ def open_groups(arena: Arena) -> list[Group]:
 
 def _standing(arena: Arena, rank: int, groups: list[Group]) -> RankStatus:
     told = records.read(arena, rank, layout.BY_RANK)
-    latest: tuple[Group, FlightRecord] | None = None
-    for group in groups:
-        if rank in group.ranks:
-            for flight in flights(group, group.ranks.index(rank))[-1:]:
-                if latest is None or _weight(flight) > _weight(latest[1]):
-                    latest = group, flight
+    latest = _latest(rank, groups)
     state = _life(told, records.read(arena, rank, layout.BY_LAUNCHER))
     for group in groups:
         if rank in group.ranks and not group.has_ended():
             waiting = _message(group, group.ranks.index(rank))
             if waiting:
-                call, peers, since = waiting
-                return RankStatus(rank, told.pid, state or WAITING, group, None, call, peers, False, since)
+                call, peers, since, sends = waiting
+                return RankStatus(rank, told.pid, state or WAITING, group, None, call, peers, False, since, sends)
     if latest is None:
         return RankStatus(rank, told.pid, state or OUTSIDE)
     group, flight = latest
@@ -112,16 +109,50 @@ def _standing(arena: Arena, rank: int, groups: list[Group]) -> RankStatus:
     return RankStatus(rank, told.pid, state or (WAITING if names else INSIDE), group, flight, call, names, arrived)
 
 
-def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int] | None:
+def last_operation(arena: Arena, rank: int) -> str:
+    """Return what a rank did last whose process has ended, in words; empty if it had not joined.
+
+    Its own line in the program has died with it. Ranks that have raised in the same operation have noted theirs.
+    """
+    if records.read(arena, rank, layout.BY_RANK).state == records.UNBORN:
+        return ""
+    groups = open_groups(arena)
+    for group in groups:
+        if rank in group.ranks and (waiting := _message(group, group.ranks.index(rank))):
+            return f"it was in {waiting[0]}"
+    latest = _latest(rank, groups)
+    if latest is None:
+        return "it had called nothing yet"
+    group, flight = latest
+    call = f"{last_call(group, group.ranks.index(rank), flight)} #{flight.sequence}"
+    if not flight.flying:
+        return f"its last call, {call}, had returned"
+    sites = ((other, records.site(group, other, flight.sequence)) for other in range(group.size))
+    called_at = next((f", which rank {group.ranks[other]} called{site}" for other, site in sites if site), "")
+    return f"it was in {call}{called_at}"
+
+
+def _latest(rank: int, groups: list[Group]) -> tuple[Group, FlightRecord] | None:
+    """The last operation of a rank of the world, and its group."""
+    found = [
+        (group, flight)
+        for group in groups
+        if rank in group.ranks
+        for flight in flights(group, group.ranks.index(rank))[-1:]
+    ]
+    return max(found, key=lambda one: _weight(one[1]), default=None)
+
+
+def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int, bool] | None:
     """The send or recv that a rank of the group is in and that has slept: in words; the ranks of the world that it
-    waits for, for ANY all others; since when."""
+    waits for, for ANY all others; since when; whether it sends."""
     words = (layout.MESSAGE, layout.MESSAGE_PEER, layout.MESSAGE_TAG, layout.MESSAGE_SINCE)
     operation, peer, tag, since = (group.arena.load(group.mailbox(rank) + word) for word in words)
     record = record_of(operation)
     if record is None or not record.form & PEER or not layout.ANY <= peer < group.size:
         return None
     blames = tuple(group.ranks[one] for one in range(group.size) if one == peer or (peer == layout.ANY and one != rank))
-    return message_in_words(group, record.name, peer, tag), blames, since
+    return message_in_words(group, record.name, peer, tag), blames, since, not record.form & ANY_SOURCE
 
 
 def _weight(flight: FlightRecord) -> tuple[bool, int]:

@@ -6,6 +6,7 @@ The cause is printed last, because that is what stands at the bottom of the scre
 import signal
 import sys
 
+from shmcoll.diagnostics.rank_status import last_operation
 from shmcoll.engine.memory.group import names
 from shmcoll.startup.exits import describe, first_failure, is_consequence, signal_name
 from shmrun.start.rank import Rank
@@ -34,7 +35,7 @@ def speak(outcome: Outcome) -> int:
     first = first_failure(outcome.arena, outcome.ranks)
     if first is None:
         return 0
-    return _say(outcome, [r for r in failed if r is not first], _cause(first), _exit_code(first))
+    return _say(outcome, [r for r in failed if r is not first], _cause(outcome, first), _exit_code(first))
 
 
 def _say(outcome: Outcome, others: list[Rank], cause: str, code: int) -> int:
@@ -47,15 +48,15 @@ def _say(outcome: Outcome, others: list[Rank], cause: str, code: int) -> int:
     return code
 
 
-def _cause(rank: Rank) -> str:
+def _cause(outcome: Outcome, rank: Rank) -> str:
     status, log = rank.status or 0, f"; it printed to {rank.log}" if rank.log else ""
     if rank.raised:
         text = rank.raised.text.rstrip()
         return f"rank {rank.number} failed first, with exit code {_exit_code(rank)}{log}:\n{text}"
     if status > 0:
         return f"rank {rank.number} failed first, with exit code {status}{log}"
-    hint = _HINTS.get(-status)
-    return f"rank {rank.number} {describe(status)}" + (f"; {hint}" if hint else "") + log
+    said = (describe(status), last_operation(outcome.arena, rank.number), _HINTS.get(-status, ""))
+    return f"rank {rank.number} {'; '.join(filter(None, said))}{log}"
 
 
 def _in_one_line(outcome: Outcome, rank: Rank) -> str:

@@ -1,0 +1,53 @@
+"""What a killed rank did last stands in the verdict."""
+
+import pytest
+
+JOB = """
+    import os, signal, threading, time
+    import numpy as np
+    import shmcoll
+    from shmcoll.engine import layout
+
+    def kill_asleep(group):
+        # while this rank sleeps in a call
+        while not group.arena.load(group.mailbox(2) + layout.PARKED):
+            time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    comm = shmcoll.init()
+    {before}
+    if comm.rank == 2:
+        {last}
+    {after}
+"""
+KILL = "os.kill(os.getpid(), signal.SIGKILL)"
+SOON = "threading.Thread(target=kill_asleep, args=(comm._dispatcher.group,)).start()"
+CASES = {
+    "nothing yet": ("", KILL, "comm.barrier()", "it had called nothing yet"),
+    "after a call": ("comm.barrier()", KILL, "comm.barrier()", "its last call, barrier() #1, had returned"),
+    "in a call": (
+        "comm.barrier()",
+        SOON,
+        "if comm.rank: comm.all_reduce(np.ones(3))\n    else: time.sleep(0.5); comm.all_reduce(np.ones(3))",
+        "it was in all_reduce(float64[3], sum) #2, which rank {rank} called at job.py:{line}",
+    ),
+    "in a message": ("", f"{SOON}; comm.recv(source=1, tag=7)", "comm.barrier()", "it was in recv(source=1, tag=7)"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_killed_rank(shmrun, name):
+    before, last, after, words = CASES[name]
+    told = shmrun("-n", 3, shmrun.write(JOB.format(before=before, last=last, after=after)))
+    verdicts = [
+        "shmrun: rank 2 was killed by signal 9 (SIGKILL); "
+        + words.format(rank=rank, line=line)
+        + "; perhaps by the kernel, for lack of memory: see dmesg"
+        for rank, line in ((0, 18), (1, 17))
+    ]
+    assert told.stderr.splitlines()[-1] in verdicts
+
+
+def test_a_rank_that_has_not_joined(shmrun):
+    told = shmrun("-n", 2, "sh", "-c", "kill -TERM $$")
+    assert told.stderr.splitlines()[-1].endswith("was killed by signal 15 (SIGTERM)")
