@@ -5,13 +5,43 @@ A mistake of one rank's own (a wrong type, dtype, axis, shape, count, root) is a
 `ShmcollError`.
 """
 
+from collections.abc import Mapping, Sequence
+
 
 class ShmcollError(RuntimeError):
     """The base of all errors that are not a mistake in the arguments of one call.
 
     Raised as such when a job cannot start: ranks do not arrive, disagree on the size of the job, or are on several
     machines, or the system has no room for so many processes.
+
+    All of them have these attributes, None where they do not apply or are not known. Ranks are numbers in the group of
+    the call.
+
+    * `operation`: the name of the call that raised, such as "all_reduce"
+    * `rank`: the rank that failed (`RankFailed`)
+    * `signal`: the number of the signal that killed it
+    * `exitcode`: the exit code with which it ended without an exception
+    * `missing`: the ranks that did not arrive or did not continue (`CollectiveTimeout`)
+    * `calls`: what each rank called, by rank, in words (`CollectiveMismatch`)
     """
+
+    def __init__(
+        self,
+        *args: object,
+        operation: str | None = None,
+        rank: int | None = None,
+        signal: int | None = None,
+        exitcode: int | None = None,
+        missing: Sequence[int] | None = None,
+        calls: Mapping[int, str] | None = None,
+    ):
+        super().__init__(*args)
+        self.operation = operation
+        self.rank = rank
+        self.signal = signal
+        self.exitcode = exitcode
+        self.missing = missing
+        self.calls = calls
 
 
 class RankFailed(ShmcollError):

@@ -105,7 +105,9 @@ class OutgoingCall:
         if end.raised:
             return protocol.read_error(self._answers, rank, self._span, self._of)
         late = "did not end in time after that and " if end.ended_by_us else ""
-        return RankFailed(f"rank {rank} of {self._of} {late}{exits.describe(end.status)}, without a result")
+        signum, code = (-end.status, None) if end.status < 0 else (None, end.status)
+        text = f"rank {rank} of {self._of} {late}{exits.describe(end.status)}, without a result"
+        return RankFailed(text, rank=rank, signal=signum, exitcode=code)
 
 
 @contextlib.contextmanager

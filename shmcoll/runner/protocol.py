@@ -243,7 +243,7 @@ def read_error(file: BinaryIO, rank: int, span: int, of: str) -> BaseException:
         except Exception as e:
             why = f"unpickled here: {type(e).__name__}: {e}"
     if error is None:
-        error = RankFailed(f"rank {rank} raised {told.line} (the exception itself cannot be {why})")
+        error = RankFailed(f"rank {rank} raised {told.line} (the exception itself cannot be {why})", rank=rank)
     error.__cause__ = RemoteTraceback(told.traceback)
     with contextlib.suppress(Exception):  # its class may forbid new attributes
         error.add_note(f"raised by rank {rank} of {of}")

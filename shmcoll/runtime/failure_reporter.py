@@ -8,8 +8,10 @@ call on the group raises it again.
 import ctypes
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +31,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
+from shmcoll.runtime import failure_facts
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
 SITES_PATIENCE = 0.1  # seconds: how long who tells of a mismatch waits for the others to say where they are
@@ -106,7 +109,8 @@ class FailureReporter:
 
     def _error(self, operation: str, status: int) -> BaseException:
         if self._is_shut:
-            return RankFailed(f"{operation} on {self._where}: another thread has closed the group meanwhile")
+            closed = f"{operation} on {self._where}: another thread has closed the group meanwhile"
+            return RankFailed(closed, operation=operation)
         if operation in MESSAGES and status in (c.SEND_FIRST, c.DOES_NOT_FIT):
             call = f"{self._call(operation)} on rank {self.name}"
             if status == c.SEND_FIRST:
@@ -123,12 +127,15 @@ class FailureReporter:
             if status == c.RAISED:
                 return self._raised(operation)
             error = self._judge(operation, status)
-            self._ended = type(error)(str(error))
+            error.operation = operation
+            self._ended = failure_facts.again(error)
             return error
-        return type(self._ended)(str(self._ended))
+        return failure_facts.again(self._ended)
 
     def _judge(self, operation: str, status: int) -> ShmcollError:
         call = f"{self._call(operation)} on {self._where}"
+        if operation not in MESSAGES:
+            records.note_site(self._group, self._rank, self._sequence(), at_site())  # the launcher quotes it
         culprit = self._words[c.CULPRIT // WORD]
         if status == c.ABORTED:
             return self._first_cause(call)
@@ -139,7 +146,8 @@ class FailureReporter:
             return self._disagreement(call, faces or "All ranks must make the same calls in the same order.")
         if status == c.TIMEOUT_PASSED:
             waited = f"timed out after {self._words[c.TIMEOUT // WORD] / 1e9:g} s"
-            return self._timeout(f"{call}{at_site()}: {waited}; {self._who_is_missing(operation)}")
+            missing, words = self._who_is_missing(operation)
+            return self._timeout(f"{call}{at_site()}: {waited}; {words}", missing)
         name = self._group.name(int(culprit))
         text = (
             f"{call}: the arena is damaged: what rank {name} has written there makes no sense (status {status}). "
@@ -157,25 +165,25 @@ class FailureReporter:
         composite = algorithm >> layout.COMPOSITE_SHIFT if OPERATION_NAMES[code] == operation else 0
         return f"{composite_name(composite) if composite else operation} #{self._sequence()}"
 
-    def _timeout(self, text: str) -> ShmcollError:
+    def _timeout(self, text: str, missing: Sequence[int]) -> ShmcollError:
         """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
         from shmcoll.diagnostics.hang_report import STACKS_PATIENCE, explained
 
-        error = CollectiveTimeout(f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow.")
+        advice = "Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow."
+        error = CollectiveTimeout(f"{text}. {advice}", missing=tuple(missing))
         with report_lock.turn(self._group, 2 * STACKS_PATIENCE) as mine:
             if mine:
                 explained(error, self._arena)
-            self._end(records.TIMED_OUT, text)
+            self._end(records.TIMED_OUT, text, {failure_facts.MISSING: list(missing)})
         return error
 
     def _disagreement(self, call: str, advice: str) -> ShmcollError:
         """All ranks find it in the same operation. Each notes where it is; one of them tells for all."""
-        records.note_site(self._group, self._rank, self._sequence(), at_site())
         with report_lock.turn(self._group, 2 * SITES_PATIENCE) as mine:
             if mine:
                 sites = report_lock.sites(self._group, self._sequence(), SITES_PATIENCE)
                 text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what(sites)}"
-                self._end(records.MISMATCHED, f"{text}. {advice}")
+                self._end(records.MISMATCHED, f"{text}. {advice}", {failure_facts.SEQUENCE: self._sequence()})
         return self._first_cause(call)
 
     def _raised(self, operation: str) -> BaseException:
@@ -190,7 +198,7 @@ class FailureReporter:
             f"in {operation} #{self._sequence()}{at_site()}"
         )
         self._end(records.RAISED, text)
-        self._ended = RankFailed(text)
+        self._ended = RankFailed(text, operation=operation, rank=self._rank)
         return error
 
     def _element(self, word: int, dtype: np.dtype) -> np.ndarray:
@@ -198,17 +206,18 @@ class FailureReporter:
         address = int(self._words[word // WORD])
         return np.frombuffer(ctypes.string_at(address, dtype.itemsize), dtype)[0]
 
-    def _end(self, cause: int, text: str) -> None:
+    def _end(self, cause: int, text: str, facts: dict[str, Any] | None = None) -> None:
         with self._lock:
             if not self._is_shut:
-                records.end(self._group, self._rank, cause, text)
+                records.end(self._group, self._rank, cause, text, facts)
 
     def _first_cause(self, call: str) -> ShmcollError:
         failure = records.first_failure(self._group)
         if failure is None:
             return RankFailed(f"{call}: the group was ended without a reason")
         kind = _ERRORS.get(failure.cause, RankFailed)
-        return kind(failure.text if kind is CollectiveMismatch else f"{call}: {failure.text}")
+        text = failure.text if kind is CollectiveMismatch else f"{call}: {failure.text}"
+        return kind(text, **failure_facts.of_record(self._group, failure))
 
     def _lost(self, call: str, culprit: int) -> ShmcollError:
         """The peer's process has ended. A launcher of ours knows how; give it a moment to say so."""
@@ -232,8 +241,8 @@ class FailureReporter:
                 break
             time.sleep(0.001)
         text = f"rank {self._group.name(culprit)} {how}"
-        self._end(records.VANISHED, text)
-        return RankFailed(f"{call}: {text}")
+        self._end(records.VANISHED, text, {failure_facts.CULPRIT: culprit})
+        return RankFailed(f"{call}: {text}", rank=culprit)
 
     # --- what the headers say -----------------------------------------------------------------------------------------
 
@@ -247,22 +256,28 @@ class FailureReporter:
         told = "; ".join(f"{self._group.names(ranks)} called {call}" for call, ranks in calls.items())
         return told + self._refusals(range(self._group.size))
 
-    def _who_is_missing(self, operation: str) -> str:
-        """Peers that have not published this operation, and what each last did; else who is late within it."""
+    def _who_is_missing(self, operation: str) -> tuple[Sequence[int], str]:
+        """Return the peers that have not published this operation, or else are late within it; and the same in words,
+        with what each did last."""
         if operation in MESSAGES:
-            return missing_message(self._group, self._words, operation, self._mail)
-        sequence, missing = self._sequence(), []
-        for rank in not_arrived(self._group, sequence):
+            peer = self._words.item(c.ARGUMENT // WORD)
+            others = [rank for rank in range(self._group.size) if rank != self._rank]
+            words = missing_message(self._group, self._words, operation, self._mail)
+            return others if peer == layout.ANY else [peer], words
+        sequence, told = self._sequence(), []
+        missing = not_arrived(self._group, sequence)
+        for rank in missing:
             seen = self._group.published(rank)
             last = f"last called {called(self._group, rank, seen)} as #{seen}" if seen else "has called nothing yet"
-            missing.append(f"rank {self._group.name(rank)} did not arrive ({last})")
+            told.append(f"rank {self._group.name(rank)} did not arrive ({last})")
         if not missing:
-            return f"{self._who_stopped()} arrived but did not continue"
-        return "; ".join(missing) + self._refusals(range(self._group.size))
+            stopped = self._who_stopped()
+            return stopped, f"{self._group.names(stopped)} arrived but did not continue"
+        return missing, "; ".join(told) + self._refusals(range(self._group.size))
 
-    def _who_stopped(self) -> str:
+    def _who_stopped(self) -> list[int]:
         awaited = int(self._words[c.CULPRIT // WORD])
-        return self._group.names(who_stopped(self._group, self._rank, awaited, self._sequence()))
+        return who_stopped(self._group, self._rank, awaited, self._sequence())
 
     def _refusals(self, ranks: range) -> str:
         """Calls refused just before this operation: the likely reason of a mismatch."""

@@ -145,7 +145,8 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
         if group:
             return group
         if how:
-            raise RankFailed(f"{call}: world {how}; it leads that group, and never made it")
+            text = f"{call}: world {how}; it leads that group, and never made it"
+            raise RankFailed(text, operation="subgroup", rank=0)  # of the group that is being made
         if time.monotonic() > end:
             from shmcoll.diagnostics.hang_report import explained
 
@@ -153,7 +154,7 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
                 f"{call}: timed out after {timeout:g} s, waiting for world rank {leader}, which leads the group, to "
                 f"call subgroup with the same ranks (and to close the one before as often)"
             )
-            raise explained(CollectiveTimeout(text), arena)
+            raise explained(CollectiveTimeout(text, operation="subgroup", missing=(0,)), arena)
         time.sleep(nap)
         nap = min(2 * nap, _LONGEST_NAP)
 

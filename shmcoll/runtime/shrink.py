@@ -44,9 +44,8 @@ def decided_before(group: Group, which: Identity, me: int, timeout: float) -> Gr
     for rank in group.ranks[: group.ranks.index(me)]:
         decided = _await(group, rank, which, me, end)
         if decided and me not in decided.ranks:
-            raise RankFailed(
-                f"shrink on rank {_name(group, me)}: rank {_name(group, rank)} took this rank for dead, and left it out"
-            )
+            text = f"rank {_name(group, rank)} took this rank for dead, and left it out"
+            raise RankFailed(f"shrink on rank {_name(group, me)}: {text}", operation="shrink")
         if decided:
             return decided
     return None
@@ -70,7 +69,7 @@ def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Gro
 
             late = f"rank {_name(group, rank)} lives and did not call shrink in time; all survivors must"
             text = f"shrink on rank {_name(group, me)}: {late}"
-            raise explained(CollectiveTimeout(text), group.arena)
+            raise explained(CollectiveTimeout(text, operation="shrink", missing=(place,)), group.arena)
         time.sleep(_NAP)
 
 

@@ -67,7 +67,8 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         "SHMCOLL_RANKS": "3", "SHMCOLL_TAG_OUTPUT": "1", "SHMCOLL_LOG_DIR": "logs", "SHMCOLL_TEE": "on",
         "SHMCOLL_JOB_TIMEOUT": "5", "SHMCOLL_TIMEOUT": "7.5", "SHMCOLL_ON_FAILURE": "continue", "SHMCOLL_GRACE": "0",
         "SHMCOLL_BIND_TO": "numa", "SHMCOLL_STDIN": "none", "SHMCOLL_REPORT": "true", "SHMCOLL_FRESH": "yes",
-        "SHMCOLL_HEAP": "1.5G", "SHMCOLL_CHECK": "1", "SHMCOLL_REPORT_JSON": "report.json", "SHMCOLL_STALL_WARNING": "9",
+        "SHMCOLL_HEAP": "1.5G", "SHMCOLL_CHECK": "1", "SHMCOLL_REPORT_JSON": "report.json",
+        "SHMCOLL_STALL_WARNING": "9",
     }  # fmt: skip
     assert set(texts) == {setting.variable for setting in SETTINGS.values()} - {""}
     for name, text in texts.items():

@@ -91,7 +91,7 @@ def test_where_ranks_wait_in_a_circle_who_has_done_the_fewest_steps_is_to_blame(
             comm._local_rank.arena.store(
                 comm._dispatcher.group.mailbox(rank) + layout.PROGRESS, (5 << layout.STEP_BITS) + done
             )
-        return comm._dispatcher.failures._who_stopped()
+        return comm._dispatcher.group.names(comm._dispatcher.failures._who_stopped())
 
     assert in_a_rank(ranks, 4, blamed) == named
 
@@ -110,7 +110,7 @@ def test_the_end_of_the_chain_of_sleepers_is_to_blame(ranks, chain, named):
         )
         sleep_for(comm, chain[-1], 0, 5 << layout.STEP_BITS)  # which has come
         comm._local_rank.arena.store(comm._dispatcher.group.mailbox(0) + layout.PROGRESS, 5 << layout.STEP_BITS)
-        return comm._dispatcher.failures._who_stopped()
+        return comm._dispatcher.group.names(comm._dispatcher.failures._who_stopped())
 
     assert in_a_rank(ranks, 4, blamed) == named
 

@@ -3,8 +3,8 @@
 Who writes what. Of each rank there are two records of its life: one that it writes itself, one that the launcher writes
 about it. In each group each member has a record of the group's ending, which it alone writes: why it ended the group;
 or, before that, which call of its own was refused. And another that says where in its code it made a call that failed
-on all members. So every record has a single writer. A record is written at most a few times: text and words first, a
-checksum over them last; a reader that finds a wrong checksum reads again.
+on all members. So every record has a single writer. A record is written at most a few times: text, facts and words
+first, a checksum over them last; a reader that finds a wrong checksum reads again.
 
 Order of memory. That a record is whole its checksum says. That it is there at all says whatever its writer stored next
 (ABORT, CLOSED, the end of its process): each store of `Arena` is a release, each load an acquire.
@@ -20,10 +20,12 @@ call it when they raise, and the launcher calls it when all ranks have ended: bo
 time is the time of writing, so a record that comes later never precedes one that has been read.
 """
 
+import json
 import time
 import zlib
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from shmcoll.engine import layout
 from shmcoll.engine.memory.arena import Arena
@@ -43,6 +45,8 @@ EXITED_BECAUSE = 11  # it exited, and its own records say that it knew of anothe
 ENDED_BECAUSE = 12  # its launcher ended it, because another rank had failed or the time was over
 
 _CONSEQUENCES = frozenset({VANISHED, RAISED_BECAUSE, EXITED_BECAUSE, ENDED_BECAUSE})
+
+_FACTS = b"\0"  # between the text of a record and its facts, as JSON
 
 _WORDS = (
     layout.RECORD_STATE,
@@ -67,6 +71,7 @@ class Record:
     pid: int
     start: int
     text: str
+    facts: dict[str, Any] = field(default_factory=dict)  # for programs: see `runtime/failure_facts.py`
 
     @property
     def is_consequence(self) -> bool:
@@ -87,9 +92,9 @@ def read(arena: Arena, rank: int, by: int) -> Record:
     return _read(arena, layout.record_offset(arena.ranks, rank, by), rank)
 
 
-def end(group: Group, rank: int, cause: int, text: str) -> None:
-    """Write why `rank` of the group ends it, and end it."""
-    _write(group.arena, _ending(group, rank), FAILED, cause, 1, text, 0)
+def end(group: Group, rank: int, cause: int, text: str, facts: dict[str, Any] | None = None) -> None:
+    """Write why `rank` of the group ends it, and end it. `facts`: the same for programs, as far as there is room."""
+    _write(group.arena, _ending(group, rank), FAILED, cause, 1, text, 0, facts)
     group.abort()
 
 
@@ -182,8 +187,20 @@ def _site(group: Group, rank: int) -> int:
     return group.offset + layout.site_offset(group.size, rank)
 
 
-def _write(arena: Arena, base: int, state: int, cause: int, code: int, text: str, pid: int) -> None:
-    body = text.encode()[: layout.RECORD_TEXT_BYTES]
+def _write(
+    arena: Arena,
+    base: int,
+    state: int,
+    cause: int,
+    code: int,
+    text: str,
+    pid: int,
+    facts: dict[str, Any] | None = None,
+) -> None:
+    tail = _FACTS + json.dumps(facts).encode() if facts else b""
+    if len(tail) > layout.RECORD_TEXT_BYTES // 2:
+        tail = b""
+    body = text.encode()[: layout.RECORD_TEXT_BYTES - len(tail)] + tail
     for word, value in (
         (layout.RECORD_STATE, state),
         (layout.RECORD_CAUSE, cause),
@@ -207,9 +224,18 @@ def _read(arena: Arena, base: int, rank: int) -> Record:
         if check == 0 and state == UNBORN:
             break
         if check == _checksum(arena, base, length):
-            return Record(rank, state, cause, code, when, pid, start, text.decode(errors="replace"))
+            words, _, facts = text.partition(_FACTS)
+            return Record(rank, state, cause, code, when, pid, start, words.decode(errors="replace"), _parsed(facts))
         time.sleep(1e-5)
     return Record(rank, UNBORN, NONE, 0, 0, 0, 0, "")
+
+
+def _parsed(facts: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(facts or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _checksum(arena: Arena, base: int, length: int) -> int:
