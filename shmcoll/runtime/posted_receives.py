@@ -269,6 +269,10 @@ class PostedReceives:
         status = self._enter(None, TRY, wanted=(ANY, ANY, ARRAY), patiently=patiently)
         if status == c.NOTHING_YET:
             return status, None
+        if status not in (c.FOUND, c.BUSY):  # the group has ended; the error shall quote a receive
+            first, words = self._posted[0], self._dispatcher.words
+            words[c.ARGUMENT // WORD], words[c.ARGUMENT_2 // WORD], _ = first.wanted
+            return status, None
         if status == c.FOUND and (receive := self._first_that_fits(self._posted)):
             return status, receive
         while True:

@@ -70,6 +70,8 @@ SANCTIONED = {
     "shmcoll.collectives": {"copy", "load", "peek", "poke", "store"},
 }  # fmt: skip
 
+#: functions that return an address in MAIL
+PRIVATE_ADDRESSES = {"found_message", "chain_to", "chain_from"}
 #: pointers of the context that lead into the arena
 SHARED_POINTERS = {"ARENA", "GROUP", "MAILBOXES", "CELLS", "RECORDS", "RECORDS_LAUNCHER", "FLIGHTS"}
 
@@ -262,10 +264,23 @@ def test_peek_and_poke_stay_in_private_memory() -> None:
     ] == []
 
 
+def test_functions_of_private_addresses_lead_there() -> None:
+    returned = {
+        function.name: [
+            _is_private(node.value, function) for node in ast.walk(function) if isinstance(node, ast.Return)
+        ]
+        for function in functions(TREES["shmcoll.engine.messages.ring_buffers"])
+        if function.name in PRIVATE_ADDRESSES
+    }
+    assert returned == {name: [True] for name in PRIVATE_ADDRESSES}
+
+
 def _is_private(address: ast.expr, function: ast.FunctionDef) -> bool:
     base = address
     while isinstance(base, ast.BinOp) and isinstance(base.op, ast.Add):
         base = base.left
+    if isinstance(base, ast.Call) and called(base) in PRIVATE_ADDRESSES:
+        return True
     if isinstance(base, ast.Call) and called(base) == "peek":
         fields = {node.attr for node in ast.walk(base) if isinstance(node, ast.Attribute)}
         return not fields & SHARED_POINTERS and _is_private(base.args[0], function)

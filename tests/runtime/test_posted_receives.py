@@ -106,9 +106,27 @@ def test_a_look_costs_the_same_for_many_receives(ranks, monkeypatch):
         status, found = posted._find(patiently=False)
         assert status == c.FOUND
         posted._look_for_the_late(lost=False)
+        comm.barrier()  # until now the source has not left
         for work in works:
             work.cancel()
         comm._dispatcher.words[c.OWNER // WORD] = 0
         return works.index(found), len(tries), len(asked)
 
     assert ranks(2, look) == [(41, 1, 1)] * 2
+
+
+def test_an_error_that_a_look_finds_quotes_a_receive(ranks, monkeypatch):
+    """The look is for a message of any kind; the group has ended before it."""
+
+    def look(comm) -> str:
+        monkeypatch.setattr(comm._dispatcher.worker, "start", lambda operation: None)
+        posted = comm._dispatcher.posted
+        work = comm.recv(source=0, tag=7, async_op=True)
+        comm._dispatcher.group.abort()
+        status, found = posted._find(patiently=True)
+        assert status == c.ABORTED and found is None
+        error = posted._error(work, status)
+        work.cancel()
+        return str(error)
+
+    assert "recv(source=0, tag=7)" in ranks.outcomes(1, look, timeout=20.0)[0].value
