@@ -38,15 +38,21 @@ def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[An
     and nothing has been sent."""
     if type(x) is not np.ndarray or x.nbytes > PART_BYTES or not dispatcher.worker.is_open():
         return None
-    entry, sending = dispatcher.routine("send"), None
+    entry = dispatcher.routine("send")
     try:
         status = entry(x, None, BEGIN, dest, tag, ARRAY)
-        if status == c.ASKS:
-            sending = Sending(dispatcher, x, dest, tag)
-            status = sending.put(status, patience=0)
+        return send_on_at_once(dispatcher, status, x, dest, tag)
     except BaseException:
         dispatcher.left("send")
         raise
+
+
+def send_on_at_once(dispatcher: Dispatcher, status: int, x: np.ndarray, dest: int, tag: int) -> Work[Any] | None:
+    """After the answer to BEGIN: the handle as `send_at_once` returns it. On an exception the caller has left."""
+    sending = None
+    if status == c.ASKS:
+        sending = Sending(dispatcher, x, dest, tag)
+        status = sending.put(status, patience=0)
     if status in (c.NEEDS_PYTHON, c.BUSY) or (sending and sending.is_refused):
         return None
     return dispatcher.worker.ended(None if status == c.OK else dispatcher.failures.error("send", status))
@@ -62,9 +68,15 @@ def go_on(dispatcher: Dispatcher, x: Any, dest: int, tag: int) -> tuple[int, "Se
     return (c.BUSY, None) if sending.is_refused else (status, sending)
 
 
+def can_send(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> bool:
+    """Return whether the routine takes these arguments as they are, for sure."""
+    if type(dest) is not int or type(tag) is not int:
+        return False
+    return 0 <= dest < dispatcher.size and 0 <= tag <= LARGEST_TAG and given.is_plain(x)
+
+
 def check_arguments(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> tuple[np.ndarray, int, int]:
-    is_addressed = type(dest) is int and type(tag) is int and 0 <= dest < dispatcher.size and 0 <= tag <= LARGEST_TAG
-    if is_addressed and type(x) is np.ndarray and given.is_plain(x):
+    if can_send(dispatcher, x, dest, tag):
         return x, dest, tag
     with dispatcher.checking("send") as check:
         array = exact(given.as_array(x, *check))

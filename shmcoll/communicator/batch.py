@@ -16,19 +16,20 @@ Interrupts: an exception between the native call of a receive and the handle tha
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from shmcoll import calls
-from shmcoll.calls.recv import can_receive, make, received
+from shmcoll.calls.recv import can_receive, make
 from shmcoll.calls.recv import go_on as read_message
 from shmcoll.calls.recv_object import make_object
+from shmcoll.calls.send import can_send, send_on_at_once
 from shmcoll.calls.send import check_arguments as check_send
-from shmcoll.calls.send import send_at_once
 from shmcoll.calls.send_object import check_address
 from shmcoll.engine import context as c
-from shmcoll.engine.layout import ANY
+from shmcoll.engine.layout import ANY, LARGEST_TAG
 from shmcoll.engine.messages.recv import SOON
-from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
+from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, SOURCE_SHIFT
+from shmcoll.engine.messages.send import BEGIN
 from shmcoll.runtime.posted_receive import PostedReceive
 
 if TYPE_CHECKING:
@@ -83,13 +84,67 @@ def batch(dispatcher: Dispatcher, messages: Any, send: Submit, submit: Submit) -
             f"shmcoll.Recv, got {type(messages).__name__}"
         )
     listed = list(messages)
-    prepared = [_prepare(dispatcher, one) for one in listed]
-    dispatcher.routine("send")  # loaded before anything has begun
     works: list[Any] = [None] * len(listed)
-    if _is_quick(dispatcher, listed, prepared):
-        _start_quickly(dispatcher, listed, prepared, works)
+    if _are_quick(dispatcher, listed):
+        prepared = listed
+        if _start_quickly(dispatcher, listed, works):
+            return works
+    else:
+        prepared = [_prepare(dispatcher, one) for one in listed]
+        dispatcher.routine("send")  # loaded before anything has begun
     _start(dispatcher, listed, prepared, works, send, submit)
     return works
+
+
+def _are_quick(dispatcher: Dispatcher, listed: list[Any]) -> bool:
+    """Return whether the routines take all the messages as they are, and no message waits for its receiver."""
+    if not dispatcher.posted.is_empty() or dispatcher.checks_buffers:
+        return False
+    sends = False
+    for one in listed:
+        if type(one) is Recv:
+            if not can_receive(dispatcher, *one):
+                return False
+        elif type(one) is not Send or not can_send(dispatcher, *one) or cast(Any, one.x).nbytes > PART_BYTES:
+            return False
+        else:
+            sends = True
+    return sends  # receives alone are posted for messages to come
+
+
+def _start_quickly(dispatcher: Dispatcher, listed: list[Any], works: list[Any]) -> bool:
+    """Send, and receive what comes soon. Return whether that is all; what remains has no handle in `works`."""
+    send, recv = dispatcher.routine("send"), dispatcher.routine("recv")  # loaded before anything has begun
+    ended = dispatcher.worker.ended
+    if not dispatcher.worker.is_open():
+        return False
+    for i, one in enumerate(listed):
+        if type(one) is Send:
+            x: Any = one.x
+            dest, tag = one.dest, one.tag
+            try:
+                status = send(x, None, BEGIN, dest, tag, ARRAY)
+                works[i] = ended(None) if status == c.OK else send_on_at_once(dispatcher, status, x, dest, tag)
+            except BaseException:
+                dispatcher.left("send")
+                raise
+            if works[i] is None:  # nothing behind it may overtake it
+                return False
+    for i, one in enumerate(listed):
+        if type(one) is Recv:
+            out: Any = one.out
+            source, tag = one.source, one.tag
+            try:
+                status, array = recv(None, out, SOON, source, tag, ARRAY), out
+                if status == c.FOUND:
+                    status, array = read_message(dispatcher, recv, out, source, tag)
+                if status >= 0:
+                    return False
+                works[i] = ended((array, -1 - status >> SOURCE_SHIFT, -1 - status & LARGEST_TAG))
+            except BaseException:
+                dispatcher.left("recv")
+                raise
+    return True
 
 
 def _prepare(dispatcher: Dispatcher, one: Any) -> Prepared:
@@ -97,7 +152,7 @@ def _prepare(dispatcher: Dispatcher, one: Any) -> Prepared:
     if kind is Send:
         return check_send(dispatcher, *one)
     if kind is Recv:
-        return tuple(one) if can_receive(dispatcher, *one) else make(dispatcher, *one)
+        return make(dispatcher, *one)
     if kind is SendObject:
         return one.value, *check_address(dispatcher, one.dest, one.tag)
     if kind is RecvObject:
@@ -106,43 +161,6 @@ def _prepare(dispatcher: Dispatcher, one: Any) -> Prepared:
         f"batch on rank {dispatcher.failures.name}: {kind.__name__} is not a message; use shmcoll.Send(x, dest, tag), "
         f"shmcoll.Recv(out, source, tag), shmcoll.SendObject(value, dest, tag) and shmcoll.RecvObject(source, tag)"
     )
-
-
-def _is_quick(dispatcher: Dispatcher, listed: list[Any], prepared: list[Prepared]) -> bool:
-    if not dispatcher.posted.is_empty() or dispatcher.checks_buffers:
-        return False
-    sends = False
-    for one, arguments in zip(listed, prepared, strict=True):
-        if type(one) is Send:
-            sends = True
-            if arguments[0].nbytes > PART_BYTES:  # type: ignore[index]
-                return False
-        elif type(arguments) is not tuple:
-            return False
-    return sends  # receives alone are posted for messages to come
-
-
-def _start_quickly(dispatcher: Dispatcher, listed: list[Any], prepared: list[Prepared], works: list[Any]) -> None:
-    """Send, and receive what comes soon. What remains to be done has no handle in `works` afterwards."""
-    for i, one in enumerate(listed):
-        if type(one) is Send:
-            works[i] = send_at_once(dispatcher, *prepared[i])  # type: ignore[misc]
-            if works[i] is None:  # nothing behind it may overtake it
-                return
-    entry, ended = dispatcher.routine("recv"), dispatcher.worker.ended
-    try:
-        for i, one in enumerate(listed):
-            if type(one) is Recv:
-                out, source, tag = prepared[i]  # type: ignore[misc]
-                status, array = entry(None, out, SOON, source, tag, ARRAY), out
-                if status == c.FOUND:
-                    status, array = read_message(dispatcher, entry, out, source, tag)
-                if status >= 0:
-                    return
-                works[i] = ended(received(array, status))
-    except BaseException:
-        dispatcher.left("recv")
-        raise
 
 
 def _start(

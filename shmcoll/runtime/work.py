@@ -66,11 +66,16 @@ class Latch:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Return whether it has been set within so many seconds."""
+        if self.is_set:
+            return True
         mine = _Bell()
         self._calls.append(mine.ring)
         if not self.is_set:
             mine.wait(timeout)
         return self.is_set
+
+
+_SET = Latch(is_set=True)  # of all calls that had ended before they got a handle: nothing is kept in it
 
 
 class _Bell:
@@ -115,11 +120,11 @@ class Work(Generic[Result]):
     @classmethod
     def ended(cls, worker: Worker, site: Site | None, result: Any) -> "Work[Any]":
         """Make the handle of a call that has returned or raised `result`."""
-        work: Work[Any] = cls(worker, site)
+        work: Work[Any] = cls.__new__(cls)  # in fewer steps than by `__init__`: many are made
+        work.site, work._worker, work._latch = site, worker, _SET
+        work._result = result
         if isinstance(result, BaseException):
-            work.settle(result)
-        else:  # the same in fewer steps: nobody waits yet
-            work._result, work._latch.is_set = result, True
+            work._note_failure(result)
         return work
 
     def wait(self, timeout: float | None = None) -> Result:
