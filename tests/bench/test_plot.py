@@ -216,6 +216,7 @@ def test_a_run_draws_its_picture(tmp_path):
     assert struct.unpack(">2I", head[16:]) == (1650, 720)
 
 
+@pytest.mark.slow
 @needs_matplotlib
 def test_one_point_and_no_bandwidth(tmp_path):
     alone = document(times={8: 1.0}, ranks=1, in_place=False)
@@ -224,6 +225,7 @@ def test_one_point_and_no_bandwidth(tmp_path):
     assert (done.stdout, done.stderr) == ("", "")  # matplotlib warns of limits that are equal
 
 
+@pytest.mark.slow
 @needs_matplotlib
 def test_several_results_in_one_picture(tmp_path):
     ours, theirs = write(tmp_path / "a.json", document()), write(tmp_path / "b.json", document("Open MPI", {8: 3.0}))

@@ -41,11 +41,13 @@ def test_sixteen_ranks(ranks, collective, seed):
     check(ranks, MANY, collective, seed, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", SUITES)
 def test_results_are_the_same_through_the_plain_entry(ranks, few, collective, seed, factor, plain_entry):
     check(ranks, few, collective, seed, factor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("collective", SUITES)
 def test_results_are_the_same_past_the_caches(ranks, few, collective, seed, factor):
     check(ranks, few, collective, seed, factor, SHMCOLL_STREAM_BYTES="128")

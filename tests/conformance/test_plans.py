@@ -60,6 +60,7 @@ def first_if_greater(a, b):
     return a if a > b else b
 
 
+@pytest.mark.slow
 def test_operators(ranks):
     assert ranks(2, operators) == [[[0.5, 1.5, 2.5, 3.5], [1.0, 3.0, 5.0, 7.0], [1.0, 2.0, 3.0, 4.0]]] * 2
 

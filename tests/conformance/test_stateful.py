@@ -413,6 +413,7 @@ def run_programs(seed: int, examples: int, steps: int, *phases: Phase) -> None:
     run_state_machine_as_test(seeded(seed)(machine), settings=options)
 
 
+@pytest.mark.slow
 def test_random_programs(seed):
     run_programs(seed, 12, 30)
 

@@ -77,6 +77,7 @@ def lives_as_long_as_it_is_seen(comm) -> list[int]:
     return told
 
 
+@pytest.mark.slow
 def test_an_array_lives_as_long_as_anybody_sees_it(ranks):
     for rank, told in enumerate(ranks(2, lives_as_long_as_it_is_seen)):
         before, made, dropped, seen, value, half, nothing = told

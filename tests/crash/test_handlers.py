@@ -224,7 +224,7 @@ def ticking(comm, name: str, call: str, seconds: float) -> tuple[int, int, int]:
 @pytest.mark.parametrize("call", ["barrier", "recv", "send", "all_gather_v", "split", "all_gather_object"])
 @pytest.mark.parametrize("name", PHASED)
 def test_a_timer_whose_handler_calls(ranks, name, call):
-    told = ranks(2, ticking, name, call, 0.5)
+    told = ranks(2, ticking, name, call, 0.25)
     print(name, call, told)
     assert all(signals > 0 for signals, _, _ in told)
 

@@ -19,7 +19,7 @@ except shmcoll.BufferChanged as error:
 """
 
 
-@pytest.mark.parametrize("way", [(), ("--fresh",)], ids=["fork", "fresh"])
+@pytest.mark.parametrize("way", [(), pytest.param(("--fresh",), marks=pytest.mark.slow)], ids=["fork", "fresh"])
 def test_the_option_turns_it_on(shmrun, way):
     script = shmrun.write(CHANGED)
     told = shmrun("-n", 2, "--check", *way, script)
@@ -29,6 +29,7 @@ def test_the_option_turns_it_on(shmrun, way):
     assert shmrun("-n", 2, *way, script).stdout.splitlines() == ["nothing"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("value", "is_on"), [("1", True), ("0", False), ("", False), ("yes", True)])
 def test_the_variable_turns_it_on(shmrun, monkeypatch, value, is_on):
     monkeypatch.setenv("SHMCOLL_CHECK", value)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-WAYS = pytest.mark.parametrize("way", [(), ("--fresh",)], ids=["fork", "fresh"])
+WAYS = pytest.mark.parametrize("way", [(), pytest.param(("--fresh",), marks=pytest.mark.slow)], ids=["fork", "fresh"])
 CODE = "import shmcoll, sys; print(shmcoll.init().all_reduce(1), sys.argv[1:], sys.stdin.read())"
 
 
@@ -16,6 +16,7 @@ def test_every_rank_runs_it(shmrun, way):
     assert shmrun("-n", 2, *way, "-", "a", given=CODE).stdout.splitlines() == ["2 ['a'] "] * 2
 
 
+@pytest.mark.slow
 def test_the_launchers_own_interpreter_before_it_is_no_program(shmrun):
     code = "import sys; print('numpy' in sys.modules, sys.argv)"
     assert shmrun("-n", 1, sys.executable, "-c", code, "b").stdout == "True ['-c', 'b']\n"

@@ -17,7 +17,7 @@ JOB = """
 """
 
 
-@pytest.mark.parametrize("way", [(), ("--fresh",)], ids=["fork", "fresh"])
+@pytest.mark.parametrize("way", [(), pytest.param(("--fresh",), marks=pytest.mark.slow)], ids=["fork", "fresh"])
 def test_an_exception_is_the_cause_and_stands_last(shmrun, way):
     told = shmrun("-n", 4, *way, shmrun.write(JOB.format(failure="stumble()")))
     assert told.returncode == 1

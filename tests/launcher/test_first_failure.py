@@ -105,6 +105,7 @@ def start(shmrun, request):
     return start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("job", "cause"),
     [

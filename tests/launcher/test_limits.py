@@ -29,6 +29,7 @@ def test_a_limit_that_is_too_small(shmrun, name):
     assert told.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [310, 350, 400, 500, 700])
 def test_a_limit_on_address_space_that_may_do_or_not(shmrun, limit):
     """Python, numpy and LLVM fail in many ways when a library cannot be mapped; none of them is a traceback."""

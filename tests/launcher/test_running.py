@@ -127,6 +127,7 @@ def test_too_little_memory_is_said_before_anything_is_compiled(shmrun, tmp_path)
     assert told.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_launchers_own_interpreter_before_a_script_is_no_program(shmrun, tmp_path):
     """The ranks are forks that have numpy; another interpreter, or one with options, is executed."""
     shmrun.write("import sys; print('numpy' in sys.modules, *sys.argv)\n", "plain")

@@ -60,6 +60,7 @@ def test_an_exception_is_shown_where_it_cannot_be_sent(capfd: pytest.CaptureFixt
     check(tmp_path, 2)
 
 
+@pytest.mark.slow
 def test_the_server_is_started_anew_when_its_socket_has_been_closed() -> None:
     assert shmcoll.run(lambda: 1, 1) == [1]
     server = client._server

@@ -15,7 +15,7 @@ import shmcoll
 from shmcoll.runner import api
 from tests.support.small_memory import with_little_memory
 
-METHODS = ("fork", "spawn")
+METHODS = ("fork", pytest.param("spawn", marks=pytest.mark.slow))
 
 
 @pytest.fixture(autouse=True)
@@ -206,6 +206,7 @@ def test_fork_of_a_rank_that_returns_has_no_result() -> None:
     assert shmcoll.run(fork, 2)[0] > 0
 
 
+@pytest.mark.slow
 def test_too_little_memory_for_the_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in with_little_memory(tmp_path).items():
         monkeypatch.setenv(name, value)

@@ -12,7 +12,7 @@ import pytest
 
 import shmcoll
 
-METHODS = ("fork", "spawn")
+METHODS = ("fork", pytest.param("spawn", marks=pytest.mark.slow))
 
 
 @pytest.mark.parametrize("method", METHODS)

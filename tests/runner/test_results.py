@@ -16,7 +16,7 @@ import pytest
 import shmcoll
 from shmcoll.runner import api
 
-METHODS = ("fork", "spawn")
+METHODS = ("fork", pytest.param("spawn", marks=pytest.mark.slow))
 
 
 @pytest.mark.parametrize("method", METHODS)

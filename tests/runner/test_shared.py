@@ -13,7 +13,7 @@ import shmcoll
 from shmcoll.runner import shared_memory
 from shmcoll.runner.shared_memory import region_of
 
-METHODS = ("fork", "spawn")
+METHODS = ("fork", pytest.param("spawn", marks=pytest.mark.slow))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -132,6 +132,7 @@ def test_ctrl_c_while_nobody_catches_it(scripts: Any) -> None:
     assert script.returncode == -signal.SIGINT
 
 
+@pytest.mark.slow
 def test_killed_server_is_named_and_replaced() -> None:
     def kill() -> None:
         shmcoll.init().barrier()
