@@ -122,7 +122,7 @@ class TestTheEnd:
         ("ending", "code", "words"),
         [
             ("sys.exit(7)", 7, "shmrun: rank 0 failed first, with exit code 7\n"),
-            ("sys.exit('no luck')", 1, "no luck\nshmrun: rank 0 failed first, with exit code 1\n"),
+            ("sys.exit('no luck')", 1, "shmrun: rank 0 failed first, with exit code 1:\nno luck\n"),
             ("os._exit(9)", 9, "shmrun: rank 0 failed first, with exit code 9\n"),
             ("os.kill(os.getpid(), 15)", 143, "shmrun: rank 0 was killed by signal 15 (SIGTERM)\n"),
         ],

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from shmcoll.calls.arguments import as_memory
 from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
 from tests.support import layouts
 from tests.support.suite import Case
@@ -30,7 +31,7 @@ def case(seed: int, n: int, dtype: DType, shape: tuple, root: int, layout: str, 
             got = got.wait()
         if isinstance(x, np.ndarray) and got is not x:
             return "x was not returned"
-        return layouts.same(got.astype(wanted.dtype), wanted)
+        return layouts.same(np.asarray(as_memory(got)).astype(wanted.dtype), wanted)
 
     return name, check
 

@@ -165,7 +165,10 @@ def _with_nan(rng: np.random.Generator, array: np.ndarray) -> np.ndarray:
 
 
 def same(got: object, wanted: np.ndarray) -> str:
-    """What is wrong with a result, '' when nothing is: type, dtype, shape and every element are compared."""
+    """What is wrong with a result, '' when nothing is: type, dtype, shape and every element are compared. Where the
+    result has no dimensions it may be a scalar (`tests/conformance/test_scalars.py` says when it must be)."""
+    if isinstance(got, np.generic) and not wanted.ndim:
+        got = np.asarray(got)
     if not isinstance(got, np.ndarray):
         return f"got {type(got).__name__}"
     if (got.dtype, got.shape) != (wanted.dtype, wanted.shape):

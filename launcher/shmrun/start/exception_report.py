@@ -1,11 +1,12 @@
 """How an uncaught exception gets from a rank to the launcher.
 
 Each rank has a pipe of its own to the launcher. A Python rank whose program ends with an exception writes one message
-into it, from `sys.excepthook`. Other calls of that hook print, as ever (`shmcoll/runtime/uncaught.py`). A rank whose
-program cannot be executed writes one message, too. Nothing else is ever written, and the descriptor is closed on exec.
-The launcher reads whenever there is something to read and once more when the rank has ended. It never waits for the end
-of the file: a process that the rank has forked may hold the pipe open. The rank never waits either: a message is
-shorter than a pipe's buffer, and even a smaller buffer is emptied by the launcher, whose death would end the rank.
+into it, from `sys.excepthook`; so does one that ends with `sys.exit("message")`. Other calls of that hook print, as
+ever (`shmcoll/runtime/uncaught.py`). A rank whose program cannot be executed writes one message, too. Nothing else is
+ever written, and the descriptor is closed on exec. The launcher reads whenever there is something to read and once more
+when the rank has ended. It never waits for the end of the file: a process that the rank has forked may hold the pipe
+open. The rank never waits either: a message is shorter than a pipe's buffer, and even a smaller buffer is emptied by
+the launcher, whose death would end the rank.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from types import TracebackType
 
@@ -30,20 +32,26 @@ class Report(RaisedException):
     is_interrupt: bool = False
 
 
-def install(fd: int) -> None:
-    """From now on, an exception that ends this process is reported to `fd` and not printed. A later hook wins."""
+def install(fd: int) -> Callable[[BaseException], bool]:
+    """From now on, an exception that ends this process is reported to `fd` and not printed. A later hook wins. Return
+    what reports an exception and returns whether it could."""
     os.set_inheritable(fd, False)
     me, pipe = os.getpid(), _identity(fd)
 
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def report(error: BaseException) -> bool:
         # A fork of the rank is not the rank; and the program may have closed a descriptor that it did not know.
         if uncaught.is_last(error) and os.getpid() == me and _identity(fd) == pipe:
             with contextlib.suppress(OSError):
                 send(fd, _describe(error))
-                return
-        sys.__excepthook__(kind, error, trace)
+                return True
+        return False
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not report(error):
+            sys.__excepthook__(kind, error, trace)
 
     sys.excepthook = hook
+    return report
 
 
 def send(fd: int, report: Report) -> None:
@@ -65,7 +73,8 @@ def _describe(error: BaseException) -> Report:
     import traceback
 
     now = time.monotonic_ns()
-    text = "".join(traceback.format_exception(error))
+    is_message = isinstance(error, SystemExit)  # of sys.exit("message")
+    text = str(error) if is_message else "".join(traceback.format_exception(error))
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 3]}\n  [{len(text) - _LONGEST} characters left out]\n{text[-_LONGEST * 2 // 3 :]}"
     is_interrupt = isinstance(error, KeyboardInterrupt)

@@ -30,7 +30,7 @@ def run(program: Program, report_fd: int, mask: Iterable[int], *, line_buffered:
     _look_fresh(program)
     if line_buffered and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
-    exception_report.install(report_fd)
+    report = exception_report.install(report_fd)
     stack_server.offer()
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -42,7 +42,10 @@ def run(program: Program, report_fd: int, mask: Iterable[int], *, line_buffered:
             _run_code(program)
         else:
             _run_script(program.name)
-    except SystemExit:
+    except SystemExit as e:
+        if isinstance(e.code, str):  # a message, which the interpreter would print among the output of other ranks
+            uncaught.ends_by(e)
+            e.code = 1 if report(e) else e.code
         raise
     except BaseException as e:
         _tell(e)
