@@ -21,7 +21,7 @@ def counted(comm) -> list[str]:
         if 2 * (n - 1) * n + n <= 2 * total
         else ("all_gather_v", (own,), {"out": np.empty(total, np.int64), "recv_counts": counts}),
         ("gather_v", (own, root), {"out": np.empty(total, np.int64) if rank == root else None}),
-        ("scatter_v", (x, counts, None, root) if rank == root else (None, None, None, root), {"out": own.copy()}),
+        ("scatter_v", (x if rank == root else None, root), {"send_counts": counts, "out": own.copy()}),
         ("all_to_all_v", (x, counts), {"out": room.copy(), "recv_displs": at}),
         ("all_to_all_v", (x, np.array(counts)), {"out": np.empty(n * mine, np.int64), "recv_room": [mine] * n}),
         ("reduce_scatter_v", (x, counts, "max"), {}),
