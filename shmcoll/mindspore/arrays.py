@@ -36,8 +36,9 @@ def to_numpy(x: Any) -> np.ndarray:
     return array
 
 
-def like(x: Any, array: np.ndarray) -> Any:
-    """The plain array `array` as what `x` is."""
+def like(x: Any, result: Any) -> Any:
+    """Return the result of a collective, an array or a scalar, as what `x` is."""
+    array = np.asarray(result)
     if is_foreign(x):
         return _foreign(array)
     return array.view(Tensor) if isinstance(x, Tensor) else array

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -92,3 +94,14 @@ def test_descriptors_of_the_caller_pass_through(shmrun):
         os.close(read)
         os.close(write)
     assert told.stdout == f"{read} is here"
+
+
+def test_the_launcher_loads_numpy_for_the_ranks_and_not_before():
+    """BLAS starts its threads when it is loaded, by variables that the launcher sets for the ranks first. A fork of a
+    process with such threads would be no rank, so each rank would need an interpreter of its own."""
+    loads = "import sys; from shmrun.watch import failure_summary, supervise; from shmrun.start import prepare, spawn"
+    told = subprocess.run(
+        [sys.executable, "-c", f"{loads}; print([name for name in ('numpy', 'llvmlite') if name in sys.modules])"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told.stdout == "[]\n"

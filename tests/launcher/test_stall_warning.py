@@ -86,7 +86,7 @@ class Watched:
         absent = rank_status.RankStatus(1, 0, rank_status.OUTSIDE)
         monkeypatch.setattr(rank_status.time, "monotonic_ns", lambda: int((self.now - self.since) * 1e9) + 1)
         monkeypatch.setattr(stall_warning.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(stall_warning, "standings", lambda arena: [waiting, absent])
+        monkeypatch.setattr(rank_status, "standings", lambda arena: [waiting, absent])
         self.word = world.mailbox(0) + layout.AWAITED_VALUE
         self.stall = stall_warning.StallWarning(self.arena, 20.0)
 

@@ -6,7 +6,6 @@ The cause is printed last, because that is what stands at the bottom of the scre
 import signal
 import sys
 
-from shmcoll.diagnostics.rank_status import last_operation
 from shmcoll.engine.memory.group import names
 from shmcoll.startup.exits import describe, first_failure, is_consequence, signal_name
 from shmrun.start.rank import Rank
@@ -55,6 +54,8 @@ def _cause(outcome: Outcome, rank: Rank) -> str:
         return f"rank {rank.number} failed first, with exit code {_exit_code(rank)}{log}:\n{text}"
     if status > 0:
         return f"rank {rank.number} failed first, with exit code {status}{log}"
+    from shmcoll.diagnostics.rank_status import last_operation  # numpy comes with it, and BLAS before its variables
+
     said = (describe(status), last_operation(outcome.arena, rank.number), _HINTS.get(-status, ""))
     return f"rank {rank.number} {'; '.join(filter(None, said))}{log}"
 

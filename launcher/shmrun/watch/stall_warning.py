@@ -4,17 +4,22 @@ The launcher reads the arena, so ranks do nothing for it. It looks only when a w
 have begun after its last look, may be as long as the limit. An operation that takes long but goes on is no stall: what
 the waiting ranks sleep for, and how far they have come, must be the same in a second look. A stall is reported when the
 limit is over, and again whenever it has lasted twice as long as when it was reported last.
+
+The diagnostics are imported for the first look: numpy and llvmlite come with them, which most launchers never need.
 """
+
+from __future__ import annotations
 
 import re
 import time
+from typing import TYPE_CHECKING
 
-from shmcoll.diagnostics.hang_report import culprits, verdict
-from shmcoll.diagnostics.rank_status import RankStatus, standings
-from shmcoll.diagnostics.stack_client import ask
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
+
+if TYPE_CHECKING:
+    from shmcoll.diagnostics.rank_status import RankStatus
 
 _SECOND_LOOK = 0.5  # seconds
 _STACKS_PATIENCE = 0.3  # seconds
@@ -37,6 +42,9 @@ class StallWarning:
 
     def look(self) -> str:
         """Return the line, or '' if there is nothing to report now."""
+        from shmcoll.diagnostics.hang_report import verdict
+        from shmcoll.diagnostics.rank_status import standings
+
         found = standings(self._arena)
         longest = max((s.since for s in found if s.blames), default=0.0)
         if longest < self._limit:
@@ -66,7 +74,10 @@ class StallWarning:
         return seen
 
     def _lines(self, found: list[RankStatus]) -> str:
-        """The lines of the program at which the ranks are that keep the others waiting; or wait for one another."""
+        """Return the lines of the program at which the ranks are that keep the others waiting, or one another."""
+        from shmcoll.diagnostics.hang_report import culprits
+        from shmcoll.diagnostics.stack_client import ask
+
         asked = sorted(culprits(found, self._limit)) or [s.rank for s in found if s.blames]
         processes = {
             rank: (found[rank].pid, records.read(self._arena, rank, layout.BY_RANK).start)
