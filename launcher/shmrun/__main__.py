@@ -7,19 +7,26 @@ wrong command line, 127 for a program that does not exist and 126 for one that c
 the machine lacks something (memory, processes).
 """
 
+import signal
 import sys
-
-from shmrun.cli import options, printing, subcommands
-from shmrun.start import fast_exit, foreground
 
 
 def main() -> int:
-    """Run `shmrun` with `sys.argv`; the return value is for `sys.exit`."""
+    """Run `shmrun` with `sys.argv`; the return value is for `sys.exit`.
+
+    SIGQUIT would end this process until somebody handles it. So it is held back first of all, before other modules are
+    imported, and arrives when the launcher watches the ranks.
+    """
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
+    from shmrun.cli import options, printing, subcommands
+    from shmrun.start import fast_exit, foreground
+
     fast_exit.be_quick()
     arguments = sys.argv[1:]
     if arguments and arguments[0] in subcommands.SUBCOMMANDS:  # the first word only: shmrun -n 2 doctor runs a program
         from shmrun.commands import dispatch
 
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return printing.printing("shmrun", lambda: dispatch.run(*arguments))
     wanted = options.parse(arguments)
     try:
@@ -30,7 +37,7 @@ def main() -> int:
 
         what = program.find(wanted.command, wanted.module)
         ready = prepare.prepare(wanted, what)
-        started = spawn.start(ready)
+        started = spawn.start(ready, mask)
     except KeyboardInterrupt:
         print("shmrun: interrupted by SIGINT before the ranks were started", file=sys.stderr)
         return 130

@@ -50,12 +50,15 @@ class Self:
     mask: Iterable[int]
 
 
-def start(job: Job) -> Children | Self:
+def start(job: Job, mask: Iterable[int]) -> Children | Self:
     """Start all ranks. Returns `Children` in the launcher and `Self` in each rank that is to run Python code.
+
+    mask: the signals that `shmrun` was started with blocked, which ranks are to have.
 
     Raises `Refused` when the system has no room for so many processes or descriptors; then none is left running.
     """
-    launcher, mask = os.getpid(), signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    launcher = os.getpid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it would take exit codes away
     _settle()
     before = _open_descriptors()
