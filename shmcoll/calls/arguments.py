@@ -162,6 +162,12 @@ def as_outputs(
     """`out` given as a list of n arrays, each of which can take a result, apart from each other."""
     if len(outs) != size:
         raise ValueError(f"{operation} on rank {rank}: out is a list of {len(outs)} arrays for {size} ranks")
+    for i, out in enumerate(outs):
+        if isinstance(out, np.ndarray) and out.dtype == dtype and out.shape != shape:
+            raise ValueError(
+                f"{operation} on rank {rank}: array {i} of out has shape {out.shape}, the result has {shape}"
+                f"{_unequal(operation)}"
+            )
     targets = [as_output(out, shape, dtype, operation, rank) for out in outs]
     for i, one in enumerate(targets):
         if any(overlap(one, other) for other in targets[:i]):
@@ -209,6 +215,9 @@ def _unequal(operation: str) -> str:
     """What to call for parts of different lengths."""
     if operation == "scatter":
         return "; for parts of different lengths use scatter_v(x, root, send_counts=counts, axis=0), or scatter_object"
+    if operation in ("gather", "all_gather"):
+        root = ", root" if operation == "gather" else ""
+        return f"; for parts of different lengths use {operation}_v(x{root}, axis=0), or {operation}_object"
     counted = {"all_to_all": "send_counts", "reduce_scatter": "counts"}
     if operation in counted:
         return f"; for parts of different lengths use {operation}_v(x, {counted[operation]}, axis=0)"

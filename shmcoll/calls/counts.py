@@ -63,6 +63,7 @@ class CountTable:
         self._is_hollow, self._unit = unit == 0, unit or 1
         code = BY_NUMPY[np.dtype(np.uint8)].code if known is None or self._is_hollow else known.code
         self._ends[layout.ELEMENT_TYPE] = code | self.mark << MARK_SHIFT
+        self._ends[layout.COUNT_UNIT] = self._unit
 
     def seen(self, array: np.ndarray) -> np.ndarray:
         """Return the array as the routine sees it."""

@@ -18,14 +18,14 @@ from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.protocol.count_tables import (
     ANYONE,
     begin_with_table,
-    check_counts,
     copy_own_block,
-    fetch_part,
+    exchange_tables,
+    fetch_parts,
     is_opening,
     rounds_of,
     stage_part,
 )
-from shmcoll.engine.protocol.sync import exchange_headers, peer_after, publish_step, release_cells
+from shmcoll.engine.protocol.sync import publish_step, release_cells
 
 COVERS = DTYPE
 
@@ -39,13 +39,12 @@ def open_and_check(ctx):
     """Open, exchange the tables, and check them. A rank sends its whole array, which always fits."""
     sequence = begin_with_table(ctx, COVERS)
     stage_part(ctx, sequence, 0, peek(ctx + c.RANK), peek(ctx + c.CELL_BYTES), 0)
-    status = exchange_headers(ctx, sequence)
-    return check_counts(ctx, sequence, ANYONE, ANYONE) if status == c.OK else status
+    return exchange_tables(ctx, sequence, ANYONE, ANYONE)
 
 
 def move(ctx):
     """Copy every array from its owner's cell to its place in the result."""
-    sequence, size, me = peek(ctx + c.SEQUENCE), peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    sequence, me = peek(ctx + c.SEQUENCE), peek(ctx + c.RANK)
     part = peek(ctx + c.CELL_BYTES)
     rounds = max(rounds_of(ctx, sequence, ANYONE, ANYONE, peek(ctx + c.X + c.ITEM), part), 1)
     copy_own_block(ctx)
@@ -53,10 +52,9 @@ def move(ctx):
         if k > 0:
             stage_part(ctx, sequence, k, me, part, 0)
             publish_step(ctx, sequence, k)
-        for i in range(1, size):
-            status = fetch_part(ctx, sequence, k, peer_after(ctx, i), part, 0)
-            if status != c.OK:
-                return status
+        status = fetch_parts(ctx, sequence, k, part, 0)
+        if status != c.OK:
+            return status
     return release_cells(ctx, sequence, rounds, rounds)
 
 

@@ -17,15 +17,15 @@ from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.protocol.count_tables import (
     ANYONE,
     begin_with_table,
-    check_counts,
     copy_own_block,
-    fetch_part,
+    exchange_tables,
+    fetch_parts,
     is_opening,
     rounds_of,
     sends_fit,
     stage_part,
 )
-from shmcoll.engine.protocol.sync import exchange_headers, peer_after, publish_step, release_cells
+from shmcoll.engine.protocol.sync import publish_step, release_cells
 
 COVERS = DTYPE
 
@@ -40,13 +40,12 @@ def open_and_check(ctx):
     sequence = begin_with_table(ctx, COVERS)
     if sends_fit(ctx, sequence, peek(ctx + c.RANK), ANYONE):
         stage(ctx, sequence, 0)
-    status = exchange_headers(ctx, sequence)
-    return check_counts(ctx, sequence, ANYONE, ANYONE) if status == c.OK else status
+    return exchange_tables(ctx, sequence, ANYONE, ANYONE)
 
 
 def move(ctx):
     """Copy every block from the sender's cell to its place in the result."""
-    sequence, size, me = peek(ctx + c.SEQUENCE), peek(ctx + c.SIZE), peek(ctx + c.RANK)
+    sequence, me = peek(ctx + c.SEQUENCE), peek(ctx + c.RANK)
     part = part_bytes(ctx)
     rounds = max(rounds_of(ctx, sequence, ANYONE, ANYONE, peek(ctx + c.X + c.ITEM), part), 1)
     copy_own_block(ctx)
@@ -54,10 +53,9 @@ def move(ctx):
         if k > 0:
             stage(ctx, sequence, k)
             publish_step(ctx, sequence, k)
-        for i in range(1, size):
-            status = fetch_part(ctx, sequence, k, peer_after(ctx, i), part, me * part)
-            if status != c.OK:
-                return status
+        status = fetch_parts(ctx, sequence, k, part, me * part)
+        if status != c.OK:
+            return status
     return release_cells(ctx, sequence, rounds, rounds)
 
 

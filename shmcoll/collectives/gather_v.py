@@ -25,15 +25,15 @@ from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.protocol.count_tables import (
     ANYONE,
     begin_with_table,
-    check_counts,
     copy_own_part,
+    exchange_tables,
     fetch_part,
     is_opening,
     own_block_bytes,
     rounds_of,
     stage_part,
 )
-from shmcoll.engine.protocol.sync import await_step, exchange_headers, publish_step
+from shmcoll.engine.protocol.sync import await_step, publish_step
 
 COVERS = DTYPE
 
@@ -52,8 +52,7 @@ def open_and_check(ctx):
     sequence, root = begin_with_table(ctx, COVERS), peek(ctx + c.ARGUMENT)
     if peek(ctx + c.RANK) != root:
         stage_part(ctx, sequence, 0, root, peek(ctx + c.CELL_BYTES), 0)
-    status = exchange_headers(ctx, sequence)
-    return check_counts(ctx, sequence, ANYONE, root) if status == c.OK else status
+    return exchange_tables(ctx, sequence, ANYONE, root)
 
 
 def deliver(ctx, rounds):

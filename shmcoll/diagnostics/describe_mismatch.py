@@ -4,12 +4,13 @@ from itertools import pairwise, product
 
 import numpy as np
 
+from shmcoll.collectives import record_of
 from shmcoll.collectives.scatter import MARK_IN_HEADER
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE
-from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
-from shmcoll.engine.layout import WORD, call_dimensions, call_dtype
+from shmcoll.engine.kernels.element_marks import MARK_SHIFT, ROWS, in_words
+from shmcoll.engine.layout import WORD, call_composite, call_dimensions, call_dtype, call_operation
 from shmcoll.engine.memory.group import Group
 
 
@@ -54,6 +55,25 @@ def explain_faces(group: Group, words: np.ndarray) -> str:
     )
 
 
+def advise(group: Group, sequence: int) -> str:
+    """Return what to do about calls that differ."""
+    headers = [group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES for rank in range(group.size)]
+
+    def differs(first: int, words: int) -> bool:
+        places = range(first, first + words * WORD, WORD)
+        return any(group.arena.load(one + i) != group.arena.load(headers[0] + i) for one in headers for i in places)
+
+    call = group.arena.load(headers[0] + layout.HEADER_CALL)
+    record, ndim = record_of(call_operation(call)), call_dimensions(call)
+    is_alike = not (differs(layout.HEADER_CALL, 1) or differs(layout.HEADER_ARGUMENTS, 2) or call_composite(call))
+    if not is_alike or record is None or record.name not in ("gather", "all_gather"):
+        return "All ranks must make the same calls in the same order."
+    name, root = record.name, ", root" if record.name == "gather" else ""
+    if differs(layout.HEADER_DIMS + WORD, min(ndim, layout.HEADER_MAX_DIMS) - 1):
+        return f"For arrays of different shapes use {name}_object, or {name}_v(x{root}), which flattens them."
+    return f"For arrays of different lengths use {name}_v(x{root}, axis=0)."
+
+
 def array_in_header(group: Group, rank: int, sequence: int) -> str:
     """Dtype and shape of the array that a rank's header describes, in words; None for no array."""
     header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
@@ -68,20 +88,31 @@ def array_in_header(group: Group, rank: int, sequence: int) -> str:
 
 
 class PublishedCounts:
-    """What one rank said of its counts. See `engine/protocol/count_tables.py`; -1: not given."""
+    """The table of counts of one rank, in rows or elements of the user. See `engine/protocol/count_tables.py`; -1: not
+    given."""
 
-    def __init__(self, group: Group, rank: int, sequence: int):
-        n = group.size
-        half = layout.TABLES + (sequence & 1) * layout.table_bytes(n)
-        words = np.frombuffer(group.arena.read(group.mailbox(rank) + half, layout.table_words(n) * WORD), np.int64)
-        self.rank, self.name = rank, group.name(rank)
-        self.counts, self.displs, self.expected, self.places, self.room = (words[i * n : (i + 1) * n] for i in range(5))
-        self.source, self.result, self.dtype = words[layout.TABLE_SIZES * n :].tolist()
+    def __init__(self, rank: int, name: int | str, words: np.ndarray, unit: int):
+        n = (len(words) - layout.TABLE_ENDS) // layout.TABLE_SIZES
+        self.rank, self.name = rank, name
+        sizes = words // unit  # -1 stays
+        self.counts, self.displs, self.expected, self.places, self.room = (sizes[i * n : (i + 1) * n] for i in range(5))
+        self.source, self.result = sizes[layout.TABLE_SIZES * n :][:2].tolist()
+        self.dtype = int(words[layout.TABLE_SIZES * n + layout.ELEMENT_TYPE])
+        self.what = "rows" if self.dtype >= 0 and self.dtype >> MARK_SHIFT & ROWS else "elements"
+
+
+def _published(group: Group, sequence: int) -> list[PublishedCounts]:
+    half, length = layout.TABLES + (sequence & 1) * layout.table_bytes(group.size), layout.table_words(group.size)
+    places = [group.mailbox(rank) + half for rank in range(group.size)]
+    tables = [np.frombuffer(group.arena.read(place, length * WORD), np.int64) for place in places]
+    # All ranks with an array have the same unit; a rank without one does not know it
+    unit = max(1, *(int(words[layout.TABLE_SIZES * group.size + layout.COUNT_UNIT]) for words in tables))
+    return [PublishedCounts(rank, group.name(rank), words, unit) for rank, words in enumerate(tables)]
 
 
 def explain_counts(group: Group, operation: str, sequence: int, root: int) -> str:
-    """Which entry of the tables does not fit. `root`: who sends, where only one rank does; else anyone."""
-    tables = [PublishedCounts(group, rank, sequence) for rank in range(group.size)]
+    """Say which entry of the tables does not fit. `root`: the rank that sends, if only one does; else any rank."""
+    tables = _published(group, sequence)
     for table in tables:
         wrong = _wrong_dtype(table, tables[root]) or _wrong_send(table, tables) or _wrong_receive(table, tables)
         if wrong:
@@ -101,8 +132,8 @@ def _wrong_send(table: PublishedCounts, tables: list[PublishedCounts]) -> str:
         count, displacement = table.counts[i], table.displs[i]
         if displacement + count > table.source:
             return (
-                f"rank {table.name} sends {count} elements from displacement {displacement} to rank {tables[i].name}, "
-                f"but its source has {table.source}"
+                f"rank {table.name} sends {count} {table.what} from displacement {displacement} to rank "
+                f"{tables[i].name}, but its source has {table.source}"
             )
     return ""
 
@@ -113,12 +144,16 @@ def _wrong_receive(table: PublishedCounts, tables: list[PublishedCounts]) -> str
     names = [t.name for t in tables]
     for i, count in enumerate(arriving.tolist()):
         if 0 <= table.expected[i] != count:
-            return f"rank {table.name} expects {table.expected[i]} elements from rank {names[i]}, which sends {count}"
+            return (
+                f"rank {table.name} expects {table.expected[i]} {table.what} from rank {names[i]}, which sends {count}"
+            )
         if 0 <= table.room[i] < count:
-            return f"rank {names[i]} sends {count} elements to rank {table.name}, which has room for {table.room[i]}"
+            return (
+                f"rank {names[i]} sends {count} {table.what} to rank {table.name}, which has room for {table.room[i]}"
+            )
         if count and 0 <= table.result < places[i] + count:
             return (
-                f"{count} elements from rank {names[i]} at displacement {places[i]} of rank {table.name} "
+                f"{count} {table.what} from rank {names[i]} at displacement {places[i]} of rank {table.name} "
                 f"do not fit its result of {table.result}"
             )
     taken = sorted((places[i], places[i] + arriving[i], i) for i in np.flatnonzero(arriving > 0))

@@ -36,7 +36,7 @@
     768      SEMAPHORE     sem_t, shared between processes: the doorbell of this rank
     896      STATISTICS    bytes of arrays given to collectives, ns slept in waits, 1; written at the rank's end
     920      CLOSED        0, or 1 once this rank has closed the group
-    1024     TABLE 0       5 x n + 3 words: counts and displacements of the _v collectives (`protocol/count_tables.py`)
+    1024     TABLE 0       5 x n + 4 words: counts and displacements of the _v collectives (`protocol/count_tables.py`)
     ...      TABLE 1       the same for odd sequence numbers
     ...      RINGS         n words: where in the arena this rank's first ring to rank i begins; 0: it never sent to it
 
@@ -160,9 +160,9 @@ FLIGHT_WOKEN = 48  # when it last slept until, or 0
 FLIGHT_STATE = 56  # the status of the routine, or
 RUNNING = -1
 
-# rows of a table of counts, each of n words; behind them, at TABLE_SIZES * n, three words
+# rows of a table of counts, each of n words; behind them, at TABLE_SIZES * n, TABLE_ENDS words
 SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS, RECV_ROOM, TABLE_SIZES = range(6)
-SOURCE_SIZE, RESULT_SIZE, ELEMENT_TYPE = range(3)
+SOURCE_SIZE, RESULT_SIZE, ELEMENT_TYPE, COUNT_UNIT, TABLE_ENDS = range(5)
 
 CELL_BYTES = 256 << 10
 DIMENSIONS_BYTES = 512  # at the start of a cell: where `scatter` tells dimensions that a header has no room for
@@ -260,7 +260,7 @@ def most_ranks(cell_bytes: int) -> int:
 
 
 def table_words(ranks: int) -> int:
-    return TABLE_SIZES * ranks + ELEMENT_TYPE + 1
+    return TABLE_SIZES * ranks + TABLE_ENDS
 
 
 def table_bytes(ranks: int) -> int:

@@ -20,7 +20,7 @@ from shmcoll.diagnostics import report_lock
 from shmcoll.diagnostics.call_site import at_site, is_submitted
 from shmcoll.diagnostics.describe_call import called, composite_name, message_in_words
 from shmcoll.diagnostics.describe_message import MESSAGES, from_itself, misfit, missing_message
-from shmcoll.diagnostics.describe_mismatch import explain_counts, explain_faces, explain_overlap, explain_parts
+from shmcoll.diagnostics.describe_mismatch import advise, explain_counts, explain_faces, explain_overlap, explain_parts
 from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
@@ -143,7 +143,7 @@ class FailureReporter:
             return self._lost(call, int(culprit))
         if status == c.MISMATCH:
             faces = operation == "halo_exchange" and explain_faces(self._group, self._words)
-            return self._disagreement(call, faces or "All ranks must make the same calls in the same order.")
+            return self._disagreement(call, faces or advise(self._group, self._sequence()))
         if status == c.TIMEOUT_PASSED:
             waited = f"timed out after {self._words[c.TIMEOUT // WORD] / 1e9:g} s"
             missing, words = self._who_is_missing(operation)

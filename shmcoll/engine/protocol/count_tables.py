@@ -5,7 +5,7 @@ Every rank publishes what it sends and what it expects. After the opening sync e
 so all ranks reach the same verdict before a byte of a result moves. A rank takes its receive counts from what the
 others send. Then every block moves from the cell of its sender to its final place, one part per round.
 
-Table of a rank, rows of n words (-1: not given), then three words:
+Table of a rank, rows of n words (-1: not given), then four words:
 
     SEND_COUNTS  SEND_DISPLS      elements to rank i, and where they begin in the source
     RECV_COUNTS                   elements expected from rank i; -1: any number
@@ -13,6 +13,7 @@ Table of a rank, rows of n words (-1: not given), then three words:
     RECV_ROOM                     at most this many from rank i; -1: any number
     SOURCE_SIZE  RESULT_SIZE      elements of the source; of the result, -1: not allocated yet
     ELEMENT_TYPE                  dtype code of the arrays, -1: any dtype
+    COUNT_UNIT                    counts that one row or element of the user has, for messages; below 1: one
 
 There are two phases, because a result of the right size can only be allocated when the counts are known: COUNTS opens,
 checks, and returns COUNTS_KNOWN; DATA moves the blocks. BOTH does all of it in one call. The cells stay unchanged
@@ -25,7 +26,6 @@ memory. The check leaves the receive counts and the displacements of the result 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, peek, poke, store
 from shmcoll.engine.layout import (
-    ELEMENT_TYPE,
     RECV_COUNTS,
     RECV_DISPLS,
     RECV_ROOM,
@@ -33,12 +33,13 @@ from shmcoll.engine.layout import (
     SEND_COUNTS,
     SEND_DISPLS,
     SOURCE_SIZE,
+    TABLE_ENDS,
     TABLE_SIZES,
     TABLES,
     WORD,
 )
 from shmcoll.engine.protocol.nontemporal import copy_to_result
-from shmcoll.engine.protocol.sync import await_step, begin, cell
+from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, peer_after
 from shmcoll.engine.protocol.wait import mailbox
 
 PHASE, TABLE = c.EXTRA, c.EXTRA + WORD
@@ -52,7 +53,7 @@ def begin_with_table(ctx, covers):
     sequence = begin(ctx, covers)
     size = peek(ctx + c.SIZE)
     own, shared = peek(ctx + TABLE), table(ctx, peek(ctx + c.RANK), sequence)
-    for i in range(TABLE_SIZES * size + ELEMENT_TYPE + 1):
+    for i in range(TABLE_SIZES * size + TABLE_ENDS):
         store(shared + i * WORD, load(own + i * WORD))
     return sequence
 
@@ -63,6 +64,12 @@ def is_opening(ctx):
 
 
 # --- the check --------------------------------------------------------------------------------------------------------
+
+
+def exchange_tables(ctx, sequence, sender, receiver):
+    """Open, and return what `check_counts` does; or the status of an opening that has failed."""
+    status = exchange_headers(ctx, sequence)
+    return check_counts(ctx, sequence, sender, receiver) if status == c.OK else status
 
 
 def check_counts(ctx, sequence, sender, receiver):
@@ -182,6 +189,15 @@ def fetch_part(ctx, sequence, k, peer, part, offset):
     if left > 0:
         place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item + k * part
         copy_to_result(ctx, place, cell(ctx, peer, sequence + k) + offset, min(left, part))
+    return c.OK
+
+
+def fetch_parts(ctx, sequence, k, part, offset):
+    """Call `fetch_part` for all peers, beginning with the next rank."""
+    for i in range(1, peek(ctx + c.SIZE)):
+        status = fetch_part(ctx, sequence, k, peer_after(ctx, i), part, offset)
+        if status != c.OK:
+            return status
     return c.OK
 
 
