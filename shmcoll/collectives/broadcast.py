@@ -21,14 +21,15 @@ rank sees one that differs from its own, so all ranks compare, and all reach the
 moves. Headers stay unchanged until their ranks begin operation s + 2, which they cannot before this rank has begun
 s + 1. A rank without an array runs the routine in two phases, because it can allocate its result only after the
 opening: OPEN opens, compares, and returns the shape; DATA reads. Its peers wait for its steps as for any other's, and
-the cells stay unchanged until it has done them.
+the cells stay unchanged until it has done them. If the array has more dimensions than a header, the root writes the
+others to the start of its cell before the opening, and the rounds use the rest of the cells.
 
 Arguments: x of the root and out of the others are read and written; ARGUMENT is the root, ARGUMENT_2 the mark of the
 elements. The EXTRA words are as in `scatter.py`: the phase; one that is not used; for OPEN the address of the words for
 dtype, mark and shape.
 """
 
-from shmcoll.collectives.scatter import DATA, OPEN, PHASE, write_shape
+from shmcoll.collectives.scatter import DATA, OPEN, PHASE, lead, store_more_dimensions, write_shape
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, peek, poke
 from shmcoll.engine.collective import ALIKE, IN_PHASES, ROOTED, SHAPE, Collective
@@ -37,7 +38,8 @@ from shmcoll.engine.layout import (
     HEADER_ARGUMENTS,
     HEADER_CALL,
     HEADER_FINGERPRINT,
-    HEADER_MAX_DIMS,
+    INLINE_BYTES,
+    LINE,
     call_dimensions,
     call_dtype,
     pack_call,
@@ -65,10 +67,9 @@ def broadcast(ctx):
     if peek(ctx + c.SIZE) == 1:
         return c.OK
     root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
-    length = peek(ctx + c.X + c.BYTES)
-    size = round_bytes(ctx, length)
     if me == root:
-        copy(payload(ctx, me, sequence, length), peek(ctx + c.X + c.DATA), min(length, size))
+        store_more_dimensions(ctx, sequence)
+        stage(ctx, sequence, 0)
     status = exchange_headers(ctx, sequence)
     if status == c.MISMATCH:
         status = compare_headers(ctx, sequence, root)
@@ -76,7 +77,7 @@ def broadcast(ctx):
         return status
     if phase == OPEN:
         return write_shape(ctx)
-    return send(ctx, sequence, -(-length // size), size) if me == root else receive(ctx, sequence, root)
+    return send(ctx, sequence) if me == root else receive(ctx, sequence, root)
 
 
 def compare_headers(ctx, sequence, root):
@@ -90,7 +91,6 @@ def compare_headers(ctx, sequence, root):
         without = load(box + HEADER_CALL)
         if (
             call_dtype(call) == 0
-            or call_dimensions(call) > HEADER_MAX_DIMS
             or without != call - pack_call(0, call_dtype(call), 0, 0, call_dimensions(call))
             or load(box + HEADER_ARGUMENTS) != load(theirs + HEADER_ARGUMENTS)
         ):
@@ -99,23 +99,39 @@ def compare_headers(ctx, sequence, root):
     return c.OK
 
 
-def round_bytes(ctx, length):
+def round_bytes(ctx, sequence, length):
     """Return the bytes of one round."""
-    size = peek(ctx + c.CELL_BYTES)
-    return size if length <= size else size // 2
+    size = peek(ctx + c.CELL_BYTES) - lead(ctx, sequence)
+    return size if length <= size else size // 2 // LINE * LINE
 
 
-def send(ctx, sequence, rounds, size):
+def place(ctx, sequence, k, length):
+    """Return where the root stages round k: beside its header if all fits there, else behind the dimensions in its
+    cell."""
+    root = peek(ctx + c.ARGUMENT)
+    if length <= INLINE_BYTES:
+        return payload(ctx, root, sequence, length)
+    return cell(ctx, root, sequence + k) + lead(ctx, sequence)
+
+
+def send(ctx, sequence):
     """Do the root's rounds after the first."""
+    length = peek(ctx + c.X + c.BYTES)
+    rounds = -(-length // round_bytes(ctx, sequence, length))
     for k in range(1, rounds):
         status = await_readers(ctx, sequence, k - 1)
         if status != c.OK:
             return status
-        offset = k * size
-        place = cell(ctx, peek(ctx + c.RANK), sequence + k)
-        copy(place, peek(ctx + c.X + c.DATA) + offset, min(size, peek(ctx + c.X + c.BYTES) - offset))
+        stage(ctx, sequence, k)
         publish_step(ctx, sequence, k)
     return await_readers(ctx, sequence, rounds & -2)
+
+
+def stage(ctx, sequence, k):
+    """Copy round k of the array to where the others read it."""
+    length = peek(ctx + c.X + c.BYTES)
+    size = round_bytes(ctx, sequence, length)
+    copy(place(ctx, sequence, k, length), peek(ctx + c.X + c.DATA) + k * size, min(size, length - k * size))
 
 
 def await_readers(ctx, sequence, rounds):
@@ -126,7 +142,7 @@ def await_readers(ctx, sequence, rounds):
 def receive(ctx, sequence, root):
     """Do a reader's rounds: copy from the root's cell, then publish the step."""
     length = peek(ctx + c.OUT + c.BYTES)
-    size = round_bytes(ctx, length)
+    size = round_bytes(ctx, sequence, length)
     rounds = -(-length // size)
     for k in range(rounds):
         if k > 0:
@@ -134,7 +150,7 @@ def receive(ctx, sequence, root):
             if status != c.OK:
                 return status
         offset = k * size
-        source = payload(ctx, root, sequence, length) if k == 0 else cell(ctx, root, sequence + k)
+        source = place(ctx, sequence, k, length)
         copy_to_unread(ctx, peek(ctx + c.OUT + c.DATA) + offset, source, min(size, length - offset))
         if rounds > 1:
             publish_step(ctx, sequence, k + 1)

@@ -102,12 +102,17 @@ def describe(ctx, sequence):
     """Complete this rank's header: the shape of one part, the mark, and the dimensions that do not fit the header."""
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     store(my_header(ctx, sequence) + MARK_IN_HEADER, peek(ctx + MARK) if peek(ctx + PHASE) == BOTH else 0)
-    dims = peek(ctx + c.X + c.DIMS)
     if me == peek(ctx + c.ARGUMENT) and peek(ctx + SOURCES) == 0:
-        store(my_header(ctx, sequence) + HEADER_DIMS, peek(dims) // size)
+        store(my_header(ctx, sequence) + HEADER_DIMS, peek(peek(ctx + c.X + c.DIMS)) // size)
         store(my_header(ctx, sequence) + HEADER_COUNT, peek(ctx + c.X + c.COUNT) // size)
+    store_more_dimensions(ctx, sequence)
+
+
+def store_more_dimensions(ctx, sequence):
+    """Write the dimensions of x that do not fit the header to the start of this rank's cell."""
     for i in range(HEADER_MAX_DIMS, peek(ctx + c.X + c.DIMENSIONS)):
-        store(cell(ctx, me, sequence) + (i - HEADER_MAX_DIMS) * WORD, peek(dims + i * WORD))
+        place = cell(ctx, peek(ctx + c.RANK), sequence) + (i - HEADER_MAX_DIMS) * WORD
+        store(place, peek(peek(ctx + c.X + c.DIMS) + i * WORD))
 
 
 def fits(ctx, sequence, rank, root):

@@ -44,7 +44,6 @@ class Moves(NativeCalls):
         Args:
             x: on the root, anything that can be made an array, of any dtype of fixed size. On the other ranks, an array
                 of the same shape and dtype, or whatever `out` may be elsewhere; or None, or a number, which is ignored.
-                If a rank passes None, the array has at most 8 dimensions.
             root: the rank whose array is copied.
             async_op: return a `Work` at once.
 
