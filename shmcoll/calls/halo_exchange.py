@@ -8,7 +8,8 @@ import numpy as np
 from shmcoll.calls import arguments as given
 from shmcoll.calls.array_rules import check_unmasked
 from shmcoll.calls.arrays import exact, product
-from shmcoll.engine.kernels.dtypes import dtype_of
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.engine.kernels.element_marks import element_mark
 from shmcoll.engine.layout import HEADER_MAX_DIMS
 from shmcoll.engine.native.entry_counts import mark_of
 
@@ -21,8 +22,7 @@ def halo_exchange(
 ) -> np.ndarray:
     """Fill the halo of x on a grid of `dims` ranks, periodic along the axes where `periods` is true."""
     arguments, _table = checked(dispatcher, x, width, axes, dims, periods)
-    known = dtype_of(x, "halo_exchange", dispatcher.failures.name)
-    array = exact(x.view(known.numpy) if known.is_pair else x)
+    array = exact(x.view(given.native(x.dtype)))
     dispatcher.run("halo_exchange", array, array, *arguments)
     return x
 
@@ -37,7 +37,7 @@ def checked(
         axes = _as_axes(axes, x.ndim, len(dims), *check)
         _check_extents(x.shape, width, axes, *check)
     rows = [(axis, dims[i], product(dims[i + 1 :]), int(periods[i])) for i, axis in enumerate(axes)]
-    table = np.array([*rows, (x.ndim, 0, 0, 0)], np.int64)  # the last row is only hashed
+    table = np.array([*rows, (x.ndim, element_mark(x.dtype), 0, 0)], np.int64)  # the last row is only hashed
     mark = mark_of(table.ctypes.data, table.size)
     return (0, mark, width, 0, len(dims), table.ctypes.data), table
 
@@ -53,9 +53,10 @@ def _check_array(x: Any, operation: str, rank: int) -> None:
         raise ValueError(
             f"{where}: x must be C-contiguous, aligned and in native byte order, as its halo is written in place"
         )
-    dtype_of(x, operation, rank)
-    if x.ndim > HEADER_MAX_DIMS:
-        raise ValueError(f"{where}: x has {x.ndim} dimensions, at most {HEADER_MAX_DIMS} are possible")
+    given.check_movable(x, "x", operation, rank)
+    most = HEADER_MAX_DIMS - (x.dtype not in BY_NUMPY)  # bytes of another dtype have one more dimension
+    if x.ndim > most:
+        raise ValueError(f"{where}: x has {x.ndim} dimensions, at most {most} are possible of dtype {x.dtype}")
 
 
 def _as_axes(axes: Any, ndim: int, wanted: int, operation: str, rank: int) -> Sequence[int]:

@@ -52,7 +52,8 @@ ROUND_BITS = 20
 def halo_exchange(ctx):
     sequence = begin(ctx, COVERS)
     poke(ctx + c.UNLIKE_AXIS, 0)
-    stage(ctx, sequence, 0, 0)
+    if peek(ctx + AXES) > 0:
+        stage(ctx, sequence, 0, 0)
     status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.engine.kernels.dtypes import dtype_of
+from shmcoll.engine.kernels.element_marks import is_movable
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.heap import Heap
@@ -28,15 +28,14 @@ from shmcoll.engine.memory.heap import Heap
 def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
     """An array of a shape and dtype that takes no memory: numpy's own reading of the arguments.
 
-    Raises `TypeError` for a dtype that shmcoll does not know and for what is no shape, `ValueError` for one that cannot
-    be.
+    Raises `TypeError` for a dtype without a fixed size and for what is no shape, `ValueError` for one that cannot be.
     """
     where = f"{operation} on rank {rank}"
     try:
         zero = np.zeros((), dtype)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{where}: {dtype!r} is not a dtype: {error}") from None
-    dtype_of(zero, operation, rank)
+    _check_dtype(zero.dtype, where)
     extents = (shape,) if isinstance(shape, numbers.Integral) else shape
     if isinstance(extents, str) or not isinstance(extents, (Iterable, np.ndarray)):
         raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shape!r}")
@@ -59,8 +58,13 @@ def as_filling(value: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{operation} on rank {rank}: value {value!r} does not fit dtype {dtype}: {error}") from None
-    dtype_of(array, operation, rank)
+    _check_dtype(array.dtype, f"{operation} on rank {rank}")
     return array
+
+
+def _check_dtype(dtype: np.dtype, where: str) -> None:
+    if not is_movable(dtype):
+        raise TypeError(f"{where}: elements of dtype {dtype} have no fixed size; they cannot be in shared memory")
 
 
 def fill(made: np.ndarray, array: np.ndarray, operation: str, rank: int) -> None:
@@ -75,7 +79,7 @@ def fill(made: np.ndarray, array: np.ndarray, operation: str, rank: int) -> None
 
 def zeros(arena: Arena, heap: Heap, like: np.ndarray) -> np.ndarray:
     """A C-contiguous array of zeros in a heap, of the shape and dtype of `like`. `ArenaError` when the heap is full."""
-    if not like.size:
+    if not like.nbytes:
         return np.empty(like.shape, like.dtype)
     offset = heap.take(like.nbytes, f"a shared array of shape {like.shape}, {like.dtype}", holds=True)
     memory = (ctypes.c_char * like.nbytes).from_address(arena.address + offset)
@@ -98,7 +102,7 @@ class ArrayLocation:
 
 def place_of(arena: Arena, heap: Heap, array: np.ndarray) -> ArrayLocation | None:
     """Where an array of this rank lies; None when that is not in its heap."""
-    if not array.size:
+    if not array.nbytes:
         return ArrayLocation(0, 0, 0, 0, array.shape, array.strides, array.dtype)
     reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
     start = array.ctypes.data - arena.address
