@@ -29,17 +29,18 @@ Elements = tuple[np.dtype, tuple[int, ...] | None]  # dtype, and shape of a row 
 def move_and_spell(
     dispatcher: "Dispatcher", operation: str, root: int, move: Callable[[], int], own: Elements | None = None
 ) -> Elements | None:
-    """Make a call; if the mark is not 0, broadcast dtype and shape of a row from `root`. Return these, None for mark 0.
+    """Make a call; if the mark is not 0, broadcast dtype and shape of a row from `root`. Return these, None for mark 0,
+    and in a plan, which makes no call.
 
     move: makes the call and returns the mark. own: what this rank knows of the elements, None for nothing.
     """
     if own is not None:
-        _ = dispatcher.complete, dispatcher.routine("broadcast")  # before anything moves; a plan refuses the former
+        dispatcher.routine("broadcast")  # before anything moves
     has_moved = False
     try:
         mark = move()
         has_moved = True
-        return spell(dispatcher, root, own) if mark else None
+        return spell(dispatcher, root, own) if mark and not dispatcher.only_records else None
     except BaseException:
         if has_moved and dispatcher.words[c.ACTIVE // WORD] != c.ENDED:
             dispatcher.left(operation)

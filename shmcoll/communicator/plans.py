@@ -18,17 +18,21 @@ from shmcoll.calls import buffer_check
 from shmcoll.collectives import RECORDS
 from shmcoll.communicator.native_call import native_call
 from shmcoll.engine import context as c
-from shmcoll.engine.kernels.dtypes import REDUCTIONS
+from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
 from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.process_bound import ProcessBound
 from shmcoll.runtime.work import Work
 
 COUNTED = ("all_gather_v", "gather_v", "scatter_v", "all_to_all_v", "reduce_scatter_v")
 OPERATIONS = (*(name for name, record in RECORDS.items() if record.plans), *COUNTED)
 
+_MAY_SPELL = ("broadcast", "scatter")
+_NOT_NATIVE = (None, None, None, 0, 0, 0)  # the native entry answers that Python goes on
+
 _ROWS = ("send_counts", "send_displs", "recv_counts", "recv_displs", "recv_room")
 
 
-class Plan:
+class Plan(ProcessBound):
     """A planned call. Calling the plan makes the call and returns the result, the same array every time.
 
     `comm.plan` makes it. All ranks call the plan of a collective together, like the operation itself. A rank that calls
@@ -47,6 +51,8 @@ class Plan:
         >>> plan() / comm.size
         array([2., 2., 2.])
     """
+
+    _title, _instead = "the plan of a communicator", "call comm.plan in the function that uses it"
 
     def __init__(self, dispatcher: Dispatcher, operation: str, arguments: tuple[Any, ...], result: Any):
         self._dispatcher = dispatcher
@@ -83,9 +89,9 @@ class Plan:
         return f"<shmcoll.Plan of {self._operation} on rank {self._dispatcher.failures.name}>"
 
 
-class CountedPlan(Plan):
-    """A plan of a call with counts, of arguments that the native entry reads. What it does not take after all, such as
-    an operator of the user's, is done the long way."""
+class TwoWayPlan(Plan):
+    """A plan of a call with counts, or of one that may need a second operation (`calls/foreign_dtypes.py`). Where the
+    native entry does not take the arguments, the call is made the long way: rows, foreign dtypes, functions."""
 
     def __init__(
         self,
@@ -114,6 +120,8 @@ class _NeedsOut(ValueError):
 
 class _Recorder:
     """A dispatcher that notes down the call that it is asked to run."""
+
+    only_records = True
 
     def __init__(self, dispatcher: Dispatcher):
         self._dispatcher = dispatcher
@@ -146,6 +154,8 @@ def make(
     call = getattr(calls, operation)
     names = list(inspect.signature(call).parameters)[1:]
     x, out = (bound.arguments.get(name) for name in ("x", "out"))
+    if operation in ("scatter", "scatter_v") and dispatcher.rank != bound.arguments["root"]:
+        x = None  # which is ignored
     for name, array in (("x", x), ("out", out)):
         if array is not None and not isinstance(array, np.ndarray):
             raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got {_kind(array)}")
@@ -156,7 +166,7 @@ def make(
         raise ValueError(f"{where}: {error}") from None
     assert recorder.arguments is not None
     if isinstance(result, np.generic):  # a call returns the scalar in its result; a plan returns the same array
-        result = recorder.arguments[1]
+        result = recorder.arguments[1].reshape(-1).view(result.dtype).reshape(())
     for name, array, used in zip(("x", "out"), (x, out), recorder.arguments, strict=False):
         if array is not None and used is not None and not _is_used_in_place(array, used):
             raise ValueError(
@@ -164,9 +174,11 @@ def make(
                 f"order, of a dtype that needs no conversion, and apart from the other array or the same"
             )
     if operation in COUNTED:
-        if bound.arguments.get("axis") is not None:
-            raise ValueError(f"{where}: a plan counts elements; leave out axis")
-        return _counted(dispatcher, operation, bound.arguments, recorder.arguments[1])
+        return _counted(dispatcher, operation, bound.arguments, result[0] if isinstance(result, tuple) else result)
+    if operation in _MAY_SPELL and result.dtype not in BY_NUMPY:
+        values = {**bound.arguments, "out": result}
+        long_way = partial(call, dispatcher, *(values[name] for name in names))
+        return TwoWayPlan(dispatcher, operation, _NOT_NATIVE, result, None, long_way)
     return Plan(dispatcher, operation, recorder.arguments, result)
 
 
@@ -194,10 +206,11 @@ def _counted(dispatcher: Dispatcher, operation: str, values: dict[str, Any], out
             result = out, received
         words = (received, *map(rows.get, _ROWS))
     reduction = REDUCTIONS.get(values["op"], 0) if type(values.get("op")) is str else 0
-    arguments = values["x"], out, reduction, root, 0, 0, *words
+    unit = 0 if values["axis"] is None else None
+    arguments = values["x"], out, reduction, root, unit, 0, *words
     names = list(inspect.signature(call).parameters)[1:]
     long_way = partial(call, dispatcher, *(values[name] for name in names))
-    return CountedPlan(dispatcher, operation, arguments, result, received, long_way)
+    return TwoWayPlan(dispatcher, operation, arguments, result, received, long_way)
 
 
 def _is_used_in_place(array: np.ndarray, used: np.ndarray) -> bool:

@@ -32,6 +32,8 @@ _OFF = ("", "0", "false", "no", "off")
 class Dispatcher:
     """What calls the routines of one group as its rank `rank`."""
 
+    only_records = False  # a plan's stand-in does: see `communicator/plans.py`
+
     def __init__(self, local_rank: LocalRank, group: Group, rank: int):
         self.local_rank = local_rank
         self.group = group
