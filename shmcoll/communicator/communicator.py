@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Self, SupportsIndex
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
@@ -29,12 +29,13 @@ from shmcoll.runtime import shrink
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.group_registry import WORLD, Identity, find, identity
 from shmcoll.runtime.local_rank import LocalRank
+from shmcoll.runtime.process_bound import ProcessBound
 
 if TYPE_CHECKING:
     from shmcoll.communicator.types import Array, ArrayLike, DTypeLike, Shape
 
 
-class Communicator(ObjectReductions, TwoWayMessages, Collectives):
+class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
     """A group of ranks that call collectives together. `shmcoll.init()` returns that of all ranks.
 
     Every method is a collective unless its description says otherwise: all ranks of the group call it, in the same
@@ -51,6 +52,8 @@ class Communicator(ObjectReductions, TwoWayMessages, Collectives):
     on a closed communicator, in a fork of the rank, or in a signal handler that has interrupted another call.
     """
 
+    _title, _instead = "a communicator", "call shmcoll.init() in the function that uses it"
+
     def __init__(self, local_rank: LocalRank, group: Group, name: str, which: Identity = WORLD):
         self._name = name
         self._local_rank = local_rank
@@ -61,11 +64,6 @@ class Communicator(ObjectReductions, TwoWayMessages, Collectives):
         self._closing = threading.RLock()
         self._is_closed = False
         local_rank.dispatchers.append(self._dispatcher)
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(
-            "a communicator belongs to the process that made it; call shmcoll.init() in the function that uses it"
-        )
 
     def __repr__(self) -> str:
         return f"<shmcoll.Communicator {self._name}: rank {self._rank} of {self._size}>"
@@ -135,8 +133,8 @@ class Communicator(ObjectReductions, TwoWayMessages, Collectives):
         Args:
             operation: the name of a collective of arrays, or "send", "recv" or "sendrecv".
             args: what the method takes. The arrays must be numpy arrays that can be used in place.
-            keywords: what the method takes, except `async_op` and `axis`. Without `out` the result is one array, made
-                now. A rank that receives blocks of unequal length, or a message, passes `out`.
+            keywords: what the method takes, except `async_op`. Without `out` the result is one array, made now. A rank
+                that receives blocks of unequal length, or a message, passes `out`.
 
         Returns:
             A `Plan`: `plan()` makes the call and returns the result; `plan.start()` returns a `Work`.
@@ -217,7 +215,7 @@ class Communicator(ObjectReductions, TwoWayMessages, Collectives):
 
         Args:
             shape: as for `numpy.empty`.
-            dtype: as for `numpy.empty`, one that collectives know.
+            dtype: as for `numpy.empty`, any of fixed size.
 
         Returns:
             C-contiguous array, whose elements are zero.

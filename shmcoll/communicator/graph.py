@@ -29,6 +29,7 @@ from shmcoll.communicator.graph_links import Links, disagreement
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.errors import Cancelled, CollectiveMismatch
 from shmcoll.runtime.posted_receives import PostedReceive
+from shmcoll.runtime.process_bound import ProcessBound
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 _KINDS = ("all_gather", "all_gather_v", "all_to_all", "all_to_all_v")
 
 
-class Graph:
+class Graph(ProcessBound):
     """The ranks of a communicator as a graph. `comm.graph` and `Grid.graph` make it.
 
     Its methods are collectives of all ranks of the graph, but a rank waits for its neighbours only. Blocks are in the
@@ -54,6 +55,8 @@ class Graph:
         >>> around.tolist() == [(rank - 1) % n, (rank + 1) % n]
         True
     """
+
+    _title, _instead = "the graph of a communicator", "call comm.graph in the function that uses it"
 
     def __init__(self, comm: Communicator, incoming: Links, outgoing: Links):
         self._comm, self._incoming, self._outgoing = comm, incoming, outgoing

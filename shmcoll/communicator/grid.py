@@ -18,6 +18,7 @@ from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.graph_links import Links
 from shmcoll.communicator.native_call import native_call
 from shmcoll.engine import context as c
+from shmcoll.runtime.process_bound import ProcessBound
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from shmcoll.communicator.types import Array
 
 
-class Grid:
+class Grid(ProcessBound):
     """The ranks of a communicator as a Cartesian grid. `comm.grid` makes it.
 
     Ranks are numbered as by MPI_Cart_create: the last coordinate varies fastest.
@@ -40,6 +41,8 @@ class Grid:
         True
     """
 
+    _title, _instead = "the grid of a communicator", "call comm.grid in the function that uses it"
+
     def __init__(
         self,
         comm: Communicator,
@@ -53,7 +56,7 @@ class Grid:
             self._periods = _as_flags(periods, len(self._dims), "periods", *check)
         self._coords = _coordinates(dispatcher.rank, self._dims)
         self._entry: Callable[..., int] | None = None
-        self._checked: tuple[Any, ...] | None = None  # shape, width and axes of the last call; what was made of them:
+        self._checked: tuple[Any, ...] | None = None  # shape, dtype, width, axes of the last call; and its words
         self._words: tuple[int, ...] = ()
         self._table = np.zeros(0, np.int64)
 
@@ -229,9 +232,9 @@ class Grid:
         neighbour's values are copied with it. A rank may be its own neighbour, or have the same rank on both sides.
 
         Args:
-            x: C-contiguous numpy array of at most 8 dimensions, written in place. Along each axis of the grid it has
-                at least 3 * `width` elements. Its shape may differ between ranks, but neighbours along an axis have
-                equal extents along all other axes.
+            x: C-contiguous numpy array of at most 8 dimensions (7 of a dtype that has no reductions), of any dtype of
+                fixed size, written in place. Along each axis of the grid it has at least 3 * `width` elements. Its
+                shape may differ between ranks, but neighbours along an axis have equal extents along all other axes.
             width: the number of layers.
             axes: the axes of `x` that are the axes of the grid; by default the first ones.
             async_op: return a `Work` at once.
@@ -240,7 +243,7 @@ class Grid:
             `x`.
 
         Raises:
-            TypeError: `x` is not a numpy array, or has a dtype that collectives do not know.
+            TypeError: `x` is not a numpy array, or its elements have no fixed size.
             ValueError: `x` cannot be filled in place, or is too short.
             CollectiveMismatch: on all ranks, before anything is written, the extents of two neighbours differ.
         """
@@ -254,9 +257,9 @@ class Grid:
             return dispatcher.worker.submit(buffer_check.around(call, dispatcher, "halo_exchange", {"x": x}, "x"))
         if type(x) is not np.ndarray or not (axes is None or type(axes) in (int, tuple)) or type(width) is not int:
             return calls.halo_exchange(self._dispatcher, *arguments)
-        if self._checked != (x.shape, width, axes):
+        if self._checked != (x.shape, x.dtype, width, axes):
             self._words, self._table = checked(self._dispatcher, *arguments)
-            self._checked = (x.shape, width, axes)
+            self._checked = (x.shape, x.dtype, width, axes)
         return self._fill(x)
 
     @native_call(
@@ -276,7 +279,7 @@ class Grid:
     def _again(self, x: Array, status: int) -> Array:
         if status == c.NEEDS_PYTHON:  # same shape, but no array that can be filled in place
             assert self._checked is not None
-            _, width, axes = self._checked
+            _, _, width, axes = self._checked
             return calls.halo_exchange(self._dispatcher, x, width, axes, self._dims, self._periods)
         self._dispatcher.complete("halo_exchange", self._load(), (x, x, *self._words), status)
         return x

@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from shmcoll.diagnostics.call_site import Site
 from shmcoll.errors import Cancelled
 from shmcoll.runtime import lost_failures
+from shmcoll.runtime.process_bound import ProcessBound
 
 Result = TypeVar("Result", covariant=True)
 
@@ -94,7 +95,7 @@ class _Bell:
         self._lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX))
 
 
-class Work(Generic[Result]):
+class Work(ProcessBound, Generic[Result]):
     """A pending call. Methods of a communicator return it for `async_op=True`.
 
     The call completes whether or not anybody waits for it. Leave its arrays alone until then. In a coroutine, `await`
@@ -105,6 +106,8 @@ class Work(Generic[Result]):
         >>> work.wait() / comm.size
         array([1., 1.])
     """
+
+    _title, _instead = "an asynchronous call of a communicator", "wait for it, and pass its result"
 
     # What most handles keep is an attribute of the class, because many are made: each would take time
     is_receive = False
