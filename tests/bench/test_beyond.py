@@ -19,7 +19,7 @@ ROWS = {
     "jit": 3,
     "all_reduce": 4,
     "moves": 4,
-    "messages": 3,
+    "messages": 5,
     "objects": 1,
     "asynchronous": 1,
     "halves": 2,

@@ -42,6 +42,26 @@ def _both_ways(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
         comm.sendrecv(x, other, out, other)
 
 
+def _exchange_two(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
+    """Send both halves of x to the other rank, and receive two."""
+    other, xs, outs = 1 - comm.rank, np.split(x, 2), np.split(out, 2)
+    for _ in range(n):
+        comm.send(xs[0], other, 0)
+        comm.send(xs[1], other, 1)
+        comm.recv(outs[0], other, 0)
+        comm.recv(outs[1], other, 1)
+
+
+def _exchange_batch(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
+    """The same as one batch."""
+    from shmcoll import Recv, Send, wait_all
+
+    other, xs, outs = 1 - comm.rank, np.split(x, 2), np.split(out, 2)
+    calls = [*(Recv(outs[i], other, i) for i in (0, 1)), *(Send(xs[i], other, i) for i in (0, 1))]
+    for _ in range(n):
+        wait_all(comm.batch(calls))
+
+
 def _nothing(n: int) -> None:
     pass
 
@@ -74,6 +94,7 @@ def rows(settings: Settings) -> list[Row]:
 def _measure(contest: Contest) -> list[Row]:
     comm, size = contest.comm, contest.settings.size(SIZE)
     (short,) = contest.run([message(comm, 8, partial(_there_and_back, comm))])
+    batch, blocking = contest.run([message(comm, 16, partial(loop, comm)) for loop in (_exchange_batch, _exchange_two)])
     one_way = message(comm, size, partial(_one_way, comm))
     copy = collective(comm, "memcpy", size)
     arrived, alone, exchanged, both = contest.run(
@@ -91,6 +112,8 @@ def _measure(contest: Contest) -> list[Row]:
 
     return [
         Row("send and recv, there and back, 8", short.seconds, wrong=short.wrong),
+        Row("batch of two sends and two receives, 8", batch.seconds, asked=15e-6, wrong=batch.wrong),
+        Row("the same by blocking calls, 8", blocking.seconds, wrong=blocking.wrong),
         row("send and recv, one way,", arrived, "memcpy, one rank", alone, 1 / 0.8),
         row("sendrecv, both ways,", exchanged, "memcpy, both ranks", both),
     ]
