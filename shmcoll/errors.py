@@ -21,8 +21,8 @@ class ShmcollError(RuntimeError):
     * `rank`: the rank that failed (`RankFailed`)
     * `signal`: the number of the signal that killed it
     * `exitcode`: the exit code with which it ended without an exception
-    * `missing`: the ranks that did not arrive or did not continue (`CollectiveTimeout`)
-    * `calls`: what each rank called, by rank, in words (`CollectiveMismatch`)
+    * `missing`: the ranks that did not arrive or did not continue (`CollectiveTimeout`, `Deadlock`)
+    * `calls`: what each rank called, by rank, in words (`CollectiveMismatch`, `Deadlock`)
     """
 
     def __init__(
@@ -57,6 +57,17 @@ class CollectiveTimeout(ShmcollError):
 
     If a peer has died, you get `RankFailed`; if it arrived with a different call, `CollectiveMismatch`. The group has
     ended: later calls raise this again.
+    """
+
+
+class Deadlock(CollectiveTimeout):
+    """Ranks wait for one another in blocking receives, and nothing that they wait for is on its way.
+
+    Raised on every rank of the circle after about a second, long before `comm.timeout`, because it is proven that
+    waiting cannot help. The text and `calls` say which rank is in which receive, at which line; `missing` is the rank
+    that this one waits for. Other ranks of the group get `RankFailed` with the same text. A circle that goes through
+    several groups, or through calls other than `recv` and `recv_object` from one rank, is not found: it ends as a
+    `CollectiveTimeout`. The group has ended: later calls raise this again.
     """
 
 
@@ -132,6 +143,7 @@ __all__ = [
     "Cancelled",
     "CollectiveMismatch",
     "CollectiveTimeout",
+    "Deadlock",
     "InternalError",
     "OperatorFailed",
     "RankFailed",

@@ -1,6 +1,7 @@
 """What is said of messages when something is wrong with them."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,9 +25,13 @@ def missing_message(group: Group, words: np.ndarray, operation: str, mail: Messa
     sources = [rank for rank in range(group.size) if rank != me] if peer == ANY else [peer]
     what = "nothing that has not been received" if tag == ANY else f"nothing with tag {tag}"
     told = f"{group.names(sources)} {'has' if len(sources) == 1 else 'have'} sent {what}"
-    others = [f"from rank {group.name(source)} {_tags(mail.waiting(source))}" for source in sources]
-    come = [text for text, source in zip(others, sources, strict=True) if mail.waiting(source)]
-    return told + (f" (what waits to be received: {'; '.join(come)})" if come else "")
+    return told + what_waits(group, sources, mail)
+
+
+def what_waits(group: Group, sources: Sequence[int], mail: MessageBuffers) -> str:
+    """Return ' (what waits to be received: from rank 1 2 with tag 7)'; empty if nothing from these ranks does."""
+    come = [f"from rank {group.name(source)} {_tags(tags)}" for source in sources if (tags := mail.waiting(source))]
+    return f" (what waits to be received: {'; '.join(come)})" if come else ""
 
 
 def _tags(tags: list[int]) -> str:

@@ -89,9 +89,10 @@ UNLIKE_AXIS, UNLIKE_NEIGHBOUR = DETAIL, DETAIL_2  # 1 + the axis along which CUL
 
 # What an entry or a routine returns. recv returns OK as a negative number, which says where the message came from.
 # The entry distinguishes these and no others:
-OK, NO_EFFECT, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, REFUSED, INTERRUPTED, BROKEN, HALFWAY, RAISED = (
-    range(12)
-)
+(
+    OK, NO_EFFECT, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, REFUSED, INTERRUPTED, BROKEN, HALFWAY, RAISED,
+    DEADLOCKED,
+) = range(13)  # fmt: skip
 
 # NO_EFFECT: the call has ended, or has not begun, and the group goes on. Why:
 NEEDS_PYTHON = NO_EFFECT  # entry and gate: Python must look at the arguments; nothing has been published

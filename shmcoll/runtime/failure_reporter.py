@@ -19,7 +19,7 @@ from shmcoll.collectives import OPERATION_NAMES
 from shmcoll.diagnostics import report_lock
 from shmcoll.diagnostics.call_site import at_site, is_submitted
 from shmcoll.diagnostics.describe_call import called, composite_name, message_in_words
-from shmcoll.diagnostics.describe_message import MESSAGES, from_itself, misfit, missing_message
+from shmcoll.diagnostics.describe_message import MESSAGES, from_itself, misfit, missing_message, what_waits
 from shmcoll.diagnostics.describe_mismatch import advise, explain_counts, explain_faces, explain_overlap, explain_parts
 from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
 from shmcoll.engine import context as c
@@ -30,8 +30,8 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
-from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed, ShmcollError
-from shmcoll.runtime import failure_facts
+from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, Deadlock, InternalError, RankFailed, ShmcollError
+from shmcoll.runtime import deadlock_report, failure_facts
 
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
 SITES_PATIENCE = 0.1  # seconds: how long who tells of a mismatch waits for the others to say where they are
@@ -133,17 +133,20 @@ class FailureReporter:
         return failure_facts.again(self._ended)
 
     def _judge(self, operation: str, status: int) -> ShmcollError:
-        call = f"{self._call(operation)} on {self._where}"
+        call = self._call_here(operation)
         if operation not in MESSAGES:
             records.note_site(self._group, self._rank, self._sequence(), at_site())  # the launcher quotes it
         culprit = self._words[c.CULPRIT // WORD]
         if status == c.ABORTED:
-            return self._first_cause(call)
+            return self._first_cause(operation)
         if status == c.PEER_LOST:
-            return self._lost(call, int(culprit))
+            return self._lost(operation, int(culprit))
+        if status == c.DEADLOCKED:
+            self._end_deadlock()
+            return self._first_cause(operation)
         if status == c.MISMATCH:
             faces = operation == "halo_exchange" and explain_faces(self._group, self._words)
-            return self._disagreement(call, faces or advise(self._group, self._sequence()))
+            return self._disagreement(operation, faces or advise(self._group, self._sequence()))
         if status == c.TIMEOUT_PASSED:
             waited = f"timed out after {self._words[c.TIMEOUT // WORD] / 1e9:g} s"
             missing, words = self._who_is_missing(operation)
@@ -165,6 +168,9 @@ class FailureReporter:
         composite = algorithm >> layout.COMPOSITE_SHIFT if OPERATION_NAMES[code] == operation else 0
         return f"{composite_name(composite) if composite else operation} #{self._sequence()}"
 
+    def _call_here(self, operation: str) -> str:
+        return f"{self._call(operation)} on {self._where}"
+
     def _timeout(self, text: str, missing: Sequence[int]) -> ShmcollError:
         """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
         from shmcoll.diagnostics.hang_report import STACKS_PATIENCE, explained
@@ -177,14 +183,37 @@ class FailureReporter:
             self._end(records.TIMED_OUT, text, {failure_facts.MISSING: list(missing)})
         return error
 
-    def _disagreement(self, call: str, advice: str) -> ShmcollError:
+    def _disagreement(self, operation: str, advice: str) -> ShmcollError:
         """All ranks find it in the same operation. Each notes where it is; one of them tells for all."""
         with report_lock.turn(self._group, 2 * SITES_PATIENCE) as mine:
             if mine:
                 sites = report_lock.sites(self._group, self._sequence(), SITES_PATIENCE)
                 text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what(sites)}"
                 self._end(records.MISMATCHED, f"{text}. {advice}", {failure_facts.SEQUENCE: self._sequence()})
-        return self._first_cause(call)
+        return self._first_cause(operation)
+
+    def _end_deadlock(self) -> None:
+        """Several ranks of the circle may find it. One of them ends the group; what it knows now has no lines."""
+        with report_lock.turn(self._group, 2 * deadlock_report.PATIENCE) as mine:
+            if mine:
+                ranks = deadlock_report.circle(self._group, self._rank)
+                calls = deadlock_report.calls(self._group, ranks, 0)
+                self._end(records.DEADLOCKED, deadlock_report.in_words(self._group, calls))
+
+    def _deadlock(self, operation: str, finder: int) -> ShmcollError:
+        """Each rank of the circle raises `Deadlock`, the others `RankFailed`. All wait until the calls are known."""
+        group, ranks = self._group, deadlock_report.circle(self._group, finder)
+        source = deadlock_report.source(group, self._rank)
+        if self._rank in ranks and operation.startswith("recv"):
+            call = f"{self._call(operation)}{at_site()}{what_waits(group, [source], self._mail)}"
+            deadlock_report.note_call(group, self._rank, call)
+        calls = deadlock_report.calls(group, ranks, deadlock_report.PATIENCE)
+        text = deadlock_report.in_words(group, calls)
+        if self._rank == finder:
+            records.amend(group, finder, text)  # the launcher quotes it
+        if self._rank in ranks:
+            return Deadlock(text, missing=(source,), calls=calls)
+        return RankFailed(f"{self._call_here(operation)}: {text}", rank=finder)
 
     def _raised(self, operation: str) -> BaseException:
         """A user's function has raised: the very exception, by calling it again, in Python, on the same values."""
@@ -211,16 +240,20 @@ class FailureReporter:
             if not self._is_shut:
                 records.end(self._group, self._rank, cause, text, facts)
 
-    def _first_cause(self, call: str) -> ShmcollError:
+    def _first_cause(self, operation: str) -> ShmcollError:
+        call = self._call_here(operation)
         failure = records.first_failure(self._group)
         if failure is None:
             return RankFailed(f"{call}: the group was ended without a reason")
+        if failure.cause == records.DEADLOCKED:
+            return self._deadlock(operation, self._group.ranks.index(failure.rank))
         kind = _ERRORS.get(failure.cause, RankFailed)
         text = failure.text if kind is CollectiveMismatch else f"{call}: {failure.text}"
         return kind(text, **failure_facts.of_record(self._group, failure))
 
-    def _lost(self, call: str, culprit: int) -> ShmcollError:
+    def _lost(self, operation: str, culprit: int) -> ShmcollError:
         """The peer's process has ended. A launcher of ours knows how; give it a moment to say so."""
+        call = self._call_here(operation)
         took_part = self._group.published(culprit) >= self._sequence()  # as did who died while others were awaited
         how = f"left the job{'' if took_part else ' without taking part'}: its process has ended"
         # Where rank 0 has made the arena there is none that would tell
@@ -231,7 +264,7 @@ class FailureReporter:
             told = [records.read(self._arena, self._group.ranks[culprit], by) for by in lives]
             # Who has left may have known before of one that failed, and have left because of that
             if self._group.has_ended() or records.first_failure(self._group):
-                return self._first_cause(call)
+                return self._first_cause(operation)
             if self._arena.load(self._group.mailbox(culprit) + layout.CLOSED):
                 how = "has closed the group"
                 break

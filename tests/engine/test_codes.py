@@ -81,7 +81,7 @@ def test_no_status_passes_for_another_kind() -> None:
     kinds = [context.OK, context.NO_EFFECT, context.REFUSED, context.HALFWAY]
     failures = [
         context.ABORTED, context.TIMEOUT_PASSED, context.MISMATCH, context.PEER_LOST, context.INTERRUPTED,
-        context.BROKEN, context.RAISED,
+        context.BROKEN, context.RAISED, context.DEADLOCKED,
     ]  # fmt: skip
     assert len({*kinds, *failures, context.BUSY}) == len(kinds) + len(failures) + 1
 

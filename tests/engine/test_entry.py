@@ -219,7 +219,7 @@ def test_who_is_inside_after_a_routine():
         words[c.ACTIVE // WORD], words[c.SENDING // WORD] = active, sending
         return entry.active_after(ctx, status, me)
 
-    ended = {c.ABORTED, c.TIMEOUT_PASSED, c.MISMATCH, c.PEER_LOST, c.INTERRUPTED, c.BROKEN}
+    ended = {c.ABORTED, c.TIMEOUT_PASSED, c.MISMATCH, c.PEER_LOST, c.INTERRUPTED, c.BROKEN, c.DEADLOCKED}
     assert after(c.OK) == after(c.NO_EFFECT) == after(c.REFUSED) == after(-1) == 0
     assert after(c.HALFWAY) == -me
     assert {after(status) for status in ended} == {c.ENDED}

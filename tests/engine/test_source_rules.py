@@ -56,6 +56,10 @@ SANCTIONED = {
         "clock", "fence", "load", "load_acquire", "note", "pause", "peek", "poke", "process_gone", "process_start",
         "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
     },
+    "shmcoll.engine.protocol.deadlock": {
+        "load", "load_acquire", "peek", "poke", "reached", "store", "store_release",
+    },
+    "shmcoll.engine.protocol.mailboxes": {"peek"},
     "shmcoll.engine.protocol.flight_recorder": {"note", "peek", "poke", "recent"},
     "shmcoll.engine.protocol.sync": {
         "acquire_fence", "load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply",

@@ -85,6 +85,9 @@ PLAIN_CASES = [
     "a message taken before its turn is gone",
     "a posted receive",
     "a batch",
+    "a receive that looks",
+    "a circle",
+    "a circle, 3 ranks",
     "a rank raises",
     "a rank raises, 3 ranks",
 ]
@@ -100,6 +103,7 @@ BUFFERED_CASES = [
     "a message",
     "messages by tag",
     "a posted receive",
+    "a circle",
 ]
 REORDERED_CASES = [
     "park",
@@ -146,6 +150,7 @@ LONG_CASES = {
     "a message taken before its turn is gone",
     "a posted receive",
     "a receive is withdrawn",
+    "a receive that looks",
     "all_gather_v",
     "all_reduce in place",
     "all_reduce, 3 ranks",
@@ -227,6 +232,9 @@ LARGE_CASES = [
     "batches",
     "a batch, 3 ranks",
     "a batch receives a long message",
+    "a receive that looks at two sleeps",
+    "a receive that looks when the ring has gone round",
+    "a receive that looks, 3 ranks",
 ]
 RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
 

@@ -36,13 +36,13 @@ from shmcoll.engine.system.processes import has_ended, process_start
 UNBORN, JOINED, DEPARTED, FAILED = range(4)
 
 # cause of a failure
-NONE, RAISED, EXITED, KILLED, TIMED_OUT, MISMATCHED, INTERRUPTED, ABORTED, BROKEN = range(9)
+NONE, RAISED, EXITED, KILLED, TIMED_OUT, MISMATCHED, INTERRUPTED, ABORTED, BROKEN, DEADLOCKED = range(10)
 
 # cause of a failure that is a consequence of another rank's failure
-VANISHED = 9  # the rank found that a peer had gone
-RAISED_BECAUSE = 10  # it raised an exception with a `RankFailed` behind it
-EXITED_BECAUSE = 11  # it exited, and its own records say that it knew of another rank's failure
-ENDED_BECAUSE = 12  # its launcher ended it, because another rank had failed or the time was over
+VANISHED = 10  # the rank found that a peer had gone
+RAISED_BECAUSE = 11  # it raised an exception with a `RankFailed` behind it
+EXITED_BECAUSE = 12  # it exited, and its own records say that it knew of another rank's failure
+ENDED_BECAUSE = 13  # its launcher ended it, because another rank had failed or the time was over
 
 _CONSEQUENCES = frozenset({VANISHED, RAISED_BECAUSE, EXITED_BECAUSE, ENDED_BECAUSE})
 
@@ -96,6 +96,12 @@ def end(group: Group, rank: int, cause: int, text: str, facts: dict[str, Any] | 
     """Write why `rank` of the group ends it, and end it. `facts`: the same for programs, as far as there is room."""
     _write(group.arena, _ending(group, rank), FAILED, cause, 1, text, 0, facts)
     group.abort()
+
+
+def amend(group: Group, rank: int, text: str) -> None:
+    """Replace the text about why `rank` has ended the group: more is known by now. The time of the record stays."""
+    known = ending(group, rank)
+    _write(group.arena, _ending(group, rank), known.state, known.cause, known.code, text, 0, known.facts, known.time)
 
 
 def note_refusal(group: Group, rank: int, sequence: int, text: str) -> None:
@@ -196,6 +202,7 @@ def _write(
     text: str,
     pid: int,
     facts: dict[str, Any] | None = None,
+    when: int = 0,
 ) -> None:
     tail = _FACTS + json.dumps(facts).encode() if facts else b""
     if len(tail) > layout.RECORD_TEXT_BYTES // 2:
@@ -205,7 +212,7 @@ def _write(
         (layout.RECORD_STATE, state),
         (layout.RECORD_CAUSE, cause),
         (layout.RECORD_CODE, code),
-        (layout.RECORD_TIME, time.monotonic_ns()),
+        (layout.RECORD_TIME, when or time.monotonic_ns()),
         (layout.RECORD_PID, pid),
         (layout.RECORD_START, process_start(pid) if pid else 0),
         (layout.RECORD_LENGTH, len(body)),

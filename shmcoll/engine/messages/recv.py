@@ -88,7 +88,8 @@ from shmcoll.engine.messages.ring_buffers import (
     chain_from,
     found_message,
 )
-from shmcoll.engine.protocol.wait import EVENTS, SEVERAL, comes_soon, mailbox, wait, wait_any, wait_for_a_slice
+from shmcoll.engine.protocol.mailboxes import mailbox
+from shmcoll.engine.protocol.wait import EVENTS, SEVERAL, comes_soon, wait, wait_any, wait_for_a_slice
 
 FETCH, FILL, SOON = range(3)
 DATA, TRY, MARK, ATTEND, POLL, SEEK = range(c.LATER, c.LATER + 6)

@@ -84,8 +84,9 @@ from shmcoll.engine.messages.ring_buffers import (
     piece,
     whole_units,
 )
+from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.sync import publish_to
-from shmcoll.engine.protocol.wait import has_left, mailbox
+from shmcoll.engine.protocol.wait import has_left
 
 BEGIN, BESIDE = range(2)
 NONE, STAY, GO_ON, AGAIN = range(c.LATER, c.LATER + 4)  # in place of memory that was asked for, which begins a page

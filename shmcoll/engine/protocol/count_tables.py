@@ -38,9 +38,9 @@ from shmcoll.engine.layout import (
     TABLES,
     WORD,
 )
+from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.nontemporal import copy_to_result
 from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, peer_after
-from shmcoll.engine.protocol.wait import mailbox
 
 PHASE, TABLE = c.EXTRA, c.EXTRA + WORD
 COUNTS, BOTH, DATA = 0, 1, c.LATER

@@ -67,7 +67,8 @@ from shmcoll.engine.layout import (
     pack_call,
 )
 from shmcoll.engine.protocol.flight_recorder import note_begin
-from shmcoll.engine.protocol.wait import mailbox, wait, wake, wake_one
+from shmcoll.engine.protocol.mailboxes import mailbox
+from shmcoll.engine.protocol.wait import wait, wake, wake_one
 
 SEED = 0x2545F4914F6CDD1D
 MULTIPLIER = 0x5851F42D4C957F2D

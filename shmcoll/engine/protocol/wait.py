@@ -13,6 +13,7 @@ and the ranks that write them:
     CLOSED       of the peer, in its mailbox; only the peer writes it, and it changes from 0 to 1 once
     RECORD_PID   of the peer, and RECORD_START: only the peer writes them, before any rank waits for it
     RECORD_COMPILING  of any rank of the job; only that rank writes it: the time when it began to compile, then 0
+    RECEIVES     of the waiter, in a receive from one rank: see `deadlock.py`
 
 The waiter polls, then yields its core, then sleeps in time slices. How long it polls depends on how useful polling was:
 a budget is doubled if the word arrived during polling and halved if it did not. (If ranks outnumber cores, the budget
@@ -57,6 +58,9 @@ LONGEST_COMPILATION and neither failed nor left, the whole limit begins again. A
 or LONGEST_COMPILATION passes: so the limit passes at last. Where the word is stored and the rank is then stopped or
 killed, the same holds. Limits of a caller's own are not extended.
 
+The peer may live and never arrive, because it waits for this rank in turn. A receive from one rank that has slept for
+DEADLOCK_SLICES whole time slices looks after each further one whether that is proven (`deadlock.py`).
+
 The peer may live and never arrive, because it has lost a third member in another group. So after a whole time slice the
 waiter checks the records of all members, and the processes of a few, of other members after each slice: a rank that has
 failed ends all its groups.
@@ -91,6 +95,7 @@ from shmcoll.engine.atomics import (
     store,
     yield_core,
 )
+from shmcoll.engine.collective import ANY_SOURCE
 from shmcoll.engine.layout import (
     AWAITED_PEER,
     AWAITED_VALUE,
@@ -105,7 +110,9 @@ from shmcoll.engine.layout import (
     RECORD_STATE,
     SEMAPHORE,
 )
+from shmcoll.engine.protocol.deadlock import begin_receive, end_receive, is_deadlocked
 from shmcoll.engine.protocol.flight_recorder import note_message, note_wake
+from shmcoll.engine.protocol.mailboxes import mailbox
 
 LEFT = 2  # records.DEPARTED, and FAILED above it
 
@@ -121,11 +128,7 @@ CHECKED_PER_SLICE = 8  # processes
 FEWEST_POLLS, MOST_POLLS = 64, 2048  # about 1.5 and 50 us
 SLICE_NS = 20_000_000  # the usual SLEEP
 FROZEN = 10  # time slices
-
-
-def mailbox(ctx, rank):
-    """Return the address of a rank's mailbox."""
-    return peek(ctx + c.MAILBOXES) + rank * peek(ctx + c.STRIDE)
+DEADLOCK_SLICES = 50
 
 
 def in_world(ctx, rank):
@@ -137,6 +140,8 @@ def wait(ctx, word, wanted, peer):
     """Wait until the word at address `word`, written by `peer`, reaches `wanted`. Return OK, or why it did not."""
     if comes_soon(ctx, word, wanted):
         return c.OK
+    if peek(ctx + c.KIND) & ANY_SOURCE and peer != ANYBODY:
+        return sleep_in_receive(ctx, word, wanted, peer)
     return sleep_until(ctx, word, wanted, peer, peek(ctx + c.TIMEOUT))
 
 
@@ -191,6 +196,14 @@ def has_come(ctx, word, wanted):
     return False
 
 
+def sleep_in_receive(ctx, word, wanted, source):
+    """Do the same as `sleep_until` in a receive from one rank."""
+    begin_receive(ctx, word, wanted, source)
+    status = sleep_until(ctx, word, wanted, source, peek(ctx + c.TIMEOUT))
+    end_receive(ctx)
+    return status
+
+
 def sleep_until(ctx, word, wanted, peer, limit):
     mine = mailbox(ctx, peek(ctx + c.RANK))
     note(mine + AWAITED_WORD, word - peek(ctx + c.GROUP))
@@ -228,6 +241,8 @@ def sleep_until(ctx, word, wanted, peer, limit):
             slices += 1
             if a_member_has_failed(ctx, slices) and not has_come(ctx, word, wanted):
                 return c.PEER_LOST
+            if slices > DEADLOCK_SLICES and is_deadlocked(ctx):
+                return c.DEADLOCKED
         if now > deadline and limit == peek(ctx + c.TIMEOUT) and a_rank_compiles(ctx, now):
             deadline = now + limit
         if now > deadline and not has_come(ctx, word, wanted):

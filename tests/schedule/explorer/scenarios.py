@@ -21,6 +21,7 @@ from tests.schedule.explorer.calls import (
     Gather,
     Post,
 )
+from tests.schedule.explorer.calls_in_circles import ReceiveInCircle, ReceiveLooking
 from tests.schedule.explorer.calls_in_phases import (
     AwaitInVain,
     BarrierApart,
@@ -324,6 +325,35 @@ SCENARIOS = {
         3, ((Send(2, 2),), (Send(2, 2),), (ReceiveSoon(ANY, 2, call=1), ReceiveSoon(ANY, 2, call=1))), each=True
     ),
     "a batch receives a long message": Scenario(2, ((Send(1, 70),), (ReceiveSoon(0, 70),)), each=True, words=70),
+    "a receive that looks": Scenario(2, ((ReceiveLooking(1, 1), Send(1, 1)), (Send(0, 1), Receive(0, 1))), each=True),
+    "a receive that looks at two sleeps": Scenario(
+        2,
+        (
+            (Send(1, 1), Send(1, 1), ReceiveLooking(1, 1)),
+            (Receive(0, 1), Receive(0, 1), Send(0, 1)),
+        ),
+        each=True,
+    ),
+    # where rank 1 has waited for a flag there is then a word of the last message
+    "a receive that looks when the ring has gone round": Scenario(
+        2,
+        (
+            (Send(1, 1), Send(1, 14), Send(1, 14), Send(1, 14, fill=1), ReceiveLooking(1, 1)),
+            (Receive(0, 1), Receive(0, 14), Receive(0, 14), Receive(0, 14, fill=1), Send(0, 1)),
+        ),
+        each=True,
+    ),
+    "a receive that looks, 3 ranks": Scenario(
+        3,
+        (
+            (ReceiveLooking(1, 1, call=2), Send(2, 1)),
+            (Receive(2, 1), Send(0, 1), Receive(2, 1)),
+            (Send(1, 1), Receive(0, 1), Send(1, 1)),
+        ),
+        each=True,
+    ),
+    "a circle": Scenario(2, ((ReceiveInCircle(1, 1),), (Receive(0, 1),)), each=True),
+    "a circle, 3 ranks": Scenario(3, ((ReceiveInCircle(1, 1),), (Receive(2, 1),), (Receive(0, 1),)), each=True),
     "a rank returns": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.DEPARTED))), each=True),
     "a rank returns, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.DEPARTED),)), each=True),
     "a rank raises": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.FAILED))), each=True),

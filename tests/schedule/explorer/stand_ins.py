@@ -17,7 +17,7 @@ from shmcoll.engine import atomics
 from shmcoll.engine.kernels import kernels
 from shmcoll.engine.memory import group, records
 from shmcoll.engine.messages import read_message, ring_buffers
-from shmcoll.engine.protocol import count_tables, nontemporal, reduction, sync, wait
+from shmcoll.engine.protocol import count_tables, deadlock, mailboxes, nontemporal, reduction, sync, wait
 from tests.schedule.explorer.program import (
     CHANCE,
     FENCE,
@@ -46,6 +46,8 @@ MODULES: tuple[ModuleType, ...] = (
     reduction,
     ring_buffers,
     count_tables,
+    deadlock,
+    mailboxes,
     *(sys.modules[ROUTINES[name].__module__] for name in ("send", "recv")),
     *(module for name, module in sys.modules.items() if name.startswith("shmcoll.collectives.")),
 )

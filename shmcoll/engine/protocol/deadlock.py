@@ -1,0 +1,106 @@
+"""Prove that ranks wait for one another: a circle of blocking receives, and nothing on its way between them.
+
+Each rank that sleeps in a receive from one other rank says so in its mailbox. Only that rank writes these words:
+
+    RECEIVES        a count. It is odd while the rank sleeps in such a receive; each sleep has a number of its own
+    RECEIVES_FROM   the rank that it receives from, its source
+    RECEIVES_FLAG   the flag of the next piece from there: its offset in the arena
+    RECEIVES_VALUE  the value that the flag has once the piece has come
+
+    before a sleep  RECEIVES_FROM, RECEIVES_FLAG and RECEIVES_VALUE, then RECEIVES odd. All of them are releases
+    after it        RECEIVES even, before the rank reads what has come
+
+What holds while RECEIVES is odd. The rank is inside native code, in the name of a receive, and ACTIVE says so. So no
+thread, signal handler or asynchronous call of this rank stores a piece in this group (`engine/native/entry.py`): its
+next piece comes after the end of the sleep. The sleep ends when the flag is set, or by a failure. Only the source sets
+the flag. As long as the rank has not read the piece behind it, nobody overwrites the flag.
+
+The proof. A rank that has slept for long follows its source, the source of that, and so on. If this leads back to
+itself, the ranks passed are a circle. It follows the circle twice. The first time it notes each RECEIVES, and all of
+them are odd. The second time it finds for each rank that the flag is not set, and then that RECEIVES is still the same
+number. So there is a moment between the two rounds in which all ranks of the circle slept. At that moment no flag was
+set: a flag stays set until its rank has read the piece, and the second round comes later. Each rank of the circle then
+waits for a piece that its source can store only when its own sleep has ended. None of these sleeps ends by a piece.
+
+One round is not enough. A rank that was asleep when it was looked at may have received its message, and may have sent,
+before the last rank of the circle is looked at.
+
+Why the flags count. A rank that is stopped, or has not woken yet, may have a message that it has not read. Its mailbox
+still says that it sleeps. But then its flag is set.
+
+Order of memory. The first round reads RECEIVES of a source with acquire. So every flag that the source stored before
+its sleep is visible in the second round. All other loads are acquires as well, so each comes after the one before it.
+The words of one sleep are stored after RECEIVES became even, and each is a release. So a reader that finds a word of
+the next sleep, and then looks at RECEIVES again, finds another number. The same holds for a flag that was overwritten
+after the rank had read it: the rank stored RECEIVES before HEAD, and the sender loaded HEAD before it overwrote.
+
+What is not found: circles through several groups, through posted receives, through receives from ANY, through sends and
+collectives. There a rank could still go on, or the mailboxes do not say enough. Such a wait ends at its limit.
+
+Nobody waits here: a round has as many steps as there are ranks at most. Every rank of the circle looks after each of
+its time slices. So if one of them is stopped, another one finds the circle. What a rank finds in a mailbox is checked
+before it is used as a rank or an address.
+
+Cost: nothing before the first sleep of a receive; five stores for each sleep; two cache lines for each rank of the
+circle and each round, after each long time slice.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import load, load_acquire, peek, poke, reached, store, store_release
+from shmcoll.engine.layout import RECEIVES, RECEIVES_FLAG, RECEIVES_FROM, RECEIVES_VALUE, WORD
+from shmcoll.engine.protocol.mailboxes import mailbox
+
+
+def begin_receive(ctx, flag, value, source):
+    """Say that this rank is about to sleep until the flag at address `flag` has its value, which `source` stores."""
+    mine = mailbox(ctx, peek(ctx + c.RANK))
+    store_release(mine + RECEIVES_FROM, source)
+    store_release(mine + RECEIVES_FLAG, flag - peek(ctx + c.ARENA))
+    store_release(mine + RECEIVES_VALUE, value)
+    store_release(mine + RECEIVES, load(mine + RECEIVES) | 1)
+
+
+def end_receive(ctx):
+    """Say that this rank sleeps no more."""
+    mine = mailbox(ctx, peek(ctx + c.RANK))
+    store(mine + RECEIVES, (load(mine + RECEIVES) | 1) + 1)
+
+
+def is_deadlocked(ctx):
+    """Return whether this rank, which may be asleep in a receive, is in a circle that no message can end."""
+    return is_circle(ctx, 0) and is_circle(ctx, 1)
+
+
+def is_circle(ctx, again):
+    """Return whether the sources lead from this rank back to it, each rank asleep with its flag not set.
+
+    SCRATCH has the number of each sleep: it is noted in the first round and compared `again`.
+    """
+    noted = peek(ctx + c.SCRATCH)
+    rank = peek(ctx + c.RANK)
+    for _ in range(peek(ctx + c.SIZE)):
+        box = mailbox(ctx, rank)
+        number = load_acquire(box + RECEIVES)
+        if again == 0:
+            poke(noted, number)
+        if number % 2 == 0 or number != peek(noted):
+            return 0
+        rank = load_acquire(box + RECEIVES_FROM)
+        if flag_is_set(ctx, box) or load(box + RECEIVES) != number:
+            return 0
+        if rank == peek(ctx + c.RANK):
+            return 1
+        if rank < 0 or rank >= peek(ctx + c.SIZE):
+            return 0
+        noted += WORD
+    return 0
+
+
+def flag_is_set(ctx, box):
+    """Return whether the flag is set for which a rank sleeps, whose mailbox is `box`; also if its words make no
+    sense."""
+    flag = load_acquire(box + RECEIVES_FLAG)
+    value = load_acquire(box + RECEIVES_VALUE)
+    if flag < 0 or flag > peek(ctx + c.ARENA_BYTES) - WORD or flag % WORD != 0:
+        return True
+    return reached(load_acquire(peek(ctx + c.ARENA) + flag), value)
