@@ -100,6 +100,7 @@ class Messages(NativeCalls):
                 this rank itself, which has sent nothing that fits.
             RankFailed: `source` has left; with `ANY`, a rank has failed or all others have left.
             CollectiveTimeout: no message has come within `timeout`.
+            Deadlock: this rank and others wait for one another's messages (a `CollectiveTimeout`, after a second).
         """
 
     @overload
