@@ -94,7 +94,7 @@ MUTANTS = {
         "park",
     ),
     "gives up after one sleep": Mutant(
-        "engine.protocol.wait.sleep_until", "if now > deadline", "if True", "park for two"
+        "engine.protocol.wait.sleep_until", "if now > deadline and not", "if not", "park for two"
     ),
     "takes a ring for the word": Mutant(
         "engine.protocol.wait.sleep_until",
