@@ -7,9 +7,10 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import exact
+from shmcoll.calls.delivery import Delivery, check_other_rank
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import LARGEST_TAG, WORD
-from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
+from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, SYNCHRONOUS
 from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, EMPTY_RING, FINISHED, GO_ON, NONE, STAY
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.dispatcher import Dispatcher
@@ -31,6 +32,35 @@ def send(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> None:
     sending = Sending(dispatcher, array, dest, tag)
     dispatcher.complete("send", sending.put_beside_receives)
     sending.raise_refusal()
+
+
+def send_synchronously(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> None:
+    array, dest, tag = check_arguments(dispatcher, x, dest, tag)
+    check_other_rank(dispatcher, "send", dest, tag)
+    put_synchronously(dispatcher, "send", Sending(dispatcher, array, dest, tag, ARRAY | SYNCHRONOUS)).wait()
+
+
+def send_later(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Delivery:
+    """Do the first half of `send_synchronously`: send."""
+    array, dest, tag = check_arguments(dispatcher, x, dest, tag)
+    return put_synchronously(dispatcher, "send", Sending(dispatcher, array, dest, tag, ARRAY | SYNCHRONOUS))
+
+
+def put_synchronously(dispatcher: Dispatcher, operation: str, sending: "Sending") -> Delivery:
+    """Send a synchronous message, and return what says when its receiver begins."""
+    made: list[Delivery] = []
+
+    def put() -> int:
+        if not dispatcher.worker.turns.is_mine():  # nobody else sends before it is known where this message begins
+            return c.BUSY
+        status = sending.put_beside_receives()
+        if status == c.OK and not sending.is_refused:
+            made.append(sending.delivery(operation))
+        return status
+
+    dispatcher.complete(operation, put)
+    sending.raise_refusal()
+    return made[0]
 
 
 def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[Any] | None:
@@ -151,6 +181,11 @@ class Sending:
             raise
         return c.OK if status == c.ASKS else status
 
+    def delivery(self, operation: str) -> Delivery:
+        """In the turn in which a synchronous message has been sent: what says when its receiver begins."""
+        _, dest, tag, _ = self._message
+        return Delivery(self._dispatcher, operation, dest, tag)
+
     @property
     def is_refused(self) -> bool:
         """Whether the message has not been sent, for lack of memory."""
@@ -174,7 +209,7 @@ class Sending:
         return time.monotonic() >= self._since + patience
 
     def _refuse(self, error: ArenaError, patience: float) -> None:
-        name = "send" if self._message[3] == ARRAY else "send_object"
+        name = "send" if self._message[3] & ~SYNCHRONOUS == ARRAY else "send_object"
         advice = "where both sides send first, sendrecv needs no memory"
         waited = f" Waited {patience:g} s for its receiver; {advice}." if patience else ""
         told = f"{name} on rank {self._dispatcher.failures.name}: {error}.{waited} The message has not been sent"

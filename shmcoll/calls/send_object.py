@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 
 from shmcoll.calls import arguments as given
+from shmcoll.calls.delivery import Delivery, check_other_rank
 from shmcoll.calls.pickling import as_message
-from shmcoll.calls.send import Sending
+from shmcoll.calls.send import Sending, put_synchronously
+from shmcoll.engine.messages.ring_buffers import SYNCHRONOUS
 from shmcoll.runtime.dispatcher import Dispatcher
 
 Packed = tuple[np.ndarray, int, int, int, list[np.ndarray]]  # message, receiver, tag, form; what is kept meanwhile
@@ -14,6 +16,24 @@ Packed = tuple[np.ndarray, int, int, int, list[np.ndarray]]  # message, receiver
 
 def send_object(dispatcher: Dispatcher, value: Any, dest: Any, tag: Any) -> None:
     send_packed(dispatcher, *check_object(dispatcher, "send_object", value, dest, tag))
+
+
+def send_object_synchronously(dispatcher: Dispatcher, value: Any, dest: Any, tag: Any) -> None:
+    packed = check_object(dispatcher, "send_object", value, dest, tag)
+    _, dest, tag, _, _ = packed
+    check_other_rank(dispatcher, "send_object", dest, tag)
+    _put(dispatcher, *packed).wait()
+
+
+def send_object_later(dispatcher: Dispatcher, value: Any, dest: Any, tag: Any) -> Delivery:
+    """Do the first half of `send_object_synchronously`: send."""
+    return _put(dispatcher, *check_object(dispatcher, "send_object", value, dest, tag))
+
+
+def _put(
+    dispatcher: Dispatcher, array: np.ndarray, dest: int, tag: int, form: int, _kept: list[np.ndarray]
+) -> Delivery:
+    return put_synchronously(dispatcher, "send_object", Sending(dispatcher, array, dest, tag, form | SYNCHRONOUS))
 
 
 def check_object(dispatcher: Dispatcher, operation: str, value: Any, dest: Any, tag: Any) -> Packed:

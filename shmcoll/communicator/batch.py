@@ -31,13 +31,13 @@ from shmcoll.engine.messages.recv import SOON
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, SOURCE_SHIFT
 from shmcoll.engine.messages.send import BEGIN
 from shmcoll.runtime.posted_receive import PostedReceive
+from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shmcoll.communicator.types import ArrayLike, Out
     from shmcoll.runtime.dispatcher import Dispatcher
-    from shmcoll.runtime.work import Work
 
     Submit = Callable[..., Work[Any]]
 
@@ -46,7 +46,7 @@ class Send(NamedTuple):
     """Describe a message for `comm.batch`. The arguments are those of `comm.send`."""
 
     x: ArrayLike
-    dest: int
+    dest: int | None
     tag: int = 0
 
 
@@ -54,7 +54,7 @@ class Recv(NamedTuple):
     """Describe a receive for `comm.batch`. The arguments are those of `comm.recv`."""
 
     out: Out | None = None
-    source: int = ANY
+    source: int | None = ANY
     tag: int = ANY
 
 
@@ -62,18 +62,19 @@ class SendObject(NamedTuple):
     """Describe an object for `comm.batch`. The arguments are those of `comm.send_object`."""
 
     value: Any
-    dest: int
+    dest: int | None
     tag: int = 0
 
 
 class RecvObject(NamedTuple):
     """Describe a receive of an object for `comm.batch`. The arguments are those of `comm.recv_object`."""
 
-    source: int = ANY
+    source: int | None = ANY
     tag: int = ANY
 
 
-Prepared = tuple[Any, ...] | PostedReceive  # checked arguments of a call; or a receive that has not been posted
+#: checked arguments of a call; or a receive that has not been posted; or the handle of what nobody sends or receives
+Prepared = tuple[Any, ...] | PostedReceive | Work[Any]
 
 
 def batch(dispatcher: Dispatcher, messages: Any, send: Submit, submit: Submit) -> list[Work[Any]]:
@@ -91,6 +92,7 @@ def batch(dispatcher: Dispatcher, messages: Any, send: Submit, submit: Submit) -
             return works
     else:
         prepared = [_prepare(dispatcher, one) for one in listed]
+        works = [one if type(one) is Work else None for one in prepared]
         dispatcher.routine("send")  # loaded before anything has begun
     _start(dispatcher, listed, prepared, works, send, submit)
     return works
@@ -121,7 +123,7 @@ def _start_quickly(dispatcher: Dispatcher, listed: list[Any], works: list[Any]) 
     for i, one in enumerate(listed):
         if type(one) is Send:
             x: Any = one.x
-            dest, tag = one.dest, one.tag
+            dest, tag = cast(int, one.dest), one.tag
             try:
                 status = send(x, None, BEGIN, dest, tag, ARRAY)
                 works[i] = ended(None) if status == c.OK else send_on_at_once(dispatcher, status, x, dest, tag)
@@ -133,7 +135,7 @@ def _start_quickly(dispatcher: Dispatcher, listed: list[Any], works: list[Any]) 
     for i, one in enumerate(listed):
         if type(one) is Recv:
             out: Any = one.out
-            source, tag = one.source, one.tag
+            source, tag = cast(int, one.source), one.tag
             try:
                 status, array = recv(None, out, SOON, source, tag, ARRAY), out
                 if status == c.FOUND:
@@ -149,6 +151,12 @@ def _start_quickly(dispatcher: Dispatcher, listed: list[Any], works: list[Any]) 
 
 def _prepare(dispatcher: Dispatcher, one: Any) -> Prepared:
     kind = type(one)
+    if kind in (Send, SendObject) and one.dest is None:
+        _prepare(dispatcher, one._replace(dest=dispatcher.rank))  # what could not be sent to anybody is refused
+        return dispatcher.worker.ended(None)
+    if kind in (Recv, RecvObject) and one.source is None:
+        _prepare(dispatcher, one._replace(source=ANY))
+        return dispatcher.worker.ended((one.out if kind is Recv else None, None, None))
     if kind is Send:
         return check_send(dispatcher, *one)
     if kind is Recv:
@@ -171,7 +179,7 @@ def _start(
     for i, one in enumerate(listed):
         if works[i] is None and type(one) in (Recv, RecvObject):
             arguments = prepared[i]
-            works[i] = arguments if isinstance(arguments, PostedReceive) else make(dispatcher, *arguments)
+            works[i] = make(dispatcher, *arguments) if isinstance(arguments, tuple) else arguments
             receives.append(works[i])
     if receives:
         dispatcher.posted.enter(*receives)

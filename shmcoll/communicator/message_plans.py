@@ -25,9 +25,9 @@ MESSAGES = ("send", "recv", "sendrecv")
 class MessagePlan(Plan):
     """A planned message. Other ranks need no plan: they may call `send` and `recv`."""
 
-    def __init__(self, comm: TwoWayMessages, operation: str, call: Callable[..., Any], arguments: tuple[Any, ...]):
+    def __init__(self, comm: TwoWayMessages, operation: str, call: Callable[..., Any], arguments: dict[str, Any]):
         self._dispatcher, self._operation = comm._dispatcher, operation
-        self._now, self._later = partial(call, *arguments), partial(call, *arguments, async_op=True)
+        self._now, self._later = partial(call, **arguments), partial(call, **arguments, async_op=True)
 
     def __call__(self) -> Any:
         """Send or receive, and return what the method returns."""
@@ -59,7 +59,7 @@ def make(comm: TwoWayMessages, operation: str, args: tuple[Any, ...], keywords: 
         source, tag = values["source"], values["recvtag" if operation == "sendrecv" else "tag"]
         _check_in_place(where, "out", values["out"])
         check_recv(dispatcher, values["out"], ANY if source is None else source, tag)
-    return MessagePlan(comm, operation, method, tuple(values.values()))
+    return MessagePlan(comm, operation, method, values)
 
 
 def _check_in_place(where: str, name: str, array: Any) -> None:

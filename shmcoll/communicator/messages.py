@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from shmcoll import calls
 from shmcoll.calls import arguments as given
+from shmcoll.calls import buffer_check
+from shmcoll.calls.delivery import Delivery, begin
 from shmcoll.calls.probe import Envelope, Message
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.recv import post
 from shmcoll.calls.recv_object import make_object, post_object
 from shmcoll.calls.send import check_arguments as check_send
-from shmcoll.calls.send import send_at_once
-from shmcoll.calls.send_object import check_object
+from shmcoll.calls.send import send_at_once, send_later, send_synchronously
+from shmcoll.calls.send_object import check_object, send_object_later, send_object_synchronously
 from shmcoll.communicator.batch import Recv, RecvObject, Send, SendObject, batch
 from shmcoll.communicator.native_call import NativeCalls, native_call
 from shmcoll.engine import context as c
@@ -28,18 +31,30 @@ class Messages(NativeCalls):
     """What two ranks can do without the others."""
 
     @overload
-    def send(self, x: ArrayLike, dest: int | None, tag: int = ..., *, async_op: Literal[False] = ...) -> None: ...
+    def send(
+        self,
+        x: ArrayLike,
+        dest: int | None,
+        tag: int = ...,
+        *,
+        synchronous: bool = ...,
+        async_op: Literal[False] = ...,
+    ) -> None: ...
     @overload
-    def send(self, x: ArrayLike, dest: int | None, tag: int = ..., *, async_op: Literal[True]) -> Work[None]: ...
+    def send(
+        self, x: ArrayLike, dest: int | None, tag: int = ..., *, synchronous: bool = ..., async_op: Literal[True]
+    ) -> Work[None]: ...
     @native_call(
-        "x, None, 0, dest, tag, 0",
+        "x, None, 0, dest, tag, None if synchronous else 0",
         result="None",
         second="send_on(self._dispatcher, x, dest, tag)",
-        otherwise="self._send_again(status, x, dest, tag)",
+        otherwise="self._send_again(status, x, dest, tag, synchronous)",
         answer="result.raise_refusal() if result else None",
-        later="self._start(x, dest, tag)",
+        later="self._start(x, dest, tag, synchronous)",
     )
-    def send(self, x: ArrayLike, dest: int | None, tag: int = 0, *, async_op: bool = False) -> Any:
+    def send(
+        self, x: ArrayLike, dest: int | None, tag: int = 0, *, synchronous: bool = False, async_op: bool = False
+    ) -> Any:
         """Send an array to rank `dest` of this group. Not a collective.
 
         Returns as soon as `x` may be changed, without waiting for the receiver: a message that the receiver does not
@@ -50,13 +65,18 @@ class Messages(NativeCalls):
             x: array of any shape, of a dtype that collectives know.
             dest: the rank that receives it; None for nobody: then nothing is sent.
             tag: 0 to 2**31 - 1.
+            synchronous: return (or end the `Work`) only when the receiver has begun to receive this message: by any
+                receive, posted or not, or by `mprobe`. Meanwhile other threads and asynchronous calls go on. An
+                interrupt leaves the message where it is, and the group goes on.
             async_op: return a `Work` at once.
 
         Raises:
             ArenaError: the heap (`shmrun --heap`, SHMCOLL_HEAP) has no room for the message. It has not been sent;
                 earlier messages stay, and the group goes on.
             RankFailed: the receiver has left.
-            ValueError: there is no rank `dest`, or the tag is out of range.
+            ValueError: there is no rank `dest`, or the tag is out of range. Or a synchronous send to this rank itself
+                would wait forever, because no receive that fits is posted; nothing has been sent.
+            CollectiveTimeout: the receiver has not begun to receive a synchronous message within `timeout`.
         """
 
     @overload
@@ -104,10 +124,22 @@ class Messages(NativeCalls):
         """
 
     @overload
-    def send_object(self, value: Any, dest: int | None, tag: int = ..., *, async_op: Literal[False] = ...) -> None: ...
+    def send_object(
+        self,
+        value: Any,
+        dest: int | None,
+        tag: int = ...,
+        *,
+        synchronous: bool = ...,
+        async_op: Literal[False] = ...,
+    ) -> None: ...
     @overload
-    def send_object(self, value: Any, dest: int | None, tag: int = ..., *, async_op: Literal[True]) -> Work[None]: ...
-    def send_object(self, value: Any, dest: int | None, tag: int = 0, *, async_op: bool = False) -> Any:
+    def send_object(
+        self, value: Any, dest: int | None, tag: int = ..., *, synchronous: bool = ..., async_op: Literal[True]
+    ) -> Work[None]: ...
+    def send_object(
+        self, value: Any, dest: int | None, tag: int = 0, *, synchronous: bool = False, async_op: bool = False
+    ) -> Any:
         """Send an object to rank `dest`, which calls `recv_object`. Not a collective.
 
         Arrays of 16 KiB and more within the object are moved from where they are, without being pickled.
@@ -116,6 +148,7 @@ class Messages(NativeCalls):
             value: anything that can be pickled, of any size.
             dest: the rank that receives it; None for nobody: then nothing is sent.
             tag: 0 to 2**31 - 1.
+            synchronous: as for `send`.
             async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
 
         Raises:
@@ -123,10 +156,15 @@ class Messages(NativeCalls):
             ArenaError: as for `send`.
             RankFailed: as for `send`.
             ValueError: as for `send`.
+            CollectiveTimeout: as for `send`.
         """
         if dest is None:
             check_object(self._dispatcher, "send_object", value, self._rank, tag)
             return self._now_or_ended(None, async_op)
+        if synchronous and async_op:
+            return self._deliver("send_object", send_object_later, value, dest, tag)
+        if synchronous:
+            return calls.perform(send_object_synchronously, self._dispatcher, (value, dest, tag))
         if async_op:
             return self._submit(calls.send_object, value, dest, tag)
         return calls.send_object(self._dispatcher, value, dest, tag)
@@ -265,7 +303,8 @@ class Messages(NativeCalls):
 
         Args:
             messages: `shmcoll.Send(x, dest, tag)`, `shmcoll.Recv(out, source, tag)`,
-                `shmcoll.SendObject(value, dest, tag)`, `shmcoll.RecvObject(source, tag)`.
+                `shmcoll.SendObject(value, dest, tag)`, `shmcoll.RecvObject(source, tag)`. `dest` and `source` may be
+                None for nobody, as in `send` and `recv`.
 
         Returns:
             A `Work` for each message, in the order given. Its result is that of `send`, `recv`, `send_object` or
@@ -288,11 +327,13 @@ class Messages(NativeCalls):
 
     # --- nobody -------------------------------------------------------------------------------------------------------
 
-    def _start(self, x: Any, dest: int | None, tag: int) -> Work[None]:
+    def _start(self, x: Any, dest: int | None, tag: int, synchronous: bool = False) -> Work[None]:
         """Send an array asynchronously, in this thread if it takes no time."""
         if dest is None:
             self._check_send(x, tag)
             return self._dispatcher.worker.ended(None)
+        if synchronous:
+            return self._deliver("send", send_later, x, dest, tag)
         return send_at_once(self._dispatcher, x, dest, tag) or self._submit(calls.send, x, dest, tag)
 
     def _post(self, out: Any, source: int | None, tag: int) -> Work[Any]:
@@ -300,11 +341,16 @@ class Messages(NativeCalls):
             return self._dispatcher.worker.ended(self._nothing(out, tag))
         return post(self._dispatcher, out, source, tag)
 
-    def _send_again(self, status: int, x: Any, dest: int | None, tag: int) -> Any:
-        """After the native entry has not let a send in."""
+    def _send_again(self, status: int, x: Any, dest: int | None, tag: int, synchronous: bool) -> Any:
+        """After the native entry has not let a send in: a synchronous one never."""
         if dest is None and status in (c.NEEDS_PYTHON, c.BUSY):
             return self._check_send(x, tag)
-        return self._again("send", status, calls.send, x, dest, tag)
+        return self._again("send", status, send_synchronously if synchronous else calls.send, x, dest, tag)
+
+    def _deliver(self, operation: str, send: Callable[..., Delivery], value: Any, dest: int, tag: int) -> Work[None]:
+        """Have the worker send a synchronous message."""
+        perform = partial(send, self._dispatcher, value, dest, tag)
+        return begin(self._dispatcher, buffer_check.around(perform, self._dispatcher, operation, {"x": value}))
 
     def _recv_again(self, status: int, out: Any, source: int | None, tag: int) -> Any:
         """After the native entry has not let a receive in."""

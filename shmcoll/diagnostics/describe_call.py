@@ -1,12 +1,29 @@
 """What a rank called, in words: `all_reduce(float32[4], sum)`."""
 
-from shmcoll.collectives import record_of
+from shmcoll.collectives import RECORDS, record_of
 from shmcoll.diagnostics.describe_mismatch import array_in_header
 from shmcoll.engine import layout
-from shmcoll.engine.collective import NO_ARRAYS, REDUCING, ROOTED, Collective
+from shmcoll.engine.collective import ANY_SOURCE, NO_ARRAYS, REDUCING, ROOTED, Collective
 from shmcoll.engine.compiler.user_operators import reduction_name
 from shmcoll.engine.layout import ANY, WORD, call_algorithm, call_composite, call_operation, call_reduction
 from shmcoll.engine.memory.group import Group
+
+#: calls that send or receive a message, and the routine that does it
+MESSAGES = {
+    "send": "send",
+    "send_object": "send",
+    "recv": "recv",
+    "recv_object": "recv",
+    "probe": "recv",
+    "iprobe": "recv",
+    "mprobe": "recv",
+    "improbe": "recv",
+}
+
+
+def receives(operation: str) -> bool:
+    """Whether a call of MESSAGES receives, or looks for what could be received."""
+    return bool(RECORDS[MESSAGES[operation]].form & ANY_SOURCE)
 
 
 def called(group: Group, rank: int, sequence: int) -> str:
@@ -22,7 +39,7 @@ def called(group: Group, rank: int, sequence: int) -> str:
 
 def message_in_words(group: Group, operation: str, peer: int, tag: int) -> str:
     """`recv(source=1, tag=ANY)`: a call by its name."""
-    name = "dest" if operation.startswith("send") else "source"
+    name = "source" if receives(operation) else "dest"
     whose, which = "ANY" if peer == ANY else group.name(peer), "ANY" if tag == ANY else tag
     return f"{operation}({name}={whose}, tag={which})"
 

@@ -5,21 +5,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shmcoll.diagnostics.describe_call import receives
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.messages.ring_buffers import ARRAY
+from shmcoll.engine.messages.send import GIVE_UP
 
-MESSAGES = ("send", "recv", "send_object", "recv_object", "probe", "iprobe", "mprobe", "improbe")
 _SHOWN = 8  # at most so many different tags
 
 
 def missing_message(group: Group, words: np.ndarray, operation: str, mail: MessageBuffers) -> str:
     """Whom a call has waited for in vain, and what has come instead."""
     peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
-    if operation.startswith("send"):
+    if not receives(operation):
+        if words.item(c.SEND_MEMORY // WORD) == GIVE_UP:
+            return f"rank {group.name(peer)} has not begun to receive this synchronous message"
         return f"rank {group.name(peer)} has begun to receive this message and does not continue"
     me = words.item(c.RANK // WORD)
     sources = [rank for rank in range(group.size) if rank != me] if peer == ANY else [peer]

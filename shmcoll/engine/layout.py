@@ -55,7 +55,7 @@
     0        FLAG          1 + where it begins, in bytes since the first piece of the ring; 0: not there yet
     8        KIND          see `pack_piece`
     16       TAG           of the message;  24  TOTAL  its bytes, or where the next ring begins;  32  LENGTH  its part
-    40       TAKEN         1 once the receiver has taken the message before its turn; written by the receiver
+    40       TAKEN         1 once the receiver has taken the message before its turn, or a synchronous one; see there
     48       DIMENSIONS    of the message, in its first piece; behind them the part of the array
 
 Words that different ranks write lie at least 128 bytes apart: two cache lines, because processors fetch them in pairs.

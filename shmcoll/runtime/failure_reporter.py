@@ -18,8 +18,8 @@ import numpy as np
 from shmcoll.collectives import OPERATION_NAMES
 from shmcoll.diagnostics import report_lock
 from shmcoll.diagnostics.call_site import at_site, is_submitted
-from shmcoll.diagnostics.describe_call import called, composite_name, message_in_words
-from shmcoll.diagnostics.describe_message import MESSAGES, from_itself, misfit, missing_message, what_waits
+from shmcoll.diagnostics.describe_call import MESSAGES, called, composite_name, message_in_words
+from shmcoll.diagnostics.describe_message import from_itself, misfit, missing_message, what_waits
 from shmcoll.diagnostics.describe_mismatch import advise, explain_counts, explain_faces, explain_overlap, explain_parts
 from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
 from shmcoll.engine import context as c

@@ -66,7 +66,7 @@ SANCTIONED = {
     },
     "shmcoll.engine.protocol.nontemporal": {"copy", "peek", "stream"},
     "shmcoll.engine.protocol.count_tables": {"copy", "load", "peek", "poke", "store"},
-    "shmcoll.engine.messages.ring_buffers": {"load", "peek"},
+    "shmcoll.engine.messages.ring_buffers": {"load", "load_acquire", "peek"},
     "shmcoll.engine.messages.send": {"copy", "load_acquire", "peek", "poke", "store"},
     "shmcoll.engine.messages.recv": {"load", "load_acquire", "peek", "poke", "store"},
     "shmcoll.engine.messages.read_message": {"copy", "load", "load_acquire", "peek", "poke", "store", "stream"},

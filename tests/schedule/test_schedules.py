@@ -82,12 +82,16 @@ PLAIN_CASES = [
     "a message",
     "messages both ways",
     "messages by tag",
+    "a synchronous message",
+    "a synchronous message before its turn",
+    "a synchronous message that is only found",
     "a message taken before its turn is gone",
     "a posted receive",
     "a batch",
     "a receive that looks",
     "a circle",
     "a circle, 3 ranks",
+    "a synchronous message to a rank that returns",
     "a rank raises",
     "a rank raises, 3 ranks",
 ]
@@ -101,6 +105,7 @@ BUFFERED_CASES = [
     "reduce",
     "reduce_scatter",
     "a message",
+    "a synchronous message",
     "messages by tag",
     "a posted receive",
     "a circle",
@@ -113,6 +118,7 @@ REORDERED_CASES = [
     "all_reduce in place",
     "reduce",
     "a message",
+    "a synchronous message",
 ]
 KILL_CASES = [
     "park",
@@ -123,6 +129,7 @@ KILL_CASES = [
     "all_reduce in place",
     "reduce",
     "a message",
+    "a synchronous message",
 ]
 
 EVENT_CASES = [
@@ -227,6 +234,8 @@ LARGE_CASES = [
     "sendrecv with who receives first",
     "sendrecv before its turn",
     "a long message before its turn",
+    "a synchronous message that was overwritten",
+    "a long synchronous message",
     "messages of anybody",
     "a posted receive, 3 ranks",
     "batches",

@@ -3,6 +3,8 @@
 The routines ask for memory and say in WANTED how much; see `engine/messages/ring_buffers.py`.
 """
 
+from itertools import count
+
 import numpy as np
 
 from shmcoll.engine import context as c
@@ -24,7 +26,9 @@ class MessageBuffers:
         self._context = context
         self.words = np.zeros(ring_buffers.mail_words(group.size), np.int64)
         self._found = ring_buffers.found_offset(group.size) // WORD
-        self._rings: list[list[int]] = [[] for _ in range(group.size)]  # offsets, of those to each rank, in order
+        #: offsets of the rings to each rank by their numbers, in order
+        self._rings: list[dict[int, int]] = [{} for _ in range(group.size)]
+        self._numbers = count()
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -33,7 +37,7 @@ class MessageBuffers:
         self.sweep(dest)
         length = self._context.item(c.WANTED // WORD)
         offset = self._heap.take(length, f"messages to rank {self._group.name(dest)} that it has not received yet")
-        self._rings[dest].append(offset)
+        self._rings[dest][next(self._numbers)] = offset
         self._note_oldest(dest)
         return offset
 
@@ -44,29 +48,57 @@ class MessageBuffers:
     def progress(self, dest: int) -> tuple[int, int, int]:
         """What changes while things move to a rank: how much of the message lies in a ring, which ring is the oldest,
         and how far that has been read."""
-        chain = ring_buffers.chains_offset(self._group.size) + 2 * dest * ring_buffers.CHAIN_BYTES
-        oldest = self._rings[dest][0] if self._rings[dest] else 0
+        oldest = next(iter(self._rings[dest].values()), 0)
         head = self._group.arena.load(oldest + layout.RING_HEAD) if oldest else 0
-        return self.words.item((chain + ring_buffers.SENT) // WORD), oldest, head
+        return self.words.item(self._chain_to(dest) + ring_buffers.SENT // WORD), oldest, head
 
     def sweep(self, dest: int) -> None:
         """Give back the rings that their receiver has left."""
         mine = self._rings[dest]
-        while mine and self._group.arena.load(mine[0] + layout.RING_LEFT):
-            self._heap.give(mine.pop(0))
+        for number, offset in list(mine.items()):
+            if not self._group.arena.load(offset + layout.RING_LEFT):
+                break
+            if (
+                self.words.item(self._chain_to(dest) + ring_buffers.BEGUN_IN // WORD)
+                == self._group.arena.address + offset
+            ):
+                self.words[self._chain_to(dest) + ring_buffers.BEGUN_IN // WORD] = 0
+            del mine[number]
+            self._heap.give(offset)
         self._note_oldest(dest)
 
     def _note_oldest(self, dest: int) -> None:
         """Tell the routine which ring may be left next: there is none while there is only one."""
         mine = self._rings[dest]
-        chain = ring_buffers.chains_offset(self._group.size) + 2 * dest * ring_buffers.CHAIN_BYTES
-        oldest = self._group.arena.address + mine[0] if len(mine) > 1 else 0
-        self.words[(chain + ring_buffers.OLDEST) // WORD] = oldest
+        oldest = self._group.arena.address + next(iter(mine.values())) if len(mine) > 1 else 0
+        self.words[self._chain_to(dest) + ring_buffers.OLDEST // WORD] = oldest
+
+    def _chain_to(self, dest: int) -> int:
+        """The index of the first word of the chain to a rank."""
+        return (ring_buffers.chains_offset(self._group.size) + 2 * dest * ring_buffers.CHAIN_BYTES) // WORD
+
+    def last_sent(self, dest: int) -> tuple[int, int]:
+        """Where the last message to a rank begins: the number of its ring, and the position there. The number is -1 if
+        the ring has been given back already."""
+        chain, arena = self._chain_to(dest), self._group.arena.address
+        ring = self.words.item(chain + ring_buffers.BEGUN_IN // WORD)
+        numbers = (number for number, offset in self._rings[dest].items() if arena + offset == ring)
+        return next(numbers, -1), self.words.item(chain + ring_buffers.BEGUN // WORD) - 1
+
+    def has_begun(self, dest: int, number: int, at: int) -> bool:
+        """Whether a rank has begun to receive the synchronous message that begins there. See `ring_buffers.py`."""
+        ring = self.ring(dest, number)
+        return ring == 0 or ring_buffers.has_begun(ring, at)
+
+    def ring(self, dest: int, number: int) -> int:
+        """The address of a ring; 0 if it has been given back."""
+        offset = self._rings[dest].get(number)
+        return 0 if offset is None else self._group.arena.address + offset
 
     def drop_all(self) -> dict[int, list[int]]:
         """The rings by receiver, which are somebody else's business now."""
-        left = {dest: mine for dest, mine in enumerate(self._rings) if mine}
-        self._rings = [[] for _ in self._rings]
+        left = {dest: list(mine.values()) for dest, mine in enumerate(self._rings) if mine}
+        self._rings = [{} for _ in self._rings]
         return left
 
     # --- receiving ----------------------------------------------------------------------------------------------------
@@ -148,7 +180,7 @@ class MessageBuffers:
                 continue
             if kind == ring_buffers.SKIP and total <= 0:
                 break
-            if kind == ring_buffers.FIRST and not load(here + layout.PIECE_TAKEN):
+            if kind == ring_buffers.FIRST and load(here + layout.PIECE_TAKEN) != ring_buffers.TAKEN:
                 tags.append(load(here + layout.PIECE_TAG))
             length = ring_buffers.head_bytes(what) + load(here + layout.PIECE_LENGTH)
             at += total if kind == ring_buffers.SKIP else ring_buffers.whole_units(length)

@@ -28,6 +28,7 @@ from shmcoll.engine.layout import (
     piece_kind,
 )
 from shmcoll.engine.messages.ring_buffers import (
+    AWAITED,
     CURSOR_AT,
     CURSOR_RING,
     DAMAGED,
@@ -44,6 +45,7 @@ from shmcoll.engine.messages.ring_buffers import (
     PUBLISHED_HEAD,
     RING,
     SKIP,
+    TAKEN,
     TAKEN_BACK,
     UNREAD,
     chain_from,
@@ -142,9 +144,12 @@ def read_piece(ctx):
 def begin_to_read(ctx, source, total):
     """Publish that this rank reads the message at the cursor to its end."""
     found = found_message(ctx)
-    if not is_first_wanted(ctx, source):
-        store(piece_at_cursor(ctx) + PIECE_TAKEN, 1)
-    elif length_at_cursor(ctx) < total:
+    is_first, taken = is_first_wanted(ctx, source), piece_at_cursor(ctx) + PIECE_TAKEN
+    if load(taken) == AWAITED:
+        publish_to(ctx, taken, TAKEN, source)
+    elif not is_first:
+        store(taken, TAKEN)
+    if is_first and length_at_cursor(ctx) < total:
         publish_to(ctx, peek(found + CURSOR_RING) + RING_READING, peek(found + CURSOR_AT) + 1, source)
     poke(found + DONE, 0)
 

@@ -83,6 +83,7 @@ from shmcoll.engine.messages.ring_buffers import (
     PART_BYTES,
     RING,
     SOURCE_SHIFT,
+    TAKEN,
     TAKEN_BACK,
     UNREAD,
     chain_from,
@@ -235,7 +236,7 @@ def find_from(ctx, source, tag, event):
 
 def has_message(ctx):
     """Return whether a message that has not been taken begins at the cursor."""
-    return kind_at_cursor(ctx) == FIRST and load(piece_at_cursor(ctx) + PIECE_TAKEN) == 0
+    return kind_at_cursor(ctx) == FIRST and load(piece_at_cursor(ctx) + PIECE_TAKEN) != TAKEN
 
 
 def tag_at_cursor(ctx):
@@ -295,7 +296,7 @@ def refuse(ctx, total):
         return c.BROKEN
     if dropped == 0:
         return c.DOES_NOT_FIT
-    store(first + PIECE_TAKEN, 1)
+    store(first + PIECE_TAKEN, TAKEN)
     return c.WITHDRAWN
 
 

@@ -8,14 +8,14 @@ rank r, and the rank that writes them (`layout.py` has the picture):
     HEAD            r: everything before may be overwritten. r writes it when it has read a quarter of the ring; after
                     each piece of a long message; and after each piece of a ring that s wants to give back
     READING         r: the message that it reads, which begins at HEAD. r will read it to its end
-    TAKEN           r, in a piece that s leaves alone until HEAD has passed it
+    TAKEN           s, before FLAG: 0, or AWAITED in a synchronous message. Then r: 1, before HEAD passes the piece
     LEFT            r, when it has gone on to the next ring: s may give the memory back
     RINGS           of s, in its mailbox: where the first ring begins
 
 Order of memory. s writes a piece, and 0 to the flag behind it, before the release of its FLAG; r reads them after an
 acquire of FLAG. r reads a piece before the release of HEAD or LEFT; s overwrites the piece, or gives the ring back,
-after an acquire of that word. Only r reads TAKEN, and s clears it when HEAD has passed. r finds a ring by RINGS or
-NEXT, which are released after CAPACITY of that ring has been stored.
+after an acquire of that word. s writes TAKEN of the next piece there after that acquire, too. r finds a ring by RINGS
+or NEXT, which are released after CAPACITY of that ring has been stored.
 
 A message is a piece FIRST, which describes it, and as many pieces MORE as it needs. Only two kinds of pieces may come
 between them: SKIP (the rest of the ring is too short for the next piece, which is at its beginning) and NEXT (the
@@ -32,6 +32,19 @@ may be a circle, so the wait ends: when nothing has moved for some seconds, s ta
 r takes messages out of their order where tags require it: it reads them where they are and notes TAKEN. HEAD stays
 before the first message that has not been taken. So messages never block one another, and the heap of the sender alone
 holds those that wait to be received.
+
+Synchronous messages. s stores AWAITED in TAKEN of the first piece. When r begins to read such a message, in its turn or
+before it, r stores 1 there, with release. s reads TAKEN and HEAD (`has_begun`):
+
+    before r begins         TAKEN is AWAITED, and HEAD is not past the beginning of the piece
+    from then on            TAKEN is 1, until s writes over the piece
+    once s has done that    HEAD is past the beginning for ever. TAKEN may be any word, AWAITED too
+
+So s never believes too early that r has begun, and the first look after HEAD has moved finds it at the latest. A ring
+that s has given back was left by r, and r begins a message before it leaves the ring in which the message begins. s
+looks between its calls, without its turn, and naps between two looks, so a message that nobody receives keeps no other
+call waiting. The wait ends when r begins, a member fails, r leaves, the group ends or is closed, or the limit of the
+call passes (`calls/delivery.py`).
 
 Both ways at once. A rank that sends while it has something to receive reads that message meanwhile
 (`read_message.py`): where it would wait for HEAD, it waits for HEAD or for the next piece of the other message. So two
@@ -50,15 +63,18 @@ It does not find what is overwritten between the check and the use.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import load, peek
+from shmcoll.engine.atomics import load, load_acquire, peek
 from shmcoll.engine.layout import (
     LINE,
     MOST_DIMENSIONS,
     PIECE_DIMS,
     PIECE_KIND,
     PIECE_LENGTH,
+    PIECE_TAKEN,
     PIECE_TOTAL,
     PIECE_UNIT,
+    RING_CAPACITY,
+    RING_HEAD,
     RING_PIECES,
     WORD,
     piece_dimensions,
@@ -69,6 +85,8 @@ from shmcoll.engine.protocol.wait import EVENT_BYTES, EVENTS
 FIRST, MORE, SKIP, NEXT, DROPPED = range(1, 6)
 
 ARRAY, WHOLE, SEGMENTS = range(3)  # forms of a message: an array, or the bytes of an object in one or in several runs
+SYNCHRONOUS = 4  # added to the form, when it is sent
+NOT_TAKEN, TAKEN, AWAITED = 0, 1, -1  # in TAKEN
 OBJECT = 0xFF  # in place of a dtype: the message is an object
 SOURCE_SHIFT = 32  # in the answer of `recv`: source << 32 | tag
 
@@ -88,7 +106,7 @@ FOUND_DIMS = 10 * WORD
 UNREAD, TAKEN_BACK = -1, -2  # in DONE, which counts the bytes that have been read: see `read_message.py`
 
 # a chain, at the sender ...
-RING, CAPACITY, TAIL, KNOWN_HEAD, BEGUN, SENT, OLDEST, SEGMENT = (WORD * i for i in range(8))
+RING, CAPACITY, TAIL, KNOWN_HEAD, BEGUN, SENT, OLDEST, SEGMENT, BEGUN_IN = (WORD * i for i in range(9))
 # ... and at the receiver
 HEAD, PUBLISHED_HEAD = 2 * WORD, 3 * WORD
 
@@ -126,6 +144,14 @@ def chain_from(ctx, peer):
 def piece(ring, capacity, at):
     """Return the address of the piece that begins `at` bytes after the first."""
     return ring + RING_PIECES + at % capacity
+
+
+def has_begun(ring, at):
+    """Return whether the receiver has begun to read the synchronous message that begins at byte `at` of a ring, which
+    has not been given back."""
+    if load_acquire(ring + RING_HEAD) > at:
+        return True
+    return load_acquire(piece(ring, load(ring + RING_CAPACITY), at) + PIECE_TAKEN) != AWAITED
 
 
 def head_bytes(what):

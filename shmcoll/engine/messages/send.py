@@ -27,6 +27,11 @@ for room (`read_message.py`).
 
 Between its phases SENDING keeps other calls out, whatever a recv beside it returns (see `engine/native/entry.py`).
 
+A synchronous message (SYNCHRONOUS in FORM) is sent like any other. Afterwards its sender comes with LOOK now and then,
+when it has not found in the ring that the receiver has begun. x is then two words: the address of the ring in which the
+message begins, and where it begins there. The answer is HAS_BEGUN, OK if the receiver still may begin, or why it never
+will. A sender that has waited for its limit comes with GIVE_UP: it gets TIMEOUT_PASSED in place of OK.
+
 Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag. SEND_MEMORY is BEGIN or BESIDE, then the answer. FORM says what
 x is: the array to send; or the bytes of an object; or a table that lists where these bytes are, which spares the sender
 another copy. A row of the table is the byte of the message at which a segment begins, its address, and its length; the
@@ -58,7 +63,9 @@ from shmcoll.engine.layout import (
 from shmcoll.engine.messages.read_message import is_unfinished, read_along
 from shmcoll.engine.messages.ring_buffers import (
     ARRAY,
+    AWAITED,
     BEGUN,
+    BEGUN_IN,
     CAPACITY,
     DROPPED,
     EXPECTING,
@@ -68,6 +75,7 @@ from shmcoll.engine.messages.ring_buffers import (
     KNOWN_HEAD,
     MORE,
     NEXT,
+    NOT_TAKEN,
     OBJECT,
     OLDEST,
     PART_BYTES,
@@ -77,28 +85,34 @@ from shmcoll.engine.messages.ring_buffers import (
     SENT,
     SKIP,
     SPARE,
+    SYNCHRONOUS,
     TAIL,
     USUAL_RING,
     chain_to,
     found_message,
+    has_begun,
     piece,
     whole_units,
 )
 from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.sync import publish_to
-from shmcoll.engine.protocol.wait import has_left
+from shmcoll.engine.protocol.wait import CHECKED_PER_SLICE, a_member_has_failed, has_left, process_has_ended
 
 BEGIN, BESIDE = range(2)
-NONE, STAY, GO_ON, AGAIN = range(c.LATER, c.LATER + 4)  # in place of memory that was asked for, which begins a page
+# in place of memory that was asked for, which begins a page
+NONE, STAY, GO_ON, AGAIN, LOOK, GIVE_UP = range(c.LATER, c.LATER + 6)
 EMPTY_RING, BLOCKED, FINISHED = 0, -1, -2  # in WANTED, in place of bytes
 AT_ONCE = 5  # in EXPECTING: times left to answer BLOCKED
 STAYING = 1_000_000
+HAS_BEGUN = -1  # the answer to LOOK and GIVE_UP
 NOTHING_SENT = -1  # in SENT: not even the first piece
 
 START, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
 
 
 def send(ctx):
+    if peek(ctx + c.SEND_MEMORY) in (LOOK, GIVE_UP):
+        return look_for_begin(ctx, peek(ctx + c.ARGUMENT))
     status = begin_or_continue(ctx)
     poke(ctx + c.SENDING, 1 if status == c.ASKS else 0)
     if status == c.OK and peek(ctx + c.OUT + c.DTYPE) != 0:
@@ -113,13 +127,13 @@ def begin_or_continue(ctx):
     if memory in (BEGIN, BESIDE):
         expecting = found_message(ctx) + EXPECTING
         poke(expecting, AT_ONCE if memory == BESIDE else 0)
-    if peek(ctx + c.FORM) != ARRAY:
+    if form(ctx) != ARRAY:
         describe_object(ctx)
     if memory == NONE:
         return take_back(ctx, peer)
-    if memory > AGAIN:
+    if memory > GIVE_UP:
         continue_in(ctx, peer, memory)
-    if memory > AGAIN or memory == GO_ON:
+    if memory > GIVE_UP or memory == GO_ON:
         return put_parts(ctx, peer)
     if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
         return c.ABORTED
@@ -139,9 +153,14 @@ def begin_or_continue(ctx):
     return put_parts(ctx, peer)
 
 
+def form(ctx):
+    """Return what x is, whether or not the message is synchronous."""
+    return peek(ctx + c.FORM) & ~SYNCHRONOUS
+
+
 def describe_object(ctx):
     """Describe the message by its bytes: the entry has read of x another type and shape."""
-    if peek(ctx + c.FORM) == SEGMENTS:
+    if form(ctx) == SEGMENTS:
         last_row = peek(ctx + c.X + c.DATA) + (peek(ctx + c.X + c.BYTES) - ROW_BYTES)
         poke(ctx + c.X + c.BYTES, peek(last_row + START))
     poke(ctx + c.X + c.DTYPE, OBJECT)
@@ -161,11 +180,29 @@ def put_parts(ctx, peer):
             return status
         if peek(chain + SENT) == NOTHING_SENT:
             poke(chain + BEGUN, peek(chain + TAIL) + 1)
+            poke(chain + BEGUN_IN, peek(chain + RING))
             put_first_part(ctx, peer, length)
         else:
             put_next_part(ctx, peer, sent, length)
         poke(chain + SENT, sent + length)
     return c.OK
+
+
+def look_for_begin(ctx, peer):
+    """Return whether the receiver has begun to read a synchronous message, or why it never will. What it did before it
+    left counts, so the message is looked at last."""
+    status = c.TIMEOUT_PASSED if peek(ctx + c.SEND_MEMORY) == GIVE_UP else c.OK
+    poke(ctx + c.CULPRIT, peer)
+    if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
+        status = c.ABORTED
+    elif has_left(ctx, peer) or process_has_ended(ctx, peer):
+        status = c.PEER_LOST
+    else:
+        for turn in range(peek(ctx + c.SIZE) // CHECKED_PER_SLICE + 1):
+            if status != c.PEER_LOST and a_member_has_failed(ctx, turn):
+                status = c.PEER_LOST
+    where = peek(ctx + c.X + c.DATA)
+    return HAS_BEGUN if has_begun(peek(where), peek(where + WORD)) else status
 
 
 # --- pieces -----------------------------------------------------------------------------------------------------------
@@ -179,7 +216,7 @@ def put_first_part(ctx, peer, length):
     for i in range(dimensions):
         store(at + PIECE_DIMS + i * WORD, peek(dims + i * WORD))
     store(at + PIECE_TAG, peek(ctx + c.ARGUMENT_2))
-    store(at + PIECE_TAKEN, 0)
+    store(at + PIECE_TAKEN, AWAITED if peek(ctx + c.FORM) & SYNCHRONOUS else NOT_TAKEN)
     head = PIECE_DIMS + dimensions * WORD
     copy_part(ctx, peer, at + head, 0, length)
     what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)
@@ -195,7 +232,7 @@ def put_next_part(ctx, peer, sent, length):
 
 def copy_part(ctx, peer, target, sent, length):
     """Copy `length` bytes of the message, from byte `sent` on. SEGMENT is the row with this byte, or one before."""
-    if peek(ctx + c.FORM) != SEGMENTS:
+    if form(ctx) != SEGMENTS:
         copy(target, peek(ctx + c.X + c.DATA) + sent, length)
         return
     chain = chain_to(ctx, peer)

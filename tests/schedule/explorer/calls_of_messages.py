@@ -10,8 +10,20 @@ from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, SEEK, SOON, TRY, recv
-from shmcoll.engine.messages.ring_buffers import DONE, SEGMENTS, SOURCE_SHIFT, UNREAD, WHOLE, found_offset
-from shmcoll.engine.messages.send import BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, NONE, STAY, send
+from shmcoll.engine.messages.ring_buffers import (
+    BEGUN,
+    BEGUN_IN,
+    CHAIN_BYTES,
+    DONE,
+    SEGMENTS,
+    SOURCE_SHIFT,
+    SYNCHRONOUS,
+    UNREAD,
+    WHOLE,
+    chains_offset,
+    found_offset,
+)
+from shmcoll.engine.messages.send import BEGIN, BESIDE, BLOCKED, FINISHED, GO_ON, HAS_BEGUN, LOOK, NONE, STAY, send
 from tests.schedule.explorer.calls import Call, _expect, _fill, value
 from tests.schedule.explorer.job import Rank
 from tests.schedule.explorer.program import Violation
@@ -69,6 +81,56 @@ class Send(Message):
 
     def _how_to_go_on(self, rank: Rank) -> int:
         return memory(rank)
+
+
+@dataclass(frozen=True)
+class SendSynchronously(Send):
+    """Where it begins is kept in private memory for `Look`."""
+
+    def run(self, rank: Rank, number: int) -> int:
+        rank.set(c.FORM, SYNCHRONOUS)
+        status = super().run(rank, number)
+        rank.set(c.FORM, 0)
+        chain = rank.mail + chains_offset(rank.job.ranks) + 2 * self.dest * CHAIN_BYTES
+        atomics.poke(rank.scratch, atomics.peek(chain + BEGUN_IN))
+        atomics.poke(rank.scratch + WORD, atomics.peek(chain + BEGUN) - 1)
+        return status
+
+
+@dataclass(frozen=True)
+class Look(Message):
+    """Look whether the receiver has begun to receive the last synchronous message: `begun` says what must be found. If
+    it has begun, it does not matter what becomes of it."""
+
+    dest: int
+    begun: bool
+
+    def run(self, rank: Rank, number: int) -> int:
+        rank.view(c.X, rank.scratch, 2)
+        rank.set(c.OUT + c.DTYPE, 0)
+        status = put(rank, self.dest, 0, LOOK)
+        if status != c.BUSY and (status == HAS_BEGUN) != self.begun:
+            raise Violation(f"call {number}: the receiver {'has not' if self.begun else 'has'} begun, says LOOK")
+        return c.OK if status == HAS_BEGUN else status
+
+
+@dataclass(frozen=True)
+class Find(Message):
+    """Wait until a message has come that fits, and leave it there."""
+
+    source: int
+    tag: int = ANY
+
+    def run(self, rank: Rank, number: int) -> int:
+        rank.set(c.OUT + c.DTYPE, 0)
+        rank.set(c.ARGUMENT, self.source)
+        rank.set(c.ARGUMENT_2, self.tag)
+        rank.set(c.RECV_PHASE, FETCH)
+        status = rank.enter(recv)
+        if status != c.FOUND:
+            return status
+        rank.set(c.RECV_PHASE, MARK)  # as `probe` lets go of a message
+        return rank.enter(recv)
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ MUTANTS_OF_MESSAGES = {
     ),
     "a receiver promises to read what is not at HEAD": Mutant(
         "engine.messages.read_message.begin_to_read",
-        "    elif length_at_cursor",
-        "    if length_at_cursor",
+        "if is_first and length_at_cursor",
+        "if length_at_cursor",
         "a long message before its turn",
         sampled=True,
     ),
@@ -67,9 +67,43 @@ MUTANTS_OF_MESSAGES = {
     ),
     "what has been taken is found again": Mutant(
         "engine.messages.recv.has_message",
-        " and load(piece_at_cursor(ctx) + PIECE_TAKEN) == 0",
+        " and load(piece_at_cursor(ctx) + PIECE_TAKEN) != TAKEN",
         "",
         "a message taken before its turn is gone",
+    ),
+    "a synchronous message is read in its turn unnoticed": Mutant(
+        "engine.messages.read_message.begin_to_read",
+        "if load(taken) == AWAITED:",
+        "if load(taken) == AWAITED and not is_first:",
+        "a synchronous message",
+    ),
+    "a synchronous message is read before its turn unnoticed": Mutant(
+        "engine.messages.read_message.begin_to_read",
+        "publish_to(ctx, taken, TAKEN, source)",
+        "pass",
+        "a synchronous message before its turn",
+    ),
+    "the receiver acknowledges what it has only found": Mutant(
+        "engine.messages.recv.note_found",
+        "    poke(found + DONE, UNREAD)\n",
+        "    poke(found + DONE, UNREAD)\n    store(first + PIECE_TAKEN, TAKEN)\n",
+        "a synchronous message that is only found",
+    ),
+    "a sender does not see that its message was overwritten": Mutant(
+        "engine.messages.ring_buffers.has_begun",
+        "    if load_acquire(ring + RING_HEAD) > at:\n        return True\n",
+        "",
+        "a synchronous message that was overwritten",
+        sampled=True,
+    ),
+    "HEAD at a message counts as past it": Mutant(
+        "engine.messages.ring_buffers.has_begun", "> at", ">= at", "a synchronous message that is only found"
+    ),
+    "a receiver that has read a message and left is lost": Mutant(
+        "engine.messages.send.look_for_begin",
+        "if has_begun(peek(where), peek(where + WORD)) else status",
+        "if status == c.OK and has_begun(peek(where), peek(where + WORD)) else status",
+        "a synchronous message to a rank that returns",
     ),
     "only who is waited for by name rings": Mutant(
         "engine.protocol.wait.wake_one", " or parked == EVERYBODY", "", "messages of anybody", sampled=True

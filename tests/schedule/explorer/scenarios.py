@@ -9,6 +9,7 @@ from typing import Any
 
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.memory import records
+from shmcoll.engine.messages.ring_buffers import AWAITED
 from tests.schedule.explorer.calls import (
     AllReduce,
     AllToAll,
@@ -31,6 +32,8 @@ from tests.schedule.explorer.calls_in_phases import (
 )
 from tests.schedule.explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
 from tests.schedule.explorer.calls_of_messages import (
+    Find,
+    Look,
     Receive,
     ReceiveObject,
     ReceivePosted,
@@ -40,6 +43,7 @@ from tests.schedule.explorer.calls_of_messages import (
     SendInVain,
     SendObject,
     SendRecv,
+    SendSynchronously,
     SendWithoutMemory,
 )
 from tests.schedule.explorer.calls_of_neighbours import Exchange, Permute
@@ -354,6 +358,67 @@ SCENARIOS = {
     ),
     "a circle": Scenario(2, ((ReceiveInCircle(1, 1),), (Receive(0, 1),)), each=True),
     "a circle, 3 ranks": Scenario(3, ((ReceiveInCircle(1, 1),), (Receive(2, 1),), (Receive(0, 1),)), each=True),
+    # the receiver answers when it has begun, or has not: the answer says what the sender must find
+    "a synchronous message": Scenario(
+        2, ((SendSynchronously(1, 1), Receive(1, 1, call=2), Look(1, True)), (Receive(0, 1), Send(0, 1))), each=True
+    ),
+    "a synchronous message before its turn": Scenario(
+        2,
+        (
+            (Send(1, 2, tag=1), SendSynchronously(1, 2, tag=2), Receive(1, 1, call=2), Look(1, True)),
+            (Receive(0, 2, tag=2, call=2), Send(0, 1), Receive(0, 2, tag=1, call=1)),
+        ),
+        each=True,
+    ),
+    "a synchronous message that is only found": Scenario(
+        2,
+        (
+            (
+                Send(1, 2, tag=1),
+                SendSynchronously(1, 2, tag=2),
+                Receive(1, 1, call=3),
+                Look(1, False),
+                Send(1, 1, tag=3),
+            ),
+            (
+                Receive(0, 2, tag=1, call=1),
+                Find(0, tag=2),
+                Send(0, 1),
+                Receive(0, 1, tag=3, call=5),
+                Receive(0, 2, call=2),
+            ),
+        ),
+        each=True,
+    ),
+    # TAKEN of the first message is a word of a later one, which is AWAITED
+    "a synchronous message that was overwritten": Scenario(
+        2,
+        (
+            (
+                *(Send(1, 1), SendSynchronously(1, 1)),
+                *(Send(1, 14, fill=AWAITED), Receive(1, 1, call=4)),
+                *(Send(1, 14, fill=AWAITED), Receive(1, 1, call=6)),
+                *(Send(1, 14, fill=AWAITED), Receive(1, 1, call=8)),
+                Look(1, True),
+            ),
+            (*(Receive(0, 1),) * 2, *(Receive(0, 14, fill=AWAITED), Send(0, 1)) * 3),
+        ),
+        each=True,
+    ),
+    "a long synchronous message": Scenario(
+        2,
+        ((SendSynchronously(1, 100), Receive(1, 1, call=2), Look(1, True)), (Receive(0, 100), Send(0, 1))),
+        each=True,
+        words=100,
+    ),
+    "a synchronous message to a rank that returns": Scenario(
+        2,
+        (
+            (SendSynchronously(1, 2), Receive(1, 1, call=2), Look(1, True)),
+            (Receive(0, 2), Send(0, 1), End(records.DEPARTED)),
+        ),
+        each=True,
+    ),
     "a rank returns": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.DEPARTED))), each=True),
     "a rank returns, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.DEPARTED),)), each=True),
     "a rank raises": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.FAILED))), each=True),

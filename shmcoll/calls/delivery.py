@@ -1,0 +1,203 @@
+"""Synchronous sends: how a sender learns that its receiver has begun to receive a message.
+
+The message is sent like any other (`calls/send.py`). What follows is outside of any turn: the sender looks at two words
+of the ring (`engine/messages/ring_buffers.py` says which, and why that suffices), naps, and looks again. So other
+threads of this rank and its asynchronous work go on meanwhile, posted receives too, and two ranks may both wait for
+their messages to be received before they receive.
+
+Now and then, and at once when the group has ended, the sender makes a native call that says whether the receiver can
+still begin (LOOK of `engine/messages/send.py`). Where another thread is inside, that thread learns of failures itself,
+and this one does not wait for it. After the limit of the call, GIVE_UP ends the group, unless the receiver has begun.
+
+A blocking call looks in its own thread. An interrupt there leaves the group as it is: the message has been sent. For
+asynchronous calls one thread of the process looks, which runs while any of them is pending. Memory is not looked at
+after the group is closed: `guard` of the turns is held for a look, and whoever closes the group holds it, too.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from shmcoll.diagnostics.call_site import here, submitted_at
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory import records
+from shmcoll.engine.messages.ring_buffers import ARRAY, SYNCHRONOUS
+from shmcoll.engine.messages.send import GIVE_UP, HAS_BEGUN, LOOK
+from shmcoll.errors import CallNotAllowed
+from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.work import Work
+
+_LOOKS = 20  # without a nap
+_SHORT_NAP, _LONG_NAP = 0.00005, 0.001  # seconds
+_CHECK = 0.02  # seconds between two looks at the receiver itself
+_FROZEN = 0.2  # seconds between two looks after which this process was stopped
+
+
+class Delivery:
+    """A synchronous message that has been sent. Make one in the turn in which the message was sent."""
+
+    def __init__(self, dispatcher: Dispatcher, operation: str, dest: int, tag: int):
+        self._dispatcher = dispatcher
+        self._operation = operation
+        self._dest, self._tag = dest, tag
+        self._place = dispatcher.buffers.last_sent(dest)
+        self._looked = time.monotonic()
+        self._check_at, self._deadline = self._looked + _CHECK, self._looked + self._limit()
+
+    def wait(self) -> None:
+        """Wait until the receiver has begun to receive the message."""
+        for _ in range(_LOOKS):
+            if self.has_begun():
+                return
+            time.sleep(0)
+        nap = _SHORT_NAP
+        while not self.has_begun():
+            time.sleep(nap)
+            nap = min(2 * nap, _LONG_NAP)
+
+    def has_begun(self) -> bool:
+        """Return whether the receiver has begun. Raise if it will not."""
+        turns, group = self._dispatcher.worker.turns, self._dispatcher.group
+        with turns.guard:
+            self._dispatcher.check_open(self._operation)
+            if self._dispatcher.buffers.has_begun(self._dest, *self._place):
+                return True
+            has_ended = group.has_ended()
+        now = time.monotonic()
+        if now > self._looked + _FROZEN:
+            self._deadline += now - self._looked
+        self._looked = now
+        if now > self._deadline and records.some_rank_compiles(group.arena):
+            self._deadline = now + self._limit()
+        if has_ended or now > self._deadline:
+            phase = LOOK if has_ended else GIVE_UP
+            return self._dispatcher.complete(self._operation, lambda: self._ask(phase)) == HAS_BEGUN
+        return now > self._check_at and self._check(now)
+
+    def _limit(self) -> float:
+        return self._dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
+
+    def _check(self, now: float) -> bool:
+        """Ask whether the receiver can still begin, unless another thread is inside."""
+        self._check_at = now + _CHECK
+        worker, status = self._dispatcher.worker, c.BUSY
+
+        def ask() -> int:
+            nonlocal status
+            status = self._ask(LOOK)
+            return status
+
+        worker.turns.run_if_free(ask, wakes=worker.identity)
+        if status == c.BUSY:
+            return False
+        return self._dispatcher.complete(self._operation, ask, status=status) == HAS_BEGUN
+
+    def _ask(self, phase: int) -> int:
+        """In a turn: HAS_BEGUN, OK if the receiver still may begin, or why it never will."""
+        if not self._dispatcher.worker.turns.is_mine():
+            return c.BUSY
+        number, at = self._place
+        ring = self._dispatcher.buffers.ring(self._dest, number)
+        if not ring:
+            return HAS_BEGUN
+        where = np.array([ring, at])
+        return self._dispatcher.routine("send")(where, None, phase, self._dest, self._tag, ARRAY | SYNCHRONOUS)
+
+
+def check_other_rank(dispatcher: Dispatcher, operation: str, dest: int, tag: int) -> None:
+    """Refuse a blocking synchronous send to this rank itself, unless a receive that fits is posted."""
+    if dest == dispatcher.rank and not dispatcher.posted.wants(dest, tag):
+        with dispatcher.checking(operation) as (_, rank):
+            raise ValueError(
+                f"{operation}(dest={dispatcher.failures.name}, tag={tag}, synchronous=True) on rank {rank}: this rank "
+                f"cannot receive its own message while it waits; post a receive that fits first (async_op=True), or "
+                f"send asynchronously"
+            )
+
+
+# --- asynchronous calls -----------------------------------------------------------------------------------------------
+
+
+def begin(dispatcher: Dispatcher, send: Callable[[], Delivery]) -> Work[None]:
+    """Have the worker send, and return the handle of the call, which ends when the receiver has begun."""
+    work: Work[None] = Work(dispatcher.worker, here())
+    pending = _Pending(work)
+    _watch.add(pending)
+
+    def perform() -> None:
+        try:
+            pending.delivery = send()
+        except BaseException as error:
+            work.settle(error)
+
+    try:
+        dispatcher.worker.submit(perform)
+    except BaseException:
+        pending.is_over = True
+        raise
+    return work
+
+
+class _Pending:
+    """An asynchronous call. `delivery`: None until its message has been sent."""
+
+    def __init__(self, work: Work[None]):
+        self.work = work
+        self.delivery: Delivery | None = None
+        self.is_over = False
+
+    def look(self) -> bool:
+        """Settle the call if it has ended; return whether it has."""
+        if self.is_over or self.work.done():
+            return True
+        outcome: Any = None
+        try:
+            with submitted_at(self.work.site):
+                if self.delivery is None or not self.delivery.has_begun():
+                    return False
+        except BaseException as error:
+            outcome = error
+        self.work.settle(outcome)
+        return True
+
+
+class _Watch:
+    """The thread that looks at pending calls. It ends when none is left."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # held for a few instructions; a signal handler may send, too
+        self._pending: list[_Pending] = []
+        self._is_running = False
+
+    def add(self, one: _Pending) -> None:
+        with self._lock:
+            self._pending.append(one)
+            if self._is_running:
+                return
+            try:
+                threading.Thread(target=self._run, name="shmcoll-deliveries").start()
+            except RuntimeError as error:  # the interpreter is ending
+                self._pending.remove(one)
+                raise CallNotAllowed(f"a synchronous send: no thread can be started: {error}") from None
+            self._is_running = True
+
+    def _run(self) -> None:
+        nap = _SHORT_NAP
+        while True:
+            ended = [one for one in list(self._pending) if one.look()]
+            with self._lock:
+                self._pending = [one for one in self._pending if one not in ended]
+                if not self._pending:
+                    self._is_running = False
+                    return
+            nap = _SHORT_NAP if ended else min(2 * nap, _LONG_NAP)
+            time.sleep(nap)
+
+
+_watch = _Watch()
+os.register_at_fork(after_in_child=_watch.__init__)  # type: ignore[misc]  # the thread is not in the child
