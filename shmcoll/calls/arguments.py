@@ -76,13 +76,13 @@ def _as_native(x: Any, operation: str, rank: int) -> np.ndarray:
 
 
 def native(dtype: np.dtype) -> np.dtype:
-    """A dtype in native byte order; of pairs of value and index the very one that routines know."""
+    """Return a dtype in native byte order; of pairs of value and index the very one that routines know."""
     same = dtype if dtype.isnative else dtype.newbyteorder("=")
     return BY_NUMPY[same].numpy if same in BY_NUMPY else same
 
 
 def _about_objects(x: Any, array: np.ndarray, operation: str) -> str:
-    """What is wrong with an `x` of which numpy makes an array of objects or strings, and what to do about it."""
+    """Return what is wrong with an `x` of which numpy makes an array of objects or strings, and what to do about it."""
     use = f"use comm.{_OF_OBJECTS.get(operation, 'all_gather_object')}"
     if array.dtype.kind in "SU":
         if isinstance(x, (str, bytes)):
@@ -100,7 +100,8 @@ def _about_objects(x: Any, array: np.ndarray, operation: str) -> str:
 
 
 def is_list_of_arrays(x: Any) -> bool:
-    """Whether `x` is a list or tuple that holds arrays. One of numbers, or of lists of them, is like one array."""
+    """Return whether `x` is a list or tuple that holds arrays. One of numbers, or of lists of them, is like one
+    array."""
     return isinstance(x, (list, tuple)) and any(
         (hasattr(one, "__array__") or hasattr(one, "__dlpack__")) and not isinstance(one, np.generic) for one in x
     )
@@ -176,7 +177,7 @@ def as_outputs(
 
 
 def is_plain(array: np.ndarray) -> bool:
-    """Whether routines can work on the array as it is."""
+    """Return whether routines can work on the array as it is."""
     if type(array) is not np.ndarray:
         return False
     flags, known = array.flags, BY_NUMPY.get(array.dtype)
@@ -185,7 +186,7 @@ def is_plain(array: np.ndarray) -> bool:
 
 
 def same_memory(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays are the same elements in the same order."""
+    """Return whether two arrays are the same elements in the same order."""
     return a.__array_interface__["data"] == b.__array_interface__["data"] and (a.shape, a.strides) == (
         b.shape,
         b.strides,
@@ -193,7 +194,8 @@ def same_memory(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays share memory. The exact question is hard for odd strides; then a common range counts."""
+    """Return whether two arrays share memory. The exact question is hard for odd strides; then a common range
+    counts."""
     try:
         return np.shares_memory(a, b, max_work=1000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
@@ -212,7 +214,7 @@ def check_divisible(x: np.ndarray, axis: int, size: int, operation: str, rank: i
 
 
 def _unequal(operation: str) -> str:
-    """What to call for parts of different lengths."""
+    """Return what to call for parts of different lengths."""
     if operation == "scatter":
         return "; for parts of different lengths use scatter_v(x, root, send_counts=counts, axis=0), or scatter_object"
     if operation in ("gather", "all_gather"):
@@ -225,7 +227,8 @@ def _unequal(operation: str) -> str:
 
 
 def as_reduction(op: Any, dtype: DType, operation: str, rank: int) -> int:
-    """The code of a reduction; `TypeError` for one that the dtype does not have, `ValueError` for an unknown one."""
+    """Return the code of a reduction; `TypeError` for one that the dtype does not have, `ValueError` for an unknown
+    one."""
     if not isinstance(op, str):
         op = name_of_function(op) or op
     if not isinstance(op, str):
@@ -239,7 +242,7 @@ def as_reduction(op: Any, dtype: DType, operation: str, rank: int) -> int:
 
 
 def _instead(op: str, dtype: DType) -> str:
-    """What to do about a reduction that the dtype does not have."""
+    """Return what to do about a reduction that the dtype does not have."""
     if dtype.is_pair:
         return "use argmin or argmax"
     if op in ("argmin", "argmax"):
@@ -248,7 +251,7 @@ def _instead(op: str, dtype: DType) -> str:
 
 
 def as_algorithm(name: Any, algorithms: tuple[str, ...], operation: str, rank: int) -> int:
-    """The number of an algorithm, 0 for None: whichever is best."""
+    """Return the number of an algorithm, 0 for None: whichever is best."""
     if name is None:
         return 0
     if not isinstance(name, str) or name not in algorithms:
@@ -257,7 +260,7 @@ def as_algorithm(name: Any, algorithms: tuple[str, ...], operation: str, rank: i
 
 
 def as_index(value: Any, name: str, operation: str, rank: int) -> int:
-    """An integer argument; `TypeError` for anything else, bool included."""
+    """Return an integer argument; `TypeError` for anything else, bool included."""
     if isinstance(value, bool):
         raise TypeError(
             f"{operation} on rank {rank}: {name} must be an integer, got bool; use int() if 0 or 1 is meant"
@@ -269,7 +272,7 @@ def as_index(value: Any, name: str, operation: str, rank: int) -> int:
 
 
 def as_word(value: Any, name: str, operation: str, rank: int) -> int:
-    """An integer argument that travels to other ranks, in 64 bits."""
+    """Return an integer argument that travels to other ranks, in 64 bits."""
     word = as_index(value, name, operation, rank)
     if not -(1 << 63) <= word < 1 << 63:
         raise ValueError(f"{operation} on rank {rank}: {name} {word} is out of range; use -2**63 to 2**63 - 1")
@@ -292,7 +295,7 @@ def as_root(value: Any, size: int, operation: str, rank: int) -> int:
 
 
 def as_peer(value: Any, name: str, size: int, operation: str, rank: int, *, any_too: bool = False) -> int:
-    """The other end of a message: a rank of the group, or, where that has a meaning, ANY."""
+    """Return the other end of a message: a rank of the group, or, where that has a meaning, ANY."""
     peer = as_index(value, name, operation, rank)
     if not (0 <= peer < size or (any_too and peer == ANY)):
         hint = f"; use 0 to {size - 1}{', or shmcoll.ANY' if any_too else ''}"
@@ -316,7 +319,7 @@ def as_axis(value: Any, name: str, ndim: int, operation: str, rank: int) -> int:
 
 
 def as_row_shape(axis: Any, x: np.ndarray, name: str, operation: str, rank: int) -> tuple[int, ...] | None:
-    """The shape of a row of `x` if counts are in rows, which `axis` 0 says; None if they are in elements."""
+    """Return the shape of a row of `x` if counts are in rows, which `axis` 0 says; None if they are in elements."""
     if axis is None:
         return None
     if as_index(axis, "axis", operation, rank) != 0:

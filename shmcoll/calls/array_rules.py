@@ -30,7 +30,7 @@ def check_apart(out: np.ndarray, name: str, operation: str, rank: int) -> None:
 
 
 def overlaps_itself(array: np.ndarray) -> bool:
-    """Whether two elements of an array share a byte.
+    """Return whether two elements of an array share a byte.
 
     Slices and transposes of ordinary arrays are nested: each axis steps over all that the shorter steps reach. Only
     for others, which `as_strided` makes, all places are listed.

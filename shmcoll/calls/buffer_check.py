@@ -45,7 +45,7 @@ def around(
 
 
 def named_arguments(call: Callable[..., Any], arguments: tuple[Any, ...]) -> dict[str, Any]:
-    """The arguments of a function of `calls/`, behind the caller, by name."""
+    """Return the arguments of a function of `calls/`, behind the caller, by name."""
     return dict(zip(_parameters(call)[1:], arguments, strict=True))
 
 
@@ -68,7 +68,7 @@ class Watched:
         ]
 
     def around(self, call: Callable[[], Any]) -> Callable[[], Any]:
-        """A function that makes the call, and raises `BufferChanged` where a buffer was changed meanwhile."""
+        """Return a function that makes the call, and raises `BufferChanged` where a buffer was changed meanwhile."""
 
         def watched() -> Any:
             changed = self.changes()
@@ -84,7 +84,7 @@ class Watched:
         return watched
 
     def changes(self, names: Iterable[str] | None = None) -> list[str]:
-        """What has become of those that are not as they were, in words."""
+        """Return what has become of those that are not as they were, in words."""
         told = {name: self._noted[name].change() for name in (self._noted if names is None else names)}
         return [f"{name} {change}" for name, change in told.items() if change]
 
@@ -117,7 +117,7 @@ class Noted:
 
 
 def _arrays(value: Any) -> list[np.ndarray]:
-    """The arrays that an argument is, or that it lists."""
+    """Return the arrays that an argument is, or that it lists."""
     values = value if isinstance(value, (list, tuple)) else (value,)
     return [one for one in values if isinstance(one, np.ndarray)]
 
@@ -132,7 +132,7 @@ def _places(array: np.ndarray) -> list[tuple[Any, ...]]:
 
 
 def _digest(value: Any) -> Any:
-    """What tells whether an argument is as it was; None for one that cannot be looked at."""
+    """Return what tells whether an argument is as it was; None for one that cannot be looked at."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _digest_of_bytes(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
     if isinstance(value, (list, tuple)) and _arrays(value):

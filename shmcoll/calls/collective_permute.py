@@ -32,7 +32,8 @@ def collective_permute(dispatcher: "Dispatcher", x: Any, pairs: Any, out: Any) -
 
 @lru_cache(maxsize=64)
 def route_of(pairs: tuple[tuple[Any, ...], ...], size: int, rank: int, operation: str, name: int) -> tuple[int, ...]:
-    """What the native entry takes behind the arrays, on rank `rank` of the group, which is `name` in messages."""
+    """Return what the native entry takes behind the arrays, on rank `rank` of the group, which is `name` in
+    messages."""
     targets = _as_permutation(pairs, size, operation, name)
     source = next((s for s, t in targets.items() if t == rank), NOBODY)
     words = np.array([*sorted(targets.items())], np.int64).reshape(-1)

@@ -88,7 +88,7 @@ def as_operand(x: Any, operation: str, rank: int) -> np.ndarray:
 
 
 def as_operator(dispatcher: "Dispatcher", op: Any, dtype: np.dtype, check: tuple[str, int]) -> Operator:
-    """The operator that `op` names for arrays of a dtype; its kernel is compiled or loaded.
+    """Return the operator that `op` names for arrays of a dtype; its kernel is compiled or loaded.
 
     Raises `TypeError` where the dtype has no such reduction or a user's function does not compile for it, `ValueError`
     for an unknown name.
@@ -123,7 +123,8 @@ def _multiples(dispatcher: "Dispatcher", op: PremulSum, dtype: np.dtype) -> Oper
 
 
 def _pairs_like(dtype: np.dtype) -> np.dtype | None:
-    """The `pair_dtype` that holds the pairs of a structured dtype; None for `pair_dtype` itself, and for other dtypes.
+    """Return the `pair_dtype` that holds the pairs of a structured dtype; None for `pair_dtype` itself, and for other
+    dtypes.
 
     Its first field is the value, its second an int32 or int64 index, whatever they are called.
     """
@@ -139,7 +140,8 @@ def _pairs_like(dtype: np.dtype) -> np.dtype | None:
 
 
 def algorithm_for(operator: Operator, name: Any, algorithms: tuple[str, ...], check: tuple[str, int]) -> int:
-    """The number of an algorithm, 0 for None; `ValueError` for one that does not keep the order the operator needs."""
+    """Return the number of an algorithm, 0 for None; `ValueError` for one that does not keep the order the operator
+    needs."""
     number = given.as_algorithm(name, algorithms, *check)
     if operator.ordered and name == "ring":
         operation, rank = check

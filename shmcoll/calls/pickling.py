@@ -24,26 +24,27 @@ ALIGNED = 64  # where buffers begin that arrive side by side, so that arrays in 
 
 
 def packed(value: Any, operation: str, rank: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The frame of an object, and the memory of its buffers. `TypeError` where it cannot be pickled."""
+    """Return the frame of an object, and the memory of its buffers. `TypeError` where it cannot be pickled."""
     head, data, buffers = _pickled(value, operation, rank)
     return np.frombuffer(head.tobytes() + data, np.uint8), buffers
 
 
 def unpacked(frame: np.ndarray, buffers: Sequence[np.ndarray]) -> Any:
-    """The object of a frame and its buffers, or more of these; it keeps their memory."""
+    """Return the object of a frame and its buffers, or more of these; it keeps their memory."""
     frame = frame.copy() if frame.ctypes.data % WORD else frame
     count = len(lengths(frame))
     return pickle.loads(frame[(1 + count) * WORD :].data, buffers=buffers[:count])
 
 
 def lengths(frame: np.ndarray) -> list[int]:
-    """Bytes of each buffer that belongs to a frame."""
+    """Return bytes of each buffer that belongs to a frame."""
     count = int(frame[:WORD].view(np.int64)[0])
     return frame[WORD:][: count * WORD].view(np.int64).tolist()
 
 
 def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, list[np.ndarray]]:
-    """An object as `engine/messages/send.py` takes it: an array, its form, and what must be kept until it is sent."""
+    """Return an object as `engine/messages/send.py` takes it: an array, its form, and what must be kept until it is
+    sent."""
     head, data, buffers = _pickled(value, operation, rank)
     if not buffers and len(data) < LEAST_BUFFER:
         return np.frombuffer(head.tobytes() + data, np.uint8), WHOLE, []
@@ -71,7 +72,7 @@ def as_block(value: Any, operation: str, rank: int) -> np.ndarray:
 
 
 def of_message(memory: np.ndarray) -> Any:
-    """The object that has come as a message; it keeps this memory if it has buffers."""
+    """Return the object that has come as a message; it keeps this memory if it has buffers."""
     sizes = lengths(memory)
     begin, buffers = memory.size - sum(align(size, ALIGNED) for size in sizes), []
     for size in sizes:
@@ -81,7 +82,7 @@ def of_message(memory: np.ndarray) -> Any:
 
 
 def _pickled(value: Any, operation: str, rank: int) -> tuple[np.ndarray, bytes, list[np.ndarray]]:
-    """How many buffers there are, and their lengths; the pickle; the buffers."""
+    """Return how many buffers there are, and their lengths; the pickle; the buffers."""
     buffers: list[np.ndarray] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:

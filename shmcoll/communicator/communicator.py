@@ -365,7 +365,7 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
         return made
 
     def _split(self, call: str, mine: tuple[bool, int, int]) -> Communicator | None:
-        """The group of ranks of one color. `mine`: whether this rank joins any, its color and its key."""
+        """Return the group of ranks of one color. `mine`: whether this rank joins any, its color and its key."""
         with self._parts(call) as parts:
             told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self._size, 1))).tolist()
         self._splits += 1
@@ -507,7 +507,7 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
         self.close()
 
     def _join(self, ranks: tuple[int, ...], which: Identity) -> Communicator:
-        """The communicator of a group that this rank belongs to, made by the first of its ranks."""
+        """Return the communicator of a group that this rank belongs to, made by the first of its ranks."""
         local_rank = self._local_rank
         local_rank.check_not_within("subgroup")
         with local_rank.lock:

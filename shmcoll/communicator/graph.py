@@ -327,7 +327,7 @@ def make(comm: Communicator, incoming: Links, outgoing: Links) -> Graph:
 def _block_shape(
     array: np.ndarray, outgoing: int, incoming: int, out: Any, operation: str, rank: int
 ) -> tuple[int, ...]:
-    """The shape of one block, by what is sent, or else by `out`."""
+    """Return the shape of one block, by what is sent, or else by `out`."""
     by, name, number = array, "x", outgoing
     if not outgoing and incoming:
         if not isinstance(out, np.ndarray):

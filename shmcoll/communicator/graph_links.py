@@ -16,7 +16,7 @@ class Links(NamedTuple):
 
 
 def as_links(ranks: Any, name: str, size: int, operation: str, rank: int) -> Links:
-    """What a user has named, checked; equal edges are numbered in the order in which they are named."""
+    """Return what a user has named, checked; equal edges are numbered in the order in which they are named."""
     if isinstance(ranks, str) or not isinstance(ranks, Iterable):
         raise TypeError(
             f"{operation} on rank {rank}: {name} must be a sequence of ranks, in which None is nobody; got {ranks!r}"

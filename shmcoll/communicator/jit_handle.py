@@ -33,7 +33,7 @@ _callbacks: dict[int, Callable[[int], None]] = {}  # native code keeps a pointer
 
 
 def make(comm: Any) -> np.ndarray:
-    """The handle of a communicator, with everything loaded that jitted code calls."""
+    """Return the handle of a communicator, with everything loaded that jitted code calls."""
     words = comm._dispatcher.words
     address = words.ctypes.data
     if not words[entry.HANDLE // WORD]:
@@ -67,7 +67,7 @@ def in_python(
 
 
 def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, argument_2: int) -> Received | None:
-    """What a receive has to tell, else None."""
+    """Return what a receive has to tell, else None."""
     name = OPERATION_NAMES[operation]
     method = getattr(comm, name)
     if name == "barrier":
@@ -119,7 +119,7 @@ def _call_back(address: int, block: int) -> None:
 
 
 def _array(at: int) -> tuple[np.ndarray | None, int]:
-    """The array that stands in a block, and what is behind it."""
+    """Return the array that stands in a block, and what is behind it."""
     known, address, dimensions = (_word(at + word) for word in (jit_gate.TYPE, jit_gate.DATA, jit_gate.DIMENSIONS))
     shape = tuple(_word(at + jit_gate.DIMS + i * WORD) for i in range(dimensions))
     behind = at + jit_gate.DIMS + dimensions * WORD

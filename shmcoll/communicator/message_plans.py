@@ -40,7 +40,7 @@ class MessagePlan(Plan):
 
 
 def make(comm: TwoWayMessages, operation: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> MessagePlan:
-    """The plan of a method of messages. Errors: see `Communicator.plan`."""
+    """Return the plan of a method of messages. Errors: see `Communicator.plan`."""
     dispatcher, method = comm._dispatcher, getattr(comm, operation)
     where = f"plan of {operation} on rank {dispatcher.failures.name}"
     try:

@@ -57,7 +57,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def block_of(x: Any, counts: Any, rank: int) -> Any:
-    """A result of `counts[rank]` elements; None for counts that have no such element: the long way says why."""
+    """Return a result of `counts[rank]` elements; None for counts that have no such element: the long way says why."""
     try:
         return np.empty(counts[rank], x.dtype)
     except Exception:
@@ -65,7 +65,8 @@ def block_of(x: Any, counts: Any, rank: int) -> Any:
 
 
 def routed(pairs: Any, size: int, rank: int) -> tuple[Any, tuple[int, ...]]:
-    """The pairs, to be read once more, and the words of the route; no words if anything is wrong with the pairs."""
+    """Return the pairs, to be read once more, and the words of the route; no words if anything is wrong with the
+    pairs."""
     try:
         pairs = tuple(pairs)
         return pairs, route_of(pairs, size, rank, "collective_permute", rank)
@@ -157,7 +158,7 @@ _KEPT = ("__defaults__", "__kwdefaults__", "__doc__", "__annotations__", "__modu
 
 
 def native_entry(name: str) -> str:
-    """The expression for the native entry of a routine, which is loaded when first looked up."""
+    """Return the expression for the native entry of a routine, which is loaded when first looked up."""
     return f'self._{name} or self._load("{name}")'
 
 

@@ -172,7 +172,7 @@ class Objects(Collectives):
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _parts(self, call: str, root: int = -1) -> Parts:
-        """The collectives of this group as parts of a composite call."""
+        """Return the collectives of this group as parts of a composite call."""
         if (call, root) not in self._composite:
             self._composite[call, root] = Parts(CompositeDispatcher(self._dispatcher, call, root))
         return self._composite[call, root]

@@ -26,7 +26,7 @@ from shmcoll.engine.memory.heap import Heap
 
 
 def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
-    """An array of a shape and dtype that takes no memory: numpy's own reading of the arguments.
+    """Return an array of a shape and dtype that takes no memory: numpy's own reading of the arguments.
 
     Raises `TypeError` for a dtype without a fixed size and for what is no shape, `ValueError` for one that cannot be.
     """
@@ -112,7 +112,7 @@ def place_of(arena: Arena, heap: Heap, array: np.ndarray) -> ArrayLocation | Non
 
 
 def view(arena: Arena, place: ArrayLocation, rank: int) -> np.ndarray:
-    """An array at the place of another rank's; `rank`, of the world, holds it as long as it is looked at."""
+    """Return an array at the place of another rank's; `rank`, of the world, holds it as long as it is looked at."""
     if not place.bytes:
         return np.empty(place.shape, place.dtype)
     word = place.holds + rank * WORD

@@ -201,7 +201,7 @@ class TwoWayMessages(Messages):
         return begin(dispatcher, receive, lambda: self._start(array, dest, sendtag))
 
     def _can_receive(self, out: Any, source: Any, tag: Any) -> bool:
-        """Whether nothing is wrong with the arguments of a receive, for sure."""
+        """Return whether nothing is wrong with the arguments of a receive, for sure."""
         if type(source) is not int or type(tag) is not int:
             return False
         in_place = out is None or (type(out) is np.ndarray and out.flags.writeable)

@@ -22,7 +22,7 @@ _is_ours: dict[str, bool] = {}  # of the files that have been met: to look takes
 
 
 def here() -> Site | None:
-    """The line that this thread is at, or that submitted what it works on; None when no frame is the user's."""
+    """Return the line that this thread is at, or that submitted what it works on; None when no frame is the user's."""
     if site := getattr(_submitted, "site", None):
         return site
     frame: FrameType | None = sys._getframe(1)
@@ -69,7 +69,7 @@ def at_site() -> str:
 
 
 def short_path(path: str) -> str:
-    """The path as it is seen from the current directory when it lies below; else as it is."""
+    """Return the path as it is seen from the current directory when it lies below; else as it is."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
     except (ValueError, OSError):  # elsewhere; no current directory

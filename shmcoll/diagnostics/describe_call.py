@@ -27,7 +27,7 @@ def receives(operation: str) -> bool:
 
 
 def called(group: Group, rank: int, sequence: int) -> str:
-    """What a rank called as operation `sequence`, as its header says."""
+    """Return what a rank called as operation `sequence`, as its header says."""
     header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
     word = group.arena.load(header + layout.HEADER_CALL)
     first, second = (group.arena.load(header + layout.HEADER_ARGUMENTS + i * WORD) for i in (0, 1))
@@ -45,7 +45,7 @@ def message_in_words(group: Group, operation: str, peer: int, tag: int) -> str:
 
 
 def call_in_words(word: int, first: int, second: int, array: str) -> str:
-    """A call from the words that describe it (HEADER_CALL, and its two arguments) and its array in words."""
+    """Return a call from the words that describe it (HEADER_CALL, and its two arguments) and its array in words."""
     if composite := call_composite(word):
         root = composite_root(composite)
         return f"{composite_name(composite)}({'' if root < 0 else f'root={root}'})"
@@ -62,13 +62,13 @@ def call_in_words(word: int, first: int, second: int, array: str) -> str:
 
 
 def composite_name(composite: int) -> str:
-    """The name of a composite call, from the bits that tell it (`layout.COMPOSITE_NAMES`)."""
+    """Return the name of a composite call, from the bits that tell it (`layout.COMPOSITE_NAMES`)."""
     code = composite & 0xFF
     return layout.COMPOSITE_NAMES[code] if code < len(layout.COMPOSITE_NAMES) else f"composite call {code}"
 
 
 def composite_root(composite: int) -> int:
-    """The root of a composite call; -1 where it has none."""
+    """Return the root of a composite call; -1 where it has none."""
     return (composite >> 8) - 1
 
 

@@ -15,7 +15,7 @@ from shmcoll.engine.memory.group import Group
 
 
 def explain_parts(group: Group, sequence: int, root: int) -> str:
-    """Which `out` of a scatter is not like the part that the root sends."""
+    """Return which `out` of a scatter is not like the part that the root sends."""
     told = []
     for rank in range(group.size):
         mark = group.arena.load(group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES + MARK_IN_HEADER)
@@ -29,7 +29,8 @@ def explain_parts(group: Group, sequence: int, root: int) -> str:
 
 
 def explain_overlap(group: Group, sequence: int) -> str:
-    """Whose out overlaps which array, in an all_reduce of shared arrays. See `collectives/all_reduce_shared.py`."""
+    """Return whose out overlaps which array, in an all_reduce of shared arrays. See
+    `collectives/all_reduce_shared.py`."""
     half = (sequence & 1) * layout.HEADER_BYTES + layout.HEADER_INLINE
     places = [[group.arena.load(group.mailbox(r) + half + i * WORD) for i in (0, 1)] for r in range(group.size)]
     header = group.mailbox(0) + (sequence & 1) * layout.HEADER_BYTES
@@ -45,7 +46,7 @@ def explain_overlap(group: Group, sequence: int) -> str:
 
 
 def explain_faces(group: Group, words: np.ndarray) -> str:
-    """Whose faces a halo exchange found unlike, as it left it in a context; '' where it did not get so far."""
+    """Return whose faces a halo exchange found unlike, as it left it in a context; '' where it did not get so far."""
     culprit, axis, other = (int(words[word // WORD]) for word in (c.CULPRIT, c.UNLIKE_AXIS, c.UNLIKE_NEIGHBOUR))
     if axis == 0:
         return ""

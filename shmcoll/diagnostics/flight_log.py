@@ -62,14 +62,14 @@ class FlightRecord:
         return _STATES.get(self.state, f"state {self.state}")
 
     def words(self) -> str:
-        """What was called: 'all_reduce(6 x float32, sum)'. The shape is not in the recorder."""
+        """Return what was called: 'all_reduce(6 x float32, sum)'. The shape is not in the recorder."""
         dtype = layout.call_dtype(self.call)
         array = f"{self.count} x {BY_CODE[dtype].title}" if dtype in BY_CODE else "None"
         return call_in_words(self.call, *self.arguments, array)
 
 
 def flights(group: Group, rank: int) -> list[FlightRecord]:
-    """The last operations of a rank of the group, the latest last; at most FLIGHT_ENTRIES of them."""
+    """Return the last operations of a rank of the group, the latest last; at most FLIGHT_ENTRIES of them."""
     base = group.offset + layout.flight_offset(group.size, rank)
     found = [_read(group, base + i * layout.FLIGHT_BYTES) for i in range(layout.FLIGHT_ENTRIES)]
     return sorted((flight for flight in found if flight), key=lambda flight: flight.sequence)

@@ -29,7 +29,7 @@ def inquest(
     patience: float = PATIENCE,
     pids: Mapping[int, int] | None = None,
 ) -> str:
-    """The table as text.
+    """Return the table as text.
 
     stacks: ask the ranks for theirs, for `limit` seconds at most. patience: shorter waits accuse nobody. pids: of ranks
     that have not joined, as far as they are known.
@@ -41,7 +41,8 @@ def inquest(
 
 
 def explained(error: Exception, arena: Arena) -> Exception:
-    """The error of a wait that was in vain; a note of it is the table: where all ranks are, while they still are there.
+    """Return the error of a wait that was in vain; a note of it is the table: where all ranks are, while they still are
+    there.
 
     For one rank at a time: of stacks that two ask for at once each would take some for another thread's.
     """
@@ -90,7 +91,7 @@ def _waiting(found: list[RankStatus], patience: float) -> dict[int, RankStatus]:
 
 
 def _roots(rank: int, waiting: dict[int, RankStatus]) -> set[int]:
-    """Where the chain of those who wait ends, across groups; nowhere when it leads in a circle."""
+    """Return where the chain of those who wait ends, across groups; nowhere when it leads in a circle."""
     seen, ends, follow = {rank}, set(), list(waiting[rank].blames)
     while follow:
         one = follow.pop()

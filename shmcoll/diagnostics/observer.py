@@ -71,22 +71,22 @@ class ObservedJob:
         return caller_of(self.creator)
 
     def is_meant(self, text: str) -> bool:
-        """Whether somebody means this job by the pid of one of its processes or of its caller, or by the beginning of
-        its nonce."""
+        """Return whether somebody means this job by the pid of one of its processes or of its caller, or by the
+        beginning of its nonce."""
         return text in {str(self.creator), str(self.caller), *map(str, self.processes)} or (
             len(text) >= 4 and self.arena.nonce.startswith(text)
         )
 
 
 def caller_of(pid: int) -> int | None:
-    """The pid of the process that called `shmcoll.run`, if `pid` is that of its server."""
+    """Return the pid of the process that called `shmcoll.run`, if `pid` is that of its server."""
     words = command_line(pid)
     is_server = words[-4:-2] == ["-m", "shmcoll.runner"] and words[-1].isdigit()
     return int(words[-1]) if is_server else None
 
 
 def command_line(pid: int) -> list[str]:
-    """The words with which a process was started; none if it has ended."""
+    """Return the words with which a process was started; none if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
     except OSError:
@@ -109,7 +109,7 @@ def jobs() -> Iterator[list[ObservedJob]]:
 
 
 def _mapped() -> dict[_File, list[int]]:
-    """Files that may be arenas, and who maps them."""
+    """Return files that may be arenas, and who maps them."""
     found: dict[_File, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -129,7 +129,7 @@ def _candidates(maps: str) -> Iterator[_File]:
 
 
 def _opened(file: _File, processes: list[int]) -> ObservedArena | None:
-    """The arena by the first process that has it open; None when none has."""
+    """Return the arena by the first process that has it open; None when none has."""
     for pid in processes:
         for link in _descriptors(pid):
             with contextlib.suppress(OSError):

@@ -65,13 +65,13 @@ class RankStatus:
 
 
 def standings(arena: Arena) -> list[RankStatus]:
-    """Every rank of the world."""
+    """Return every rank of the world."""
     groups = open_groups(arena)
     return [_standing(arena, rank, groups) for rank in range(arena.ranks)]
 
 
 def open_groups(arena: Arena) -> list[Group]:
-    """The group of all ranks, and those in the directories of their leaders."""
+    """Return the group of all ranks, and those in the directories of their leaders."""
     found = [Group.world(arena)]
     cell_bytes = arena.load(layout.JOB_CELL_BYTES)
     for leader in range(arena.ranks):
@@ -133,7 +133,7 @@ def last_operation(arena: Arena, rank: int) -> str:
 
 
 def _latest(rank: int, groups: list[Group]) -> tuple[Group, FlightRecord] | None:
-    """The last operation of a rank of the world, and its group."""
+    """Return the last operation of a rank of the world, and its group."""
     found = [
         (group, flight)
         for group in groups
@@ -144,8 +144,8 @@ def _latest(rank: int, groups: list[Group]) -> tuple[Group, FlightRecord] | None
 
 
 def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int, bool] | None:
-    """The send or recv that a rank of the group is in and that has slept: in words; the ranks of the world that it
-    waits for, for ANY all others; since when; whether it sends."""
+    """Return the send or recv that a rank of the group is in and that has slept: in words; the ranks of the world that
+    it waits for, for ANY all others; since when; whether it sends."""
     words = (layout.MESSAGE, layout.MESSAGE_PEER, layout.MESSAGE_TAG, layout.MESSAGE_SINCE)
     operation, peer, tag, since = (group.arena.load(group.mailbox(rank) + word) for word in words)
     record = record_of(operation)
@@ -160,7 +160,7 @@ def _weight(flight: FlightRecord) -> tuple[bool, int]:
 
 
 def _life(told: records.Record, launcher: records.Record) -> str:
-    """What is to be said of the rank's process; empty when it lives and runs."""
+    """Return what is to be said of the rank's process; empty when it lives and runs."""
     if launcher.state == records.FAILED:
         return ENDED
     if told.state == records.UNBORN:
@@ -173,7 +173,7 @@ def _life(told: records.Record, launcher: records.Record) -> str:
 
 
 def process_state(pid: int) -> str:
-    """The letter of /proc/PID/stat: R, S, D, T, Z; empty when there is no such process."""
+    """Return the letter of /proc/PID/stat: R, S, D, T, Z; empty when there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):

@@ -54,7 +54,7 @@ def alone(arena: Arena, patience: float) -> Iterator[None]:
 
 
 def sites(group: Group, sequence: int, patience: float) -> list[str]:
-    """Where each rank has called operation `sequence`, '' for who does not say so within `patience` seconds."""
+    """Return where each rank has called operation `sequence`, '' for who does not say so within `patience` seconds."""
     end = time.monotonic() + patience
     while True:
         told = [records.site(group, rank, sequence) for rank in range(group.size)]
@@ -64,7 +64,7 @@ def sites(group: Group, sequence: int, patience: float) -> list[str]:
 
 
 def _lock(arena: Arena, offset: int) -> bool:
-    """A lock of this process, on this word alone."""
+    """Return a lock of this process, on this word alone."""
     if not arena.has_descriptor():
         return False
     try:

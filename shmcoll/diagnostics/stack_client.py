@@ -52,7 +52,7 @@ class _Asked:
     told: list[str] = field(default_factory=list)  # what threads have written, the main thread first
 
     def is_complete(self) -> bool:
-        """Whether all threads have been asked and have answered; asks the next one where one has."""
+        """Return whether all threads have been asked and have answered; asks the next one where one has."""
         if not self.now:
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,7 +67,7 @@ class _Asked:
         return False
 
     def _answer(self) -> str | None:
-        """What the thread that is asked now has written; None: look again later."""
+        """Return what the thread that is asked now has written; None: look again later."""
         begun = len(self._written())
         if _holds(self.pid, self.now):
             return None
@@ -79,7 +79,7 @@ class _Asked:
         return None
 
     def _written(self) -> list[str]:
-        """The stacks that have begun since the thread that is asked now was asked first."""
+        """Return the stacks that have begun since the thread that is asked now was asked first."""
         return os.pread(self.fd, _LONGEST, self.begin).decode(errors="replace").split(_HEADER)[1:]
 
     def _next_thread(self) -> bool:
@@ -93,7 +93,7 @@ class _Asked:
         return False
 
     def _has_ended(self) -> bool:
-        """Whether the thread that is asked now has."""
+        """Return whether the thread that is asked now has."""
         return _LIBC.tgkill(self.pid, self.now, 0) != 0
 
     def _send(self) -> bool:
@@ -103,7 +103,7 @@ class _Asked:
 
 
 def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, list[str]]:
-    """The stacks of ranks, as lines to print; of those that do not give them within `patience` seconds, why not.
+    """Return the stacks of ranks, as lines to print; of those that do not give them within `patience` seconds, why not.
 
     processes: of each rank the pid and the start time that its record holds.
     """
@@ -129,7 +129,7 @@ def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, lis
 
 
 def _ask_one(pid: int, start: int) -> _Asked | str:
-    """A rank that can be asked; or why it cannot."""
+    """Return a rank that can be asked; or why it cannot."""
     if pid == os.getpid():
         stack_server.offer()
     try:
@@ -154,7 +154,7 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
 
 
 def _file_of(pid: int) -> int | None:
-    """The rank's file, opened for reading."""
+    """Return the rank's file, opened for reading."""
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
             if str(link.readlink()).startswith(f"/memfd:{stack_server.FILE} "):
@@ -163,7 +163,7 @@ def _file_of(pid: int) -> int | None:
 
 
 def _holds(pid: int, thread: int) -> bool:
-    """Whether the signal is pending for a thread, or blocked by it; not when the thread has ended."""
+    """Return whether the signal is pending for a thread, or blocked by it; not when the thread has ended."""
     try:
         status = Path(f"/proc/{pid}/task/{thread}/status").read_text()
     except OSError:
@@ -173,7 +173,8 @@ def _holds(pid: int, thread: int) -> bool:
 
 
 def _shown(threads: list[str]) -> list[str]:
-    """What faulthandler has written, shorter: innermost frame first, without frames of shmcoll and the launcher."""
+    """Return what faulthandler has written, shorter: innermost frame first, without frames of shmcoll and the
+    launcher."""
     shown: list[list[str]] = []
     for thread in threads:
         frames = [match.groups() for line in thread.splitlines() if (match := _FRAME.fullmatch(line))]

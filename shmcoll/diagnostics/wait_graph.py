@@ -6,7 +6,7 @@ from shmcoll.engine.memory.group import Group
 
 
 def not_arrived(group: Group, sequence: int) -> list[int]:
-    """The ranks that have not published operation `sequence`: everybody waits for them first."""
+    """Return the ranks that have not published operation `sequence`: everybody waits for them first."""
     return [rank for rank in range(group.size) if group.published(rank) < sequence]
 
 
@@ -29,7 +29,7 @@ def who_stopped(group: Group, waiting: int, awaited: int, sequence: int) -> list
 
 
 def awaited_by(group: Group, rank: int) -> int | None:
-    """Whose word a rank sleeps for; None when it has come, or it has never slept."""
+    """Return whose word a rank sleeps for; None when it has come, or it has never slept."""
     box, load = group.mailbox(rank), group.arena.load
     peer, word, value = (load(box + w) for w in (layout.AWAITED_PEER, layout.AWAITED_WORD, layout.AWAITED_VALUE))
     end = layout.cells_offset(group.size)
@@ -39,6 +39,6 @@ def awaited_by(group: Group, rank: int) -> int | None:
 
 
 def steps_done(group: Group, rank: int, sequence: int) -> int:
-    """How many steps of operation `sequence` a rank has done."""
+    """Return how many steps of operation `sequence` a rank has done."""
     progress, none = group.arena.load(group.mailbox(rank) + layout.PROGRESS), sequence << layout.STEP_BITS
     return (progress - none) % (1 << layout.STEP_BITS) if reached(progress, none) else 0

@@ -79,7 +79,7 @@ class Answer:
 
 
 def exit_code(error: SystemExit) -> int:
-    """The exit code that a program asks for; prints what the interpreter would print."""
+    """Return the exit code that a program asks for; prints what the interpreter would print."""
     if error.code is None or isinstance(error.code, int):
         return (error.code or 0) & 0xFF
     print(error.code, file=sys.stderr)
@@ -87,7 +87,7 @@ def exit_code(error: SystemExit) -> int:
 
 
 def _below_us(trace: TracebackType | None) -> TracebackType | None:
-    """The traceback without its outermost frames, which are ours."""
+    """Return the traceback without its outermost frames, which are ours."""
     while trace and trace.tb_frame.f_code.co_filename.startswith(_HERE):
         trace = trace.tb_next
     return trace
@@ -108,7 +108,7 @@ def _write_result(answer: Part, rank: int, value: Any) -> None:
 
 
 def _pickled(error: BaseException) -> tuple[bytes | None, str]:
-    """The exception as bytes that are known to be readable, or None and why there are none."""
+    """Return the exception as bytes that are known to be readable, or None and why there are none."""
     import cloudpickle  # type: ignore[import-untyped]
 
     try:

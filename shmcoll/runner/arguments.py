@@ -20,7 +20,7 @@ def check_function(fn: Any) -> None:
 
 
 def number_of_ranks(n: Any, name: str) -> int:
-    """The argument `name` as a number of ranks."""
+    """Return the argument `name` as a number of ranks."""
     try:
         number = operator.index(n)
     except TypeError:

@@ -27,7 +27,8 @@ class CallerSocket:
             sys.exit(0)
 
     def receive(self, ready: set[int]) -> tuple[Any, list[int]] | None:
-        """The message that has come, with its descriptors; `ready`: what poll said. None when the caller has ended.
+        """Return the message that has come, with its descriptors; `ready`: what poll said. None when the caller has
+        ended.
 
         Descriptors that exceed this process's limit are lost. Then there are none.
         """

@@ -93,7 +93,8 @@ class Server:
                 raise
 
     def is_usable(self) -> bool:
-        """Whether it runs, and the socket is still ours: the program may have closed it, and opened another file."""
+        """Return whether it runs, and the socket is still ours: the program may have closed it, and opened another
+        file."""
         return self.process.poll() is None and self._has_socket()
 
     def send(
@@ -107,7 +108,7 @@ class Server:
             raise Lost from None
 
     def wait(self, streams: list[Stream], deadline: float | None = None) -> Over:
-        """What became of the latest request. Forwards what ranks print meanwhile."""
+        """Return what became of the latest request. Forwards what ranks print meanwhile."""
         while True:
             if not self._has_socket():
                 raise Lost
@@ -128,7 +129,7 @@ class Server:
                 return over
 
     def fate(self) -> str:
-        """How it ended, when it is known to have."""
+        """Return how it ended, when it is known to have."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
         self.end()
@@ -162,7 +163,7 @@ class Server:
 
 
 def running_server() -> Server:
-    """The server, started where there is none that can be used."""
+    """Return the server, started where there is none that can be used."""
     global _server
     if _server and _server.is_usable() and _server.start == _at_start():
         return _server
@@ -187,7 +188,7 @@ def end() -> None:
 
 
 def _at_start() -> tuple[object, ...]:
-    """What a server takes over when it starts and cannot change: where it differs, another server is needed."""
+    """Return what a server takes over when it starts and cannot change: where it differs, another server is needed."""
     return (*map(os.environ.get, _READ_ONCE), *map(resource.getrlimit, _LIMITS))
 
 

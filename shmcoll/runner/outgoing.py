@@ -69,7 +69,7 @@ class OutgoingCall:
             raise
 
     def results(self, over: Over, timeout: float | None, on_failure: str = "stop") -> list[Any]:
-        """The results of all ranks. Raises what `shmcoll.run` raises."""
+        """Return the results of all ranks. Raises what `shmcoll.run` raises."""
         if over.refused:
             raise over.refused
         if over.late:

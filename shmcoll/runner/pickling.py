@@ -65,7 +65,7 @@ class Sending:
         return [region.fd for region in self.regions]
 
     def index_of(self, region: Region) -> int:
-        """The number of a region's descriptor among those of the call."""
+        """Return the number of a region's descriptor among those of the call."""
         for index, one in enumerate(self.regions):
             if one is region:
                 return index
@@ -137,7 +137,7 @@ class KnownGlobals:
         self._now: dict[tuple[str, str], bytes] = {}
 
     def reduced(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        """How cloudpickle reduces a function, without the globals that the ranks have."""
+        """Return how cloudpickle reduces a function, without the globals that the ranks have."""
         make, (code, _, *rest), (state, slots), *others = reduced
         module = function.__globals__.get("__name__", "")
         kept = {name: value for name, value in slots["__globals__"].items() if self._is_news(module, name, value)}
@@ -197,7 +197,7 @@ def _local_types() -> Iterator[tuple[type, str]]:
 
 
 def _module_to_send(function: Any) -> ModuleType | None:
-    """The module of a function, if ranks could not import it: as pytest loads tests."""
+    """Return the module of a function, if ranks could not import it: as pytest loads tests."""
     while isinstance(function, functools.partial):
         function = function.func
     module = sys.modules.get(getattr(function, "__module__", None) or "")

@@ -146,27 +146,27 @@ class Told:
 
 
 def too_many_files() -> OSError:
-    """What a call raises whose descriptors exceed the limit of the process that received them."""
+    """Return what a call raises whose descriptors exceed the limit of the process that received them."""
     return OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def refusal(reason: str) -> str:
-    """What a call of ranks that have ended raises."""
+    """Return what a call of ranks that have ended raises."""
     return f"these ranks take no more calls: {reason}; open others with shmcoll.ranks"
 
 
 def new_file(name: str) -> int:
-    """A file in memory; the name is for /proc alone."""
+    """Return a file in memory; the name is for /proc alone."""
     return os.memfd_create(name, os.MFD_CLOEXEC)
 
 
 def reopen(fd: int, mode: str) -> Any:
-    """The file with a position of its own: the descriptor's is shared by all who have it."""
+    """Return the file with a position of its own: the descriptor's is shared by all who have it."""
     return open(f"/proc/self/fd/{fd}", mode)
 
 
 def span(nprocs: int) -> int:
-    """How many bytes the answer of each rank may take."""
+    """Return how many bytes the answer of each rank may take."""
     return min(1 << 40, _longest_file() // nprocs)
 
 
@@ -200,12 +200,12 @@ class Part:
 
 
 def answer(file: BinaryIO, rank: int, span: int) -> Part:
-    """Where a rank writes its answer."""
+    """Return where a rank writes its answer."""
     return Part(file, rank * span, span, f"the result of rank {rank}")
 
 
 def setting(span: int) -> Setting:
-    """What ranks take over from this process now."""
+    """Return what ranks take over from this process now."""
     folder = None
     with contextlib.suppress(OSError):  # it has been removed
         folder = os.getcwd()  # noqa: PTH109
@@ -213,12 +213,12 @@ def setting(span: int) -> Setting:
 
 
 def call_part(file: BinaryIO) -> Part:
-    """Where the caller writes a call."""
+    """Return where the caller writes a call."""
     return Part(file, 0, _longest_file(), "the function with its arguments")
 
 
 def read_result(file: BinaryIO, rank: int, span: int) -> Any:
-    """The value that a rank returned. Raises `TypeError` when it cannot be unpickled in this process."""
+    """Return the value that a rank returned. Raises `TypeError` when it cannot be unpickled in this process."""
     file.seek(rank * span)
     try:
         return pickle.load(file)
@@ -229,7 +229,8 @@ def read_result(file: BinaryIO, rank: int, span: int) -> Any:
 
 
 def read_error(file: BinaryIO, rank: int, span: int, of: str) -> BaseException:
-    """The exception that a rank raised, with the rank's name and traceback; as `RankFailed` if it cannot be sent.
+    """Return the exception that a rank raised, with the rank's name and traceback; as `RankFailed` if it cannot be
+    sent.
 
     `of`: what the caller called, such as "shmcoll.run".
     """

@@ -68,7 +68,7 @@ def _call(sent: BinaryIO, call: int, me: int) -> Any:
 
 
 def load(sent: BinaryIO) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The function and its arguments, from where the setting ends."""
+    """Return the function and its arguments, from where the setting ends."""
     try:
         function, args, kwargs = pickle.load(sent)
         pickling.show_sources(pickle.load(sent))
@@ -129,7 +129,7 @@ def only(me: int) -> None:
 
 
 def command(call: int, answers: int, events: int, rank: int, shared: list[int]) -> list[str]:
-    """The command line of a fresh rank, under the server's own interpreter options."""
+    """Return the command line of a fresh rank, under the server's own interpreter options."""
     numbers = map(str, (call, answers, events, rank, *shared))
     return [*rank_process.interpreter(), "-m", "shmcoll.runner.run_call", *numbers]
 

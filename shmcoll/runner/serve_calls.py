@@ -63,7 +63,7 @@ def serve(control: socket.socket, setting: int, rank: int) -> NoReturn:
 
 
 def _next_call(control: socket.socket) -> list[int]:
-    """The descriptors of the next call; none when the server has closed its end."""
+    """Return the descriptors of the next call; none when the server has closed its end."""
     data, descriptors, flags, _ = socket.recv_fds(control, 64, protocol.MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
     if data and flags & socket.MSG_CTRUNC:
         raise protocol.too_many_files()
@@ -157,7 +157,7 @@ def _ignore_interrupts() -> None:
 
 
 def command(control: int, setting: int, rank: int) -> list[str]:
-    """The command line of a fresh rank, under the server's own interpreter options."""
+    """Return the command line of a fresh rank, under the server's own interpreter options."""
     return [*rank_process.interpreter(), "-m", "shmcoll.runner.serve_calls", *map(str, (control, setting, rank))]
 
 

@@ -106,7 +106,7 @@ class Region(mmap.mmap):
 
 
 def region_of(array: np.ndarray) -> Region | None:
-    """The shared memory that an array is in; None for other arrays."""
+    """Return the shared memory that an array is in; None for other arrays."""
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
@@ -129,7 +129,8 @@ class Handle:
 
 
 def handle(array: np.ndarray, region: Region, index: int) -> Handle:
-    """The handle of an array in this region. Raises `ArenaError` if the descriptor is not the region's any more."""
+    """Return the handle of an array in this region. Raises `ArenaError` if the descriptor is not the region's any
+    more."""
     if region.file is None or file_of(region.fd) != region.file:
         raise ArenaError(
             f"the program has closed descriptor {region.fd}, which a shared array needs to be sent; "

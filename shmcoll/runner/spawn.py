@@ -28,7 +28,7 @@ class Job(Generic[AnyOfOurs]):
     output: tuple[int, int]
 
     def rank(self, number: int, pid: int, begin: int) -> AnyOfOurs:
-        """The rank as the server sees it."""
+        """Return the rank as the server sees it."""
         raise NotImplementedError
 
     def leave(self, number: int) -> None:
@@ -40,11 +40,11 @@ class Job(Generic[AnyOfOurs]):
         raise NotImplementedError
 
     def descriptors(self, number: int) -> list[int]:
-        """What a rank with an interpreter of its own inherits."""
+        """Return what a rank with an interpreter of its own inherits."""
         raise NotImplementedError
 
     def command(self, number: int) -> list[str]:
-        """The command line of such a rank."""
+        """Return the command line of such a rank."""
         raise NotImplementedError
 
 

@@ -52,14 +52,14 @@ class StuckRanks:
         self.next_look = time.monotonic() + self._pause
 
     def _left_by(self, waiting: rank_status.RankStatus) -> list[RankThatStays]:
-        """The ranks that have answered and that this one waits for: of a message from anybody, all others."""
+        """Return the ranks that have answered and that this one waits for: of a message from anybody, all others."""
         left = [self._ranks[one] for one in waiting.blames if self._ranks[one].answered]
         if waiting.arrived or (waiting.message and (len(left) < len(waiting.blames) or self._sends(waiting))):
             return []
         return left
 
     def _sends(self, waiting: rank_status.RankStatus) -> bool:
-        """Whether the message is a send: that waits for memory, and not forever."""
+        """Return whether the message is a send: that waits for memory, and not forever."""
         group = waiting.group
         assert group is not None
         operation = self._arena.load(group.mailbox(group.ranks.index(waiting.rank)) + layout.MESSAGE)

@@ -67,13 +67,13 @@ def new_arena(nprocs: int) -> Arena:
 
 
 def can_fork() -> bool:
-    """Whether this process has no thread beside the one that forks, which would be missing in a rank: numpy's BLAS has
-    some if OMP_NUM_THREADS says so."""
+    """Return whether this process has no thread beside the one that forks, which would be missing in a rank: numpy's
+    BLAS has some if OMP_NUM_THREADS says so."""
     return rank_process.threads() == 1
 
 
 def where(arena: Arena, ranks: Iterable[RankProcess]) -> str:
-    """Where the ranks are, with their stacks, as `shmrun --timeout` prints it; what fits a message."""
+    """Return where the ranks are, with their stacks, as `shmrun --timeout` prints it; what fits a message."""
     try:
         pids = {rank.number: rank.pid for rank in ranks}
         return hang_report.inquest(arena, stacks=True, limit=_STACKS_PATIENCE, pids=pids)[:_LONGEST_WHERE]

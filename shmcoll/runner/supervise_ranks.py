@@ -263,7 +263,8 @@ class _RanksWatcher(Watcher[RankThatStays]):
 
 
 def _order(rank: RankThatStays) -> tuple[bool, bool, float]:
-    """Which of several ranks failed first: not one that failed because of another, and the killed ones before."""
+    """Return which of several ranks failed first: not one that failed because of another, and the killed ones
+    before."""
     if rank.answered and (raised := rank.answered.raised):
         return raised.is_consequence, True, raised.time
     return bool(rank.ended_by), (rank.status or 0) >= 0, rank.ended

@@ -39,5 +39,5 @@ class Turns:
                 self._lock.release()
 
     def is_inside(self) -> bool:
-        """Whether this thread is in a call."""
+        """Return whether this thread is in a call."""
         return self._inside == threading.get_ident()

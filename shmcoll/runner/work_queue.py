@@ -66,5 +66,5 @@ class WorkQueue:
 
 
 def in_order(results: list[list[tuple[int, Any]]]) -> list[Any]:
-    """The results of all ranks, in the order of the items."""
+    """Return the results of all ranks, in the order of the items."""
     return [value for _, value in sorted((pair for of_rank in results for pair in of_rank), key=lambda pair: pair[0])]

@@ -102,7 +102,7 @@ class Knowing(Protocol):
     is_told: bool  # a call has raised it
 
     def has_failed(self) -> bool:
-        """Whether this rank has failed itself."""
+        """Return whether this rank has failed itself."""
 
 
 class AsyncWorker:
@@ -142,11 +142,11 @@ class AsyncWorker:
         return work
 
     def is_open(self) -> bool:
-        """Whether something may still be submitted."""
+        """Return whether something may still be submitted."""
         return not (self._is_over or self.turns.is_shut)
 
     def ended(self, result: Any) -> Work[Any]:
-        """The handle of a call that has ended already."""
+        """Return the handle of a call that has ended already."""
         return Work.ended(self, here() if isinstance(result, BaseException) else None, result)
 
     def start(self, operation: str) -> None:
@@ -211,7 +211,7 @@ class AsyncWorker:
         return self._identity.get("worker", 0)
 
     def is_me(self) -> bool:
-        """Whether this thread is the worker."""
+        """Return whether this thread is the worker."""
         return self.identity == threading.get_ident()
 
     def has_told(self, error: BaseException) -> None:
@@ -220,7 +220,7 @@ class AsyncWorker:
             self._knowing.is_told = True
 
     def told(self, error: BaseException, site: Site | None) -> str:
-        """What is said of a failure that nobody has seen."""
+        """Return what is said of a failure that nobody has seen."""
         if _ends_group(error) and (self._knowing.is_told or self._knowing.has_failed()):
             return ""
         where = f" at {short_path(site[0])}:{site[1]}" if site else ""

@@ -111,7 +111,7 @@ class Dispatcher:
         return self.worker.turns.is_shut
 
     def routine(self, name: str) -> Callable[..., int]:
-        """The native entry of a collective; compiled or loaded when first asked for."""
+        """Return the native entry of a collective; compiled or loaded when first asked for."""
         if name not in self._routines:
             record = RECORDS[name]
             if self._faulty:
@@ -125,7 +125,8 @@ class Dispatcher:
         return self._routines[name]
 
     def kernel(self, dtype: DType, reduction: str, number: int) -> int:
-        """Address of the kernel for a dtype and a reduction, which from now on the native entry finds by itself."""
+        """Return address of the kernel for a dtype and a reduction, which from now on the native entry finds by
+        itself."""
         with self.local_rank.compiling():
             address = code.load_kernel(dtype, reduction, _tell)
         self.words[entry.kernel_slot(dtype.code, number)] = address
@@ -207,7 +208,8 @@ class Dispatcher:
         return outcome
 
     def _refusal(self, operation: str, check: Callable[[str], None]) -> CallNotAllowed | None:
-        """Why this thread cannot make a call, however long it waits. `check` raises if the thread is inside already."""
+        """Return why this thread cannot make a call, however long it waits. `check` raises if the thread is inside
+        already."""
         try:
             self.check_open(operation)
             check(operation)

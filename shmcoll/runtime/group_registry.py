@@ -50,7 +50,7 @@ WORLD: Identity = (0, 0)
 
 
 def identity(ranks: tuple[int, ...], *origin: object) -> Identity:
-    """Which group of these ranks of the world is meant: two words, not zero."""
+    """Return which group of these ranks of the world is meant: two words, not zero."""
     digest = hashlib.sha256(repr((ranks, origin)).encode()).digest()
     first, second = (int.from_bytes(digest[i : i + WORD], "little", signed=True) for i in (0, WORD))
     return first or 1, second
@@ -125,14 +125,15 @@ class GroupRegistry:
                 del self._led[slot]
 
     def _free_slot(self) -> int:
-        """A slot without a group, of which there always is one."""
+        """Return a slot without a group, of which there always is one."""
         free = (slot for slot in range(layout.SLOT_COUNT) if slot not in self._led)
         refusals = (slot for slot, group in self._led.items() if group is None)
         return next(chain(free, refusals))
 
 
 def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout: float) -> Group:
-    """The group that its leader, ranks[0], has entered or will enter; `me` is this rank, of the world, for messages.
+    """Return the group that its leader, ranks[0], has entered or will enter; `me` is this rank, of the world, for
+    messages.
 
     Raises `ArenaError` when the leader had no memory for it, `RankFailed` when the leader has ended, and
     `CollectiveTimeout` when it does not enter the group within `timeout` seconds.
@@ -160,7 +161,8 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
 
 
 def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group | None:
-    """The group that a leader has entered; None when it has not. Raises `ArenaError` when it had no room for it."""
+    """Return the group that a leader has entered; None when it has not. Raises `ArenaError` when it had no room for
+    it."""
     offset = _look_up(arena, leader, which)
     if offset == _FULL:
         raise ArenaError(f"{purpose}: world rank {leader} {_too_many()}")
@@ -179,7 +181,7 @@ def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group |
 
 
 def _members(arena: Arena, leader: int, offset: int, purpose: str) -> tuple[int, ...]:
-    """The members of the group whose region a leader has entered. Raises `ArenaError` for what is no region."""
+    """Return the members of the group whose region a leader has entered. Raises `ArenaError` for what is no region."""
     first, length = span(arena, leader)
     room = first + length - offset
     if offset >= first and offset % layout.PAGE == 0 and room >= layout.PAGE:
@@ -215,18 +217,19 @@ def _too_many() -> str:
 
 
 def _refusal(needed: int, available: int) -> int:
-    """What stands in place of an offset where there was no memory: both amounts, in pages, in one word below zero."""
+    """Return what stands in place of an offset where there was no memory: both amounts, in pages, in one word below
+    zero."""
     return -(needed // layout.PAGE << _PAGES_BITS | min(available, WIDEST_BYTES) // layout.PAGE)
 
 
 def _amounts(refusal: int) -> tuple[int, int]:
-    """Bytes needed, bytes available."""
+    """Return bytes needed, bytes available."""
     needed, available = divmod(-refusal, 1 << _PAGES_BITS)
     return needed * layout.PAGE, available * layout.PAGE
 
 
 def _look_up(arena: Arena, leader: int, which: Identity) -> int:
-    """The offset that the leader has entered for a group; 0 when it has not."""
+    """Return the offset that the leader has entered for a group; 0 when it has not."""
     base = layout.directory_offset(arena.ranks, leader) + layout.SLOTS
     for at in range(base, base + layout.SLOT_COUNT * layout.SLOT_BYTES, layout.SLOT_BYTES):
         if arena.load(at + layout.SLOT_IDENTITY) == which[0]:
@@ -240,7 +243,7 @@ def _identity_of(group: Group) -> Identity:
 
 
 def has_closed(group: Group, rank: int) -> bool:
-    """Whether a rank of the group has closed it, or has ended. Not for who has let go of it."""
+    """Return whether a rank of the group has closed it, or has ended. Not for who has let go of it."""
     return group.arena.load(group.mailbox(rank) + layout.CLOSED) != STILL_IN or bool(
         records.how_ended(group.arena, group.ranks[rank])
     )

@@ -78,7 +78,7 @@ class PostedReceive(Work[Any]):
         return self._is_cancelled
 
     def withdraw(self) -> bool:
-        """Whether the receive is withdrawn, and will take nothing."""
+        """Return whether the receive is withdrawn, and will take nothing."""
         if self._fate.setdefault("is", _WITHDRAWN) != _WITHDRAWN:
             return False
         self.settle(Cancelled(f"{self.operation}: this receive has been withdrawn before its message came"))

@@ -213,12 +213,13 @@ class PostedReceives:
         self._serve(briefly=True, marks=False)
 
     def cannot_come(self, source: int) -> bool:
-        """Whether no message from there can come any more while this thread waits: it has left, or is this rank."""
+        """Return whether no message from there can come any more while this thread waits: it has left, or is this
+        rank."""
         sources = range(self._dispatcher.size) if source == ANY else [source]
         return all(one == self._dispatcher.rank or self._has_left(one) for one in sources)
 
     def wants(self, source: int, tag: int) -> bool:
-        """Whether a message from there with this tag is for a posted receive."""
+        """Return whether a message from there with this tag is for a posted receive."""
         return any(receive.fits(source, tag) for receive in list(self._posted))
 
     # --- in a turn ----------------------------------------------------------------------------------------------------
@@ -292,7 +293,7 @@ class PostedReceives:
                 return c.NOTHING_YET, None
 
     def _first_that_fits(self, receives: Sequence[PostedReceive]) -> PostedReceive | None:
-        """The first of these receives that the message fits that has been found."""
+        """Return the first of these receives that the message fits that has been found."""
         found = self._dispatcher.buffers.found
         return next((one for one in list(receives) if one.fits(*found)), None)
 
@@ -366,7 +367,7 @@ class PostedReceives:
             self._conclude(receive, status, receive.place)
 
     def _has_left(self, source: int) -> bool:
-        """Whether a source has left."""
+        """Return whether a source has left."""
         group = self._dispatcher.group
         has_closed = group.arena.load(group.mailbox(source) + layout.CLOSED)
         return bool(has_closed or records.how_ended(group.arena, group.ranks[source]))
@@ -426,7 +427,7 @@ class PostedReceives:
             self._posted.remove(receive)
 
     def _outcome(self, receive: PostedReceive, array: np.ndarray | None, status: int) -> Any:
-        """The user's result, or what went wrong in making it: the group goes on."""
+        """Return the user's result, or what went wrong in making it: the group goes on."""
         try:
             return receive.finish(array, status) if array is not None else None
         except BaseException as error:

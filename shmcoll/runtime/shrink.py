@@ -36,7 +36,7 @@ def check_ended(group: Group, me: int) -> None:
 
 
 def decided_before(group: Group, which: Identity, me: int, timeout: float) -> Group | None:
-    """The group that a rank before this one has decided upon; None when it is this one's turn.
+    """Return the group that a rank before this one has decided upon; None when it is this one's turn.
 
     Cost: one look at each rank before the first survivor.
     """
@@ -52,12 +52,12 @@ def decided_before(group: Group, which: Identity, me: int, timeout: float) -> Gr
 
 
 def living(group: Group) -> tuple[int, ...]:
-    """Ranks of the world that belong to the group, and have neither ended nor closed it."""
+    """Return ranks of the world that belong to the group, and have neither ended nor closed it."""
     return tuple(rank for i, rank in enumerate(group.ranks) if not has_closed(group, i))
 
 
 def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Group | None:
-    """What a rank has decided; None when it has ended, or closed the old group, without."""
+    """Return what a rank has decided; None when it has ended, or closed the old group, without."""
     place = group.ranks.index(rank)
     while True:
         gone = has_closed(group, place)  # before we look: afterwards it enters nothing
@@ -74,5 +74,5 @@ def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Gro
 
 
 def _name(group: Group, world: int) -> RankName:
-    """A rank of the world, by its name in the group."""
+    """Return a rank of the world, by its name in the group."""
     return group.name(group.ranks.index(world))

@@ -101,27 +101,27 @@ class Turns:
     # --- asking -------------------------------------------------------------------------------------------------------
 
     def is_mine(self) -> bool:
-        """Whether this thread has the turn."""
+        """Return whether this thread has the turn."""
         return self._words.item(_OWNER) == threading.get_ident()
 
     def is_within(self) -> bool:
-        """Whether a call of this thread is in the line or inside. Then this thread runs a signal handler, a finaliser,
-        or something that the worker calls."""
+        """Return whether a call of this thread is in the line or inside. Then this thread runs a signal handler, a
+        finaliser, or something that the worker calls."""
         me, words = threading.get_ident(), self._words
         if words.item(_OWNER) == me or abs(words.item(_ACTIVE)) == me or self.guard._is_owned():  # type: ignore[attr-defined]
             return True
         return bool(self._queue) and any(ticket.thread == me and ticket.lock.locked() for ticket in list(self._queue))
 
     def first_call(self) -> Ticket | None:
-        """The first asynchronous call in the line, if there is one."""
+        """Return the first asynchronous call in the line, if there is one."""
         return next((ticket for ticket in list(self._queue) if ticket.work is not None and ticket.lock.locked()), None)
 
     def calls(self) -> list[Any]:
-        """What `Ticket` knows of the asynchronous calls in the line."""
+        """Return what `Ticket` knows of the asynchronous calls in the line."""
         return [work for ticket in list(self._queue) if (work := ticket.work) is not None and ticket.lock.locked()]
 
     def is_free(self) -> bool:
-        """Whether nobody is in the line. Removes places that are not held any more."""
+        """Return whether nobody is in the line. Removes places that are not held any more."""
         queue = self._queue
         while queue:
             ticket = queue[0]
@@ -133,7 +133,7 @@ class Turns:
     # --- taking turns -------------------------------------------------------------------------------------------------
 
     def _is_asleep(self, thread: int) -> bool:
-        """Whether this thread alone is in the line, and sleeps in its turn."""
+        """Return whether this thread alone is in the line, and sleeps in its turn."""
         return all(ticket.sleeps and ticket.thread == thread for ticket in list(self._queue))
 
     def close_entry(self) -> None:
@@ -232,7 +232,7 @@ class Turns:
                 self._words[_OWNER] = owner
 
     def _owner_without(self, mine: Ticket) -> int:
-        """What OWNER says when a place is left that has had the turn."""
+        """Return what OWNER says when a place is left that has had the turn."""
         queue = self._queue
         if len(queue) > 1:
             self.is_free()  # removes places that are not held any more

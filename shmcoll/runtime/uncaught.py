@@ -50,12 +50,12 @@ def ends_by(error: BaseException) -> None:
 
 
 def is_last(error: BaseException) -> bool:
-    """Whether an exception is the one that ends this process."""
+    """Return whether an exception is the one that ends this process."""
     return error is _last
 
 
 def is_consequence(error: BaseException | None) -> bool:
-    """Whether a `RankFailed` is behind an exception: it was raised because another rank had failed."""
+    """Return whether a `RankFailed` is behind an exception: it was raised because another rank had failed."""
     seen: set[int] = set()
     while error and id(error) not in seen:
         if isinstance(error, RankFailed):
@@ -66,7 +66,7 @@ def is_consequence(error: BaseException | None) -> bool:
 
 
 def in_words(error: BaseException) -> str:
-    """An exception as the interpreter prints it last: 'ValueError: bad sample'."""
+    """Return an exception as the interpreter prints it last: 'ValueError: bad sample'."""
     try:
         words = str(error)
     except Exception:
@@ -75,7 +75,7 @@ def in_words(error: BaseException) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """The first line of `in_words`."""
+    """Return the first line of `in_words`."""
     return in_words(error).partition("\n")[0]
 
 
@@ -108,12 +108,12 @@ def _is_called_at_end(frame: FrameType) -> bool:
 
 
 def _is_interactive() -> bool:
-    """Whether the interpreter goes on after an exception: at a prompt, or because of `python -i`."""
+    """Return whether the interpreter goes on after an exception: at a prompt, or because of `python -i`."""
     return bool(sys.flags.interactive or sys.flags.inspect or hasattr(sys, "ps1") or os.environ.get("PYTHONINSPECT"))
 
 
 def _code(hook: Any) -> CodeType | None:
-    """The code of a hook that is a function, a method, a partial one, or an object that can be called."""
+    """Return the code of a hook that is a function, a method, a partial one, or an object that can be called."""
     while isinstance(hook, functools.partial):
         hook = hook.func
     for function in (hook, getattr(hook, "__func__", None), vars(type(hook)).get("__call__")):

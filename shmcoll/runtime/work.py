@@ -417,7 +417,7 @@ def _pending(works: "list[Work[Any]]") -> int:
 
 
 def _error(work: "Work[Any]") -> BaseException | None:
-    """The error of a call that has ended, which counts as seen."""
+    """Return the error of a call that has ended, which counts as seen."""
     try:
         return work.exception()
     except Cancelled as cancelled:

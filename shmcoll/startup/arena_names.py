@@ -38,22 +38,22 @@ _NOT_OURS = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EAGAIN, errno.EISDIR
 
 
 def every_job() -> str:
-    """What the names of all arenas of this user begin with."""
+    """Return what the names of all arenas of this user begin with."""
     return f"shmcoll.{os.geteuid()}."
 
 
 def of_job(key: str) -> str:
-    """What the names of all arenas of a job begin with."""
+    """Return what the names of all arenas of a job begin with."""
     return f"{every_job()}{hashlib.sha256(key.encode()).hexdigest()[:32]}."
 
 
 def new(key: str) -> str:
-    """A name for a new arena of a job."""
+    """Return a name for a new arena of a job."""
     return of_job(key) + secrets.token_hex(16)
 
 
 def nonce_of(name: str) -> bytes:
-    """The nonce of the arena that has this name."""
+    """Return the nonce of the arena that has this name."""
     return hashlib.sha256(name.encode()).digest()[:16]
 
 
@@ -95,7 +95,8 @@ def _listed(start: str) -> list[str]:
 
 
 def _open_own(name: str) -> int | None:
-    """A descriptor of an arena of this user under its own name; None for any other file, and when there is none."""
+    """Return a descriptor of an arena of this user under its own name; None for any other file, and when there is
+    none."""
     path = FOLDER / name
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -117,7 +118,7 @@ def _may_be_own(entry: os.DirEntry[str]) -> bool:
 
 
 def _is_own(info: os.stat_result) -> bool:
-    """Whether a file is regular and this user's, and no other user may open it."""
+    """Return whether a file is regular and this user's, and no other user may open it."""
     return stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid() and not stat.S_IMODE(info.st_mode) & 0o077
 
 

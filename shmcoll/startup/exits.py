@@ -115,7 +115,7 @@ AnyRank = TypeVar("AnyRank", bound=RankProcess)
 
 
 def in_order(failed: Sequence[AnyRank]) -> list[AnyRank]:
-    """Ranks that were found failed at the same time, in the order in which their failures are to be recorded."""
+    """Return ranks that were found failed at the same time, in the order in which their failures are to be recorded."""
 
     def order(rank: RankProcess) -> tuple[bool, float]:
         was_killed = (rank.status or 0) < 0 and not rank.ended_by and not rank.raised
@@ -132,7 +132,7 @@ def first_failure(arena: Arena, ranks: Sequence[AnyRank]) -> AnyRank | None:
 
 
 def is_consequence(arena: Arena, rank: RankProcess) -> bool:
-    """Whether a rank that has failed did so because another rank had failed, or because it was ended."""
+    """Return whether a rank that has failed did so because another rank had failed, or because it was ended."""
     record = records.first_failure(Group.world(arena), {rank.number})
     return record is not None and record.is_consequence
 

@@ -65,7 +65,7 @@ def init(*, rank: int | None = None, size: int | None = None, job: str | None = 
 
 
 def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Arena, int, str]:
-    """The arena, this rank's number, and who says so."""
+    """Return the arena, this rank's number, and who says so."""
     place: Placement | None
     if (rank, size, job) != (None, None, None):
         place = _explicit(rank, size, job)
@@ -121,7 +121,7 @@ def _number(name: str) -> int:
 
 
 def seconds(name: str, default: float) -> float:
-    """A limit in seconds from the environment; `ValueError` for one that is none."""
+    """Return a limit in seconds from the environment; `ValueError` for one that is none."""
     value = os.environ.get(name) or str(default)
     try:
         limit = float(value)

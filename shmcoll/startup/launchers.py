@@ -29,7 +29,7 @@ class Placement:
 
 
 def find_placement(environment: _Environment) -> Placement | None:
-    """The place that a launcher has given this process; None when it stands alone.
+    """Return the place that a launcher has given this process; None when it stands alone.
 
     Raises `ShmcollError` when the ranks are on several machines or the variables make no sense.
     """
@@ -166,7 +166,7 @@ def _several_machines(launcher: str, why: str) -> ShmcollError:
 
 
 def _starter(*names: str) -> str:
-    """The nearest ancestor with one of these names (or their beginning), else the parent; pid and start time.
+    """Return the nearest ancestor with one of these names (or their beginning), else the parent; pid and start time.
 
     The ranks of a job share it. A shell between the launcher and a rank does no harm where the launcher is known.
     """

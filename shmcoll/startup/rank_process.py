@@ -65,7 +65,7 @@ def freeze_memory() -> None:
 
 
 def cannot_start(rank: int, ranks: int, error: OSError) -> str:
-    """Why a rank could not be started, and what to do."""
+    """Return why a rank could not be started, and what to do."""
     limit = {errno.EMFILE: "ulimit -n", errno.EAGAIN: "ulimit -u"}.get(error.errno or 0)
     advice = "Start fewer ranks" + (f", or raise the limit ({limit})." if limit else ".")
     return f"cannot start rank {rank} of {ranks}: {error}. {advice}"
@@ -81,7 +81,7 @@ def prepare_environment() -> None:
 
 
 def variables(arena: Arena, rank: int, launcher: str) -> dict[str, str]:
-    """What one rank finds in its environment beyond what all of them share."""
+    """Return what one rank finds in its environment beyond what all of them share."""
     return {
         "SHMCOLL_ARENA": f"{arena.fd}:{arena.nonce}",
         "SHMCOLL_LAUNCHER": launcher,
@@ -96,14 +96,14 @@ def variables(arena: Arena, rank: int, launcher: str) -> dict[str, str]:
 
 
 def interpreter() -> list[str]:
-    """The beginning of a command line: this interpreter with its options."""
+    """Return the beginning of a command line: this interpreter with its options."""
     import subprocess
 
     return [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
 
 
 def interpreter_environment(environment: Mapping[str, str], path: list[str]) -> dict[str, str]:
-    """What a new interpreter needs to find what this one finds, and nothing in its working directory.
+    """Return what a new interpreter needs to find what this one finds, and nothing in its working directory.
 
     `restore_environment` in the new one takes it back.
     """
@@ -120,7 +120,7 @@ def restore_environment(environment: Mapping[str, str]) -> None:
 
 
 def threads() -> int:
-    """Number of threads of this process, those that Python does not know included."""
+    """Return number of threads of this process, those that Python does not know included."""
     return sum(1 for _ in Path("/proc/self/task").iterdir())
 
 

@@ -164,7 +164,7 @@ def _open(arena: Arena, name: str, key: str, end: float) -> None:
 
 
 def _refuse_rivals(key: str, name: str) -> bool:
-    """Whether another process claims to be rank 0 and has to withdraw. Remove all left-overs of the user.
+    """Return whether another process claims to be rank 0 and has to withdraw. Remove all left-overs of the user.
 
     Raises `ArenaError` when it is this process that has to withdraw.
     """
@@ -223,7 +223,7 @@ def _close_if_complete(arena: Arena) -> dict[int, int]:
 
 
 def _registered(arena: Arena, rank: int) -> records.Record | None:
-    """What a living process has written as it registered for a rank."""
+    """Return what a living process has written as it registered for a rank."""
     found = records.read(arena, rank, layout.BY_RANK)
     return found if found.state == records.JOINED and process_start(found.pid) == found.start != 0 else None
 

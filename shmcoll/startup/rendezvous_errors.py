@@ -78,7 +78,7 @@ def ask(key: str, rank: int, end: float) -> None:
 
 
 def _listeners(key: str) -> set[bytes]:
-    """The addresses at which a rank 0 of this job may listen; as a rule there is none."""
+    """Return the addresses at which a rank 0 of this job may listen; as a rule there is none."""
     try:
         sockets = Path("/proc/net/unix").read_bytes()
     except OSError:
@@ -96,6 +96,6 @@ def _line() -> socket.socket:
 
 
 def _is_ours(line: socket.socket) -> bool:
-    """Whether the process at the other end runs as our user."""
+    """Return whether the process at the other end runs as our user."""
     _, uid, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     return bool(uid == os.geteuid())

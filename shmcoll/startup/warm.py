@@ -41,7 +41,7 @@ def preload(progress: Progress | None = None) -> None:
 
 
 def kernels() -> dict[str, tuple[DType, str]]:
-    """The kernels of all reductions, by the names that the cache has for them: reduction and dtype."""
+    """Return the kernels of all reductions, by the names that the cache has for them: reduction and dtype."""
     return {f"{reduction}_{dtype.name}": (dtype, reduction) for dtype, reduction in all_kernels()}
 
 
@@ -82,7 +82,8 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
 
 
 def _progress(done: list[str], missing: list[str], elapsed: float) -> str:
-    """How many of them are done, and how long the others take if the machine goes on at the speed that it has shown."""
+    """Return how many of them are done, and how long the others take if the machine goes on at the speed that it has
+    shown."""
     text = f"{len(done)} of {len(missing)}"
     left = _cost(missing) - _cost(done)
     return f"{text}, about {max(1.0, elapsed * left / _cost(done)):.0f} s left" if left else text

@@ -45,15 +45,15 @@ class Watcher(Generic[AnyRank]):
     # --- hooks --------------------------------------------------------------------------------------------------------
 
     def sources(self) -> Iterable[tuple[int, int]]:
-        """Descriptors to wait for besides the ends of ranks, each with what to wait for."""
+        """Return descriptors to wait for besides the ends of ranks, each with what to wait for."""
         return ()
 
     def wakes(self) -> Iterable[float]:
-        """Moments (`time.monotonic`) at which the loop goes round, though nothing may have happened."""
+        """Return moments (`time.monotonic`) at which the loop goes round, though nothing may have happened."""
         return ()
 
     def has_work(self) -> bool:
-        """Whether there is something left to do when all ranks have ended."""
+        """Return whether there is something left to do when all ranks have ended."""
         return False
 
     def handle(self, ready: set[int]) -> None:
@@ -97,7 +97,8 @@ class Watcher(Generic[AnyRank]):
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def _poll(self) -> set[int]:
-        """The descriptors that are ready. Built anew each time: what to wait for follows from the state alone."""
+        """Return the descriptors that are ready. Built anew each time: what to wait for follows from the state
+        alone."""
         poll = select.poll()
         for rank in self.living():
             poll.register(rank.pidfd, select.POLLIN)

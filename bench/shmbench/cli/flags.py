@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def picture_complaint(flag: str, path: Path) -> str | None:
-    """Why no picture could be written to `path`, or None; told before anything is measured."""
+    """Return why no picture could be written to `path`, or None; told before anything is measured."""
     if path.suffix not in PICTURES:
         return f"{flag} {path}: a picture's name ends in {', '.join(PICTURES)}"
     if not path.absolute().parent.is_dir():
@@ -34,7 +34,7 @@ def picture_complaint(flag: str, path: Path) -> str | None:
 
 
 def one_of(what: str, names: Sequence[str], others: Sequence[str] = ()) -> Callable[[str], str]:
-    """One of these names. `others`: what can also be meant by a word that is not one of them."""
+    """Return one of these names. `others`: what can also be meant by a word that is not one of them."""
 
     def check(text: str) -> str:
         if text not in names:
@@ -67,7 +67,7 @@ def size_list(text: str) -> tuple[int, ...]:
 
 
 def size(text: str) -> int:
-    """Bytes, see `sizes`."""
+    """Return bytes, see `sizes`."""
     try:
         return parse_size(text)
     except ValueError as e:

@@ -99,7 +99,7 @@ def parse(argv: list[str], ranks: int = 2) -> Options:
 
 
 def _complaint(o: Options) -> str | None:
-    """What is wrong with options that are right one by one, or None."""
+    """Return what is wrong with options that are right one by one, or None."""
     if o.min_bytes > o.max_bytes:
         return f"-b {o.min_bytes} is larger than -e {o.max_bytes}"
     if o.root >= o.ranks:

@@ -7,7 +7,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_size(text: str) -> int:
-    """Bytes of "8", "64K", "4M" or "1G" (powers of 1024, either case). Raises `ValueError` for anything else."""
+    """Return bytes of "8", "64K", "4M" or "1G" (powers of 1024, either case). Raises `ValueError` for anything else."""
     match = re.fullmatch(r"(\d+)([KMG]?)", text.upper(), flags=re.ASCII)
     if not match or not int(match[1]):
         raise ValueError(f"{text!r} is no size: write a positive number of bytes such as 8, 64K, 4M or 1G")
@@ -15,7 +15,7 @@ def parse_size(text: str) -> int:
 
 
 def short_size(size: float) -> str:
-    """Bytes as people write them: 8, 4K, 1.5M."""
+    """Return bytes as people write them: 8, 4K, 1.5M."""
     unit = max((unit for unit in UNITS if size >= UNITS[unit]), key=UNITS.__getitem__, default="")
     return f"{size / UNITS[unit]:g}{unit}"
 

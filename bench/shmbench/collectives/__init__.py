@@ -39,7 +39,7 @@ class Case:
         return self.rank == self.root
 
     def sent(self, rank: int, seq: int, start: int = 0) -> np.ndarray:
-        """The pattern that `rank` sends in call `seq`, from its element `start` on."""
+        """Return the pattern that `rank` sends in call `seq`, from its element `start` on."""
         return pattern(self.dtype, self.op, self.ranks, rank, seq, start)
 
 
@@ -68,7 +68,7 @@ class Collective:
 
 
 def find(name: str) -> Collective:
-    """The collective (or limit) called `name`."""
+    """Return the collective (or limit) called `name`."""
     found = import_module(f"shmbench.collectives.{name}").COLLECTIVE
     assert isinstance(found, Collective)
     return found

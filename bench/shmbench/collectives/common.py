@@ -29,12 +29,12 @@ def alike(case: Case) -> tuple[int, int]:
 
 
 def even(case: Case) -> list[int]:
-    """The lengths of equal blocks."""
+    """Return the lengths of equal blocks."""
     return [case.counts.count] * case.ranks
 
 
 def uneven(case: Case) -> list[int]:
-    """A length for each rank's block: the mean for rank 0, then half as much again, then half as much.
+    """Return a length for each rank's block: the mean for rank 0, then half as much again, then half as much.
 
     Together as many as equal blocks; even at 2 ranks.
     """
@@ -46,25 +46,25 @@ def uneven(case: Case) -> list[int]:
 
 
 def place(lengths: Sequence[int], rank: int) -> slice:
-    """Where the block of `rank` lies when blocks of these lengths follow one another."""
+    """Return where the block of `rank` lies when blocks of these lengths follow one another."""
     start = sum(lengths[:rank])
     return slice(start, start + lengths[rank])
 
 
 def everyones(case: Case, seq: int, lengths: Sequence[int]) -> list[Segment]:
-    """The inputs of all ranks, one after the other."""
+    """Return the inputs of all ranks, one after the other."""
     places = [place(lengths, rank) for rank in range(case.ranks)]
     return [Segment(p.start, p.stop, case.sent(rank, seq)) for rank, p in enumerate(places)]
 
 
 def reduced(case: Case, seq: int, ranks: Sequence[int], start: int = 0) -> np.ndarray:
-    """The pattern that the reduction of the inputs of `ranks` has from element `start` on."""
+    """Return the pattern that the reduction of the inputs of `ranks` has from element `start` on."""
     result: np.ndarray = reduce(UFUNCS[case.op], [case.sent(rank, seq, start) for rank in ranks])
     return (result / case.ranks).astype(case.dtype) if case.op == "avg" else result
 
 
 def with_algorithm(method: Callable[..., Any], case: Case) -> Callable[..., Any]:
-    """The method of a communicator, made to use the algorithm that was asked for."""
+    """Return the method of a communicator, made to use the algorithm that was asked for."""
     return partial(method, algorithm=case.algorithm) if case.algorithm else method
 
 
@@ -74,10 +74,10 @@ def over_itself(case: Case, memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def apart(ranks: int) -> float:
-    """The bus factor where a rank has its own block already, and all links work at once."""
+    """Return the bus factor where a rank has its own block already, and all links work at once."""
     return (ranks - 1) / ranks
 
 
 def along(ranks: int) -> float:
-    """The bus factor where all data has to pass one rank, or each rank in turn."""
+    """Return the bus factor where all data has to pass one rank, or each rank in turn."""
     return 1.0

@@ -25,7 +25,7 @@ class Segment:
 
 
 def dtype_of(name: str) -> np.dtype:
-    """The numpy dtype called `name`; bfloat16 comes from ml_dtypes."""
+    """Return the numpy dtype called `name`; bfloat16 comes from ml_dtypes."""
     if name == "bfloat16":
         import ml_dtypes
 
@@ -34,7 +34,7 @@ def dtype_of(name: str) -> np.dtype:
 
 
 def pattern(dtype: np.dtype, op: str, ranks: int, rank: int, seq: int, start: int = 0) -> np.ndarray:
-    """What `rank` of `ranks` sends in call `seq`, from element `start` on, in `PERIOD` elements of `dtype`."""
+    """Return what `rank` of `ranks` sends in call `seq`, from element `start` on, in `PERIOD` elements of `dtype`."""
     place = (np.arange(PERIOD, dtype=np.uint64) + np.uint64(start % PERIOD)) % np.uint64(PERIOD)
     bits = _mix(place, rank, seq)
     if dtype == np.bool_:
@@ -78,7 +78,7 @@ def spoil(array: np.ndarray, segments: list[Segment]) -> None:
 
 
 def wrong(array: np.ndarray, segments: list[Segment]) -> int:
-    """How many elements differ from what they must be; NaN always does."""
+    """Return how many elements differ from what they must be; NaN always does."""
     return sum(_differing(array[s.start : s.stop], s.pattern) for s in segments)
 
 

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
 
 
 def _measure(given: argparse.Namespace, name: str) -> list[Result]:
-    """All rounds of a collective. A library that fails is left out of what follows."""
+    """Return all rounds of a collective. A library that fails is left out of what follows."""
     results: list[Result] = []
     taking_part = [library for library in given.libraries if library == "shmcoll" or name not in PEERS[library].lacks]
     sizes: Sequence[int] = given.sizes
@@ -57,7 +57,7 @@ def _measure(given: argparse.Namespace, name: str) -> list[Result]:
 
 
 def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int]) -> Result:
-    """All sizes once, on a library or on the memory alone."""
+    """Return all sizes once, on a library or on the memory alone."""
     measured, runner = (library, "shmcoll") if library in LIMITS else (name, library)
     error, table = None, None
     with tempfile.TemporaryDirectory() as scratch:
@@ -74,7 +74,7 @@ def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int
 
 
 def _limits(name: str) -> tuple[str, ...]:
-    """What bounds a collective: moving its data once, and adding it up once."""
+    """Return what bounds a collective: moving its data once, and adding it up once."""
     return () if name == "barrier" else LIMITS if name in REDUCING else ("memcpy",)
 
 

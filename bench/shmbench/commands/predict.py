@@ -59,14 +59,14 @@ class Machine:
         return _between(self.additions, size)
 
     def moved(self, n: int, size: float) -> float:
-        """The least time in which memory can move so many bytes, spread over the sockets that n ranks are on; 0: their
-        caches hold that."""
+        """Return the least time in which memory can move so many bytes, spread over the sockets that n ranks are on; 0:
+        their caches hold that."""
         sockets = min(self.sockets, math.ceil(n / self.cores))
         return size / (sockets * self.bandwidth) if size > sockets * self.cache else 0.0
 
 
 def _between(known: list[tuple[int, float]], size: float) -> float:
-    """The time of a size: by the bandwidths of the next ones measured, which change slowly."""
+    """Return the time of a size: by the bandwidths of the next ones measured, which change slowly."""
     if size <= known[0][0]:
         return known[0][1] * size / known[0][0]
     for (small, short), (large, long) in pairwise(known):
@@ -142,7 +142,7 @@ def main(argv: list[str]) -> int:
 
 
 def _read(path: Path) -> dict[str, dict[int, float]]:
-    """Seconds by size, of each collective of shmcoll and of the limits, the medians of all that the file has."""
+    """Return seconds by size, of each collective of shmcoll and of the limits, the medians of all that the file has."""
     from shmbench.report.curves import read
 
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -175,7 +175,8 @@ def _check(machine: Machine, times: dict[str, dict[int, float]]) -> Iterator[str
 
 
 def _alone(machine: Machine) -> Machine:
-    """The machine of the measurement: both ranks share a socket, and the limits have been measured on its memory."""
+    """Return the machine of the measurement: both ranks share a socket, and the limits have been measured on its
+    memory."""
     return replace(machine, sockets=1, cores=2, cache=math.inf, far=1)
 
 

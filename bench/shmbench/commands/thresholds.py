@@ -57,7 +57,8 @@ def crossings(ranks: int) -> list[Crossing]:
 
 
 def choose(default: int, ratios: Ratios) -> int:
-    """The best value of a threshold: the default, or the nearest to it that is clearly better than those before."""
+    """Return the best value of a threshold: the default, or the nearest to it that is clearly better than those
+    before."""
     best, most = default, 0.0
     for value in sorted((min(ratios) // 2, *ratios), key=lambda v: len(_moved(default, v, ratios))):
         moved = _moved(default, value, ratios)
@@ -73,7 +74,7 @@ def choose(default: int, ratios: Ratios) -> int:
 
 
 def _moved(before: int, value: int, ratios: Ratios) -> list[int]:
-    """The calls that change sides when a threshold is moved."""
+    """Return the calls that change sides when a threshold is moved."""
     low, high = sorted((before, value))
     return [edge for edge in ratios if low < edge <= high]
 
@@ -135,7 +136,7 @@ def _prepared(library: Shmcoll, name: str, size: int, reads: bool) -> tuple[Benc
 
 
 def _reading(collective: Collective) -> Any:
-    """The calls, each followed by a look at its result."""
+    """Return the calls, each followed by a look at its result."""
 
     def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         for i in range(n):

@@ -75,14 +75,14 @@ def _start_jobs(given: argparse.Namespace) -> int:
 
 
 def _look() -> float:
-    """The share of the cores that others use now."""
+    """Return the share of the cores that others use now."""
     others = Others()
     time.sleep(LOOK)
     return others.share()
 
 
 def _run_job(ranks: int, rounds: int) -> tuple[dict[str, int], int]:
-    """What a job of so many ranks finds, and its exit code."""
+    """Return what a job of so many ranks finds, and its exit code."""
     with tempfile.TemporaryDirectory() as scratch:
         into = Path(scratch) / "found.json"
         job = [sys.executable, "-m", "shmrun", "--bind-to", "none", "-n", str(ranks), "-m", "shmbench", "tune"]

@@ -60,7 +60,7 @@ def _keep(options: Options, document: dict[str, Any]) -> None:
 
 
 def _cases(library: Library, collective: Collective, options: Options) -> Iterator[Case]:
-    """One case for each size; sizes that come to the same counts are measured once."""
+    """Return one case for each size; sizes that come to the same counts are measured once."""
     dtype = dtype_of(options.dtype)
     sizes = options.sizes or sweep(options.min_bytes, options.max_bytes, step=options.step_bytes, factor=options.factor)
     elements = [max(1, size // dtype.itemsize) for size in sizes] if collective.sized else [0]

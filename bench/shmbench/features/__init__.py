@@ -7,6 +7,6 @@ from shmbench.timing.ab_timing import Row, Settings
 
 
 def find(name: str) -> Callable[[Settings], list[Row]]:
-    """What measures the group called `name`."""
+    """Return what measures the group called `name`."""
     measure: Callable[[Settings], list[Row]] = import_module(f"shmbench.features.{name}").rows
     return measure

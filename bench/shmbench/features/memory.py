@@ -58,7 +58,7 @@ def rows(settings: Settings) -> list[Row]:
 
 
 def _printed(text: str, ranks: int, *options: str) -> float:
-    """The number that a script prints."""
+    """Return the number that a script prints."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "memory.py"
         script.write_text(text, encoding="utf-8")

@@ -10,7 +10,7 @@ SECONDS = 60
 
 
 def run(script: Path, ranks: int, *options: str) -> str:
-    """What it has printed. Raises `Failed` with the last line of what went wrong, also when time is up."""
+    """Return what it has printed. Raises `Failed` with the last line of what went wrong, also when time is up."""
     command = [sys.executable, "-m", "shmrun", "-n", str(ranks), *options, str(script)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)

@@ -53,7 +53,7 @@ class Chart:
 
 
 def read(path: Path) -> list[Document]:
-    """The tables in a file that `shmbench -J` or `shmbench compare --json` has written.
+    """Return the tables in a file that `shmbench -J` or `shmbench compare --json` has written.
 
     Raises `ValueError` when it holds something else, and for results that were wrong.
     """
@@ -72,7 +72,8 @@ def read(path: Path) -> list[Document]:
 
 
 def chart(documents: Sequence[Document]) -> Chart:
-    """The picture of all documents. Raises `ValueError` when they do not measure the same, or nothing over a size."""
+    """Return the picture of all documents. Raises `ValueError` when they do not measure the same, or nothing over a
+    size."""
     cases = list(dict.fromkeys(map(describe, documents)))
     if len(cases) != 1:
         raise ValueError(f"one picture shows one case, and here are {len(cases)}: {'; '.join(cases) or 'no results'}")
@@ -94,8 +95,8 @@ class Results:
 
 
 def labelled(files: Sequence[Results]) -> list[Document]:
-    """The documents of several files, each with its label. A file without one is labelled by its name where another
-    file has the same case of the same library at the same sizes: before and after."""
+    """Return the documents of several files, each with its label. A file without one is labelled by its name where
+    another file has the same case of the same library at the same sizes: before and after."""
     stems = [file.path.stem for file in files]
     found: list[Document] = []
     for file in files:
@@ -112,7 +113,8 @@ def _points(document: Document) -> set[tuple[str, str, int]]:
 
 
 def compared(results: Sequence[Result]) -> Chart | None:
-    """The picture of a collective in `shmbench compare`: out of place where there is such a form. None: all failed."""
+    """Return the picture of a collective in `shmbench compare`: out of place where there is such a form. None: all
+    failed."""
     tables = {name: succeeded(results, name) for name in TITLES}
     documents = [table for name in TITLES if name not in LIMITS for table in tables[name]]
     if not documents:
@@ -131,7 +133,7 @@ def compared(results: Sequence[Result]) -> Chart | None:
 
 
 def describe(document: Document) -> str:
-    """The case that a document measures: "all_reduce, 2 ranks, float32 sum"."""
+    """Return the case that a document measures: "all_reduce, 2 ranks, float32 sum"."""
     row = document["rows"][0]
     words = [row[key] for key in ("type", "redop") if row[key] != "none"]
     return ", ".join([document["collective"], f"{document['ranks']} ranks", " ".join(words)]).removesuffix(", ")
@@ -146,7 +148,7 @@ def _measurements(document: Document) -> list[dict[str, float]]:
 
 
 def _of_library(documents: Sequence[Document]) -> Iterator[Curve]:
-    """Those of one library, label after label."""
+    """Return those of one library, label after label."""
     labels = list(dict.fromkeys(document.get("label", "") for document in documents))
     for age, label in zip(reversed(range(len(labels))), labels, strict=True):
         for curve in _curves([d for d in documents if d.get("label", "") == label]):
@@ -154,7 +156,7 @@ def _of_library(documents: Sequence[Document]) -> Iterator[Curve]:
 
 
 def _curves(documents: Sequence[Document]) -> Iterator[Curve]:
-    """Those of one library and label."""
+    """Return those of one library and label."""
     rows = [row for document in documents for row in document["rows"] if row["size"]]
     for placement in PLACEMENTS:
         points: dict[int, list[dict[str, float]]] = {}

@@ -90,7 +90,7 @@ def compare(before: Sequence[Document], after: Sequence[Document], limit: float 
 
 
 def text(found: Found, before: str, after: str) -> str:
-    """The differences as a table of text."""
+    """Return the differences as a table of text."""
     from shmcoll.diagnostics.text_table import aligned
 
     table = aligned([_TITLES, *map(_cells, found.rows)], right=(2, 4, 6, 7, 8, 9))
@@ -98,7 +98,7 @@ def text(found: Found, before: str, after: str) -> str:
 
 
 def markdown(found: Found, before: str, after: str) -> str:
-    """The differences as Markdown, those that fail in bold."""
+    """Return the differences as Markdown, those that fail in bold."""
     lines = [_line(_TITLES), _line(["---"] * len(_TITLES))]
     for row in found.rows:
         cells = _cells(row)
@@ -150,7 +150,7 @@ def _summary(found: Found) -> str:
 
 
 def _apart(one: Rounds, other: Rounds) -> bool:
-    """Whether the middle halves of the rounds do not overlap."""
+    """Return whether the middle halves of the rounds do not overlap."""
     (first, third), (other_first, other_third) = one.quartiles, other.quartiles
     return third < other_first or other_third < first
 

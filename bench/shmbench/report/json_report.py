@@ -55,7 +55,7 @@ def _text(value: Any) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """Return what the figures depend on."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),  # of the machine: launchers may bind each rank to one

@@ -98,14 +98,15 @@ def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Seq
 
 
 def colours_of(curves: Sequence[Curve]) -> dict[str, str]:
-    """The colour of each curve by its name: that of its library, paler for earlier files, and grey for a limit."""
+    """Return the colour of each curve by its name: that of its library, paler for earlier files, and grey for a
+    limit."""
     unknown = list(dict.fromkeys(c.library for c in curves if not c.is_limit and c.library not in COLOURS))
     known = COLOURS | {library: OTHERS[i % len(OTHERS)] for i, library in enumerate(unknown)}
     return {c.name: FAINT if c.is_limit else _paler(known[c.library], c.age) for c in curves}
 
 
 def _paler(colour: str, steps: int) -> str:
-    """The colour, nearer to white with each step: by half of the way, then by less."""
+    """Return the colour, nearer to white with each step: by half of the way, then by less."""
     share = 0.5 + 0.3 * (1 - 1 / steps) if steps else 0.0
     parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return "#" + "".join(f"{round(part + (255 - part) * share):02X}" for part in parts)
@@ -161,12 +162,12 @@ def _name_curves(axes: Axes, curves: Sequence[Curve], ends: Sequence[float], col
 
 
 def _first_of_each(curves: Sequence[Curve]) -> list[Curve]:
-    """The first curve of each library and label: out of place, where there is such a form."""
+    """Return the first curve of each library and label: out of place, where there is such a form."""
     return list({curve.name: curve for curve in reversed(curves)}.values())
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Places as near to `heights` as they get when no two are closer than `gap`, in the same order."""
+    """Return places as near to `heights` as they get when no two are closer than `gap`, in the same order."""
     blocks: list[list[int]] = []  # neighbours that touch, as indices from the lowest up
 
     def middle(block: list[int]) -> float:
@@ -186,7 +187,7 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 
 
 def _line_styles(curves: Sequence[Curve]) -> str:
-    """What the curves' names leave unsaid."""
+    """Return what the curves' names leave unsaid."""
     words = []
     libraries = [curve for curve in curves if not curve.is_limit]
     if len(libraries) > len(_first_of_each(libraries)) > 1:

@@ -17,7 +17,7 @@ PLACEMENTS = {"out_of_place": "out of place", "in_place": "in place"}
 
 
 def head(ranks: int, rounds: int, libraries: Sequence[str]) -> str:
-    """The lines above the table."""
+    """Return the lines above the table."""
     titles = "".join(f"{TITLES[name]:>11}" for name in [*libraries, *LIMITS])
     return (
         f"# ranks: {ranks}, rounds: {rounds}. Microseconds a call, medians; ratio: shmcoll over the fastest peer.\n"
@@ -28,7 +28,7 @@ def head(ranks: int, rounds: int, libraries: Sequence[str]) -> str:
 
 
 def lines(results: Sequence[Result], name: str, libraries: Sequence[str]) -> Iterator[str]:
-    """The lines of the collective `name`, from its results. A library without a figure is shown as "-"."""
+    """Return the lines of the collective `name`, from its results. A library without a figure is shown as "-"."""
     columns = {column: _times(results, name, column) for column in (*libraries, *LIMITS)}
     peers = [columns[library] for library in libraries if library != "shmcoll"]
     for size, placement in dict.fromkeys(cell for library in libraries for cell in columns[library]):
@@ -46,7 +46,7 @@ def lines(results: Sequence[Result], name: str, libraries: Sequence[str]) -> Ite
 
 
 def foot(results: Sequence[Result]) -> str:
-    """The lines below the table: what has been measured on what, and who was left out and why."""
+    """Return the lines below the table: what has been measured on what, and who was left out and why."""
     tables = [result["table"] for result in results if result["table"] and result["library"] not in LIMITS]
     versions = dict.fromkeys(f"{table['library']} {table['library_version']}" for table in tables)
     machines = dict.fromkeys(f"{t['machine']['processor']}, {t['machine']['cores']} cores" for t in tables)
@@ -64,13 +64,13 @@ def foot(results: Sequence[Result]) -> str:
 
 
 def succeeded(results: Sequence[Result], library: str) -> list[dict[str, Any]]:
-    """The tables of a library; none when one of its rounds has failed."""
+    """Return the tables of a library; none when one of its rounds has failed."""
     runs = [result for result in results if result["library"] == library]
     return [] if any(run["error"] for run in runs) else [run["table"] for run in runs]
 
 
 def _times(results: Sequence[Result], name: str, library: str) -> dict[tuple[int, str], float]:
-    """The median microseconds of a library for each size and placement."""
+    """Return the median microseconds of a library for each size and placement."""
     cells: dict[tuple[int, str], list[float]] = {}
     for table in succeeded([result for result in results if result["collective"] == name], library):
         for row in table["rows"]:

@@ -39,7 +39,7 @@ class Row:
 
 
 def line(row: Row) -> str:
-    """The row as text."""
+    """Return the row as text."""
     name = f"{row.size:>12}{row.count:>13}{row.dtype:>11}{row.op:>7}{row.root:>6}"
     return name + "".join(_cells(row, timing) for timing in (row.out_of_place, row.in_place))
 
@@ -58,12 +58,12 @@ def wrong(rows: Sequence[Row]) -> int:
 
 
 def average_bus_bandwidth(rows: Sequence[Row]) -> float:
-    """The mean over rows and placements, in GB/s."""
+    """Return the mean over rows and placements, in GB/s."""
     return fmean(row.bus_bandwidth(timing) for row in rows for timing in row.timings)
 
 
 def foot(name: str, rows: Sequence[Row]) -> str:
-    """The lines below the table."""
+    """Return the lines below the table."""
     bad = wrong(rows)
     return (
         f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}\n"

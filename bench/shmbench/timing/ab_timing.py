@@ -28,7 +28,7 @@ class Settings:
     quick: bool
 
     def size(self, usual: int) -> int:
-        """Bytes of a long array."""
+        """Return bytes of a long array."""
         return min(usual, 64 << 10) if self.quick else usual
 
     def ranks(self, usual: int) -> int:
@@ -97,7 +97,7 @@ class Contest:
         self.settings = settings
 
     def run(self, entries: Sequence[Entry], n: int | None = None) -> list[Outcome]:
-        """All rounds; `n` calls a loop, or as many as fill it. The garbage collector is off meanwhile."""
+        """Return all rounds; `n` calls a loop, or as many as fill it. The garbage collector is off meanwhile."""
         gc.collect()
         gc.disable()
         try:
@@ -129,7 +129,7 @@ class Contest:
         return max(FEWEST_ITERATIONS, min(MOST_ITERATIONS, round(loop / seconds)))
 
     def _slowest(self, entry: Entry, n: int) -> float:
-        """Seconds a call on the slowest rank, the same number on every rank."""
+        """Return seconds a call on the slowest rank, the same number on every rank."""
         self.comm.barrier()
         start = time.perf_counter_ns()
         counted = entry.run(n)
@@ -138,7 +138,7 @@ class Contest:
 
 
 def job(ranks: int, measure: Callable[[Contest], list[Row]], settings: Settings) -> list[Row]:
-    """The rows that `measure` makes on the ranks of a new job. Raises what `shmcoll.run` does."""
+    """Return the rows that `measure` makes on the ranks of a new job. Raises what `shmcoll.run` does."""
     import shmcoll
 
     rows: list[Row] = shmcoll.run(_on_rank, ranks, measure, settings, timeout=JOB_SECONDS)[0]

@@ -47,7 +47,8 @@ def collective(
     in_place: bool = False,
     loop: Callable[[np.ndarray, np.ndarray], Callable[[int], None]] | None = None,
 ) -> Arrays:
-    """The collective or limit `name` of an array of `size` bytes: sums, root 0. `loop(x, out)`: another way to call."""
+    """Return the collective or limit `name` of an array of `size` bytes: sums, root 0. `loop(x, out)`: another way to
+    call."""
     kind, dtype = find(name), np.dtype(dtype)
     counts = kind.counts(max(1, size // dtype.itemsize), comm.size)
     case = Case(dtype, "sum" if kind.reduces else "none", 0, comm.rank, comm.size, counts, in_place)

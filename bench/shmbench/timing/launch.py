@@ -34,7 +34,7 @@ def run(library: str, folder: Path, arguments: Sequence[str], ranks: int, timeou
 
 
 def _commands(library: str, folder: Path, arguments: Sequence[str], ranks: int) -> list[Command]:
-    """What to start, at the same time."""
+    """Return what to start, at the same time."""
     if library == "shmcoll":
         return [([sys.executable, "-m", "shmbench", *arguments], interpreter_environment(os.environ, sys.path))]
     peer, binaries = PEERS[library], folder / library / "bin"
@@ -88,7 +88,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reason(told: IO[bytes]) -> str:
-    """The line of all that was printed that says most: the last that names an error, or the last."""
+    """Return the line of all that was printed that says most: the last that names an error, or the last."""
     told.seek(0)
     lines = [line.strip() for line in told.read().decode(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line or "FAILED" in line]

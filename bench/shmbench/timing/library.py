@@ -20,10 +20,10 @@ class Library(Protocol):
         """Return when all ranks have called it."""
 
     def exchange(self, values: np.ndarray) -> np.ndarray:
-        """Every rank's 1-D float64 `values`, as rows in rank order, on every rank."""
+        """Return every rank's 1-D float64 `values`, as rows in rank order, on every rank."""
 
     def collective(self, name: str) -> Collective:
-        """The collective called `name`, with a `run` for this library."""
+        """Return the collective called `name`, with a `run` for this library."""
 
 
 class Shmcoll:

@@ -72,13 +72,13 @@ class Bench:
         return Timing(median(seconds), seconds, n, total)
 
     def loop(self, case: Case) -> Callable[[int], float]:
-        """What makes so many calls over arrays in turn, and tells how long one takes on the slowest rank."""
+        """Return what makes so many calls over arrays in turn, and tells how long one takes on the slowest rank."""
         buffers = _buffers(self.collective, case)
         self._refill(case, buffers)
         return partial(self._slowest, case, buffers)
 
     def _seconds(self, case: Case, buffers: Buffers, n: int) -> float:
-        """Seconds that this rank takes for `n` calls after a barrier."""
+        """Return seconds that this rank takes for `n` calls after a barrier."""
         run, comm = self.collective.run, self.library.comm
         gc.collect()
         gc.disable()
@@ -91,7 +91,7 @@ class Bench:
             gc.enable()
 
     def _slowest(self, case: Case, buffers: Buffers, n: int) -> float:
-        """Seconds a call on the slowest rank, the same number on every rank."""
+        """Return seconds a call on the slowest rank, the same number on every rank."""
         mine = self._seconds(case, buffers, n) / n
         return float(self.library.exchange(np.array([mine])).max())
 
@@ -142,7 +142,7 @@ class Bench:
 
 
 def cases(collective: Collective, case: Case) -> Iterator[Case]:
-    """The placements of a case: out of place, then in place, where there are such forms."""
+    """Return the placements of a case: out of place, then in place, where there are such forms."""
     if collective.out_of_place:
         yield case
     if collective.in_place:
@@ -150,7 +150,7 @@ def cases(collective: Collective, case: Case) -> Iterator[Case]:
 
 
 def _buffers(collective: Collective, case: Case) -> Buffers:
-    """Pairs of input and output to use in turn; the same number on every rank."""
+    """Return pairs of input and output to use in turn; the same number on every rank."""
     if not collective.sized:
         return []
     lengths = [collective.lengths(replace(case, rank=rank)) for rank in range(case.ranks)]
@@ -160,7 +160,7 @@ def _buffers(collective: Collective, case: Case) -> Buffers:
 
 
 def _buffer(collective: Collective, case: Case, sends: int, gets: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """One pair; None for what this rank has not."""
+    """Return one pair; None for what this rank has not."""
     if case.in_place:
         assert collective.in_place
         x, out = collective.in_place(case, np.empty(max(sends, gets), case.dtype))

@@ -26,7 +26,7 @@ class Others:
         return max(0.0, busy - (ours if own is None else own)) / (since * len(self._cores))
 
     def _now(self) -> tuple[float, float, float]:
-        """Seconds: the time, what the cores have worked since they were started, and for us."""
+        """Return seconds: the time, what the cores have worked since they were started, and for us."""
         names = {f"cpu{core}" for core in self._cores}
         with open("/proc/stat") as file:
             rows = [line.split() for line in file if line.split(maxsplit=1)[0] in names]

@@ -40,5 +40,5 @@ PEERS = {
 
 
 def installed(folder: Path) -> list[str]:
-    """The peers whose environments are complete in `folder`."""
+    """Return the peers whose environments are complete in `folder`."""
     return [name for name in PEERS if (folder / name / READY).exists()]

@@ -34,14 +34,14 @@ class RunLoad:
 
 
 def busy_before(load: RunLoad) -> str:
-    """A line for people if other processes work before anything is measured, else ""."""
+    """Return a line for people if other processes work before anything is measured, else ""."""
     if load.before <= BUSY:
         return ""
     return f"# busy: other processes use {load.before:.0%} of the cores; load {load.average_before:.2f}"
 
 
 def busy_during(load: dict[str, float]) -> str:
-    """A line for people if other processes have worked meanwhile, else ""."""
+    """Return a line for people if other processes have worked meanwhile, else ""."""
     if load["others"] <= BUSY:
         return ""
     return (

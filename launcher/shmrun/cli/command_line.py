@@ -97,7 +97,7 @@ def _note(line: ParsedCommand, name: str, flag: str, text: str) -> None:
 
 
 def _take(flag: str, count: int, inline: list[str], rest: list[str]) -> list[str]:
-    """The values of an option. A switch with one (`--standalone=1`) loses it."""
+    """Return the values of an option. A switch with one (`--standalone=1`) loses it."""
     words = inline[:count]
     while len(words) < count:
         if not rest:

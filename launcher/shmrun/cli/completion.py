@@ -40,7 +40,7 @@ class Command:
 
 
 def shmrun() -> Command:
-    """What the tables of shmrun say."""
+    """Return what the tables of shmrun say."""
     help_flag = Flag(("-h", "--help"), "print the help")
     flags = [_flag(setting) for setting in SETTINGS.values()]
     flags += [
@@ -61,7 +61,7 @@ def shmrun() -> Command:
 
 
 def script(shell: str, name: str, command: Command) -> str:
-    """The script for a shell. Raises `Wrong` for a shell that is not known."""
+    """Return the script for a shell. Raises `Wrong` for a shell that is not known."""
     if shell not in SHELLS:
         raise Wrong(f"{shell!r} is not one of {', '.join(SHELLS)}")
     return _bash(name, command) if shell == "bash" else _zsh(name, command)
@@ -164,7 +164,7 @@ def _zsh(name: str, command: Command) -> str:
 
 
 def _zsh_arguments(command: Command) -> str:
-    """The words for zsh's `_arguments`: a specification for each flag, then what else can stand there."""
+    """Return the words for zsh's `_arguments`: a specification for each flag, then what else can stand there."""
     specifications = [_zsh_flag(flag, name) for flag in command.flags for name in flag.names]
     words = " ".join([*command.words, *command.subcommands])
     offered = f'_alternative "words:word:({words})" "files:file:_files"' if words else "_files"

@@ -35,7 +35,7 @@ class Found(NamedTuple):
 
 
 def environment(remarks: list[str]) -> dict[str, Found]:
-    """What the environment says. An empty variable says nothing; one that nobody reads is named in `remarks`."""
+    """Return what the environment says. An empty variable says nothing; one that nobody reads is named in `remarks`."""
     found = {}
     known = {*OTHER_VARIABLES, *(setting.variable for setting in SETTINGS.values() if setting.variable)}
     for name in sorted(name for name in os.environ if name.startswith("SHMCOLL_") and name not in known):
@@ -47,7 +47,7 @@ def environment(remarks: list[str]) -> dict[str, Found]:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """A question for messages: which word was perhaps meant; empty if none is like it."""
+    """Return a question for messages: which word was perhaps meant; empty if none is like it."""
     from difflib import get_close_matches
 
     found = get_close_matches(word, list(known), 1, 0.75)
@@ -55,7 +55,8 @@ def near(word: str, known: Iterable[str]) -> str:
 
 
 def project(remarks: list[str]) -> dict[str, Found]:
-    """What pyproject.toml says; keys that are no options are named in `remarks`. Raises `Wrong` for a broken file."""
+    """Return what pyproject.toml says; keys that are no options are named in `remarks`. Raises `Wrong` for a broken
+    file."""
     path, table = _nearest(remarks)
     found = {}
     for key, value in table.items():
@@ -93,7 +94,8 @@ def _nearest(remarks: list[str]) -> tuple[Path, dict[str, Any]]:
 
 
 def _read(path: Path, here: Path) -> tuple[bytes, str]:
-    """The contents of a file that was found from the directory `here`, and why it does not count; "": it does."""
+    """Return the contents of a file that was found from the directory `here`, and why it does not count; "": it
+    does."""
     from shmcoll.engine.system import trusted_files
 
     target = path.resolve()
@@ -123,7 +125,7 @@ def _table(path: Path, data: bytes) -> dict[str, Any]:
 
 
 def _texts(name: str, value: Any, where: str) -> list[str]:
-    """A value of TOML in the words of the command line."""
+    """Return a value of TOML in the words of the command line."""
     if name == "env":
         if not isinstance(value, dict):
             raise Wrong(f'{where}: expected a table, as in env = {{ NAME = "value" }}')

@@ -43,7 +43,7 @@ class Options:
         return self.ranks > 1 or self.tag_output or self.log_dir is not None
 
     def log(self, rank: int) -> Path | None:
-        """The file for the output of a rank."""
+        """Return the file for the output of a rank."""
         return Path(self.log_dir) / f"rank.{rank}.log" if self.log_dir else None
 
 
@@ -119,7 +119,7 @@ def _value(setting: Setting, given: list[Found]) -> Any:
 
 
 def _variables(given: list[Found]) -> tuple[tuple[str, str], ...]:
-    """Those of all places; for the same name the last of the first place counts."""
+    """Return those of all places; for the same name the last of the first place counts."""
     variables: dict[str, str] = {}
     for found in reversed(given):
         for text in found.texts:

@@ -124,12 +124,13 @@ class Meaning(NamedTuple):
 
 
 def canonical(word: str) -> str:
-    """The name of an option. Hydra's `-env NAME VALUE` is not our `--env NAME=VALUE`."""
+    """Return the name of an option. Hydra's `-env NAME VALUE` is not our `--env NAME=VALUE`."""
     return "genv" if word == "-env" else word.lstrip("-").replace("_", "-")
 
 
 def meaning(name: str, words: list[str]) -> Meaning | None:
-    """What an option in MEANT says here; None if nothing. Raises `Wrong` when it asks for more than one machine."""
+    """Return what an option in MEANT says here; None if nothing. Raises `Wrong` when it asks for more than one
+    machine."""
     text = " ".join(words)
     if name == "nnodes" and text not in ("1", "1:1"):
         raise Wrong(f"{text} machines asked for, but {ONE_MACHINE}")

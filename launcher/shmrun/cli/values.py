@@ -63,7 +63,7 @@ def limit(text: str) -> float | None:
 
 
 def memory(text: str) -> int:
-    """An amount of memory, in bytes, from text such as 512M."""
+    """Return an amount of memory, in bytes, from text such as 512M."""
     from shmcoll.engine.memory.available_memory import amount
 
     size = amount(text)
@@ -86,7 +86,7 @@ def reader(text: str) -> str:
 
 
 def reaction(text: str) -> str:
-    """What becomes of the others when a rank has failed: stop or continue."""
+    """Return what becomes of the others when a rank has failed: stop or continue."""
     if text not in ("stop", "continue"):
         raise Wrong(f"{text!r} is not one of stop, continue")
     return text
@@ -102,7 +102,7 @@ def binding(text: str) -> str:
 
 
 def variable(text: str) -> tuple[str, str]:
-    """An environment variable as (name, value)."""
+    """Return an environment variable as (name, value)."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise Wrong(f"{text!r} is not NAME=VALUE")
@@ -110,7 +110,7 @@ def variable(text: str) -> tuple[str, str]:
 
 
 def file(text: str) -> str:
-    """The name of a file that can be written: found out before the job runs."""
+    """Return the name of a file that can be written: found out before the job runs."""
     path = Path(text)
     if not text or path.is_dir() or not path.absolute().parent.is_dir():
         raise Wrong(f"{text!r} is not a file in a directory that exists")

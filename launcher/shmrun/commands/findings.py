@@ -26,6 +26,6 @@ class Finding(NamedTuple):
 
 
 def amount(size: int) -> str:
-    """Bytes, for people."""
+    """Return bytes, for people."""
     unit = "GiB" if size >= 1 << 30 else "MiB"
     return f"{size / (1 << (30 if unit == 'GiB' else 20)):,.1f} {unit}"

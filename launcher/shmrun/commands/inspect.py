@@ -40,8 +40,8 @@ def show(name: str | None, *, verbose: bool, stacks: bool, as_json: bool = False
 
 
 def _document(job: observer.ObservedJob, *, verbose: bool, stacks: bool) -> dict[str, Any]:
-    """The table as JSON. `call` and `sequence` are of the last operation; `since`: seconds since it began, or since it
-    ended if the rank is outside."""
+    """Return the table as JSON. `call` and `sequence` are of the last operation; `since`: seconds since it began, or
+    since it ended if the rank is outside."""
     found = rank_status.standings(job.arena)
     below = stacks_of(job.arena, found) if stacks else {}
     last = _operations(job.arena) if verbose else {}
@@ -82,7 +82,7 @@ def _which(name: str | None, meant: list[observer.ObservedJob]) -> str:
 
 
 def _history(arena: observer.ObservedArena) -> list[str]:
-    """The last operations of every rank of every group, the latest last."""
+    """Return the last operations of every rank of every group, the latest last."""
     lines = []
     for number, group in enumerate(rank_status.open_groups(arena)):
         if number:

@@ -95,7 +95,8 @@ def _row(one: Listed) -> tuple[str, ...]:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process, without the interpreter and the path of what it runs; empty if it has no command.
+    """Return the command line of a process, without the interpreter and the path of what it runs; empty if it has no
+    command.
 
     For the server of `shmcoll.run`, that of its caller.
     """

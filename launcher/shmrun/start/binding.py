@@ -11,7 +11,7 @@ _SYSTEM = Path("/sys/devices/system")
 
 
 def cores(bind_to: str, rank: int, ranks: int, system: Path = _SYSTEM) -> set[int]:
-    """The cores of a rank: a subset of those that this process may use, never empty."""
+    """Return the cores of a rank: a subset of those that this process may use, never empty."""
     usable = os.sched_getaffinity(0)
     if bind_to == "core":
         order = sorted(usable, key=lambda core: (_thread(core, system), core))
@@ -27,13 +27,13 @@ def _thread(core: int, system: Path) -> int:
 
 
 def _nodes(usable: set[int], system: Path) -> list[set[int]]:
-    """The usable cores of each NUMA node that has some; none where the kernel knows of no nodes."""
+    """Return the usable cores of each NUMA node that has some; none where the kernel knows of no nodes."""
     folders = sorted(system.glob("node/node[0-9]*"), key=lambda path: int(path.name[4:]))
     return [cores for folder in folders if (cores := _listed(folder / "cpulist") & usable)]
 
 
 def _listed(path: Path) -> set[int]:
-    """The numbers of a list such as 0-3,8; none where there is no such file."""
+    """Return the numbers of a list such as 0-3,8; none where there is no such file."""
     numbers: set[int] = set()
     try:
         parts = path.read_text().strip().split(",")

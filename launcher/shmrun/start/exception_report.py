@@ -62,7 +62,7 @@ def send(fd: int, report: Report) -> None:
 
 
 def parse(message: bytes) -> Report | None:
-    """The report, or None when the rank sent none or died while writing it."""
+    """Return the report, or None when the rank sent none or died while writing it."""
     try:
         return Report(**json.loads(message))
     except (ValueError, TypeError):

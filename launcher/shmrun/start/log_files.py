@@ -28,7 +28,7 @@ def make(path: Path) -> None:
 
 
 def append(path: Path) -> int:
-    """A descriptor that adds to the file, which has been made. Raises `OSError`."""
+    """Return a descriptor that adds to the file, which has been made. Raises `OSError`."""
     fd = trusted_files.open_regular(path, os.O_WRONLY | os.O_APPEND)
     if os.fstat(fd).st_nlink > 1:
         os.close(fd)

@@ -32,7 +32,7 @@ class Channel:
 
 
 def wanted(options: Options) -> list[tuple[int, ...]]:
-    """Which descriptors of each rank lead to the launcher; those in one tuple share a pipe."""
+    """Return which descriptors of each rank lead to the launcher; those in one tuple share a pipe."""
     if options.log_dir and not options.tee:
         return []
     must = options.tag_output or options.tee
@@ -44,14 +44,14 @@ def wanted(options: Options) -> list[tuple[int, ...]]:
 
 
 def make(options: Options) -> Iterator[Channel]:
-    """The channels of one rank. Raises `OSError`."""
+    """Return the channels of one rank. Raises `OSError`."""
     for numbers in wanted(options):
         read, write = _terminal(numbers[0]) if not options.tag_output and os.isatty(numbers[0]) else os.pipe()
         yield Channel(numbers, read, write)
 
 
 def _terminal(number: int) -> tuple[int, int]:
-    """A terminal like the one behind a descriptor; a pipe where the system has no more terminals."""
+    """Return a terminal like the one behind a descriptor; a pipe where the system has no more terminals."""
     try:
         read, write = os.openpty()
     except OSError:

@@ -98,5 +98,5 @@ def _set_environment(options: Options) -> None:
 
 
 def _needs_interpreter(name: str) -> bool:
-    """Whether a variable is read when an interpreter starts: too late for a fork of one that has."""
+    """Return whether a variable is read when an interpreter starts: too late for a fork of one that has."""
     return name in ("LANG", "TZ", "GLIBC_TUNABLES") or name.startswith(("PYTHON", "LD_", "LC_", "MALLOC_"))

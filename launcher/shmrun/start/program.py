@@ -54,7 +54,7 @@ class Program:
 
 
 def find(command: tuple[str, ...], module: bool) -> Program:
-    """The program that `command` names. Raises `Refused` when it cannot be run."""
+    """Return the program that `command` names. Raises `Refused` when it cannot be run."""
     if not module and len(command) > 1 and _is_our_interpreter(command[0]):
         if command[1] == "-m" and len(command) > 2:
             return find(command[2:], module=True)
@@ -86,7 +86,7 @@ def _script(command: tuple[str, ...]) -> Program:
 
 
 def _has_main(name: str) -> bool:
-    """Whether Python runs a `__main__.py` in it: a directory, or a zip file, whatever its name."""
+    """Return whether Python runs a `__main__.py` in it: a directory, or a zip file, whatever its name."""
     try:
         return Path(name).is_dir() or zipimport.zipimporter(name).find_spec("__main__") is not None
     except zipimport.ZipImportError:
@@ -137,7 +137,8 @@ def _refuse_directory(name: str) -> None:
 
 
 def _module_exists(name: str) -> bool:
-    """Whether the top-level package can be found; its submodules only Python itself can tell, by importing it."""
+    """Return whether the top-level package can be found; its submodules only Python itself can tell, by importing
+    it."""
     sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.util.find_spec(name.partition(".")[0]) is not None

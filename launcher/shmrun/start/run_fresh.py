@@ -15,7 +15,7 @@ from shmrun.start.program import Kind, Program
 
 
 def command(program: Program, report_fd: int, *, line_buffered: bool) -> list[str]:
-    """The command line that runs `program` here, under the launcher's own interpreter options."""
+    """Return the command line that runs `program` here, under the launcher's own interpreter options."""
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     own = [str(report_fd), "line" if line_buffered else "block", program.kind.value, program.code]
     return [sys.executable, *flags, str(Path(__file__).with_name("fresh_start")), *own, *program.argv]

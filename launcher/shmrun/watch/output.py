@@ -61,14 +61,14 @@ class Sink:
         return bool(self.pending or self.streams)
 
     def sources(self) -> Iterator[tuple[int, int]]:
-        """Descriptors to wait for, each with what to wait for."""
+        """Return descriptors to wait for, each with what to wait for."""
         if self.pending:
             yield self.fd, select.POLLOUT
         for stream in self._readable():
             yield stream.fd, select.POLLIN
 
     def wakes(self) -> Iterator[float]:
-        """Moments at which `read` is to be called though there may be nothing to read."""
+        """Return moments at which `read` is to be called though there may be nothing to read."""
         if self._turn and len(self.pending) < _FULL:
             yield self._turn_ends
         for stream in self._readable():

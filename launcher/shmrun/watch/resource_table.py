@@ -56,7 +56,7 @@ def figures(arena: Arena, rank: Rank) -> Figures:
 
 
 def table(outcome: Outcome) -> str:
-    """The table, its columns aligned to the right."""
+    """Return the table, its columns aligned to the right."""
     rows: list[tuple[str, ...]] = [("rank", "exit", "time", "memory", "collectives", "moved", "asleep")]
     rows += [_row(figures(outcome.arena, rank)) for rank in outcome.ranks]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -64,7 +64,7 @@ class StallWarning:
         return f"{verdict(found, self._limit)}{self._lines(found)} More: shmrun inspect --stacks {creator}"
 
     def _signature(self, found: list[RankStatus]) -> Signature:
-        """What changes when one of the ranks that have waited for too long goes on."""
+        """Return what changes when one of the ranks that have waited for too long goes on."""
         seen: Signature = []
         for s in found:
             if s.group and s.blames and s.since >= self._limit:

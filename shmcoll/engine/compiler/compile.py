@@ -33,7 +33,7 @@ Functions = dict[str, tuple[Callable[..., int], int]]  # symbol: function, numbe
 
 
 def routine_functions(record: Collective) -> Functions:
-    """The two entry points (fast, plain) of the routine of a collective."""
+    """Return the two entry points (fast, plain) of the routine of a collective."""
     make_entry = entry_counts.make_entry if record.form & COUNTS else entry.make_entry
     return {
         f"{record.name}_fast": (make_entry(record.routine, record), 3),
@@ -42,36 +42,37 @@ def routine_functions(record: Collective) -> Functions:
 
 
 def gate_functions() -> Functions:
-    """The gate for jitted code."""
+    """Return the gate for jitted code."""
     return {"gate": (jit_gate.gate, 2)}
 
 
 def kernel_functions(dtype: DType, reduction: str) -> Functions:
-    """The reduce kernel of a pair; the pair must have one (`kernels.has_kernel`)."""
+    """Return the reduce kernel of a pair; the pair must have one (`kernels.has_kernel`)."""
     return {f"{reduction}_{dtype.name}": (kernels.make_kernel(dtype, reduction), 6)}
 
 
 def load_routine(record: Collective, progress: Progress | None = None) -> tuple[int, int]:
-    """Addresses of the two entry points (fast, plain) of the routine of a collective."""
+    """Return addresses of the two entry points (fast, plain) of the routine of a collective."""
     fast, plain = _load(record.name, lambda: routine_functions(record), progress)
     return fast, plain
 
 
 def load_gate(progress: Progress | None = None) -> int:
-    """Address of the gate for jitted code."""
+    """Return address of the gate for jitted code."""
     (address,) = _load("gate", gate_functions, progress)
     return address
 
 
 def load_kernel(dtype: DType, reduction: str, progress: Progress | None = None) -> int:
-    """Address of the reduce kernel of a pair; the pair must have one."""
+    """Return address of the reduce kernel of a pair; the pair must have one."""
     (address,) = _load(f"{reduction}_{dtype.name}", lambda: kernel_functions(dtype, reduction), progress)
     return address
 
 
 @deferred_signals()
 def result_type(dtype: DType, function: Any) -> Any:
-    """The numba type of what a jitted function makes of two values of a dtype; compiled when there is need to."""
+    """Return the numba type of what a jitted function makes of two values of a dtype; compiled when there is need
+    to."""
     from numba.core import types
     from numba.np.numpy_support import from_dtype
 
@@ -82,7 +83,7 @@ def result_type(dtype: DType, function: Any) -> Any:
 
 @deferred_signals()
 def load_function_kernel(dtype: DType, function: Any) -> int:
-    """Address of a reduce kernel around a numba-jitted function of two values.
+    """Return address of a reduce kernel around a numba-jitted function of two values.
 
     Raises numba's errors for a function that does not compile for the dtype, and `ImportError` for one that needs what
     this process does not have.
@@ -142,13 +143,13 @@ def emitted(functions: Functions, level: Level | None = None, text: str | None =
 
 
 def _has_half_floats(level: Level | None) -> bool:
-    """Whether the processor converts float16 by itself."""
+    """Return whether the processor converts float16 by itself."""
     features = level.needs if level else {name for name, has in llvm.get_host_cpu_features().items() if has}
     return platform.machine() == "aarch64" or "f16c" in features
 
 
 def optimised_module(functions: Functions, level: Level | None = None, text: str | None = None) -> Any:
-    """The LLVM module of `{symbol: (function, number of arguments)}`, optimised, all else internal to it."""
+    """Return the LLVM module of `{symbol: (function, number of arguments)}`, optimised, all else internal to it."""
     text = text or lowered(functions)
     linked = llvm.parse_assembly(text)
     for value in (*linked.functions, *linked.global_variables):
@@ -163,7 +164,7 @@ def optimised_module(functions: Functions, level: Level | None = None, text: str
 
 
 def all_kernels() -> list[tuple[DType, str]]:
-    """Every pair of dtype and reduction that has a kernel."""
+    """Return every pair of dtype and reduction that has a kernel."""
     return [(d, r) for d in (*DTYPES, *PAIRS) for r in REDUCTIONS if kernels.has_kernel(d, r)]
 
 

@@ -74,7 +74,7 @@ def _call_variadic(builder: ir.IRBuilder, module: ir.Module, name: str, fixed: i
 
 
 def _text(module: ir.Module, text: str) -> ir.Value:
-    """The address of a text that ends with a zero."""
+    """Return the address of a text that ends with a zero."""
     content = cgutils.make_bytearray(text.encode() + b"\0")
     return cgutils.global_constant(module, "text", content).bitcast(POINTER)
 
@@ -461,7 +461,7 @@ def _set(address, i, dtype, value):
 
 
 def compiled_for(dispatcher: Any, operands: tuple[Any, ...]) -> Any:
-    """What numba has made of a jitted function for these types. One with signatures of its own has no others."""
+    """Return what numba has made of a jitted function for these types. One with signatures of its own has no others."""
     if operands not in dispatcher.overloads:
         dispatcher.compile(operands)
     return dispatcher.overloads[operands]

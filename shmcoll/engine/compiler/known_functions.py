@@ -21,12 +21,12 @@ _NAMES: tuple[tuple[str, tuple[Any, ...]], ...] = (
 
 
 def name_of_function(function: Any) -> str | None:
-    """The name of the reduction that a function is; None for any other object."""
+    """Return the name of the reduction that a function is; None for any other object."""
     return next((name for name, functions in _NAMES if any(function is one for one in functions)), None)
 
 
 def how_to_make_an_operator(function: Any) -> str:
-    """What to write for a callable object that no reduction is."""
+    """Return what to write for a callable object that no reduction is."""
     if isinstance(function, type):
         return "pass a function of two values, by shmcoll.op"
     name = getattr(function, "__name__", "function")

@@ -35,12 +35,12 @@ _LEVELS = {"x86_64": (_V4, _V3, _V2), "aarch64": (_ARMV8,)}
 
 
 def levels() -> tuple[Level, ...]:
-    """The levels of this architecture, the highest first."""
+    """Return the levels of this architecture, the highest first."""
     return _LEVELS.get(platform.machine(), ())
 
 
 @cache
 def supported() -> tuple[Level, ...]:
-    """The levels whose code this processor runs, the highest first."""
+    """Return the levels whose code this processor runs, the highest first."""
     found = llvm.get_host_cpu_features()  # what the system saves for us as well: AVX needs both
     return tuple(level for level in levels() if all(found.get(feature) for feature in level.needs))

@@ -69,7 +69,7 @@ def leave_to_rank_0() -> None:
 
 
 def object_file(name: str, build: Callable[[], bytes], progress: Progress | None) -> bytes:
-    """The object file of a name: from the cache, from the package, or built and put into the cache."""
+    """Return the object file of a name: from the cache, from the package, or built and put into the cache."""
     path: Path | None = None
     lost: OSError | None = None
     try:
@@ -99,7 +99,7 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
 
 
 def holds(name: str) -> bool:
-    """Whether the cache or the package has the object file of a name."""
+    """Return whether the cache or the package has the object file of a name."""
     with contextlib.suppress(OSError):
         if _read(cache_folder() / cached_name(name)) is not None:
             return True
@@ -107,27 +107,27 @@ def holds(name: str) -> bool:
 
 
 def is_packaged(name: str) -> bool:
-    """Whether the package has the object file of a name, for this processor."""
+    """Return whether the package has the object file of a name, for this processor."""
     return _packaged(name) is not None
 
 
 def cached_name(name: str) -> str:
-    """The name of its file in the cache."""
+    """Return the name of its file in the cache."""
     return f"{name}-{_fingerprint(name)}.o"
 
 
 def packaged_name(name: str, level: Level) -> str:
-    """The name of its file for a level, in the folder of that level."""
+    """Return the name of its file for a level, in the folder of that level."""
     return f"{name}-{_fingerprint(name, level)}.o"
 
 
 def sealed(body: bytes) -> bytes:
-    """The contents of the file of an object."""
+    """Return the contents of the file of an object."""
     return hashlib.sha256(body).digest() + body
 
 
 def _packaged(name: str, progress: Progress | None = None) -> bytes | None:
-    """The object of the highest level that this processor supports and the package has."""
+    """Return the object of the highest level that this processor supports and the package has."""
     if not _PACKAGED.is_dir():
         return None
     paths = (_PACKAGED / level.name / packaged_name(name, level) for level in supported())
@@ -136,7 +136,7 @@ def _packaged(name: str, progress: Progress | None = None) -> bytes | None:
 
 
 def can_keep() -> bool:
-    """Whether it makes sense to compile in one process for another."""
+    """Return whether it makes sense to compile in one process for another."""
     try:
         return os.access(cache_folder(), os.W_OK)
     except OSError:
@@ -184,7 +184,7 @@ _hints = ["; shmrun warm compiles everything ahead"]
 
 
 def _hint() -> str:
-    """What the first line about compiling adds."""
+    """Return what the first line about compiling adds."""
     return _hints.pop() if _hints else ""
 
 
@@ -207,7 +207,8 @@ def _lock(path: Path) -> Iterator[None]:
 
 @cache
 def _fingerprint(name: str, level: Level | None = None) -> str:
-    """A hash of all that decides what the machine code of a routine or kernel looks like, here or for a level."""
+    """Return a hash of all that decides what the machine code of a routine or kernel looks like, here or for a
+    level."""
     digest = hashlib.sha256()
     for path in sorted(_sources(name)):
         digest.update(path.read_bytes())
@@ -216,7 +217,7 @@ def _fingerprint(name: str, level: Level | None = None) -> str:
 
 
 def _sources(name: str) -> set[Path]:
-    """The files that a routine or kernel is made from."""
+    """Return the files that a routine or kernel is made from."""
     folder = "engine/messages" if name in ("send", "recv") else "collectives"
     routine = _ROOT / folder / f"{name}.py"
     own: tuple[Path | str, ...] = ("engine/native/jit_gate.py",) if name == "gate" else ("engine/kernels/kernels.py",)

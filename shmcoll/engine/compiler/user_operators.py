@@ -110,7 +110,7 @@ class Op:
         return Op, (self._given, self.commutative)
 
     def kernel(self, dtype: DType) -> int:
-        """Address of the kernel for a dtype; `TypeError` when the function does not compile for it."""
+        """Return address of the kernel for a dtype; `TypeError` when the function does not compile for it."""
         if dtype.code not in self._kernels:
             if dtype.is_pair:
                 raise TypeError(f"{self.name} of {dtype.title} is not defined")
@@ -124,7 +124,7 @@ class Op:
         return self._kernels[dtype.code]
 
     def raised(self, a: Any, b: Any) -> BaseException:
-        """What the function raises for two values, on which its compiled form has raised something."""
+        """Return what the function raises for two values, on which its compiled form has raised something."""
         try:
             self.function(a, b)
         except BaseException as e:
@@ -181,7 +181,7 @@ class PremulSum:
                 raise TypeError(f"premul_sum of {dtype.name} takes a factor that a float can hold") from None
 
     def times(self, array: np.ndarray, dtype: DType) -> np.ndarray:
-        """The multiple of an array, in the accumulator's type. Integers wrap."""
+        """Return the multiple of an array, in the accumulator's type. Integers wrap."""
         wide = dtype.accumulator
         if wide.kind in "iu":
             factor = np.asarray(self.factor % (1 << 8 * wide.itemsize), f"u{wide.itemsize}").view(wide)
@@ -198,7 +198,7 @@ _by_kernel: dict[int, Op] = {}
 
 
 def reduction_name(reduction: int, identity: int) -> str:
-    """The name of a reduction in messages, from what a header says about it."""
+    """Return the name of a reduction in messages, from what a header says about it."""
     name = REDUCTION_NAMES.get(reduction, str(reduction))
     if reduction == USER:
         known = _by_identity.get(identity)
@@ -211,7 +211,7 @@ def reduction_name(reduction: int, identity: int) -> str:
 
 
 def of_kernel(address: int) -> Op:
-    """The operator whose kernel lies at an address."""
+    """Return the operator whose kernel lies at an address."""
     return _by_kernel[address]
 
 
@@ -237,7 +237,7 @@ def _check_result(jitted: Any, dtype: DType) -> None:
 
 
 def _short(error: Exception) -> str:
-    """The gist of what numba says: the first line that tells something, and the call it is about."""
+    """Return the gist of what numba says: the first line that tells something, and the call it is about."""
     lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines()]
     telling = [line for line in lines if line and not line.startswith("Failed in ")] or [type(error).__name__]
     if telling[0].endswith(":") and len(telling) > 1:
@@ -254,7 +254,7 @@ def _identity(function: Any, commutative: bool) -> int:
 
 
 def _facts(thing: Any, seen: set[int]) -> Iterable[str]:
-    """What makes up a function, or a value that it refers to: not where it lies, nor in which process."""
+    """Return what makes up a function, or a value that it refers to: not where it lies, nor in which process."""
     if id(thing) in seen:
         return
     if options := getattr(thing, "targetoptions", None):

@@ -101,11 +101,12 @@ class Arena:
         self.fd = -1  # the number will be some other file's
 
     def has_descriptor(self) -> bool:
-        """Whether the descriptor is still the arena's: a program may have closed it, and opened a file in its place."""
+        """Return whether the descriptor is still the arena's: a program may have closed it, and opened a file in its
+        place."""
         return self._file is not None and file_of(self.fd) == self._file
 
     def doorbell(self, rank: int) -> int:
-        """Address of the semaphore of a rank of the world."""
+        """Return address of the semaphore of a rank of the world."""
         mailbox = self.world + layout.mailbox_offset(self.ranks, rank)
         return self.address + mailbox + layout.SEMAPHORE
 
@@ -138,7 +139,8 @@ class Arena:
         pages.clear(self.address + offset, length)
 
     def _place(self) -> str | None:
-        """Where one can ask how much room the arena's file system has; None for a memfd, which has a limit nowhere."""
+        """Return where one can ask how much room the arena's file system has; None for a memfd, which has a limit
+        nowhere."""
         try:
             found = os.stat(_FOLDER).st_dev  # noqa: PTH116 - a Path would cost more than the call
         except OSError:
@@ -227,7 +229,7 @@ def attach(fd: int, nonce: str | None) -> Arena:
 
 
 def checked_size(fd: int) -> int:
-    """The size of the file behind a descriptor. Raises `ArenaError` when it cannot be our arena."""
+    """Return the size of the file behind a descriptor. Raises `ArenaError` when it cannot be our arena."""
     try:
         info = os.fstat(fd)
     except OSError as e:
@@ -269,7 +271,7 @@ def verify(arena: Arena, nonce: str | None) -> None:
 
 
 def _limits(cell_bytes: int) -> tuple[tuple[int, int, int], ...]:
-    """Words of the job page with the least and the most that `create` may have stored there."""
+    """Return words of the job page with the least and the most that `create` may have stored there."""
     most = 1 << 62  # sums with it do not overflow
     return (
         (layout.JOB_FLAT_BYTES, 1, most),
@@ -322,7 +324,7 @@ def _allocate(fd: int, length: int, purpose: str) -> None:
 
 
 def _anonymous() -> int:
-    """A descriptor on shared memory for ranks that inherit it."""
+    """Return a descriptor on shared memory for ranks that inherit it."""
     try:
         fd = os.memfd_create("shmcoll", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     except OSError:  # a sandbox may forbid it
@@ -332,7 +334,7 @@ def _anonymous() -> int:
 
 
 def _in_dev_shm() -> int:
-    """A descriptor on a file in /dev/shm that has no name yet: a kill leaves nothing."""
+    """Return a descriptor on a file in /dev/shm that has no name yet: a kill leaves nothing."""
     try:
         return os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as e:
@@ -353,7 +355,7 @@ def _check_seals(fd: int) -> None:
 
 
 def _seals(fd: int) -> int:
-    """The seals of a file. One that is not a memfd has a single seal, or none can exist: it gets no others."""
+    """Return the seals of a file. One that is not a memfd has a single seal, or none can exist: it gets no others."""
     try:
         return fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError:  # /dev/shm may be on a disk
@@ -398,5 +400,5 @@ def _too_small(purpose: str, need: int, place: int | str | None) -> ArenaError:
 
 
 def mib(n: int) -> str:
-    """An amount of memory, for people."""
+    """Return an amount of memory, for people."""
     return f"{n / (1 << 20):,.1f} MiB"

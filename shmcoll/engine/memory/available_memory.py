@@ -13,20 +13,20 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def amount(text: str) -> int:
-    """Bytes from text such as 4096, 64K, 1.5G or 2GiB (units of 1024); 0 for what is no positive amount."""
+    """Return bytes from text such as 4096, 64K, 1.5G or 2GiB (units of 1024); 0 for what is no positive amount."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     return int(float(match[1]) * (1 << _UNITS[match[2].upper()])) if match else 0
 
 
 def available(place: int | str | None) -> int:
-    """Bytes that can still be committed: the least of file system, memory, and every enclosing memory cgroup. `place`:
-    a descriptor or a folder of the file system; None where it has no limit."""
+    """Return bytes that can still be committed: the least of file system, memory, and every enclosing memory cgroup.
+    `place`: a descriptor or a folder of the file system; None where it has no limit."""
     rooms = [_memory_room(), *_cgroup_rooms()]
     return min(rooms if place is None else [filesystem_room(place), *rooms])
 
 
 def filesystem_room(place: int | str) -> int:
-    """What the file system behind a descriptor, or of a folder, can still take."""
+    """Return what the file system behind a descriptor, or of a folder, can still take."""
     info = os.statvfs(place)
     # A memfd lives on a mount of the kernel's own without a limit, which reports no blocks at all.
     return info.f_bavail * info.f_frsize if info.f_blocks else 1 << 62
@@ -41,7 +41,7 @@ def _memory_room() -> int:
 
 
 def _cgroup_rooms() -> list[int]:
-    """Limit minus usage of every memory cgroup that encloses this process."""
+    """Return limit minus usage of every memory cgroup that encloses this process."""
     rooms = []
     for version, folder in cgroups.enclosing("memory"):
         limit, usage = ("memory.max", "memory.current") if version == 2 else _MEMORY_V1

@@ -60,11 +60,11 @@ class Group:
         return len(self.ranks)
 
     def name(self, rank: int) -> RankName:
-        """A rank of the group for messages."""
+        """Return a rank of the group for messages."""
         return RankName(rank, self.ranks[rank])
 
     def names(self, ranks: Iterable[int]) -> str:
-        """Some of its ranks, for messages: 'rank 2' or 'ranks 0, 2'."""
+        """Return some of its ranks, for messages: 'rank 2' or 'ranks 0, 2'."""
         return names(self.name(rank) for rank in ranks)
 
     @property
@@ -73,11 +73,11 @@ class Group:
         return f"world {names(self.ranks)}"
 
     def mailbox(self, rank: int) -> int:
-        """Offset in the arena of the mailbox of a rank of the group."""
+        """Return offset in the arena of the mailbox of a rank of the group."""
         return self.offset + layout.mailbox_offset(self.size, rank)
 
     def published(self, rank: int) -> int:
-        """Number of the last collective that a rank has published: its two headers take turns."""
+        """Return number of the last collective that a rank has published: its two headers take turns."""
         headers = (self.mailbox(rank), self.mailbox(rank) + layout.HEADER_BYTES)
         return max(self.arena.load(header + layout.HEADER_SEQUENCE) for header in headers)
 

@@ -70,7 +70,8 @@ class Heap:
         self._lock = threading.RLock()
 
     def take(self, length: int, purpose: str, *, holds: bool = False) -> int:
-        """Offset of `length` bytes of zeros. Raises `ArenaError`, with nothing taken, when there is too little."""
+        """Return offset of `length` bytes of zeros. Raises `ArenaError`, with nothing taken, when there is too
+        little."""
         behind = layout.align(length, layout.LINE)
         length = layout.align(max(behind + holds * self._arena.ranks * layout.WORD, 1), layout.PAGE)
         block = _Block(length, behind if holds else 0)
@@ -87,7 +88,7 @@ class Heap:
             raise
 
     def block_of(self, offset: int) -> tuple[int, int] | None:
-        """First byte and HOLDS of the block in which a byte lies; None where no rank may have views."""
+        """Return first byte and HOLDS of the block in which a byte lies; None where no rank may have views."""
         blocks = self._picture().taken.items()
         return next(((at, at + b.holds) for at, b in blocks if at <= offset < at + b.holds), None)
 
@@ -115,7 +116,7 @@ class Heap:
                 self._dropped.pop(block, None)
 
     def _is_held(self, block: _Block) -> bool:
-        """Whether a living rank has views of a block."""
+        """Return whether a living rank has views of a block."""
         if not block.holds or os.getpid() != self._pid:
             return False
         arena, at = self._arena, block.offset + block.holds
@@ -180,19 +181,19 @@ class Heap:
 
 
 def span(arena: Arena, rank: int) -> tuple[int, int]:
-    """First byte and length of a rank's heap: an equal share of all behind the world's region."""
+    """Return first byte and length of a rank's heap: an equal share of all behind the world's region."""
     first = layout.arena_bytes(arena.ranks, arena.load(layout.JOB_CELL_BYTES))
     share = (arena.size - first) // arena.ranks & -layout.PAGE
     return first + rank * share, share
 
 
 def held_by_all(arena: Arena) -> int:
-    """Bytes that the heaps of all ranks hold."""
+    """Return bytes that the heaps of all ranks hold."""
     return sum(arena.load(layout.directory_offset(arena.ranks, rank) + layout.HELD) for rank in range(arena.ranks))
 
 
 def _first_fit(gaps: _Gaps, length: int, purpose: str) -> int:
-    """Where the first gap begins that is long enough."""
+    """Return where the first gap begins that is long enough."""
     for offset, room in gaps:
         if room >= length:
             return offset
@@ -204,13 +205,13 @@ def _first_fit(gaps: _Gaps, length: int, purpose: str) -> int:
 
 
 def _without(gaps: _Gaps, block: _Block) -> _Gaps:
-    """The gaps after cutting a block off the beginning of one."""
+    """Return the gaps after cutting a block off the beginning of one."""
     left = [(o, n) if o != block.offset else (o + block.length, n - block.length) for o, n in gaps]
     return tuple((o, n) for o, n in left if n)
 
 
 def _with(gaps: _Gaps, block: _Block) -> _Gaps:
-    """The gaps, in order, with one more; neighbours become one."""
+    """Return the gaps, in order, with one more; neighbours become one."""
     pieces = list(gaps)
     insort(pieces, (block.offset, block.length))
     merged: list[tuple[int, int]] = []

@@ -88,7 +88,7 @@ def write(
 
 
 def read(arena: Arena, rank: int, by: int) -> Record:
-    """The life of `rank`; an empty record (UNBORN) when none has been written."""
+    """Return the life of `rank`; an empty record (UNBORN) when none has been written."""
     return _read(arena, layout.record_offset(arena.ranks, rank, by), rank)
 
 
@@ -111,7 +111,8 @@ def note_refusal(group: Group, rank: int, sequence: int, text: str) -> None:
 
 
 def ending(group: Group, rank: int) -> Record:
-    """What `rank` of the group says about its ending, or about a refused call; an empty record when it says nothing."""
+    """Return what `rank` of the group says about its ending, or about a refused call; an empty record when it says
+    nothing."""
     return _read(group.arena, _ending(group, rank), group.ranks[rank])
 
 
@@ -121,19 +122,20 @@ def note_site(group: Group, rank: int, sequence: int, text: str) -> None:
 
 
 def site(group: Group, rank: int, sequence: int) -> str | None:
-    """Where `rank` of the group called operation `sequence`; None while it has not noted that."""
+    """Return where `rank` of the group called operation `sequence`; None while it has not noted that."""
     told = _read(group.arena, _site(group, rank), group.ranks[rank])
     return told.text if told.state == JOINED and told.code == sequence else None
 
 
 def knew_of_a_failure(group: Group, rank: int) -> bool:
-    """Whether a failure that `rank` of the group has recorded itself is a consequence of another rank's failure."""
+    """Return whether a failure that `rank` of the group has recorded itself is a consequence of another rank's
+    failure."""
     own = (read(group.arena, group.ranks[rank], layout.BY_RANK), ending(group, rank))
     return any(record.state == FAILED and record.is_consequence for record in own)
 
 
 def how_ended(arena: Arena, rank: int) -> str:
-    """How the process of a rank of the world has ended; empty while it lives or has not joined yet."""
+    """Return how the process of a rank of the world has ended; empty while it lives or has not joined yet."""
     launcher, own = (read(arena, rank, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK))
     for record in (launcher, own):
         if record.state == FAILED:
@@ -152,7 +154,7 @@ def note_compiling(arena: Arena, rank: int, *, begins: bool) -> None:
 
 
 def some_rank_compiles(arena: Arena) -> bool:
-    """Whether a rank of the job compiles, so that no limit passes meanwhile: see `engine/protocol/wait.py`."""
+    """Return whether a rank of the job compiles, so that no limit passes meanwhile: see `engine/protocol/wait.py`."""
     now = time.monotonic_ns()
     for rank in range(arena.ranks):
         own, launcher = (layout.record_offset(arena.ranks, rank, by) for by in (layout.BY_RANK, layout.BY_LAUNCHER))

@@ -42,13 +42,13 @@ class Thresholds:
 
 
 def defaults(ranks: int, cores: int) -> Thresholds:
-    """What holds where nothing has been measured. With more ranks than cores, a sync waits for ranks that may have to
-    get a core first: then ways with few of them are ahead for longer."""
+    """Return what holds where nothing has been measured. With more ranks than cores, a sync waits for ranks that may
+    have to get a core first: then ways with few of them are ahead for longer."""
     return Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10) if ranks > cores else Thresholds()
 
 
 def of_job(ranks: int, cores: int) -> Thresholds:
-    """The thresholds of a job that starts now. `ValueError` for a variable that is no number of bytes."""
+    """Return the thresholds of a job that starts now. `ValueError` for a variable that is no number of bytes."""
     wanted = ranks > 1 and os.environ.get("SHMCOLL_TUNING") != "0"
     found = replace(defaults(ranks, cores), **known().get(ranks, {}) if wanted else {})
     return Thresholds(**{name: _setting(f"SHMCOLL_{name.upper()}", value) for name, value in asdict(found).items()})
@@ -70,7 +70,7 @@ def _setting(name: str, default: int) -> int:
 
 
 def known() -> Measured:
-    """What has been measured on this machine, as far as it can be believed."""
+    """Return what has been measured on this machine, as far as it can be believed."""
     try:
         path = tuning_file()
     except OSError:
@@ -107,18 +107,19 @@ def forget() -> bool:
 
 
 def tuning_file() -> Path:
-    """Where what is measured on this machine is kept. `OSError` where nothing can be."""
+    """Return where what is measured on this machine is kept. `OSError` where nothing can be."""
     name = hashlib.sha256(repr(sorted(machine().items())).encode()).hexdigest()[:16]
     return cache_folder() / f"tuning-{name}.json"
 
 
 def machine() -> dict[str, Any]:
-    """What the thresholds depend on: the processor, how many cores of it we may use, and how the arena is laid out."""
+    """Return what the thresholds depend on: the processor, how many cores of it we may use, and how the arena is laid
+    out."""
     return {"processor": _processor(), "cores": usable_cores(), "layout": layout.VERSION}
 
 
 def _processor() -> str:
-    """What the system says of the first core, but for what changes with time."""
+    """Return what the system says of the first core, but for what changes with time."""
     names = ("model name", "CPU implementer", "CPU part")
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         first = file.read(4096).split("\n\n")[0]  # all of it takes a while where there are hundreds

@@ -103,7 +103,7 @@ def thread_id():
 
 
 def offsets_hold() -> bool:
-    """Whether a living array has its fields where this file says."""
+    """Return whether a living array has its fields where this file says."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return False
     array = np.zeros((3, 5, 7), np.float32)

@@ -108,7 +108,8 @@ FAST = py.offsets_hold()
 
 
 def new_context(ranks: int) -> np.ndarray:
-    """A context for a group of so many, whose tables are filled; the words of the communicator are still zero."""
+    """Return a context for a group of so many, whose tables are filled; the words of the communicator are still
+    zero."""
     words = np.zeros(OWN_TABLE // WORD + layout.table_words(ranks), np.int64)
     for known in DTYPES:
         if known.numpy.num < TYPE_NUMBERS:
@@ -129,22 +130,22 @@ def new_context(ranks: int) -> np.ndarray:
 
 
 def type_word(dtype: DType) -> int:
-    """What native code is told of a dtype: its code, and above it the bytes of an element."""
+    """Return what native code is told of a dtype: its code, and above it the bytes of an element."""
     return dtype.code | dtype.numpy.itemsize << 8
 
 
 def dtype_in(word):
-    """The dtype code in a type word."""
+    """Return the dtype code in a type word."""
     return word & 0xFF
 
 
 def item_in(word):
-    """The bytes of an element in a type word."""
+    """Return the bytes of an element in a type word."""
     return word >> 8
 
 
 def kernel_slot(dtype_code: int, reduction: int) -> int:
-    """Index of a kernel's address in the context array."""
+    """Return index of a kernel's address in the context array."""
     return KERNELS // WORD + dtype_code * REDUCTION_CODES + reduction
 
 
@@ -152,7 +153,7 @@ def kernel_slot(dtype_code: int, reduction: int) -> int:
 
 
 def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[int, int, int], int]:
-    """The METH_FASTCALL form of a routine."""
+    """Return the METH_FASTCALL form of a routine."""
     judge, place, operation, kind = make_judge(record.form), phase_argument(record.form), record.code, record.form
 
     def entry(self, args, nargs):
@@ -170,8 +171,8 @@ def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[i
 
 
 def make_judge(kind: int) -> Callable[[int, int], int]:
-    """Whether a call of an operation of this form with so many arguments can go on as it is; notes the kernel of a
-    reduction."""
+    """Return whether a call of an operation of this form with so many arguments can go on as it is; notes the kernel of
+    a reduction."""
     if kind & PEER:
 
         def judge(ctx, nargs):
@@ -216,12 +217,12 @@ def read_call(ctx, args, nargs):
 
 
 def argument_word(i):
-    """Where in the context argument i of a call is, behind the arrays."""
+    """Return where in the context argument i of a call is, behind the arrays."""
     return (ARGUMENT_WORD if i < FIXED else EXTRA_WORD) + i * WORD
 
 
 def answer(status):
-    """What CPython gets: a status as an int, or the pending exception of a signal handler."""
+    """Return what CPython gets: a status as an int, or the pending exception of a signal handler."""
     return 0 if status == c.INTERRUPTED else py.new_integer(status)
 
 
@@ -239,8 +240,8 @@ def forget_extra(ctx):
 
 
 def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[int, int], int]:
-    """The form for the gate and for ctypes, the GIL held. `written`: the address of a call written down; 0: the caller
-    has asked whether it may enter, and has filled the context."""
+    """Return the form for the gate and for ctypes, the GIL held. `written`: the address of a call written down; 0: the
+    caller has asked whether it may enter, and has filled the context."""
     judge, place, operation, kind = make_judge(record.form), phase_argument(record.form), record.code, record.form
 
     def plain(ctx, written):
@@ -262,14 +263,14 @@ def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[i
 
 
 def phase_argument(kind: int) -> int:
-    """Which argument of a call is its phase; 0 for operations that have only one."""
+    """Return which argument of a call is its phase; 0 for operations that have only one."""
     if kind & PEER:
         return 2
     return FIXED if kind & IN_PHASES else 0
 
 
 def phase_given(ctx, args, nargs, place):
-    """The phase of a call, 0 where the argument that says it is missing or not an exact int."""
+    """Return the phase of a call, 0 where the argument that says it is missing or not an exact int."""
     if place == 0 or nargs <= place or peek(peek(args + place * WORD) + py.OBJECT_TYPE) != peek(ctx + INTEGER):
         return 0
     phase = py.integer_value(peek(args + place * WORD))
@@ -277,13 +278,14 @@ def phase_given(ctx, args, nargs, place):
 
 
 def taken(ctx):
-    """Whether a call of this thread may not begin now. Asked and answered under the GIL."""
+    """Return whether a call of this thread may not begin now. Asked and answered under the GIL."""
     active, owner = peek(ctx + c.ACTIVE), peek(ctx + c.OWNER)
     return active != 0 or (owner != 0 and owner != c.RECEIVES_POSTED and owner != py.thread_id())
 
 
 def waits_for_turn(ctx, kind):
-    """Whether this call of a message, which begins, comes behind receives that are posted, or may read for them."""
+    """Return whether this call of a message, which begins, comes behind receives that are posted, or may read for
+    them."""
     if peek(ctx + c.OWNER) != c.RECEIVES_POSTED:
         return 0
     if kind & ANY_SOURCE:
@@ -292,7 +294,7 @@ def waits_for_turn(ctx, kind):
 
 
 def goes_on(ctx, phase):
-    """Whether a call is the next phase of the one that this thread has begun."""
+    """Return whether a call is the next phase of the one that this thread has begun."""
     return phase >= c.LATER and peek(ctx + c.ACTIVE) == -py.thread_id()
 
 
@@ -350,7 +352,7 @@ def read_array(ctx, array, view, writeable):
 
 
 def type_of_plain(ctx, array, writeable):
-    """The type word of an exact ndarray on which native code can work as it is; 0 for any other object."""
+    """Return the type word of an exact ndarray on which native code can work as it is; 0 for any other object."""
     if peek(array + py.OBJECT_TYPE) != peek(ctx + NDARRAY):
         return 0
     needed = py.C_CONTIGUOUS | py.ALIGNED | (py.WRITEABLE if writeable else 0)
@@ -368,7 +370,7 @@ def type_of_plain(ctx, array, writeable):
 
 
 def find_pair(ctx, descriptor):
-    """The type word of a dtype of pairs, by the identity of the dtype; 0 for any other structured one."""
+    """Return the type word of a dtype of pairs, by the identity of the dtype; 0 for any other structured one."""
     for i in range(PAIR_COUNT):
         if peek(ctx + PAIR_DTYPES + 2 * i * WORD) == descriptor:
             return peek(ctx + PAIR_DTYPES + (2 * i + 1) * WORD)
@@ -387,8 +389,8 @@ def read_integer(ctx, number, word):
 
 
 def ready(ctx, kind):
-    """Whether the arrays of a call are what the operation needs, as far as this rank is concerned: both there, alike in
-    dtype, of fitting shapes, apart from each other (or one, where that has a meaning)."""
+    """Return whether the arrays of a call are what the operation needs, as far as this rank is concerned: both there,
+    alike in dtype, of fitting shapes, apart from each other (or one, where that has a meaning)."""
     if kind & NO_ARRAYS:
         return 1
     me, root = peek(ctx + c.RANK), peek(ctx + c.ARGUMENT)
@@ -412,7 +414,7 @@ def ready(ctx, kind):
 
 
 def is_addressed(ctx, kind):
-    """Whether a message goes to a rank of this group, or may come from one, and has a tag that there is."""
+    """Return whether a message goes to a rank of this group, or may come from one, and has a tag that there is."""
     lowest = ANY if kind & ANY_SOURCE else 0
     if not lowest <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
         return 0
@@ -422,7 +424,7 @@ def is_addressed(ctx, kind):
 
 
 def are_alike(x, out):
-    """Whether two arrays have the same shape."""
+    """Return whether two arrays have the same shape."""
     dimensions = peek(x + c.DIMENSIONS)
     if dimensions != peek(out + c.DIMENSIONS):
         return 0
@@ -433,7 +435,7 @@ def are_alike(x, out):
 
 
 def is_shared_out(ctx, part, whole):
-    """Whether `whole` is n times as long as `part` along axis 0, and else like it."""
+    """Return whether `whole` is n times as long as `part` along axis 0, and else like it."""
     dimensions = peek(part + c.DIMENSIONS)
     if dimensions == 0 or dimensions != peek(whole + c.DIMENSIONS):
         return 0
@@ -447,7 +449,8 @@ def is_shared_out(ctx, part, whole):
 
 
 def is_cut_evenly(ctx, x, out):
-    """Whether an all_to_all cuts and concatenates along axis 0, n parts of one run each; notes how long they are."""
+    """Return whether an all_to_all cuts and concatenates along axis 0, n parts of one run each; notes how long they
+    are."""
     if peek(ctx + c.ARGUMENT) != 0 or peek(ctx + c.ARGUMENT_2) != 0 or peek(x + c.DIMENSIONS) == 0:
         return 0
     if not are_alike(x, out) or peek(peek(x + c.DIMS)) % peek(ctx + c.SIZE) != 0:
@@ -460,12 +463,12 @@ def is_cut_evenly(ctx, x, out):
 
 
 def is_own_part(ctx, part, whole):
-    """Whether `part` is the very memory that belongs to this rank in `whole`."""
+    """Return whether `part` is the very memory that belongs to this rank in `whole`."""
     return peek(part + c.DATA) == peek(whole + c.DATA) + peek(ctx + c.RANK) * peek(part + c.BYTES)
 
 
 def are_apart(a, b):
-    """Whether two arrays share no memory."""
+    """Return whether two arrays share no memory."""
     distance = peek(b + c.DATA) - peek(a + c.DATA)
     return distance >= peek(a + c.BYTES) or -distance >= peek(b + c.BYTES)
 
@@ -496,7 +499,7 @@ _kept: dict[int, _MethodDefinition] = {}  # CPython keeps a pointer to the defin
 
 
 def make_callable(name: str, fast: int, plain: int, words: np.ndarray) -> Callable[..., int]:
-    """What the communicator calls for a routine at the given addresses, on the context `words`."""
+    """Return what the communicator calls for a routine at the given addresses, on the context `words`."""
     if not FAST:
         return PlainEntry(plain, words)
     definition = _kept.setdefault(fast, _MethodDefinition(name.encode(), fast, py.METH_FASTCALL, None))

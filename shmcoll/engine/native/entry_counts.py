@@ -72,7 +72,7 @@ MARK_BITS = 48
 
 
 def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[int, int, int], int]:
-    """The METH_FASTCALL form of a routine whose calls may bring counts."""
+    """Return the METH_FASTCALL form of a routine whose calls may bring counts."""
     others = make_entry_of_others(routine, record)
     prepare, operation, kind = make_prepare(record.form), record.code, record.form
     arguments = ROWS + (1 if record.form & REDUCING else TABLE_SIZES)
@@ -94,7 +94,8 @@ def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[i
 
 
 def make_prepare(kind: int) -> Callable[[int, int], int]:
-    """Whether the counts of a call, whose first arguments have been read, can be read and go on; lays them out."""
+    """Return whether the counts of a call, whose first arguments have been read, can be read and go on; lays them
+    out."""
     if kind & REDUCING:
         return cut_unevenly
 
@@ -108,7 +109,7 @@ def make_prepare(kind: int) -> Callable[[int, int], int]:
 
 
 def arrays_suit(ctx, kind):
-    """Whether x is given by just who sends, and `out`, where it is given, is of its dtype and apart from it."""
+    """Return whether x is given by just who sends, and `out`, where it is given, is of its dtype and apart from it."""
     if kind & ROOTED and not 0 <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
         return 0
     x, out = ctx + c.X, ctx + c.OUT
@@ -153,8 +154,8 @@ def fill_table(ctx, kind, args):
 
 
 def read_sends(ctx, args, given):
-    """The rows of what is sent; displacements packed where there are none: then the blocks are all of x, and 0 is the
-    answer where they are less. Who sends nothing gives neither."""
+    """Return the rows of what is sent; displacements packed where there are none: then the blocks are all of x, and 0
+    is the answer where they are less. Who sends nothing gives neither."""
     counts, displs = peek(args + (ROWS + SEND_COUNTS) * WORD), peek(args + (ROWS + SEND_DISPLS) * WORD)
     none = peek(ctx + NONE)
     if not given:
@@ -181,7 +182,7 @@ def send_all_of_x(ctx, kind):
 
 
 def read_receives(ctx, args, given):
-    """The rows of what is received. What a rank gives that receives nothing is not looked at."""
+    """Return the rows of what is received. What a rank gives that receives nothing is not looked at."""
     for i in (RECV_COUNTS, RECV_DISPLS, RECV_ROOM):
         values = peek(args + (ROWS + i) * WORD)
         if not given or values == peek(ctx + NONE):
@@ -206,7 +207,7 @@ def tell_received(ctx, received, status):
 
 
 def row(ctx, i):
-    """Address of a row of the own table; behind the last one, of its other words."""
+    """Return address of a row of the own table; behind the last one, of its other words."""
     return ctx + OWN_TABLE + i * peek(ctx + c.SIZE) * WORD
 
 
@@ -219,8 +220,8 @@ def set_row(ctx, i, value):
 
 
 def cut_unevenly(ctx, args):
-    """Whether a reduce_scatter_v cuts x into blocks of the lengths given, and `out` can take this rank's; notes where
-    the blocks lie and the kernel. In place: `out` may be this rank's own block."""
+    """Return whether a reduce_scatter_v cuts x into blocks of the lengths given, and `out` can take this rank's; notes
+    where the blocks lie and the kernel. In place: `out` may be this rank's own block."""
     x, out, size, me = ctx + c.X, ctx + c.OUT, peek(ctx + c.SIZE), peek(ctx + c.RANK)
     blocks, lengths = row(ctx, 0), row(ctx, 1)
     if not is_given(x) or peek(x + c.DTYPE) != peek(out + c.DTYPE):
@@ -247,7 +248,7 @@ def cut_unevenly(ctx, args):
 
 
 def mark_of(lengths, size):
-    """A hash of n lengths at an address, which stands for them in the fingerprint; from 2^48 on, where no other
+    """Return a hash of n lengths at an address, which stands for them in the fingerprint; from 2^48 on, where no other
     ARGUMENT of reduce_scatter is."""
     hashed = SEED
     for i in range(size):

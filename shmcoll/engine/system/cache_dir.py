@@ -11,7 +11,7 @@ from shmcoll.engine.system import trusted_files
 
 
 def cache_folder() -> Path:
-    """The directory, made when needed.
+    """Return the directory, made when needed.
 
     Raises `PermissionError` when it belongs to somebody else, or others may write it or a directory above it; `OSError`
     when it cannot be made.

@@ -19,7 +19,7 @@ class File:
 
 
 def file_of(fd: int) -> File | None:
-    """What a descriptor refers to now; None where it is closed."""
+    """Return what a descriptor refers to now; None where it is closed."""
     try:
         info = os.fstat(fd)
     except OSError:

@@ -27,7 +27,7 @@ def process_start(pid: int) -> int:
 
 
 def has_ended(pid: int, start: int) -> bool:
-    """Whether the process of this pid and start time (0: not known) has ended, waited for or not.
+    """Return whether the process of this pid and start time (0: not known) has ended, waited for or not.
 
     What cannot be found out counts as alive: where /proc cannot be read, because this process may open no more files
     perhaps, somebody who has the pid is taken for the process.

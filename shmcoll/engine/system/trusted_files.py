@@ -36,7 +36,7 @@ class Distrusted(PermissionError):
 
 
 def read(path: Path) -> bytes:
-    """The contents of this user's own file. Raises `Distrusted`, `FileNotFoundError` and other `OSError`.
+    """Return the contents of this user's own file. Raises `Distrusted`, `FileNotFoundError` and other `OSError`.
 
     The way to the file is not looked at: that is done once for its folder (`check_folder`).
     """
@@ -72,7 +72,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
-    """A descriptor of this user's own file. Raises `Distrusted`, `FileNotFoundError` and other `OSError`."""
+    """Return a descriptor of this user's own file. Raises `Distrusted`, `FileNotFoundError` and other `OSError`."""
     fd = open_regular(path, flags, mode)
     try:
         _check_file(path, os.fstat(fd), fd, {os.geteuid()})
@@ -83,7 +83,7 @@ def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """A descriptor of a regular file, whoever owns it. Raises `Distrusted` for any other kind, `OSError`."""
+    """Return a descriptor of a regular file, whoever owns it. Raises `Distrusted` for any other kind, `OSError`."""
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     except OSError as e:
@@ -183,7 +183,8 @@ def _has_access_list(where: Path | int) -> bool:
 
 @cache
 def _is_private(gid: int) -> bool:
-    """Whether this is the group of this user alone. Group 0 never is: containers put whole lots of users there."""
+    """Return whether this is the group of this user alone. Group 0 never is: containers put whole lots of users
+    there."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except (KeyError, OSError):
@@ -193,7 +194,7 @@ def _is_private(gid: int) -> bool:
 
 @cache
 def _roots() -> frozenset[int]:
-    """The owners that root's files may show: 0, and in a user namespace that does not know root, nobody."""
+    """Return the owners that root's files may show: 0, and in a user namespace that does not know root, nobody."""
     with contextlib.suppress(OSError, ValueError):
         lines = [[int(word) for word in line.split()] for line in Path("/proc/self/uid_map").read_text().splitlines()]
         if not any(first <= _UNMAPPED < first + count for first, _, count in lines):
