@@ -37,7 +37,7 @@ def unpacked(frame: np.ndarray, buffers: Sequence[np.ndarray]) -> Any:
 
 
 def lengths(frame: np.ndarray) -> list[int]:
-    """Return bytes of each buffer that belongs to a frame."""
+    """Return the bytes of each buffer that belongs to a frame."""
     count = int(frame[:WORD].view(np.int64)[0])
     return frame[WORD:][: count * WORD].view(np.int64).tolist()
 

@@ -109,7 +109,7 @@ def jobs() -> Iterator[list[ObservedJob]]:
 
 
 def _mapped() -> dict[_File, list[int]]:
-    """Return files that may be arenas, and who maps them."""
+    """Return the files that may be arenas, and who maps them."""
     found: dict[_File, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

@@ -1,35 +1,38 @@
 """Asynchronous work: a handle, and the one thread of a communicator that runs it.
 
-The worker makes the asynchronous calls of a communicator in the order in which they were submitted. `turns.py` has the
-line in which they wait, and says how blocking calls of other threads come between them. A call that has been submitted
-is completed whether or not anybody waits for it.
+The worker makes the asynchronous calls of a communicator in the order in which they were submitted. They wait in the
+line of `turns.py`, where blocking calls of other threads come between them. A call that has been submitted is completed
+whether or not a thread waits for it.
 
 Posted receives have no place in the line: a receive whose message has not come would keep all later calls waiting. They
-are entered in a list (`posted_receives.py`), and the thread that has the turn looks at that list. A thread that waits
-for a receive looks itself, because to wake the worker and to be woken by it takes 30 to 60 us. So the worker leaves
-receives alone for a moment. If nobody has looked by then, or a thread says that it sleeps until a receive is complete
-(`_is_awaited`), the worker takes the turn and sleeps in native code until a message comes or somebody takes a place in
-the line. While others look, it naps for longer each time, up to `_LONG_NAP`; for `_WATCH` seconds after the last look
-it goes on napping, and a thread that posts a receive need not wake it.
+are in a list (`posted_receives.py`), and the thread that has the turn serves that list. A thread that waits for a
+receive serves it itself, because to wake the worker and to be woken by it takes 30 to 60 us. So the worker leaves
+receives alone for a moment. The worker takes the turn if no thread has served the list by then, or if a thread sleeps
+until a receive is complete (`_is_awaited`). In its turn it sleeps in native code until a message comes or a thread
+takes a place in the line. While other threads serve the list, the worker naps for longer each time, up to `_LONG_NAP`.
+For `_WATCH` seconds after the list was last served it goes on napping, and a thread that posts a receive need not wake
+it.
 
 Who waits, and for what:
 
-    worker    for `_bell`, while it has nothing to do. A thread rings it after it has put a call into the line or
-              a receive into the list, and before it waits for either. An interrupt between these two steps leaves
-              a call in the line that the worker does not know of; the next thread that waits for it, or the end, rings
-    anybody   for the end of a call (`Latch` in `work.py`). The result is stored first, then the latch is set, then
-              waiting threads are woken. A thread that waits adds a lock of its own to the list, then looks at the
-              latch: either it sees the latch set, or it is woken. What an interrupted wait leaves in the list is woken
-              for nothing
-    `finish`  for the worker, which ends when line and list are empty. Calls end; receives are withdrawn
+    worker    for `_bell`, while it has nothing to do. A thread rings it after it has put a call into the line or a
+              receive into the list, and before it waits for either. An interrupt between these two steps leaves a call
+              in the line that the worker does not know of. The next thread that waits for it rings, and so does
+              `finish`
+    any       for the end of a call (`Latch` in `work.py`). The result is stored first, then the latch is set, then
+              waiting threads are woken. A thread that waits adds a lock of its own to the list of the latch, then reads
+              the latch: either it finds the latch set, or it is woken. A lock that an interrupted wait leaves in that
+              list is released without effect
+    `finish`  for the worker, which ends when the line and the list are empty. Calls end, and receives are withdrawn
 
-The worker lives. Signal handlers do not run in it. What a call raises is its result. What `await` and its event loop do
-with that result happens in the loop's own thread: a cancelled `await`, or a loop that has been closed, reaches neither
-call nor worker. Cancelling an `await` cancels nothing but the await; `Work.cancel` withdraws a receive.
+Why the worker lives. Signal handlers do not run in it. An exception that a call raises is the result of that call.
+`await` and its event loop use the result in the loop's own thread, so a cancelled `await`, or a loop that has been
+closed, reaches neither the call nor the worker. Cancelling an `await` cancels nothing but the await; `Work.cancel`
+withdraws a receive.
 
 The end. When the communicator is closed, or the main thread has ended, nothing is submitted any more. The worker
-completes the calls in the line, withdraws receives whose message cannot come any more at once and the others
-after `_TELL_AFTER`, says which, and ends.
+completes the calls in the line. At once it withdraws the receives whose message cannot come any more, and after
+`_TELL_AFTER` it withdraws the others. It prints which receives these are, and ends.
 """
 
 import contextlib
@@ -58,18 +61,18 @@ from shmcoll.runtime import lost_failures
 from shmcoll.runtime.turns import Ticket, Turns
 from shmcoll.runtime.work import Latch, Work
 
-_running: set["AsyncWorker"] = set()  # what is to be finished before the interpreter ends
-_ending = 0  # pid of the process in which it does
+_running: set["AsyncWorker"] = set()  # to be finished before the interpreter ends
+_ending = 0  # pid of the process in which the interpreter ends
 
 _TELL_AFTER = 3.0  # seconds
 _SHORT_NAP, _LONG_NAP = 0.0002, 0.005  # seconds for which the worker leaves receives to the threads that wait for them
 _WATCH = 0.05  # seconds without a look at the list before the worker sleeps until it is woken
-_VAIN = 0.001  # seconds between looks at receives that no other rank can complete
+_VAIN = 0.001  # seconds between checks of receives that no other rank can complete
 
 
 def check_rank(pid: int, operation: str, name: str) -> None:
-    """Raise in a process that the rank, whose pid and name these are, has forked: it is no rank, and a lock that it has
-    found taken stays so."""
+    """Raise in a process that the rank with this pid and name has forked. That process is not a rank, and a lock that
+    was locked when it was forked stays locked there."""
     if os.getpid() != pid:
         raise CallNotAllowed(
             f"{operation}: this process was forked by {name} and is not a rank itself; call collectives in the rank"
@@ -77,29 +80,30 @@ def check_rank(pid: int, operation: str, name: str) -> None:
 
 
 class Listener(Protocol):
-    """The posted receives of a communicator, as their worker knows them."""
+    """The posted receives of a communicator, as the worker uses them."""
 
-    served: int  # how often a thread has looked at them
+    served: int  # how often a thread has served them
 
     def is_empty(self) -> bool: ...
 
     def is_waiting(self, *, is_ending: bool) -> bool:
-        """Look at the list: complete what has come, sleep until more comes or the doorbell rings, and fail what is late
-        or cannot come, unless it `is_ending`. Returns whether another rank may still send something."""
+        """Serve the list: complete what has come, and sleep until more comes or the doorbell rings. Then make the
+        receives fail that are late or cannot complete, unless `is_ending`. Returns whether another rank may still send
+        something."""
 
     def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
-        """Look at the list in a thread that waits for any of these calls: once; or for as long as it polls; or, if it
-        may sleep in native code, until one of them has ended or something is left to the worker."""
+        """Serve the list in a thread that waits for any of these calls. It does so once, or for as long as it polls. If
+        it may sleep in native code, it does so until one of the calls has ended or something is left to the worker."""
 
     def withdraw(self, *, all_of_them: bool) -> list[Site | None]:
-        """Withdraw receives whose message cannot come, or all that have not found theirs. Returns where they were
-        posted."""
+        """Withdraw the receives whose message cannot come, or all that have not found their message. Returns where they
+        were posted."""
 
 
 class Knowing(Protocol):
-    """What knows whether the program knows why the group has ended."""
+    """An object that knows whether the program knows why the group has ended."""
 
-    is_told: bool  # a call has raised it
+    is_told: bool  # a call has raised the reason
 
     def has_failed(self) -> bool:
         """Return whether this rank has failed itself."""
@@ -116,15 +120,15 @@ class AsyncWorker:
         self.turns = Turns(words, self._name, lambda: group.ring_one(rank), self.wake, self._has_receives)
         self.listener: Listener | None = None
         self._thread: threading.Thread | None = None  # the one that was started last
-        self._identity: dict[str, int] = {}  # of the thread that is the worker: the first one that has begun
+        self._identity: dict[str, int] = {}  # identity of the thread that is the worker: the first one that has begun
         self._ended = Latch()
         self._is_over = False  # nothing is submitted any more
         self._is_late = False  # all receives are withdrawn
         self._is_awaited = False  # a thread sleeps until a receive is complete
-        self._is_watching = False  # the worker looks at the list by itself
+        self._is_watching = False  # the worker serves the list by itself
         self._nap = _SHORT_NAP
-        self._idle = _WATCH  # seconds since anybody looked at the list
-        self._served = -1  # how often somebody had looked at it before the last nap
+        self._idle = _WATCH  # seconds since a thread served the list
+        self._served = -1  # how often threads had served it before the last nap
         lost_failures.tell_at_exit(self._pid)
 
     # --- by any thread ------------------------------------------------------------------------------------------------
@@ -146,7 +150,7 @@ class AsyncWorker:
         return not (self._is_over or self.turns.is_shut)
 
     def ended(self, result: Any) -> Work[Any]:
-        """Return the handle of a call that has ended already."""
+        """Return the handle of a call that has already ended."""
         return Work.ended(self, here() if isinstance(result, BaseException) else None, result)
 
     def start(self, operation: str) -> None:
@@ -155,13 +159,13 @@ class AsyncWorker:
             ending = _ending == self._pid
             why = "the program is ending" if ending else "this communicator is closed; make a new one"
             raise CallNotAllowed(f"{operation} on {self._name}: {why}")
-        if not self._identity:  # or an interrupt came while it was started: then the second one ends at once
+        if not self._identity:  # or an interrupt came while a thread was started: then the second thread ends at once
             self._thread = self._started(operation)
 
     def _started(self, operation: str) -> threading.Thread:
-        """Start a thread. Raises `CallNotAllowed` if the system or the interpreter, which may be ending, has none."""
+        """Start a thread. Raises `CallNotAllowed` if the system, or an interpreter that is ending, refuses one."""
         thread = threading.Thread(target=self._run, name="shmcoll-worker")
-        _running.add(self)  # before the look at _ending: `_finish_all` looks the other way round
+        _running.add(self)  # before `_ending` is read: `_finish_all` does these two steps in the other order
         try:
             _finish_all_at_exit(self._pid)
             if _ending == self._pid:
@@ -173,16 +177,16 @@ class AsyncWorker:
         return thread
 
     def wake(self) -> None:
-        """Have the worker look around."""
+        """Wake the worker, so that it checks the line and the list."""
         self._bell.put(None)
 
     def watch(self) -> None:
-        """A receive has been posted: wake the worker if it would not look by itself."""
+        """Wake the worker for a receive that has been posted, unless it serves the list by itself."""
         if not self._is_watching:
             self.wake()
 
     def hurry(self, work: Work[Any]) -> None:
-        """Somebody is about to sleep until `work` is done."""
+        """Note that a thread is about to sleep until `work` is done."""
         if work.is_receive:
             self._is_awaited = True
         self.wake()
@@ -196,7 +200,7 @@ class AsyncWorker:
             )
 
     def look(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
-        """Look at posted receives in this thread, which waits for any of these calls, if one of them is a receive."""
+        """Serve the posted receives in this thread, which waits for any of these calls, if one of them is a receive."""
         if self.listener is not None and any(work.is_receive for work in works):
             self.listener.help(works, polls=polls, sleeps=sleeps)
 
@@ -207,7 +211,7 @@ class AsyncWorker:
 
     @property
     def identity(self) -> int:
-        """The worker's thread; 0 before it runs."""
+        """The identity of the worker's thread; 0 before it runs."""
         return self._identity.get("worker", 0)
 
     def is_me(self) -> bool:
@@ -215,12 +219,12 @@ class AsyncWorker:
         return self.identity == threading.get_ident()
 
     def has_told(self, error: BaseException) -> None:
-        """The program has been given this error."""
+        """Note that the program has seen this error."""
         if _ends_group(error):
             self._knowing.is_told = True
 
     def told(self, error: BaseException, site: Site | None) -> str:
-        """Return what is said of a failure that nobody has seen."""
+        """Return the line to print for a failure that the program has not seen; empty if it knows already."""
         if _ends_group(error) and (self._knowing.is_told or self._knowing.has_failed()):
             return ""
         where = f" at {short_path(site[0])}:{site[1]}" if site else ""
@@ -229,17 +233,17 @@ class AsyncWorker:
         )
 
     def finish(self) -> None:
-        """Complete what is pending, withdraw receives that nothing has come for, and end the thread."""
+        """Complete what is pending, withdraw receives without a message, and end the thread."""
         if os.getpid() != self._pid:
-            return  # a fork of the rank has no such thread, and may have found the lock taken
+            return  # a fork of the rank has no such thread, and its lock may be locked forever
         with self.turns.guard:
             self._is_over = True
         if self._thread is not None:
             self.wake()
             if not self._ended.wait(_TELL_AFTER):
                 sites = [work.site for work, _ in self.turns.calls()]
-                if told := _in_words(sites):
-                    print(f"shmcoll: {self._name} ends when its asynchronous calls have: {told}", file=sys.stderr)
+                if calls := _in_words(sites):
+                    print(f"shmcoll: {self._name} ends when its asynchronous calls have: {calls}", file=sys.stderr)
                 self._is_late = True
                 self.wake()
                 self._ended.wait()
@@ -256,7 +260,7 @@ class AsyncWorker:
                 try:
                     if not self._step():
                         return
-                except BaseException:  # no memory, a bug: what waits for us would wait forever
+                except BaseException:  # no memory, or a bug: threads that wait for us would wait forever
                     traceback.print_exc()
                     if self._is_over:
                         return
@@ -274,7 +278,7 @@ class AsyncWorker:
         is_served = served != self._served  # since the last nap
         if has_receives and (self._is_awaited or self._is_over or not is_served):
             self._nap = _SHORT_NAP
-            if not self._listen():  # a thread has come, which may look for what it waits for by itself
+            if not self._listen():  # a thread has come, which may serve the receive that it waits for
                 self._is_awaited = False
                 self.turns.wait_for_threads()
             return True
@@ -287,13 +291,13 @@ class AsyncWorker:
         self._is_watching = self._idle < _WATCH
         if self._is_watching:
             self._sleep(self._nap)
-        elif not (self._has_receives() or self.turns.first_call() or self._is_over):  # from now on others wake us
+        elif not (self._has_receives() or self.turns.first_call() or self._is_over):  # now other threads wake us
             self._sleep(None)
             self._nap = _SHORT_NAP
         return True
 
     def _sleep(self, seconds: float | None) -> None:
-        """Until somebody rings, for so many seconds at most."""
+        """Sleep until a thread rings, for at most this number of seconds."""
         with contextlib.suppress(queue.Empty):
             self._bell.get(timeout=seconds)
 
@@ -311,18 +315,20 @@ class AsyncWorker:
 
         self.turns.run_booked(ticket, perform)
         work.settle(result)
-        # The traceback of an error keeps this frame and those above it, and they must not keep the handle
+        # The traceback of an error keeps this frame and the frames above it. They must not keep the handle
         ticket.work = work = call = result = None
 
     def _listen(self) -> bool:
-        """Attend to posted receives until somebody is in the line. Returns False if a thread was, from the start."""
+        """Attend to posted receives until the line is not empty. Returns False if a thread was in it from the start."""
         listener, is_waiting = self.listener, True
         assert listener is not None
 
         def attend() -> None:
             nonlocal is_waiting
-            if self._is_over and (told := _in_words(listener.withdraw(all_of_them=self._is_late))):
-                print(f"shmcoll: {self._name} withdraws receives that nothing has come for: {told}", file=sys.stderr)
+            if self._is_over and (receives := _in_words(listener.withdraw(all_of_them=self._is_late))):
+                print(
+                    f"shmcoll: {self._name} withdraws receives that nothing has come for: {receives}", file=sys.stderr
+                )
             is_waiting = listener.is_waiting(is_ending=self._is_over)
 
         while self.turns.run_if_free(attend, sleeps=True):
@@ -348,7 +354,7 @@ def _in_words(sites: list[Site | None]) -> str:
 
 
 def finish_all() -> None:
-    """Complete what is pending in this process, and let nothing begin any more."""
+    """Complete what is pending in this process, and refuse new calls."""
     _finish_all(os.getpid())
 
 

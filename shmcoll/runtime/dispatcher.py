@@ -1,4 +1,4 @@
-"""The native side of a communicator: its context, how a routine is entered, and what becomes of its status."""
+"""The native side of a communicator: its context, how a routine is entered, and what follows from its status."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ _OFF = ("", "0", "false", "no", "off")
 
 
 class Dispatcher:
-    """What calls the routines of one group as its rank `rank`."""
+    """Calls the routines of one group as its rank `rank`."""
 
     only_records = False  # a plan's stand-in does: see `communicator/plans.py`
 
@@ -84,7 +84,8 @@ class Dispatcher:
         self.choose_by(Thresholds(*map(arena.load, words)))
 
     def choose_by(self, thresholds: Thresholds) -> None:
-        """Choose among algorithms by these from the next call on; all ranks before the same one. For measurements."""
+        """Set the thresholds between algorithms from the next call on. All ranks must do so before the same call. For
+        measurements."""
         for offset, value in (
             (c.FLAT_BYTES, min(thresholds.flat_bytes, int(self.words[c.CELL_BYTES // WORD]))),
             (c.SLICE_BYTES, thresholds.slice_bytes),
@@ -94,24 +95,25 @@ class Dispatcher:
             self.words[offset // WORD] = value
 
     def finish(self) -> None:
-        """Complete what is pending, let nobody in any more, and wait until nobody is inside: not in a phase of a call,
-        nor, if the group has ended, still on the way out. Raises `CallNotAllowed` in a thread that is inside itself."""
+        """Complete what is pending, refuse further calls, and wait until no thread is inside. A thread is inside during
+        a call, between the phases of a call, and, if the group has ended, until it has left. Raises `CallNotAllowed` in
+        a thread that is inside itself."""
         self.check_outside("close")
         self.worker.finish()
         self.worker.turns.drain()
         self.failures.shut()
 
     def shut(self) -> None:
-        """Let nobody in any more, ever: this process is a fork of the rank."""
+        """Refuse all calls from now on: this process is a fork of the rank."""
         self.worker.turns.shut()
 
     @property
     def is_shut(self) -> bool:
-        """Whether nobody is let in any more: the group is closed, or this process is a fork of the rank."""
+        """Whether all calls are refused: the group is closed, or this process is a fork of the rank."""
         return self.worker.turns.is_shut
 
     def routine(self, name: str) -> Callable[..., int]:
-        """Return the native entry of a collective; compiled or loaded when first asked for."""
+        """Return the native entry of a collective. The first call for a collective loads or compiles it."""
         if name not in self._routines:
             record = RECORDS[name]
             if self._faulty:
@@ -121,11 +123,11 @@ class Dispatcher:
                 fast, plain = code.load_routine(record, _tell)
             self.words[entry.KINDS // WORD + record.code] = record.form
             self.words[entry.ROUTINES // WORD + record.code] = plain
-            self._routines[name] = entry.make_callable(name, fast, plain, self.words)  # last: it says that all is done
+            self._routines[name] = entry.make_callable(name, fast, plain, self.words)  # last: it marks that all is done
         return self._routines[name]
 
     def kernel(self, dtype: DType, reduction: str, number: int) -> int:
-        """Return address of the kernel for a dtype and a reduction, which from now on the native entry finds by
+        """Return the address of the kernel for a dtype and a reduction. From now on the native entry finds it by
         itself."""
         with self.local_rank.compiling():
             address = code.load_kernel(dtype, reduction, _tell)
@@ -133,31 +135,34 @@ class Dispatcher:
         return address
 
     def checking(self, operation: str) -> Checking:
-        """`with dispatcher.checking(op) as check`: refused arguments are noted for the peers."""
+        """Return a context manager that notes refused arguments for the peers: `with dispatcher.checking(op) as
+        check`."""
         return self.failures.checking(operation)
 
     # --- calling ------------------------------------------------------------------------------------------------------
 
     def left(self, operation: str) -> None:
-        """End the group, because an exception has come out of a call of it: in a wait, between two phases, or when the
-        routine had succeeded already. Peers wait for what this rank would do next, so nobody enters again. The reason
-        is written first: other threads look for it when they are not let in."""
+        """End the group, because an exception has come out of one of its calls: in a wait, between two phases, or after
+        the routine had succeeded. Peers wait for what this rank would do next, so no thread enters again. The reason is
+        written first, because other threads read it when they may not enter."""
         try:
             self.failures.interrupted(operation)
-        except BaseException:  # another signal's handler, now: the peers must learn of it all the same
+        except BaseException:  # from the handler of another signal, now: the peers must learn of the end all the same
             self.failures.interrupted(operation)
             raise
         finally:
             self.words[c.ACTIVE // WORD] = c.ENDED
 
     def run(self, operation: str, *arguments: Any) -> None:
-        """Call a collective's routine with the arguments of its native entry; anything but OK becomes an exception."""
+        """Call a collective's routine with the arguments of its native entry. Raises an exception for a status other
+        than OK."""
         self.complete(operation, self.routine(operation), arguments)
 
     def complete(
         self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...] = (), status: int = c.BUSY
     ) -> int:
-        """Call until it is let in; its status, which is OK or says more. `status`: what it has answered already."""
+        """Repeat a call until it may enter, and return its status: OK, or one that says more. status: its first
+        answer."""
         outcome: int | CallNotAllowed = status
         try:
             if outcome == c.BUSY:
@@ -176,11 +181,11 @@ class Dispatcher:
     def _run_in_turn(
         self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]
     ) -> int | CallNotAllowed:
-        """Make a call that was not let in when its turn has come (`turns.py`): another thread is inside, or
-        asynchronous work is pending.
+        """Wait for the turn of a call that could not enter (`turns.py`), and make it. It could not enter because
+        another thread was inside, or because asynchronous work was pending.
 
-        A call that is refused has done nothing, so the group goes on: then `CallNotAllowed` is returned. What is raised
-        here has interrupted the call, even a `CallNotAllowed` that a signal handler has raised.
+        A call that is refused has done nothing. So the group goes on, and `CallNotAllowed` is returned. An exception
+        that is raised here has interrupted the call. This holds for a `CallNotAllowed` of a signal handler, too.
         """
 
         def patiently() -> int | CallNotAllowed:
@@ -191,7 +196,7 @@ class Dispatcher:
                         return status
                     if self.words[c.ACTIVE // WORD] == c.ENDED:
                         return c.ABORTED
-                    time.sleep(1e-4)  # a call is inside that was let in before ours took its place in the line
+                    time.sleep(1e-4)  # a call is inside that entered before ours took its place in the line
                 return refusal
             except BaseException:  # the reason is written before any other thread has the turn
                 self.left(operation)
@@ -218,13 +223,13 @@ class Dispatcher:
         return None
 
     def check_outside(self, operation: str) -> None:
-        """Raise if a call of this thread is inside already, or waits for its turn: it goes on only after the call that
-        is being made returns."""
+        """Raise if a call of this thread is inside already, or waits for its turn. That call can go on only when the
+        new one has returned."""
         if self.worker.turns.is_within():
             raise self._inside(operation)
 
     def _check_not_active(self, operation: str) -> None:
-        """The same for a thread that has the turn."""
+        """Raise if a call of this thread, which has the turn, is inside already."""
         if abs(int(self.words[c.ACTIVE // WORD])) == threading.get_ident():
             raise self._inside(operation)
 
@@ -242,7 +247,7 @@ class Dispatcher:
         check_rank(self.local_rank.pid, operation, f"rank {self.failures.name}")
 
     def check_open(self, operation: str) -> None:
-        """Raise when nobody can call any more."""
+        """Raise if no call is possible any more."""
         if self.is_shut:
             self.check_rank(operation)
             raise CallNotAllowed(

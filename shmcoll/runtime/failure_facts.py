@@ -1,7 +1,7 @@
-"""What programs can read from an error besides its text: the attributes of `RankFailed` and its kin.
+"""The attributes of `RankFailed` and of the other errors: what a program can read besides the text.
 
-The rank that finds why a group ends writes words and facts into its record (`engine/memory/records.py`); every rank of
-the group makes its own error of them. Ranks are numbers in the group, as `root` and `dest` are.
+A rank that finds why a group ends writes a text and facts into its record (`engine/memory/records.py`); every rank of
+the group makes its own error from them. Ranks are numbers in the group, as `root` and `dest` are.
 """
 
 from typing import Any
@@ -29,7 +29,8 @@ def of_record(group: Group, record: records.Record) -> dict[str, Any]:
 
 
 def calls(group: Group, sequence: int) -> dict[int, str]:
-    """Return what each rank called as operation `sequence`, and where, as far as it has said so."""
+    """Return what each rank called as operation `sequence`, and on which line, as far as the ranks have published
+    it."""
     return {
         rank: called(group, rank, sequence) + (records.site(group, rank, sequence) or "")
         for rank in range(group.size)

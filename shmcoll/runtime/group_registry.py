@@ -1,28 +1,30 @@
-"""How the members of a group come to share its region, without the help of anybody else.
+"""How the members of a group come to share its region, without help from other ranks.
 
-The member with the lowest rank leads: it takes the region from its heap, prepares it, and enters it in its directory;
-the others look there. Who writes what:
+The member with the lowest rank leads. It allocates the region in its heap, prepares it, and enters it in its directory,
+where the other members look. The words, and the rank that writes them:
 
-    region      the leader, before anybody can find it: identity, size, members, doorbells
-    SLOT        the leader: offset first, then identity. A reader that finds the identity finds the offset; it
-                cannot be taken away under it, because the reader has not closed this group
-    CLOSED      of each member, in its mailbox of the region, by that member alone: 1 when it has closed the group,
-                which ends the waits of who still needs it; 2 when it will not touch the region any more
-    identity 0  the leader, once every member has let go or is dead; then it gives the region back
+    region      the leader, before another rank can find it: identity, size, members, doorbells
+    SLOT        the leader: offset first, then identity. A reader that finds the identity finds the offset. The leader
+                cannot clear the slot meanwhile, because the reader has not closed this group
+    CLOSED      each member, in its own mailbox of the region: 1 when it has closed the group, which ends the waits of
+                ranks that still need it; 2 when it will not touch the region any more
+    identity 0  the leader, when every member has let go or is dead. Then it gives the region back
 
 Order of memory: each of these words is stored with release and loaded with acquire (`Arena`). So a member that finds
 the identity finds the offset and the region. A leader that finds LET_GO gives back a region that its member has read to
 the end.
 
-Which group is meant: a hash of its members and of an origin that all members know. `split` starts a new group each
-time, told apart by the parent's identity and how often it has been split. `subgroup` finds a group that exists: its
-origin is how often this member has closed the group of these ranks. Who is a generation ahead waits for the others.
+Identity. It is a hash of the members and of an origin that all members know. `split` makes a new group each time: its
+origin is the identity of the parent, and how often the parent has been split. `subgroup` finds a group that exists: its
+origin is how often this member has closed the group of these ranks. A member that is a generation ahead waits for the
+others.
 
-No memory: the leader enters the identity with a negative offset, which says how much it needed and how much there was,
-and all members raise. For all of them that counts as a generation, closed. The same where the directory is full but for
-one slot, which is kept for saying so.
+No memory. The leader enters the identity with a negative offset, which contains how much it needed and how much was
+available, and all members raise. For each of them this counts as a generation that is closed. The leader does the same
+if its directory is full. One slot is reserved for that.
 
-Why nobody waits for ever: who looks for a slot looks at the leader's records and process, too, and has a deadline.
+Why no member waits forever. A member that looks for a slot also checks the leader's records and process, and it has a
+deadline.
 """
 
 import ctypes
@@ -43,14 +45,14 @@ STILL_IN, CLOSED, LET_GO = range(3)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LONGEST_NAP = 0.001  # seconds
 _PAGES_BITS = (WIDEST_BYTES // layout.PAGE).bit_length()
-_FULL = -1  # in place of an offset: there is no slot; a refusal for want of memory says that some page was needed
+_FULL = -1  # in place of an offset: no slot is free; a refusal for lack of memory says that some page was needed
 
 Identity = tuple[int, int]
 WORLD: Identity = (0, 0)
 
 
 def identity(ranks: tuple[int, ...], *origin: object) -> Identity:
-    """Return which group of these ranks of the world is meant: two words, not zero."""
+    """Return the identity of a group of these ranks of the world: two words, not zero."""
     digest = hashlib.sha256(repr((ranks, origin)).encode()).digest()
     first, second = (int.from_bytes(digest[i : i + WORD], "little", signed=True) for i in (0, WORD))
     return first or 1, second
@@ -63,11 +65,11 @@ class GroupRegistry:
         self._arena = arena
         self._heap = heap
         self._base = layout.directory_offset(arena.ranks, rank)
-        self._led: dict[int, Group | None] = {}  # by slot; None: one that says that there was no memory
+        self._led: dict[int, Group | None] = {}  # by slot; None: a slot which says that there was no memory
         self._leaving: list[tuple[Group, int, dict[int, list[int]]]] = []
 
     def lead(self, ranks: tuple[int, ...], which: Identity) -> Group:
-        """Make the region of a new group and let its members find it. Raises `ArenaError` on all of them."""
+        """Make the region of a new group and let its members find it. If that fails, all members raise `ArenaError`."""
         self.sweep()
         slot = self._free_slot()
         if sum(group is not None for group in self._led.values()) >= _most_groups():
@@ -96,9 +98,9 @@ class GroupRegistry:
         self._arena.store(at + layout.SLOT_IDENTITY, which[0])
 
     def leave(self, group: Group, rank: int, rings: dict[int, list[int]]) -> None:
-        """Close the group as its rank `rank`, and wake who waits for it. `rings`: memory in which messages of this
-        rank may lie, by receiver; it is given back once that one has closed the group too, and only then do we touch
-        the region no more."""
+        """Close the group as its rank `rank`, and wake the ranks that wait for it. rings: the memory that may hold
+        messages of this rank, by receiver. It is given back when the receiver has closed the group, too. Only when all
+        of it has been given back does this rank let go of the region."""
         group.arena.store(group.mailbox(rank) + layout.CLOSED, CLOSED)
         group.ring()
         self._leaving.append((group, rank, rings))
@@ -115,7 +117,7 @@ class GroupRegistry:
                 self._leaving.remove(leaving)
 
     def sweep(self) -> None:
-        """Give back the regions, and the memory of messages, that nobody needs any more."""
+        """Give back the regions and the memory of messages that no rank needs any more."""
         self._let_go()
         for slot, group in list(self._led.items()):
             if group is not None and all(_has_let_go(group, rank) for rank in range(group.size)):
@@ -125,24 +127,23 @@ class GroupRegistry:
                 del self._led[slot]
 
     def _free_slot(self) -> int:
-        """Return a slot without a group, of which there always is one."""
+        """Return a slot without a group. There always is one."""
         free = (slot for slot in range(layout.SLOT_COUNT) if slot not in self._led)
         refusals = (slot for slot, group in self._led.items() if group is None)
         return next(chain(free, refusals))
 
 
 def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout: float) -> Group:
-    """Return the group that its leader, ranks[0], has entered or will enter; `me` is this rank, of the world, for
-    messages.
+    """Return the group that its leader, ranks[0], has entered or will enter. me: this rank of the world, for messages.
 
-    Raises `ArenaError` when the leader had no memory for it, `RankFailed` when the leader has ended, and
-    `CollectiveTimeout` when it does not enter the group within `timeout` seconds.
+    Raises `ArenaError` if the leader had no memory for it, `RankFailed` if the leader has ended, and
+    `CollectiveTimeout` if it does not enter the group within `timeout` seconds.
     """
     leader, nap, end = ranks[0], 1e-5, time.monotonic() + timeout
     call = f"subgroup of world ranks {list(ranks)} on world rank {me}"
     while True:
         how = records.how_ended(arena, leader)
-        group = entered(arena, leader, which, call)  # after we know that it will enter no more
+        group = entered(arena, leader, which, call)  # read after `how`: a leader that has ended enters nothing
         if group:
             return group
         if how:
@@ -161,8 +162,7 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
 
 
 def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group | None:
-    """Return the group that a leader has entered; None when it has not. Raises `ArenaError` when it had no room for
-    it."""
+    """Return the group that a leader has entered; None if it has not. Raises `ArenaError` if it had no room for it."""
     offset = _look_up(arena, leader, which)
     if offset == _FULL:
         raise ArenaError(f"{purpose}: world rank {leader} {_too_many()}")
@@ -181,7 +181,7 @@ def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group |
 
 
 def _members(arena: Arena, leader: int, offset: int, purpose: str) -> tuple[int, ...]:
-    """Return the members of the group whose region a leader has entered. Raises `ArenaError` for what is no region."""
+    """Return the members of the group whose region a leader has entered. Raises `ArenaError` if it is not a region."""
     first, length = span(arena, leader)
     room = first + length - offset
     if offset >= first and offset % layout.PAGE == 0 and room >= layout.PAGE:
@@ -208,7 +208,7 @@ def _prepare(group: Group, which: Identity) -> None:
 
 
 def _most_groups() -> int:
-    """As many as a rank can lead at a time: all slots but the one that is kept for refusals."""
+    """Return how many groups a rank can lead at a time: all slots except the one that is reserved for refusals."""
     return layout.SLOT_COUNT - 1
 
 
@@ -217,19 +217,18 @@ def _too_many() -> str:
 
 
 def _refusal(needed: int, available: int) -> int:
-    """Return what stands in place of an offset where there was no memory: both amounts, in pages, in one word below
-    zero."""
+    """Return the negative word that replaces an offset if there was no memory: both amounts, in pages."""
     return -(needed // layout.PAGE << _PAGES_BITS | min(available, WIDEST_BYTES) // layout.PAGE)
 
 
 def _amounts(refusal: int) -> tuple[int, int]:
-    """Return bytes needed, bytes available."""
+    """Return the bytes needed and the bytes available."""
     needed, available = divmod(-refusal, 1 << _PAGES_BITS)
     return needed * layout.PAGE, available * layout.PAGE
 
 
 def _look_up(arena: Arena, leader: int, which: Identity) -> int:
-    """Return the offset that the leader has entered for a group; 0 when it has not."""
+    """Return the offset that the leader has entered for a group; 0 if it has not."""
     base = layout.directory_offset(arena.ranks, leader) + layout.SLOTS
     for at in range(base, base + layout.SLOT_COUNT * layout.SLOT_BYTES, layout.SLOT_BYTES):
         if arena.load(at + layout.SLOT_IDENTITY) == which[0]:
@@ -243,7 +242,8 @@ def _identity_of(group: Group) -> Identity:
 
 
 def has_closed(group: Group, rank: int) -> bool:
-    """Return whether a rank of the group has closed it, or has ended. Not for who has let go of it."""
+    """Return whether a rank of the group has closed it, or has ended. A rank that has let go of the group must not call
+    this."""
     return group.arena.load(group.mailbox(rank) + layout.CLOSED) != STILL_IN or bool(
         records.how_ended(group.arena, group.ranks[rank])
     )

@@ -1,7 +1,7 @@
-"""This process as a rank of the job: what all its communicators share, and how its end is told to the peers.
+"""This process as a rank of the job: what all its communicators share, and how its peers learn of its end.
 
-An exception that ends the process (`uncaught.py`) ends every group that the rank belongs to at once, quoting it. A
-normal end writes 'departed', an error only for those who still need the rank.
+An exception that ends the process (`uncaught.py`) ends every group that the rank belongs to at once. Its text is in the
+errors of the peers. A normal end writes DEPARTED, which is an error only for ranks that still need this one.
 """
 
 import atexit
@@ -28,7 +28,7 @@ from shmcoll.runtime.group_registry import GroupRegistry, Identity
 
 
 class OpenCommunicator(Protocol):
-    """What a member knows of an open communicator: its group, its context, how to end it."""
+    """An open communicator, as its rank knows it: the group, the context, and how to end it."""
 
     group: Group
     words: np.ndarray
@@ -37,7 +37,7 @@ class OpenCommunicator(Protocol):
 
 
 class LocalRank:
-    """Rank `rank` of the job whose arena this is; `launcher` says who started it."""
+    """Rank `rank` of the job whose arena this is. launcher: the program that started it."""
 
     def __init__(self, arena: Arena, rank: int, launcher: str):
         self.arena = arena
@@ -48,7 +48,7 @@ class LocalRank:
         self._compiling: set[int] = set()  # threads that load code, and may compile it first
         self.heap = Heap(arena, rank)
         self.groups = GroupRegistry(arena, rank, self.heap)
-        self.lock = threading.RLock()  # guards what follows; only ever held for a moment, see `check_not_within`
+        self.lock = threading.RLock()  # guards what follows; held for a moment only, see `check_not_within`
         self.dispatchers: list[OpenCommunicator] = []
         self.subgroups: dict[Identity, Any] = {}  # the communicators of open subgroups
         self.closes: Counter[tuple[int, ...]] = Counter()  # how often this rank has closed the subgroup of these ranks
@@ -62,8 +62,8 @@ class LocalRank:
         return bool(self.lock._is_owned())  # type: ignore[attr-defined]
 
     def check_not_within(self, operation: str) -> None:
-        """Raise if this thread holds the lock. The lock is re-entrant only so that the thread does not wait for itself;
-        what it guards may be half changed."""
+        """Raise if this thread holds the lock. The lock is re-entrant only so that a thread does not wait for itself.
+        While a thread holds it, what it guards may be half changed."""
         if self.is_within():
             raise CallNotAllowed(
                 f"{operation} on rank {self.rank}: called by a signal handler or finaliser while its own thread makes "
@@ -72,8 +72,8 @@ class LocalRank:
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """While this thread loads code, which it may have to compile first, no limit of a peer passes. The peers know
-        when it has begun; what an interrupt leaves is removed by the next thread."""
+        """Stop the time limits of all peers while this thread loads code, which it may have to compile first. The peers
+        read in a record that it has begun. If an interrupt leaves that record, the next thread removes it."""
         me = threading.get_ident()
         try:
             self._compiling.add(me)
@@ -85,13 +85,13 @@ class LocalRank:
                 records.note_compiling(self.arena, self.rank, begins=False)
 
     def forget(self, dispatcher: OpenCommunicator) -> None:
-        """A communicator has been closed."""
+        """Forget a communicator that has been closed."""
         self.dispatchers.remove(dispatcher)
         self._moved += int(dispatcher.words[c.MOVED // WORD])
         self._slept += int(dispatcher.words[c.SLEPT // WORD])
 
     def _publish_statistics(self) -> None:
-        """For the launcher's report: what this rank has moved and slept, as it leaves."""
+        """Publish how much this rank has moved and slept, when it leaves. The launcher reports it."""
         mailbox = Group.world(self.arena).mailbox(self.rank)
         moved = self._moved + sum(int(dispatcher.words[c.MOVED // WORD]) for dispatcher in self.dispatchers)
         slept = self._slept + sum(int(dispatcher.words[c.SLEPT // WORD]) for dispatcher in self.dispatchers)
@@ -100,7 +100,7 @@ class LocalRank:
         self.arena.store(mailbox + layout.STATISTICS_LEFT, 1)
 
     def _leave_in_child(self) -> None:
-        """A process forked by this rank is not the rank: no call of its shall be let in."""
+        """Refuse all calls in a process that this rank has forked: that process is not the rank."""
         for dispatcher in self.dispatchers:
             dispatcher.shut()
         self.arena.abandon()

@@ -1,15 +1,15 @@
-"""Failures of asynchronous calls that nobody has waited for: they are told, and the process does not end with 0.
+"""Failures of asynchronous calls that the program has not waited for: they are printed, and the exit code is 1.
 
-A failure is noted when a call fails, and forgotten when somebody sees it (`wait`, `await`). It is told on stderr when
-the handle of the call goes, or when the process ends. From then on the process ends with code 1. The interpreter offers
-no way to change its exit code that late, so libc is asked: the last thing that `exit` calls is `_exit(1)`, after
-`fflush`. A process that ends by `os._exit` asks `first`.
+A failure is noted when a call fails, and forgotten when the program sees it (`wait`, `await`). It is printed on stderr
+when the handle of the call is deleted, or when the process ends. From then on the exit code of the process will be 1.
+The interpreter offers no way to change its exit code that late. So libc does it: the last functions that `exit` calls
+are `fflush` and `_exit(1)`. A process that ends by `os._exit` calls `first`.
 
 A group that has ended fails all calls that are pending on it. If a call of the program has raised the reason, or the
-rank itself has failed, the program knows of the end, and the rest is not told.
+rank itself has failed, the program knows of the end, and the other failures are not printed.
 
-A handle may go in any thread and at any point, a garbage collection within this module included. Therefore each step is
-one operation on a dict, and there is no lock.
+A handle may be deleted in any thread and at any point, also by a garbage collection within this module. Therefore each
+step is one operation on a dict, and there is no lock.
 """
 
 import atexit
@@ -23,46 +23,46 @@ from functools import cache
 
 @dataclass(frozen=True, eq=False)
 class Failure:
-    """A call that has failed. `told`: one line for stderr, empty if the program knows already."""
+    """A call that has failed. told: makes the line for stderr, which is empty if the program knows already."""
 
     error: BaseException
     told: Callable[[], str]
 
 
 _unseen: dict[Failure, None] = {}
-_told: list[BaseException] = []
+_printed: list[BaseException] = []
 
 
 def note(failure: Failure) -> None:
-    """Keep a failure until somebody sees it."""
+    """Keep a failure until the program sees it."""
     _unseen[failure] = None
 
 
 def forget(failure: Failure) -> None:
-    """Note that somebody has seen a failure."""
+    """Note that the program has seen a failure."""
     _unseen.pop(failure, None)
 
 
 def tell(failure: Failure) -> None:
-    """Tell a failure that nobody can see any more, unless somebody has seen it."""
+    """Print a failure that the program cannot see any more, unless it has seen it."""
     if failure not in _unseen:
         return
     if text := failure.told():
-        _told.append(failure.error)
+        _printed.append(failure.error)
         _end_with_one(os.getpid())
         print(f"shmcoll: {text}", file=sys.stderr, flush=True)
     forget(failure)
 
 
 def tell_all() -> None:
-    """Tell all failures that nobody has seen."""
+    """Print all failures that the program has not seen."""
     for failure in list(_unseen):
         tell(failure)
 
 
 def first() -> BaseException | None:
-    """Return the first failure that has been told."""
-    return _told[0] if _told else None
+    """Return the first failure that has been printed."""
+    return _printed[0] if _printed else None
 
 
 @cache
@@ -81,7 +81,7 @@ def _end_with_one(_pid: int) -> None:
 
 def _forget_in_child() -> None:
     _unseen.clear()
-    _told.clear()
+    _printed.clear()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

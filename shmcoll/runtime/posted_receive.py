@@ -1,12 +1,12 @@
-"""One posted receive, which is the handle of its user, too.
+"""One posted receive, which is also the user's handle.
 
 The fate of a receive is decided once, by `dict.setdefault`, which is one step:
 
-    free         in the list; it may be tried
-    withdrawn    by `cancel`, in any thread and without a turn. It takes nothing any more; the next turn removes it
+    free         it is in the list, and may be tried
+    withdrawn    by `cancel`, in any thread and without a turn. It takes no message any more. The next turn removes it
     taken        before the first byte of its message is read. From then on `cancel` is refused
 
-So a withdrawn receive has taken no message, nor part of one: the message stays for the next receive that it fits.
+So a withdrawn receive has taken no message and no part of one. The message stays for the next receive that it fits.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,9 @@ _TAKEN, _WITHDRAWN = "taken", "withdrawn"
 class PostedReceive(Work[Any]):
     """A receive that has been posted.
 
-    operation: what the user has called. place: where to read the message into, or None. deadline: when it is late, by
-    `time.monotonic`. finish: makes the user's result of the array that holds the message and the status of the routine.
+    operation: the method that the user has called. place: the array to read the message into, or None. deadline: the
+    time of `time.monotonic` from which the receive is late. finish: makes the user's result from the array that holds
+    the message and from the status of the routine.
     """
 
     is_receive = True
@@ -63,11 +64,11 @@ class PostedReceive(Work[Any]):
         return wanted_source in (ANY, source) and wanted_tag in (ANY, tag) and not self.is_withdrawn
 
     def take(self) -> bool:
-        """In a turn: whether the receive may read a message."""
+        """Mark the receive as taken. Called in a turn. Returns whether it may read a message."""
         return self._fate.setdefault("is", _TAKEN) == _TAKEN
 
     def free(self) -> None:
-        """In a turn: its message has been taken back by the sender, and nothing of it counts."""
+        """Make the receive free again, because the sender has taken its message back. Called in a turn."""
         self._fate.clear()
 
     def cancel(self) -> bool:
@@ -78,7 +79,7 @@ class PostedReceive(Work[Any]):
         return self._is_cancelled
 
     def withdraw(self) -> bool:
-        """Return whether the receive is withdrawn, and will take nothing."""
+        """Withdraw the receive. Returns False if it has been taken."""
         if self._fate.setdefault("is", _WITHDRAWN) != _WITHDRAWN:
             return False
         self.settle(Cancelled(f"{self.operation}: this receive has been withdrawn before its message came"))

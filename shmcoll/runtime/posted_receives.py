@@ -1,24 +1,24 @@
-"""Receives that have been posted: they wait for their messages without keeping anybody from anything else.
+"""Receives that have been posted: they wait for their messages without holding up other calls.
 
-Anybody may append to the list at any time. All else happens in a turn (`turns.py`): of a thread that waits for
-a receive (`help`), of a thread that sends something long (`attach`), or of the worker (`is_waiting`).
+Any thread may append to the list at any time. Everything else happens in a turn (`turns.py`): of a thread that waits
+for a receive (`help`), of a thread that sends a long message (`attach`), or of the worker (`is_waiting`).
 
-Order: a message goes to the first receive in the list that it fits. It may arrive while they are tried one by one. So
-before a later one takes what it has found, the earlier ones are asked whether it fits them, and if so the look begins
-again. A blocking receive looks at the list, too: if something is posted, it is posted behind that. Otherwise it would
-take what an earlier one waits for.
+Order. A message goes to the first receive in the list that it fits. It may arrive while the receives are tried one by
+one. So before a receive takes the message that it has found, all earlier receives are compared with that message. If it
+fits one of them, the search begins again. A blocking receive is posted behind the receives in the list, if there are
+any. Otherwise it could take a message that an earlier receive waits for.
 
 Interrupts. A thread that signals may interrupt reads only messages that are there as a whole, so that its native calls
-neither wait nor answer INTERRUPTED; it sleeps in ATTEND alone, which reads nothing. All that it does can be done again
-in the next turn, of whichever thread. Before the native call that reads a message, `_attached` says which receive reads
-it, and to which place. That call, made again, goes on where it was and answers the same. `settle` may be repeated. Then
-the receive leaves the list, and at last `_attached` is cleared. Each look completes first what is attached. Until then
-nobody else reads messages: while the list is not empty, the entry lets in a call that reads only in the thread that
-has the turn, and blocking receives are posted.
+neither wait nor answer INTERRUPTED; it sleeps only in ATTEND, which reads nothing. Each of its steps can be repeated in
+the next turn, by any thread. Before the native call that reads a message, `_attached` holds the receive and the array
+that it reads into. If that call is made again, it goes on where it was, and its answer is the same. `settle` may be
+repeated. Then the receive leaves the list, and at last `_attached` is cleared. Each turn first completes the receive
+that is attached. Until then no other thread reads messages: while the list is not empty, only the thread that has the
+turn may enter with a call that reads, and blocking receives are posted.
 
-Limits: a receive that nothing has come for within the timeout ends the group. If a slice of sleep in native code takes
-much longer than it should, the process was stopped: that counts for no limit. The time until the thread has the GIL
-back, which another thread may hold for long, is no sleep, and counts.
+Limits. A receive without a message within the timeout ends the group. If a slice of sleep in native code takes much
+longer than it should, the process was stopped, and that time does not count. The time until the thread has the GIL back
+is not sleep. It counts, though another thread may hold the GIL for long.
 """
 
 import time
@@ -42,14 +42,14 @@ from shmcoll.runtime.failure_reporter import FailureReporter
 from shmcoll.runtime.posted_receive import Finish, PostedReceive
 from shmcoll.runtime.work import Work
 
-#: seconds without a look, after which the process may have been stopped; a stop counts for no limit
+#: seconds without a turn, after which the process may have been stopped; a stop does not count
 _FROZEN = FROZEN * SLICE_NS / 1e9
 _SAMPLE = 0.01  # seconds between two readings of the processor time, which is a system call
-_IDLE = 1 / 16  # of those seconds, at most, has a process computed that was stopped
+_IDLE = 1 / 16  # the largest part of those seconds in which a process that was stopped has computed
 
 
 class ReceivingDispatcher(Protocol):
-    """What is used here of the `Dispatcher` of the communicator."""
+    """The part of the communicator's `Dispatcher` that is used here."""
 
     group: Group
     rank: int
@@ -72,9 +72,9 @@ class PostedReceives:
     def __init__(self, dispatcher: ReceivingDispatcher):
         self._dispatcher = dispatcher
         self._posted: list[PostedReceive] = []
-        self._attached: tuple[PostedReceive, np.ndarray] | None = None  # the one that reads a message, and where
-        self._looked = 0.0  # when anybody looked last, while there are receives
-        self._sampled = self._computed = 0.0  # when the processor time was read last, and what it was
+        self._attached: tuple[PostedReceive, np.ndarray] | None = None  # the receive that reads a message, and where
+        self._looked = 0.0  # time of the last turn that served the list
+        self._sampled = self._computed = 0.0  # time of the last reading of the processor time, and its value
         self.served = 0
         dispatcher.worker.listener = self
 
@@ -88,7 +88,7 @@ class PostedReceives:
         return PostedReceive(dispatcher.worker, here(), operation, place, source, tag, deadline, finish)
 
     def enter(self, *receives: PostedReceive) -> None:
-        """Put receives into the list. After an exception they are withdrawn: the user has no handles."""
+        """Put receives into the list. After an exception they are withdrawn, because the user has no handles."""
         worker = self._dispatcher.worker
         try:
             self._dispatcher.check_open(receives[0].operation)
@@ -107,7 +107,7 @@ class PostedReceives:
                 receive.withdraw()
             raise
 
-    # --- who looks ----------------------------------------------------------------------------------------------------
+    # --- turns --------------------------------------------------------------------------------------------------------
 
     def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
         """See `Listener` in `async_worker.py`."""
@@ -123,8 +123,9 @@ class PostedReceives:
                 return
 
     def _look(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> bool:
-        """In a turn of a thread that signals may interrupt: complete what comes until one of the works has ended, or
-        nothing more comes for a slice, or while polling if the thread does not sleep. Returns whether to look again."""
+        """Complete what comes until one of the works has ended, or nothing more comes for a slice. A thread that does
+        not sleep stops when it has polled for as long as it may. Called in a turn of a thread that signals may
+        interrupt. Returns whether to call it again."""
         goes_on = self._serve(briefly=True, marks=False)
         while polls and goes_on and not _has_ended(works):
             goes_on = self._serve(briefly=True, marks=True)
@@ -138,10 +139,10 @@ class PostedReceives:
         return goes_on and polls
 
     def _wait_briefly(self, phase: int) -> int:
-        """In a thread that signals may interrupt: wait until more comes, for a slice at most."""
+        """Wait until more comes, for a slice at most, in a thread that signals may interrupt."""
         try:
             return self._attend(phase)
-        except BaseException:  # an interrupt has ended the wait, as if it had ended the call; nothing else has
+        except BaseException:  # an interrupt has ended this wait only: undo what ends a call
             self._dispatcher.words[c.ACTIVE // WORD] = 0
             if self._dispatcher.group.has_ended():
                 self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
@@ -167,10 +168,10 @@ class PostedReceives:
         return status
 
     def _note_time(self) -> None:
-        """Note the time of a look, and move the deadlines by the time before it in which the process was stopped.
+        """Note the time of a turn, and move the deadlines by the time before it in which the process was stopped.
 
-        A stopped process computes nothing. So a thread that keeps the GIL from those that look is no stop. What is late
-        is judged by the time of the last look: a stop after it does not count, either.
+        A stopped process computes nothing. So a thread that keeps the GIL from the threads that serve the list is not a
+        stop. Whether a receive is late is decided by the time noted here: so a stop after that does not count, either.
         """
         now = time.monotonic()
         if now - self._sampled > _SAMPLE:
@@ -209,24 +210,26 @@ class PostedReceives:
         return sites
 
     def complete_what_has_come(self) -> None:
-        """In a turn of a thread that signals may interrupt: read what is there as a whole for a posted receive."""
+        """Read the messages that are there as a whole for posted receives. Called in a turn of a thread that signals
+        may interrupt."""
         self._serve(briefly=True, marks=False)
 
     def cannot_come(self, source: int) -> bool:
-        """Return whether no message from there can come any more while this thread waits: it has left, or is this
+        """Return whether no message of `source` can come any more while this thread waits: it has left, or is this
         rank."""
         sources = range(self._dispatcher.size) if source == ANY else [source]
         return all(one == self._dispatcher.rank or self._has_left(one) for one in sources)
 
     def wants(self, source: int, tag: int) -> bool:
-        """Return whether a message from there with this tag is for a posted receive."""
+        """Return whether a message from `source` with this tag is for a posted receive."""
         return any(receive.fits(source, tag) for receive in list(self._posted))
 
     # --- in a turn ----------------------------------------------------------------------------------------------------
 
     def _serve(self, *, briefly: bool, marks: bool) -> bool:
-        """Complete all that has come. `briefly`: in a thread that signals may interrupt; returns whether this thread
-        may look again, because it has left nothing to the worker. `marks`: note up to where every source has sent."""
+        """Complete all receives whose messages have come. Returns whether this thread may do so again, because it has
+        left nothing to the worker. briefly: this is a thread that signals may interrupt. marks: note up to where every
+        source has sent."""
         self.served += 1
         self._note_time()
         self._clean()
@@ -251,7 +254,7 @@ class PostedReceives:
         return False
 
     def _match(self) -> PostedReceive | None:
-        """On the worker: the receive that a message is for which has come."""
+        """Return, on the worker, the receive for which a message has come."""
         if (status := self._enter(None, MARK)) != c.OK:
             self._fail(status)
             return None
@@ -261,16 +264,17 @@ class PostedReceives:
         return receive
 
     def _find(self, *, patiently: bool) -> tuple[int, PostedReceive | None]:
-        """Find a message that has come, and the first receive that it fits. FOUND, and that receive; else NOTHING_YET,
-        or an error.
+        """Find a message that has come, and the first receive that it fits. Returns FOUND and that receive, or else
+        NOTHING_YET or an error, and None.
 
-        Most often the next message of all is for a receive, or there is none: that takes one native call, however many
-        receives there are. Else each receive is tried in its order, because its message may be behind others.
+        Most often the next message of all is for a receive, or there is no message. Then one native call is enough,
+        however many receives there are. Otherwise each receive is tried in its order, because its message may be behind
+        others.
         """
         status = self._enter(None, TRY, wanted=(ANY, ANY, ARRAY), patiently=patiently)
         if status == c.NOTHING_YET:
             return status, None
-        if status not in (c.FOUND, c.BUSY):  # the group has ended; the error shall quote a receive
+        if status not in (c.FOUND, c.BUSY):  # the group has ended, and the error must quote a receive
             first, words = self._posted[0], self._dispatcher.words
             words[c.ARGUMENT // WORD], words[c.ARGUMENT_2 // WORD], _ = first.wanted
             return status, None
@@ -293,7 +297,7 @@ class PostedReceives:
                 return c.NOTHING_YET, None
 
     def _first_that_fits(self, receives: Sequence[PostedReceive]) -> PostedReceive | None:
-        """Return the first of these receives that the message fits that has been found."""
+        """Return the first of these receives that the message found fits."""
         found = self._dispatcher.buffers.found
         return next((one for one in list(receives) if one.fits(*found)), None)
 
@@ -311,7 +315,7 @@ class PostedReceives:
         self._complete(receive, place)
 
     def _complete(self, receive: PostedReceive, place: np.ndarray) -> None:
-        """Read what has been found, or what is left of it."""
+        """Read the message that has been found, or what is left of it."""
         buffers = self._dispatcher.buffers
         array = place if place.nbytes <= buffers.found_bytes else place.reshape(-1)[: buffers.found_count]
         self._conclude(receive, self._enter(receive, DATA, place), array)
@@ -328,7 +332,7 @@ class PostedReceives:
             self._fail(status, receive)
 
     def _look_for_the_late(self, lost: bool) -> None:
-        """End what can never come, or has not come in time. `lost`: a rank has died, or all others have left."""
+        """End a receive that can never complete, or is late. lost: a rank has died, or all others have left."""
         posted, me = list(self._posted), self._dispatcher.rank
         if any(receive.deadline < self._looked for receive in posted):
             self._give_time_to_compile(posted)
@@ -348,14 +352,15 @@ class PostedReceives:
             return
 
     def _give_time_to_compile(self, posted: list[PostedReceive]) -> None:
-        """No limit passes while a rank compiles: see `engine/protocol/wait.py`."""
+        """Move the deadlines while a rank compiles: see `engine/protocol/wait.py`."""
         if records.some_rank_compiles(self._dispatcher.group.arena):
             limit = self._dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
             for receive in posted:
                 receive.deadline = max(receive.deadline, self._looked + limit)
 
     def _fetch(self, receive: PostedReceive) -> None:
-        """Wait for a message that cannot come, for the reason; or read it, if it has come in the last moment."""
+        """Wait for a message that cannot come, in order to find the reason. Read it if it has come in the last
+        moment."""
         try:
             status = self._enter(receive, FETCH, receive.place)
         except BaseException as error:
@@ -372,7 +377,7 @@ class PostedReceives:
         has_closed = group.arena.load(group.mailbox(source) + layout.CLOSED)
         return bool(has_closed or records.how_ended(group.arena, group.ranks[source]))
 
-    # --- calling and telling ------------------------------------------------------------------------------------------
+    # --- calls and errors ---------------------------------------------------------------------------------------------
 
     def _enter(
         self,
@@ -383,24 +388,24 @@ class PostedReceives:
         wanted: tuple[int, int, int] | None = None,
         patiently: bool = True,
     ) -> int:
-        """Call the routine for a receive; or for what is wanted: source, tag and form. With neither, the context names
-        the first receive in the list: errors quote it."""
+        """Call the routine for a receive, or for a source, tag and form that are wanted. With neither, the context
+        holds the first receive in the list, because errors quote it."""
         call = self._dispatcher.routine("recv")
         one = receive or next(iter(self._posted), None)
         source, tag, form = wanted or (one.wanted if one else (ANY, ANY, ARRAY))
         status = call(None, place, phase, source, tag, form)
         while status == c.BUSY and patiently and self._dispatcher.words[c.ACTIVE // WORD] != c.ENDED:
-            time.sleep(1e-4)  # a call that was let in before anything was pending
+            time.sleep(1e-4)  # a call is inside that entered before anything was pending
             status = call(None, place, phase, source, tag, form)
         return c.ABORTED if status == c.BUSY and patiently else status
 
     def _give_up(self, receive: PostedReceive, error: BaseException) -> None:
-        """Reading has raised: part of a message may be lost, so the group ends."""
+        """End the group, because reading has raised an exception and part of a message may be lost."""
         self._dispatcher.left(receive.operation)
         self._settle(receive, error)
 
     def _fail(self, status: int, first: PostedReceive | None = None) -> None:
-        """The group has ended, by what befell the receive `first`: all raise that."""
+        """Make all receives fail, because the group has ended by a failure of the receive `first`."""
         posted = list(self._posted)
         if first:
             posted.sort(key=lambda receive: receive is not first)
@@ -418,7 +423,7 @@ class PostedReceives:
         """Remove receives that have been withdrawn."""
         for receive in list(self._posted):
             if receive.is_withdrawn:
-                receive.withdraw()  # once more: an interrupt may have come between
+                receive.withdraw()  # once more: an interrupt may have come between two steps
                 self._posted.remove(receive)
 
     def _settle(self, receive: PostedReceive, outcome: Any) -> None:
@@ -427,13 +432,13 @@ class PostedReceives:
             self._posted.remove(receive)
 
     def _outcome(self, receive: PostedReceive, array: np.ndarray | None, status: int) -> Any:
-        """Return the user's result, or what went wrong in making it: the group goes on."""
+        """Return the user's result, or the exception that came while it was made. The group goes on."""
         try:
             return receive.finish(array, status) if array is not None else None
         except BaseException as error:
             if isinstance(error, Exception) or self._dispatcher.worker.is_me():
                 return error
-            raise  # an interrupt of this thread, which says nothing of the message
+            raise  # an interrupt of this thread, which is not about the message
 
 
 def _has_ended(works: Sequence[Work[Any]]) -> bool:

@@ -1,19 +1,21 @@
-"""How the survivors of a group agree on who they are.
+"""How the survivors of a group agree which ranks survive.
 
-The first rank of the old group, in its order, that has entered a new group under the identity of this shrinking has
-decided: its members are those whose end it did not know of. Every survivor asks the ranks in that order, itself too:
+The decision. One rank decides: in the order of the old group, the first one that has entered a new group under the
+identity of this call of `shrink`. The members of that group are the ranks whose end it did not know of. Every survivor
+checks the ranks in that order, itself included:
 
-    a rank that has entered a group    its group is the one
-    a rank that has ended without      the next rank is asked
-    a rank that lives                  it is waited for
-    itself                             it makes the group and enters it (`group_registry.py`)
+    a rank that has entered a group    its group is the new one
+    a rank that ended before that      the next rank is checked
+    a rank that lives                  the survivor waits for it
+    itself                             the survivor makes the group and enters it (`group_registry.py`)
 
-Why all come to the same: a survivor goes past a rank only after it has looked whether that rank entered a group, having
-known before that it has ended; a process that has ended enters nothing any more. So if one survivor follows rank r, all
-ranks before r have ended without a group, and nobody can stop before r, or go past it. The region stays, because it is
-given back only when all its members, whoever asks among them, have let go or ended.
+Why all survivors find the same group. A survivor goes past a rank in two steps: it finds that the rank has ended, and
+then it finds no group of that rank. A process that has ended enters nothing any more. So if one survivor takes the
+group of rank r, all ranks before r have ended without a group, and no survivor can stop before r or go past it. The
+region of the group stays there, because it is given back only when each of its members has let go or ended. A member
+that still looks for it has done neither.
 
-Why nobody waits for ever: a rank that is waited for lives, and has `timeout` seconds to call.
+Why no survivor waits forever. It waits only for ranks that live, and for `timeout` seconds in all.
 """
 
 import time
@@ -27,7 +29,7 @@ _NAP = 0.001  # seconds
 
 
 def check_ended(group: Group, me: int) -> None:
-    """Raise `ValueError` while no failure has ended the group. `me`: this rank of the world, for the message."""
+    """Raise `ValueError` if no failure has ended the group. me: this rank of the world, for the message."""
     if not group.has_ended() and not any(records.how_ended(group.arena, rank) for rank in group.ranks):
         raise ValueError(
             f"shrink on rank {_name(group, me)}: no rank has failed; use split or subgroup for a part of the ranks"
@@ -36,9 +38,9 @@ def check_ended(group: Group, me: int) -> None:
 
 
 def decided_before(group: Group, which: Identity, me: int, timeout: float) -> Group | None:
-    """Return the group that a rank before this one has decided upon; None when it is this one's turn.
+    """Return the group of a rank before this one; None if this rank has to make the group.
 
-    Cost: one look at each rank before the first survivor.
+    Cost: one check of each rank before the first survivor.
     """
     end = time.monotonic() + timeout
     for rank in group.ranks[: group.ranks.index(me)]:
@@ -52,15 +54,15 @@ def decided_before(group: Group, which: Identity, me: int, timeout: float) -> Gr
 
 
 def living(group: Group) -> tuple[int, ...]:
-    """Return ranks of the world that belong to the group, and have neither ended nor closed it."""
+    """Return the ranks of the world that belong to the group, and have neither ended nor closed it."""
     return tuple(rank for i, rank in enumerate(group.ranks) if not has_closed(group, i))
 
 
 def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Group | None:
-    """Return what a rank has decided; None when it has ended, or closed the old group, without."""
+    """Return the group that a rank has entered; None if it has ended, or closed the old group, without entering one."""
     place = group.ranks.index(rank)
     while True:
-        gone = has_closed(group, place)  # before we look: afterwards it enters nothing
+        gone = has_closed(group, place)  # checked first: afterwards the rank enters nothing
         decided = entered(group.arena, rank, which, f"shrink on rank {_name(group, me)}")
         if decided or gone:
             return decided
@@ -74,5 +76,5 @@ def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Gro
 
 
 def _name(group: Group, world: int) -> RankName:
-    """Return a rank of the world, by its name in the group."""
+    """Return the name in the group of a rank of the world."""
     return group.name(group.ranks.index(world))

@@ -1,48 +1,52 @@
-"""Turns: the order in which the threads of a rank, and its worker, call on a communicator that has asynchronous work.
+"""Turns: the order of the calls that the threads of a rank and its worker make on one communicator.
 
-While nobody is in the line, the native entry lets in any thread and nobody comes here. OWNER says so:
+The line exists for asynchronous work. While it is empty, the native entry lets in any thread, and no thread comes here.
+The word OWNER has one of these values:
 
     0                nothing is pending: any thread may call
-    RECEIVES_POSTED  nobody is in the line, but receives are posted: any thread may make any call that does not read
+    RECEIVES_POSTED  the line is empty, but receives are posted: any thread may make any call that does not read
                      messages (`engine/native/entry.py`)
-    NOBODY           somebody is in the line, and no thread has the turn: the entry answers BUSY to all
-    thread           this thread has the turn: the entry lets in this thread alone
+    NOBODY           the line is not empty, and no thread has the turn: the entry answers BUSY to all threads
+    thread           this thread has the turn: the entry lets in this thread only
 
 The line is a deque of places. A place is held, which means that its lock is locked, until its owner has passed. Two
 kinds of owners take a place:
 
-    a call    asynchronous: its place is locked when it is submitted; the worker makes the call and unlocks the place
-    a thread  a blocking call, or a look at the posted receives: the thread locks its place by `with`, puts it into the
-              line, waits until each place before it is unlocked, calls, and leaves
+    a call    asynchronous: its place is locked when it is submitted. The worker makes the call and unlocks the place
+    a thread  for a blocking call, or to serve the posted receives: it locks its place by `with`, puts it into the line,
+              waits until each place before it is unlocked, calls, and leaves
 
-So a blocking call runs in its own thread. The frames that own its arrays and tables are below it for as long as native
-code uses them, and an interrupt in the line is an exception before anything has begun.
+So a blocking call runs in its own thread. The frames that own its arrays and tables live as long as native code uses
+them. An interrupt in the line is an exception before the call has begun.
 
-Who writes what. Whoever has the turn writes OWNER: its identity first, NOBODY at the end of the turn, and then, under
-`guard`, 0 or RECEIVES_POSTED if nobody else is in the line. A thread that takes a place in the line writes NOBODY over
-either, under `guard`, before it is in the line. A thread that posts a receive writes RECEIVES_POSTED over 0, likewise.
-`guard` is held for a few instructions and never by a thread that waits. It is re-entrant: a signal handler may take a
-place, or post, while its own thread holds `guard`. This is why a thread that has opened the entry looks again.
+Who writes OWNER. The thread that has the turn writes its identity first, NOBODY at the end of the turn, and then, under
+`guard`, 0 or RECEIVES_POSTED if the line is empty except for itself. A thread that takes a place in the line replaces
+either of these two by NOBODY, under `guard`, before it is in the line. A thread that posts a receive replaces 0 by
+RECEIVES_POSTED, also under `guard`, before the receive can be found. `guard` is held for a few instructions and never
+by a thread that waits. It is re-entrant: a signal handler may take a place, or post a receive, while its own thread
+holds `guard`. Therefore a thread that has opened the entry checks the line again.
 
 Interrupts. CPython runs signal handlers where a call returns, where a loop jumps back, and where a Python function
-begins. Four steps must not be torn apart by one, and they are not:
+begins. A handler must not run within these four steps, and it cannot:
 
     `with lock`                   locks and enters its block, or raises and leaves the lock alone
-    a place into the line         `deque.append`: one step. A place that has been locked before is held; after an
-                                  exception `with` has unlocked it, and an unlocked place in the line means nothing
+    a place into the line         `deque.append`: one step. The place has been locked before, so it is held. After an
+                                  exception `with` has unlocked it, and an unlocked place in the line has no effect
     OWNER = NOBODY after a turn   an assignment at the beginning of `finally` that calls nothing
-    ACTIVE = 0 after a turn       the same, for a turn that ends between two phases of a call
+    ACTIVE = 0 after a turn       an assignment in the same `finally`, for a turn that ends between two phases of a call
 
-Everything else that an interrupt can leave undone is done by the next thread: it removes unlocked places, and opens the
+The next thread does everything else that an interrupt can leave undone: it removes unlocked places, and opens the
 entry.
 
-Nobody waits forever. A thread waits only for places before its own, so there is no circle. A place of a thread is
-unlocked when the thread leaves its call, which ends. A place of a call is unlocked by the worker, which is woken by
-everybody who waits for it. A thread that has a place in the line already can only be in a signal handler or a
-finaliser within its own call. It would wait for itself, and is refused (`CallNotAllowed`), as is the worker
-behind calls of its own, and a handler whose thread holds `guard`: whoever has the turn needs `guard` to leave the line.
+Why no thread waits forever. A thread waits only for places before its own, so there is no circle. A thread unlocks its
+place when it leaves its call, which ends. The worker unlocks the place of a call, and every thread that waits for that
+place wakes the worker. Three callers would wait for themselves, and are refused (`CallNotAllowed`). The first is a
+thread that has a place in the line already: it can only be in a signal handler or a finaliser within its own call. The
+second is the worker, behind calls of its own. The third is a handler whose thread holds `guard`, because the thread
+that has the turn needs `guard` to leave the line.
 
-The end. `shut` comes under `guard`: from then on nobody takes a place, and `drain` waits for those in the line.
+The end. `drain` calls `shut` under `guard`: from then on no thread takes a place. Then it waits for the places in the
+line.
 """
 
 import threading
@@ -62,8 +66,8 @@ _ACTIVE = c.ACTIVE // WORD
 
 
 class Ticket:
-    """A place in the line. `thread`: whose it is; 0 for an asynchronous call. `work`: that call, with its handle.
-    `sleeps`: the thread may sleep in native code until its doorbell rings."""
+    """A place in the line. thread: its owner; 0 for an asynchronous call. work: that call, with its handle. sleeps: the
+    thread may sleep in native code until its doorbell rings."""
 
     __slots__ = ("lock", "sleeps", "thread", "work")
 
@@ -77,8 +81,8 @@ class Ticket:
 class Turns:
     """The line of one communicator, whose context is `words`.
 
-    name: of the rank, for messages. ring: rings this rank's own doorbell. wake: wakes the worker. has_receives: whether
-    receives are posted, which have no place in the line.
+    name: the name of the rank, for messages. ring: rings this rank's own doorbell. wake: wakes the worker.
+    has_receives: whether receives are posted, which have no place in the line.
     """
 
     def __init__(
@@ -117,11 +121,11 @@ class Turns:
         return next((ticket for ticket in list(self._queue) if ticket.work is not None and ticket.lock.locked()), None)
 
     def calls(self) -> list[Any]:
-        """Return what `Ticket` knows of the asynchronous calls in the line."""
+        """Return the `work` of each asynchronous call in the line."""
         return [work for ticket in list(self._queue) if (work := ticket.work) is not None and ticket.lock.locked()]
 
     def is_free(self) -> bool:
-        """Return whether nobody is in the line. Removes places that are not held any more."""
+        """Return whether the line is empty. Removes places that are not held any more."""
         queue = self._queue
         while queue:
             ticket = queue[0]
@@ -133,16 +137,16 @@ class Turns:
     # --- taking turns -------------------------------------------------------------------------------------------------
 
     def _is_asleep(self, thread: int) -> bool:
-        """Return whether this thread alone is in the line, and sleeps in its turn."""
+        """Return whether only this thread is in the line, and sleeps in its turn."""
         return all(ticket.sleeps and ticket.thread == thread for ticket in list(self._queue))
 
     def close_entry(self) -> None:
-        """Let nobody in who has no turn. Call with `guard` held, before what is pending can be found."""
+        """Let in only the thread that has the turn. Call with `guard` held, before what is pending can be found."""
         if self._words.item(_OWNER) in (0, c.RECEIVES_POSTED):
             self._words[_OWNER] = c.NOBODY
 
     def keep_messages_back(self) -> None:
-        """Let in nobody without a turn who reads messages. Call with `guard` held, before a receive can be found."""
+        """Let no thread without a turn read messages. Call with `guard` held, before a receive can be found."""
         if self._words.item(_OWNER) == 0:
             self._words[_OWNER] = c.RECEIVES_POSTED
 
@@ -174,10 +178,10 @@ class Turns:
             return self._run(mine, me, call)
 
     def run_if_free(self, call: Callable[[], Any], *, sleeps: bool = False, wakes: int = 0) -> bool:
-        """Make the call if nobody is in the line; whether it has been made.
+        """Make the call if the line is empty. Returns whether it has been made.
 
-        sleeps: the call may sleep in native code until the doorbell rings. wakes: a thread that counts as nobody if it
-        sleeps so in its turn: it is woken, and this thread waits until that one has left the line.
+        sleeps: the call may sleep in native code until the doorbell rings. wakes: a thread that does not count if it is
+        in the line and sleeps this way in its turn. Then it is woken, and this thread waits until it has left the line.
         """
         me = threading.get_ident()
         mine = Ticket(me, sleeps=sleeps)
@@ -197,14 +201,14 @@ class Turns:
         return True
 
     def wait_for_threads(self) -> None:
-        """On the worker: wait until the threads that are in the line now have left it."""
+        """Wait, on the worker, until the threads that are in the line now have left it."""
         for ticket in list(self._queue):
             if ticket.work is None:
                 with ticket.lock:
                     pass
 
     def run_booked(self, ticket: Ticket, call: Callable[[], Any]) -> None:
-        """On the worker: make the asynchronous call of a place, behind all places before it, and unlock the place."""
+        """Make, on the worker, the asynchronous call of a place, after all places before it, and unlock the place."""
         for earlier in self._before(ticket):
             with earlier.lock:
                 pass
@@ -225,14 +229,14 @@ class Turns:
             self._leave(mine)
 
     def _leave(self, mine: Ticket) -> None:
-        """Open the entry if nobody else is in the line. The place stays there as long as it is held, because a signal
-        handler that comes before it is unlocked must know of it; others remove it."""
+        """Open the entry if no other place is in the line. This place stays in the line as long as it is held, because
+        a signal handler that runs before it is unlocked must know of it. Other threads remove it."""
         with self.guard:
             while self._words.item(_OWNER) != (owner := self._owner_without(mine)):
                 self._words[_OWNER] = owner
 
     def _owner_without(self, mine: Ticket) -> int:
-        """Return what OWNER says when a place is left that has had the turn."""
+        """Return the value of OWNER when a place that has had the turn is left."""
         queue = self._queue
         if len(queue) > 1:
             self.is_free()  # removes places that are not held any more
@@ -251,8 +255,8 @@ class Turns:
             pass
 
     def ring_sleepers(self) -> None:
-        """Have a thread that sleeps in its turn look at the line. The region is ours as long as `guard` is held and the
-        line is not shut."""
+        """Wake a thread that sleeps in its turn, so that it checks the line. The region is ours as long as `guard` is
+        held and the line is not shut."""
         me = threading.get_ident()
         if (
             self._queue
@@ -268,12 +272,12 @@ class Turns:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def shut(self) -> None:
-        """Let nobody in any more, ever. No lock: a fork of the rank may have found it taken."""
+        """Refuse all calls from now on. It takes no lock: in a fork of the rank the lock may be locked forever."""
         self.is_shut = True
         self._words[_OWNER] = c.NOBODY
 
     def drain(self) -> None:
-        """Shut, and wait until nobody is in the line."""
+        """Shut, and wait until the line is empty."""
         with self.guard:
             self.shut()
         for ticket in list(self._queue):

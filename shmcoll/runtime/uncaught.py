@@ -1,16 +1,17 @@
-"""The exception that ends this process, told apart from exceptions that are only printed.
+"""The exception that ends this process, as distinct from exceptions that are only printed.
 
-A rank has failed when its interpreter ends by an exception, and only then. A call of `sys.excepthook` does not say so:
-programs call it to print an exception and go on, and so does C code by PyErr_Print, as any module does that was built
-for an older numpy. Two kinds of callers know that an exception is the last one, and both end in `ends_by`:
+A rank has failed when its interpreter ends by an exception, and only then. A call of `sys.excepthook` does not mean
+that: programs call it to print an exception, and go on. C code does the same by PyErr_Print; a module that was built
+for an older numpy is an example. Two kinds of callers know that an exception is the last one, and both end in
+`ends_by`:
 
 * Python code that runs the program (shmrun, `shmcoll.run`) and has caught the exception calls `ends_by` itself.
 * The interpreter calls `sys.excepthook` in the main thread from C, when no Python code runs any more. Then the
   outermost frame of the stack is the hook's own.
 
 A program may replace the hook without calling ours. The interpreter leaves the exception in `sys.last_value`, too, and
-`at_end` finds it there at the end of the process. The traceback of the last exception begins at a frame that nothing
-has called. That of an exception which C code has printed on the way begins at a frame below the program's.
+`at_end` finds it there at the end of the process. The traceback of the last exception begins at a frame that has no
+caller. The traceback of an exception that C code has printed earlier begins at a frame below the program's.
 """
 
 import functools
@@ -24,29 +25,29 @@ from typing import Any
 from shmcoll.diagnostics.call_site import end_at_call
 from shmcoll.errors import InternalError, RankFailed, ShmcollError
 
-Tell = Callable[[BaseException], None]
+Listener = Callable[[BaseException], None]
 
-_told: list[Tell] = []
+_listeners: list[Listener] = []
 _last: BaseException | None = None
 _previous: Callable[..., Any] = sys.__excepthook__
 
 
-def tell_of_end(tell: Tell) -> None:
-    """Call `tell` with the exception that ends this process, if one does, before its traceback is printed."""
+def tell_of_end(listener: Listener) -> None:
+    """Have `listener` called with the exception that ends this process, before its traceback is printed."""
     global _previous
-    if not _told:
+    if not _listeners:
         _previous, sys.excepthook = sys.excepthook, _hook
-    _told.append(tell)
+    _listeners.append(listener)
 
 
 def ends_by(error: BaseException) -> None:
-    """This process ends by an exception. Calling it again has no effect."""
+    """Note that this process ends by an exception. Calling it again has no effect."""
     global _last
     _end_at_call(error, error.__traceback__)
     if _last is None:
         _last = error
-        for tell in _told:
-            tell(error)
+        for listener in _listeners:
+            listener(error)
 
 
 def is_last(error: BaseException) -> bool:
@@ -55,7 +56,7 @@ def is_last(error: BaseException) -> bool:
 
 
 def is_consequence(error: BaseException | None) -> bool:
-    """Return whether a `RankFailed` is behind an exception: it was raised because another rank had failed."""
+    """Return whether an exception was raised because another rank had failed: a `RankFailed` is in its chain."""
     seen: set[int] = set()
     while error and id(error) not in seen:
         if isinstance(error, RankFailed):
@@ -80,7 +81,7 @@ def in_one_line(error: BaseException) -> str:
 
 
 def at_end() -> None:
-    """At the end of the process: tell of an exception that a hook of the program's own has kept from us."""
+    """Find, at the end of the process, an exception that the program's own hook has hidden from ours."""
     error = getattr(sys, "last_value", None)
     trace = error.__traceback__ if isinstance(error, BaseException) else None
     if error is not None and trace is not None and trace.tb_frame.f_back is None and not _is_interactive():
@@ -113,7 +114,7 @@ def _is_interactive() -> bool:
 
 
 def _code(hook: Any) -> CodeType | None:
-    """Return the code of a hook that is a function, a method, a partial one, or an object that can be called."""
+    """Return the code of a hook: a function, a method, a partial, or any object that can be called."""
     while isinstance(hook, functools.partial):
         hook = hook.func
     for function in (hook, getattr(hook, "__func__", None), vars(type(hook)).get("__call__")):

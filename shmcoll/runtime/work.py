@@ -1,7 +1,7 @@
 """The handle of an asynchronous call, and waiting for one or several of them.
 
-A handle is settled once, by the thread that has made the call or read the message. Then its latch is set, and whoever
-waits for it is woken (`async_worker.py` says who waits, and for what).
+A handle is settled once, by the thread that has made the call or read the message. Then its latch is set, and the
+threads that wait for it are woken (`async_worker.py` describes all waits).
 """
 
 import contextlib
@@ -19,7 +19,7 @@ Result = TypeVar("Result", covariant=True)
 
 
 class Worker(Protocol):
-    """What is used here of the `AsyncWorker` of the communicator."""
+    """The part of the communicator's `AsyncWorker` that is used here."""
 
     def check_rank(self, operation: str) -> None: ...
 
@@ -37,7 +37,7 @@ class Worker(Protocol):
 
 
 class Latch:
-    """Set once; anybody may wait for it, also in a signal handler, and again after an interrupt."""
+    """A latch that is set once. Any thread may wait for it, also in a signal handler, and again after an interrupt."""
 
     __slots__ = ("_calls", "is_set")
 
@@ -46,27 +46,29 @@ class Latch:
         self._calls: list[Callable[[], None]] = []
 
     def set(self) -> None:
-        """Set it, and make the calls that wait for this. To set it again makes those that an interrupt has left."""
+        """Set it, and make the calls that wait for this. If it is set again, it makes the calls that an interrupt has
+        left."""
         self.is_set = True
         with contextlib.suppress(IndexError):  # set by two threads at once
             while True:
                 call = self._calls[0]
                 call()
-                self.forget(call)  # only now: an interrupt before it has been made must not lose it
+                self.forget(call)  # only now: an interrupt before the call has been made must not lose it
 
     def then(self, call: Callable[[], None]) -> None:
-        """Make the call when the latch is set, in the thread that sets it; at once if it is. It may be made again."""
+        """Have a call made in the thread that sets the latch; make it at once if the latch is set. It may be made
+        twice."""
         self._calls.append(call)
         if self.is_set:
             self.set()
 
     def forget(self, call: Callable[[], None]) -> None:
-        """Do not make this call, unless it is being made."""
+        """Cancel this call, unless it is being made."""
         with contextlib.suppress(ValueError):
             self._calls.remove(call)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Return whether it has been set within so many seconds."""
+        """Wait until it is set. Returns whether it was within `timeout` seconds."""
         if self.is_set:
             return True
         mine = _Bell()
@@ -91,15 +93,15 @@ class _Bell:
             self._lock.release()
 
     def wait(self, timeout: float | None) -> None:
-        """Wait until it has been rung, for so many seconds at most."""
+        """Wait until it has been rung, for at most `timeout` seconds."""
         self._lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX))
 
 
 class Work(ProcessBound, Generic[Result]):
     """A pending call. Methods of a communicator return it for `async_op=True`.
 
-    The call completes whether or not anybody waits for it. Leave its arrays alone until then. In a coroutine, `await`
-    returns the result, too.
+    The call completes whether or not the program waits for it. Leave its arrays alone until then. In a coroutine,
+    `await` returns the result, too.
 
     Example:
         >>> work = comm.all_reduce(np.ones(2), async_op=True)
@@ -237,7 +239,7 @@ class Work(ProcessBound, Generic[Result]):
             raise TimeoutError(f"the call has not ended within {timeout:g} s; it continues")
 
     def _wait(self, timeout: float | None) -> bool:
-        """Wait until the call has ended; return whether it has within so many seconds."""
+        """Wait until the call has ended. Returns whether it has within `timeout` seconds."""
         self._worker.check_rank("wait")
         self._worker.check_outside()
         self._worker.look([self], polls=True, sleeps=timeout is None)
@@ -252,8 +254,8 @@ class Work(ProcessBound, Generic[Result]):
         self._latch.wait()
 
     def settle(self, result: Any) -> None:
-        """Note that the call has ended: `result` is what it has returned or raised. To call it again completes what
-        an interrupt has left undone, and has no other effect."""
+        """Note that the call has ended. result: the value that it has returned, or the exception that it has raised.
+        Calling `settle` again completes what an interrupt has left undone, and has no other effect."""
         if not self._latch.is_set:
             self._result = result
             if isinstance(result, BaseException):
@@ -293,7 +295,7 @@ class Work(ProcessBound, Generic[Result]):
 
 
 def _wake_up(loop: Any, waiter: Any) -> None:
-    """Let an `await` go on in the thread of its event loop, unless it was cancelled or the loop has been closed."""
+    """Continue an `await` in the thread of its event loop, unless it was cancelled or the loop has been closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(lambda: None if waiter.done() else waiter.set_result(None))
 
@@ -417,7 +419,7 @@ def _pending(works: "list[Work[Any]]") -> int:
 
 
 def _error(work: "Work[Any]") -> BaseException | None:
-    """Return the error of a call that has ended, which counts as seen."""
+    """Return the error of a call that has ended. It counts as seen."""
     try:
         return work.exception()
     except Cancelled as cancelled:

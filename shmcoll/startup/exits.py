@@ -115,7 +115,7 @@ AnyRank = TypeVar("AnyRank", bound=RankProcess)
 
 
 def in_order(failed: Sequence[AnyRank]) -> list[AnyRank]:
-    """Return ranks that were found failed at the same time, in the order in which their failures are to be recorded."""
+    """Sort ranks that were found failed at the same time into the order in which their failures are to be recorded."""
 
     def order(rank: RankProcess) -> tuple[bool, float]:
         was_killed = (rank.status or 0) < 0 and not rank.ended_by and not rank.raised

@@ -120,7 +120,7 @@ def restore_environment(environment: Mapping[str, str]) -> None:
 
 
 def threads() -> int:
-    """Return number of threads of this process, those that Python does not know included."""
+    """Return the number of threads of this process, those that Python does not know included."""
     return sum(1 for _ in Path("/proc/self/task").iterdir())
 
 

@@ -7,7 +7,7 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_size(text: str) -> int:
-    """Return bytes of "8", "64K", "4M" or "1G" (powers of 1024, either case). Raises `ValueError` for anything else."""
+    """Return the bytes of "8", "64K", "4M" or "1G" (powers of 1024, any case). Raises `ValueError` for other text."""
     match = re.fullmatch(r"(\d+)([KMG]?)", text.upper(), flags=re.ASCII)
     if not match or not int(match[1]):
         raise ValueError(f"{text!r} is no size: write a positive number of bytes such as 8, 64K, 4M or 1G")

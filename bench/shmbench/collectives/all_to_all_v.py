@@ -15,13 +15,13 @@ from shmbench.collectives.payload import Segment
 
 
 def sent_counts(case: Case, rank: int) -> list[int]:
-    """Return elements that `rank` sends to each rank, packed in this order."""
+    """Return the elements that `rank` sends to each rank, packed in this order."""
     lengths = uneven(case)
     return [lengths[(peer - rank) % case.ranks] for peer in range(case.ranks)]
 
 
 def received_counts(case: Case) -> list[int]:
-    """Return elements that this rank gets from each rank, packed in this order."""
+    """Return the elements that this rank gets from each rank, packed in this order."""
     return [sent_counts(case, rank)[case.rank] for rank in range(case.ranks)]
 
 

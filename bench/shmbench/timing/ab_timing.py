@@ -28,7 +28,7 @@ class Settings:
     quick: bool
 
     def size(self, usual: int) -> int:
-        """Return bytes of a long array."""
+        """Return the bytes of a long array."""
         return min(usual, 64 << 10) if self.quick else usual
 
     def ranks(self, usual: int) -> int:

@@ -78,7 +78,7 @@ class Bench:
         return partial(self._slowest, case, buffers)
 
     def _seconds(self, case: Case, buffers: Buffers, n: int) -> float:
-        """Return seconds that this rank takes for `n` calls after a barrier."""
+        """Return the seconds that this rank takes for `n` calls after a barrier."""
         run, comm = self.collective.run, self.library.comm
         gc.collect()
         gc.disable()
@@ -150,7 +150,7 @@ def cases(collective: Collective, case: Case) -> Iterator[Case]:
 
 
 def _buffers(collective: Collective, case: Case) -> Buffers:
-    """Return pairs of input and output to use in turn; the same number on every rank."""
+    """Return the pairs of input and output to use in turn; the same number on every rank."""
     if not collective.sized:
         return []
     lengths = [collective.lengths(replace(case, rank=rank)) for rank in range(case.ranks)]

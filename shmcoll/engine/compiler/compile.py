@@ -52,19 +52,19 @@ def kernel_functions(dtype: DType, reduction: str) -> Functions:
 
 
 def load_routine(record: Collective, progress: Progress | None = None) -> tuple[int, int]:
-    """Return addresses of the two entry points (fast, plain) of the routine of a collective."""
+    """Return the addresses of the two entry points (fast, plain) of the routine of a collective."""
     fast, plain = _load(record.name, lambda: routine_functions(record), progress)
     return fast, plain
 
 
 def load_gate(progress: Progress | None = None) -> int:
-    """Return address of the gate for jitted code."""
+    """Return the address of the gate for jitted code."""
     (address,) = _load("gate", gate_functions, progress)
     return address
 
 
 def load_kernel(dtype: DType, reduction: str, progress: Progress | None = None) -> int:
-    """Return address of the reduce kernel of a pair; the pair must have one."""
+    """Return the address of the reduce kernel of a pair; the pair must have one."""
     (address,) = _load(f"{reduction}_{dtype.name}", lambda: kernel_functions(dtype, reduction), progress)
     return address
 
@@ -83,7 +83,7 @@ def result_type(dtype: DType, function: Any) -> Any:
 
 @deferred_signals()
 def load_function_kernel(dtype: DType, function: Any) -> int:
-    """Return address of a reduce kernel around a numba-jitted function of two values.
+    """Return the address of a reduce kernel around a numba-jitted function of two values.
 
     Raises numba's errors for a function that does not compile for the dtype, and `ImportError` for one that needs what
     this process does not have.

@@ -110,7 +110,7 @@ class Op:
         return Op, (self._given, self.commutative)
 
     def kernel(self, dtype: DType) -> int:
-        """Return address of the kernel for a dtype; `TypeError` when the function does not compile for it."""
+        """Return the address of the kernel for a dtype; `TypeError` when the function does not compile for it."""
         if dtype.code not in self._kernels:
             if dtype.is_pair:
                 raise TypeError(f"{self.name} of {dtype.title} is not defined")

@@ -106,7 +106,7 @@ class Arena:
         return self._file is not None and file_of(self.fd) == self._file
 
     def doorbell(self, rank: int) -> int:
-        """Return address of the semaphore of a rank of the world."""
+        """Return the address of the semaphore of a rank of the world."""
         mailbox = self.world + layout.mailbox_offset(self.ranks, rank)
         return self.address + mailbox + layout.SEMAPHORE
 
@@ -271,7 +271,7 @@ def verify(arena: Arena, nonce: str | None) -> None:
 
 
 def _limits(cell_bytes: int) -> tuple[tuple[int, int, int], ...]:
-    """Return words of the job page with the least and the most that `create` may have stored there."""
+    """Return the words of the job page with the least and the most that `create` may have stored there."""
     most = 1 << 62  # sums with it do not overflow
     return (
         (layout.JOB_FLAT_BYTES, 1, most),

@@ -19,8 +19,8 @@ def amount(text: str) -> int:
 
 
 def available(place: int | str | None) -> int:
-    """Return bytes that can still be committed: the least of file system, memory, and every enclosing memory cgroup.
-    `place`: a descriptor or a folder of the file system; None where it has no limit."""
+    """Return the bytes that can still be committed: the least room in the file system, the memory, and every enclosing
+    memory cgroup. place: a descriptor or a folder of the file system; None if it has no limit."""
     rooms = [_memory_room(), *_cgroup_rooms()]
     return min(rooms if place is None else [filesystem_room(place), *rooms])
 
@@ -41,7 +41,7 @@ def _memory_room() -> int:
 
 
 def _cgroup_rooms() -> list[int]:
-    """Return limit minus usage of every memory cgroup that encloses this process."""
+    """Return the limit minus usage of every memory cgroup that encloses this process."""
     rooms = []
     for version, folder in cgroups.enclosing("memory"):
         limit, usage = ("memory.max", "memory.current") if version == 2 else _MEMORY_V1

@@ -73,11 +73,11 @@ class Group:
         return f"world {names(self.ranks)}"
 
     def mailbox(self, rank: int) -> int:
-        """Return offset in the arena of the mailbox of a rank of the group."""
+        """Return the offset in the arena of the mailbox of a rank of the group."""
         return self.offset + layout.mailbox_offset(self.size, rank)
 
     def published(self, rank: int) -> int:
-        """Return number of the last collective that a rank has published: its two headers take turns."""
+        """Return the number of the last collective that a rank has published: its two headers take turns."""
         headers = (self.mailbox(rank), self.mailbox(rank) + layout.HEADER_BYTES)
         return max(self.arena.load(header + layout.HEADER_SEQUENCE) for header in headers)
 

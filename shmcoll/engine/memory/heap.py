@@ -70,7 +70,7 @@ class Heap:
         self._lock = threading.RLock()
 
     def take(self, length: int, purpose: str, *, holds: bool = False) -> int:
-        """Return offset of `length` bytes of zeros. Raises `ArenaError`, with nothing taken, when there is too
+        """Return the offset of `length` bytes of zeros. Raises `ArenaError`, with nothing taken, when there is too
         little."""
         behind = layout.align(length, layout.LINE)
         length = layout.align(max(behind + holds * self._arena.ranks * layout.WORD, 1), layout.PAGE)
@@ -88,7 +88,7 @@ class Heap:
             raise
 
     def block_of(self, offset: int) -> tuple[int, int] | None:
-        """Return first byte and HOLDS of the block in which a byte lies; None where no rank may have views."""
+        """Return the first byte and HOLDS of the block in which a byte lies; None where no rank may have views."""
         blocks = self._picture().taken.items()
         return next(((at, at + b.holds) for at, b in blocks if at <= offset < at + b.holds), None)
 
@@ -181,14 +181,14 @@ class Heap:
 
 
 def span(arena: Arena, rank: int) -> tuple[int, int]:
-    """Return first byte and length of a rank's heap: an equal share of all behind the world's region."""
+    """Return the first byte and length of a rank's heap: an equal share of all behind the world's region."""
     first = layout.arena_bytes(arena.ranks, arena.load(layout.JOB_CELL_BYTES))
     share = (arena.size - first) // arena.ranks & -layout.PAGE
     return first + rank * share, share
 
 
 def held_by_all(arena: Arena) -> int:
-    """Return bytes that the heaps of all ranks hold."""
+    """Return the bytes that the heaps of all ranks hold."""
     return sum(arena.load(layout.directory_offset(arena.ranks, rank) + layout.HELD) for rank in range(arena.ranks))
 
 

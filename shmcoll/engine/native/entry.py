@@ -145,7 +145,7 @@ def item_in(word):
 
 
 def kernel_slot(dtype_code: int, reduction: int) -> int:
-    """Return index of a kernel's address in the context array."""
+    """Return the index of a kernel's address in the context array."""
     return KERNELS // WORD + dtype_code * REDUCTION_CODES + reduction
 
 

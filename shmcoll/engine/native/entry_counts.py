@@ -207,7 +207,7 @@ def tell_received(ctx, received, status):
 
 
 def row(ctx, i):
-    """Return address of a row of the own table; behind the last one, of its other words."""
+    """Return the address of a row of the own table; behind the last one, of its other words."""
     return ctx + OWN_TABLE + i * peek(ctx + c.SIZE) * WORD
 
 
