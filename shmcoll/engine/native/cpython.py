@@ -1,9 +1,9 @@
-"""What native code knows of CPython and numpy: field offsets of an ndarray, and fifteen functions.
+"""CPython and numpy as native code uses them: field offsets of an ndarray, and fifteen functions.
 
 The offsets are those of an ordinary build of CPython 3.11 and later with numpy 1.26 and later. `offsets_hold` checks
-them against living objects; where they do not hold (a free-threaded build, an interpreter to come), `entry.py` takes
-its other way. Their twins stand in `engine/compiler/intrinsics.py`; most
-functions exist in compiled code only.
+them against living objects. If they do not hold (a free-threaded build, a future interpreter), `entry.py` uses
+`PlainEntry`. The compiled twins of the functions are in `engine/compiler/intrinsics.py`. Most of them exist in compiled
+code only.
 """
 
 import ctypes
@@ -29,42 +29,43 @@ METH_FASTCALL = 0x80
 
 
 def new_integer(value):
-    """A Python int from a machine word; gives a new reference."""
+    """Return a Python int from a machine word, as a new reference."""
     raise NotImplementedError("compiled only")
 
 
 def integer_value(python_object):
-    """The machine word of an exact int; -1 and a pending exception for one that is too large."""
+    """Return the machine word of an exact int; -1 and a pending exception if it is too large."""
     raise NotImplementedError("compiled only")
 
 
 def forget_error():
-    """Whether a Python exception was pending; it no longer is."""
+    """Clear the pending exception. Returns whether there was one."""
     raise NotImplementedError("compiled only")
 
 
 def list_length(python_object):
-    """Items of a list."""
+    """Return the number of items of a list."""
     raise NotImplementedError("compiled only")
 
 
 def list_item(python_object, i):
-    """Item i of a list that has it; a borrowed reference."""
+    """Return item i of a list that has it, as a borrowed reference."""
     raise NotImplementedError("compiled only")
 
 
 def tuple_length(python_object):
-    """Items of a tuple."""
+    """Return the number of items of a tuple."""
     raise NotImplementedError("compiled only")
 
 
 def tuple_item(python_object, i):
-    """Item i of a tuple that has it; a borrowed reference."""
+    """Return item i of a tuple that has it, as a borrowed reference."""
     raise NotImplementedError("compiled only")
 
 
 def release_gil():
-    """PyEval_SaveThread; returns the thread state. Routines that run as plain Python keep the GIL."""
+    """Release the GIL by PyEval_SaveThread. Returns the thread state. Routines that run as plain Python keep the
+    GIL."""
     return 0
 
 
@@ -73,17 +74,17 @@ def take_gil(thread):
 
 
 def ensure_gil():
-    """PyGILState_Ensure, with the GIL held or not; returns what `leave_gil` wants."""
+    """Take the GIL by PyGILState_Ensure, whether it is held or not. Returns the argument for `leave_gil`."""
     raise NotImplementedError("compiled only")
 
 
 def leave_gil(state):
-    """PyGILState_Release."""
+    """Undo `ensure_gil`, by PyGILState_Release."""
     raise NotImplementedError("compiled only")
 
 
 def call_back(function, word):
-    """Call a Python function with an int; whether it raised, and the exception is then pending."""
+    """Call a Python function with an int. Returns whether it raised an exception, which is then pending."""
     raise NotImplementedError("compiled only")
 
 
@@ -98,7 +99,7 @@ def put_error(place):
 
 
 def thread_id():
-    """pthread_self, which is `threading.get_ident()`."""
+    """Return pthread_self, which is `threading.get_ident()`."""
     return threading.get_ident()
 
 

@@ -1,40 +1,44 @@
-"""How Python gets into a routine, and nothing else knows it.
+"""How Python enters a routine. No other file knows it.
 
 The fast way: a routine is compiled with CPython's METH_FASTCALL signature and made callable by PyCFunction_NewEx, with
 the rank's context array as `self`. It reads the fields of exact ndarrays itself, releases the GIL, runs, and returns a
-status as a Python int; a pending exception of a signal handler comes out as that exception. About 0.2 us a call, where
-numba's dispatcher takes 0.45 and `x.ctypes.data` alone 2.8.
+status as a Python int. If an exception of a signal handler is pending, the entry raises it. A call takes about 0.2 us.
+For comparison, numba's dispatcher takes 0.45 us, and `x.ctypes.data` alone takes 2.8 us.
 
-Arguments of the callable: nothing, or (x, out, reduction, argument, argument 2, algorithm, extra words...); arrays may
-be None. Without extra words a call comes straight from the user, and the entry itself checks what `ready` says. It
-answers NEEDS_PYTHON, having done nothing, for what it does not read or accept: no exact ndarray, not contiguous or
-aligned, foreign byte order or dtype, read-only or overlapping `out`, a shape that does not fit, no kernel loaded. The
-communicator then prepares arrays that it does read, or raises; with extra words a call has been checked, but for the
-arrays of a collective_permute. Calls with counts come in a form of their own: see `entry_counts.py`. Of a message,
-`argument` is the peer, `argument 2` the tag, and `reduction` the phase of its routine.
+Arguments of the callable: none, or (x, out, reduction, argument, argument 2, algorithm, extra words...). Arrays may be
+None. Without extra words a call comes straight from the user, and the entry itself makes the checks of `ready`. It does
+nothing and answers NEEDS_PYTHON for arguments that it does not read or accept: not an exact ndarray, not contiguous or
+aligned, foreign byte order or dtype, read-only or overlapping `out`, a shape that does not fit, no kernel loaded. Then
+the communicator prepares arrays that the entry does read, or raises an exception. A call with extra words has been
+checked before, except for the arrays of a collective_permute. Calls with counts have a form of their own: see
+`entry_counts.py`. For a message, `argument` is the peer, `argument 2` the tag, and `reduction` the phase of its
+routine.
 
-Who is inside. ACTIVE is written under the GIL alone, by the thread whose call is inside, and by whoever ends the group:
+ACTIVE says which thread is inside. It is written only under the GIL, by the thread whose call is inside and by the
+thread that ends the group:
 
-    0          nobody. Any call that begins may enter, if OWNER allows it
-    thread     that thread's call runs. Nobody enters: the thread itself can only be in a signal handler or a finaliser
-    -thread    that thread's call has answered HALFWAY and goes on with another phase. Python runs in between, so any
-               other call of the same thread (a signal handler's, a finaliser's) may be made here. What the first phase
-               has found or published is in the context and in the mailbox, and another call would write over it: only
-               a phase from LATER on enters, which no call begins with, and only of that thread
-    ENDED      the group has ended. It stays
+    0          none. Any call that begins may enter, if OWNER allows it
+    thread     the call of that thread runs. No call enters: the thread itself can only be in a signal handler or a
+               finaliser
+    -thread    the call of that thread has answered HALFWAY and goes on with another phase. Python runs in between, so a
+               signal handler or a finaliser of the same thread may make any other call. The results of the first phase
+               are in the context and in the mailbox, and another call would overwrite them. So only phases from LATER
+               on enter, with which no call begins, and only those of that thread
+    ENDED      the group has ended. This value stays
 
 OWNER says which thread has the turn (`runtime/turns.py`). While receives are posted and no thread has it, the value is
-RECEIVES_POSTED. Then all calls enter except two kinds. A receive comes behind those that are posted. A send that may
-have to wait for its receiver reads meanwhile for the posted receives, and only the thread that has the turn may do so.
+RECEIVES_POSTED. Then all calls enter except two kinds. A receive waits for the receives that are posted before it. A
+send that may have to wait for its receiver reads meanwhile for the posted receives, and only the thread that has the
+turn may do so.
 
-The check and what follows it, the reading of the arguments, are one piece of native code under the GIL: no handler and
-no thread comes between. A call that may not enter is answered BUSY, and nothing but its arguments has been written.
-Nobody waits here; `Dispatcher` queues a call of another thread, and refuses one of the same thread, which would wait
-for itself.
+The check and the reading of the arguments, which follows it, are one piece of native code under the GIL: no handler and
+no thread runs in between. The answer to a call that may not enter is BUSY, and nothing except its arguments has been
+written. No call waits here. `Dispatcher` queues a call of another thread, and refuses a call of the same thread, which
+would wait for itself.
 
-The other way, where `cpython.offsets_hold` says that the fields are elsewhere: `PlainEntry` reads them through numpy,
-writes the call down in memory of its own, and gives that to the plain form of the routine through ctypes. Handlers may
-run while it reads; the plain form checks and copies as the fast one does.
+The other way. If `cpython.offsets_hold` finds the fields elsewhere, `PlainEntry` reads them through numpy, writes the
+call into memory of its own, and passes that to the plain form of the routine through ctypes. Handlers may run while it
+reads. The plain form checks and copies as the fast form does.
 """
 
 import ctypes
@@ -73,7 +77,7 @@ from shmcoll.engine.protocol.flight_recorder import forget_message, note_end
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
 
 # tables behind the words that routines see
-TYPE_CODES = c.CONTEXT_WORDS * WORD  # numpy type number -> dtype code | item size << 8, 0 for what we do not move
+TYPE_CODES = c.CONTEXT_WORDS * WORD  # numpy type number -> dtype code | item size << 8, 0 for other dtypes
 TYPE_NUMBERS = 32
 BFLOAT16_NUMBER = TYPE_CODES + TYPE_NUMBERS * WORD
 BFLOAT16_CODE = BFLOAT16_NUMBER + WORD
@@ -100,7 +104,7 @@ FIXED = 6  # arguments before the extra words
 ARGUMENT_WORD = c.REDUCTION - 2 * WORD  # so that argument i of a call goes to ARGUMENT_WORD + i words
 EXTRA_WORD = c.EXTRA - FIXED * WORD
 
-ARGUMENT_COUNT = 0  # of a call written down: the number of its arguments, which are where the context has them
+ARGUMENT_COUNT = 0  # of a call in memory: the number of its arguments, which have their places in the context
 
 BIG_ENDIAN = ord(">")
 
@@ -108,8 +112,7 @@ FAST = py.offsets_hold()
 
 
 def new_context(ranks: int) -> np.ndarray:
-    """Return a context for a group of so many, whose tables are filled; the words of the communicator are still
-    zero."""
+    """Return a context for a group of this size. Its tables are filled, and the words of the communicator are zero."""
     words = np.zeros(OWN_TABLE // WORD + layout.table_words(ranks), np.int64)
     for known in DTYPES:
         if known.numpy.num < TYPE_NUMBERS:
@@ -130,7 +133,7 @@ def new_context(ranks: int) -> np.ndarray:
 
 
 def type_word(dtype: DType) -> int:
-    """Return what native code is told of a dtype: its code, and above it the bytes of an element."""
+    """Return a dtype as one word for native code: its code, and above it the bytes of an element."""
     return dtype.code | dtype.numpy.itemsize << 8
 
 
@@ -171,8 +174,8 @@ def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[i
 
 
 def make_judge(kind: int) -> Callable[[int, int], int]:
-    """Return whether a call of an operation of this form with so many arguments can go on as it is; notes the kernel of
-    a reduction."""
+    """Return a function that returns whether a call of this form can go on as it is, and notes the kernel of a
+    reduction. It takes the context and the number of arguments."""
     if kind & PEER:
 
         def judge(ctx, nargs):
@@ -204,7 +207,7 @@ def make_judge(kind: int) -> Callable[[int, int], int]:
 
 
 def read_call(ctx, args, nargs):
-    """Fill the context from so many arguments; 0 when one of them is none that is read here."""
+    """Fill the context from `nargs` arguments. Returns 0 if one of them cannot be read here."""
     if nargs == 0:
         forget_arguments(ctx)
         return 1
@@ -217,17 +220,18 @@ def read_call(ctx, args, nargs):
 
 
 def argument_word(i):
-    """Return where in the context argument i of a call is, behind the arrays."""
+    """Return the offset in the context of argument i of a call, behind the arrays."""
     return (ARGUMENT_WORD if i < FIXED else EXTRA_WORD) + i * WORD
 
 
 def answer(status):
-    """Return what CPython gets: a status as an int, or the pending exception of a signal handler."""
+    """Return the result for CPython: a status as an int, or the pending exception of a signal handler."""
     return 0 if status == c.INTERRUPTED else py.new_integer(status)
 
 
 def forget_arguments(ctx):
-    """For a call without any: what the last call left, its dimensions above all, may be gone."""
+    """Clear the arguments in the context, for a call without any. Pointers that the last call left there, above all to
+    its dimensions, may be invalid."""
     for word in (c.DIMENSIONS, c.DTYPE, c.COUNT, c.BYTES):
         poke(ctx + c.X + word, 0)
     for word in (c.REDUCTION, c.ARGUMENT, c.ARGUMENT_2, c.ALGORITHM):
@@ -240,8 +244,8 @@ def forget_extra(ctx):
 
 
 def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[int, int], int]:
-    """Return the form for the gate and for ctypes, the GIL held. `written`: the address of a call written down; 0: the
-    caller has asked whether it may enter, and has filled the context."""
+    """Return the form for the gate and for ctypes, which hold the GIL. Its argument `written` is the address of a call
+    in memory. It is 0 if the caller has checked that it may enter, and has filled the context."""
     judge, place, operation, kind = make_judge(record.form), phase_argument(record.form), record.code, record.form
 
     def plain(ctx, written):
@@ -263,14 +267,14 @@ def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[i
 
 
 def phase_argument(kind: int) -> int:
-    """Return which argument of a call is its phase; 0 for operations that have only one."""
+    """Return which argument of a call is its phase; 0 for operations with a single phase."""
     if kind & PEER:
         return 2
     return FIXED if kind & IN_PHASES else 0
 
 
 def phase_given(ctx, args, nargs, place):
-    """Return the phase of a call, 0 where the argument that says it is missing or not an exact int."""
+    """Return the phase of a call; 0 if that argument is missing or not an exact int."""
     if place == 0 or nargs <= place or peek(peek(args + place * WORD) + py.OBJECT_TYPE) != peek(ctx + INTEGER):
         return 0
     phase = py.integer_value(peek(args + place * WORD))
@@ -278,14 +282,14 @@ def phase_given(ctx, args, nargs, place):
 
 
 def taken(ctx):
-    """Return whether a call of this thread may not begin now. Asked and answered under the GIL."""
+    """Return whether a call of this thread may not begin now. Call it under the GIL, and use the answer before it is
+    released."""
     active, owner = peek(ctx + c.ACTIVE), peek(ctx + c.OWNER)
     return active != 0 or (owner != 0 and owner != c.RECEIVES_POSTED and owner != py.thread_id())
 
 
 def waits_for_turn(ctx, kind):
-    """Return whether this call of a message, which begins, comes behind receives that are posted, or may read for
-    them."""
+    """Return whether this call, which begins a message, must wait for posted receives, or may read for them."""
     if peek(ctx + c.OWNER) != c.RECEIVES_POSTED:
         return 0
     if kind & ANY_SOURCE:
@@ -315,9 +319,9 @@ def run(ctx, routine, kind):
 
 
 def active_after(ctx, status, me):
-    """Who is inside after a routine of this thread. Once the group has ended nobody ever: a header that this rank
-    published then could be taken for an answer by a peer that is still busy with the operation that failed. Another
-    thread may have ended it meanwhile."""
+    """Return the value of ACTIVE after a routine of this thread. It is ENDED forever once the group has ended: a peer
+    that is still busy with the operation that failed could take a header that this rank published then for an answer.
+    Another thread may have ended the group meanwhile."""
     if peek(ctx + c.ACTIVE) == c.ENDED:
         return c.ENDED
     if status <= c.NO_EFFECT or status == c.REFUSED:
@@ -326,7 +330,7 @@ def active_after(ctx, status, me):
 
 
 def read_array(ctx, array, view, writeable):
-    """Fill a view of the context from an ndarray; 0 when it is none that routines can work on as it is."""
+    """Fill a view of the context from an ndarray. Returns 0 for an object that routines cannot work on as it is."""
     if array == peek(ctx + NONE):
         poke(view + c.DATA, 0)
         poke(view + c.COUNT, 0)
@@ -352,7 +356,7 @@ def read_array(ctx, array, view, writeable):
 
 
 def type_of_plain(ctx, array, writeable):
-    """Return the type word of an exact ndarray on which native code can work as it is; 0 for any other object."""
+    """Return the type word of an exact ndarray that native code can use as it is; 0 for any other object."""
     if peek(array + py.OBJECT_TYPE) != peek(ctx + NDARRAY):
         return 0
     needed = py.C_CONTIGUOUS | py.ALIGNED | (py.WRITEABLE if writeable else 0)
@@ -370,7 +374,8 @@ def type_of_plain(ctx, array, writeable):
 
 
 def find_pair(ctx, descriptor):
-    """Return the type word of a dtype of pairs, by the identity of the dtype; 0 for any other structured one."""
+    """Return the type word of a dtype of pairs, found by the identity of the dtype; 0 for any other structured
+    dtype."""
     for i in range(PAIR_COUNT):
         if peek(ctx + PAIR_DTYPES + 2 * i * WORD) == descriptor:
             return peek(ctx + PAIR_DTYPES + (2 * i + 1) * WORD)
@@ -378,7 +383,7 @@ def find_pair(ctx, descriptor):
 
 
 def read_integer(ctx, number, word):
-    """Fill a word from an exact int; 0 when it is none, or none of 64 bits."""
+    """Fill a word from an exact int. Returns 0 for any other object, and for an int of more than 64 bits."""
     if peek(number + py.OBJECT_TYPE) != peek(ctx + INTEGER):
         return 0
     value = py.integer_value(number)
@@ -389,8 +394,8 @@ def read_integer(ctx, number, word):
 
 
 def ready(ctx, kind):
-    """Return whether the arrays of a call are what the operation needs, as far as this rank is concerned: both there,
-    alike in dtype, of fitting shapes, apart from each other (or one, where that has a meaning)."""
+    """Return whether the arrays of a call suit the operation on this rank: both are there, of the same dtype, of
+    fitting shapes, and without common memory. Both may be one array if the operation allows that."""
     if kind & NO_ARRAYS:
         return 1
     me, root = peek(ctx + c.RANK), peek(ctx + c.ARGUMENT)
@@ -414,7 +419,7 @@ def ready(ctx, kind):
 
 
 def is_addressed(ctx, kind):
-    """Return whether a message goes to a rank of this group, or may come from one, and has a tag that there is."""
+    """Return whether a message goes to a rank of this group, or may come from one, and has a valid tag."""
     lowest = ANY if kind & ANY_SOURCE else 0
     if not lowest <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
         return 0
@@ -435,7 +440,7 @@ def are_alike(x, out):
 
 
 def is_shared_out(ctx, part, whole):
-    """Return whether `whole` is n times as long as `part` along axis 0, and else like it."""
+    """Return whether `whole` is n times as long as `part` along axis 0, and otherwise of the same shape."""
     dimensions = peek(part + c.DIMENSIONS)
     if dimensions == 0 or dimensions != peek(whole + c.DIMENSIONS):
         return 0
@@ -449,8 +454,8 @@ def is_shared_out(ctx, part, whole):
 
 
 def is_cut_evenly(ctx, x, out):
-    """Return whether an all_to_all cuts and concatenates along axis 0, n parts of one run each; notes how long they
-    are."""
+    """Return whether an all_to_all cuts and concatenates along axis 0, so that each of the n parts is one run. Notes
+    the length of a part."""
     if peek(ctx + c.ARGUMENT) != 0 or peek(ctx + c.ARGUMENT_2) != 0 or peek(x + c.DIMENSIONS) == 0:
         return 0
     if not are_alike(x, out) or peek(peek(x + c.DIMS)) % peek(ctx + c.SIZE) != 0:
@@ -463,7 +468,7 @@ def is_cut_evenly(ctx, x, out):
 
 
 def is_own_part(ctx, part, whole):
-    """Return whether `part` is the very memory that belongs to this rank in `whole`."""
+    """Return whether `part` is the memory of this rank's own part of `whole`."""
     return peek(part + c.DATA) == peek(whole + c.DATA) + peek(ctx + c.RANK) * peek(part + c.BYTES)
 
 
@@ -474,7 +479,7 @@ def are_apart(a, b):
 
 
 def find_kernel(ctx):
-    """Note the kernel for dtype and reduction; 0 when it is not loaded."""
+    """Note the kernel for dtype and reduction. Returns 0 if it is not loaded."""
     reduction = peek(ctx + c.REDUCTION)
     if not 0 < reduction < REDUCTION_CODES:
         return 0
@@ -499,7 +504,7 @@ _kept: dict[int, _MethodDefinition] = {}  # CPython keeps a pointer to the defin
 
 
 def make_callable(name: str, fast: int, plain: int, words: np.ndarray) -> Callable[..., int]:
-    """Return what the communicator calls for a routine at the given addresses, on the context `words`."""
+    """Return the callable of the communicator for the routine at these addresses, on the context `words`."""
     if not FAST:
         return PlainEntry(plain, words)
     definition = _kept.setdefault(fast, _MethodDefinition(name.encode(), fast, py.METH_FASTCALL, None))
@@ -509,7 +514,8 @@ def make_callable(name: str, fast: int, plain: int, words: np.ndarray) -> Callab
 
 
 class PlainEntry:
-    """The same calls by way of numpy's and ctypes' public interfaces: slower, for interpreters not known here."""
+    """The same calls through the public interfaces of numpy and ctypes: slower, for interpreters that are not known
+    here."""
 
     def __init__(self, address: int, words: np.ndarray):
         self._routine = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)(address)
@@ -532,7 +538,7 @@ class PlainEntry:
 
 
 def _write_down(array: np.ndarray | None, view: np.ndarray, writeable: bool) -> np.ndarray | None:
-    """Fill a view from an array; its shape, or None where it is none that routines can work on as it is."""
+    """Fill a view from an array. Returns its shape, or None for an object that routines cannot work on as it is."""
     if array is None:
         return np.zeros(0, np.int64)
     if type(array) is not np.ndarray or array.dtype not in BY_NUMPY:

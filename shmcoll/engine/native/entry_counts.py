@@ -1,23 +1,24 @@
-"""How the calls with counts get into their routines: counts and displacements as the user gives them, read here.
+"""How calls with counts enter their routines: this file reads counts and displacements as the user passes them.
 
-Such a call has the first FIXED arguments of any (`entry.py`), then
+Such a call has the first FIXED arguments of every call (`entry.py`), and then
 
     all_to_all_v, gather_v, scatter_v, all_gather_v
                         received, send_counts, send_displs, recv_counts, recv_displs, recv_room
     reduce_scatter_v    None, counts                                                             (of reduce_scatter)
 
-received: an int64 array of n that the communicator made, into which the receive counts go, or None. The others: an
-exact tuple or list of n exact ints, an exact ndarray of integers of shape (n,), or None where nothing is given. All
-other calls of these operations are as everybody's.
+received: an int64 array of n elements, made by the communicator, which the entry fills with the receive counts; or
+None. Each other argument is an exact tuple or list of n exact ints, an exact ndarray of integers of shape (n,), or None
+if the user passed nothing. All other calls of these operations are as in `entry.py`.
 
-The entry answers NEEDS_PYTHON, having done nothing, for anything else, for numbers out of range, and for arrays that do
-not suit the operation: Python's way in `calls/` takes it or says what is wrong. A rank that receives something and
-gives no `out` gets COUNTS_KNOWN: RESULT_SIZE of the table then says how long the result must be, and the communicator
-calls again with that and the phase DATA.
+The entry does nothing and answers NEEDS_PYTHON for anything else, for numbers out of range, and for arrays that do not
+suit the operation. Then the Python code in `calls/` accepts the call or raises an error. If a rank receives something
+and passes no `out`, the answer is COUNTS_KNOWN: RESULT_SIZE of the table is the length of the result, and the
+communicator calls again with such an array and the phase DATA.
 
-The table (see `engine/protocol/count_tables.py`) is the context's own, OWN_TABLE. It belongs to whoever is inside,
-between two phases too, and is filled once `taken` has let the caller in, under the GIL. A call in this form always
-begins, so nobody enters with one between two phases, the same thread neither. Python's way brings tables of its own.
+The table (see `engine/protocol/count_tables.py`) is the context's own, OWN_TABLE. It belongs to the call that is
+inside, also between two phases. It is filled under the GIL, after `taken` has let the caller in. A call in this form
+always begins an operation, so none enters between two phases, not even of the same thread. The Python code brings
+tables of its own.
 """
 
 from collections.abc import Callable
@@ -94,8 +95,8 @@ def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[i
 
 
 def make_prepare(kind: int) -> Callable[[int, int], int]:
-    """Return whether the counts of a call, whose first arguments have been read, can be read and go on; lays them
-    out."""
+    """Return a function that lays out the counts of a call whose first arguments have been read. It returns whether the
+    call can go on."""
     if kind & REDUCING:
         return cut_unevenly
 
@@ -109,7 +110,8 @@ def make_prepare(kind: int) -> Callable[[int, int], int]:
 
 
 def arrays_suit(ctx, kind):
-    """Return whether x is given by just who sends, and `out`, where it is given, is of its dtype and apart from it."""
+    """Return whether exactly the ranks that send pass x. An `out` must have its dtype, and no memory in common with
+    it."""
     if kind & ROOTED and not 0 <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
         return 0
     x, out = ctx + c.X, ctx + c.OUT
@@ -133,7 +135,7 @@ def is_given(view):
 
 
 def fill_table(ctx, kind, args):
-    """Fill the own table; 0 when a row of it cannot be read or is missing."""
+    """Fill the own table. Returns 0 if a row of it cannot be read or is missing."""
     if kind & OWN_COUNTS:
         if not read_sends(ctx, args, sends(ctx, kind)):
             return 0
@@ -154,8 +156,8 @@ def fill_table(ctx, kind, args):
 
 
 def read_sends(ctx, args, given):
-    """Return the rows of what is sent; displacements packed where there are none: then the blocks are all of x, and 0
-    is the answer where they are less. Who sends nothing gives neither."""
+    """Fill the rows about sending. Without displacements the blocks are packed, and it returns 0 if they are shorter
+    than x. A rank that sends nothing passes neither counts nor displacements."""
     counts, displs = peek(args + (ROWS + SEND_COUNTS) * WORD), peek(args + (ROWS + SEND_DISPLS) * WORD)
     none = peek(ctx + NONE)
     if not given:
@@ -174,7 +176,7 @@ def read_sends(ctx, args, given):
 
 
 def send_all_of_x(ctx, kind):
-    """The same rows where all of x goes to everybody, or to the root."""
+    """Fill the rows about sending if all of x goes to every rank, or to the root."""
     set_row(ctx, SEND_COUNTS, 0 if kind & OUT_AT_ROOT else peek(ctx + c.X + c.COUNT))
     set_row(ctx, SEND_DISPLS, 0)
     if kind & OUT_AT_ROOT:
@@ -182,7 +184,7 @@ def send_all_of_x(ctx, kind):
 
 
 def read_receives(ctx, args, given):
-    """Return the rows of what is received. What a rank gives that receives nothing is not looked at."""
+    """Fill the rows about receiving. The arguments of a rank that receives nothing are ignored."""
     for i in (RECV_COUNTS, RECV_DISPLS, RECV_ROOM):
         values = peek(args + (ROWS + i) * WORD)
         if not given or values == peek(ctx + NONE):
@@ -193,7 +195,7 @@ def read_receives(ctx, args, given):
 
 
 def tell_received(ctx, received, status):
-    """After a routine: the receive counts, and between two phases how long a result takes them."""
+    """Pass on the receive counts after a routine, and, between two phases, the length of the result."""
     size, counts, displs = peek(ctx + c.SIZE), row(ctx, RECV_COUNTS), row(ctx, RECV_DISPLS)
     if received != peek(ctx + NONE) and (status == c.OK or status == c.COUNTS_KNOWN):
         copy(peek(received + py.ARRAY_DATA), counts, size * WORD)
@@ -207,7 +209,7 @@ def tell_received(ctx, received, status):
 
 
 def row(ctx, i):
-    """Return the address of a row of the own table; behind the last one, of its other words."""
+    """Return the address of a row of the own table; behind the last row, that of its other words."""
     return ctx + OWN_TABLE + i * peek(ctx + c.SIZE) * WORD
 
 
@@ -220,8 +222,8 @@ def set_row(ctx, i, value):
 
 
 def cut_unevenly(ctx, args):
-    """Return whether a reduce_scatter_v cuts x into blocks of the lengths given, and `out` can take this rank's; notes
-    where the blocks lie and the kernel. In place: `out` may be this rank's own block."""
+    """Return whether a reduce_scatter_v cuts x into blocks of the lengths given, and `out` has the length of this
+    rank's block. Notes the places of the blocks, and the kernel. In place: `out` may be this rank's own block."""
     x, out, size, me = ctx + c.X, ctx + c.OUT, peek(ctx + c.SIZE), peek(ctx + c.RANK)
     blocks, lengths = row(ctx, 0), row(ctx, 1)
     if not is_given(x) or peek(x + c.DTYPE) != peek(out + c.DTYPE):
@@ -248,8 +250,8 @@ def cut_unevenly(ctx, args):
 
 
 def mark_of(lengths, size):
-    """Return a hash of n lengths at an address, which stands for them in the fingerprint; from 2^48 on, where no other
-    ARGUMENT of reduce_scatter is."""
+    """Return a hash of n lengths at an address, which represents them in the fingerprint. It is at least 2^48, where no
+    other ARGUMENT of reduce_scatter is."""
     hashed = SEED
     for i in range(size):
         hashed = mix(hashed, peek(lengths + i * WORD))
@@ -260,7 +262,7 @@ def mark_of(lengths, size):
 
 
 def read_row(ctx, values, target):
-    """Fill n words from what a user gave for them; 0 when it is not read here or has a number out of range."""
+    """Fill n words from an argument of the user. Returns 0 if it cannot be read here or has a number out of range."""
     kind, size = peek(values + py.OBJECT_TYPE), peek(ctx + c.SIZE)
     if kind == peek(ctx + NDARRAY):
         return read_words(ctx, values, target, size)
@@ -280,7 +282,7 @@ def read_row(ctx, values, target):
 
 
 def read_words(ctx, array, target, size):
-    """The same from an array of any integers."""
+    """Fill n words from an array of any integers. Returns 0 as `read_row` does."""
     known = type_of_plain(ctx, array, 0)
     code, item = dtype_in(known), item_in(known)
     if not INT8 <= code <= UINT64:

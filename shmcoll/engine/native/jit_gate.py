@@ -1,18 +1,18 @@
-"""How jitted code of users gets into a routine: one function for all operations, called by its address.
+"""How jitted code of users enters a routine: by one function for all operations, called by its address.
 
-It may be called with the GIL held or without (`nogil=True`): it takes the GIL, which is what makes `taken` and the
-words of the context safe (see `entry.py`), and the routine's plain form releases it while it runs. What is called
-stands in a block of words that the caller keeps until the gate returns:
+It may be called with the GIL held or without (`nogil=True`). It takes the GIL, which makes `taken` and the words of the
+context safe (see `entry.py`), and the routine's plain form releases it while it runs. The call is described in a block
+of words that the caller keeps until the gate returns:
 
     OPERATION  REDUCTION  ARGUMENT  ARGUMENT_2  STATUS  then x, and out behind it, each as TYPE, DATA, DIMENSIONS, dims
 
-TYPE is the type word of an array's dtype (`entry.py`), 0 for no array. Arrays are C-contiguous and aligned; the rest
-is checked here as for a call from Python. Whatever is not OK, a call that Python has to look at and an error alike,
-goes to the communicator's callback, a Python function of the block's address, with STATUS filled. The gate returns 0,
-or 1 with a Python exception pending.
+TYPE is the type word of an array's dtype (`entry.py`), 0 for no array. Arrays are C-contiguous and aligned; the rest is
+checked here as for a call from Python. If a status is not OK, because Python has to prepare the call or because of an
+error, the gate stores it in STATUS and calls the communicator's callback, a Python function of the block's address. The
+gate returns 0, or 1 with a Python exception pending.
 
-Messages: the callback also finds memory for one whose sender has asked for some (ASKS). After a recv ARGUMENT and
-ARGUMENT_2 say where the message came from, and STATUS how many elements it has.
+Messages. The callback also allocates memory for a message whose sender has asked for some (ASKS). After a recv ARGUMENT
+and ARGUMENT_2 hold the source and the tag of the message, and STATUS the number of its elements.
 
 Cost: the entry's, and 20 to 60 ns for the GIL.
 """
@@ -57,8 +57,8 @@ def gate(ctx, block):
 
 
 def enter(ctx, block):
-    """Fill the context and run the routine. NEEDS_PYTHON where the arguments do not suit it, or it or its kernel is not
-    loaded."""
+    """Fill the context and run the routine. Returns NEEDS_PYTHON if the arguments do not suit it, or if it or its
+    kernel is not loaded."""
     operation = peek(block + OPERATION)
     poke(ctx + c.REDUCTION, peek(block + REDUCTION))
     poke(ctx + c.ARGUMENT, peek(block + ARGUMENT))
@@ -81,7 +81,7 @@ def suits(ctx, kind):
 
 
 def note_message(ctx, block, where):
-    """What a recv tells of its message."""
+    """Store what a recv has found out about its message."""
     total = peek(found_message(ctx) + FOUND_TOTAL)
     poke(block + ARGUMENT, where >> SOURCE_SHIFT)
     poke(block + ARGUMENT_2, where & LARGEST_TAG)
@@ -89,7 +89,7 @@ def note_message(ctx, block, where):
 
 
 def fill_view(view, array):
-    """Fill a view of the context; returns where the next array stands."""
+    """Fill a view of the context. Returns the address of the next array."""
     known, dimensions = peek(array + TYPE), peek(array + DIMENSIONS)
     count = 1
     for i in range(dimensions):
@@ -107,7 +107,7 @@ def fill_view(view, array):
 
 
 def tell_and_keep_error(ctx, block, status):
-    """The callback ends the group; what the signal handler raised stays pending."""
+    """Have the callback end the group. The exception of the signal handler stays pending."""
     kept = block + OPERATION + WORD  # three words that have been read
     error = py.take_error(kept)
     poke(block + STATUS, status)
