@@ -1,1 +1,1 @@
-"""The arena and what lies in it, as plain Python sees it."""
+"""The arena and what is stored in it, as plain Python sees it."""

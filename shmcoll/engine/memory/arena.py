@@ -1,22 +1,23 @@
 """The arena: one sparse mapping shared by all ranks. The only file that asks the system for memory.
 
-Life: the creator (launcher, or a rank alone) makes a file in memory without a name, sizes it sparsely, commits the
+Life. The creator (the launcher, or the only rank) makes a file in memory without a name, sizes it sparsely, commits the
 pages that the job needs, and writes the job page. Ranks inherit the descriptor and map it. Nothing has a name, so
 nothing can be left behind: the kernel frees the pages with the last descriptor and mapping.
 
-There are two kinds of file. Ranks that inherit the descriptor use a memfd: it has room wherever the machine has memory,
-however small /dev/shm is (64 MiB in a container). Ranks of other launchers must meet under a name, and only a file in
-/dev/shm can have one. The finished arena is given its name in one step, so that nobody meets an unfinished one. The
-size of a memfd is sealed, and so are the seals: no process can cut memory off that ranks have mapped, or forbid them to
-map it. If the system refuses to make a memfd, a file in /dev/shm without a name (O_TMPFILE) is used.
+There are two kinds of file. Ranks that inherit the descriptor use a memfd: its size is limited only by the memory of
+the machine, however small /dev/shm is (64 MiB in a container). Ranks of other launchers must meet under a name, and
+only a file in /dev/shm can have one. The finished arena is given its name in one step, so that no process finds an
+unfinished one. The size of a memfd is sealed, and so are the seals: no process can cut memory off that ranks have
+mapped, or forbid them to map it. If the system refuses to make a memfd, a file in /dev/shm without a name (O_TMPFILE)
+is used.
 
-Memory is committed before it is used, so that too little of it is an `ArenaError` here and never a SIGBUS later: by
-`posix_fallocate` what the job needs, as the file is made; by address what ranks take afterwards (`pages.py`), because
-the program may have closed the descriptor by then. In a memory cgroup neither fails (the process is killed instead),
-hence the comparison beforehand.
+Memory is committed before it is used, so that too little of it is an `ArenaError` here and never a SIGBUS later. When
+the file is made, `posix_fallocate` commits what the job needs. Memory that ranks allocate afterwards is committed by
+address (`pages.py`), because the program may have closed the descriptor by then. In a memory cgroup neither of these
+fails; the process is killed instead. Therefore the amounts are compared beforehand.
 
-The descriptor stays open for who looks at the job from outside, and for locks (`diagnostics/report_lock.py`). Whoever
-uses it after the start asks `has_descriptor` first.
+The descriptor stays open for programs that inspect the job from outside, and for locks (`diagnostics/report_lock.py`).
+Code that uses it after the start calls `has_descriptor` first.
 """
 
 import ctypes
@@ -37,7 +38,7 @@ from shmcoll.engine.system.descriptors import file_of
 from shmcoll.engine.system.processes import process_start
 from shmcoll.errors import ArenaError
 
-WIDEST_BYTES = 4 << 40  # what the mapping spans at most; untouched ranges take no memory
+WIDEST_BYTES = 4 << 40  # the largest span of the mapping; untouched ranges take no memory
 MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _FOLDER = "/dev/shm"
@@ -46,7 +47,7 @@ _LIBC.mmap.restype = ctypes.c_void_p
 
 
 class Arena:
-    """A mapped arena. `address` is where it starts in this process.
+    """A mapped arena. address: where it begins in this process.
 
     `load` and `store` reach single words. Every load is an acquire and every store a release: a rank that finds a word
     finds all that its writer stored before it. A store that must be seen before this rank looks at another word needs
@@ -85,16 +86,17 @@ class Arena:
         ctypes.memmove(self.address + offset, data, len(data))
 
     def unmap(self) -> None:
-        """Give the mapping back and keep the descriptor, for whoever attaches to it."""
+        """Give the mapping back and keep the descriptor, for processes that attach to it."""
         self._unmap()
 
     def close(self) -> None:
-        """Unmap and close. For an arena that nobody has taken part in."""
+        """Unmap and close. For an arena in which no rank has taken part."""
         self._unmap()
         os.close(self.fd)
 
     def abandon(self) -> None:
-        """In a process that a rank has forked: keep nothing of the arena alive. Its addresses read as zero then."""
+        """Keep nothing of the arena alive in a process that a rank has forked. Its addresses read as zero
+        afterwards."""
         _mmap(self.address, self.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED, -1)
         if self.has_descriptor():
             os.close(self.fd)
@@ -120,8 +122,8 @@ class Arena:
         return layout.world_offset(self.ranks)
 
     def commit(self, offset: int, length: int, purpose: str) -> None:
-        """Back `[offset, offset + length)`, which nobody uses, with memory. Raises `ArenaError`, with nothing taken,
-        where there is too little."""
+        """Back the unused range `[offset, offset + length)` with memory. If there is too little, it takes nothing and
+        raises `ArenaError`."""
         place = self._place()
         if available(place) < length:
             raise _too_small(purpose, length, place)
@@ -135,12 +137,12 @@ class Arena:
             raise _too_small(purpose, length, place)
 
     def clear(self, offset: int, length: int) -> None:
-        """Make committed memory that nobody uses any more zero, and give it back."""
+        """Clear committed memory that is not used any more, and give it back."""
         pages.clear(self.address + offset, length)
 
     def _place(self) -> str | None:
-        """Return where one can ask how much room the arena's file system has; None for a memfd, which has a limit
-        nowhere."""
+        """Return a place to ask how much room the arena's file system has; None for a memfd, which has no such
+        limit."""
         try:
             found = os.stat(_FOLDER).st_dev  # noqa: PTH116 - a Path would cost more than the call
         except OSError:
@@ -160,10 +162,10 @@ def create(
 ) -> Arena:
     """Make the arena of a job: committed for `ranks` ranks, job page and doorbells ready.
 
-    `heap`: most bytes that shared arrays and groups of all ranks may take; None: SHMCOLL_HEAP, or half of what there
-    is. `name`: the name of the file in /dev/shm, which the caller removes; by default it has none. `nonce`: 16 bytes,
-    by default random. `creator`: the process that stands for the job, if it is not this one. Raises `ArenaError` when
-    there is too little shared memory, with the amounts; `FileExistsError` when the name exists.
+    heap: the most bytes that shared arrays and groups of all ranks may take; None: SHMCOLL_HEAP, or half of what is
+    available. name: the name of the file in /dev/shm, which the caller removes; by default the file has no name. nonce:
+    16 bytes, by default random. creator: the process that represents the job, if it is not this one. Raises
+    `ArenaError` with the amounts if there is too little shared memory, and `FileExistsError` if the name exists.
     """
     check_ranks(ranks, cell_bytes)
     creator = creator or os.getpid()
@@ -173,7 +175,7 @@ def create(
     fd = _in_dev_shm() if name else _anonymous()
     try:
         heap = _heap_limit(fd) if heap is None else heap
-        # Any rank may need all of the heap, in whatever pieces: each has a share of the span that is wide enough
+        # Any rank may need all of the heap, in pieces of any size: each has a share of the span that is wide enough
         arena = _map_sparse(fd, need, layout.align(min(need + 4 * ranks * heap, WIDEST_BYTES), layout.PAGE))
         arena.ranks = ranks
         _seal(fd)
@@ -216,7 +218,7 @@ def check_ranks(ranks: int, cell_bytes: int = layout.CELL_BYTES) -> None:
 
 
 def attach(fd: int, nonce: str | None) -> Arena:
-    """Map the arena behind a descriptor after checking that it is ours; an inherited one by its nonce too.
+    """Map the arena behind a descriptor after checking that it is ours. An inherited one is checked by its nonce, too.
 
     Raises `ArenaError` for a wrong owner, mode, size, kind, magic, version or nonce.
     """
@@ -229,7 +231,7 @@ def attach(fd: int, nonce: str | None) -> Arena:
 
 
 def checked_size(fd: int) -> int:
-    """Return the size of the file behind a descriptor. Raises `ArenaError` when it cannot be our arena."""
+    """Return the size of the file behind a descriptor. Raises `ArenaError` if it cannot be our arena."""
     try:
         info = os.fstat(fd)
     except OSError as e:
@@ -247,7 +249,7 @@ def checked_size(fd: int) -> int:
 
 
 def verify(arena: Arena, nonce: str | None) -> None:
-    """Check the job page, by the nonce too if it is known, and take the number of ranks from it."""
+    """Check the job page, by the nonce too if it is known, and read the number of ranks from it."""
     magic, version, size, ranks = (
         arena.load(o) for o in (layout.JOB_MAGIC, layout.JOB_VERSION, layout.JOB_BYTES, layout.JOB_RANKS)
     )
@@ -285,7 +287,7 @@ def _limits(cell_bytes: int) -> tuple[tuple[int, int, int], ...]:
 
 
 def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:
-    """mmap(2) for reading and writing."""
+    """Call mmap(2) for reading and writing."""
     protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, flags | MAP_NORESERVE
     at = _LIBC.mmap(ctypes.c_void_p(address), ctypes.c_size_t(size), protection, flags, fd, ctypes.c_int64(0))
     if at is None or at == ctypes.c_void_p(-1).value:
@@ -297,7 +299,7 @@ def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:
 
 
 def _map_sparse(fd: int, need: int, size: int) -> Arena:
-    """Size and map the file; where the address space is limited, a smaller span, but one that holds `need` bytes."""
+    """Size and map the file. If the address space is limited, the span is smaller, but it holds `need` bytes."""
     while True:
         try:
             os.ftruncate(fd, size)
@@ -355,7 +357,7 @@ def _check_seals(fd: int) -> None:
 
 
 def _seals(fd: int) -> int:
-    """Return the seals of a file. One that is not a memfd has a single seal, or none can exist: it gets no others."""
+    """Return the seals of a file. A file that is not a memfd has at most one seal, and can get no others."""
     try:
         return fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError:  # /dev/shm may be on a disk
@@ -363,7 +365,7 @@ def _seals(fd: int) -> int:
 
 
 def _publish(arena: Arena, name: str) -> None:
-    """Give a finished arena its name, in one step: nobody ever meets an unfinished one."""
+    """Give a finished arena its name in one step: no process ever finds an unfinished one."""
     folder = os.open(_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.link(f"/proc/self/fd/{arena.fd}", name, dst_dir_fd=folder, follow_symlinks=True)
@@ -384,7 +386,7 @@ def _heap_limit(fd: int) -> int:
 
 
 def _too_small(purpose: str, need: int, place: int | str | None) -> ArenaError:
-    """`place`: as for `available`."""
+    """Make the error for an arena that needs more memory than there is. place: as for `available`."""
     have = max(available(place), 0)
     advice = "Start fewer ranks, end other programs, or give the container more (docker run --memory)."
     if place is not None and filesystem_room(place) <= have:
@@ -400,5 +402,5 @@ def _too_small(purpose: str, need: int, place: int | str | None) -> ArenaError:
 
 
 def mib(n: int) -> str:
-    """Return an amount of memory, for people."""
+    """Return an amount of memory as text for people."""
     return f"{n / (1 << 20):,.1f} MiB"

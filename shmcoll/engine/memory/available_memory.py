@@ -1,4 +1,4 @@
-"""How much shared memory there is: asked before any is committed, because too little of it kills instead of failing."""
+"""How much shared memory is available. It is checked before memory is committed: too little kills the process later."""
 
 import contextlib
 import os
@@ -13,7 +13,8 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def amount(text: str) -> int:
-    """Return bytes from text such as 4096, 64K, 1.5G or 2GiB (units of 1024); 0 for what is no positive amount."""
+    """Return bytes from text such as 4096, 64K, 1.5G or 2GiB (units of 1024); 0 for text that is not a positive
+    amount."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     return int(float(match[1]) * (1 << _UNITS[match[2].upper()])) if match else 0
 
@@ -26,7 +27,7 @@ def available(place: int | str | None) -> int:
 
 
 def filesystem_room(place: int | str) -> int:
-    """Return what the file system behind a descriptor, or of a folder, can still take."""
+    """Return how many bytes the file system behind a descriptor, or of a folder, can still take."""
     info = os.statvfs(place)
     # A memfd lives on a mount of the kernel's own without a limit, which reports no blocks at all.
     return info.f_bavail * info.f_frsize if info.f_blocks else 1 << 62
@@ -41,7 +42,7 @@ def _memory_room() -> int:
 
 
 def _cgroup_rooms() -> list[int]:
-    """Return the limit minus usage of every memory cgroup that encloses this process."""
+    """Return the limit minus the usage of every memory cgroup that encloses this process."""
     rooms = []
     for version, folder in cgroups.enclosing("memory"):
         limit, usage = ("memory.max", "memory.current") if version == 2 else _MEMORY_V1

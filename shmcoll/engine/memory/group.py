@@ -1,12 +1,13 @@
-"""A group as plain Python sees it: where its region lies, who its members are, whether it has ended.
+"""A group as plain Python sees it: where its region is, which ranks its members are, whether it has ended.
 
-ABORT goes from 0 to 1 once, and anyone may set it: it does not matter how many do. Whoever ends a group has written why
-before (`records.py`), and rings every doorbell afterwards. A waiter looks at ABORT after announcing that it sleeps and
-before it does, so either it sees the word or the ring comes after its look and ends its sleep: nobody sleeps on.
+ABORT goes from 0 to 1 once. Every process may set it, and it does not matter how many do. A process that ends a group
+has written the reason before (`records.py`), and rings every doorbell afterwards. A waiter reads ABORT after it has
+announced that it sleeps, and before it sleeps. So either it finds the word set, or the doorbell rings after that and
+ends its sleep. No rank sleeps on.
 
-Order of memory. ABORT is stored with release: a rank that finds it set finds the record that says why. A fence follows:
-what this rank does to its own arrays afterwards is not seen before ABORT is, which `has_ended` in
-`engine/protocol/sync.py` relies on.
+Order of memory. ABORT is stored with release: a rank that finds it set finds the record of the reason. A fence follows:
+no rank sees what this rank does to its own arrays afterwards before it sees ABORT. `has_ended` in
+`engine/protocol/sync.py` relies on that.
 """
 
 import ctypes
@@ -20,10 +21,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class RankName(int):
-    """A rank of a group, which as text says which rank of the world it is: '1', or '1 (world rank 3)'.
+    """A rank of a group, whose text includes its rank in the world if that differs: '1', or '1 (world rank 3)'.
 
-    Whatever users pass and see counts in the group (`comm.rank`, root, dest), a launcher and a table of all ranks count
-    in the world. So a message names both where they differ.
+    The ranks that users pass and see are ranks of the group (`comm.rank`, root, dest). The ranks of a launcher and of a
+    table of all ranks are ranks of the world. So a message names both if they differ.
     """
 
     world: int
@@ -38,14 +39,14 @@ class RankName(int):
 
 
 def names(ranks: Iterable[object]) -> str:
-    """'rank 2' or 'ranks 0, 2', for messages. The elements are numbers of ranks, or their names in a group."""
+    """Return 'rank 2' or 'ranks 0, 2', for messages. The elements are numbers of ranks, or their names in a group."""
     listed = [str(rank) for rank in ranks]
     return f"rank {listed[0]}" if len(listed) == 1 else f"ranks {', '.join(listed)}"
 
 
 @dataclass(frozen=True)
 class Group:
-    """The group whose region starts at `offset` of the arena; `ranks` are its members, as ranks of the world."""
+    """The group whose region begins at `offset` of the arena. ranks: its members, as ranks of the world."""
 
     arena: Arena
     offset: int
@@ -60,16 +61,16 @@ class Group:
         return len(self.ranks)
 
     def name(self, rank: int) -> RankName:
-        """Return a rank of the group for messages."""
+        """Return the name of a rank of the group, for messages."""
         return RankName(rank, self.ranks[rank])
 
     def names(self, ranks: Iterable[int]) -> str:
-        """Return some of its ranks, for messages: 'rank 2' or 'ranks 0, 2'."""
+        """Return the names of some of its ranks, for messages: 'rank 2' or 'ranks 0, 2'."""
         return names(self.name(rank) for rank in ranks)
 
     @property
     def title(self) -> str:
-        """'world ranks 1, 3': its members, for messages."""
+        """The members, for messages: 'world ranks 1, 3'."""
         return f"world {names(self.ranks)}"
 
     def mailbox(self, rank: int) -> int:
@@ -91,7 +92,7 @@ class Group:
         self.ring()
 
     def ring(self) -> None:
-        """Post every doorbell, so that each sleeping rank looks around."""
+        """Post every doorbell, so that each sleeping rank checks what it waits for."""
         for rank in range(self.size):
             self.ring_one(rank)
 

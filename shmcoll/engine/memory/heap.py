@@ -1,28 +1,28 @@
-"""The heap of one rank: its own share of the arena, from which it alone takes memory and gives it back.
+"""The heap of one rank: its own share of the arena, in which only this rank allocates memory and gives it back.
 
-Nobody else takes from it, so no lock is shared between ranks, and which blocks are free is private knowledge. What is
-shared is HELD, one word a rank that it alone writes: the bytes it holds. Together they may not pass JOB_HEAP. A rank
-adds its need to its own word first and sums all words afterwards, so that of two ranks that take the last bytes at once
-at least one sees the other: the limit is never passed, though both may be refused. That needs a fence between the store
-and the sum, on every processor.
+So ranks share no lock, and only the rank itself knows which blocks are free. The ranks share HELD, one word per rank
+that only this rank writes: the bytes that it holds. Together these may not exceed JOB_HEAP. A rank adds its need to its
+own word first and sums all words afterwards. So if two ranks take the last bytes at the same time, at least one sees
+the other: the limit is never exceeded, though both may be refused. That needs a fence between the store and the sum, on
+every processor.
 
-Memory is committed when taken and cleared when given back: it reads as zero when it is taken again.
+Memory is committed when it is taken and cleared when it is given back: it reads as zero when it is taken again.
 
-A block may have HOLDS behind it, a word a rank, that rank's alone: how many views of the block it has
-(`communicator/shared_arrays.py`). A block that is given back stays until all ranks that hold it have let go or ended,
-which is looked at whenever memory is taken or given. A rank holds only what its owner has at that time, so nobody holds
-what has been given back.
+A block may have HOLDS behind it, one word per rank that only that rank writes: how many views of the block it has
+(`communicator/shared_arrays.py`). A block that is given back stays until all ranks that hold it have let go or ended.
+That is checked whenever memory is taken or given back. A rank holds only a block that its owner still has, so no rank
+holds a block that has been given back.
 
-Within the rank. Threads take turns (`_lock`). But between any two steps the same thread may run something else: a
-signal handler that takes memory, or the garbage collector, which gives some back. The lock lets it in, and it ends
-before the interrupted call goes on. What both change is an immutable picture of the heap, replaced in one step of the
-interpreter: a picture that has been replaced says by which one, and `setdefault` lets only one call say so. A call
-whose picture has been replaced meanwhile looks anew.
+Within the rank. Threads take turns (`_lock`). But between any two steps the same thread may run another call: of a
+signal handler that takes memory, or of the garbage collector, which gives memory back. The lock lets that call in, and
+it ends before the interrupted call goes on. Both change the heap by replacing an immutable picture of it, in one step
+of the interpreter. A picture that has been replaced holds its successor, and `setdefault` lets only one call set that.
+A call whose picture has been replaced meanwhile begins again with the latest one.
 
-    take     claim a block, tell HELD, look at the limit, commit. Any exception withdraws the claim
-    give     enter the block among those that are dropped, where it stays until it is back. Whoever gets the lock
-             without waiting, and whoever takes memory, clears what has been dropped, each block only one call at a time
-             (`cleared_by`). Then the block leaves the picture: nobody takes it before it is clear
+    take     claim a block, add it to HELD, check the limit, commit. Any exception withdraws the claim
+    give     enter the block among the dropped blocks, where it stays until it is free. A call that gets the lock
+             without waiting, and a call that takes memory, clears the dropped blocks; only one call at a time clears a
+             block (`cleared_by`). Then the block leaves the picture: it is not taken before it is clear
 """
 
 import os
@@ -36,21 +36,21 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena, mib
 from shmcoll.errors import ArenaError
 
-_Gaps = tuple[tuple[int, int], ...]  # first byte and length of what is free, in order
+_Gaps = tuple[tuple[int, int], ...]  # first byte and length of each free range, in order
 
 
-@dataclass(eq=False)  # one block is never another
+@dataclass(eq=False)  # compared by identity
 class _Block:
-    """`holds`: how far behind its beginning its HOLDS are; 0 where no rank may have views."""
+    """A block of the heap. holds: the distance from its beginning to its HOLDS; 0 if no rank may have views."""
 
     length: int
     holds: int
     offset: int = -1  # of the latest claim
-    cleared_by: dict[int, object] = field(default_factory=dict)  # under 0, the call that does it
+    cleared_by: dict[int, object] = field(default_factory=dict)  # under 0, the call that clears it
 
 
 class _Picture(NamedTuple):
-    """The heap as it is, until `successor` holds another."""
+    """The heap as it is, until `successor` holds another picture."""
 
     gaps: _Gaps
     taken: dict[int, _Block]
@@ -70,8 +70,8 @@ class Heap:
         self._lock = threading.RLock()
 
     def take(self, length: int, purpose: str, *, holds: bool = False) -> int:
-        """Return the offset of `length` bytes of zeros. Raises `ArenaError`, with nothing taken, when there is too
-        little."""
+        """Allocate `length` bytes of zeros and return their offset. If there is too little memory, it takes nothing and
+        raises `ArenaError`."""
         behind = layout.align(length, layout.LINE)
         length = layout.align(max(behind + holds * self._arena.ranks * layout.WORD, 1), layout.PAGE)
         block = _Block(length, behind if holds else 0)
@@ -88,12 +88,13 @@ class Heap:
             raise
 
     def block_of(self, offset: int) -> tuple[int, int] | None:
-        """Return the first byte and HOLDS of the block in which a byte lies; None where no rank may have views."""
+        """Return the first byte and the HOLDS of the block that contains a byte; None if no rank may have views of
+        it."""
         blocks = self._picture().taken.items()
         return next(((at, at + b.holds) for at, b in blocks if at <= offset < at + b.holds), None)
 
     def give(self, offset: int) -> None:
-        """Give a block back. May be called from anywhere, even by the garbage collector in the midst of `take`."""
+        """Give a block back. May be called from anywhere, even by the garbage collector in the middle of `take`."""
         self._dropped[self._picture().taken[offset]] = None
         if self._lock.acquire(blocking=False):
             try:
@@ -133,7 +134,7 @@ class Heap:
         return latest
 
     def _replace(self, old: _Picture, gaps: _Gaps, taken: dict[int, _Block]) -> bool:
-        """Have another picture in place of the latest; False when an inner call has been faster."""
+        """Replace the latest picture by another. Returns False if an inner call has replaced it first."""
         new = _Picture(gaps, taken, {})
         if old.successor.setdefault(0, new) is not new:
             return False
@@ -141,7 +142,7 @@ class Heap:
         return True
 
     def _claim(self, block: _Block, purpose: str) -> None:
-        """Enter a block where there is room for it, and tell that it is held."""
+        """Enter a block where there is room for it, and add it to HELD."""
         while True:
             old = self._picture()
             block.offset = _first_fit(old.gaps, block.length, purpose)
@@ -181,7 +182,7 @@ class Heap:
 
 
 def span(arena: Arena, rank: int) -> tuple[int, int]:
-    """Return the first byte and length of a rank's heap: an equal share of all behind the world's region."""
+    """Return the first byte and the length of a rank's heap: an equal share of the arena behind the world's region."""
     first = layout.arena_bytes(arena.ranks, arena.load(layout.JOB_CELL_BYTES))
     share = (arena.size - first) // arena.ranks & -layout.PAGE
     return first + rank * share, share
@@ -193,7 +194,7 @@ def held_by_all(arena: Arena) -> int:
 
 
 def _first_fit(gaps: _Gaps, length: int, purpose: str) -> int:
-    """Return where the first gap begins that is long enough."""
+    """Return the beginning of the first gap that is long enough."""
     for offset, room in gaps:
         if room >= length:
             return offset

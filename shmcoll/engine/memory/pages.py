@@ -1,14 +1,14 @@
-"""The memory behind a mapping of a file: given, cleared, taken away. By address: no descriptor takes part.
+"""The memory behind a mapping of a file: committed, cleared, given back. It works by address, without a descriptor.
 
-A program may close our descriptors, and their numbers are other files' then (`engine/system/descriptors.py`). What we
-did to them we would do to those files, and no check helps against another thread that closes between the check and the
-use. A mapping is ours until we unmap it.
+A program may close our descriptors, and other files may get their numbers (`engine/system/descriptors.py`). Then we
+would change those files. No check helps against another thread that closes a descriptor between the check and the use.
+A mapping is ours until we unmap it.
 
-    give       MADV_POPULATE_WRITE (Linux 5.14). Where there is no memory it answers EFAULT, and a store would be a
+    give       MADV_POPULATE_WRITE (Linux 5.14). If there is no memory it fails with EFAULT, where a store would be a
                SIGBUS. Older kernels do not know it. There a system call stores a few bytes into each page, and fails
-               with EFAULT where the page cannot be had
-    clear      MADV_REMOVE gives the pages back, and what is not there reads as zero. Not every kernel does it, and
-               none for locked memory (mlockall): then zeros are stored, and the pages stay
+               with EFAULT if there is no memory for a page
+    clear      MADV_REMOVE gives the pages back, and pages that are not there read as zero. Some kernels do not have it,
+               and no kernel does it for locked memory (mlockall): then zeros are stored, and the pages stay
 
 Memory begins and ends where the caller says, whatever the size of the system's pages.
 """
@@ -23,7 +23,7 @@ _PAGE = mmap.PAGESIZE
 
 
 def give(address: int, length: int) -> bool:
-    """See that memory which holds nothing yet is there; False where there is too little."""
+    """Commit memory that holds nothing yet. Returns False if there is too little."""
     first, end = address & -_PAGE, address + length
     while not _advise(first, _up(end), _MADV_POPULATE_WRITE):
         error = ctypes.get_errno()
@@ -35,7 +35,7 @@ def give(address: int, length: int) -> bool:
 
 
 def clear(address: int, length: int) -> None:
-    """Make memory that has been given zero, and give back what can be."""
+    """Clear committed memory, and give back as much of it as possible."""
     begin, end = _up(address), (address + length) & -_PAGE
     if begin >= end or not _advise(begin, end, _MADV_REMOVE):
         begin = end = address + length
@@ -44,14 +44,14 @@ def clear(address: int, length: int) -> None:
 
 
 def drop(address: int, length: int) -> None:
-    """Give back what can be of memory that nobody has stored to."""
+    """Give back as much as possible of memory to which nothing has been stored."""
     begin, end = _up(address), (address + length) & -_PAGE
     if begin < end:
         _advise(begin, end, _MADV_REMOVE)
 
 
 def _touch(address: int) -> bool:
-    """Have the kernel store to the page of this address, so that it fails where there is none."""
+    """Have the kernel store to the page of this address. The call fails if there is no memory for it."""
     place = ctypes.c_void_p(address)
     if _LIBC.getresuid(place, place, place):
         return False

@@ -1,23 +1,23 @@
-"""How ranks fare, and why groups end: records. Plain Python; nothing on the fast path.
+"""Records: the states of the ranks, and why groups end. Plain Python, not on the fast path.
 
-Who writes what. Of each rank there are two records of its life: one that it writes itself, one that the launcher writes
-about it. In each group each member has a record of the group's ending, which it alone writes: why it ended the group;
-or, before that, which call of its own was refused. And another that says where in its code it made a call that failed
-on all members. So every record has a single writer. A record is written at most a few times: text, facts and words
-first, a checksum over them last; a reader that finds a wrong checksum reads again.
+Who writes what. Each rank has two records of its life: it writes one itself, and the launcher writes the other. In each
+group each member has two records that only it writes. One says why it ended the group, or, before that, which call of
+its own was refused. The other says at which line it made a call that failed on all members. So every record has a
+single writer. A record is written at most a few times: the text, the facts and the words first, and a checksum over
+them last. A reader that finds a wrong checksum reads again.
 
-Order of memory. That a record is whole its checksum says. That it is there at all says whatever its writer stored next
-(ABORT, CLOSED, the end of its process): each store of `Arena` is a release, each load an acquire.
+Order of memory. The checksum shows that a record is whole. What its writer stored next (ABORT, CLOSED, the end of its
+process) shows that there is a record: each store of `Arena` is a release, and each load is an acquire.
 
-A member's failed life ends every group that it belongs to; a group's ending leaves the lives of its members alone.
-Whoever finds a reason writes its record first and then ends the group (`Group.abort`).
+A failure in the life of a rank ends every group that it belongs to. The end of a group does not change the lives of its
+members. A rank that finds a reason writes its record first and then ends the group (`Group.abort`).
 
-Which rank failed first. Failures come in a cascade: one rank raises or dies, the others get `RankFailed` and may end
-sooner than it does. So the cause of a record says whether the failure is a consequence of another rank's failure, and
-the first failure is the earliest record that is no consequence. Where all are consequences (a rank has left with exit
-code 0 and was still needed) it is the earliest of them. `first_failure` is the only place that decides this. Survivors
-call it when they raise, and the launcher calls it when all ranks have ended: both read the same records. A record's
-time is the time of writing, so a record that comes later never precedes one that has been read.
+Which rank failed first. Failures come in a cascade: one rank raises an exception or dies, the other ranks raise
+`RankFailed`, and they may end before it does. So the cause of a record shows whether the failure is a consequence of
+another rank's failure. The first failure is the earliest record that is not a consequence. If all are consequences (a
+rank has left with exit code 0 and was still needed), it is the earliest of them. `first_failure` is the only place that
+decides this. Survivors call it when they raise, and the launcher calls it when all ranks have ended: both read the same
+records. A record's time is the time of writing, so a record that comes later never precedes one that has been read.
 """
 
 import json
@@ -60,8 +60,8 @@ _WORDS = (
 
 @dataclass(frozen=True)
 class Record:
-    """One record. `rank` is the rank of the world that it is about, or that wrote it; `code` is an exit status or a
-    signal number, `time` CLOCK_MONOTONIC in ns."""
+    """One record. rank: the rank of the world that it is about, or that wrote it. code: an exit status or a signal
+    number. time: CLOCK_MONOTONIC in ns."""
 
     rank: int
     state: int
@@ -82,18 +82,18 @@ class Record:
 def write(
     arena: Arena, rank: int, by: int, state: int, cause: int = NONE, code: int = 0, text: str = "", pid: int = 0
 ) -> None:
-    """Write the life of `rank`: `by` the rank itself or the launcher. The text says what has become of the rank, such
-    as 'raised ValueError: bad sample'; it is cut to what fits."""
+    """Write the life of `rank`. by: the rank itself, or the launcher. The text says what has happened to the rank, such
+    as 'raised ValueError: bad sample'. It is cut to the length of a record."""
     _write(arena, layout.record_offset(arena.ranks, rank, by), state, cause, code, text, pid)
 
 
 def read(arena: Arena, rank: int, by: int) -> Record:
-    """Return the life of `rank`; an empty record (UNBORN) when none has been written."""
+    """Return the life of `rank`; an empty record (UNBORN) if none has been written."""
     return _read(arena, layout.record_offset(arena.ranks, rank, by), rank)
 
 
 def end(group: Group, rank: int, cause: int, text: str, facts: dict[str, Any] | None = None) -> None:
-    """Write why `rank` of the group ends it, and end it. `facts`: the same for programs, as far as there is room."""
+    """Write why `rank` of the group ends it, and end it. facts: the reason for programs, as far as there is room."""
     _write(group.arena, _ending(group, rank), FAILED, cause, 1, text, 0, facts)
     group.abort()
 
@@ -106,23 +106,23 @@ def amend(group: Group, rank: int, text: str) -> None:
 
 def note_refusal(group: Group, rank: int, sequence: int, text: str) -> None:
     """Note that a call of this rank, which would have been operation `sequence`, was refused."""
-    if not group.has_ended():  # this record may say why
+    if not group.has_ended():  # this record may hold the reason
         _write(group.arena, _ending(group, rank), JOINED, NONE, sequence, text, 0)
 
 
 def ending(group: Group, rank: int) -> Record:
-    """Return what `rank` of the group says about its ending, or about a refused call; an empty record when it says
-    nothing."""
+    """Return the record of `rank` about the end of the group, or about a refused call; an empty record if there is
+    none."""
     return _read(group.arena, _ending(group, rank), group.ranks[rank])
 
 
 def note_site(group: Group, rank: int, sequence: int, text: str) -> None:
-    """Note where in its code this rank called operation `sequence`, which has failed."""
+    """Note the line at which this rank called operation `sequence`, which has failed."""
     _write(group.arena, _site(group, rank), JOINED, NONE, sequence, text, 0)
 
 
 def site(group: Group, rank: int, sequence: int) -> str | None:
-    """Return where `rank` of the group called operation `sequence`; None while it has not noted that."""
+    """Return the line at which `rank` of the group called operation `sequence`; None until it has noted that."""
     told = _read(group.arena, _site(group, rank), group.ranks[rank])
     return told.text if told.state == JOINED and told.code == sequence else None
 
@@ -154,7 +154,7 @@ def note_compiling(arena: Arena, rank: int, *, begins: bool) -> None:
 
 
 def some_rank_compiles(arena: Arena) -> bool:
-    """Return whether a rank of the job compiles, so that no limit passes meanwhile: see `engine/protocol/wait.py`."""
+    """Return whether a rank of the job compiles. Time limits do not pass meanwhile: see `engine/protocol/wait.py`."""
     now = time.monotonic_ns()
     for rank in range(arena.ranks):
         own, launcher = (layout.record_offset(arena.ranks, rank, by) for by in (layout.BY_RANK, layout.BY_LAUNCHER))
@@ -172,7 +172,7 @@ def first_failure(group: Group, among: Collection[int] | None = None) -> Record 
     Its text names the rank as members of the group do.
 
     Args:
-        group: the group whose members are looked at.
+        group: the group whose members are checked.
         among: ranks of the world to which the search is limited; a launcher leaves out ranks that ended with exit
             code 0, whatever they have recorded.
     """

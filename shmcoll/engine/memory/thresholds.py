@@ -1,13 +1,13 @@
-"""The thresholds of a job: up to which length a call goes which way. Whoever makes the arena reads them, once.
+"""The thresholds of a job: up to which length each algorithm is used. The process that makes the arena reads them once.
 
 They come from the environment (SHMCOLL_FLAT_BYTES and so on), else from what `shmbench tune` has measured on this
-machine, else from here. What was measured stands in a file beside the compiled code, one for each kind of machine:
+machine, else from here. The measurements are stored in files beside the compiled code, one for each kind of machine:
 
-    {"machine": {...}, "thresholds": {"2": {"flat_bytes": 65536}, "8": {}}}      ranks, and what is not as it is here
+    {"machine": {...}, "thresholds": {"2": {"flat_bytes": 65536}, "8": {}}}      ranks, and what differs from here
 
-A file that is damaged, from another machine, or that others may have written is told in a line, and ignored.
+A file that is damaged, is from another machine, or may have been written by others is reported in a line and ignored.
 
-    SHMCOLL_TUNING=0     ignore it without a word
+    SHMCOLL_TUNING=0     ignore the files without a message
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from shmcoll.engine.system import trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.cores import usable_cores
 
-TUNED = ("flat_bytes", "ring_bytes", "stream_bytes")  # on which no bit of a result depends
+TUNED = ("flat_bytes", "ring_bytes", "stream_bytes")  # no bit of a result depends on them
 MOST = 1 << 40
 
 Measured = dict[int, dict[str, int]]  # by the number of ranks
@@ -33,7 +33,7 @@ Measured = dict[int, dict[str, int]]  # by the number of ranks
 
 @dataclass(frozen=True)
 class Thresholds:
-    """In bytes. What each is for stands in `layout.py`, at the words of the job page."""
+    """The thresholds in bytes. `layout.py` describes each of them, at the words of the job page."""
 
     flat_bytes: int = 8 << 10
     slice_bytes: int = 128 << 10
@@ -42,13 +42,14 @@ class Thresholds:
 
 
 def defaults(ranks: int, cores: int) -> Thresholds:
-    """Return what holds where nothing has been measured. With more ranks than cores, a sync waits for ranks that may
-    have to get a core first: then ways with few of them are ahead for longer."""
+    """Return the thresholds for a machine without measurements. With more ranks than cores, a sync waits for ranks that
+    may have to get a core first. Then algorithms with few syncs are faster up to larger sizes."""
     return Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10) if ranks > cores else Thresholds()
 
 
 def of_job(ranks: int, cores: int) -> Thresholds:
-    """Return the thresholds of a job that starts now. `ValueError` for a variable that is no number of bytes."""
+    """Return the thresholds of a job that starts now. Raises `ValueError` for a variable that is not a number of
+    bytes."""
     wanted = ranks > 1 and os.environ.get("SHMCOLL_TUNING") != "0"
     found = replace(defaults(ranks, cores), **known().get(ranks, {}) if wanted else {})
     return Thresholds(**{name: _setting(f"SHMCOLL_{name.upper()}", value) for name, value in asdict(found).items()})
@@ -70,11 +71,11 @@ def _setting(name: str, default: int) -> int:
 
 
 def known() -> Measured:
-    """Return what has been measured on this machine, as far as it can be believed."""
+    """Return what has been measured on this machine, as far as it can be trusted."""
     try:
         path = tuning_file()
     except OSError:
-        return {}  # who compiles will say so
+        return {}  # a process that compiles will report it
     try:
         return _read(path)
     except FileNotFoundError:
@@ -86,11 +87,12 @@ def known() -> Measured:
 
 
 class Foreign(ValueError):
-    """A file that tells of another machine."""
+    """A file that was written on another machine."""
 
 
 def keep(ranks: int, values: Mapping[str, int]) -> Path:
-    """Remember what has been measured for so many ranks. By rename: nobody reads half a file. Raises `OSError`."""
+    """Store what has been measured for this number of ranks, by rename: no process reads half a file. Raises
+    `OSError`."""
     path = tuning_file()
     found = {**known(), ranks: dict(values)}
     told = {"machine": machine(), "thresholds": {str(n): found[n] for n in sorted(found)}}
@@ -99,7 +101,7 @@ def keep(ranks: int, values: Mapping[str, int]) -> Path:
 
 
 def forget() -> bool:
-    """Remove the file; whether there was one."""
+    """Remove the file. Returns whether there was one."""
     with contextlib.suppress(FileNotFoundError):
         tuning_file().unlink()
         return True
@@ -107,22 +109,22 @@ def forget() -> bool:
 
 
 def tuning_file() -> Path:
-    """Return where what is measured on this machine is kept. `OSError` where nothing can be."""
+    """Return the file for what is measured on this machine. Raises `OSError` if nothing can be stored."""
     name = hashlib.sha256(repr(sorted(machine().items())).encode()).hexdigest()[:16]
     return cache_folder() / f"tuning-{name}.json"
 
 
 def machine() -> dict[str, Any]:
-    """Return what the thresholds depend on: the processor, how many cores of it we may use, and how the arena is laid
-    out."""
+    """Return what the thresholds depend on: the processor, how many of its cores we may use, and the layout of the
+    arena."""
     return {"processor": _processor(), "cores": usable_cores(), "layout": layout.VERSION}
 
 
 def _processor() -> str:
-    """Return what the system says of the first core, but for what changes with time."""
+    """Return what the system reports about the first core, except for what changes with time."""
     names = ("model name", "CPU implementer", "CPU part")
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
-        first = file.read(4096).split("\n\n")[0]  # all of it takes a while where there are hundreds
+        first = file.read(4096).split("\n\n")[0]  # reading all of it takes long on machines with hundreds of cores
         lines = (line.partition(":") for line in first.splitlines())
         return " ".join(value.strip() for name, _, value in lines if name.strip() in names)
     return ""
