@@ -1,1 +1,1 @@
-"""What Linux tells: cores, control groups, processes, descriptors, files that can be trusted."""
+"""Facts from Linux: cores, control groups, processes, descriptors, files that can be trusted."""

@@ -1,6 +1,6 @@
-"""Where this user keeps what has been compiled and measured on this machine: a directory that nobody else may write.
+"""The directory for what this user has compiled and measured on this machine. No other user may write to it.
 
-SHMCOLL_CACHE_DIR    this one, in place of the user's cache directory
+SHMCOLL_CACHE_DIR    replaces the user's cache directory
 """
 
 import errno
@@ -11,10 +11,10 @@ from shmcoll.engine.system import trusted_files
 
 
 def cache_folder() -> Path:
-    """Return the directory, made when needed.
+    """Return the directory, which is made if it does not exist.
 
-    Raises `PermissionError` when it belongs to somebody else, or others may write it or a directory above it; `OSError`
-    when it cannot be made.
+    Raises `PermissionError` if it belongs to another user, or if others may write to it or to a directory above it.
+    Raises `OSError` if it cannot be made.
     """
     folder = Path(os.environ.get("SHMCOLL_CACHE_DIR") or _usual()).absolute()
     _make(folder)
@@ -23,10 +23,10 @@ def cache_folder() -> Path:
 
 
 def _make(folder: Path) -> None:
-    """Make it, and what is missing above it, for this user alone: the umask may let everybody write."""
+    """Make it and the missing directories above it, for this user only: the umask may let all users write."""
     if not folder.is_dir():
         _make(folder.parent)
-        trusted_files.check_way(folder.parent)  # root makes nothing where a user's links lead
+        trusted_files.check_way(folder.parent)  # root makes nothing in a place to which a user's links lead
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
         except FileExistsError:

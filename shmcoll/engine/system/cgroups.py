@@ -8,7 +8,7 @@ _ROOT = Path("/sys/fs/cgroup")
 
 
 def enclosing(controller: str) -> Iterator[tuple[int, Path]]:
-    """Return version (1 or 2) and folder of every cgroup with this controller, from ours up to the root."""
+    """Return the version (1 or 2) and the folder of every cgroup with this controller, from ours up to the root."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)

@@ -8,12 +8,13 @@ from shmcoll.engine.system import cgroups
 
 
 def usable_cores() -> int:
-    """At least 1. Ranks beyond this number take turns, so waiting ranks must give their core away at once."""
+    """Return how many cores this process may use, at least 1. Ranks beyond this number take turns, so waiting ranks
+    must give their core away at once."""
     return min([len(os.sched_getaffinity(0)), *(max(1, math.ceil(quota)) for quota in _quotas())])
 
 
 def _quotas() -> list[float]:
-    """CPU quotas, in cores, of every cgroup that encloses this process."""
+    """Return the CPU quotas, in cores, of all cgroups that enclose this process."""
     quotas = []
     for version, folder in cgroups.enclosing("cpu"):
         with contextlib.suppress(OSError, ValueError):

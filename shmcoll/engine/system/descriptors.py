@@ -1,7 +1,7 @@
-"""Telling descriptors apart: a number alone may be used again.
+"""The identity of descriptors: a number alone may be used again.
 
-A program may close any descriptor that it did not open itself, as libraries for daemons do, and the next file that it
-opens gets the number. So who keeps a number for later notes what it means, and asks again before each use.
+A program may close any descriptor that it did not open itself, as libraries for daemons do. Then the next file that it
+opens gets the number. So code that keeps a number for later notes the file, and checks it before each use.
 """
 
 import os
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class File:
-    """What a descriptor refers to: as long as anybody holds the file, no other has these three."""
+    """What a descriptor refers to. As long as a process holds the file, no other file has these three values."""
 
     device: int
     inode: int
@@ -19,7 +19,7 @@ class File:
 
 
 def file_of(fd: int) -> File | None:
-    """Return what a descriptor refers to now; None where it is closed."""
+    """Return what a descriptor refers to now; None if it is closed."""
     try:
         info = os.fstat(fd)
     except OSError:

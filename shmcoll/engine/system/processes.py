@@ -1,4 +1,4 @@
-"""Telling processes apart: a pid alone may be used again."""
+"""The identity of processes: a pid alone may be used again."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from shmcoll.errors import ShmcollError
 
 
 def check_proc() -> None:
-    """Raise `ShmcollError` where /proc is missing: processes, threads and descriptors are found there."""
+    """Raise `ShmcollError` if /proc is missing: processes, threads and descriptors are found there."""
     if not os.access("/proc/self/stat", os.F_OK):
         raise ShmcollError(
             "/proc is not mounted, and shmcoll finds processes and descriptors there. "
@@ -16,9 +16,9 @@ def check_proc() -> None:
 
 
 def process_start(pid: int) -> int:
-    """Start time of a living process in clock ticks since boot; 0 when it has ended, waited for or not.
+    """Return the start time of a living process in clock ticks since boot; 0 if it has ended, waited for or not.
 
-    With the pid it names a process for ever.
+    Together with the pid it identifies a process forever.
     """
     try:
         return start_of(pid)
@@ -29,8 +29,8 @@ def process_start(pid: int) -> int:
 def has_ended(pid: int, start: int) -> bool:
     """Return whether the process of this pid and start time (0: not known) has ended, waited for or not.
 
-    What cannot be found out counts as alive: where /proc cannot be read, because this process may open no more files
-    perhaps, somebody who has the pid is taken for the process.
+    A process that cannot be checked counts as alive. If /proc cannot be read, perhaps because this process may open no
+    more files, any process that has the pid is taken for the one that is meant.
     """
     if pid <= 0:
         return True
@@ -42,7 +42,7 @@ def has_ended(pid: int, start: int) -> bool:
 
 
 def start_of(pid: int) -> int:
-    """As `process_start`, for a process that there is. Raises `OSError` where that cannot be read."""
+    """Return the same as `process_start`, for a process that exists. Raises `OSError` if it cannot be read."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return 0 if fields[0] in "ZX" else int(fields[19])
 
@@ -52,6 +52,6 @@ def _is_unused(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    except OSError:  # another user's
+    except OSError:  # a process of another user
         return False
     return False

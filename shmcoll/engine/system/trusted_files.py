@@ -1,20 +1,20 @@
-"""Files that decide what we do: used only when nobody but this user or root can have written them.
+"""Files that decide what we do: used only if no other user, except root, can have written them.
 
-The trust boundary is the user id. What is read from disk is code that we execute, or settings that choose what is
-executed. So a file counts only when all of this holds:
+The trust boundary is the user id. We read code that we execute, or settings that choose what is executed. So a file is
+used only if all of this holds:
 
-    the file        a regular one, with one name, of the right owner, that nobody else may write. It is opened without
-                    following a link and without waiting for a FIFO, and checked and read by the same descriptor: the
-                    bytes that were checked are the bytes that are used
-    the way there   every directory and link that decides what the path leads to belongs to this user or root, and
-                    nobody else may write the directory. In a sticky directory (/tmp) others cannot replace what belongs
-                    to this user or root, so the way may lead through one. Nobody else can change such a way, so it
-                    needs no second look after the file is open
+    the file        It is a regular file with one name and the right owner, and no other user may write to it. It is
+                    opened without following a link and without waiting for a FIFO. It is checked and read by the same
+                    descriptor: the bytes that were checked are the bytes that are used
+    the way there   Every directory and link that decides what the path leads to belongs to this user or root, and no
+                    other user may write to the directory. In a sticky directory (/tmp) others cannot replace what
+                    belongs to this user or root, so the way may lead through one. No other user can change such a way,
+                    so it need not be checked again after the file is open
 
-What is written gets the mode 0600 and a name that nobody can foresee, then takes its place by rename.
+A file is written with the mode 0600 and a random name, and then gets its own name by rename.
 
 A group counts as others, except the private group that many systems give each user: one of the user's own name that
-lists no other member. A POSIX access list hides behind the group's bits; a file that has one is not excepted.
+lists no other member. The group's bits may come from a POSIX access list. A file that has such a list is not excepted.
 """
 
 import contextlib
@@ -28,17 +28,17 @@ from functools import cache
 from pathlib import Path
 
 _MOST_LINKS = 40  # the kernel's limit
-_UNMAPPED = 65534  # what a user namespace shows of users that it does not know
+_UNMAPPED = 65534  # shown in a user namespace for users that it does not know
 
 
 class Distrusted(PermissionError):
-    """Somebody else owns a file or directory, or may write it. The text names it and says what to do."""
+    """Another user owns a file or directory, or may write to it. The text names it and says what to do."""
 
 
 def read(path: Path) -> bytes:
     """Return the contents of this user's own file. Raises `Distrusted`, `FileNotFoundError` and other `OSError`.
 
-    The way to the file is not looked at: that is done once for its folder (`check_folder`).
+    The way to the file is not checked: that is done once for its folder (`check_folder`).
     """
     fd = open_own(path, os.O_RDONLY)
     with open(fd, "rb") as file:
@@ -61,7 +61,7 @@ def read_installed(path: Path) -> bytes:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Put a file in the place of whatever has the name: nobody ever reads half of it. Raises `OSError`."""
+    """Write a file, in place of any file with this name: no process ever reads half of it. Raises `OSError`."""
     scratch = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(scratch, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600)) as file:
@@ -100,12 +100,13 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600) -> int
 
 
 def check_file(path: Path, fd: int) -> None:
-    """Raise `Distrusted` unless the open file is this user's or root's, and nobody else may write it."""
+    """Raise `Distrusted` unless the open file is this user's or root's, and no other user may write to it."""
     _check_file(path, os.fstat(fd), fd, {os.geteuid(), *_roots()})
 
 
 def check_folder(path: Path) -> None:
-    """Raise `Distrusted` unless the directory is this user's, and nobody else may write it or change the way to it."""
+    """Raise `Distrusted` unless the directory is this user's, and no other user may write to it or change the way to
+    it."""
     check_way(path)
     check_holder(path)
     if (owner := path.stat().st_uid) != os.geteuid():
@@ -113,7 +114,7 @@ def check_folder(path: Path) -> None:
 
 
 def check_holder(path: Path) -> None:
-    """Raise `Distrusted` unless a directory is this user's or root's, and nobody else may add files to it."""
+    """Raise `Distrusted` unless a directory is this user's or root's, and no other user may add files to it."""
     info = path.stat()
     _check_owner(path, info)
     if _others_may_write(info, path):
@@ -121,7 +122,7 @@ def check_holder(path: Path) -> None:
 
 
 def check_way(path: Path) -> None:
-    """Raise `Distrusted` where somebody else decides what a path leads to; `OSError` where it leads nowhere."""
+    """Raise `Distrusted` if another user decides what a path leads to, and `OSError` if it leads nowhere."""
     steps = list(reversed(path.absolute().parts[1:]))
     here, links = Path("/"), 0
     while True:
@@ -183,8 +184,7 @@ def _has_access_list(where: Path | int) -> bool:
 
 @cache
 def _is_private(gid: int) -> bool:
-    """Return whether this is the group of this user alone. Group 0 never is: containers put whole lots of users
-    there."""
+    """Return whether this group has only this user. Group 0 never counts: containers put many users there."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
     except (KeyError, OSError):
@@ -194,7 +194,8 @@ def _is_private(gid: int) -> bool:
 
 @cache
 def _roots() -> frozenset[int]:
-    """Return the owners that root's files may show: 0, and in a user namespace that does not know root, nobody."""
+    """Return the owners that root's files may show: 0, and the user `nobody` in a user namespace that does not know
+    root."""
     with contextlib.suppress(OSError, ValueError):
         lines = [[int(word) for word in line.split()] for line in Path("/proc/self/uid_map").read_text().splitlines()]
         if not any(first <= _UNMAPPED < first + count for first, _, count in lines):
