@@ -1,1 +1,1 @@
-"""From source to an address, kept on disk."""
+"""From source code to an address, with object files kept on disk."""

@@ -2,12 +2,12 @@
 
 A routine or kernel is compiled with numba, optimised, and emitted as an object file whose only public symbols are its
 entry points; `object_cache.py` keeps it. A later process loads it with llvmlite alone, in a few milliseconds: numba is
-imported only to compile. Kernels around functions of users are compiled in each process and not kept: what such a
-function depends on, nobody could put into the name of a file.
+imported only to compile. Kernels around functions of users are compiled in each process and not kept: the name of a
+file cannot represent everything that such a function depends on.
 
-Neither numba, while it is imported or compiles, nor llvmlite survives an exception from a signal handler. So everything
-that enters them does so with signals deferred (`deferral.py`); an interrupt is raised as soon as they are done, and
-what has been interrupted can be repeated.
+Neither numba, while it is imported or compiles, nor llvmlite survives an exception from a signal handler. So all code
+that enters them defers signals (`deferral.py`). An interrupt is raised as soon as they are done, and the call that was
+interrupted can be repeated.
 """
 
 import ctypes
@@ -71,8 +71,7 @@ def load_kernel(dtype: DType, reduction: str, progress: Progress | None = None) 
 
 @deferred_signals()
 def result_type(dtype: DType, function: Any) -> Any:
-    """Return the numba type of what a jitted function makes of two values of a dtype; compiled when there is need
-    to."""
+    """Return the numba type of the result of a jitted function for two values of a dtype. Compiles it if necessary."""
     from numba.core import types
     from numba.np.numpy_support import from_dtype
 
@@ -85,8 +84,8 @@ def result_type(dtype: DType, function: Any) -> Any:
 def load_function_kernel(dtype: DType, function: Any) -> int:
     """Return the address of a reduce kernel around a numba-jitted function of two values.
 
-    Raises numba's errors for a function that does not compile for the dtype, and `ImportError` for one that needs what
-    this process does not have.
+    Raises numba's errors for a function that does not compile for the dtype, and `ImportError` for one that needs
+    symbols which this process does not have.
     """
     result_type(dtype, function)  # first: compiled by the kernel, it would divide by zero as our own code does
     name = f"function_{dtype.name}"
@@ -112,7 +111,7 @@ def _load(name: str, make: Callable[[], Functions], progress: Progress | None) -
 
 @deferred_signals()
 def _place(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
-    """Bring an object file into memory, for as long as the process lives; the addresses of its symbols."""
+    """Load an object file for as long as the process lives. Returns the addresses of its symbols."""
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(data))
     engine.finalize_object()
@@ -125,9 +124,9 @@ def _place(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
 
 @cache
 def _target_machine(level: Level | None = None) -> Any:
-    """For this machine, or for any of a level. The large code model with absolute addresses, because the loader places
-    each section of an object where the system likes: with the arena mapped in between, more than the 2 GiB apart that
-    others can address.
+    """Return the target: this machine, or all machines of a level. It has the large code model with absolute addresses,
+    because the loader places each section of an object wherever the system decides. With the arena mapped in between,
+    sections can be more than 2 GiB apart, which other models cannot address.
     """
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -138,7 +137,7 @@ def _target_machine(level: Level | None = None) -> Any:
 
 
 def emitted(functions: Functions, level: Level | None = None, text: str | None = None) -> bytes:
-    """Return an object file with one public symbol for each function. `text`: what `lowered` has made of them."""
+    """Return an object file with one public symbol for each function. text: the result of `lowered`."""
     return _target_machine(level).emit_object(optimised_module(functions, level, text))
 
 
@@ -149,7 +148,8 @@ def _has_half_floats(level: Level | None) -> bool:
 
 
 def optimised_module(functions: Functions, level: Level | None = None, text: str | None = None) -> Any:
-    """Return the LLVM module of `{symbol: (function, number of arguments)}`, optimised, all else internal to it."""
+    """Return the optimised LLVM module of `{symbol: (function, number of arguments)}`. All other symbols are internal
+    to it."""
     text = text or lowered(functions)
     linked = llvm.parse_assembly(text)
     for value in (*linked.functions, *linked.global_variables):

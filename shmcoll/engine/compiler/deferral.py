@@ -1,8 +1,8 @@
 """Running a piece of work without a signal handler in the middle of it.
 
 A Python signal handler runs in the main thread, between any two bytecodes, and may raise there: KeyboardInterrupt does.
-Most libraries do not expect that. llvmlite keeps its lock or loses track of who owns native memory, and the process
-crashes later; a module that is half imported fails at every later import.
+Most libraries do not expect that. llvmlite keeps its lock, or loses track of the owner of native memory, and the
+process crashes later. A module that is half imported fails at every later import.
 
 Blocking signals in the main thread does not help. The kernel then gives the signal to another thread, where CPython's C
 handler only sets a flag, and the Python handler still runs in the main thread. So the Python handlers are exchanged for
@@ -13,7 +13,7 @@ All of the following happens in the main thread, and no handler is lost:
 * A `_Deferred` holds from its creation on. It stops in one assignment, and what has arrived by then runs after that. A
   `_Deferred` that does not hold calls its handler at once.
 * The old handler is put back after that assignment. If a handler raises just then, the `_Deferred` stays in place and
-  does the same as the handler that it stands for.
+  does the same as the handler that it replaces.
 * A signal that arrives before its handler has been exchanged runs that handler. If it raises, the work does not begin,
   and the handlers that have been exchanged by then are put back.
 """
@@ -33,7 +33,7 @@ _LONGEST_ACTION = 256  # bytes; more than a struct sigaction has
 
 
 class _Deferred:
-    """Stands for the Python handler of a signal, and notes the signal while it is `holding`."""
+    """Replaces the Python handler of a signal, and notes the signal while it is `holding`."""
 
     def __init__(self, number: int, handler: Handler) -> None:
         self.number = number
@@ -61,12 +61,12 @@ class _Deferred:
 
 @contextmanager
 def deferred_signals() -> Iterator[None]:
-    """Run the body without Python signal handlers; those of signals that arrive meanwhile run when it has ended.
+    """Run the body without Python signal handlers. The handlers of signals that arrive meanwhile run when it has ended.
 
-    A handler runs once, however often its signal has arrived. What it raises is raised at the end of the body. Threads
+    A handler runs once, however often its signal has arrived. Its exception is raised at the end of the body. Threads
     other than the main one run no signal handlers, so nothing is done for them.
     """
-    with ExitStack() as stack:  # it releases all, even when handlers raise
+    with ExitStack() as stack:  # it releases all of them, even if handlers raise
         for number in range(1, signal.NSIG):
             handler = signal.getsignal(number)
             if callable(handler):

@@ -1,7 +1,7 @@
 """Conversions of float16 for x86-64 processors without F16C.
 
-There LLVM calls two functions of libgcc, by these names. The loader does not find them in every process, and a loader
-that misses a function ends the process. So an object that may need them defines them.
+For these processors LLVM calls two functions of libgcc, by these names. The loader does not find them in every process,
+and a loader that misses a function ends the process. So an object that may need them defines them.
 
 Both do what F16C does: widening is exact, narrowing rounds to the nearest value and to even. A product with 2^112 moves
 the exponent of a half to that of a float, for subnormal numbers as well. A sum with 0.5 rounds what becomes subnormal.

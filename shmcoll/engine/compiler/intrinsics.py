@@ -2,8 +2,8 @@
 instructions in it (except the wrapper that `lowering.py` puts around an entry point).
 
 Importing it imports numba; only `lowering.py` and `compile.py` do. Operations on shared words become LLVM atomics,
-which the optimiser may neither hoist out of a loop nor tear nor invent (a plain load in a waiting loop is hoisted, and
-the loop never sees the change). Calls go to libc and CPython by name; the loader resolves them in the running process.
+which the optimiser may not hoist out of a loop, split, or invent. (A plain load in a waiting loop is hoisted, and the
+loop never sees the change.) Calls go to libc and CPython by name; the loader resolves them in the running process.
 """
 
 import errno
@@ -28,7 +28,7 @@ CLOCK_MONOTONIC = 1
 SYS_PIDFD_OPEN = 434  # the same on every architecture
 NS = 1_000_000_000
 POLLIN = select.POLLIN
-STAT_BYTES = 1024  # what /proc/PID/stat takes at most: about 50 numbers
+STAT_BYTES = 1024  # the longest /proc/PID/stat: about 50 numbers
 
 #: the Python functions that have a twin here
 TWINS: set[Callable[..., Any]] = {kernels.element, kernels.set_element, kernels.attempt}
@@ -47,7 +47,7 @@ def _twin(function: Callable[..., Any], argument_types: tuple, result: Any) -> C
 
             return result(*argument_types), codegen
 
-        # intrinsic and overload look at the number of arguments, so each twin gets functions of its own arity
+        # intrinsic and overload check the number of arguments, so each twin gets functions of its own arity
         scope: dict[str, Any] = {"typer": typer}
         exec(f"def {function.__name__}(typingctx{', ' + names if names else ''}):\n    return typer(typingctx)", scope)
         scope["twin"] = intrinsic(scope[function.__name__])
@@ -68,13 +68,13 @@ def _call(builder: ir.IRBuilder, module: ir.Module, name: str, result: ir.Type, 
 
 
 def _call_variadic(builder: ir.IRBuilder, module: ir.Module, name: str, fixed: int, *arguments: ir.Value) -> ir.Value:
-    """The same for a function that returns an int, of whose arguments so many are fixed."""
+    """Call a C function that returns an int and has a variable number of arguments, of which the first are fixed."""
     signature = ir.FunctionType(I32, [a.type for a in arguments[:fixed]], var_arg=True)
     return builder.call(cgutils.get_or_insert_function(module, signature, name), arguments)
 
 
 def _text(module: ir.Module, text: str) -> ir.Value:
-    """Return the address of a text that ends with a zero."""
+    """Return the address of a text with a zero at its end."""
     content = cgutils.make_bytearray(text.encode() + b"\0")
     return cgutils.global_constant(module, "text", content).bitcast(POINTER)
 
@@ -132,7 +132,7 @@ def _poke(builder, _module, address, value):
 
 @_twin(atomics.pause, (), types.void)
 def _pause(builder, module):
-    if platform.machine() == "aarch64":  # no inline assembly: numba's LLVM has a parser for x86's alone
+    if platform.machine() == "aarch64":  # no inline assembly: numba's LLVM has a parser only for that of x86
         _call(builder, module, "llvm.aarch64.isb", ir.VoidType(), I32(15))
     else:
         _call(builder, module, "llvm.x86.sse2.pause", ir.VoidType())
@@ -180,7 +180,7 @@ def _process_gone(builder, module, pid):
     gone = cgutils.alloca_once_value(builder, I64(0))
     fd = _call(builder, module, "syscall", I64, I64(SYS_PIDFD_OPEN), pid, I64(0))
     with builder.if_else(builder.icmp_signed("<", fd, I64(0))) as (failed, opened):
-        with failed:  # for want of a descriptor, perhaps
+        with failed:  # perhaps for lack of a descriptor
             absent = _call(builder, module, "kill", I32, builder.trunc(pid, I32), I32(0))
             error = builder.load(builder.bitcast(_call(builder, module, "__errno_location", POINTER), I32.as_pointer()))
             missing = builder.icmp_signed("==", error, I32(errno.ESRCH))
@@ -200,7 +200,8 @@ def _process_gone(builder, module, pid):
 
 @_twin(atomics.process_start, (types.int64,), types.int64)
 def _process_start(builder, module, pid):
-    """Of /proc/PID/stat what follows the name: the state is the first, the start the twentieth."""
+    """Return the start time from /proc/PID/stat. Behind the name, the state is the first field and the start the
+    twentieth."""
     start = cgutils.alloca_once_value(builder, I64(-1))
     path, line = (cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(8), n)) for n in (32, STAT_BYTES))
     path, line = (builder.bitcast(place, POINTER) for place in (path, line))
@@ -229,7 +230,8 @@ def _process_start(builder, module, pid):
 
 @_twin(atomics.signals_pending, (types.int64,), types.int64)
 def _signals_pending(builder, module, ctx):
-    """With the GIL taken back for a moment. A context without a saved thread has no Python around it."""
+    """Check for signals, with the GIL taken back for a moment. A context without a saved thread has no Python around
+    it."""
     saved = _word(builder, builder.add(ctx, I64(context.THREAD)))
     thread = builder.load(saved)
     raised = cgutils.alloca_once_value(builder, I64(0))
@@ -314,7 +316,7 @@ def _call_back(builder, module, function, word):
     function, none = builder.inttoptr(function, POINTER), POINTER(None)
     result = _call(builder, module, "PyObject_Vectorcall", POINTER, function, arguments, I64(1), none)
     for reference in (number, result):
-        _call(builder, module, "Py_DecRef", ir.VoidType(), reference)  # which does not mind NULL
+        _call(builder, module, "Py_DecRef", ir.VoidType(), reference)  # it accepts NULL
     return builder.zext(builder.icmp_unsigned("==", builder.ptrtoint(result, I64), I64(0)), I64)
 
 
@@ -349,8 +351,8 @@ def _copy(builder, module, target, source, length):
 
 @_twin(atomics.stream, (types.int64, types.int64, types.int64), types.void)
 def _stream(builder, module, target, source, length):
-    """Whole lines as vectors with the nontemporal hint, what is before and behind them by memcpy. Such stores are not
-    ordered among others, hence the fence."""
+    """Copy whole lines as vectors with the nontemporal hint, and the bytes before and behind them by memcpy. Such
+    stores are not ordered with other stores. Therefore a fence follows."""
 
     def copy(done: ir.Value, count: ir.Value) -> None:
         there, here = (builder.inttoptr(builder.add(a, done), POINTER) for a in (target, source))
@@ -416,8 +418,8 @@ def _half_from_float(builder, _module, value):
 
 @_twin(operators.bfloat_from_float, (types.float32,), types.uint16)
 def _bfloat_from_float(builder, _module, value):
-    """In 32 bits, where numba would take 64: twice as many at once. Not fptrunc to bfloat, for which x86 has an
-    instruction that takes subnormal numbers for zero."""
+    """Convert in 32 bits, where numba would use 64: twice as many values at once. It does not use fptrunc to bfloat,
+    for which x86 has an instruction that treats subnormal numbers as zero."""
     bits = builder.bitcast(value, I32)
     even = builder.and_(builder.lshr(bits, I32(16)), I32(1))
     rounded = builder.add(builder.add(bits, I32(0x7FFF)), even)
@@ -461,7 +463,8 @@ def _set(address, i, dtype, value):
 
 
 def compiled_for(dispatcher: Any, operands: tuple[Any, ...]) -> Any:
-    """Return what numba has made of a jitted function for these types. One with signatures of its own has no others."""
+    """Return what numba has compiled from a jitted function for these types. A function with explicit signatures has no
+    others."""
     if operands not in dispatcher.overloads:
         dispatcher.compile(operands)
     return dispatcher.overloads[operands]
@@ -469,7 +472,7 @@ def compiled_for(dispatcher: Any, operands: tuple[Any, ...]) -> Any:
 
 @intrinsic
 def _attempt(_typingctx, function, a, b):
-    """Numba would hand the status of a call up to our caller, who could not tell which element it was about."""
+    """Call a function and keep the status here. Numba would pass it to our caller, which could not know the element."""
     compiled = compiled_for(function.dispatcher, (a, b))
     result = types.unliteral(compiled.signature.return_type)
 

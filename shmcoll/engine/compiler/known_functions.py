@@ -1,4 +1,4 @@
-"""Functions of Python and numpy that do what a reduction does: users may pass them by themselves, as `op=np.add`."""
+"""Functions of Python and numpy that are equal to a reduction. Users may pass them directly, as `op=np.add`."""
 
 import operator
 from typing import Any
@@ -26,7 +26,7 @@ def name_of_function(function: Any) -> str | None:
 
 
 def how_to_make_an_operator(function: Any) -> str:
-    """Return what to write for a callable object that no reduction is."""
+    """Return advice on what to write for a callable object that is not a reduction."""
     if isinstance(function, type):
         return "pass a function of two values, by shmcoll.op"
     name = getattr(function, "__name__", "function")

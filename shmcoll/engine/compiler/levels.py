@@ -14,7 +14,8 @@ import llvmlite.binding as llvm
 
 @dataclass(frozen=True)
 class Level:
-    """`cpu` and `features`: what LLVM compiles for; `needs`: what a processor must have, by LLVM's names."""
+    """One level. cpu, features: what LLVM compiles for. needs: the features that a processor must have, by LLVM's
+    names."""
 
     name: str
     cpu: str

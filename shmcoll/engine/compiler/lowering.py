@@ -1,4 +1,4 @@
-"""From Python source to LLVM code, by numba: what comes before the optimiser, the same for every processor.
+"""From Python source to LLVM code, by numba: the steps before the optimiser, which are the same for every processor.
 
 Importing this file does not import numba; its functions do.
 """
@@ -39,7 +39,7 @@ def lowered(functions: dict[str, tuple[Callable[..., int], int]]) -> str:
             wrapper = ir.Function(module, ir.FunctionType(word, [word] * arity), symbol)
             builder = ir.IRBuilder(wrapper.append_basic_block())
             callee = target.declare_function(module, compiled.fndesc)
-            # Routines raise nothing, so numba's status is not looked at
+            # Routines raise nothing, so numba's status is not checked
             _status, result = target.call_conv.call_function(
                 builder, callee, types.int64, compiled.fndesc.argtypes, list(wrapper.args)
             )
@@ -52,8 +52,8 @@ def lowered(functions: dict[str, tuple[Callable[..., int], int]]) -> str:
 
 @contextmanager
 def _only_lowering(target: Any) -> Iterator[None]:
-    """Make numba neither optimise nor emit what it lowers. It would do both for each function, and again for each of
-    its callers, on behalf of an engine that never runs our code: more than half of the time that compiling takes.
+    """Keep numba from optimising and emitting what it lowers. It would do both for each function, and again for each of
+    its callers, for an engine that never runs our code. That is more than half of the time of compiling.
 
     The caller holds numba's compiler lock, so no other thread compiles meanwhile. These are private names of numba. If
     one of them changes, numba does that work again, and the object file is still right.
@@ -86,7 +86,7 @@ def _codegen() -> Any:
         _library_class = Library
 
         def set_env(self, env_name: str, env: Any) -> None:
-            pass  # it belongs to the compiled form, too
+            pass  # it is part of the compiled form, too
 
     return Codegen("shmcoll")
 
@@ -106,9 +106,9 @@ def _register_used(function: Callable[..., int]) -> None:
 
 @cache
 def _register(module: ModuleType) -> None:
-    """Tell numba about the functions of a module and of the modules it takes functions from.
+    """Register with numba the functions of a module, and of the modules from which it imports functions.
 
-    Plain functions compile from their source; those with a twin in `intrinsics.py` have been registered by it.
+    Plain functions compile from their source. `intrinsics.py` has registered the functions with a twin there.
     """
     from numba.extending import register_jitable
 

@@ -2,25 +2,25 @@
 
 A file is found in one of two places. Both name it by a hash of what it is made from:
 
-    the cache      the directory of `engine/system/cache_dir.py`, which nobody else may write. The hash covers the
+    the cache      the directory of `engine/system/cache_dir.py`, to which no other user may write. The hash covers the
                    sources, the versions of what compiled them, the CPU and its features. Processes write to it by
-                   rename. It is asked first: its code is made for this very CPU
+                   rename. It is searched first: its code is made for exactly this CPU
     the package    shmcoll/objects/LEVEL beside our code, where a wheel was installed; a checkout has no such folder.
                    The hash covers the sources and the level (`levels.py`) only: the code calls libc and CPython by
                    name, reads arrays at offsets that `native/cpython.py` checks in each process, and is loaded by any
                    llvmlite. So it does not depend on the version of Python, numpy, numba or llvmlite. Jobs only read it
 
-A file is executed, so it is checked as well (`engine/system/trusted_files.py`): somebody may have put it there while
-the directory was open to all. A file that is not trusted is named in a message, and compiled anew. A checksum guards
-against damage. (numba's own cache has no lock, and pairs wrong code with an index when first runs race: numba #4807,
-#10128.)
+A file is executed, so it is checked as well (`engine/system/trusted_files.py`): another user may have put it there
+while the directory was open to all. If a file is not trusted, a message names it, and its contents are compiled again.
+A checksum guards against damage. (numba's own cache has no lock, and pairs wrong code with an index when first runs
+race: numba #4807, #10128.)
 
-Several processes: a process that compiles holds a lock on a file beside the object; the others wait for the lock, then
-read the object. The lock is the kernel's, so it is free as soon as its holder has ended. A process that waits for
+Several processes. A process that compiles holds a lock on a file beside the object. The others wait for the lock, and
+then read the object. The lock is the kernel's, so it is free as soon as its holder has ended. A process that waits for
 longer than PATIENCE compiles for itself, because the holder may be stopped: both write the same bytes under the same
-name. Nobody waits here inside a routine, so no limit of a collective passes meanwhile. A process that has not imported
-numba lets the others ask for the lock first, for HEAD_START: so one rank of a job compiles all that all of them call,
-and imports numba once.
+name. No rank waits here inside a routine, so no limit of a collective passes meanwhile. A process that has not imported
+numba lets the others take the lock first, for HEAD_START. So one rank of a job compiles everything that the ranks call,
+and numba is imported once.
 
 If compiled code cannot be kept, every process of a job finds that out, and one reports it: the launcher, whose forks
 know what it has said, else rank 0.
@@ -58,18 +58,18 @@ _PACKAGED = _ROOT / "objects"
 Progress = Callable[[str], None]
 
 
-_said: set[str] = set()  # by this process or one that it is a fork of
+_said: set[str] = set()  # by this process or by one that has forked it
 _silent = False
 
 
 def leave_to_rank_0() -> None:
-    """Say nothing from now on about what cannot be kept or trusted: another process of the job does."""
+    """Report nothing from now on about objects that cannot be kept or trusted: another process of the job does."""
     global _silent
     _silent = True
 
 
 def object_file(name: str, build: Callable[[], bytes], progress: Progress | None) -> bytes:
-    """Return the object file of a name: from the cache, from the package, or built and put into the cache."""
+    """Return the object file of this name: from the cache, from the package, or built and put into the cache."""
     path: Path | None = None
     lost: OSError | None = None
     try:
@@ -79,7 +79,7 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
     data = (_read(path) if path else None) or _packaged(name)
     if data is not None:
         return data
-    _packaged(name, progress)  # says what it does not trust
+    _packaged(name, progress)  # it reports a file that it does not trust
     if path is None:
         assert lost is not None
         _say_lost(lost, progress)
@@ -136,7 +136,7 @@ def _packaged(name: str, progress: Progress | None = None) -> bytes | None:
 
 
 def can_keep() -> bool:
-    """Return whether it makes sense to compile in one process for another."""
+    """Return whether compiled code can be kept, so that one process can compile for another."""
     try:
         return os.access(cache_folder(), os.W_OK)
     except OSError:
@@ -184,7 +184,7 @@ _hints = ["; shmrun warm compiles everything ahead"]
 
 
 def _hint() -> str:
-    """Return what the first line about compiling adds."""
+    """Return the advice in the first line about compiling."""
     return _hints.pop() if _hints else ""
 
 
@@ -195,7 +195,7 @@ def _lock(path: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):
             fd = trusted_files.open_own(path, os.O_RDWR | os.O_CREAT)
             stack.callback(os.close, fd)
-            os.fchmod(fd, 0o600)  # who can read a file can lock it
+            os.fchmod(fd, 0o600)  # a process that can read a file can lock it
             end = time.monotonic() + PATIENCE
             while time.monotonic() < end:
                 with contextlib.suppress(BlockingIOError):
@@ -207,8 +207,7 @@ def _lock(path: Path) -> Iterator[None]:
 
 @cache
 def _fingerprint(name: str, level: Level | None = None) -> str:
-    """Return a hash of all that decides what the machine code of a routine or kernel looks like, here or for a
-    level."""
+    """Return a hash of everything that determines the machine code of a routine or kernel, here or for a level."""
     digest = hashlib.sha256()
     for path in sorted(_sources(name)):
         digest.update(path.read_bytes())
@@ -230,14 +229,14 @@ def _sources(name: str) -> set[Path]:
 @cache
 @deferred_signals()
 def _platform() -> str:
-    # The features name the CPU well enough; llvmlite's host queries take a millisecond each
+    # The features identify the CPU well enough; llvmlite's host queries take a millisecond each
     versions = _numba(), llvmlite.__version__, np.__version__
     facts = (sys.implementation.cache_tag, *versions, platform.machine())
     return repr((facts, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()))
 
 
 def _numba() -> str:
-    """Its version, without importing it, nor importlib.metadata, which takes 20 ms where code is loaded from here."""
+    """Return the version of numba, without importing it. importlib.metadata is not imported either: it takes 20 ms."""
     spec = find_spec("numba")
     file = Path(spec.origin).with_name("_version.py") if spec and spec.origin else None
     if file and file.exists():
@@ -248,7 +247,7 @@ def _numba() -> str:
 
 
 def _reached(start: Iterable[Path | str]) -> set[Path]:
-    """Our source files that some of them import, directly or not, and these themselves."""
+    """Return these source files and all of ours that they import, directly or not."""
     found: set[Path] = set()
     todo = [_ROOT / path for path in start]
     while todo:

@@ -1,7 +1,7 @@
 """Reductions that are objects: functions of users (`shmcoll.op`), and sums with a factor (`shmcoll.premul_sum`).
 
 A user's function is jitted by numba and called by a kernel of its own for each dtype (`kernels.make_function_kernel`).
-All ranks must use the same function: the header carries a hash of its bytecode, its constants and what it refers to.
+All ranks must use the same function: the header has a hash of its bytecode, its constants and what it refers to.
 """
 
 import hashlib
@@ -19,15 +19,15 @@ from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, name_of_function
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, USER, DType
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # numba writes in colours where it finds colorama
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # numba writes in colours if it finds colorama
 
 
 def op(function: Callable[[Any, Any], Any], commutative: bool = True, *, dtypes: Iterable[Any] | None = None) -> "Op":
     """Make an operator from a function, for `op=` of the reducing collectives. Not a collective.
 
     All ranks must use the same function: else the collective raises `CollectiveMismatch`. If the function raises an
-    exception, the ranks that called it with those values raise the exception, the others raise `RankFailed` with its
-    text, and the group has ended.
+    exception, the ranks that called it with those values raise that exception. The other ranks raise `RankFailed` with
+    its text, and the group has ended.
 
     Args:
         function: an associative function of two values; a plain function, or one jitted by numba, whose options are
@@ -55,8 +55,8 @@ def premul_sum(factor: float | complex) -> "PremulSum":
     """Make an operator that sums every rank's `x` times a factor of its own, for `op=` of the reducing collectives.
 
     For integer arrays the factor is an integer, and results wrap. float16 and bfloat16 are multiplied and summed in
-    float32, and rounded once. Where the operator is used, a bool array, an integer array with a factor that is not an
-    integer, and a real array with a complex factor are a `TypeError`.
+    float32, and rounded once. A collective with this operator raises `TypeError` for a bool array, for an integer array
+    if the factor is not an integer, and for a real array if the factor is complex.
 
     Args:
         factor: a number, which may differ between ranks.
@@ -110,7 +110,7 @@ class Op:
         return Op, (self._given, self.commutative)
 
     def kernel(self, dtype: DType) -> int:
-        """Return the address of the kernel for a dtype; `TypeError` when the function does not compile for it."""
+        """Return the address of the kernel for a dtype. Raises `TypeError` if the function does not compile for it."""
         if dtype.code not in self._kernels:
             if dtype.is_pair:
                 raise TypeError(f"{self.name} of {dtype.title} is not defined")
@@ -124,7 +124,7 @@ class Op:
         return self._kernels[dtype.code]
 
     def raised(self, a: Any, b: Any) -> BaseException:
-        """Return what the function raises for two values, on which its compiled form has raised something."""
+        """Return the exception that the function raises for two values for which its compiled form has raised one."""
         try:
             self.function(a, b)
         except BaseException as e:
@@ -167,7 +167,7 @@ class PremulSum:
         return f"<shmcoll.PremulSum {self.factor}>"
 
     def check(self, dtype: DType) -> None:
-        """`TypeError` for a dtype that cannot be multiplied by the factor."""
+        """Raise `TypeError` for a dtype that cannot be multiplied by the factor."""
         if dtype.is_pair or dtype.name == "bool":
             raise TypeError(f"premul_sum of {dtype.title} is not defined")
         if dtype.numpy.kind in "iu" and not isinstance(self.factor, int):
@@ -198,7 +198,7 @@ _by_kernel: dict[int, Op] = {}
 
 
 def reduction_name(reduction: int, identity: int) -> str:
-    """Return the name of a reduction in messages, from what a header says about it."""
+    """Return the name of a reduction in messages, from the words of a header about it."""
     name = REDUCTION_NAMES.get(reduction, str(reduction))
     if reduction == USER:
         known = _by_identity.get(identity)
@@ -206,12 +206,12 @@ def reduction_name(reduction: int, identity: int) -> str:
             return f"another function ({identity:x})"
         return known.name if known.commutative else f"{known.name} (not commutative)"
     if reduction == PREMUL_SUM and identity in BY_CODE and BY_CODE[identity].accumulator != BY_CODE[identity].numpy:
-        return f"{name} of {BY_CODE[identity].name}"  # what the header describes is the multiple
+        return f"{name} of {BY_CODE[identity].name}"  # the header describes the multiple
     return name
 
 
 def of_kernel(address: int) -> Op:
-    """Return the operator whose kernel lies at an address."""
+    """Return the operator whose kernel is at an address."""
     return _by_kernel[address]
 
 
@@ -226,7 +226,7 @@ def _jit(function: FunctionType) -> Any:
 
 
 def _check_result(jitted: Any, dtype: DType) -> None:
-    """Compile for the types of a dtype; `TypeError` when what comes out is no number."""
+    """Compile for the types of a dtype. Raises `TypeError` if the result is not a number."""
     from numba.core import types
 
     result = code.result_type(dtype, jitted)
@@ -237,7 +237,7 @@ def _check_result(jitted: Any, dtype: DType) -> None:
 
 
 def _short(error: Exception) -> str:
-    """Return the gist of what numba says: the first line that tells something, and the call it is about."""
+    """Return the essence of a text of numba: the first line with a reason, and the call that it is about."""
     lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines()]
     telling = [line for line in lines if line and not line.startswith("Failed in ")] or [type(error).__name__]
     if telling[0].endswith(":") and len(telling) > 1:
@@ -246,7 +246,7 @@ def _short(error: Exception) -> str:
 
 
 def _identity(function: Any, commutative: bool) -> int:
-    """62 bits that are the same for the same function in every process."""
+    """Return 62 bits that are the same for the same function in every process."""
     digest = hashlib.blake2b(repr(commutative).encode(), digest_size=8)
     for fact in _facts(function, set()):
         digest.update(fact.encode() + b"\0")
@@ -254,7 +254,7 @@ def _identity(function: Any, commutative: bool) -> int:
 
 
 def _facts(thing: Any, seen: set[int]) -> Iterable[str]:
-    """Return what makes up a function, or a value that it refers to: not where it lies, nor in which process."""
+    """Return what defines a function, or a value that it refers to, without its address and its process."""
     if id(thing) in seen:
         return
     if options := getattr(thing, "targetoptions", None):
