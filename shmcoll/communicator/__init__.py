@@ -1,3 +1,3 @@
-"""What a user calls: the methods of a communicator, and groups, grids, plans, objects, shared arrays."""
+"""The public methods: those of a communicator, and groups, grids, plans, objects, shared arrays."""
 
 from shmcoll.communicator.communicator import Communicator as Communicator

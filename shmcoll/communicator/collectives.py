@@ -1,8 +1,8 @@
 """The collectives as methods of a communicator.
 
-A method first tries the native entry with the arguments as they are, where that can check them; it answers
-they are not exact, contiguous arrays or something is wrong with them. Only then does Python look at them closely, in
-`calls/`. The body of all these methods is in `native_call.py`. The routines are in `collectives/`.
+A method first tries the native entry with the arguments as they are. The entry refuses them if they are not exact,
+contiguous arrays, or if one of them is wrong. Only then does Python check them, in `calls/`. The body of all these
+methods is in `native_call.py`. The routines are in `collectives/`.
 """
 
 from shmcoll.communicator.counted_moves import CountedMoves
@@ -11,7 +11,7 @@ from shmcoll.communicator.reductions import Reductions
 
 
 class Collectives(Moves, CountedMoves, Reductions):
-    """What every communicator can do with arrays."""
+    """The methods of every communicator for arrays."""
 
 
 __all__ = ["Collectives"]

@@ -1,5 +1,5 @@
-"""What a user calls: a group of ranks, its subgroups, shared arrays. More of it in `collectives.py`, `objects.py`,
-`messages.py` and their kin."""
+"""The communicator: a group of ranks, its subgroups, shared arrays. It inherits more methods from `collectives.py`,
+`objects.py`, `messages.py` and other files of this room."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
 
     Errors of every method: `TypeError`, `ValueError` and `IndexError` report a mistake of this rank. They are raised
     before anything is sent, and the call may be repeated. `CollectiveMismatch`, `RankFailed` and `CollectiveTimeout`
-    end the group: every later call on it raises the cause again. `CallNotAllowed` is raised where no call can be made:
-    on a closed communicator, in a fork of the rank, or in a signal handler that has interrupted another call.
+    end the group: every later call on it raises the cause again. `CallNotAllowed` is raised if no call can be made: on
+    a closed communicator, in a fork of the rank, or in a signal handler that has interrupted another call.
     """
 
     _title, _instead = "a communicator", "call shmcoll.init() in the function that uses it"
@@ -75,7 +75,7 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
 
     @property
     def name(self) -> str:
-        """What messages call the group: "world", or its ranks."""
+        """The name of the group in messages: "world", or its ranks."""
         return self._name
 
     @property
@@ -106,7 +106,9 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
         return jit_handle.make(self)
 
     def abort(self, text: str) -> None:
-        """End the group: pending and later calls of every rank raise `RankFailed`. Not a collective.
+        """End the group. Not a collective.
+
+        Pending and later calls of every rank raise `RankFailed`.
 
         Args:
             text: the reason; the `RankFailed` quotes it.
@@ -114,7 +116,7 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
         Raises:
             CallNotAllowed: the communicator is closed.
         """
-        if self._dispatcher.failures.is_shut:  # not so in a fork of the rank, whose memory is its own
+        if self._dispatcher.failures.is_shut:  # this is false in a fork of the rank, which has its own memory
             self._dispatcher.check_open("abort")
         records.end(
             self._dispatcher.group,
@@ -183,8 +185,8 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
         itself, and another rank more than once.
 
         Args:
-            sources: ranks of this group; None for nobody.
-            destinations: ranks of this group; None for nobody. By default the sources.
+            sources: ranks of this group; None for no rank.
+            destinations: ranks of this group; None for no rank. By default the sources.
 
         Returns:
             A `Graph`, which has a group of its own: its messages do not meet those of this communicator.
@@ -218,7 +220,7 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
             dtype: as for `numpy.empty`, any of fixed size.
 
         Returns:
-            C-contiguous array, whose elements are zero.
+            C-contiguous array of zeros.
 
         Raises:
             ArenaError: all ranks together would take more than the heap allows (`shmrun --heap`, SHMCOLL_HEAP).
@@ -279,7 +281,7 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
             if local_rank.is_within():  # in a signal handler
                 raise
             with local_rank.lock:
-                local_rank.groups.sweep()  # groups that their last members have closed since this rank looked
+                local_rank.groups.sweep()  # groups that their last members have closed since the last `sweep`
         return shared_arrays.zeros(local_rank.arena, local_rank.heap, like)
 
     def views(self, x: Array) -> list[Array]:
@@ -312,7 +314,7 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
             if not missing:
                 for i, place in enumerate(places):
                     views.append(x if i == own else shared_arrays.view(arena, place, self._local_rank.rank))
-                parts.barrier()  # until all hold what they view, nobody may drop its array
+                parts.barrier()  # until all ranks hold what they view, no rank may drop its array
         if missing:
             raise ValueError(
                 f"views: the array of {self._dispatcher.group.names(missing)} is not in shared memory; "
@@ -365,7 +367,7 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
         return made
 
     def _split(self, call: str, mine: tuple[bool, int, int]) -> Communicator | None:
-        """Return the group of ranks of one color. `mine`: whether this rank joins any, its color and its key."""
+        """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
         with self._parts(call) as parts:
             told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self._size, 1))).tolist()
         self._splits += 1
@@ -452,9 +454,9 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
                 group = group or local_rank.groups.lead(shrink.living(self._dispatcher.group), which)
                 made = local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(group.ranks)}", which)
         except ArenaError:
-            self._shrinks += 1  # for all survivors: they try again under another identity
+            self._shrinks += 1  # valid for all survivors: they try again under another identity
             raise
-        self._shrinks += 1  # not before anything is decided: who has timed out tries again for the same group
+        self._shrinks += 1  # not before a group is decided: a rank that has timed out tries again for the same group
         return made
 
     def close(self) -> None:
@@ -474,13 +476,13 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
             raise ValueError("close: the group of all ranks is closed by the end of the process")
         local_rank = self._local_rank
         if self._is_closed or local_rank.pid != os.getpid():
-            return  # before the lock, which a fork of the rank may have found taken
+            return  # before the lock, which may be locked forever in a fork of the rank
         local_rank.check_not_within("close")
         if self._closing._is_owned():  # type: ignore[attr-defined]
             raise CallNotAllowed(
                 f"close on rank {local_rank.rank}: called by a signal handler or finaliser during another close"
             )
-        with self._closing:  # another thread may close it, too; `member.lock` is for moments, and this may take long
+        with self._closing:  # without `member.lock`, because this may take long; another thread may close it, too
             if self._is_closed:
                 return
             self._dispatcher.finish()

@@ -1,14 +1,14 @@
-"""The caller of operations that are parts of one composite call: `split`, `views`, the calls for objects.
+"""The dispatcher of operations that are parts of one composite call: `split`, `views`, the calls for objects.
 
-The header of each part tells the composite call and its root. So a part agrees only with the same part of the same call
-on the other ranks, and messages, the flight recorder and `shmrun inspect` name the call that the user has made.
+The header of each part contains the composite call and its root. So a part agrees only with the same part of the same
+call on the other ranks. Error texts, the flight recorder and `shmrun inspect` name the call that the user has made.
 
-What is told travels as an argument of each native call, above the number of the algorithm (`layout.py`). Nothing is
-set in the context before a part or reset after it: a part that waits in the queue of the worker keeps it, calls of
-signal handlers and of other threads between two parts do not have it, and an exception leaves nothing behind.
+Both are passed in an argument of each native call, above the number of the algorithm (`layout.py`). Nothing is set in
+the context before a part or reset after it. So a part that waits in the queue of the worker keeps its composite call.
+Calls of signal handlers and of other threads between two parts do not have it. An exception leaves nothing behind.
 
-The first part of a composite call is unlike its later ones, in its operation or in the dimensions of its array. So
-where a signal handler or another thread begins the same call between two parts, all ranks find it out, too.
+The first part of a composite call is unlike its later ones, in its operation or in the dimensions of its array. So if a
+signal handler or another thread begins the same call between two parts, all ranks find that out, too.
 
 A rank that leaves between two parts, by an exception of its own, has left the protocol: its peers would wait forever
 for the next part. So the group ends, as it does when a single operation is left. The routines of all parts, and the
@@ -47,9 +47,9 @@ _NOTHING = (None, None, 0, 0, 0, 0)  # the arguments of a call without any
 
 
 class CompositeDispatcher(Dispatcher):
-    """Another caller, with all that it has, whose calls tell that they are parts of a composite call.
+    """A dispatcher with all attributes of another one, whose calls are parts of a composite call.
 
-    root: that of the composite call; -1 where it has none.
+    root: the root of the composite call; -1 if it has none.
     """
 
     def __init__(self, dispatcher: Dispatcher, call: str, root: int = -1):
@@ -57,7 +57,7 @@ class CompositeDispatcher(Dispatcher):
         self._dispatcher = dispatcher
         self._call = call
         self._mark = (layout.COMPOSITE_NAMES.index(call) | (root + 1) << 8) << layout.COMPOSITE_SHIFT
-        # Short calls read these
+        # short calls read these
         self.words, self.size, self.own_table = dispatcher.words, dispatcher.size, dispatcher.own_table
         for name in ROUTINES[call]:
             dispatcher.routine(name)
@@ -68,7 +68,7 @@ class CompositeDispatcher(Dispatcher):
         return getattr(self._dispatcher, name)
 
     def routine(self, name: str) -> Callable[..., int]:
-        """As `Dispatcher.routine`."""
+        """Return the native entry of a collective, as `Dispatcher.routine` does."""
         entry, mark = self._dispatcher.routine(name), self._mark
 
         def marked(*arguments: Any) -> int:
@@ -78,7 +78,7 @@ class CompositeDispatcher(Dispatcher):
         return marked
 
     def left_by(self, error: BaseException) -> None:
-        """An exception has come out of the composite call. Not for errors that have ended the group already, and not
-        where nothing has happened (`CallNotAllowed`)."""
+        """End the group after an exception in the composite call. It does nothing for errors that have ended the group
+        already, and for `CallNotAllowed`, before which nothing has happened."""
         if self.words[c.ACTIVE // WORD] != c.ENDED and not isinstance(error, CallNotAllowed):
             self.left(self._call)

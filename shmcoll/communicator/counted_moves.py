@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CountedMoves(NativeCalls):
-    """What every group of ranks can move in blocks of different lengths."""
+    """The methods of every group for blocks of different lengths."""
 
     @overload
     def all_to_all_v(
@@ -66,8 +66,8 @@ class CountedMoves(NativeCalls):
     ) -> Any:
         """Send a block of any length to every rank.
 
-        Rank i gets `send_counts[i]` elements of the flattened `x`, from `send_displs[i]` on; with `axis=0`, so many
-        rows of `x`. There is one count and one displacement for each rank.
+        Rank i gets `send_counts[i]` elements of the flattened `x`, from `send_displs[i]` on; with `axis=0`,
+        `send_counts[i]` rows of `x`. There is one count and one displacement for each rank.
 
         Args:
             x: array of any shape, which may differ between ranks, of any dtype of fixed size, which is equal on all
@@ -215,7 +215,8 @@ class CountedMoves(NativeCalls):
     ) -> Any:
         """Collect arrays of different lengths on every rank.
 
-        As `gather_v` with every rank as a root: each rank may give its own `recv_counts`, `recv_displs` and `out`.
+        It works as `gather_v` with every rank as a root: each rank may pass its own `recv_counts`, `recv_displs` and
+        `out`.
 
         Args:
             x: array of any shape, which may differ between ranks, of any dtype of fixed size, which is equal on all
@@ -290,8 +291,8 @@ class CountedMoves(NativeCalls):
         """Send a block of any length from rank `root` to every rank.
 
         Rank i gets `send_counts[i]` elements of the flattened `x` of the root, from `send_displs[i]` on; with `axis=0`,
-        so many rows of `x`. There is one count and one displacement for each rank. The other ranks need to know neither
-        count nor dtype. `x`, `send_counts` and `send_displs` are ignored on all ranks except the root.
+        `send_counts[i]` rows of `x`. There is one count and one displacement for each rank. The other ranks need to
+        know neither count nor dtype. `x`, `send_counts` and `send_displs` are ignored on all ranks except the root.
 
         Args:
             x: on the root, array of any shape, of any dtype of fixed size.

@@ -1,15 +1,15 @@
 """Ranks as a graph, and the collectives of neighbours in it.
 
-A graph has a communicator of its own, so its messages do not meet those of the user. All ranks compare what they have
-named when the graph is made. So each edge has a sender and a receiver.
+A graph has a communicator of its own, so its messages do not meet those of the user. When the graph is made, all ranks
+compare the edges that they have named. So each edge has a sender and a receiver.
 
 Protocol: each call sends one message along each edge out of the rank, and receives one along each edge into it. Short
 blocks are sent first, which needs no receiver. With a long block, or asynchronously, it is one batch: all receives are
 posted before the first send. The tag of a message is the number of its edge among those from the same rank to the same
 rank, and the kind of the call. Messages of one edge and one kind arrive in the order of the calls, so calls that
 overlap in time do not mix, however far ahead a neighbour is. A rank waits only for its sources, each of which sends
-without waiting for this rank to receive. A block of another size or dtype than expected, or of a source that has made
-another kind of call and so sends nothing, is found by the receiver: that ends the graph's group for all.
+without waiting for this rank to receive. The receiver finds a block of another size or dtype than expected, and a
+source that sends nothing because it has made another kind of call. Both end the graph's group for all ranks.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Graph(ProcessBound):
 
     @property
     def comm(self) -> Communicator:
-        """The communicator of the graph's own, whose `timeout` is that of the graph."""
+        """The graph's own communicator. Its `timeout` is that of the graph."""
         return self._comm
 
     @property
@@ -276,7 +276,7 @@ class Graph(ProcessBound):
             return work
         try:
             return work.wait()
-        except BaseException:  # an interrupt: nothing may be written into the result any more
+        except BaseException:  # after an interrupt nothing may be written into the result
             for one in works:
                 if isinstance(one, PostedReceive) and not one.done():
                     leave(comm._dispatcher, one, "recv")
@@ -297,8 +297,8 @@ class _NeighbourWork(Joined):
 
 @contextmanager
 def _ending(comm: Communicator, operation: str) -> Iterator[None]:
-    """End the group after an error that has not done so. A message that stays, because it does not fit, or is missing,
-    because there was no memory for it, would be mixed up with those of the next call."""
+    """End the group after an error that has not ended it. A message that does not fit stays, and a message without
+    memory is missing. Both would be mixed up with the messages of the next call."""
     try:
         yield
     except Cancelled:

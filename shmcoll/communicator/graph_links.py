@@ -16,7 +16,8 @@ class Links(NamedTuple):
 
 
 def as_links(ranks: Any, name: str, size: int, operation: str, rank: int) -> Links:
-    """Return what a user has named, checked; equal edges are numbered in the order in which they are named."""
+    """Check the ranks that a user has named, and return them as edges. Equal edges are numbered in the order of their
+    names."""
     if isinstance(ranks, str) or not isinstance(ranks, Iterable):
         raise TypeError(
             f"{operation} on rank {rank}: {name} must be a sequence of ranks, in which None is nobody; got {ranks!r}"
@@ -26,7 +27,7 @@ def as_links(ranks: Any, name: str, size: int, operation: str, rank: int) -> Lin
 
 
 def disagreement(told: list[tuple[Links, Links]], names: Callable[[Iterable[int]], str]) -> str:
-    """Say of the first edges that have no other end between which ranks they are; '' if there are none."""
+    """Return a text about the first edge that only one of its ranks has named; '' if there is none."""
     sent, expected = set(), set()
     for rank, (incoming, outgoing) in enumerate(told):
         sent |= {(rank, to, edge) for to, edge in zip(*outgoing, strict=True) if to is not None}

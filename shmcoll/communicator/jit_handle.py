@@ -1,8 +1,8 @@
-"""The handle of a communicator for jitted code, and what is done in Python on its behalf. See
+"""The handle of a communicator for jitted code, and the calls that Python makes for it. See
 `engine/native/jit_gate.py`.
 
-A handle is the communicator's context, seen read-only. Jitted code that finds a call not to its liking, or failed,
-comes back here; the call is then made, or the error raised, as if the communicator's method had been called.
+A handle is the communicator's context as a read-only array. If the gate cannot make a call, or the call has failed, it
+calls back here. Then the call is made, or the error raised, as if the communicator's method had been called.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ from shmcoll.engine.native import entry, jit_gate
 
 Received = tuple[int, int, int]  # source, tag, number of elements
 
-#: loaded with a handle; messages are when they are first called
+#: loaded with a handle; routines of messages are loaded when they are first called
 OPERATIONS = ("barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all")
 
 NO_HANDLE = "shmcoll.jit: the first argument must be comm.handle itself, of an open communicator of this process"
@@ -33,7 +33,7 @@ _callbacks: dict[int, Callable[[int], None]] = {}  # native code keeps a pointer
 
 
 def make(comm: Any) -> np.ndarray:
-    """Return the handle of a communicator, with everything loaded that jitted code calls."""
+    """Return the handle of a communicator, after loading everything that jitted code calls."""
     words = comm._dispatcher.words
     address = words.ctypes.data
     if not words[entry.HANDLE // WORD]:
@@ -67,13 +67,13 @@ def in_python(
 
 
 def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, argument_2: int) -> Received | None:
-    """Return what a receive has to tell, else None."""
+    """Make the call. Returns source, tag and number of elements for a receive, and None for other operations."""
     name = OPERATION_NAMES[operation]
     method = getattr(comm, name)
     if name == "barrier":
         method()
     elif name == "broadcast":
-        if out is None:  # x is read-only; a view of its memory does not know
+        if out is None:  # x is read-only, but a view of its memory is not
             x.flags.writeable = False
         method(x, argument)
     elif RECORDS[name].form & REDUCING:
@@ -91,14 +91,14 @@ def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, a
 
 
 def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
-    """A message has begun that asks for memory, which only Python can take."""
+    """Continue a send whose message needs memory, which only Python can allocate."""
     dispatcher, sending = comm._dispatcher, Sending(comm._dispatcher, array, dest, tag)
     dispatcher.complete("send", lambda: sending.put(c.HALFWAY))
     sending.raise_refusal()
 
 
 def _call_back(address: int, block: int) -> None:
-    """What the gate asks for. Raises what the jitted function is to raise."""
+    """Do what the gate asks for. Raises the exceptions that the jitted function must raise."""
     comm = _communicators[address]
     operation, op, argument, argument_2, status = (
         _word(block + at)
@@ -119,7 +119,7 @@ def _call_back(address: int, block: int) -> None:
 
 
 def _array(at: int) -> tuple[np.ndarray | None, int]:
-    """Return the array that stands in a block, and what is behind it."""
+    """Return the array that a block describes, and the address behind it."""
     known, address, dimensions = (_word(at + word) for word in (jit_gate.TYPE, jit_gate.DATA, jit_gate.DIMENSIONS))
     shape = tuple(_word(at + jit_gate.DIMS + i * WORD) for i in range(dimensions))
     behind = at + jit_gate.DIMS + dimensions * WORD

@@ -40,7 +40,7 @@ class MessagePlan(Plan):
 
 
 def make(comm: TwoWayMessages, operation: str, args: tuple[Any, ...], keywords: dict[str, Any]) -> MessagePlan:
-    """Return the plan of a method of messages. Errors: see `Communicator.plan`."""
+    """Return the plan of a method for messages. Its errors are those of `Communicator.plan`."""
     dispatcher, method = comm._dispatcher, getattr(comm, operation)
     where = f"plan of {operation} on rank {dispatcher.failures.name}"
     try:

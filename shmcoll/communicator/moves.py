@@ -16,7 +16,7 @@ _PART = f"(empty((x.shape[0] // self._size, *x.shape[1:]), x.dtype) if {_IS_NEW}
 
 
 class Moves(NativeCalls):
-    """What every group of ranks can move, and the barrier."""
+    """The methods of every group that move blocks of equal lengths, and the barrier."""
 
     @overload
     def barrier(self, *, async_op: Literal[False] = ...) -> None: ...
@@ -48,7 +48,7 @@ class Moves(NativeCalls):
             async_op: return a `Work` at once.
 
         Returns:
-            `x`, if it has memory. Else, on the root the array that `x` was made into, on another rank a new array. A
+            `x`, if it has memory. Otherwise, the array made from `x` on the root, and a new array on another rank. A
             numpy scalar in place of a new 0-d array.
 
         Raises:
@@ -132,13 +132,13 @@ class Moves(NativeCalls):
     def scatter(self, x: ArrayLike | None, root: int = 0, *, out: Out | None = None, async_op: bool = False) -> Any:
         """Cut the array of rank `root` along axis 0 into equal parts, and return part r on rank r.
 
-        The other ranks need not know the shape or dtype.
+        The other ranks need not know the shape or the dtype.
 
         Args:
             x: on the root, array of shape (n * k, ...) for n ranks, or a list of n arrays of equal shape and dtype,
                 which are used in place. Ignored on the other ranks.
             root: the rank whose array is cut.
-            out: array of the part's shape and dtype for the result; any rank may give one. On the root it may share
+            out: array of the part's shape and dtype for the result; any rank may pass one. On the root it may share
                 memory with `x`; if it is the root's own part of `x`, nothing is copied for that.
             async_op: return a `Work` at once.
 
@@ -227,7 +227,7 @@ class Moves(NativeCalls):
         entry=f"({native_entry('collective_permute')}) if route else unrouted",
     )
     def collective_permute(self, x: ArrayLike, pairs: Pairs, *, out: Out | None = None, async_op: bool = False) -> Any:
-        """Send the array of each source to its target. XLA's CollectivePermute, `jax.lax.ppermute`.
+        """Send the array of each source to its target, as XLA's CollectivePermute and `jax.lax.ppermute` do.
 
         Args:
             x: array of any shape; shape and dtype are equal on all ranks.
@@ -237,7 +237,7 @@ class Moves(NativeCalls):
             async_op: return a `Work` at once.
 
         Returns:
-            Array of x's shape and dtype: that of the rank that sends to this one, or zeros if no rank does.
+            Array of x's shape and dtype: the array of the rank that sends to this one, or zeros if no rank does.
 
         Raises:
             TypeError: `pairs` is not a sequence of pairs of integers.

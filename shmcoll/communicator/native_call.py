@@ -2,10 +2,10 @@
 
 Such a method is declared with its signature and docstring, and `@native_call` with the expressions in which it differs
 from the others. The body is compiled from one template when its module is imported. A function that all methods call
-would cost a Python frame in each call: 40 ns, where a barrier takes 140.
+would cost a Python frame in each call: 40 ns, when a barrier takes 140 ns.
 
-The body looks up the native entry, which loads the routine, before the `try`: nothing has been sent then, and an
-interrupt leaves the group as it is. Any exception between the call of the entry and the use of its status ends the
+The body looks up the native entry, which loads the routine, before the `try`: nothing has been sent at that time, and
+an interrupt leaves the group as it is. Any exception between the call of the entry and the use of its status ends the
 group, because the peers wait for what this rank would do next.
 
 A traceback through a method names this file, and the line of the template that ran.
@@ -50,14 +50,16 @@ def {name}({parameters}):
     return {answer}
 """
 
-#: ARGUMENT_2 of a call with counts: the native entry reads counts of elements alone; for None it has Python go on
+#: ARGUMENT_2 of a call with counts: the native entry reads only counts of elements; for None it leaves the call to
+#: Python
 IN_ELEMENTS = "0 if axis is None else None"
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def block_of(x: Any, counts: Any, rank: int) -> Any:
-    """Return a result of `counts[rank]` elements; None for counts that have no such element: the long way says why."""
+    """Return a result of `counts[rank]` elements; None if counts have no such element: then `calls/` raises the
+    error."""
     try:
         return np.empty(counts[rank], x.dtype)
     except Exception:
@@ -65,8 +67,7 @@ def block_of(x: Any, counts: Any, rank: int) -> Any:
 
 
 def routed(pairs: Any, size: int, rank: int) -> tuple[Any, tuple[int, ...]]:
-    """Return the pairs, to be read once more, and the words of the route; no words if anything is wrong with the
-    pairs."""
+    """Return the pairs as a tuple, which can be read again, and the words of the route; no words if a pair is wrong."""
     try:
         pairs = tuple(pairs)
         return pairs, route_of(pairs, size, rank, "collective_permute", rank)
@@ -75,7 +76,7 @@ def routed(pairs: Any, size: int, rank: int) -> tuple[Any, tuple[int, ...]]:
 
 
 def unrouted(*_arguments: Any) -> int:
-    """In place of a native entry: have the long way say what is wrong."""
+    """Replace a native entry, so that `calls/` reports what is wrong."""
     return int(c.NEEDS_PYTHON)
 
 
@@ -114,13 +115,13 @@ def native_call(
     """Make the declared method call its routine. Every argument is a Python expression.
 
     Args:
-        words: what the native entry takes. It must not raise.
+        words: the arguments of the native entry. It must not raise.
         answer: what the method returns.
         entry: the native entry, by default that of the routine with the method's name.
         second: after the answer HALFWAY, the call that goes on; it returns a status and `result`.
         refused: whether `status` is anything but success.
-        otherwise: what is returned then; by default the call is made the long way, or the error is raised.
-        later: what is returned for `async_op=True`; by default the `Work` of the call made the long way.
+        otherwise: what is returned then; by default the call is made in `calls/`, or the error is raised.
+        later: what is returned for `async_op=True`; by default the `Work` of the call in `calls/`.
         operation: the operation in messages, by default the method's name.
         before: local variables, computed in this order before the entry is looked up.
     """
@@ -163,15 +164,15 @@ def native_entry(name: str) -> str:
 
 
 class NativeCalls:
-    """What the methods of a group work with."""
+    """The attributes that the methods of a group use."""
 
     _dispatcher: Dispatcher
     _rank: int
     _size: int
 
     def _open(self, dispatcher: Dispatcher) -> None:
-        """Take the place of this rank in a group. The entries are attributes of the object, and nothing of that name
-        is in the class: so CPython finds them fastest."""
+        """Take the place of this rank in a group. The entries are attributes of the object, and the class has no
+        attribute of these names: this way CPython finds them fastest."""
         self._dispatcher = dispatcher
         self._rank, self._size = dispatcher.rank, dispatcher.size
         for name in RECORDS:
@@ -208,7 +209,7 @@ class NativeCalls:
         return dispatcher.worker.submit(perform)
 
     def _again(self, operation: str, status: int, call: Callable[..., Any], *arguments: Any) -> Any:
-        """After the native entry has not let a call in: the long way. After anything else: the error."""
+        """Make the call in `calls/` if the native entry has not let it in. Otherwise raise the error."""
         if status not in (c.NEEDS_PYTHON, c.BUSY):
             raise self._dispatcher.failures.error(operation, status)
         return calls.perform(call, self._dispatcher, arguments)

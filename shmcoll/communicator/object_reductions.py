@@ -1,8 +1,8 @@
 """Reductions of objects as methods of a communicator.
 
 One rank gathers the objects, combines them in rank order, and sends out the result. So all ranks get the same result,
-whatever the operator does, and it need be neither associative nor commutative. An operator that raises does so on that
-rank; what it raised is sent out in place of the result, and every rank raises `OperatorFailed`.
+whatever the operator does, and the operator need be neither associative nor commutative. If the operator raises an
+exception on that rank, the exception is sent out in place of the result, and every rank raises `OperatorFailed`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ObjectOperator = Callable[[Any, Any], Any]
 
 
 class ObjectReductions(Objects):
-    """What every communicator can compute of objects."""
+    """The methods of every communicator that reduce objects."""
 
     @overload
     def reduce_object(
@@ -41,7 +41,7 @@ class ObjectReductions(Objects):
     ) -> Any:
         """Combine the objects of all ranks on rank `root`.
 
-        Computes `op(op(v0, v1), v2)` and so on, in rank order, on the root alone.
+        Only the root computes: `op(op(v0, v1), v2)` and so on, in rank order.
 
         Cost: as `gather_object`, and one broadcast of 4 KiB, which says whether the operator has raised.
 
@@ -84,7 +84,7 @@ class ObjectReductions(Objects):
             async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
 
         Returns:
-            The result, which is this rank's own.
+            The result; each rank has its own copy.
 
         Raises:
             TypeError: the object cannot be pickled, or `op` cannot be called. Nothing has been sent.
@@ -104,7 +104,7 @@ class ObjectReductions(Objects):
     def scan_object(self, value: Any, op: ObjectOperator = operator.add, *, async_op: bool = False) -> Any:
         """Combine the objects of ranks 0 to r, and return the result on rank r.
 
-        Rank 0 computes all results, one from the other.
+        Rank 0 computes all results, each from the one before.
 
         Cost: as `gather_object` and `scatter_object`.
 
@@ -114,7 +114,7 @@ class ObjectReductions(Objects):
             async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
 
         Returns:
-            The result, which is this rank's own.
+            The result; each rank has its own copy.
 
         Raises:
             TypeError: as for `all_reduce_object`.
@@ -156,7 +156,7 @@ class ObjectReductions(Objects):
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _reduce_objects(self, operation: str, value: Any, op: ObjectOperator, root: int | None) -> Any:
-        """On rank `root`, or on all."""
+        """Reduce the objects on rank `root`, or on all ranks."""
         with self._dispatcher.checking(operation) as check:
             at = 0 if root is None else given.as_root(root, self._size, *check)
             _check_operator(op, *check)
@@ -192,7 +192,7 @@ class ObjectReductions(Objects):
             rows = parts._gather_packed(frame, buffers, 0)
             if rows is not None:
                 try:
-                    # Pickled as soon as it is made: the operator may change it to make the next one
+                    # Each result is pickled at once, because the operator may change it to make the next one
                     if operation == "scan_object":
                         results = [_pickled(one) for one in accumulate(_objects(rows), op)]
                     else:

@@ -1,8 +1,8 @@
-"""Objects as methods of a communicator: anything that can be pickled, of any size. How they become bytes:
-`calls/pickling.py`.
+"""The methods of a communicator for objects: anything that can be pickled, of any size. `calls/pickling.py` makes bytes
+from them.
 
-Each call is made of several collectives, its parts (`composite_calls.py`). Sizes are found on the way: the first part
-tells what the next ones need.
+Each call is made of several collectives, its parts (`composite_calls.py`). The first part exchanges the sizes that the
+next ones need.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from shmcoll.runtime.work import Work
 
 Packed: TypeAlias = tuple[np.ndarray, list[np.ndarray]]  # see `calls/pickling.py`
 
-FIRST_BYTES = 4096  # of a frame come with its length, in one broadcast
+FIRST_BYTES = 4096  # bytes of a frame that are sent with its length, in one broadcast
 
 
 class Objects(Collectives):
-    """What every communicator can do with objects."""
+    """The methods of every communicator for objects."""
 
     _composite: dict[tuple[str, int], Parts]
 
@@ -93,7 +93,7 @@ class Objects(Collectives):
     def all_gather_object(self, value: Any, *, async_op: bool = False) -> Any:
         """Return the objects of all ranks on every rank.
 
-        Cost: as `gather_object`, with all_gather_v in place of gather_v.
+        Cost: that of `gather_object`, with all_gather_v in place of gather_v.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -155,8 +155,8 @@ class Objects(Collectives):
             async_op: return a `Work` at once. The objects are pickled later: leave them alone until the work is done.
 
         Returns:
-            The list of objects in rank order. All of them are copies, and this rank's own; the arrays that were not
-            pickled share one piece of memory.
+            The list of objects in rank order. All of them are copies, also this rank's own object. The arrays that were
+            not pickled share one block of memory.
 
         Raises:
             TypeError: `values` is not a sequence, or an object cannot be pickled. Nothing has been sent.
@@ -178,7 +178,7 @@ class Objects(Collectives):
         return self._composite[call, root]
 
     def _now_or_later(self, operation: str, call: Callable[[], Any], used: Any, later: bool) -> Any:
-        """`used`: the object that this rank gives."""
+        """Make the call now, or submit it. used: the object that this rank passes."""
         if not later:
             return call()
         dispatcher = self._dispatcher
@@ -193,11 +193,11 @@ class Objects(Collectives):
         return value if self._rank == root else unpacked(frame, buffers)
 
     def _broadcast_packed(self, frame: np.ndarray, buffers: list[np.ndarray], root: int) -> Packed:
-        """Return what `packed` has made of the object of the root."""
+        """Return the object of the root as `packed` returns it there."""
         first = np.zeros(WORD + FIRST_BYTES, np.uint8)
         first[:WORD].view(np.int64)[0] = frame.size
         first[WORD:][: frame.size] = frame[:FIRST_BYTES]
-        self.broadcast(first[None], root)  # of two dimensions, as no later part is
+        self.broadcast(first[None], root)  # of two dimensions, unlike all later parts
         length = int(first[:WORD].view(np.int64)[0])
         if self._rank != root:
             frame = np.empty(length, np.uint8)
@@ -211,7 +211,7 @@ class Objects(Collectives):
         return frame, buffers
 
     def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
-        """On rank `root`, or on all."""
+        """Gather the objects on rank `root`, or on all ranks."""
         with self._dispatcher.checking(operation) as check:
             root = None if root is None else given.as_root(root, self._size, *check)
             frame, buffers = packed(value, *check)
@@ -220,7 +220,7 @@ class Objects(Collectives):
         return None if rows is None else [unpacked(*row) for row in rows]
 
     def _gather_packed(self, frame: np.ndarray, buffers: list[np.ndarray], root: int | None) -> list[Packed] | None:
-        """Return what `packed` has made of the objects of all ranks; None on a rank that is not to have them."""
+        """Return the objects of all ranks as `packed` returns them; None on a rank that does not get them."""
         is_given = root is None or self._rank == root
         most = int(self.all_reduce(np.array([len(buffers)]), "max")[0])
         joined, counts = self._collect(frame, root)
@@ -267,7 +267,7 @@ class Objects(Collectives):
 
 
 class Parts(Objects):
-    """The collectives of a group as parts of a composite call, to be called within `with`. Where one of them is
+    """The collectives of a group as parts of a composite call, for use in a `with` statement. If one of them is
     composite itself, its parts are parts of the outer call."""
 
     _dispatcher: CompositeDispatcher

@@ -16,7 +16,7 @@ _RUNNING = "REDUCTIONS.get(op, 0) if type(op) is str and op != 'avg' and algorit
 
 
 class Reductions(NativeCalls):
-    """What every group of ranks can reduce."""
+    """The methods of every group that reduce arrays."""
 
     @overload
     def all_reduce(
@@ -349,7 +349,7 @@ class Reductions(NativeCalls):
     ) -> Any:
         """Reduce the arrays of ranks 0, 1, ..., r - 1 element by element, and return the result on rank r.
 
-        As `scan`, without the rank's own array.
+        It does the same as `scan`, without the rank's own array.
 
         Args:
             x: array of any shape; shape and dtype are equal on all ranks.

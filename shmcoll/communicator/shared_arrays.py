@@ -1,10 +1,11 @@
-"""Shared arrays: numpy arrays whose memory lies in the arena, in this rank's heap.
+"""Shared arrays: numpy arrays whose memory is in the arena, in this rank's heap.
 
-Taken when made, given back when the last array that looks at the memory is gone. Any rank makes them alone.
+The memory is allocated when an array is made, and given back when the last array that uses it has been deleted. Each
+rank makes its arrays by itself.
 
-Views of other ranks' arrays are made together (`Communicator.views`): each rank tells where its array lies, counts a
-hold on those of the others in the words behind their blocks, and then all meet, so that no owner has dropped its array
-before it is held. A view that goes away counts its hold down.
+Views of other ranks' arrays are made together (`Communicator.views`): each rank sends the location of its array. Then
+it counts a hold on the other ranks' arrays in the words behind their blocks. Then all ranks meet, so that no owner has
+dropped its array before it is held. A view that is deleted removes its hold.
 """
 
 import ctypes
@@ -26,7 +27,7 @@ from shmcoll.engine.memory.heap import Heap
 
 
 def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
-    """Return an array of a shape and dtype that takes no memory: numpy's own reading of the arguments.
+    """Return an array of a shape and dtype that takes no memory. numpy itself reads the arguments.
 
     Raises `TypeError` for a dtype without a fixed size and for what is no shape, `ValueError` for one that cannot be.
     """
@@ -52,7 +53,8 @@ def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndar
 
 
 def as_filling(value: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
-    """`value` as an array, of `dtype` if that is given; `TypeError` or `ValueError` for a value that is none of it."""
+    """Return `value` as an array, of `dtype` if that is given. Raises `TypeError` or `ValueError` if it cannot be
+    converted."""
     try:
         array = np.asarray(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
@@ -68,7 +70,7 @@ def _check_dtype(dtype: np.dtype, where: str) -> None:
 
 
 def fill(made: np.ndarray, array: np.ndarray, operation: str, rank: int) -> None:
-    """Set every element; `ValueError` for an array that cannot be broadcast."""
+    """Set every element. Raises `ValueError` if `value` is an array that cannot be broadcast."""
     try:
         made[...] = array
     except ValueError:
@@ -89,7 +91,8 @@ def zeros(arena: Arena, heap: Heap, like: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ArrayLocation:
-    """Where a rank's shared array lies: what another rank needs to look at it. `first`, `bytes`: all that it spans."""
+    """The location of a rank's shared array: what another rank needs to view it. first, bytes: the range that it
+    spans."""
 
     first: int
     bytes: int
@@ -112,7 +115,8 @@ def place_of(arena: Arena, heap: Heap, array: np.ndarray) -> ArrayLocation | Non
 
 
 def view(arena: Arena, place: ArrayLocation, rank: int) -> np.ndarray:
-    """Return an array at the place of another rank's; `rank`, of the world, holds it as long as it is looked at."""
+    """Return a view of another rank's array. rank: this rank of the world, which holds the array as long as a view
+    exists."""
     if not place.bytes:
         return np.empty(place.shape, place.dtype)
     word = place.holds + rank * WORD
@@ -133,4 +137,4 @@ def _count(arena: Arena, word: int, more: int) -> None:
         arena.store(word, arena.load(word) + more)
 
 
-_lock = threading.RLock()  # the garbage collector may let go of a view in the midst of counting another
+_lock = threading.RLock()  # the garbage collector may delete a view while another one is counted

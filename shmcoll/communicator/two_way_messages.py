@@ -1,4 +1,4 @@
-"""A send and a receive in one call, as methods of a communicator. How they travel: `calls/sendrecv.py`."""
+"""The methods of a communicator that send and receive in one call. `calls/sendrecv.py` moves the messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TwoWayMessages(Messages):
-    """What two ranks can do without the others, or a rank between two others."""
+    """Messages between two ranks, or between a rank and two others, without the rest of the group."""
 
     @overload
     def sendrecv(
@@ -68,10 +68,10 @@ class TwoWayMessages(Messages):
 
         Args:
             x: the array to send.
-            dest: the rank that receives it; None for nobody: then nothing is sent.
+            dest: the rank that receives it; None for no rank: then nothing is sent.
             out: as for `recv`. It may be `x` or part of it: then all of `x` is sent first, and a long one is copied
                 once more.
-            source: the rank that sends, or `shmcoll.ANY`; None for nobody: then nothing is received.
+            source: the rank that sends, or `shmcoll.ANY`; None for no rank: then nothing is received.
             sendtag: 0 to 2**31 - 1.
             recvtag: 0 to 2**31 - 1, or `shmcoll.ANY`.
             async_op: post the receive, start the send, and return a `Work` at once. It ends when both have ended.
@@ -146,8 +146,8 @@ class TwoWayMessages(Messages):
 
         Args:
             value: anything that can be pickled, of any size.
-            dest: the rank that receives it; None for nobody: then nothing is sent.
-            source: the rank that sends, or `shmcoll.ANY`; None for nobody: then nothing is received.
+            dest: the rank that receives it; None for no rank: then nothing is sent.
+            source: the rank that sends, or `shmcoll.ANY`; None for no rank: then nothing is received.
             sendtag: 0 to 2**31 - 1.
             recvtag: 0 to 2**31 - 1, or `shmcoll.ANY`.
             async_op: post the receive, start the send, and return a `Work` at once. It ends when both have ended. Leave
@@ -197,11 +197,11 @@ class TwoWayMessages(Messages):
             receive = make(dispatcher, out, source, recvtag)
             view = given.as_memory(out)
             if view is not None and given.overlap(array, view):
-                array = array.copy()  # the message may come before it has been sent
+                array = array.copy()  # the other rank's message may come before ours has been sent
         return begin(dispatcher, receive, lambda: self._start(array, dest, sendtag))
 
     def _can_receive(self, out: Any, source: Any, tag: Any) -> bool:
-        """Return whether nothing is wrong with the arguments of a receive, for sure."""
+        """Return whether the arguments of a receive are certainly right."""
         if type(source) is not int or type(tag) is not int:
             return False
         in_place = out is None or (type(out) is np.ndarray and out.flags.writeable)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SupportsDLPack(Protocol):
-    """An array of another library, by DLPack: its memory is written where it is."""
+    """An array of another library, by DLPack. Its memory is written in place."""
 
     def __dlpack__(self) -> Any: ...
 
