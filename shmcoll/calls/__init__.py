@@ -1,7 +1,7 @@
-"""One file a collective: its arguments, checked and made into what the routine reads, and the call.
+"""One file per collective: it checks the arguments, prepares them for the routine, and makes the call.
 
-The way for what the native entry does not take as it is. Each function takes the `Dispatcher` of the group and the
-user's arguments, and returns what the method of that name does.
+Calls come here if the native entry does not accept their arguments as they are. Each function has as arguments the
+`Dispatcher` of the group and the user's arguments. It returns the result of the method of that name.
 """
 
 from shmcoll.calls.all_gather import all_gather as all_gather

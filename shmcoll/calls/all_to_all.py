@@ -51,7 +51,8 @@ def all_to_all(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: i
 
 
 def _all_to_all_of_lists(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
-    """x, out or both are lists of n blocks; the other is an array of all blocks along axis 0."""
+    """Make a call of which x, out or both are lists of n blocks. The other one is an array of all blocks along axis
+    0."""
     size, listed = dispatcher.size, isinstance(out, (list, tuple))
     with dispatcher.checking("all_to_all") as check:
         for axis, name in ((split_axis, "split_axis"), (concat_axis, "concat_axis")):
@@ -77,7 +78,7 @@ def _all_to_all_of_lists(dispatcher: "Dispatcher", x: Any, split_axis: int, conc
         places = cut(result, size)
     from_table, to_table = addresses(sources), addresses(places)
     read = exact(sources[0])
-    extents = (*whole, *read.shape[len(block) :])  # of bytes there is one more
+    extents = (*whole, *read.shape[len(block) :])  # an array of bytes has one more
     shape = np.array([len(extents), *extents], np.int64)
     second = element_mark(dtype) << MARK_SHIFT
     runs = (product(block) * dtype.itemsize,) * 5

@@ -1,4 +1,5 @@
-"""What users pass, made into what routines read: exact, contiguous, aligned ndarrays; or an error that says why not.
+"""Convert what users pass into what routines read: exact, contiguous, aligned ndarrays. Or raise an error with the
+reason.
 
 Bad input is refused here, before anything is published.
 """
@@ -28,19 +29,19 @@ _OF_OBJECTS = {
 
 
 def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
-    """`x` as a C-contiguous, aligned ndarray in native byte order: itself where it is one, else a copy.
+    """Return `x` as a C-contiguous, aligned ndarray in native byte order: `x` itself if it is one, otherwise a copy.
 
     Accepts arrays, anything with the buffer protocol, `__array__` or DLPack on the CPU, numbers and nested lists.
-    Raises `TypeError` for what is not an array of a supported dtype.
+    Raises `TypeError` for an object that is not an array of a supported dtype.
     """
     array = _as_native(x, operation, rank)
     known = dtype_of(array, operation, rank)
     array = np.require(array, requirements=["C", "A"])
-    return array.view(known.numpy) if known.is_pair else array  # routines know pairs by their very dtype
+    return array.view(known.numpy) if known.is_pair else array  # routines recognise pairs by the identity of the dtype
 
 
 def as_moved(x: Any, operation: str, rank: int) -> np.ndarray:
-    """The same for an operation that only moves elements: their dtype may be any of fixed size."""
+    """Do the same for an operation that only moves elements: their dtype may be any of fixed size."""
     array = _as_native(x, operation, rank)
     if array.dtype in BY_NUMPY:
         return as_array(array, operation, rank)
@@ -49,7 +50,7 @@ def as_moved(x: Any, operation: str, rank: int) -> np.ndarray:
 
 
 def check_movable(array: np.ndarray, name: str, operation: str, rank: int) -> None:
-    """`TypeError` or `ValueError` for an array that cannot travel as bytes."""
+    """Raise `TypeError` or `ValueError` for an array that cannot be sent as bytes."""
     if not is_movable(array.dtype):
         raise TypeError(
             f"{operation} on rank {rank}: {name} has dtype {array.dtype}, whose elements have no fixed size"
@@ -76,7 +77,7 @@ def _as_native(x: Any, operation: str, rank: int) -> np.ndarray:
 
 
 def native(dtype: np.dtype) -> np.dtype:
-    """Return a dtype in native byte order; of pairs of value and index the very one that routines know."""
+    """Return a dtype in native byte order; for pairs of value and index, the dtype object that routines recognise."""
     same = dtype if dtype.isnative else dtype.newbyteorder("=")
     return BY_NUMPY[same].numpy if same in BY_NUMPY else same
 
@@ -100,7 +101,7 @@ def _about_objects(x: Any, array: np.ndarray, operation: str) -> str:
 
 
 def is_list_of_arrays(x: Any) -> bool:
-    """Return whether `x` is a list or tuple that holds arrays. One of numbers, or of lists of them, is like one
+    """Return whether `x` is a list or tuple that holds arrays. A list of numbers, or of lists of numbers, counts as one
     array."""
     return isinstance(x, (list, tuple)) and any(
         (hasattr(one, "__array__") or hasattr(one, "__dlpack__")) and not isinstance(one, np.generic) for one in x
@@ -108,7 +109,7 @@ def is_list_of_arrays(x: Any) -> bool:
 
 
 def as_list(values: Sequence[Any], size: int, operation: str, rank: int) -> list[np.ndarray]:
-    """`x` given as a list of n arrays of equal shape and dtype, each as `as_moved` makes it."""
+    """Return a list of n arrays of equal shape and dtype, each as `as_moved` returns it."""
     if len(values) != size:
         raise ValueError(f"{operation} on rank {rank}: x is a list of {len(values)} arrays for {size} ranks")
     arrays = [as_moved(one, operation, rank) for one in values]
@@ -127,9 +128,10 @@ def as_list(values: Sequence[Any], size: int, operation: str, rank: int) -> list
 
 
 def as_memory(out: Any) -> Any:
-    """`out` as an array on its memory, where it is something else that shows it: by DLPack on the CPU, the array
-    interface, or the buffer protocol. A list, element by element. What shows none comes back as it is."""
-    if out is None or isinstance(out, (np.ndarray, np.generic)):  # of a numpy scalar there is but a copy
+    """Return an array on the memory of `out`, if `out` is another object that shows its memory: by DLPack on the CPU,
+    the array interface, or the buffer protocol. For a list it does so for each element. Other objects are returned as
+    they are."""
+    if out is None or isinstance(out, (np.ndarray, np.generic)):  # a numpy scalar shows only a copy
         return out
     if isinstance(out, (list, tuple)):
         views = [as_memory(one) for one in out]
@@ -143,7 +145,7 @@ def as_memory(out: Any) -> Any:
 
 
 def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, operation: str, rank: int) -> np.ndarray:
-    """`out` after checking that it can take the result: `TypeError` or `ValueError` where it cannot."""
+    """Return `out` after checking that it fits the result. Raises `TypeError` or `ValueError` if it does not."""
     if not isinstance(out, np.ndarray):
         raise TypeError(f"{operation} on rank {rank}: out must be an array, got {type(out).__name__}")
     check_unmasked(out, "out", operation, rank)
@@ -160,7 +162,7 @@ def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, operation: str,
 def as_outputs(
     outs: Sequence[Any], size: int, shape: tuple[int, ...], dtype: np.dtype, operation: str, rank: int
 ) -> list[np.ndarray]:
-    """`out` given as a list of n arrays, each of which can take a result, apart from each other."""
+    """Return `out`, a list of n arrays, after checking that each fits a result and that they share no memory."""
     if len(outs) != size:
         raise ValueError(f"{operation} on rank {rank}: out is a list of {len(outs)} arrays for {size} ranks")
     for i, out in enumerate(outs):
@@ -194,7 +196,7 @@ def same_memory(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> bool:
-    """Return whether two arrays share memory. The exact question is hard for odd strides; then a common range
+    """Return whether two arrays share memory. The exact answer is hard to compute for odd strides; then a common range
     counts."""
     try:
         return np.shares_memory(a, b, max_work=1000)  # type: ignore[arg-type]
@@ -203,7 +205,7 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def check_divisible(x: np.ndarray, axis: int, size: int, operation: str, rank: int) -> None:
-    """`ValueError` when an axis of `x` cannot be split evenly among `size` ranks."""
+    """Raise `ValueError` if an axis of `x` cannot be split evenly among `size` ranks."""
     if x.ndim == 0:
         raise ValueError(f"{operation} on rank {rank}: x has no axis that could be split among {size} ranks; it is 0-d")
     if x.shape[axis] % size:
@@ -214,7 +216,7 @@ def check_divisible(x: np.ndarray, axis: int, size: int, operation: str, rank: i
 
 
 def _unequal(operation: str) -> str:
-    """Return what to call for parts of different lengths."""
+    """Return a hint which method to call for parts of different lengths."""
     if operation == "scatter":
         return "; for parts of different lengths use scatter_v(x, root, send_counts=counts, axis=0), or scatter_object"
     if operation in ("gather", "all_gather"):
@@ -227,8 +229,8 @@ def _unequal(operation: str) -> str:
 
 
 def as_reduction(op: Any, dtype: DType, operation: str, rank: int) -> int:
-    """Return the code of a reduction; `TypeError` for one that the dtype does not have, `ValueError` for an unknown
-    one."""
+    """Return the code of a reduction. Raises `TypeError` for one that the dtype does not have, and `ValueError` for an
+    unknown one."""
     if not isinstance(op, str):
         op = name_of_function(op) or op
     if not isinstance(op, str):
@@ -251,7 +253,7 @@ def _instead(op: str, dtype: DType) -> str:
 
 
 def as_algorithm(name: Any, algorithms: tuple[str, ...], operation: str, rank: int) -> int:
-    """Return the number of an algorithm, 0 for None: whichever is best."""
+    """Return the number of an algorithm; 0 for None, which selects the best."""
     if name is None:
         return 0
     if not isinstance(name, str) or name not in algorithms:
@@ -260,7 +262,7 @@ def as_algorithm(name: Any, algorithms: tuple[str, ...], operation: str, rank: i
 
 
 def as_index(value: Any, name: str, operation: str, rank: int) -> int:
-    """Return an integer argument; `TypeError` for anything else, bool included."""
+    """Return an integer argument. Raises `TypeError` for anything else, also for a bool."""
     if isinstance(value, bool):
         raise TypeError(
             f"{operation} on rank {rank}: {name} must be an integer, got bool; use int() if 0 or 1 is meant"
@@ -272,7 +274,7 @@ def as_index(value: Any, name: str, operation: str, rank: int) -> int:
 
 
 def as_word(value: Any, name: str, operation: str, rank: int) -> int:
-    """Return an integer argument that travels to other ranks, in 64 bits."""
+    """Return an integer argument that is sent to other ranks, in 64 bits."""
     word = as_index(value, name, operation, rank)
     if not -(1 << 63) <= word < 1 << 63:
         raise ValueError(f"{operation} on rank {rank}: {name} {word} is out of range; use -2**63 to 2**63 - 1")
@@ -295,7 +297,7 @@ def as_root(value: Any, size: int, operation: str, rank: int) -> int:
 
 
 def as_peer(value: Any, name: str, size: int, operation: str, rank: int, *, any_too: bool = False) -> int:
-    """Return the other end of a message: a rank of the group, or, where that has a meaning, ANY."""
+    """Return the other end of a message: a rank of the group, or ANY if the operation accepts it."""
     peer = as_index(value, name, operation, rank)
     if not (0 <= peer < size or (any_too and peer == ANY)):
         hint = f"; use 0 to {size - 1}{', or shmcoll.ANY' if any_too else ''}"
@@ -319,7 +321,7 @@ def as_axis(value: Any, name: str, ndim: int, operation: str, rank: int) -> int:
 
 
 def as_row_shape(axis: Any, x: np.ndarray, name: str, operation: str, rank: int) -> tuple[int, ...] | None:
-    """Return the shape of a row of `x` if counts are in rows, which `axis` 0 says; None if they are in elements."""
+    """Return the shape of a row of `x` if counts are in rows (`axis` is 0); None if they are in elements."""
     if axis is None:
         return None
     if as_index(axis, "axis", operation, rank) != 0:
@@ -334,7 +336,7 @@ def as_row_shape(axis: Any, x: np.ndarray, name: str, operation: str, rank: int)
 
 
 def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> np.ndarray:
-    """n counts or displacements, none negative, as int64."""
+    """Return n counts or displacements as int64. Raises an error if one is negative."""
     check_unmasked(values, name, operation, rank)
     try:
         array = np.asarray(values)
@@ -357,7 +359,7 @@ def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> n
 
 
 def check_packed(counts: np.ndarray, x: np.ndarray, in_rows: bool, name: str, operation: str, rank: int) -> None:
-    """`ValueError` for counts without displacements that do not add up to the elements of `x`, or to its rows."""
+    """Raise `ValueError` for counts without displacements that do not add up to the elements of `x`, or to its rows."""
     total, there, what = int(counts.sum()), x.size, "elements"
     if in_rows:
         there, what = x.shape[0], "rows"

@@ -1,4 +1,4 @@
-"""Arrays that numpy would take, and that collectives refuse because data would be lost: masks, and shared elements."""
+"""Arrays that numpy accepts, and that collectives refuse because data would be lost: masks, and shared elements."""
 
 import sys
 from typing import Any
@@ -7,9 +7,10 @@ import numpy as np
 
 
 def check_unmasked(x: Any, name: str, operation: str, rank: int) -> None:
-    """`TypeError` for a masked array, and for a list or tuple that holds one: collectives move the data alone."""
-    # If no module has imported numpy.ma, there is no masked array. numpy imports it when it is first asked for, which
-    # must not happen here: a signal handler that makes a call during that import would begin it again, endlessly
+    """Raise `TypeError` for a masked array, and for a list or tuple that holds one: collectives would move only the
+    data."""
+    # If no module has imported numpy.ma, there is no masked array. numpy imports it at its first use, which must not
+    # happen here: a signal handler that makes a call during that import would begin it again, endlessly
     masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())
     values = x if isinstance(x, (list, tuple)) else (x,)
     if any(isinstance(value, masked) for value in values):
@@ -21,7 +22,7 @@ def check_unmasked(x: Any, name: str, operation: str, rank: int) -> None:
 
 
 def check_apart(out: np.ndarray, name: str, operation: str, rank: int) -> None:
-    """`ValueError` for an array to be written in which several elements share memory."""
+    """Raise `ValueError` for an array to be written in which several elements share memory."""
     if overlaps_itself(out):
         raise ValueError(
             f"{operation} on rank {rank}: {name} overlaps itself: of shape {out.shape} and strides {out.strides}, "
@@ -32,8 +33,8 @@ def check_apart(out: np.ndarray, name: str, operation: str, rank: int) -> None:
 def overlaps_itself(array: np.ndarray) -> bool:
     """Return whether two elements of an array share a byte.
 
-    Slices and transposes of ordinary arrays are nested: each axis steps over all that the shorter steps reach. Only
-    for others, which `as_strided` makes, all places are listed.
+    Slices and transposes of ordinary arrays are nested: the step of each axis is beyond all that the shorter steps
+    reach. Only for other arrays, which `as_strided` makes, all addresses are listed.
     """
     axes = sorted((abs(step), length) for step, length in zip(array.strides, array.shape, strict=True) if length > 1)
     if not array.size or not axes:

@@ -43,12 +43,13 @@ def broadcast(dispatcher: "Dispatcher", x: Any, root: int) -> Any:
 
 
 def _is_nothing(x: Any) -> bool:
-    """Return whether x has no memory to write into, and nobody would expect it to change: None, or a number."""
+    """Return whether x has no memory to write into, and no user would expect it to change: None, or a number."""
     return x is None or isinstance(x, (bool, int, float, complex, np.generic))
 
 
 def _as_place(memory: Any, operation: str, rank: int) -> np.ndarray:
-    """Return what a rank other than the root gives to be written; `TypeError` or `ValueError` if it cannot be."""
+    """Return the array that a rank other than the root passes to be written. Raises `TypeError` or `ValueError` if it
+    cannot be written."""
     if not isinstance(memory, np.ndarray):
         raise TypeError(
             f"{operation} on rank {rank}: x is written on all ranks except the root, and a {type(memory).__name__} "

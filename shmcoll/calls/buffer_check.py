@@ -9,14 +9,14 @@ bytes when it submits a call, and compares them again:
 
 If they differ, the program has changed or resized an array. The call is made nevertheless, because peers wait for it.
 Then its `Work` raises `BufferChanged`. A posted receive gets memory of its own, from which the message is copied into
-`out` when it has arrived. So a change of `out` before that is found, and not mistaken for the message.
+`out` when it has arrived. So the check finds a change of `out` before that, and does not mistake the message for one.
 
-Not found: what a program reads too early from `out`; what it writes into `out` while the call runs; memory that a
-library behind an array frees by itself. Lists, and objects to be pickled, are compared by their pickle, if they have
+The check does not find that a program reads `out` too early or writes into it while the call runs, or that a library
+frees the memory of an array by itself. Lists, and objects to be pickled, are compared by their pickle, if they have
 one.
 
-Everything here is private to one rank. The thread that submits notes the digests, then puts the call into the worker's
-queue. Afterwards only the worker reads them.
+Everything here is private to one rank. The thread that submits a call notes the digests, then puts the call into the
+worker's queue. Afterwards only the worker reads them.
 """
 
 import inspect
@@ -38,7 +38,8 @@ _ROW = 8192  # bytes
 def around(
     call: Callable[[], Any], dispatcher: Dispatcher, operation: str, values: dict[str, Any], *written: str
 ) -> Callable[[], Any]:
-    """`call`, or with the check on a call that also finds changes of `values`; `written`: those that it writes."""
+    """Return `call`, or, if the check is on, a call that also finds changes of `values`. written: the names of those
+    that it writes."""
     if not dispatcher.checks_buffers:
         return call
     return Watched(operation, dispatcher.failures.name, values, written).around(call)
@@ -55,7 +56,7 @@ def _parameters(call: Callable[..., Any]) -> list[str]:
 
 
 class Watched:
-    """What a pending call uses. Make it when the call is submitted."""
+    """The arguments of a pending call. Make it when the call is submitted."""
 
     def __init__(self, operation: str, rank: int, values: dict[str, Any], written: Iterable[str] = ()):
         self._call = operation, rank, here()
@@ -84,7 +85,7 @@ class Watched:
         return watched
 
     def changes(self, names: Iterable[str] | None = None) -> list[str]:
-        """Return what has become of those that are not as they were, in words."""
+        """Return a text for each argument that is not as it was."""
         told = {name: self._noted[name].change() for name in (self._noted if names is None else names)}
         return [f"{name} {change}" for name, change in told.items() if change]
 
@@ -110,14 +111,14 @@ class Noted:
         self._digest = _digest(value)
 
     def change(self) -> str:
-        """'was changed', or 'was resized'; '' when it is as it was."""
+        """Return 'was changed' or 'was resized', or '' if it is as it was."""
         if [_places(array) for array in _arrays(self._value)] != self._places:
             return "was resized"  # its old memory may be gone: do not read it
         return "was changed" if _digest(self._value) != self._digest else ""
 
 
 def _arrays(value: Any) -> list[np.ndarray]:
-    """Return the arrays that an argument is, or that it lists."""
+    """Return the arrays of an argument: itself, or those in a list."""
     values = value if isinstance(value, (list, tuple)) else (value,)
     return [one for one in values if isinstance(one, np.ndarray)]
 
@@ -132,7 +133,7 @@ def _places(array: np.ndarray) -> list[tuple[Any, ...]]:
 
 
 def _digest(value: Any) -> Any:
-    """Return what tells whether an argument is as it was; None for one that cannot be looked at."""
+    """Return a digest to compare an argument with itself later; None if it cannot be read."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return _digest_of_bytes(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
     if isinstance(value, (list, tuple)) and _arrays(value):
@@ -144,9 +145,9 @@ def _digest(value: Any) -> Any:
 
 
 def _digest_of_bytes(data: np.ndarray) -> tuple[int, ...]:
-    """Checksums of the sums of rows and of columns, several times as fast as one of all bytes: in place of what one
-    element loses another would have to gain it in its row, and again in its column. What fills no row is summed up
-    itself."""
+    """Return checksums of the sums of rows and of columns, several times as fast as one checksum of all bytes. A change
+    is missed only if what one element loses is gained by another in its row, and again in its column. The bytes that do
+    not fill a row are summed themselves."""
     whole = data.size // _ROW * _ROW if data.size >= 2 * _ROW else 0
     table = data[:whole].view(np.uint64).reshape(-1, _ROW // 8)
     sums = [table.sum(axis=axis, dtype=np.uint64) for axis in (0, 1)] if whole else []

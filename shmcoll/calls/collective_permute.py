@@ -32,7 +32,7 @@ def collective_permute(dispatcher: "Dispatcher", x: Any, pairs: Any, out: Any) -
 
 @lru_cache(maxsize=64)
 def route_of(pairs: tuple[tuple[Any, ...], ...], size: int, rank: int, operation: str, name: int) -> tuple[int, ...]:
-    """Return what the native entry takes behind the arrays, on rank `rank` of the group, which is `name` in
+    """Return the arguments of the native entry behind the arrays, on rank `rank` of the group. name: that rank in
     messages."""
     targets = _as_permutation(pairs, size, operation, name)
     source = next((s for s, t in targets.items() if t == rank), NOBODY)
@@ -56,7 +56,7 @@ def _as_pairs(pairs: Any, operation: str, rank: int) -> tuple[tuple[Any, ...], .
 
 
 def _as_permutation(pairs: tuple[tuple[Any, ...], ...], size: int, operation: str, rank: int) -> dict[int, int]:
-    """Source to target, of pairs in any order."""
+    """Return a dict from source to target, from pairs in any order."""
     targets: dict[int, int] = {}
     for one, another in pairs:
         source = given.as_peer(one, "source", size, operation, rank)

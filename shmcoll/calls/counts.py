@@ -1,7 +1,7 @@
 """What the calls with counts share: a rank's table, and the call in one or two phases. See
 `engine/protocol/count_tables.py`.
 
-Most calls do not pass here: the native entry reads their counts itself (`engine/native/entry_counts.py`), and only
+Most calls do not come here: the native entry reads their counts itself (`engine/native/entry_counts.py`), and only
 `second_phase` runs.
 """
 
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 
 class CountTable:
-    """What this rank publishes to the others, and afterwards what it has received. At first it sends nothing.
+    """The counts that this rank publishes to the others, and afterwards those that it has received. At first it sends
+    nothing.
 
     The user counts elements, or rows if `axis` is 0. The routine counts elements of a known dtype, or bytes of any
-    other. `unit`: how many of these the user's one is. Where a row or an element has no bytes, the routine moves a byte
-    for each, so that the counts travel all the same.
+    other. unit: the number of these in one unit of the user. If a row or an element has no bytes, the routine moves one
+    byte for each, so that the counts are sent all the same.
     """
 
     def __init__(self, size: int, check: tuple[str, int], axis: Any = None):
@@ -51,11 +52,11 @@ class CountTable:
 
     @property
     def mark(self) -> int:
-        """What all ranks that have an array must share of it, as far as the routine does not see it."""
+        """The facts that must be equal on all ranks that have an array, as far as the routine does not see them."""
         return element_mark(*self.elements) if self.elements else ROWS if self._axis is not None else 0
 
     def like(self, array: np.ndarray, name: str) -> None:
-        """Note dtype and rows of x or `out`, whichever there is. Raise if it has no rows and rows are counted."""
+        """Note dtype and rows of x or of `out`. Raises an error if it has no rows and rows are counted."""
         row = given.as_row_shape(self._axis, array, name, *self._check)
         self.elements = array.dtype, row
         known = BY_NUMPY.get(array.dtype)
@@ -103,14 +104,14 @@ class CountTable:
         self.put(layout.SEND_COUNTS, counts, "send_counts")
         if displs is None:
             blocks = self.rows[layout.SEND_COUNTS]
-            if blocks.sum() < size:  # more than there is: all ranks find that together
+            if blocks.sum() < size:  # more than the array has: all ranks find that together
                 given.check_packed(blocks // self._unit, array, self._axis is not None, "send_counts", *self._check)
             self.rows[layout.SEND_DISPLS] = np.cumsum(blocks) - blocks
         else:
             self.put(layout.SEND_DISPLS, displs, "send_displs")
 
     def expect(self, counts: Any, displs: Any, room: Any = None) -> None:
-        """Note what this rank expects and where it goes, as far as the user passes it."""
+        """Note the counts that this rank expects and where the blocks go, as far as the user passes these."""
         for row, values, name in (
             (layout.RECV_COUNTS, counts, "recv_counts"),
             (layout.RECV_DISPLS, displs, "recv_displs"),
@@ -158,7 +159,7 @@ def exchange(
     """Run the routine. Return `out`, or a new array, which is allocated when the counts are known."""
     x = None if source is None else table.seen(source)
     address = table.words.ctypes.data
-    tells = operation == "scatter_v"  # has ranks that know neither dtype nor row
+    tells = operation == "scatter_v"  # it has ranks that know neither dtype nor row
     second = table.mark & ROWS if tells else table.mark
     result: np.ndarray | None = None
     target: np.ndarray | None = None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def gather_v(
     dispatcher: "Dispatcher", x: Any, root: int, recv_counts: Any, recv_displs: Any, out: Any, axis: Any = None
 ) -> Any:
-    """What is received is the root's business: the other ranks' arguments for it are not looked at, as in gather."""
+    """Make the call. Arguments about receiving count only on the root; the other ranks' are ignored, as in gather."""
     with dispatcher.checking("gather_v") as check:
         array = given.as_moved(x, *check)
         root = given.as_root(root, dispatcher.size, *check)

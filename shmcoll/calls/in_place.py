@@ -1,15 +1,16 @@
-"""Where `out` may share memory with x: one rule for every collective.
+"""When `out` may share memory with x: one rule for every collective.
 
-`out` may share memory with x in any way. The result is as if x had been copied before the call, as it is of numpy's
-functions. x is really copied first, unless the routine works in place. Where it does, follows from the record of the
-collective (`engine/collective.py`), which the native entry goes by, too:
+`out` may share memory with x in any way. The result is as if x had been copied before the call, as with numpy's
+functions. x is really copied first, unless the routine works in place. The record of the collective
+(`engine/collective.py`), which the native entry uses, too, determines where it does:
 
     ALIKE, CUTS              out=x
     GATHERS | OWN_PART       x is this rank's own part of `out`
     SCATTERS | OWN_PART      `out` is this rank's own part of x
-    any other form           nowhere
+    any other form           never
 
-Refused are only an `out` of which several elements share memory, and a list of arrays that overlap each other.
+Only two things are refused: an `out` in which several elements share memory, and a list of arrays that overlap each
+other.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ _ROUTINES = {"reduce_scatter_v": "reduce_scatter"}
 
 
 def works_in_place(operation: str) -> str:
-    """Return where a collective needs no copy of an x that shares memory with `out`, in words."""
+    """Return a text that says when a collective needs no copy of an x that shares memory with `out`."""
     form = RECORDS[_ROUTINES.get(operation, operation)].form
     if form & (ALIKE | CUTS):
         return SAME
@@ -44,8 +45,9 @@ def works_in_place(operation: str) -> str:
 def clear_of(
     array: np.ndarray, out: np.ndarray | None, mine: np.ndarray | None = None, place: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return `array`, or a copy if it shares memory with `out` and the routine cannot work in place: that is, unless
-    `mine`, which is the array or a part of it, is the very memory of `place`, which is `out` or a part of it."""
+    """Return `array`, or a copy if it shares memory with `out` and the routine cannot work in place. The routine works
+    in place if `mine`, which is the array or a part of it, has exactly the memory of `place`, which is `out` or a part
+    of it."""
     if out is None or not given.overlap(array, out):
         return array
     if mine is not None and place is not None and given.same_memory(mine, place):
@@ -54,7 +56,7 @@ def clear_of(
 
 
 def all_clear_of(sources: Sequence[np.ndarray], targets: Sequence[np.ndarray | None]) -> list[np.ndarray]:
-    """Return each block of x, or a copy if it shares memory with a block of `out` and is not the one of that number."""
+    """Return each block of x, or a copy if it shares memory with a block of `out` that has another number."""
     return [
         source if all(_is_clear(source, target, i == j) for j, target in enumerate(targets)) else source.copy()
         for i, source in enumerate(sources)

@@ -1,4 +1,4 @@
-"""The handle of several calls that are one to the user: a send and a receive, or messages with all neighbours."""
+"""The handle of several calls that are one call for the user: a send and a receive, or messages with all neighbours."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,10 +9,10 @@ from shmcoll.runtime.work import Work
 
 
 class Joined(Work[Any]):
-    """Ends with the last of its parts. finish: makes the user's result of theirs, when it is first asked for.
+    """A handle that ends with the last of its parts. finish: makes the user's result from theirs, at its first use.
 
-    Whatever goes wrong is kept by the parts. So this handle is settled with nothing, and it makes no difference that
-    the threads that end two parts may settle it at once.
+    The parts keep their errors. So this handle is settled without a value, and two threads that end two parts may
+    settle it at the same time.
     """
 
     is_receive = True

@@ -7,7 +7,7 @@
     operator.run(dispatcher, name, operator.operand(array), target, argument, number)
     return operator.deliver(target, out)
 
-All except the last three lines belong into `with dispatcher.checking(name) as check`. `operator.dtype` is the dtype of
+All except the last three lines are within `with dispatcher.checking(name) as check`. `operator.dtype` is the dtype of
 the result, for `as_output`; the routine may see another dtype (`operator.works_on`).
 """
 
@@ -32,19 +32,19 @@ class Operator:
     """A reduction of arrays of one dtype, ready to run."""
 
     reduction: int  # its code
-    identity: int  # what else of it all ranks must have alike, in ARGUMENT_2: the function; the dtype of multiples
+    identity: int  # what else must be equal on all ranks, in ARGUMENT_2: the function; the dtype of multiples
     kernel: int  # address
     ordered: int  # 1: not commutative, so the order of ranks matters
-    dtype: np.dtype  # of operands and results, as the user has them
-    works_on: np.dtype  # the same as the routine has them
-    prepare: Callable[[np.ndarray], np.ndarray] | None = None  # from one to the other, for operands
+    dtype: np.dtype  # dtype of operands and results, as the user has them
+    works_on: np.dtype  # dtype of operands and results, as the routine has them
+    prepare: Callable[[np.ndarray], np.ndarray] | None = None  # converts operands from the first to the second
 
     def operand(self, array: np.ndarray) -> np.ndarray:
-        """Return what the routine reads for an operand."""
+        """Return the array that the routine reads for an operand."""
         return arrays.exact(array if self.prepare is None else self.prepare(array))
 
     def place_for(self, out: Any, shape: Sequence[int]) -> np.ndarray:
-        """Return where the routine writes the result: `out` itself if that is possible."""
+        """Return the array into which the routine writes the result: `out` itself if that is possible."""
         return arrays.place_for(out if self.dtype == self.works_on else None, shape, self.works_on)
 
     def run(
@@ -60,8 +60,8 @@ class Operator:
     ) -> None:
         """Run the routine of a reducing collective.
 
-        `argument`: its ARGUMENT; `sources`: the address of a table that replaces `operand`, or 0; `routine`: the
-        collective whose routine it is, if that has another name.
+        argument: its ARGUMENT. sources: the address of a table that replaces `operand`, or 0. routine: the collective
+        that owns the routine, if it has another name.
         """
         kind, identity, kernel, ordered = self.reduction, self.identity, self.kernel, self.ordered
         arguments = operand, target, kind, argument, identity, algorithm, kernel, ordered, sources
@@ -80,7 +80,7 @@ class Operator:
 def as_operand(x: Any, operation: str, rank: int) -> np.ndarray:
     """Return `x` as an array that can be reduced. Raise `TypeError` if it is not an array.
 
-    Pairs of value and index in another layout than `pair_dtype`'s are returned unchanged.
+    Pairs of value and index in another layout than that of `pair_dtype` are returned unchanged.
     """
     check_unmasked(x, "x", operation, rank)
     array = x if isinstance(x, np.ndarray) else given.as_array(x, operation, rank)
@@ -88,9 +88,9 @@ def as_operand(x: Any, operation: str, rank: int) -> np.ndarray:
 
 
 def as_operator(dispatcher: "Dispatcher", op: Any, dtype: np.dtype, check: tuple[str, int]) -> Operator:
-    """Return the operator that `op` names for arrays of a dtype; its kernel is compiled or loaded.
+    """Return the operator that `op` names for arrays of a dtype. Compiles or loads its kernel.
 
-    Raises `TypeError` where the dtype has no such reduction or a user's function does not compile for it, `ValueError`
+    Raises `TypeError` if the dtype has no such reduction or a user's function does not compile for it, and `ValueError`
     for an unknown name.
     """
     if isinstance(op, (Op, PremulSum)):
@@ -114,7 +114,8 @@ def _function(dispatcher: "Dispatcher", op: Op, dtype: np.dtype) -> Operator:
 
 
 def _multiples(dispatcher: "Dispatcher", op: PremulSum, dtype: np.dtype) -> Operator:
-    """The multiples are made here and summed as they are: float32 where x is of a half type."""
+    """Return the operator that makes the multiples here and sums them as they are: in float32 if x is of a half
+    type."""
     known = BY_NUMPY[_pairs_like(dtype) or dtype]
     op.check(known)
     wide = BY_NUMPY[known.accumulator]
@@ -140,8 +141,8 @@ def _pairs_like(dtype: np.dtype) -> np.dtype | None:
 
 
 def algorithm_for(operator: Operator, name: Any, algorithms: tuple[str, ...], check: tuple[str, int]) -> int:
-    """Return the number of an algorithm, 0 for None; `ValueError` for one that does not keep the order the operator
-    needs."""
+    """Return the number of an algorithm, 0 for None. Raises `ValueError` for one that does not keep the order that the
+    operator needs."""
     number = given.as_algorithm(name, algorithms, *check)
     if operator.ordered and name == "ring":
         operation, rank = check

@@ -20,30 +20,30 @@ from shmcoll.engine.layout import WORD, align
 from shmcoll.engine.messages.ring_buffers import SEGMENTS, WHOLE
 
 LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
-ALIGNED = 64  # where buffers begin that arrive side by side, so that arrays in them are aligned
+ALIGNED = 64  # alignment of buffers that arrive side by side, so that arrays in them are aligned
 
 
 def packed(value: Any, operation: str, rank: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the frame of an object, and the memory of its buffers. `TypeError` where it cannot be pickled."""
+    """Return the frame of an object, and the memory of its buffers. Raises `TypeError` if it cannot be pickled."""
     head, data, buffers = _pickled(value, operation, rank)
     return np.frombuffer(head.tobytes() + data, np.uint8), buffers
 
 
 def unpacked(frame: np.ndarray, buffers: Sequence[np.ndarray]) -> Any:
-    """Return the object of a frame and its buffers, or more of these; it keeps their memory."""
+    """Return the object of a frame and its buffers, behind which there may be more buffers. It keeps their memory."""
     frame = frame.copy() if frame.ctypes.data % WORD else frame
     count = len(lengths(frame))
     return pickle.loads(frame[(1 + count) * WORD :].data, buffers=buffers[:count])
 
 
 def lengths(frame: np.ndarray) -> list[int]:
-    """Return the bytes of each buffer that belongs to a frame."""
+    """Return the length of each buffer of a frame, in bytes."""
     count = int(frame[:WORD].view(np.int64)[0])
     return frame[WORD:][: count * WORD].view(np.int64).tolist()
 
 
 def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, list[np.ndarray]]:
-    """Return an object as `engine/messages/send.py` takes it: an array, its form, and what must be kept until it is
+    """Return an object as `engine/messages/send.py` reads it: an array, its form, and the objects to keep until it is
     sent."""
     head, data, buffers = _pickled(value, operation, rank)
     if not buffers and len(data) < LEAST_BUFFER:
@@ -72,7 +72,7 @@ def as_block(value: Any, operation: str, rank: int) -> np.ndarray:
 
 
 def of_message(memory: np.ndarray) -> Any:
-    """Return the object that has come as a message; it keeps this memory if it has buffers."""
+    """Return the object that has come as a message. It keeps this memory if it has buffers."""
     sizes = lengths(memory)
     begin, buffers = memory.size - sum(align(size, ALIGNED) for size in sizes), []
     for size in sizes:
@@ -82,7 +82,7 @@ def of_message(memory: np.ndarray) -> Any:
 
 
 def _pickled(value: Any, operation: str, rank: int) -> tuple[np.ndarray, bytes, list[np.ndarray]]:
-    """Return how many buffers there are, and their lengths; the pickle; the buffers."""
+    """Return the number of the buffers and their lengths, the pickle, and the buffers."""
     buffers: list[np.ndarray] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:

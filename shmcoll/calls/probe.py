@@ -1,8 +1,8 @@
-"""probe: what the next message is, which stays; and mprobe: the next message, which nobody else can receive any more.
+"""probe: describes the next message, which stays. mprobe: takes the next message, which no other call can receive then.
 
-A message that fits a posted receive belongs to that one. So while receives are posted, a thread that probes takes its
-turn, first completes what has come for them, and then looks. It cannot sleep for its message in native code meanwhile,
-because that would keep the posted ones waiting; it looks again after a nap.
+A message that fits a posted receive belongs to that receive. So while receives are posted, a thread that probes takes
+its turn, first completes what has come for them, and then looks for its message. It cannot sleep in native code until
+its message comes, because the posted receives would have to wait. It tries again after a nap.
 """
 
 import time
@@ -25,9 +25,9 @@ _NAP = 0.0005  # seconds
 
 
 class Envelope(NamedTuple):
-    """What a message is: the rank that sent it, its tag, and the dtype and shape of its array.
+    """The description of a message: the rank that sent it, its tag, and the dtype and shape of its array.
 
-    Of an object, the dtype is None, and the shape is the number of bytes that it takes.
+    For an object, the dtype is None, and the shape is the number of its bytes.
     """
 
     source: int
@@ -37,7 +37,7 @@ class Envelope(NamedTuple):
 
 
 class Message:
-    """A message that `mprobe` has taken. Only `recv` of this object returns what it brought."""
+    """A message that `mprobe` has taken. Only its own `recv` returns the contents."""
 
     def __init__(self, envelope: Envelope, memory: np.ndarray, name: int):
         self.envelope = envelope
@@ -101,7 +101,7 @@ def probe(dispatcher: Dispatcher, operation: str, source: Any, tag: Any, *, wait
             if not dispatcher.worker.turns.is_mine():
                 return c.BUSY
             posted.complete_what_has_come()
-            # FETCH says why nothing can come. Another thread of this rank may send to it
+            # FETCH finds why nothing can come. Another thread of this rank may send to it
             from_others = source != dispatcher.rank and dispatcher.size > 1
             phase = FETCH if waits and from_others and posted.cannot_come(source) else TRY
         try:

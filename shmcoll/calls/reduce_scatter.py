@@ -32,7 +32,7 @@ def reduce_scatter(dispatcher: "Dispatcher", x: Any, op: Any, out: Any, algorith
 
 
 def _reduce_list(dispatcher: "Dispatcher", x: Sequence[Any], op: Any, out: Any, algorithm: str | None) -> Any:
-    """For n arrays in place of one: they stay where they are."""
+    """Make the call for a list of n arrays, which are used in place."""
     with dispatcher.checking("reduce_scatter") as check:
         arrays = given.as_list(x, dispatcher.size, *check)
         own = as_operand(arrays[dispatcher.rank], *check)

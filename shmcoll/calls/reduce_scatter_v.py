@@ -41,7 +41,7 @@ def reduce_scatter_v(dispatcher: "Dispatcher", x: Any, counts: Any, op: Any, out
 
 
 def _shape_of(out: Any, shape: tuple[int, ...], operation: str, rank: int) -> tuple[int, ...]:
-    """Return the shape of `out`, any of so many elements."""
+    """Return the shape of `out`, which may be any with this number of elements."""
     if isinstance(out, np.ndarray) and out.size != shape[0]:
         raise ValueError(f"{operation} on rank {rank}: out has {out.size} elements, the result has {shape[0]}")
     return out.shape if isinstance(out, np.ndarray) else shape

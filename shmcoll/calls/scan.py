@@ -19,7 +19,7 @@ def scan(dispatcher: "Dispatcher", x: Any, op: Any, out: Any, algorithm: str | N
 def running(
     dispatcher: "Dispatcher", operation: str, has_result: bool, x: Any, op: Any, out: Any, algorithm: str | None
 ) -> Any:
-    """scan or exscan; `has_result`: whether this rank gets one."""
+    """Make the call of scan or exscan. has_result: whether this rank gets a result."""
     with dispatcher.checking(operation) as check:
         array = as_operand(x, *check)
         operator = as_operator(dispatcher, op, array.dtype, check)

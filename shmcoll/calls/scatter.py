@@ -21,7 +21,7 @@ def scatter(dispatcher: "Dispatcher", x: Any, root: int, out: Any) -> Any:
     if dispatcher.rank == root:
         return _send(dispatcher, x, root, out)
     with dispatcher.checking("scatter") as check:
-        if out is not None:  # whether it fits what the root sends turns out when all have arrived
+        if out is not None:  # whether it fits what the root sends is found when all ranks have arrived
             _check_out(out, *check)
     if out is None:
         return deliver(receive_array(dispatcher, "scatter", root), None)

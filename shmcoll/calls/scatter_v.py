@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def scatter_v(
     dispatcher: "Dispatcher", x: Any, root: int, send_counts: Any, send_displs: Any, out: Any, axis: Any = None
 ) -> Any:
-    """What is sent is the root's business: the other ranks' arguments for it are not looked at."""
+    """Make the call. Arguments about sending count only on the root; the other ranks' are ignored."""
     array: np.ndarray | None = None
     with dispatcher.checking("scatter_v") as check:
         root = given.as_root(root, dispatcher.size, *check)

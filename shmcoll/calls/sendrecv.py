@@ -1,7 +1,7 @@
 """sendrecv: its arguments, and long arrays both ways at once, by ring buffers in the caches (`engine/messages`).
 
-An asynchronous call and one with objects post the receive, and then send: what is posted is read while a send waits for
-room, so these need no memory for long messages, either.
+An asynchronous call, and a call with objects, posts the receive and then sends. A send that waits for room reads
+meanwhile for the posted receives. So these calls need no memory for long messages, either.
 """
 
 from collections.abc import Callable
@@ -28,11 +28,11 @@ from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.posted_receives import PostedReceive
 from shmcoll.runtime.work import Work
 
-SHORT_BYTES = USUAL_RING // 2  # what is sent without waiting for a receiver
+SHORT_BYTES = USUAL_RING // 2  # longest message that is sent without waiting for a receiver
 
 
 class Expected:
-    """The receiving half: `begun` is where it has begun to read a message, None while none has come."""
+    """The receiving half. begun: the array into which it has begun to read a message, None until one has come."""
 
     def __init__(self, dispatcher: Dispatcher, place: np.ndarray | None, source: int, tag: int):
         self._dispatcher = dispatcher
@@ -41,7 +41,7 @@ class Expected:
         self.begun: np.ndarray | None = None
 
     def attach(self) -> np.ndarray | None:
-        """See `Companion` in `calls/send.py`. Nobody else may enter before `finish`."""
+        """See `Companion` in `calls/send.py`. No other call may enter before `finish`."""
         if self.begun is None:
             mail, (place, source, tag) = self._dispatcher.buffers, self._wanted
             status = self._entry(None, None, SEEK, source, tag, ARRAY)
@@ -50,7 +50,7 @@ class Expected:
         return self.begun
 
     def finish(self) -> tuple[Any, int]:
-        """Read the rest: where the message lies, and the status that says where it came from."""
+        """Read the rest. Returns the array with the message, and the status, which contains its source and tag."""
         dispatcher, (place, source, tag) = self._dispatcher, self._wanted
         if self.begun is None:
             return receive(dispatcher, "recv", place, source, tag)
@@ -59,12 +59,12 @@ class Expected:
         except BaseException:
             dispatcher.left("recv")
             raise
-        if status == c.BUSY:  # its sender has taken it back, and now another thread is inside
+        if status == c.BUSY:  # the sender has taken the message back, and now another thread is inside
             return receive(dispatcher, "recv", place, source, tag)
         return array, dispatcher.complete("recv", self._entry, status=status)
 
     def let_go(self) -> None:
-        """Let others enter, where nothing is left to read: this rank has taken back its message to itself."""
+        """Let other calls enter if nothing is left to read, because this rank has taken back its message to itself."""
         self._entry(None, None, MARK, ANY, ANY, ARRAY)
 
 
@@ -76,7 +76,7 @@ def sendrecv(dispatcher: Dispatcher, x: Any, dest: Any, out: Any, source: Any, s
         return recv(dispatcher, out, source, recvtag)
     expected, sending = Expected(dispatcher, place, source, recvtag), Sending(dispatcher, array, dest, sendtag)
     try:
-        # What has been received cannot be taken back; but nobody else can receive what a rank sends to itself
+        # A message that has been received cannot be taken back. But no other rank receives what a rank sends to itself
         seconds = dispatcher.words.item(c.TIMEOUT // WORD) / 1e9 if dest != dispatcher.rank else 0
         status = sending.put(companion=expected, patience=seconds)
     except BaseException:
@@ -96,7 +96,7 @@ def sendrecv(dispatcher: Dispatcher, x: Any, dest: Any, out: Any, source: Any, s
 
 
 def exchange_objects(dispatcher: Dispatcher, message: Packed, source: Any, tag: Any) -> Received:
-    """Send what `check_object` has made of an object, and receive another object."""
+    """Send an object as `check_object` has returned it, and receive another object."""
     one = make_object(dispatcher, source, tag)
     array, _, _, form, _ = message
     if form == WHOLE and array.nbytes <= SHORT_BYTES:
@@ -107,7 +107,7 @@ def exchange_objects(dispatcher: Dispatcher, message: Packed, source: Any, tag: 
 
 
 def begin(dispatcher: Dispatcher, receive: Work[Any], send: Callable[[], Work[None]]) -> Work[Any]:
-    """Post a receive that nobody else knows of, unless it has ended already, and start a send."""
+    """Post a receive that only this call knows of, unless it has ended already, and start a send."""
     if isinstance(receive, PostedReceive):
         dispatcher.posted.enter(receive)
     try:
@@ -118,7 +118,7 @@ def begin(dispatcher: Dispatcher, receive: Work[Any], send: Callable[[], Work[No
 
 
 def beside_others(dispatcher: Dispatcher, one: PostedReceive, send: Callable[[], None]) -> Received:
-    """Post a receive that nobody else knows of, send, and return what is received. Where asynchronous work is pending,
+    """Post a receive that only this call knows of, send, and return what is received. If asynchronous work is pending,
     both halves take their turns behind it."""
     refusal = None
     try:
