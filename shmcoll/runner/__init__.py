@@ -10,16 +10,16 @@ pickling        how functions, arguments and results are pickled
 shared_memory   arrays that caller and ranks map
 work_queue      the items of `map`
 turns           one call at a time
-client          the server as the caller sees it
+client          the server, on the side of the caller
 
-__main__        `python -m shmcoll.runner`: wait for calls, serve one after the other
+__main__        `python -m shmcoll.runner`: wait for calls, and serve one after the other
 caller_socket   the process that started it, and the socket to it
-protocol        what the caller sends and what each rank answers; the caller uses it, too
+protocol        the messages of the caller and the answers of the ranks; the caller uses it, too
 supervise       one call: watching its ranks
 supervise_ranks ranks that stay: watching them, and passing calls on
 stuck_ranks     ranks that stay and wait for one that has answered
 spawn           one process per rank
-rank            a rank as the server sees it
+rank            a rank, on the side of the server
 
 run_call        the call in a rank
 serve_calls     the calls in a rank that stays

@@ -1,8 +1,9 @@
-"""`python -m shmcoll.runner SOCKET CALLER`: started by `api.py`, not by people.
+"""`python -m shmcoll.runner SOCKET CALLER`: the server, started by `api.py`.
 
-One a calling process. It has a single thread, so ranks can be forked from it; it serves one call at a time and waits
-for the next. It ends when its caller does: it watches the caller's process and the socket whenever it waits. When it is
-killed itself, the kernel kills the ranks with it. It has a session of its own, so that Ctrl-C reaches the caller alone.
+Each calling process has its own server. It has a single thread, so ranks can be forked from it. It serves one call at a
+time and waits for the next. It ends when its caller ends: it watches the caller's process and the socket whenever it
+waits. If it is killed itself, the kernel kills the ranks with it. It has a session of its own, so that Ctrl-C reaches
+only the caller.
 """
 
 import os
@@ -19,7 +20,7 @@ from shmcoll.startup import rank_process
 
 def main() -> None:
     number, pid = map(int, sys.argv[1:])
-    # The thread that started us waits until we have loaded, and we look at nothing meanwhile.
+    # The thread that started us waits until we have loaded, and we read no message meanwhile.
     rank_process.die_with(pid)
     _forget_the_start()
     caller = CallerSocket(socket.socket(fileno=number), pid)
@@ -35,7 +36,7 @@ def main() -> None:
             caller.send(_serve(caller, request, descriptors))
         elif isinstance(request, OpenRanks):
             _serve_ranks(caller, request, descriptors)
-        elif isinstance(request, Stop):  # it is over, or has never come
+        elif isinstance(request, Stop):  # the call is over, or has never come
             caller.send(Over(request.number))
 
 
@@ -60,7 +61,7 @@ def _serve_ranks(caller: CallerSocket, request: OpenRanks, descriptors: list[int
 
 
 def _forget_the_start() -> None:
-    """Nothing of the moment and place in which the first call happened shall count for later ones."""
+    """Forget the state of the process in which the first call happened: it must not influence later calls."""
     for signum in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(signum, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -69,7 +70,7 @@ def _forget_the_start() -> None:
 
 
 def _load(caller: CallerSocket) -> None:
-    """All that ranks would otherwise load, once. Afterwards what this process prints interests nobody."""
+    """Load once everything that each rank would otherwise load. The output of this process is not needed afterwards."""
     import cloudpickle  # type: ignore[import-untyped]  # noqa: F401
 
     from shmcoll.runner import supervise_ranks  # noqa: F401

@@ -18,16 +18,17 @@ from shmcoll.runner.protocol import Answered, Part, Told
 from shmcoll.runtime import uncaught
 from shmcoll.startup.exits import RaisedException
 
-_LONGEST_LINE = 500  # characters; an Answered has to fit a message
+_LONGEST_LINE = 500  # characters; an `Answered` has to fit into a message
 _HERE = str(Path(__file__).parent) + os.sep
 
 
 class Unreachable(Exception):
-    """The program has closed what the rank answers through."""
+    """The program has closed the file or the socket for the answer."""
 
 
 class Answer:
-    """Where a rank answers: a file and a socket, which the program may close, and open files of its own instead."""
+    """The way of a rank's answer: a file and a socket. The program may close them, and other files may get their
+    numbers."""
 
     def __init__(self, answers: int, events: socket.socket, rank: int, of: str):
         self._numbers = answers, events.fileno()
@@ -39,13 +40,13 @@ class Answer:
         self.loaded = False  # whether the call has been unpickled
 
     def result(self, value: Any) -> None:
-        """Answer with a result. Raises `TypeError` when it cannot be pickled."""
+        """Answer with a result. Raises `TypeError` if it cannot be pickled."""
         with self._opened() as part:
             _write_result(part, self._rank, value)
             self._tell(None)
 
     def exception(self, error: BaseException, *, ends: bool) -> None:
-        """Tell the peers if the exception ends this rank, then answer, then tell the server."""
+        """Record for the peers that an exception ends this rank, if it does. Then answer, then notify the server."""
         now = time.monotonic_ns()
         error.__traceback__ = _below_us(error.__traceback__)
         if ends:
@@ -79,7 +80,7 @@ class Answer:
 
 
 def exit_code(error: SystemExit) -> int:
-    """Return the exit code that a program asks for; prints what the interpreter would print."""
+    """Return the exit code that a program asks for. Prints what the interpreter would print."""
     if error.code is None or isinstance(error.code, int):
         return (error.code or 0) & 0xFF
     print(error.code, file=sys.stderr)
@@ -108,7 +109,7 @@ def _write_result(answer: Part, rank: int, value: Any) -> None:
 
 
 def _pickled(error: BaseException) -> tuple[bytes | None, str]:
-    """Return the exception as bytes that are known to be readable, or None and why there are none."""
+    """Return the exception as bytes that have been read back without error, or None and the reason."""
     import cloudpickle  # type: ignore[import-untyped]
 
     try:
@@ -119,7 +120,7 @@ def _pickled(error: BaseException) -> tuple[bytes | None, str]:
         if isinstance(pickle.loads(data), BaseException):
             return data, ""
         return None, "unpickled: it becomes something else"
-    except Exception as e:  # such as a class that wants other arguments than it keeps
+    except Exception as e:  # such as a class whose arguments differ from the `args` that it keeps
         return None, f"unpickled: {type(e).__name__}: {e}"
 
 

@@ -1,8 +1,8 @@
 """`shmcoll.run` and `shmcoll.map`: call a function on several ranks, from a notebook, a test or a script.
 
 The ranks are children of a server (`__main__.py`), which the first call of a process starts and later calls use again.
-What ranks print comes through two pipes and is written to what `sys.stdout` and `sys.stderr` are in the caller at that
-time, so that it appears below the notebook's cell and in a test's captured output.
+The output of ranks comes through two pipes and is written to the `sys.stdout` and `sys.stderr` that the caller has at
+that time. So it appears below the notebook's cell and in a test's captured output.
 """
 
 import atexit
@@ -51,10 +51,10 @@ def run(
         timeout: the limit in seconds, from the start of the ranks; by default none.
         method: "fork", from a server that has numpy and shmcoll loaded, or "spawn", an interpreter of its own for each
             rank.
-        on_failure: "stop", or "continue": then the other ranks have as much time as they want (see
-            `Communicator.shrink`), and the exceptions of ranks that failed are returned among the results.
-        kwargs: the keyword arguments of `fn`. Bind those that are called like an argument of `run` with
-            `functools.partial`.
+        on_failure: "stop", or "continue": then the time of the other ranks is not limited (see `Communicator.shrink`),
+        and the exceptions of ranks that failed are returned among the results.
+        kwargs: the keyword arguments of `fn`. Use `functools.partial` for those that have the name of an argument of
+        `run`.
 
     Returns:
         The results, a list in rank order.
@@ -109,7 +109,7 @@ def map(
 
     Args:
         fn: the function of one item.
-        items: what to call it with; the whole of it is read first. Items are pickled.
+        items: an iterable of arguments, which is read completely first. Items are pickled.
         n: the number of ranks; by default one for each usable core, but not more than items.
         timeout: the limit in seconds, from the start of the ranks; by default none.
         method: "fork" or "spawn", as in `shmcoll.run`.
@@ -145,7 +145,9 @@ def map(
 
 
 def shutdown() -> None:
-    """End the server of this process, if there is one. The next `run` starts another. A run in progress fails."""
+    """End the server of this process, if there is one.
+
+    The next `run` starts another server. A run in progress fails."""
     client.kill()
     with _turns.turn_within(STOPPING) as mine:
         if mine:
@@ -174,7 +176,7 @@ def _run(
 
 
 def _forget() -> None:
-    """In a fork of this process: the lock may be held by a thread that does not exist here."""
+    """Replace the lock in a fork of this process: a thread that does not exist here may hold it."""
     global _turns
     _turns = Turns("shmcoll.run")
 

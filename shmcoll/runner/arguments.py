@@ -1,4 +1,4 @@
-"""What may be passed to `shmcoll.run` and its kin: checked before anything is started."""
+"""The arguments of `shmcoll.run`, `map` and `ranks`: checked before anything is started."""
 
 import inspect
 import operator
@@ -54,9 +54,9 @@ def check_reaction(on_failure: Any) -> None:
 
 
 def check_clear(of: str, fn: Callable[..., Any], args: tuple[Any, ...], options: dict[str, tuple[Any, Any]]) -> None:
-    """Refuse an option that may be meant for the function. `options`: of each, its value and its default.
+    """Refuse an option that may be meant for the function. options: the value and the default of each.
 
-    It is unclear when the function has a parameter of the same name that nothing else has given a value.
+    An option is unclear if the function has a parameter of the same name to which no other argument gives a value.
     """
     given = [name for name, (value, default) in options.items() if value is not default and value != default]
     if not given:
@@ -66,7 +66,7 @@ def check_clear(of: str, fn: Callable[..., Any], args: tuple[Any, ...], options:
         free = set(signature.parameters) - set(signature.bind_partial(*args).arguments)
     except (TypeError, ValueError):  # a builtin without a signature, or arguments that its call will refuse
         return
-    free -= set(getattr(fn, "keywords", None) or ())  # those that a functools.partial has bound
+    free -= set(getattr(fn, "keywords", None) or ())  # the parameters that a functools.partial has bound
     for name in given:
         parameter = signature.parameters.get(name)
         if (
@@ -82,7 +82,8 @@ def check_clear(of: str, fn: Callable[..., Any], args: tuple[Any, ...], options:
 
 
 def refuse_ranks(of: str) -> None:
-    """A rank that ran ranks would take its peers' cores, and its environment says that they are its peers."""
+    """Refuse to start ranks from a rank: they would use its peers' cores, and its environment would make them its
+    peers."""
     job = sys.modules.get("shmcoll.startup.join")
     pid, comm = getattr(job, "_joined", None) or (0, None)
     joined = comm is not None and pid == os.getpid() and comm.launcher != "none"

@@ -1,4 +1,4 @@
-"""The process that started the server, seen from there."""
+"""The process that started the server, on the side of the server."""
 
 import contextlib
 import os
@@ -11,24 +11,24 @@ from shmcoll.runner import protocol
 
 
 class CallerSocket:
-    """`sock` and `pidfd` are readable when it has sent a message or has ended, in whichever way."""
+    """The caller. `sock` is readable if it has sent a message, and `pidfd` if it has ended."""
 
     def __init__(self, sock: socket.socket, pid: int):
         self.sock = sock
         self.pidfd = os.pidfd_open(pid)
-        if os.getppid() != pid:  # it ended before, and the number may be another's by now
+        if os.getppid() != pid:  # it ended before, and another process may have its number by now
             sys.exit(0)
 
     def send(self, message: object) -> None:
-        """Tell it something. Ends this process when there is nobody to tell."""
+        """Send it a message. Ends this process if the caller has ended."""
         try:
             self.sock.send(pickle.dumps(message))
         except OSError:
             sys.exit(0)
 
     def receive(self, ready: set[int]) -> tuple[Any, list[int]] | None:
-        """Return the message that has come, with its descriptors; `ready`: what poll said. None when the caller has
-        ended.
+        """Return the message that has come, with its descriptors; None if the caller has ended. ready: the result of
+        poll.
 
         Descriptors that exceed this process's limit are lost. Then there are none.
         """
@@ -50,6 +50,6 @@ class CallerSocket:
         return {self.sock.fileno(), self.pidfd}
 
     def close(self) -> None:
-        """In a rank, which has nothing to do with it."""
+        """Close both descriptors, in a rank: it does not talk to the caller."""
         self.sock.close()
         os.close(self.pidfd)

@@ -1,6 +1,6 @@
-"""The caller's side of the server: started when it is needed, asked, ended.
+"""The caller's side of the server: it starts the server when it is needed, sends requests, and ends it.
 
-A process forked by the caller has no part in the caller's server; it starts its own.
+A process forked by the caller does not use the caller's server. It starts its own.
 """
 
 import codecs
@@ -23,7 +23,7 @@ from shmcoll.runner import protocol
 from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks, Over, Request, Stop
 from shmcoll.startup import exits, rank_process
 
-#: what numpy reads once, when it is imported
+#: variables that numpy reads once, when it is imported
 _READ_ONCE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LIMITS = sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
 
@@ -35,7 +35,7 @@ class Lost(Exception):
 
 
 class Stream:
-    """A pipe in which ranks write, and where it is written here."""
+    """A pipe from the ranks, and the stream here to which its contents are written."""
 
     def __init__(self, stack: contextlib.ExitStack, target: TextIO | None):
         read, write = os.pipe()
@@ -46,7 +46,7 @@ class Stream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def forward(self) -> None:
-        """Write what has come, which is at most what a pipe holds."""
+        """Write what has come: at most the contents of a pipe."""
         data = self.read.read(1 << 16)
         if data and self._target is not None:
             self._target.write(self._decoder.decode(data))
@@ -56,7 +56,7 @@ class Stream:
 
 
 class Server:
-    """The server of this process, started and ready. `count`: the number of the latest request."""
+    """The server of this process, started and ready. count: the number of the latest request."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -65,7 +65,7 @@ class Server:
         failed = contextlib.ExitStack()
         failed.enter_context(self.sock)
         with failed, theirs, open(protocol.new_file("shmcoll-errors"), "w+b") as errors:
-            number = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)  # where 0 to 2 are closed it would be one of these
+            number = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)  # if 0 to 2 are closed, it would be one of them
             failed.callback(os.close, number)
             self.process = subprocess.Popen(
                 [*rank_process.interpreter(), "-m", "shmcoll.runner", str(number), str(os.getpid())],
@@ -78,7 +78,7 @@ class Server:
             )
             failed.pop_all()
             os.close(number)
-            theirs.close()  # that its end be noticed
+            theirs.close()  # so that its end is noticed
             self._file = file_of(self.sock.fileno())
             try:
                 while (message := self._receive()) != protocol.READY:
@@ -108,7 +108,7 @@ class Server:
             raise Lost from None
 
     def wait(self, streams: list[Stream], deadline: float | None = None) -> Over:
-        """Return what became of the latest request. Forwards what ranks print meanwhile."""
+        """Wait for the latest request and return its `Over`. Forwards the output of ranks meanwhile."""
         while True:
             if not self._has_socket():
                 raise Lost
@@ -129,22 +129,22 @@ class Server:
                 return over
 
     def fate(self) -> str:
-        """Return how it ended, when it is known to have."""
+        """Return a text that says how it ended, if it has."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
         self.end()
         return exits.describe(self.process.returncode)
 
     def end(self) -> None:
-        """End it, and thereby its ranks. Again: nothing."""
+        """End it, and with it its ranks. Calling it again has no effect."""
         self.process.kill()
         self.process.wait()
         self._close_socket()
 
     def forget(self) -> None:
-        """In a fork of the caller, whose server it is not."""
+        """Forget the server in a fork of the caller, which does not own it."""
         self._close_socket()
-        self.process.returncode = 0  # else it would complain of a child that it has not waited for
+        self.process.returncode = 0  # otherwise it would warn about a child that has not been waited for
 
     def _has_socket(self) -> bool:
         return file_of(self.sock.fileno()) == self._file
@@ -163,7 +163,7 @@ class Server:
 
 
 def running_server() -> Server:
-    """Return the server, started where there is none that can be used."""
+    """Return the server. Starts one if none can be used."""
     global _server
     if _server and _server.is_usable() and _server.start == _at_start():
         return _server
@@ -174,13 +174,13 @@ def running_server() -> Server:
 
 
 def kill() -> None:
-    """End the server and nothing else: a thread that waits for it notices."""
+    """End only the server: a thread that waits for it notices its end."""
     if _server:
         _server.process.kill()
 
 
 def end() -> None:
-    """End the server when nobody waits for it."""
+    """End the server while no thread waits for it."""
     global _server
     if _server:
         _server.end()
@@ -188,12 +188,12 @@ def end() -> None:
 
 
 def _at_start() -> tuple[object, ...]:
-    """Return what a server takes over when it starts and cannot change: where it differs, another server is needed."""
+    """Return what a server inherits when it starts and cannot change later. If it differs, a new server is needed."""
     return (*map(os.environ.get, _READ_ONCE), *map(resource.getrlimit, _LIMITS))
 
 
 def _forget() -> None:
-    """In a fork of this process."""
+    """Forget the server in a fork of this process."""
     global _server
     if _server:
         _server.forget()

@@ -1,8 +1,8 @@
-"""What a rank that stays prints: into the pipe of the call that is being made, or kept until the next call.
+"""The output of a rank that stays: it goes into the pipe of the present call, or is kept until the next call.
 
 A thread of the program may print at any time, also in the moment between two calls. Each write is either passed on or
 kept, under a lock. Only what Python prints is kept: a native library, or a process that the rank has started, writes to
-the descriptor, which is /dev/null between calls. What is printed after the last call is lost.
+the descriptor, which is /dev/null between calls. The output after the last call is lost.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import os
 import threading
 from typing import Any
 
-MOST = 1 << 16  # bytes that are kept; what comes after them is dropped, and counted
+MOST = 1 << 16  # bytes that are kept; further output is dropped, and counted
 
 
 class KeptOutput(io.RawIOBase):
@@ -31,7 +31,7 @@ class KeptOutput(io.RawIOBase):
         return True
 
     def write(self, data: Any, /) -> int:
-        """Pass on or keep; return how many bytes were taken."""
+        """Pass the text on or keep it. Returns how many bytes were accepted."""
         with self._lock:
             if self._kept is None:
                 return os.write(self._fd, data)
@@ -42,18 +42,18 @@ class KeptOutput(io.RawIOBase):
             return len(new)
 
     def open(self) -> None:
-        """A call begins: `fd` leads to its pipe. Print there what was kept."""
+        """Print the kept output into the pipe of a call that begins, to which `fd` leads."""
         with self._lock:
             kept, self._kept = self._kept or bytearray(), None
             dropped, self._dropped = self._dropped, 0
             if dropped:
                 kept += f"[{dropped} more bytes were printed between calls]\n".encode()
-            with contextlib.suppress(OSError):  # nobody reads what the caller's ranks print
+            with contextlib.suppress(OSError):  # no process reads the output of the caller's ranks
                 while kept:
                     del kept[: os.write(self._fd, kept)]
 
     def keep(self) -> None:
-        """The call is over: keep what is printed from now on."""
+        """Keep the output from now on, because the call is over."""
         with self._lock:
             self._kept = bytearray()
 

@@ -1,4 +1,4 @@
-"""One call as its caller sees it: its files, its way to the server and back, and what has become of it."""
+"""One call on the side of its caller: its files, its way to the server and back, and its outcome."""
 
 import contextlib
 import errno
@@ -21,9 +21,9 @@ STOPPING = 2 * GRACE + 3.0  # seconds: how long the server may take to stop rank
 
 
 class OutgoingCall:
-    """What goes with a request: the call, the answers, and the writing ends of stdout and stderr.
+    """The files of a request: the call, the answers, and the writing ends of stdout and stderr.
 
-    `of`: what users call, such as "shmcoll.run". `over`: what the server has said of the call, if it has.
+    of: the function that users call, such as "shmcoll.run". over: the server's `Over` about the call, if it has come.
     """
 
     def __init__(self, stack: contextlib.ExitStack, of: str, nprocs: int, sending: Sending):
@@ -39,7 +39,7 @@ class OutgoingCall:
         self._streams = [Stream(stack, sys.stdout), Stream(stack, sys.stderr)]
 
     def write(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Write the call. Raises `TypeError` when the function or an argument cannot be pickled."""
+        """Write the call. Raises `TypeError` if the function or an argument cannot be pickled."""
         part = protocol.call_part(self._call)
         pickle.dump(protocol.setting(self._span), part)
         with unsendable_in_words():
@@ -48,7 +48,7 @@ class OutgoingCall:
         self._call.flush()
 
     def exchange(self, server: Server, message: Request | CallRanks) -> Over:
-        """Have the server run the call. Whatever is raised meanwhile, the ranks are stopped before it is raised."""
+        """Have the server run the call. If an exception comes meanwhile, the ranks are stopped before it is raised."""
         server.count = message.number
         try:
             server.send(message, self._descriptors())
@@ -94,7 +94,8 @@ class OutgoingCall:
         return [*(file.fileno() for file in files), *self._sending.descriptors()]
 
     def _stop(self, server: Server) -> None:
-        """After an exception in the caller, such as `KeyboardInterrupt`: no rank runs any more when this returns."""
+        """Stop the ranks after an exception in the caller, such as `KeyboardInterrupt`. No rank runs any more when this
+        returns."""
         try:
             server.send(Stop(server.count))
             self.over = server.wait(self._streams, time.monotonic() + STOPPING)
@@ -112,7 +113,8 @@ class OutgoingCall:
 
 @contextlib.contextmanager
 def unsendable_in_words() -> Iterator[None]:
-    """Raise a `TypeError` for what cannot be pickled. Too little memory, and memory that is gone, is no wrong type."""
+    """Raise a `TypeError` for an object that cannot be pickled. Errors about memory are not errors of a type, and
+    stay."""
     try:
         yield
     except (MemoryError, OSError, ArenaError):
@@ -125,7 +127,7 @@ def unsendable_in_words() -> Iterator[None]:
 
 @contextlib.contextmanager
 def limits_in_words(of: str, nprocs: int) -> Iterator[None]:
-    """Say which limit of this process keeps ranks from being started, and what to do."""
+    """Add to the error which limit of this process keeps ranks from being started, and what to do."""
     try:
         yield
     except OSError as e:

@@ -1,9 +1,9 @@
-"""What a call of `shmcoll.run` is pickled with: cloudpickle, and four things that it does not do.
+"""How a call of `shmcoll.run` is pickled: with cloudpickle, and four extensions.
 
 * An array in shared memory (`shared_memory.py`) is sent as a handle. Its descriptor goes with the call.
 * The source lines of functions that are in no file, such as those of a notebook's cell, go with the call, so that a
   rank's traceback shows them.
-* A communicator, and what depends on one, is refused with a text that says what to do.
+* A communicator, or an object that depends on one, is refused with a text that says what to do.
 * Ranks that stay keep their global variables (`KnownGlobals`).
 """
 
@@ -26,7 +26,7 @@ from shmcoll.runner.shared_memory import Region
 
 MOST_SHARED = 200  # arrays of one call; the kernel passes 253 descriptors at once
 
-#: what belongs to the process that made it, where it is defined, and what to do instead
+#: classes of objects that belong to the process that made them: module, name, and what to do instead
 _LOCAL = (
     ("shmcoll.communicator.communicator", "Communicator", "a communicator"),
     ("shmcoll.communicator.grid", "Grid", "the grid of a communicator"),
@@ -36,14 +36,14 @@ _LOCAL = (
 
 
 class Unsendable(TypeError):
-    """Something that belongs to one process was about to be sent to another. The text says what to do."""
+    """An object that belongs to one process was to be sent to another. The text says what to do."""
 
 
 class Sending:
-    """What goes with the pickles of one call of `function`.
+    """What is sent with the pickles of one call of `function`.
 
-    `regions`: the memory of shared arrays, in the order of their descriptors. `sources`: lines of files that ranks
-    cannot read, by name. `known`: the globals that the ranks have already; None for ranks that do not stay.
+    regions: the memory of shared arrays, in the order of their descriptors. sources: lines of files that ranks cannot
+    read, by name. known: the globals that the ranks have already; None for ranks that do not stay.
     """
 
     def __init__(self, function: Any = None, known: "KnownGlobals | None" = None) -> None:
@@ -77,7 +77,7 @@ class Sending:
         return len(self.regions) - 1
 
     def keep_source(self, code: CodeType, names: dict[str, Any]) -> None:
-        """Send the lines of a function along, unless a rank can read its file."""
+        """Send the lines of a function with the call, unless a rank can read its file."""
         name = code.co_filename
         is_unreadable = name not in self.sources and not os.path.exists(name)  # noqa: PTH110  # it may be no path
         if is_unreadable and (lines := linecache.getlines(name, names)):
@@ -85,7 +85,8 @@ class Sending:
 
 
 class CallPickler(cloudpickle.Pickler):
-    """See the top of this file. Without a `sending`, for the way back: then shared arrays are pickled by value."""
+    """The pickler described at the top of this file. For the way back `sending` is None, and shared arrays are pickled
+    by value."""
 
     def __init__(self, file: Any, sending: Sending | None):
         super().__init__(file, protocol=5)
@@ -119,7 +120,7 @@ class CallPickler(cloudpickle.Pickler):
 
 
 def dump_result(value: Any, file: Any) -> None:
-    """Pickle what a rank returns."""
+    """Pickle the result of a rank."""
     CallPickler(file, None).dump(value)
 
 
@@ -127,8 +128,8 @@ class KnownGlobals:
     """The global variables that ranks which stay have received, as their caller knows them.
 
     Functions that are pickled by value come with the global variables that they use. In ranks that stay, all functions
-    of one module have the same globals (`namespace`), from call to call. A variable is sent when the caller's value
-    has changed since it was sent last, that is, when its pickle has. Else the ranks keep theirs, which they may have
+    of one module have the same globals (`namespace`), from call to call. A variable is sent if the pickle of the
+    caller's value has changed since it was sent last. Otherwise the ranks keep their own value, which they may have
     changed: a function sees what an earlier call has bound or filled.
     """
 
@@ -145,12 +146,12 @@ class KnownGlobals:
         return make, (code, _Namespace(module), *rest), (state, slots), *others
 
     def arrived(self) -> None:
-        """The ranks have received what was pickled since the last time."""
+        """Note that the ranks have received what was pickled since the last time."""
         self._sent |= self._now
         self._now = {}
 
     def discard(self) -> None:
-        """The ranks have not received it."""
+        """Note that the ranks have not received it."""
         self._now = {}
 
     def _is_news(self, module: str, name: str, value: Any) -> bool:
@@ -164,7 +165,7 @@ class KnownGlobals:
 
 
 class _Namespace(dict[str, Any]):
-    """In a pickle: the globals of a module in the rank."""
+    """The globals of a module in the rank, as they are in a pickle."""
 
     def __init__(self, module: str):
         super().__init__()
@@ -178,14 +179,14 @@ _namespaces: dict[str, dict[str, Any]] = {}
 
 
 def namespace(module: str) -> dict[str, Any]:
-    """In a rank that stays: the globals of the functions that come from this module of the caller's."""
+    """Return, in a rank that stays, the globals of the functions that come from this module of the caller."""
     if module == "__main__":
         return vars(sys.modules[module])
     return _namespaces.setdefault(module, {"__name__": module})
 
 
 def show_sources(sources: dict[str, list[str]]) -> None:
-    """In a rank: have tracebacks find these lines."""
+    """Make these lines available for tracebacks, in a rank."""
     for name, lines in sources.items():
         linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
 
@@ -197,7 +198,8 @@ def _local_types() -> Iterator[tuple[type, str]]:
 
 
 def _module_to_send(function: Any) -> ModuleType | None:
-    """Return the module of a function, if ranks could not import it: as pytest loads tests."""
+    """Return the module of a function, if ranks cannot import it. Modules of tests, as pytest loads them, are such
+    modules."""
     while isinstance(function, functools.partial):
         function = function.func
     module = sys.modules.get(getattr(function, "__module__", None) or "")
@@ -208,7 +210,7 @@ def _module_to_send(function: Any) -> ModuleType | None:
 
 @contextlib.contextmanager
 def _by_value(module: ModuleType | None) -> Iterator[None]:
-    """Send what is in this module along."""
+    """Send the contents of this module with the call."""
     if module is None:
         yield
         return

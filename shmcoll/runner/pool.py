@@ -1,7 +1,7 @@
-"""`shmcoll.ranks`: ranks that stay from call to call, as their caller sees them.
+"""`shmcoll.ranks`: ranks that stay from call to call, on the side of their caller.
 
 They have a server of their own (`supervise_ranks.py`), a child of the caller, which ends with it. So they end when they
-are closed, when the `Ranks` object goes, when the interpreter ends, and when the caller is killed.
+are closed, when the `Ranks` object is deleted, when the interpreter ends, and when the caller is killed.
 """
 
 import contextlib
@@ -65,10 +65,10 @@ def ranks(n: int, *, method: str = "fork") -> "Ranks":
 class Ranks:
     """Ranks that stay. `shmcoll.ranks` starts them.
 
-    Each call of `run` calls a function on all of them. What it leaves in modules, in global variables and in the
-    communicator of `shmcoll.init()` is there in the next call. A function that is defined in a script or a notebook
-    comes with the global variables that it uses. Such a variable is sent when it is new, or when the caller has changed
-    it since it was sent last. Otherwise the ranks keep their own value.
+    Each call of `run` calls a function on all of them. Changes in modules, in global variables and in the communicator
+    of `shmcoll.init()` stay for the next call. A function that is defined in a script or a notebook comes with the
+    global variables that it uses. Such a variable is sent when it is new, or when the caller has changed it since it
+    was sent last. Otherwise the ranks keep their own value.
 
     The ranks have the environment, the working directory and `sys.path` that the caller had when they were started.
     They end by `close`, with the `with` block, or when the calling process ends; then they are killed, and their exit
@@ -78,7 +78,7 @@ class Ranks:
     def __init__(self, n: int, method: str):
         self._n = n
         self._pid = os.getpid()
-        self._closed = ""  # why there can be no further call
+        self._closed = ""  # why no further call is possible
         self._turns = Turns(_OF)
         self._known = KnownGlobals()
         self._server = Server()
@@ -202,7 +202,7 @@ class Ranks:
             raise RankFailed(protocol.refusal(self._closed))
 
     def _note(self, call: OutgoingCall) -> None:
-        """After a call: whether the ranks stay. If not, have them end."""
+        """Note after a call whether the ranks stay. If not, have them end."""
         if call.over is not None and call.over.closed:
             self._closed = call.over.closed
         elif not self._server.is_usable():
@@ -222,7 +222,7 @@ class Ranks:
             self._end()
 
     def _forget(self) -> None:
-        """In a fork of the caller."""
+        """Forget the ranks in a fork of the caller."""
         self._server.forget()
         self._end.detach()
 

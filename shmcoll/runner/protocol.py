@@ -1,23 +1,23 @@
-"""One call of `shmcoll.run` on its way: what the caller sends and what each rank answers.
+"""One call of `shmcoll.run` on its way: the message of the caller and the answer of each rank.
 
 Two files in memory that have no name carry it. The caller writes the first: a `Setting`, then the function and its
 arguments, then the source lines of functions that are in no file; every rank reads it. Ranks write their answers into
 the second, which is sparse: each rank has a part of it for itself. So large arrays are copied once on their way in and
-once on their way out, and nobody has to keep up with anybody. A rank's side of it is `run_call.py`.
+once on their way out, and no process has to wait for another one to read. The rank's side is `run_call.py`.
 
-A part has 2^40 bytes. Where the size of files is limited (ulimit -f), which counts for files in memory, too, the ranks
-share what is allowed. The limit is the caller's: a server that was started under another one is replaced.
+A part has 2^40 bytes. If the size of files is limited (ulimit -f), which includes files in memory, the ranks share the
+limit. The limit is the caller's: a server that was started under another one is replaced.
 
-Between caller and server go short messages, pickled. The caller sends one of the following, and the server an `Over` to
-each; before the first, text on what it compiles, and READY.
+The caller and the server exchange short pickled messages. The caller sends one of the following, and the server answers
+each with an `Over`. Before the first one it sends text about what it compiles, and READY.
 
     Request      run a call on ranks of its own
     OpenRanks    start ranks that stay (`supervise_ranks.py`); a server serves either these or requests
     CallRanks    run a call on them
     Stop         stop the call of this number, if it still runs
-    CloseRanks   have them end
+    CloseRanks   end them
 
-With a call go four descriptors and those of its shared arrays (`DESCRIPTORS`, `shared_memory.py`). A rank that has
+A call is sent with four descriptors and those of its shared arrays (`DESCRIPTORS`, `shared_memory.py`). A rank that has
 answered sends the server an `Answered`.
 """
 
@@ -35,13 +35,13 @@ from shmcoll.startup.exits import RaisedException
 
 READY = "ready"
 LONGEST_MESSAGE = 1 << 20  # bytes
-DESCRIPTORS = 4  # of a call: the call, the answers, and what its ranks have as stdout and stderr
-MOST_DESCRIPTORS = 253  # of one message; the kernel's limit
+DESCRIPTORS = 4  # of a call: the call, the answers, and the stdout and stderr of its ranks
+MOST_DESCRIPTORS = 253  # descriptors of one message; the kernel's limit
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What of the caller's process a rank takes over; `span`: the bytes that each answer may take."""
+    """What a rank takes over from the caller's process. span: the largest number of bytes of each answer."""
 
     span: int
     folder: str | None
@@ -52,7 +52,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Request:
-    """Run the call on ranks of its own. `stops`: whether the failure of a rank stops the others."""
+    """Run the call on ranks of its own. stops: whether the failure of a rank stops the others."""
 
     number: int
     nprocs: int
@@ -63,7 +63,7 @@ class Request:
 
 @dataclass(frozen=True)
 class OpenRanks:
-    """Start ranks that stay. With it goes the descriptor of a file that begins with a `Setting`."""
+    """Start ranks that stay. It is sent with the descriptor of a file that begins with a `Setting`."""
 
     number: int
     nprocs: int
@@ -94,9 +94,9 @@ class Stop:
 
 @dataclass(frozen=True)
 class Answered:
-    """A rank's answer is written. `raised`: the exception that it consists of, None for a result.
+    """A rank's answer is written. raised: the exception that it consists of, None for a result.
 
-    `loaded`: whether the rank has unpickled the whole call.
+    loaded: whether the rank has unpickled the whole call.
     """
 
     rank: int
@@ -108,7 +108,7 @@ class Answered:
 class End:
     """How a rank ended: its exit code or minus a signal number, and whether it had answered with an exception.
 
-    `ended_by_us`: it did not end in time after another failure.
+    ended_by_us: it did not end in time after another failure.
     """
 
     status: int
@@ -118,11 +118,11 @@ class End:
 
 @dataclass(frozen=True)
 class Over:
-    """How request `number` went. Either it was refused, or the time was over for the ranks in `late`, or the rank
-    `first` failed first, or all ranks have answered with a result. `failed`: all ranks that have not.
+    """The outcome of request `number`. Either it was refused, or the time was over for the ranks in `late`, or the rank
+    `first` failed first, or all ranks have answered with a result. failed: all ranks that have not.
 
-    `where`: where the ranks were when the time was over or the caller stopped them. `closed`: why ranks that stay take
-    no further call; empty if they do. `loaded`: whether all of them have unpickled the whole call.
+    where: where the ranks were when the time was over or the caller stopped them. closed: why ranks that stay accept no
+    further call; empty if they do. loaded: whether all of them have unpickled the whole call.
     """
 
     number: int
@@ -137,7 +137,7 @@ class Over:
 
 @dataclass(frozen=True)
 class Told:
-    """An exception as the answer of a rank: as bytes, or why there are none."""
+    """An exception as the answer of a rank: as bytes, or the reason why it has none."""
 
     line: str
     traceback: str
@@ -146,27 +146,27 @@ class Told:
 
 
 def too_many_files() -> OSError:
-    """Return what a call raises whose descriptors exceed the limit of the process that received them."""
+    """Return the error of a call whose descriptors exceed the limit of the process that received them."""
     return OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def refusal(reason: str) -> str:
-    """Return what a call of ranks that have ended raises."""
+    """Return the error of a call of ranks that have ended."""
     return f"these ranks take no more calls: {reason}; open others with shmcoll.ranks"
 
 
 def new_file(name: str) -> int:
-    """Return a file in memory; the name is for /proc alone."""
+    """Return a file in memory. The name appears only in /proc."""
     return os.memfd_create(name, os.MFD_CLOEXEC)
 
 
 def reopen(fd: int, mode: str) -> Any:
-    """Return the file with a position of its own: the descriptor's is shared by all who have it."""
+    """Return the file with a position of its own. All processes that have the descriptor share its position."""
     return open(f"/proc/self/fd/{fd}", mode)
 
 
 def span(nprocs: int) -> int:
-    """Return how many bytes the answer of each rank may take."""
+    """Return the largest number of bytes of each rank's answer."""
     return min(1 << 40, _longest_file() // nprocs)
 
 
@@ -176,7 +176,7 @@ def _longest_file() -> int:
 
 
 class Part:
-    """A part of a file, to be pickled into. It refuses what does not fit before any of it is written."""
+    """A part of a file for a pickle. It refuses a write that does not fit before any of it is written."""
 
     def __init__(self, file: BinaryIO, begin: int, span: int, what: str):
         self.file = file
@@ -200,25 +200,25 @@ class Part:
 
 
 def answer(file: BinaryIO, rank: int, span: int) -> Part:
-    """Return where a rank writes its answer."""
+    """Return the part into which a rank writes its answer."""
     return Part(file, rank * span, span, f"the result of rank {rank}")
 
 
 def setting(span: int) -> Setting:
-    """Return what ranks take over from this process now."""
+    """Return the `Setting` that ranks take over from this process now."""
     folder = None
-    with contextlib.suppress(OSError):  # it has been removed
+    with contextlib.suppress(OSError):  # the working directory has been removed
         folder = os.getcwd()  # noqa: PTH109
     return Setting(span, folder, list(sys.path), list(getattr(sys, "argv", [])), dict(os.environ))
 
 
 def call_part(file: BinaryIO) -> Part:
-    """Return where the caller writes a call."""
+    """Return the part into which the caller writes a call."""
     return Part(file, 0, _longest_file(), "the function with its arguments")
 
 
 def read_result(file: BinaryIO, rank: int, span: int) -> Any:
-    """Return the value that a rank returned. Raises `TypeError` when it cannot be unpickled in this process."""
+    """Return the value that a rank returned. Raises `TypeError` if it cannot be unpickled in this process."""
     file.seek(rank * span)
     try:
         return pickle.load(file)
@@ -232,7 +232,7 @@ def read_error(file: BinaryIO, rank: int, span: int, of: str) -> BaseException:
     """Return the exception that a rank raised, with the rank's name and traceback; as `RankFailed` if it cannot be
     sent.
 
-    `of`: what the caller called, such as "shmcoll.run".
+    of: the function that the caller called, such as "shmcoll.run".
     """
     file.seek(rank * span)
     told: Told = pickle.load(file)

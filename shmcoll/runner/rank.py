@@ -1,4 +1,4 @@
-"""A rank as the server sees it: its process, and what it has answered."""
+"""A rank on the side of the server: its process, and what it has answered."""
 
 import socket
 from dataclasses import dataclass, field
@@ -29,10 +29,10 @@ class Rank(RankProcess):
 
 @dataclass
 class RankThatStays(RankProcess):
-    """One of the ranks that stay. `control`: where it gets calls and sends what it has answered.
+    """One of the ranks that stay. control: the socket from which it reads calls and to which it reports answers.
 
-    `answered`: what it has answered to the present call. `blamed`: whether ranks wait for it that it has left waiting
-    by an exception. `is_leaving`: whether it has been asked to end.
+    answered: its answer to the present call. blamed: whether it has left ranks waiting by an exception. is_leaving:
+    whether it has been asked to end.
     """
 
     control: socket.socket
@@ -51,7 +51,7 @@ class RankThatStays(RankProcess):
 
     @property
     def is_busy(self) -> bool:
-        """During a call: whether it has neither answered nor ended."""
+        """Whether it has neither answered the present call nor ended."""
         return self.status is None and self.answered is None
 
     @property

@@ -1,7 +1,7 @@
 """The call in a rank: load the function, call it, answer, end.
 
-A forked rank comes here from the server. One with an interpreter of its own (`method="spawn"`) is started as
-`python -m shmcoll.runner.run_call CALL ANSWERS EVENTS RANK SHARED...`, all but RANK being descriptors.
+A forked rank comes here from the server. A rank with an interpreter of its own (`method="spawn"`) is started as `python
+-m shmcoll.runner.run_call CALL ANSWERS EVENTS RANK SHARED...`. All of these except RANK are descriptors.
 """
 
 import atexit
@@ -23,9 +23,9 @@ from shmcoll.startup import rank_process
 
 
 def perform(call: int, answers: int, events: socket.socket, rank: int, shared: list[int]) -> NoReturn:
-    """Be the rank: call the function, answer, and end the process as the interpreter would.
+    """Do the work of the rank: call the function, answer, and end the process as the interpreter would.
 
-    Exit codes: 0 with a result, 1 with an exception; what the function itself asked for with `SystemExit`.
+    Exit codes: 0 with a result, 1 with an exception, and the code of a `SystemExit` that the function raises.
     """
     me, code = os.getpid(), 1
     answer = Answer(answers, events, rank, "shmcoll.run")
@@ -48,7 +48,7 @@ def perform(call: int, answers: int, events: socket.socket, rank: int, shared: l
                 only(me)
                 answer.exception(e, ends=True)
         code = end_as_interpreter(code)
-    except KeyboardInterrupt:  # told to stop
+    except KeyboardInterrupt:  # the server has stopped the call
         code = code or 1
     except BaseException:
         traceback.print_exc()
@@ -68,7 +68,7 @@ def _call(sent: BinaryIO, call: int, me: int) -> Any:
 
 
 def load(sent: BinaryIO) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return the function and its arguments, from where the setting ends."""
+    """Return the function and its arguments, which follow the setting."""
     try:
         function, args, kwargs = pickle.load(sent)
         pickling.show_sources(pickle.load(sent))
@@ -79,7 +79,8 @@ def load(sent: BinaryIO) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def finish_work() -> None:
-    """Complete asynchronous calls, as at the end of the interpreter. Raises the first failure that nobody has seen."""
+    """Complete asynchronous calls, as at the end of the interpreter. Raises the first failure that the program has not
+    seen."""
     if "shmcoll.runtime.async_worker" in sys.modules:
         sys.modules["shmcoll.runtime.async_worker"].finish_all()
         lost = sys.modules["shmcoll.runtime.lost_failures"]
@@ -90,7 +91,8 @@ def finish_work() -> None:
 
 
 def end_as_interpreter(code: int) -> int:
-    """Do what the interpreter does at its end. Returns the exit code: 1 if a failure was told that nobody had seen."""
+    """Do what the interpreter does at its end. Returns the exit code: 1 if a failure was printed that the program had
+    not seen."""
     threading._shutdown()  # type: ignore[attr-defined]  # joins threads
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
@@ -100,9 +102,10 @@ def end_as_interpreter(code: int) -> int:
 
 
 def look_fresh(setting: Setting, out: TextIO, err: TextIO) -> None:
-    """Make this process look as if it had just been started where the caller is; it prints to `out` and `err`."""
+    """Give this process the state of one that has just been started where the caller is. It prints to `out` and
+    `err`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Made anew: the server's own are for what the descriptors were there
+    # New streams: those of the server belong to the descriptors that it had
     sys.stdout, sys.stderr = out, err
     sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc, assignment]
     if setting.folder is not None:
@@ -115,12 +118,12 @@ def look_fresh(setting: Setting, out: TextIO, err: TextIO) -> None:
 
 
 def _line_writer(fd: int) -> TextIO:
-    """Into a pipe to the caller, who reads lines."""
+    """Return a stream into a pipe to the caller, which reads lines."""
     return open(fd, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)
 
 
 def only(me: int) -> None:
-    """A fork of the rank that returns from the function is not the rank, and has nothing to answer."""
+    """End a fork of the rank that returns from the function: it is not the rank, and must not answer."""
     if os.getpid() != me:
         os._exit(0)
 

@@ -1,9 +1,9 @@
 """The calls in a rank that stays: take one, perform it, answer; end when the server closes the socket.
 
-A forked rank comes here from the server. One with an interpreter of its own is started as
-`python -m shmcoll.runner.serve_calls CONTROL SETTING RANK`, the first two being descriptors.
+A forked rank comes here from the server. A rank with an interpreter of its own is started as `python -m
+shmcoll.runner.serve_calls CONTROL SETTING RANK`. The first two are descriptors.
 
-Between calls the rank ignores SIGINT. A call brings its own stdout and stderr. What threads print between calls is
+Between calls the rank ignores SIGINT. Each call has its own stdout and stderr. The output of threads between calls is
 kept, and printed at the beginning of the next call (`kept_output.py`).
 
 A call is answered when its asynchronous calls have ended, which other ranks may need. Posted receives stay posted.
@@ -27,13 +27,13 @@ from shmcoll.runner.protocol import Setting
 from shmcoll.runner.run_call import end_as_interpreter, load, look_fresh, only
 from shmcoll.startup import rank_process
 
-CALL = b"call"  # what comes with the descriptors of a call
+CALL = b"call"  # the bytes that come with the descriptors of a call
 _TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace", "line_buffering": True}
 _raised: list[BaseException] = []  # failures of asynchronous calls that a call has raised
 
 
 def serve(control: socket.socket, setting: int, rank: int) -> NoReturn:
-    """Be the rank until the server closes its end of `control`, then end as the interpreter would."""
+    """Do the work of the rank until the server closes its end of `control`. Then end as the interpreter would."""
     me, code = os.getpid(), 1
     file = file_of(control.fileno())
     try:
@@ -63,7 +63,7 @@ def serve(control: socket.socket, setting: int, rank: int) -> NoReturn:
 
 
 def _next_call(control: socket.socket) -> list[int]:
-    """Return the descriptors of the next call; none when the server has closed its end."""
+    """Return the descriptors of the next call; an empty list if the server has closed its end."""
     data, descriptors, flags, _ = socket.recv_fds(control, 64, protocol.MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
     if data and flags & socket.MSG_CTRUNC:
         raise protocol.too_many_files()
@@ -71,7 +71,7 @@ def _next_call(control: socket.socket) -> list[int]:
 
 
 class _Call:
-    """Make one call. Afterwards only what the function itself has changed differs in this process."""
+    """One call. Afterwards this process differs only in what the function itself has changed."""
 
     def __init__(self, control: socket.socket, rank: int, me: int, descriptors: list[int], output: list[KeptOutput]):
         self._call, self._answers, *pipes, self._shared = *descriptors[: protocol.DESCRIPTORS], descriptors[4:]
@@ -120,10 +120,11 @@ class _Call:
         return value
 
     def _silence(self) -> None:
-        """All that the call has printed is in its pipes before it is answered: then the caller reads them no more."""
+        """Flush the output of the call into its pipes before it is answered: the caller does not read them
+        afterwards."""
         self._answer.check()
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # the program may have put something else there, or closed it
+            with contextlib.suppress(Exception):  # the program may have replaced or closed it
                 stream.flush()
         for one in self._output:
             one.keep()
@@ -134,7 +135,8 @@ class _Call:
 
 
 def _await_work() -> None:
-    """Complete asynchronous calls, but leave receives posted. Raises a failure that nobody can see any more, once."""
+    """Complete asynchronous calls, but leave receives posted. Raises once a failure that the program cannot see any
+    more."""
     if "shmcoll.runtime.async_worker" in sys.modules:
         sys.modules["shmcoll.runtime.async_worker"].await_calls()
         error = sys.modules["shmcoll.runtime.lost_failures"].first()
@@ -145,7 +147,7 @@ def _await_work() -> None:
 
 
 def _ignore_interrupts() -> None:
-    """From here on. Raises `KeyboardInterrupt` for one that has come before."""
+    """Ignore SIGINT from now on. Raises `KeyboardInterrupt` for one that has come before."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     except KeyboardInterrupt:

@@ -1,10 +1,10 @@
 """Arrays that the caller of `shmcoll.run` and its ranks map without copying.
 
 `shared` copies an array into a file in memory. The file has no name: only a process that holds its descriptor can map
-it. The descriptor travels over the socket to the server, which passes it to the ranks (`protocol.py`). So nobody can
-find the memory by a name, and the kernel frees it when the last mapping and the last descriptor are gone.
+it. The descriptor travels over the socket to the server, which passes it to the ranks (`protocol.py`). So no process
+can find the memory by a name, and the kernel frees it when the last mapping and the last descriptor are gone.
 
-Who does what, in this order:
+The steps, in this order:
 
     caller    makes the file, commits its memory (so that too little of it is an error and never a SIGBUS), seals its
               size, maps it; every array that is pickled for a call and is in this memory becomes a `Handle`, and the
@@ -12,9 +12,9 @@ Who does what, in this order:
     rank      receives the descriptors (`received`) before it unpickles the call; checks owner, kind, seals and size of
               each file that a handle names; maps it once per call, however many arrays are in it
 
-Nobody waits here. Nothing orders the accesses either: a call begins after the caller has sent it, and the caller
-continues after all ranks have answered. In between the ranks and the caller order their accesses by collectives, or by
-leaving the array alone.
+No process waits here, and nothing orders the accesses. A call begins after the caller has sent it, and the caller
+continues after all ranks have answered. In between the ranks and the caller order their accesses by collectives, or do
+not touch the array.
 """
 
 import contextlib
@@ -45,10 +45,10 @@ def shared(array: ArrayLike) -> NDArray[Any]:
     """Copy an array into memory that `shmcoll.run` passes to its ranks without copying.
 
     The result is an ordinary numpy array. When it, or a view of it, is an argument of `shmcoll.run`, `shmcoll.map` or
-    `Ranks.run`, or is used by the function, the ranks map the same memory: what they write, the caller finds there
-    after the call. While ranks run, the caller must not write what they read. In every other place the array is pickled
-    by value, also when a rank returns it. The memory is freed when no process has an array in it any more. Ranks share
-    arrays among themselves with `Communicator.zeros` and its kin.
+    `Ranks.run`, or is used by the function, the ranks map the same memory, and the caller finds there what they have
+    written after the call. While ranks run, the caller must not write what they read. In all other cases the array is
+    pickled by value, also when a rank returns it. The memory is freed when no process has an array in it any more. To
+    share arrays among themselves, ranks use `Communicator.zeros`, `empty` and `full`.
 
     Args:
         array: array or nested sequence of any dtype except those that hold Python objects. An array that is shared
@@ -91,7 +91,7 @@ class Region(mmap.mmap):
     """The memory of a shared array, with a descriptor of its file."""
 
     fd: int
-    file: File | None  # which file the descriptor was opened for
+    file: File | None  # the file of the descriptor
 
     def __new__(cls, fd: int) -> "Region":
         """Map the whole file, and own the descriptor."""
@@ -117,7 +117,8 @@ def region_of(array: np.ndarray) -> Region | None:
 
 @dataclass(frozen=True)
 class Handle:
-    """An array in shared memory, on its way. `index`: which of the descriptors of the call; `inode`: its file's."""
+    """An array in shared memory, on its way. index: the number of its descriptor in the call. inode: that of its
+    file."""
 
     index: int
     inode: int
@@ -142,7 +143,7 @@ def handle(array: np.ndarray, region: Region, index: int) -> Handle:
 
 
 def array_of(sent: Handle) -> np.ndarray:
-    """In a rank: the array of a handle. Raises `ArenaError` when what has arrived is not the caller's memory."""
+    """Return, in a rank, the array of a handle. Raises `ArenaError` if what has arrived is not the caller's memory."""
     region = _regions.get(sent.index)
     if region is None:
         if not sent.index < len(_descriptors):
@@ -166,14 +167,14 @@ _regions: dict[int, Region] = {}
 
 @contextlib.contextmanager
 def received(descriptors: list[int]) -> Iterator[None]:
-    """In a rank: while the call lasts, handles refer to these descriptors. Closes them afterwards."""
+    """Make handles refer to these descriptors while the call lasts, in a rank. Closes them afterwards."""
     files = [file_of(fd) for fd in descriptors]
     _descriptors[:] = descriptors
     try:
         yield
     finally:
         _descriptors.clear()
-        _regions.clear()  # what the program keeps of the arrays keeps their memory
+        _regions.clear()  # arrays that the program keeps hold their memory
         for fd, file in zip(descriptors, files, strict=True):
             _close(fd, file)
 
@@ -219,6 +220,6 @@ def _too_little(need: int, have: int) -> ArenaError:
 
 
 def _close(fd: int, file: File | None) -> None:
-    """Close a descriptor, unless the program has closed it and the number is another file's now."""
+    """Close a descriptor, unless the program has closed it and another file has its number now."""
     if file_of(fd) == file:
         os.close(fd)

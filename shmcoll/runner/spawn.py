@@ -19,7 +19,7 @@ AnyOfOurs = TypeVar("AnyOfOurs", Rank, RankThatStays)
 
 @dataclass(frozen=True)
 class Job(Generic[AnyOfOurs]):
-    """What all ranks of a call, or all ranks that stay, share. `output`: what they have as stdout and stderr."""
+    """The state that all ranks of a call, or all ranks that stay, share. output: their stdout and stderr."""
 
     caller: CallerSocket
     arena: Arena
@@ -28,19 +28,19 @@ class Job(Generic[AnyOfOurs]):
     output: tuple[int, int]
 
     def rank(self, number: int, pid: int, begin: int) -> AnyOfOurs:
-        """Return the rank as the server sees it."""
+        """Return the server's object for a rank."""
         raise NotImplementedError
 
     def leave(self, number: int) -> None:
-        """In the rank: close what is the server's alone."""
+        """Close, in the rank, what only the server uses."""
         raise NotImplementedError
 
     def perform(self, number: int) -> NoReturn:
-        """In a rank that is a fork of the server: do its work."""
+        """Do the work of a rank that is a fork of the server."""
         raise NotImplementedError
 
     def descriptors(self, number: int) -> list[int]:
-        """Return what a rank with an interpreter of its own inherits."""
+        """Return the descriptors that a rank with an interpreter of its own inherits."""
         raise NotImplementedError
 
     def command(self, number: int) -> list[str]:
@@ -50,8 +50,8 @@ class Job(Generic[AnyOfOurs]):
 
 @dataclass(frozen=True)
 class CallJob(Job[Rank]):
-    """One call. `files`: call and answers; `events`: where ranks say that they have answered, and the server's end;
-    `shared`: the memory of shared arrays."""
+    """One call. files: the call and the answers. events: the socket on which ranks report that they have answered, and
+    the server's end of it. shared: the memory of shared arrays."""
 
     files: tuple[int, int]
     events: socket.socket
@@ -77,7 +77,7 @@ class CallJob(Job[Rank]):
 def start(job: Job[AnyOfOurs], started: list[AnyOfOurs]) -> None:
     """Start the ranks, appending each to `started`.
 
-    Raises `ShmcollError` when the system has no room for so many processes; those in `started` run then.
+    Raises `ShmcollError` if the system cannot start this number of processes. Those in `started` run then.
     """
     server = os.getpid()
     for number in range(job.arena.ranks):
@@ -93,7 +93,7 @@ def start(job: Job[AnyOfOurs], started: list[AnyOfOurs]) -> None:
 
 
 def _become(job: Job[AnyOfOurs], number: int, server: int, started: list[AnyOfOurs]) -> NoReturn:
-    """In the child: turn into the rank."""
+    """Turn into the rank, in the child."""
     try:
         rank_process.begin(server, job.arena, number, "shmcoll.run")
         job.caller.close()

@@ -1,12 +1,12 @@
-"""Ranks that stay and wait for one that has answered: they would wait forever; the server ends that.
+"""Ranks that stay and wait for one that has answered. They would wait forever, so the server ends the wait.
 
 A rank that has answered a call takes part in nothing before the next call, and that begins when all have answered. Its
-asynchronous calls have ended, too (`serve_calls.py`). So an operation that waits for it cannot end. The server looks at
+asynchronous calls have ended, too (`serve_calls.py`). So an operation that waits for it cannot end. The server reads
 the arena (`rank_status.py`) while some ranks have answered and others have not. A rank that it finds twice in the same
-operation, waiting for one that has answered, is stuck: messages and records that were on their way at the first look
-have arrived at the second. Of the rank that has answered the server then writes the record that it would write if the
-process had ended: that it has raised its exception, or that it has returned. The record ends the group of all ranks, so
-every operation that waits raises `RankFailed`.
+operation, waiting for one that has answered, is stuck: messages and records that were on their way at the first time
+have arrived at the second. Then the server writes about the rank that has answered the record that it would write if
+the process had ended: it has raised its exception, or it has returned. The record ends the group of all ranks, so every
+operation that waits raises `RankFailed`.
 """
 
 import time
@@ -19,11 +19,11 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.runner.rank import RankThatStays
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between looks; a look costs a few ms for each hundred ranks
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between checks; one takes a few ms per hundred ranks
 
 
 class StuckRanks:
-    """`next_look`: the moment (`time.monotonic`) from which on `look` looks."""
+    """Finds ranks that are stuck. next_look: the time (`time.monotonic`) from which on `look` checks."""
 
     def __init__(self, arena: Arena, ranks: list[RankThatStays]):
         self._arena = arena
@@ -31,12 +31,12 @@ class StuckRanks:
         self.begin()
 
     def begin(self) -> None:
-        """A call begins."""
+        """Begin a call."""
         self.next_look, self._pause = 0.0, _FIRST_PAUSE
         self._found: set[tuple[object, ...]] = set()
 
     def look(self) -> None:
-        """Report those that have answered to ranks that have been found waiting for them twice."""
+        """Report ranks that have answered to the ranks that have been found waiting for them twice."""
         if time.monotonic() < self.next_look:
             return
         found = {
@@ -52,14 +52,15 @@ class StuckRanks:
         self.next_look = time.monotonic() + self._pause
 
     def _left_by(self, waiting: rank_status.RankStatus) -> list[RankThatStays]:
-        """Return the ranks that have answered and that this one waits for: of a message from anybody, all others."""
+        """Return the ranks that have answered and for which this one waits. For a message from any rank these are all
+        others."""
         left = [self._ranks[one] for one in waiting.blames if self._ranks[one].answered]
         if waiting.arrived or (waiting.message and (len(left) < len(waiting.blames) or self._sends(waiting))):
             return []
         return left
 
     def _sends(self, waiting: rank_status.RankStatus) -> bool:
-        """Return whether the message is a send: that waits for memory, and not forever."""
+        """Return whether the message is a send, which waits for memory, and not forever."""
         group = waiting.group
         assert group is not None
         operation = self._arena.load(group.mailbox(group.ranks.index(waiting.rank)) + layout.MESSAGE)

@@ -1,9 +1,9 @@
-"""One call in the server: start the ranks, watch them, say how they ended.
+"""One call in the server: start the ranks, watch them, report how they ended.
 
 What this adds to `shmcoll/startup/watcher.py`:
 
-    a rank answers an exception    it has failed, even while it still runs
-    the caller says stop           SIGINT at once, GRACE later SIGTERM, GRACE later SIGKILL
+    a rank answers an exception    it has failed, even if it still runs
+    the caller sends `Stop`        SIGINT at once, GRACE later SIGTERM, GRACE later SIGKILL
     the caller ends                SIGKILL at once; this process ends, too
 """
 
@@ -31,11 +31,11 @@ from shmcoll.startup.join import seconds
 from shmcoll.startup.watcher import Watcher
 
 _STACKS_PATIENCE = 0.5  # seconds: how long ranks have to give their stacks
-_LONGEST_WHERE = 100_000  # characters; it has to fit a message
+_LONGEST_WHERE = 100_000  # characters; it has to fit into a message
 
 
 def run(caller: CallerSocket, request: Request, descriptors: list[int]) -> Over:
-    """Run one call to its end. Raises when it cannot be started; then, too, no process of it is left."""
+    """Run one call to its end. Raises an error if it cannot be started; no process of it is left then, either."""
     if not descriptors:
         raise protocol.too_many_files()
     call, answers, out, err, *shared = descriptors
@@ -53,7 +53,7 @@ def run(caller: CallerSocket, request: Request, descriptors: list[int]) -> Over:
 
 
 def prepare(file_with_setting: int) -> Setting:
-    """Take over the caller's environment, as ranks are to find it."""
+    """Take over the caller's environment, which the ranks inherit."""
     with protocol.reopen(file_with_setting, "rb") as file:
         setting: Setting = pickle.load(file)
     os.environ.clear()
@@ -67,17 +67,18 @@ def new_arena(nprocs: int) -> Arena:
 
 
 def can_fork() -> bool:
-    """Return whether this process has no thread beside the one that forks, which would be missing in a rank: numpy's
-    BLAS has some if OMP_NUM_THREADS says so."""
+    """Return whether this process has only the thread that forks. Other threads would be missing in a rank. numpy's
+    BLAS has some if OMP_NUM_THREADS asks for them."""
     return rank_process.threads() == 1
 
 
 def where(arena: Arena, ranks: Iterable[RankProcess]) -> str:
-    """Return where the ranks are, with their stacks, as `shmrun --timeout` prints it; what fits a message."""
+    """Return where the ranks are, with their stacks, as `shmrun --timeout` prints it, cut to the length of a
+    message."""
     try:
         pids = {rank.number: rank.pid for rank in ranks}
         return hang_report.inquest(arena, stacks=True, limit=_STACKS_PATIENCE, pids=pids)[:_LONGEST_WHERE]
-    except Exception as e:  # what goes wrong here shall not keep the ranks from being ended
+    except Exception as e:  # an error here must not keep the ranks from being ended
         return f"(not known: {type(e).__name__}: {e})"
 
 
@@ -110,7 +111,7 @@ class _CallWatcher(Watcher[Rank]):
         if not ready & self._job.caller.descriptors():
             return
         if self._job.caller.receive(ready) is None:
-            sys.exit(0)  # by way of _clean_up
+            sys.exit(0)  # `_clean_up` runs
         self._where = where(self.arena, self.living())
         self.end_ranks((0.0, signal.SIGINT), (GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
 
@@ -131,7 +132,7 @@ class _CallWatcher(Watcher[Rank]):
 
 
 def clean_up(ranks: Iterable[RankProcess], *, by_force: bool) -> None:
-    """Reap all ranks, and end what failed ones have left behind in their groups."""
+    """Reap all ranks, and end the processes that failed ones have left in their groups."""
     if by_force:
         for rank in ranks:
             rank.send(signal.SIGKILL)

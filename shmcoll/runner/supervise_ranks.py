@@ -1,18 +1,18 @@
-"""Ranks that stay, in the server: start them, pass calls on to them, say how each call ended.
+"""Ranks that stay, in the server: start them, pass calls on to them, report how each call ended.
 
-Of each call, in this order:
+The steps of each call, in this order:
 
     caller    sends `CallRanks` with the descriptors of the call
     server    passes the descriptors to each rank through the rank's own socket (`control`), and closes them
     rank      calls the function, writes its answer, sends an `Answered` through its socket, and waits for the next call
     server    sends the caller an `Over` when each rank has answered or ended
 
-Nobody waits forever: a rank that ends is noticed by its pidfd, and then the other ranks are ended as those of a single
-call are (`supervise.py`). A rank that waits for one that has answered is found by `stuck_ranks.py`.
+No process waits forever. The server notices the end of a rank by its pidfd, and then ends the other ranks like those of
+a single call (`supervise.py`). `stuck_ranks.py` finds a rank that waits for one that has answered.
 
-The ranks are of no use any more when one of them has ended, or the group of all ranks has. Then each remaining rank is
-asked to end, by closing its socket, and the `Over` says why. The caller's interrupt stops a call as in `supervise.py`;
-if all ranks answer in time, with whatever, they stay.
+The ranks cannot be used any more if one of them has ended, or if the group of all ranks has. Then the server asks each
+remaining rank to end, by closing its socket, and the `Over` contains the reason. The caller's interrupt stops a call as
+in `supervise.py`. If all ranks answer in time, with any result or error, they stay.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ def _started(
 
 @dataclass(frozen=True)
 class _StayingJob(Job[RankThatStays]):
-    """`pairs`: of each rank the ends of its socket, the server's first."""
+    """Ranks that stay. pairs: the two ends of each rank's socket, the server's end first."""
 
     setting_file: int
     pairs: list[tuple[socket.socket, socket.socket]]
@@ -113,7 +113,7 @@ class _RanksWatcher(Watcher[RankThatStays]):
         self._caller = job.caller
         self._call: int | None = None  # the number of the present call
         self._where = ""
-        self._reason = ""  # why there can be no further call
+        self._reason = ""  # why no further call is possible
         self._closing: int | None = None  # the number of the request to close
         self._stuck = StuckRanks(job.arena, self.ranks)
         self._silent: set[int] = set()  # ranks that have closed their ends of the sockets
@@ -138,7 +138,7 @@ class _RanksWatcher(Watcher[RankThatStays]):
             return
         message = self._caller.receive(ready)
         if message is None:
-            sys.exit(0)  # by way of clean_up
+            sys.exit(0)  # `clean_up` runs
         request, descriptors = message
         if isinstance(request, CallRanks) and self._reason:
             for fd in descriptors:
@@ -151,7 +151,7 @@ class _RanksWatcher(Watcher[RankThatStays]):
         elif isinstance(request, Stop) and request.number == self._call:
             self._where = self._look_where()
             self.end_ranks((0.0, signal.SIGINT), (GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
-        elif isinstance(request, Stop):  # it is over
+        elif isinstance(request, Stop):  # the call is over
             self._caller.send(Over(request.number, closed=self._reason))
         elif isinstance(request, CloseRanks):
             self._closing = request.number
@@ -199,7 +199,7 @@ class _RanksWatcher(Watcher[RankThatStays]):
         self._caller.send(Over(request.number, error, closed=self._reason))
 
     def _settle(self) -> None:
-        """Answer the caller when every rank has answered or ended; else look whether one never will."""
+        """Answer the caller if every rank has answered or ended; otherwise check whether a rank never will."""
         if not self._reason and any(rank.status is not None and not rank.is_leaving for rank in self.ranks):
             self._reason = self._why_ended()
             if self._call is None:
@@ -222,7 +222,7 @@ class _RanksWatcher(Watcher[RankThatStays]):
         if self._reason:
             self._dismiss()
         else:
-            self._steps, self.is_ending = [], False  # of an interrupt that all ranks have followed
+            self._steps, self.is_ending = [], False  # left from an interrupt that all ranks have obeyed
             for rank in self.ranks:
                 rank.ended_by = 0
 
@@ -230,14 +230,14 @@ class _RanksWatcher(Watcher[RankThatStays]):
         return self._call is not None and not self.is_ending and any(rank.answered for rank in self.ranks)
 
     def _why_ended(self) -> str:
-        """In words: why no further call is possible."""
+        """Return a text that says why no further call is possible."""
         if self.late:
             return "the time limit of a call was over"
         record = records.first_failure(Group.world(self.arena))
         return record.text if record else "a rank has ended"
 
     def _dismiss(self) -> None:
-        """Ask the ranks to end, and see to it that they do."""
+        """Ask the ranks to end, and end those that do not."""
         for rank in self.ranks:
             if not rank.is_leaving:
                 rank.is_leaving = True
@@ -250,7 +250,7 @@ class _RanksWatcher(Watcher[RankThatStays]):
         return supervise.where(self.arena, self.living())
 
     def refuse_calls(self) -> None:
-        """When all ranks have ended: say so until the caller closes them, or ends."""
+        """Refuse calls when all ranks have ended, until the caller closes them, or ends."""
         while self._closing is None:
             poll = select.poll()
             for fd in self._caller.descriptors():
@@ -263,8 +263,8 @@ class _RanksWatcher(Watcher[RankThatStays]):
 
 
 def _order(rank: RankThatStays) -> tuple[bool, bool, float]:
-    """Return which of several ranks failed first: not one that failed because of another, and the killed ones
-    before."""
+    """Return the sort key of a rank that failed: a rank that failed because of another comes last, a killed rank comes
+    first."""
     if rank.answered and (raised := rank.answered.raised):
         return raised.is_consequence, True, raised.time
     return bool(rank.ended_by), (rank.status or 0) >= 0, rank.ended

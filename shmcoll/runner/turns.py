@@ -8,7 +8,7 @@ from shmcoll.errors import CallNotAllowed
 
 
 class Turns:
-    """`of`: what is called, for messages."""
+    """The turns of calls. of: the name of the function, for messages."""
 
     def __init__(self, of: str):
         self._of = of
@@ -30,7 +30,8 @@ class Turns:
 
     @contextlib.contextmanager
     def turn_within(self, seconds: float) -> Iterator[bool]:
-        """Wait so long for a turn, not at all within a call of this thread; whether it has come."""
+        """Wait for a turn for at most `seconds`, but not within a call of this thread. Returns whether the turn
+        has come."""
         got = not self.is_inside() and self._lock.acquire(timeout=seconds)
         try:
             yield got

@@ -1,9 +1,9 @@
 """`shmcoll.map`: the items of a list, each to the next rank that is free.
 
-The items are pickled one by one, into one shared array (`shared_memory.py`). A second one holds where each of them
-ends, and a third one word: the number of the next item. A rank takes an item as follows: it locks the file of that
-word (`fcntl.lockf`), reads the word, adds one, unlocks. The kernel grants the lock to one process at a time, and takes
-it back from a process that ends, so nobody waits for it forever. A rank that fails sets the word to the number of all
+The items are pickled one by one, into one shared array (`shared_memory.py`). A second array holds the end of each item.
+A third array holds one word: the number of the next item. To take an item, a rank locks the file of that word
+(`fcntl.lockf`), reads the word, adds one, and unlocks. The kernel grants the lock to one process at a time, and takes
+it back from a process that ends, so no rank waits for it forever. A rank that fails sets the word to the number of all
 items: the others take no more.
 """
 
@@ -20,7 +20,7 @@ from shmcoll.runner.pickling import Sending
 
 
 class WorkQueue:
-    """What every rank gets: the function, and the items."""
+    """The object that every rank gets: the function, and the items."""
 
     def __init__(self, fn: Callable[..., Any], items: list[Any], sending: Sending):
         self._fn = fn
@@ -31,7 +31,7 @@ class WorkQueue:
         self._next = shared_memory.shared(np.zeros(1, np.int64))
 
     def __call__(self) -> list[tuple[int, Any]]:
-        """In a rank: take items until none is left. Return their numbers and results."""
+        """Take items until none is left, in a rank. Returns their numbers and results."""
         done = []
         while (number := self._take()) < len(self._ends):
             try:
