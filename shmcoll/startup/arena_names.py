@@ -1,21 +1,21 @@
-"""The names of arenas in /dev/shm, by which ranks meet that no launcher of ours has given a descriptor.
+"""The names of arenas in /dev/shm, under which ranks meet if no launcher of ours has given them a descriptor.
 
     shmcoll.UID.JOB.RANDOM      UID: the user; JOB: a hash of the job's key; RANDOM: 128 random bits
 
 Any user can guess UID and JOB, and can create any file in /dev/shm. So no name of a job is reserved: each arena has a
 random name, and processes list the folder to find the arenas of their job. They ignore every file that is not an arena
-of their user: the owner is checked first, so a file of another user is never opened, and nobody waits for it. Only a
-regular file that no other user may open counts. It is opened without following a link or waiting for a FIFO, and the
+of their user: the owner is checked first, so a file of another user is never opened, and no process waits for it. Only
+a regular file that no other user may open counts. It is opened without following a link or waiting for a FIFO, and the
 descriptor is checked again, because the name may mean another file by then.
 
-The arena's nonce is a hash of its name. A second name of an arena (a hard link, which another user can make where the
-kernel does not forbid it) does not fit the nonce, and is ignored, too.
+The arena's nonce is a hash of its name. A second name of an arena does not fit the nonce, and is ignored, too. (It is a
+hard link, which another user can make if the kernel does not forbid it.)
 
 A name is never used again. So when the creator of an arena has ended, its name is a left-over for all time, and any
 process of the user may remove it without a lock.
 
 A list of the folder is complete: a name that exists before the listing begins, and still exists when it ends, is in it.
-It costs one look at each file of /dev/shm, and one `lstat` for each that begins like the names in question.
+It reads the name of each file in /dev/shm, and calls `lstat` for each name with the right beginning.
 """
 
 import contextlib
@@ -33,17 +33,17 @@ from shmcoll.errors import ArenaError
 
 FOLDER = Path("/dev/shm")
 
-#: what opening a file can yield when the file is gone, or is by now another user's file, folder, link or socket
+#: errors of opening a file that is gone, or that is by now another user's file, folder, link or socket
 _NOT_OURS = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EAGAIN, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
 def every_job() -> str:
-    """Return what the names of all arenas of this user begin with."""
+    """Return the beginning of the names of all arenas of this user."""
     return f"shmcoll.{os.geteuid()}."
 
 
 def of_job(key: str) -> str:
-    """Return what the names of all arenas of a job begin with."""
+    """Return the beginning of the names of all arenas of a job."""
     return f"{every_job()}{hashlib.sha256(key.encode()).hexdigest()[:32]}."
 
 
@@ -60,8 +60,8 @@ def nonce_of(name: str) -> bytes:
 def living(start: str) -> Iterator[tuple[str, int]]:
     """Yield name and descriptor of each arena of this user whose name begins with `start` and whose creator lives.
 
-    Remove the names of those whose creators have ended. Each descriptor is closed when the next one is asked for.
-    Raises `ArenaError` when /dev/shm cannot be listed.
+    Remove the names of those whose creators have ended. Each descriptor is closed when the next one is requested.
+    Raises `ArenaError` if /dev/shm cannot be listed.
     """
     for name in _listed(start):
         fd = _open_own(name)
@@ -95,8 +95,8 @@ def _listed(start: str) -> list[str]:
 
 
 def _open_own(name: str) -> int | None:
-    """Return a descriptor of an arena of this user under its own name; None for any other file, and when there is
-    none."""
+    """Return a descriptor of an arena of this user under its own name; None for any other file, and if there is no
+    file."""
     path = FOLDER / name
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,14 +1,14 @@
 """How ranks end, as the process that started them sees it: shmrun, or the server of `shmcoll.run`.
 
-Which rank failed first is decided by the records in the arena alone (`engine/memory/records.py`), so that the starter
-names the rank that the survivors name. Who writes what:
+Only the records in the arena decide which rank failed first (`engine/memory/records.py`), so that the starter names the
+same rank as the survivors. The records, and the process that writes them:
 
     a rank that has joined   its own record, before its peers can notice that it has failed (`runtime/local_rank.py`)
     its starter              one record, as soon as it knows: when the rank has reported an exception, which a rank that
-                             has not joined can tell nobody else; or else when the rank has ended
+                             has not joined can report only to its starter; otherwise when the rank has ended
 
-Of ranks that the starter finds failed at the same time, it records those first that were killed by a signal, because
-others may have failed for that reason, and then in the order of their reports.
+If the starter finds several failed ranks at the same time, it first records those that were killed by a signal, because
+others may have failed for that reason. It records the rest in the order of their reports.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ from shmcoll.engine.memory.group import Group
 
 @dataclass(frozen=True)
 class RaisedException:
-    """What a rank reports of the exception that ends it.
+    """A rank's report about the exception that ends it.
 
-    `line`: the exception in one line; `time`: CLOCK_MONOTONIC, ns; `is_consequence`: it was raised because another rank
-    had failed.
+    line: the exception in one line. time: CLOCK_MONOTONIC, ns. is_consequence: it was raised because another rank had
+    failed.
     """
 
     line: str
@@ -40,9 +40,9 @@ class RaisedException:
 
 @dataclass
 class RankProcess:
-    """The process of one rank. `status`: its exit code, or minus the signal that killed it; None while it runs.
+    """The process of one rank. status: its exit code, or minus the signal that killed it; None while it runs.
 
-    `ended_by`: the signal by which its starter had to end it, or 0; `started`, `ended`: CLOCK_MONOTONIC, ns.
+    ended_by: the signal by which its starter had to end it, or 0. started, ended: CLOCK_MONOTONIC, ns.
     """
 
     number: int
@@ -61,7 +61,7 @@ class RankProcess:
 
     @property
     def failed(self) -> bool:
-        """Whether it has ended, and not as it should."""
+        """Whether it has ended in another way than it should."""
         return bool(self.status)
 
     def note_end(self) -> bool:
@@ -84,7 +84,7 @@ class RankProcess:
             pass  # it has changed its user
 
     def record_failure(self, arena: Arena) -> None:
-        """Record how it failed, for its peers to quote, and end the world."""
+        """Record how it failed, for the errors of its peers, and end the world."""
         self.is_recorded = True
         world = Group.world(arena)
         cause, code, how = self._failure(world)
@@ -92,12 +92,12 @@ class RankProcess:
         world.abort()
 
     def record_departure(self, arena: Arena) -> None:
-        """Record that it is gone, its part done: an error only for ranks that still need it."""
+        """Record that it has ended after doing its part. This is an error only for ranks that still need it."""
         records.write(arena, self.number, layout.BY_LAUNCHER, records.DEPARTED)
         Group.world(arena).ring()
 
     def _failure(self, world: Group) -> tuple[int, int, str]:
-        """Cause, code and words of its record."""
+        """Return the cause, the code and the text of its record."""
         if raised := self.raised:
             return records.RAISED_BECAUSE if raised.is_consequence else records.RAISED, 1, f"raised {raised.line}"
         status = self.status or 0
@@ -125,7 +125,7 @@ def in_order(failed: Sequence[AnyRank]) -> list[AnyRank]:
 
 
 def first_failure(arena: Arena, ranks: Sequence[AnyRank]) -> AnyRank | None:
-    """Return which of the ranks that failed did so first; None when none has failed."""
+    """Return the rank that failed first; None if no rank has failed."""
     failed = {rank.number: rank for rank in ranks if rank.failed}
     record = records.first_failure(Group.world(arena), failed)
     return failed[record.rank] if record else None
@@ -138,14 +138,14 @@ def is_consequence(arena: Arena, rank: RankProcess) -> bool:
 
 
 def describe(status: int) -> str:
-    """'exited with code 3' or 'was killed by signal 9 (SIGKILL)', from an exit code or minus a signal number."""
+    """Return 'exited with code 3' or 'was killed by signal 9 (SIGKILL)', from an exit code or minus a signal number."""
     if status >= 0:
         return f"exited with code {status}"
     return f"was killed by signal {-status} ({signal_name(-status)})"
 
 
 def signal_name(number: int) -> str:
-    """'SIGKILL', or 'real-time' for signals without a name."""
+    """Return 'SIGKILL', or 'real-time' for signals without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:

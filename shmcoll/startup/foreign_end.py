@@ -1,10 +1,10 @@
-"""The end of a rank that another launcher has started: so that the launcher names the rank that failed first.
+"""The end of a rank of another launcher: delayed, so that the launcher names the rank that failed first.
 
-Such launchers know only when each process ends, and with which code. Ranks that get `RankFailed`, because another rank
-has failed, may end sooner than that one does. So a rank that ends by a `RankFailed` that nobody has caught waits for
-PATIENCE seconds when everything else has been done; its traceback has been printed by then.
+Such launchers know only when each process ends, and with which code. Ranks that raise `RankFailed`, because another
+rank has failed, may end before that rank does. So a rank that ends by an uncaught `RankFailed` waits for PATIENCE
+seconds when everything else has been done. Its traceback has been printed by then.
 
-torchrun also names a file for the exception that ends a rank. A rank whose exception is no consequence of another
+torchrun also names a file for the exception that ends a rank. A rank whose exception is not a consequence of another
 rank's failure writes it, in the format of `torch.distributed.elastic`. The program may have written it already, by
 `@record`; then it stays. The file is written only into a directory that nobody else can write to.
 """
@@ -24,7 +24,7 @@ PATIENCE = 0.3  # seconds
 
 
 def install() -> None:
-    """From now on, the end of this process by an exception is as described above."""
+    """Make this process end as described above if an exception ends it."""
     me = os.getpid()
     is_secondary = False
 

@@ -1,7 +1,7 @@
 """Joining a job.
 
 A rank that `shmrun` started finds the arena's descriptor and nonce in SHMCOLL_ARENA and its number in RANK. Ranks that
-something else started meet under a name (`launchers.py`, `rendezvous.py`). A process that nobody started joins a job of
+another program started meet under a name (`launchers.py`, `rendezvous.py`). A process without a launcher joins a job of
 its own, of one rank.
 """
 
@@ -24,7 +24,7 @@ _joined: tuple[int, Communicator] | None = None
 
 
 def init(*, rank: int | None = None, size: int | None = None, job: str | None = None) -> Communicator:
-    """Join the job. Every further call returns the same communicator.
+    """Join the job, and return its communicator. Further calls return the same communicator.
 
     Under shmrun, torchrun, mpiexec (Open MPI, MPICH, Intel MPI), srun and msrun, and in processes that have RANK and
     WORLD_SIZE in their environment, the environment says which rank this process is. Ranks that are started in any
@@ -65,12 +65,12 @@ def init(*, rank: int | None = None, size: int | None = None, job: str | None = 
 
 
 def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Arena, int, str]:
-    """Return the arena, this rank's number, and who says so."""
+    """Return the arena, this rank's number, and the name of the launcher."""
     place: Placement | None
     if (rank, size, job) != (None, None, None):
         place = _explicit(rank, size, job)
     else:
-        # Taken out of the environment: what this rank starts is no rank
+        # Removed from the environment, because a process that this rank starts is not a rank
         given = os.environ.pop("SHMCOLL_ARENA", None)
         if given:
             arena, number = _inherited(given), _number("RANK")
@@ -84,7 +84,7 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
     if place is None or place.size == 1:
         return arenas.create(1, timeout=timeout), 0, place.launcher if place else "none"
     patience = seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
-    check_proc()  # without it, whoever is looked for has ended
+    check_proc()  # without it, any process that is checked seems to have ended
     arena = rendezvous.meet(place.key, place.rank, place.size, wait_timeout=timeout, patience=patience)
     foreign_end.install()
     return arena, place.rank, place.launcher
@@ -102,7 +102,7 @@ def _explicit(rank: int | None, size: int | None, job: str | None) -> Placement:
 
 
 def preload(progress: Callable[[str], None] | None = None) -> None:
-    """Load every routine into this process, compiling what the cache lacks. Starts no thread; for launchers."""
+    """Load every routine into this process, and compile those that the cache lacks. Starts no thread. For launchers."""
     warm.preload(progress)
 
 
@@ -121,7 +121,7 @@ def _number(name: str) -> int:
 
 
 def seconds(name: str, default: float) -> float:
-    """Return a limit in seconds from the environment; `ValueError` for one that is none."""
+    """Return a limit in seconds from the environment. Raises `ValueError` if it is not a number of seconds."""
     value = os.environ.get(name) or str(default)
     try:
         limit = float(value)

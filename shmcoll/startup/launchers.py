@@ -1,7 +1,7 @@
-"""Who started this process: the launchers that shmcoll joins under, each told by the environment it sets.
+"""The launchers under which shmcoll can join. Each is recognised by the environment variables that it sets.
 
-A launcher gives a rank its number, the size of the job, and something that all ranks of this job share and no other job
-has: the key under which they meet (see `rendezvous.py`).
+A launcher gives a rank its number, the size of the job, and a key under which the ranks meet: it is the same on all
+ranks of this job, and differs from that of any other job (see `rendezvous.py`).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Placement:
-    """This process's place in a job that somebody else started."""
+    """This process's place in a job that another launcher started."""
 
     launcher: str
     rank: int
@@ -29,9 +29,9 @@ class Placement:
 
 
 def find_placement(environment: _Environment) -> Placement | None:
-    """Return the place that a launcher has given this process; None when it stands alone.
+    """Return the place that a launcher has given this process; None if it has no launcher.
 
-    Raises `ShmcollError` when the ranks are on several machines or the variables make no sense.
+    Raises `ShmcollError` if the ranks are on several machines, or if the variables contradict each other.
     """
     for find in (_torchrun, _open_mpi, _hydra, _srun, _msrun, _variables):
         place = find(environment)
@@ -54,9 +54,9 @@ _PROCESSES = {
 
 
 def die_with_launcher(place: Placement, environment: _Environment) -> None:
-    """Have the kernel kill this rank when its launcher is killed: not all launchers see to that.
+    """Have the kernel kill this rank when its launcher is killed. Not all launchers do that.
 
-    Raises `ShmcollError` when the launcher is gone already.
+    Raises `ShmcollError` if the launcher has already ended.
     """
     names = _PROCESSES.get(place.launcher)
     if names is None:
@@ -106,7 +106,7 @@ def _open_mpi(e: _Environment) -> Placement | None:
 
 
 def _hydra(e: _Environment) -> Placement | None:
-    """MPICH and Intel MPI: their proxy process is the parent of all ranks of a machine."""
+    """Return the place of a rank of MPICH or Intel MPI: their proxy process is the parent of all ranks of a machine."""
     return _place(e, "hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", lambda: _starter("hydra_"))
 
 
@@ -134,7 +134,7 @@ def _msrun(e: _Environment) -> Placement | None:
 
 
 def _variables(e: _Environment) -> Placement | None:
-    """Plain processes that were given torch's variables by hand, such as those of `multiprocessing`."""
+    """Return the place of a plain process that was given torch's variables, such as one of `multiprocessing`."""
 
     def key() -> str:
         if "MASTER_PORT" in e:
@@ -166,9 +166,10 @@ def _several_machines(launcher: str, why: str) -> ShmcollError:
 
 
 def _starter(*names: str) -> str:
-    """Return the nearest ancestor with one of these names (or their beginning), else the parent; pid and start time.
+    """Return pid and start time of the nearest ancestor with one of these names (or their beginning), or else of the
+    parent.
 
-    The ranks of a job share it. A shell between the launcher and a rank does no harm where the launcher is known.
+    The ranks of a job share it. A shell between the launcher and a rank does no harm if the launcher is known.
     """
     pid = os.getppid()
     ancestor = pid

@@ -1,8 +1,8 @@
-"""What a process must be before it is a rank, for programs that start ranks by fork: shmrun and the server.
+"""How a process becomes a rank, for programs that start ranks by fork: shmrun and the server.
 
-A rank dies with whoever started it; leads a process group, so that it can be signalled with its children; shares a
-session with the other ranks, but not with whoever waits for the job, so that Ctrl-C reaches that one alone; knows its
-place from its environment; draws random numbers of its own.
+A rank dies with the process that started it. It leads a process group, so that it can be signalled with its children.
+It shares a session with the other ranks, but not with the process that waits for the job, so that Ctrl-C reaches only
+that process. It knows its place from its environment. It draws random numbers of its own.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def die_with(starter: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends; `starter` is that thread's process."""
+    """Have the kernel kill this process when the thread that started it ends. starter: the process of that thread."""
     if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != starter:  # it ended before that took effect
@@ -29,25 +29,27 @@ def die_with(starter: int) -> None:
 
 
 def outlive_thread() -> None:
-    """Take `die_with` back."""
+    """Undo `die_with`."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
 
 def begin(starter: int, arena: Arena, rank: int, launcher: str) -> None:
-    """In the child, first of all: die with the process that forked it, lead a process group, know its place."""
+    """Prepare the child, first of all: it dies with the process that forked it, leads a process group, and knows its
+    place."""
     die_with(starter)
     os.setpgid(0, 0)
     os.environ.update(variables(arena, rank, launcher))
 
 
 def begin_in_fork(arena: Arena) -> None:
-    """In a child that runs the rank's program itself, instead of executing another."""
+    """Prepare a child that runs the rank's program itself, instead of executing another one."""
     _reseed()
     arena.unmap()  # the rank attaches by itself
 
 
 def begin_to_execute() -> None:
-    """In a child that is about to execute a program: such a program expects the defaults that Python has changed."""
+    """Prepare a child that is about to execute a program. Such a program expects the defaults that Python has
+    changed."""
     for signum in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(signum, signal.SIG_DFL)
 
@@ -59,7 +61,8 @@ def replace(fd: int, standard: int) -> None:
 
 
 def freeze_memory() -> None:
-    """Before ranks are forked: so that their garbage collectors do not touch, and thereby copy, the shared pages."""
+    """Freeze all objects before ranks are forked, so that their garbage collectors do not touch, and so copy, shared
+    pages."""
     gc.collect()
     gc.freeze()
 
@@ -72,8 +75,8 @@ def cannot_start(rank: int, ranks: int, error: OSError) -> str:
 
 
 def prepare_environment() -> None:
-    """What all ranks of a job share. MASTER_ADDR and MASTER_PORT are for other libraries; so that jobs side by side do
-    not meet, the port is one that nobody listens on now."""
+    """Set the variables that all ranks of a job share. MASTER_ADDR and MASTER_PORT are for other libraries. The port is
+    one on which no process listens now, so that jobs side by side do not meet."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     if "MASTER_PORT" not in os.environ:
@@ -81,7 +84,7 @@ def prepare_environment() -> None:
 
 
 def variables(arena: Arena, rank: int, launcher: str) -> dict[str, str]:
-    """Return what one rank finds in its environment beyond what all of them share."""
+    """Return the variables of one rank, in addition to those that all ranks share."""
     return {
         "SHMCOLL_ARENA": f"{arena.fd}:{arena.nonce}",
         "SHMCOLL_LAUNCHER": launcher,
@@ -103,16 +106,17 @@ def interpreter() -> list[str]:
 
 
 def interpreter_environment(environment: Mapping[str, str], path: list[str]) -> dict[str, str]:
-    """Return what a new interpreter needs to find what this one finds, and nothing in its working directory.
+    """Return the variables that a new interpreter needs to import what this one can, and nothing from its working
+    directory.
 
-    `restore_environment` in the new one takes it back.
+    `restore_environment` in the new interpreter undoes this.
     """
     found = os.pathsep.join(folder for folder in path if folder)
     return {**environment, "PYTHONPATH": found, "PYTHONSAFEPATH": "1"}
 
 
 def restore_environment(environment: Mapping[str, str]) -> None:
-    """See `interpreter_environment`."""
+    """Undo `interpreter_environment`."""
     for name in ("PYTHONPATH", "PYTHONSAFEPATH"):
         os.environ.pop(name, None)
         if name in environment:
@@ -125,7 +129,8 @@ def threads() -> int:
 
 
 def _reseed() -> None:
-    """`random` reseeds itself in a fork; numpy's global generator would draw the same numbers in every rank."""
+    """Reseed numpy's global generator, which would draw the same numbers in every rank. `random` reseeds itself in a
+    fork."""
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
 

@@ -1,56 +1,58 @@
-"""How ranks meet in one arena that no launcher of ours has given them: under names in /dev/shm.
+"""How ranks of other launchers meet in one arena: under names in /dev/shm.
 
 Each process that claims to be rank 0 makes an arena of its own, under a name of its own (`arena_names.py`). A file of
-another user is never looked at, so no other user can prevent a job from starting. Four stages follow each other:
+another user is never opened, so no other user can prevent a job from starting. Four stages follow each other:
 
     claimed      the arena has its name; its rank 0 does not know yet whether it is the only one
     open         ranks may register
     closed       the group is complete: exactly the processes that have registered are let in
     withdrawn    rank 0 has given up, at any stage, or its process has ended
 
-Who writes what. `record by rank` and `record by launcher` are those of `engine/memory/records.py`.
+The words, and the processes that write them. `record by rank` and `record by launcher` are described in
+`engine/memory/records.py`.
 
     job page                 its rank 0, before the arena has a name. Pid and start time of the creator are in it
     record 0 by rank         rank 0: JOINED opens the arena, FAILED withdraws it
     record 0 by launcher     rank 0, under the file lock of the arena: JOINED closes it
     record r by rank         rank r, under the lock, while the arena is open: JOINED with its pid registers it.
-                             FAILED, without the lock: it does not wait any longer
+                             FAILED, without the lock: it has stopped waiting
     record r by launcher     rank 0, after it has closed the arena and removed the name: JOINED with the pid that is in
                              the record by rank: this process is let in
     doorbells                rung after a rank has registered (rank 0's), and after it was let in (its own)
 
-Rank 0, in this order: it makes the arena and gives it its name; lists all names of the job; opens the arena when no
-other living process has one that is claimed or open; waits until all have registered; takes the lock, checks that all
-are still there, closes the arena; removes the name; lets all in. If it finds another arena that is open, it withdraws:
-the job was started twice. If it finds one that is claimed, the one whose name sorts last withdraws, and the other one
-waits until that has happened. A withdrawal first writes the record, then removes the name.
+Rank 0 does this, in this order. It makes the arena and gives it its name. It lists all names of the job. It opens the
+arena when no other living process has one that is claimed or open. It waits until all ranks have registered. It takes
+the lock, checks that all are still there, and closes the arena. It removes the name, and lets all in. If it finds
+another arena that is open, it withdraws: the job was started twice. If it finds one that is claimed, the one whose name
+sorts last withdraws, and the other one waits until that has happened. A withdrawal first writes the record, then
+removes the name.
 
-Rank r: it lists the names of the job until it finds an open arena; takes the lock; if the arena is still open and no
-living process has registered as rank r, it registers; then waits to be let in. When the arena is withdrawn, or its
-rank 0 has ended, it looks once more whether it was let in before that, and otherwise begins again.
+Rank r does this. It lists the names of the job until it finds an open arena. It takes the lock. If the arena is still
+open and no living process has registered as rank r, it registers. Then it waits to be let in. If the arena is
+withdrawn, or its rank 0 has ended, it checks once more whether it was let in before that, and otherwise begins again.
 
 At most one arena of a job is open. Each rank 0 publishes its name before it lists the others, and a listing is
-complete. So of two of them at least one sees the other, and opens its arena only after the other one is withdrawn,
-closed, or left over. The order of names decides between two that see each other, so not both withdraw.
+complete. So if there are two of them, at least one sees the other, and opens its arena only after the other one is
+withdrawn, closed, or left over. The order of names decides between two that see each other, so not both withdraw.
 
-No two groups meet in one arena. A process is in exactly when its pid is in the record by launcher, which is written
-once per rank. Registering and closing exclude each other by the lock, so nobody registers in a closed arena.
+No two groups meet in one arena. A process has been let in exactly if its pid is in the record by launcher, which is
+written once per rank. The lock keeps registering and closing apart, so no process registers in a closed arena.
 
 No group is half in one arena and half in another. A process leaves an arena in which it has registered only when that
-is over, and not when it was let in. All that are let in had registered at the instant at which the arena was closed;
-they lived, and each of them is let in, unless rank 0 dies or withdraws first. In that case those that are in learn
-that rank 0 has failed, as in any collective. The others go to the arena of the next rank 0, which is closed only when
-a living process has registered there for each rank.
+arena is withdrawn or its rank 0 has ended, and not if it was let in. All processes that are let in had registered, and
+lived, at the instant at which the arena was closed. Each of them is let in, unless rank 0 dies or withdraws first. In
+that case the processes that are in learn that rank 0 has failed, as in any collective. The others go to the arena of
+the next rank 0, which is closed only when a living process has registered there for each rank.
 
-Nobody waits forever. Every process has a deadline, and in each slice of 20 ms looks whether rank 0 lives. Nobody waits
-for a lock beyond the deadline: a process that holds it may be stopped. A rank 0 that waits for a claimed arena looks
-whether its creator lives. All are let in together, so no rank waits for one that has never started. When rank 0 cannot
-make an arena, the others learn the reason (`rendezvous_errors.py`).
+No process waits forever. Every process has a deadline, and in each slice of 20 ms checks whether rank 0 lives. No
+process waits for a lock beyond the deadline, because the holder may be stopped. A rank 0 that waits for a claimed arena
+checks whether its creator lives. All are let in together, so no rank waits for one that has never started. When rank 0
+cannot make an arena, the others learn the reason (`rendezvous_errors.py`).
 
-A kill leaves nothing but perhaps a name, between its creation and its removal. Every process that meets it removes it,
-and each rank 0 that starts removes all of its user's left-over names.
+A kill leaves at most a name, between its creation and its removal. Every process that finds it removes it, and each
+rank 0 that starts removes all of its user's left-over names.
 
-What waiting costs: a listing takes time that grows with the number of files in /dev/shm, and any user can create many.
+The cost of waiting. A listing takes time that grows with the number of files in /dev/shm, and any user can create many.
 So a process pauses four times as long as its listing took: it uses a fifth of a core at most.
 """
 
@@ -87,8 +89,8 @@ def meet(key: str, rank: int, size: int, *, wait_timeout: float, patience: float
 
     wait_timeout: limit of one wait in collectives, in seconds.
     patience: how long to wait for the other ranks here, in seconds.
-    Raises `ArenaError` when another process is this rank already; on all ranks when there is too little memory.
-    Raises `ShmcollError` when ranks do not come or disagree on the size.
+    Raises `ArenaError` if another process is this rank already, and on all ranks if there is too little memory.
+    Raises `ShmcollError` if ranks do not come or disagree on the size.
     """
     end = time.monotonic() + patience
     if rank == 0:
@@ -166,7 +168,7 @@ def _open(arena: Arena, name: str, key: str, end: float) -> None:
 def _refuse_rivals(key: str, name: str) -> bool:
     """Return whether another process claims to be rank 0 and has to withdraw. Remove all left-overs of the user.
 
-    Raises `ArenaError` when it is this process that has to withdraw.
+    Raises `ArenaError` if this process has to withdraw.
     """
     claimed = False
     job = arena_names.of_job(key)
@@ -211,7 +213,8 @@ def _gather(arena: Arena, name: str, key: str, end: float) -> None:
 
 
 def _close_if_complete(arena: Arena) -> dict[int, int]:
-    """Close the arena if a living process has registered for each rank; their pids, or nothing if it stays open."""
+    """Close the arena if a living process has registered for each rank. Returns their pids, or nothing if it stays
+    open."""
     if any(_registered(arena, rank) is None for rank in range(1, arena.ranks)):
         return {}
     with _lock(arena.fd) as locked:
@@ -223,7 +226,7 @@ def _close_if_complete(arena: Arena) -> dict[int, int]:
 
 
 def _registered(arena: Arena, rank: int) -> records.Record | None:
-    """Return what a living process has written as it registered for a rank."""
+    """Return the record that a living process has written when it registered for a rank."""
     found = records.read(arena, rank, layout.BY_RANK)
     return found if found.state == records.JOINED and process_start(found.pid) == found.start != 0 else None
 
@@ -232,7 +235,7 @@ def _registered(arena: Arena, rank: int) -> records.Record | None:
 
 
 def _find(key: str, rank: int, end: float) -> Arena:
-    """Return the open arena of the job as soon as there is one."""
+    """Wait for an open arena of the job, and return it."""
     while True:
         begun = time.monotonic()
         for _, fd in arena_names.living(arena_names.of_job(key)):
@@ -250,7 +253,8 @@ def _find(key: str, rank: int, end: float) -> Arena:
 
 
 def _register(arena: Arena, rank: int, key: str, end: float) -> bool:
-    """Register with rank 0, and wait to be let in. False when rank 0 has died, given up, or let other processes in."""
+    """Register with rank 0, and wait to be let in. Returns False if rank 0 has died, given up, or let other processes
+    in."""
     while True:
         with _lock(arena.fd) as locked:
             if _stage(arena) is not Stage.OPEN:
@@ -289,14 +293,14 @@ def _is_in(arena: Arena, rank: int) -> bool:
 
 
 def _give_up(arena: Arena, rank: int) -> None:
-    """Make known that this rank does not go on; ranks that are in already get it as `RankFailed`."""
+    """Record that this rank does not go on. Ranks that are in already raise `RankFailed`."""
     text = f"rank {rank} gave up while the ranks of the job were meeting"
     records.write(arena, rank, layout.BY_RANK, records.FAILED, records.EXITED, 1, text, pid=os.getpid())
 
 
 @contextlib.contextmanager
 def _lock(fd: int) -> Iterator[bool]:
-    """Whether this process has the file lock of the arena, without waiting for it."""
+    """Try to take the file lock of the arena, without waiting. The value is whether this process has it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,20 +1,21 @@
 """How rank 0 reports that it could not make the arena, to the ranks that look for one by name.
 
-Too little memory must not prevent that, so nothing is written anywhere: rank 0 listens at an abstract socket address,
-one without a file. Any user can take any address. So the address has a random end, as the names of arenas have
-(`arena_names.py`), and a rank asks at every address of its job that /proc/net/unix lists.
+Too little memory must not prevent that. So rank 0 writes no file, but listens at an abstract socket address. Any user
+can use any address. So the address has a random end, as the names of arenas have (`arena_names.py`), and a rank asks at
+every address of its job that /proc/net/unix lists.
 
-    rank 0       listens, reads the number of each rank that asks, sends each the error, and goes on to raise the error
-                 itself when all have asked, or after TELLING seconds. A rank that comes later finds no rank 0
-    the others   first look for an open arena, in each turn of their wait; then ask, and raise the error that they get
+    rank 0       listens, reads the number of each rank that asks, and sends it the error. When all have asked, or after
+                 TELLING seconds, it raises the error itself. A rank that comes later finds no rank 0
+    the others   in each turn of their wait, first look for an open arena, and then ask, and raise the error that they
+                 get
 
-Nobody waits forever. A rank asks until its own deadline. When rank 0 is killed while it reports, the kernel closes the
-connection, and a rank that has no answer looks for an arena again. Rank 0 waits at most a second for each rank that has
-connected, and TELLING seconds for all of them. Nothing is left: the address ends with the process that has it.
+No rank waits forever. A rank asks until its own deadline. If rank 0 is killed while it reports, the kernel closes the
+connection, and a rank without an answer looks for an arena again. Rank 0 waits at most a second for each rank that has
+connected, and TELLING seconds for all of them. Nothing is left behind: the address ends with its process.
 
-Both sides make sure that the other one runs as this user. A rank never waits for a connection: if the queue of the
-listener is full, the rank asks again in its next turn. So another user, who may listen at any number of such addresses,
-delays a turn by the time that it takes to connect to them.
+Both sides check that the other one runs as this user. A rank never waits for a connection: if the queue of the listener
+is full, the rank asks again in its next turn. So another user, who may listen at any number of such addresses, can
+delay a turn only by the time of connecting to them.
 """
 
 import contextlib
@@ -37,8 +38,8 @@ _RANK = struct.Struct("<q")
 
 
 def tell(key: str, size: int, error: Exception, end: float) -> None:
-    """On rank 0, which has failed to make the arena of job `key` of `size`: send the error to all others, until `end`
-    at most."""
+    """Send the error to all other ranks, until `end` at most. Called on rank 0, which could not make the arena of job
+    `key` of this size."""
     amounts = (error.needed, error.available) if isinstance(error, ArenaError) else (0, 0)
     message = json.dumps([str(error)[: _LONGEST // 8], *amounts]).encode()
     end = min(end, time.monotonic() + TELLING)
@@ -58,7 +59,8 @@ def tell(key: str, size: int, error: Exception, end: float) -> None:
 
 
 def ask(key: str, rank: int, end: float) -> None:
-    """On another rank, until `end` at most: raise `ArenaError` if rank 0 of job `key` reports that it has failed."""
+    """Raise `ArenaError` if rank 0 of job `key` reports that it has failed. Called on other ranks; takes until `end` at
+    most."""
     for address in _listeners(key):
         message = b""
         with _line() as line, contextlib.suppress(OSError):
@@ -78,7 +80,7 @@ def ask(key: str, rank: int, end: float) -> None:
 
 
 def _listeners(key: str) -> set[bytes]:
-    """Return the addresses at which a rank 0 of this job may listen; as a rule there is none."""
+    """Return the addresses at which a rank 0 of this job may listen. Usually there are none."""
     try:
         sockets = Path("/proc/net/unix").read_bytes()
     except OSError:

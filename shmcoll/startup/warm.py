@@ -1,9 +1,10 @@
-"""Compiling ahead: what neither the cache nor the package has, on all usable cores.
+"""Compiling ahead what is neither in the cache nor in the package, on all usable cores.
 
-A job compiles what it calls, when it first calls it, and nothing else.
+A job compiles only what it calls, at the first call.
 
 python -m shmcoll.startup.warm              compiles every routine that is missing, for images and CI
-python -m shmcoll.startup.warm PID NAMES    what `fill_cache` of process PID starts, one a core; prints each name done
+python -m shmcoll.startup.warm PID NAMES    one process per core, started by `fill_cache` of process PID; prints each
+                                            name done
 """
 
 import os
@@ -21,19 +22,19 @@ from shmcoll.startup.rank_process import die_with, interpreter, interpreter_envi
 
 Progress = Callable[[str], None]
 
-#: what nearly every job uses
+#: routines that nearly every job uses
 USUAL = ("all_reduce", "barrier")
 GATE = "gate"  # for jitted code
 ALL = (*RECORDS, GATE)
 
-_ROUTINE = 6  # how many times as long it takes to compile a routine as a reduction
+_ROUTINE = 6  # time to compile a routine, in units of the time for a reduction
 
 
 def preload(progress: Progress | None = None) -> None:
-    """Load those of the usual routines that have been compiled into this process. Starts no thread.
+    """Load into this process the usual routines that have been compiled. Starts no thread.
 
-    The others are left to the ranks: the job may never call them. Only where nothing can be kept are they compiled
-    here, once for all ranks that are forks of this process.
+    The ranks compile the others, because the job may never call them. If compiled code cannot be kept, they are
+    compiled here, once for all ranks that are forks of this process.
     """
     for name in USUAL:
         if object_cache.holds(name) or not object_cache.can_keep():
@@ -48,8 +49,8 @@ def kernels() -> dict[str, tuple[DType, str]]:
 def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
     """Compile the routines and kernels that are missing, in one process per usable core.
 
-    Each process imports numba once and compiles its share. One that fails is left to `load_routine` or `load_kernel`,
-    which raises; until then its process says why.
+    Each process imports numba once and compiles its share. If one fails, its process prints the reason, and
+    `load_routine` or `load_kernel` raises the error later.
     """
     missing = [name for name in names if not object_cache.holds(name)] if object_cache.can_keep() else []
     if not missing:
@@ -74,7 +75,7 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
             ]
         finally:
             os.close(writer)
-        for line in lines:  # each is one write, so those of several processes do not mix
+        for line in lines:  # each line is one write, so lines of several processes do not mix
             done.append(line.strip())
             report(f"compiled {done[-1]}: {_progress(done, missing, time.monotonic() - begin)}")
     for process in running:
@@ -82,8 +83,7 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
 
 
 def _progress(done: list[str], missing: list[str], elapsed: float) -> str:
-    """Return how many of them are done, and how long the others take if the machine goes on at the speed that it has
-    shown."""
+    """Return how many of them are done, and how long the others take at the present speed."""
     text = f"{len(done)} of {len(missing)}"
     left = _cost(missing) - _cost(done)
     return f"{text}, about {max(1.0, elapsed * left / _cost(done)):.0f} s left" if left else text
@@ -94,7 +94,7 @@ def _cost(names: list[str]) -> int:
 
 
 def counted(number: int, unit: str) -> str:
-    """'1 routine', '2 routines'."""
+    """Return '1 routine', '2 routines' and so on."""
     return f"{number} {unit}{'s' if number > 1 else ''}"
 
 
@@ -104,7 +104,7 @@ def main(names: list[str]) -> None:
         fill_cache(names, lambda text: print(f"shmcoll: {text}", file=sys.stderr))
     else:
         object_cache.leave_to_rank_0()
-        die_with(int(names.pop(0)))  # of whose death we would not learn before we are done
+        die_with(int(names.pop(0)))  # we would not learn of its death before we are done
     reductions = kernels()
     for name in names:
         if name == GATE:

@@ -1,17 +1,18 @@
-"""Watching ranks: one thread, one poll. What shmrun and the server of `shmcoll.run` have in common.
+"""The loop that watches ranks: one thread, one poll. shmrun and the server of `shmcoll.run` share it.
 
-What can happen, and what then happens. Nobody waits for ever, because each wait here has a time limit or a way out:
+The events, and what follows. No process waits forever, because each wait here has a time limit or another end:
 
-    a rank ends as it should    its record says departed, and all doorbells ring: only ranks that need it will mind
+    a rank ends as it should    its record says departed, and all doorbells ring: an error only for ranks that need it
     a rank reports an           its record says so, and the world is aborted (collectives raise `RankFailed`)
     exception, or fails
-    a rank fails                the others have `grace` seconds to end, unless they are to go on; then all get SIGTERM,
-                                and `grace` later SIGKILL
+    a rank fails                the others have `grace` seconds to end, unless they may go on. Then all get SIGTERM, and
+                                `grace` later SIGKILL
     the time limit is over      SIGTERM at once, and `grace` later SIGKILL
     the watcher dies            the kernel kills the ranks (`rank_process.die_with`)
 
-Signals go to process groups, so that they reach what a rank has started. A group has its leader's pid. No other process
-may get this pid, so ranks that have ended are reaped at the very end only. Death is noticed by pidfd.
+Signals are sent to process groups, so that they reach the processes that a rank has started. A group has its leader's
+pid. No other process may get this pid, so ranks that have ended are reaped only at the very end. Their end is noticed
+by pidfd.
 """
 
 import select
@@ -26,9 +27,9 @@ from shmcoll.startup.exits import AnyRank
 
 
 class Watcher(Generic[AnyRank]):
-    """Watches `ranks`. A subclass overrides the hooks for what else can happen: signals, output, messages.
+    """Watches `ranks`. A subclass overrides the hooks for other events: signals, output, messages.
 
-    `late`: the ranks that still ran when the time was over; `stops`: whether a failure ends the others.
+    late: the ranks that still ran when the time was over. stops: whether a failure ends the other ranks.
     """
 
     def __init__(self, arena: Arena, ranks: list[AnyRank], *, grace: float, timeout: float | None, stops: bool):
@@ -37,19 +38,19 @@ class Watcher(Generic[AnyRank]):
         self.grace = grace
         self.timeout = timeout
         self.late: list[int] = []
-        self.is_ending = False  # whether the ranks are being ended, for whatever reason
+        self.is_ending = False  # whether the ranks are being ended, for any reason
         self._stops = stops
         self._deadline: float | None = None
-        self._steps: list[tuple[float, signal.Signals]] = []  # when to send what to ranks that should end
+        self._steps: list[tuple[float, signal.Signals]] = []  # times and signals for ranks that should end
 
     # --- hooks --------------------------------------------------------------------------------------------------------
 
     def sources(self) -> Iterable[tuple[int, int]]:
-        """Return descriptors to wait for besides the ends of ranks, each with what to wait for."""
+        """Return the descriptors to wait for besides the ends of ranks, each with its events."""
         return ()
 
     def wakes(self) -> Iterable[float]:
-        """Return moments (`time.monotonic`) at which the loop goes round, though nothing may have happened."""
+        """Return the times (`time.monotonic`) at which the loop runs, even if nothing has happened."""
         return ()
 
     def has_work(self) -> bool:
@@ -57,16 +58,16 @@ class Watcher(Generic[AnyRank]):
         return False
 
     def handle(self, ready: set[int]) -> None:
-        """Do what is due before the ends of ranks are looked at; `ready`: the descriptors that are ready."""
+        """Do what is due before the ends of ranks are checked. ready: the descriptors that are ready."""
 
     def read(self, ready: set[int]) -> None:
-        """Read what ranks have written, when it is known which have ended: those will write nothing more."""
+        """Read what ranks have written, after it is known which have ended: these will write nothing more."""
 
     def time_is_over(self) -> None:
-        """The time limit is over; `late` is known, and nothing has been sent yet."""
+        """React to the end of the time limit. `late` is known, and no signal has been sent yet."""
 
     def has_sent(self, signum: signal.Signals) -> None:
-        """A signal has been sent to all ranks so that they end."""
+        """React to a signal that has been sent to all ranks so that they end."""
 
     # --- what subclasses call -----------------------------------------------------------------------------------------
 
@@ -84,12 +85,12 @@ class Watcher(Generic[AnyRank]):
         return [rank for rank in self.ranks if rank.status is None]
 
     def end_ranks(self, *steps: tuple[float, signal.Signals]) -> None:
-        """Send these signals to the ranks, each after so many seconds, in place of what was to be sent."""
+        """Send these signals to the ranks, each after its number of seconds, in place of those that were to be sent."""
         now = time.monotonic()
         self.is_ending, self._steps = True, [(now + delay, signum) for delay, signum in steps]
 
     def postpone(self, seconds: float) -> None:
-        """The job has stood still for so long: no limit counts that time."""
+        """Extend all limits, because the job was stopped for `seconds`."""
         if self._deadline is not None:
             self._deadline += seconds
         self._steps = [(when + seconds, signum) for when, signum in self._steps]
@@ -97,8 +98,7 @@ class Watcher(Generic[AnyRank]):
     # --- the loop -----------------------------------------------------------------------------------------------------
 
     def _poll(self) -> set[int]:
-        """Return the descriptors that are ready. Built anew each time: what to wait for follows from the state
-        alone."""
+        """Return the descriptors that are ready. The list is built each time, because it depends on the state."""
         poll = select.poll()
         for rank in self.living():
             poll.register(rank.pidfd, select.POLLIN)
