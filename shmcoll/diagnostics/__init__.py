@@ -1,1 +1,1 @@
-"""What ranks do, said in words: calls, mismatches, the wait graph, the hang report, Python stacks."""
+"""Texts about what ranks do: calls, mismatches, the wait graph, the hang report, Python stacks."""

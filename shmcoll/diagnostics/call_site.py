@@ -1,7 +1,7 @@
-"""Where in the user's code a collective was called: asked when a call fails, so it costs nothing before.
+"""The line of the user's code that called a collective. It is found when a call fails, so it costs nothing before.
 
-The site is the innermost frame outside this package. What the worker runs was called elsewhere, at an earlier time: the
-site is noted when it is submitted.
+The site is the innermost frame outside this package. The worker runs a call that was made elsewhere, at an earlier
+time: its site is noted when it is submitted.
 """
 
 import os
@@ -18,11 +18,12 @@ Site = tuple[str, int]  # file, line
 
 _PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
 _submitted = threading.local()
-_is_ours: dict[str, bool] = {}  # of the files that have been met: to look takes less time than to compare
+_is_ours: dict[str, bool] = {}  # by file name, because a look-up takes less time than comparing paths
 
 
 def here() -> Site | None:
-    """Return the line that this thread is at, or that submitted what it works on; None when no frame is the user's."""
+    """Return the line that this thread is at, or that submitted the call on which it works; None if no frame is the
+    user's."""
     if site := getattr(_submitted, "site", None):
         return site
     frame: FrameType | None = sys._getframe(1)
@@ -38,7 +39,7 @@ def here() -> Site | None:
 
 @contextmanager
 def submitted_at(site: Site | None) -> Iterator[None]:
-    """Within it, `here()` in this thread is `site`."""
+    """Make `here()` in this thread return `site` within the block."""
     _submitted.site, _submitted.is_active = site, True
     try:
         yield
@@ -47,12 +48,12 @@ def submitted_at(site: Site | None) -> Iterator[None]:
 
 
 def is_submitted() -> bool:
-    """Return whether this thread works on a call that was submitted: its error then does not reach the user here."""
+    """Return whether this thread works on a call that was submitted. Then the user does not get its error here."""
     return getattr(_submitted, "is_active", False)
 
 
 def end_at_call(trace: TracebackType | None) -> None:
-    """Cut a traceback behind the last line that is the user's: how we came to raise it from there helps nobody."""
+    """Cut a traceback after the last line that is the user's: our own frames below it do not help."""
     last = None
     while trace is not None:
         if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
@@ -63,14 +64,14 @@ def end_at_call(trace: TracebackType | None) -> None:
 
 
 def at_site() -> str:
-    """' at train.py:12', for messages; empty when there is no such line."""
+    """Return ' at train.py:12', for messages; empty if there is no such line."""
     site = here()
     return f" at {short_path(site[0])}:{site[1]}" if site else ""
 
 
 def short_path(path: str) -> str:
-    """Return the path as it is seen from the current directory when it lies below; else as it is."""
+    """Return the path relative to the current directory if it is below; otherwise as it is."""
     try:
         return str(Path(path).relative_to(Path.cwd()))
-    except (ValueError, OSError):  # elsewhere; no current directory
+    except (ValueError, OSError):  # elsewhere, or no current directory
         return path

@@ -1,4 +1,4 @@
-"""What a verdict that all ranks have reached together says: in the same words on every rank."""
+"""The text of a verdict that all ranks have reached together: the same on every rank."""
 
 from itertools import pairwise, product
 
@@ -46,7 +46,7 @@ def explain_overlap(group: Group, sequence: int) -> str:
 
 
 def explain_faces(group: Group, words: np.ndarray) -> str:
-    """Return whose faces a halo exchange found unlike, as it left it in a context; '' where it did not get so far."""
+    """Return whose faces differed in a halo exchange, which left that in a context; '' if it did not get so far."""
     culprit, axis, other = (int(words[word // WORD]) for word in (c.CULPRIT, c.UNLIKE_AXIS, c.UNLIKE_NEIGHBOUR))
     if axis == 0:
         return ""
@@ -76,7 +76,7 @@ def advise(group: Group, sequence: int) -> str:
 
 
 def array_in_header(group: Group, rank: int, sequence: int) -> str:
-    """Dtype and shape of the array that a rank's header describes, in words; None for no array."""
+    """Return dtype and shape of the array that a rank's header describes, as text; None for no array."""
     header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
     word = group.arena.load(header + layout.HEADER_CALL)
     dtype, ndim = call_dtype(word), call_dimensions(word)

@@ -36,7 +36,7 @@ _STATES = {
 
 @dataclass(frozen=True)
 class FlightRecord:
-    """One operation of one rank. Times: CLOCK_MONOTONIC, ns, some ms coarse; `woken`: 0 when it has never slept."""
+    """One operation of one rank. Times are CLOCK_MONOTONIC in ns, exact to some ms. woken: 0 if it has never slept."""
 
     sequence: int
     call: int
@@ -48,12 +48,12 @@ class FlightRecord:
 
     @property
     def flying(self) -> bool:
-        """Whether the rank is still in it, or has given it up."""
+        """Whether the rank is still in it, or has left it without completing it."""
         return self.state in (layout.RUNNING, c.HALFWAY, c.TIMEOUT_PASSED)
 
     @property
     def since(self) -> float:
-        """Seconds since it began; since it ended, when it has."""
+        """Seconds since it began, or since it ended."""
         last = self.started if self.flying else max(self.started, self.woken)
         return max(time.monotonic_ns() - last, 0) / 1e9
 
@@ -62,7 +62,7 @@ class FlightRecord:
         return _STATES.get(self.state, f"state {self.state}")
 
     def words(self) -> str:
-        """Return what was called: 'all_reduce(6 x float32, sum)'. The shape is not in the recorder."""
+        """Return the call as text: 'all_reduce(6 x float32, sum)'. The shape is not in the recorder."""
         dtype = layout.call_dtype(self.call)
         array = f"{self.count} x {BY_CODE[dtype].title}" if dtype in BY_CODE else "None"
         return call_in_words(self.call, *self.arguments, array)
@@ -76,7 +76,7 @@ def flights(group: Group, rank: int) -> list[FlightRecord]:
 
 
 def last_call(group: Group, rank: int, flight: FlightRecord) -> str:
-    """As `FlightRecord.words`, but with the shape where the rank's header still has it."""
+    """Return the text of `FlightRecord.words`, but with the shape if the rank's header still has it."""
     half = group.mailbox(rank) + (flight.sequence & 1) * layout.HEADER_BYTES
     if group.arena.load(half + layout.HEADER_SEQUENCE) == flight.sequence:
         return called(group, rank, flight.sequence)
@@ -84,7 +84,7 @@ def last_call(group: Group, rank: int, flight: FlightRecord) -> str:
 
 
 def _read(group: Group, base: int) -> FlightRecord | None:
-    """None for an entry that was never written, or whose rank is too busy to be read."""
+    """Read an entry. Returns None if it was never written, or if its rank writes too often to be read."""
     words: tuple[int, ...] = ()
     for _ in range(4):
         before, words = words, tuple(group.arena.load(base + word) for word in _WORDS)

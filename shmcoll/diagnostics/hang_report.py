@@ -1,5 +1,5 @@
-"""What a hang looks like, for people: one table of where every rank stands, with the ranks' stacks; and a sentence that
-names who keeps the others waiting.
+"""The hang report for people: a table that shows where every rank is, with the ranks' stacks, and a sentence about the
+rank that keeps the others waiting.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import names
 
 PATIENCE = 1.0  # seconds: shorter waits are usual
-STACKS_PATIENCE = 0.3  # seconds: how long a rank that gives up waits for the stacks of the others
+STACKS_PATIENCE = 0.3  # seconds that a rank that gives up waits for the stacks of the others
 
 _DOING = {"R": "running", "S": "sleeping", "D": "waiting for a disk or a device"}
 
@@ -31,8 +31,8 @@ def inquest(
 ) -> str:
     """Return the table as text.
 
-    stacks: ask the ranks for theirs, for `limit` seconds at most. patience: shorter waits accuse nobody. pids: of ranks
-    that have not joined, as far as they are known.
+    stacks: ask the ranks for their stacks, for `limit` seconds at most. patience: shorter waits do not count. pids: the
+    pids of ranks that have not joined, as far as they are known.
     """
     pids = pids or {}
     found = [replace(s, pid=s.pid or pids.get(s.rank, 0)) for s in standings(arena)]
@@ -41,18 +41,19 @@ def inquest(
 
 
 def explained(error: Exception, arena: Arena) -> Exception:
-    """Return the error of a wait that was in vain; a note of it is the table: where all ranks are, while they still are
-    there.
+    """Return the error of a wait without success, with a note. The note is the table that shows where all ranks are
+    now.
 
-    For one rank at a time: of stacks that two ask for at once each would take some for another thread's.
+    Only one rank at a time does this. If two asked for stacks at once, each would mistake some of them for those of
+    another thread.
     """
-    with contextlib.suppress(Exception), alone(arena, 2 * STACKS_PATIENCE):  # what goes wrong shall not hide the error
+    with contextlib.suppress(Exception), alone(arena, 2 * STACKS_PATIENCE):  # a failure here must not hide the error
         error.add_note(inquest(arena, stacks=True, limit=STACKS_PATIENCE, patience=0))
     return error
 
 
 def table(found: list[RankStatus], below: dict[int, list[str]] | None = None) -> str:
-    """One line a rank; `below`: lines to print under that of a rank."""
+    """Return one line per rank. below: lines to print under that of a rank."""
     rows = [("rank", "pid", "state", "for", "where", "waits for")]
     for s in found:
         age = f"{s.since:.1f} s" if s.flight or s.message else ""
@@ -65,8 +66,8 @@ def table(found: list[RankStatus], below: dict[int, list[str]] | None = None) ->
 
 
 def verdict(found: list[RankStatus], patience: float = PATIENCE) -> str:
-    """Who keeps the others waiting, and what is known of it: one sentence a culprit. Waits up to `patience` s count as
-    none."""
+    """Return which ranks keep others waiting, and what is known of them: one sentence for each. Waits of up to
+    `patience` s do not count."""
     waiting, blamed = _waiting(found, patience), culprits(found, patience)
     if not waiting:
         return f"No rank has waited for another for more than {patience:g} s."
@@ -78,7 +79,8 @@ def verdict(found: list[RankStatus], patience: float = PATIENCE) -> str:
 
 
 def culprits(found: list[RankStatus], patience: float = PATIENCE) -> dict[int, list[int]]:
-    """Who keeps others waiting, and whom; nobody where ranks wait for one another in a circle of groups."""
+    """Return which ranks keep others waiting, and which others. Ranks that wait for one another in a circle of groups
+    are left out."""
     waiting, blamed = _waiting(found, patience), dict[int, list[int]]()
     for rank in waiting:
         for culprit in _roots(rank, waiting):
@@ -91,7 +93,7 @@ def _waiting(found: list[RankStatus], patience: float) -> dict[int, RankStatus]:
 
 
 def _roots(rank: int, waiting: dict[int, RankStatus]) -> set[int]:
-    """Return where the chain of those who wait ends, across groups; nowhere when it leads in a circle."""
+    """Return the ranks at the ends of the chains of waits, across groups. A chain that is a circle has no end."""
     seen, ends, follow = {rank}, set(), list(waiting[rank].blames)
     while follow:
         one = follow.pop()

@@ -1,9 +1,9 @@
-"""Looking at jobs from outside, while they run or hang, without their taking notice.
+"""Jobs as seen from outside, while they run or hang. The jobs do not notice.
 
-An arena has no name. It is found by who maps it (/proc/PID/maps), of the processes of this user, and opened through a
-descriptor of such a process (/proc/PID/fd), read-only: ranks keep theirs. Words are read by pread, which takes no
-memory where the arena is sparse and cannot end in a SIGBUS. What stands in it is not trusted: owner, magic, version and
-sizes are checked as a rank would, and every offset that is read from it is bounded.
+An arena has no name. It is found in the maps of this user's processes (/proc/PID/maps), and opened read-only through a
+descriptor of such a process (/proc/PID/fd), which ranks keep open. Words are read by pread, which takes no memory in
+sparse ranges of the arena and cannot end in a SIGBUS. The contents are not trusted: owner, magic, version and sizes are
+checked as by a rank, and every offset that is read is bounded.
 """
 
 import contextlib
@@ -50,19 +50,19 @@ class ObservedArena(Arena):
 
 @dataclass(frozen=True)
 class ObservedJob:
-    """A job of this user. `processes`: those that map its arena: ranks, and who started them."""
+    """A job of this user. processes: those that map its arena: the ranks, and the process that started them."""
 
     arena: ObservedArena
     processes: tuple[int, ...]
 
     @property
     def creator(self) -> int:
-        """The pid of who made the arena: shmrun, the server of `shmcoll.run`, or rank 0."""
+        """The pid of the process that made the arena: shmrun, the server of `shmcoll.run`, or rank 0."""
         return self.arena.load(layout.JOB_CREATOR)
 
     @property
     def nonce(self) -> str:
-        """Eight digits that tell this job from others."""
+        """Eight digits that identify this job."""
         return self.arena.nonce[:8]
 
     @property
@@ -71,8 +71,8 @@ class ObservedJob:
         return caller_of(self.creator)
 
     def is_meant(self, text: str) -> bool:
-        """Return whether somebody means this job by the pid of one of its processes or of its caller, or by the
-        beginning of its nonce."""
+        """Return whether `name` means this job: the pid of one of its processes or of its caller, or the beginning of
+        its nonce."""
         return text in {str(self.creator), str(self.caller), *map(str, self.processes)} or (
             len(text) >= 4 and self.arena.nonce.startswith(text)
         )
@@ -86,7 +86,7 @@ def caller_of(pid: int) -> int | None:
 
 
 def command_line(pid: int) -> list[str]:
-    """Return the words with which a process was started; none if it has ended."""
+    """Return the command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
     except OSError:
@@ -99,7 +99,7 @@ def jobs() -> Iterator[list[ObservedJob]]:
     found = []
     try:
         for file, processes in _mapped().items():
-            with contextlib.suppress(ArenaError, OSError):  # it ends just now, or is no arena of this version
+            with contextlib.suppress(ArenaError, OSError):  # it ends just now, or its arena has another version
                 if arena := _opened(file, processes):
                     found.append(ObservedJob(arena, tuple(sorted(processes))))
         yield sorted(found, key=lambda job: job.arena.load(layout.JOB_CREATED))
@@ -109,11 +109,11 @@ def jobs() -> Iterator[list[ObservedJob]]:
 
 
 def _mapped() -> dict[_File, list[int]]:
-    """Return the files that may be arenas, and who maps them."""
+    """Return the files that may be arenas, and the processes that map them."""
     found: dict[_File, list[int]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
-            with contextlib.suppress(OSError, ValueError):  # it has ended, or is not ours to look at
+            with contextlib.suppress(OSError, ValueError):  # it has ended, or may not be inspected
                 if folder.stat().st_uid == os.geteuid():
                     for file in set(_candidates((folder / "maps").read_text(errors="replace"))):
                         found.setdefault(file, []).append(int(folder.name))
@@ -129,7 +129,7 @@ def _candidates(maps: str) -> Iterator[_File]:
 
 
 def _opened(file: _File, processes: list[int]) -> ObservedArena | None:
-    """Return the arena by the first process that has it open; None when none has."""
+    """Return the arena through the first process that has it open; None if no process has."""
     for pid in processes:
         for link in _descriptors(pid):
             with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""Where every rank of a job stands.
+"""Where every rank of a job is.
 
-Read from the arena alone, by a rank, the launcher, or somebody outside (`observer.py`), and from /proc. The job goes on
-meanwhile, so what is said of different ranks may be some microseconds apart.
+It is read from the arena and from /proc, by a rank, the launcher, or a process outside of the job (`observer.py`). The
+job goes on meanwhile, so the facts about different ranks may be some microseconds apart.
 """
 
 import time
@@ -27,11 +27,12 @@ ENDED, ABSENT, GONE, STOPPED, WAITING, INSIDE, OUTSIDE = (
 
 @dataclass(frozen=True)
 class RankStatus:
-    """One rank of the world. `flight`: its last operation, of all its groups, in `group`; None: it has called nothing,
-    or is in a message, which has waited since `message` (CLOCK_MONOTONIC, ns; 0: it is in none).
+    """One rank of the world. flight: its last operation, of all its groups, in `group`; None if it has called nothing,
+    or is in a message. message: the time since which the message has waited (CLOCK_MONOTONIC, ns); 0 if it is in no
+    message.
 
-    `blames`: the ranks of the world that keep it from going on. `arrived`: whether these have come to the operation.
-    `sends`: whether the message is one that it sends.
+    blames: the ranks of the world that keep it from going on. arrived: whether these have come to the operation. sends:
+    whether the message is one that it sends.
     """
 
     rank: int
@@ -47,14 +48,14 @@ class RankStatus:
 
     @property
     def since(self) -> float:
-        """Seconds since its last operation began, or ended when it has."""
+        """Seconds since its last operation began, or since it ended."""
         if self.message:
             return max(time.monotonic_ns() - self.message, 0) / 1e9
         return self.flight.since if self.flight else 0.0
 
     @property
     def place(self) -> str:
-        """'in barrier() #4', 'after barrier() #4 of ranks 0, 2', 'in recv(source=1, tag=5)'."""
+        """Where it is: 'in barrier() #4', 'after barrier() #4 of ranks 0, 2', 'in recv(source=1, tag=5)'."""
         if self.group is None:
             return "has called nothing yet"
         world = self.group == Group.world(self.group.arena)
@@ -65,7 +66,7 @@ class RankStatus:
 
 
 def standings(arena: Arena) -> list[RankStatus]:
-    """Return every rank of the world."""
+    """Return the status of every rank of the world."""
     groups = open_groups(arena)
     return [_standing(arena, rank, groups) for rank in range(arena.ranks)]
 
@@ -110,9 +111,9 @@ def _standing(arena: Arena, rank: int, groups: list[Group]) -> RankStatus:
 
 
 def last_operation(arena: Arena, rank: int) -> str:
-    """Return what a rank did last whose process has ended, in words; empty if it had not joined.
+    """Return the last operation of a rank whose process has ended, as text; empty if it had not joined.
 
-    Its own line in the program has died with it. Ranks that have raised in the same operation have noted theirs.
+    Its own line in the program is lost. Ranks that have raised an error in the same operation have noted their lines.
     """
     if records.read(arena, rank, layout.BY_RANK).state == records.UNBORN:
         return ""
@@ -144,8 +145,8 @@ def _latest(rank: int, groups: list[Group]) -> tuple[Group, FlightRecord] | None
 
 
 def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int, bool] | None:
-    """Return the send or recv that a rank of the group is in and that has slept: in words; the ranks of the world that
-    it waits for, for ANY all others; since when; whether it sends."""
+    """Return the send or recv that a rank of the group is in and that has slept: its text; the ranks of the world that
+    it waits for, which are all others for ANY; since when it waits; and whether it sends."""
     words = (layout.MESSAGE, layout.MESSAGE_PEER, layout.MESSAGE_TAG, layout.MESSAGE_SINCE)
     operation, peer, tag, since = (group.arena.load(group.mailbox(rank) + word) for word in words)
     record = record_of(operation)
@@ -160,7 +161,7 @@ def _weight(flight: FlightRecord) -> tuple[bool, int]:
 
 
 def _life(told: records.Record, launcher: records.Record) -> str:
-    """Return what is to be said of the rank's process; empty when it lives and runs."""
+    """Return a text about the rank's process; empty if it lives and runs."""
     if launcher.state == records.FAILED:
         return ENDED
     if told.state == records.UNBORN:
@@ -173,7 +174,7 @@ def _life(told: records.Record, launcher: records.Record) -> str:
 
 
 def process_state(pid: int) -> str:
-    """Return the letter of /proc/PID/stat: R, S, D, T, Z; empty when there is no such process."""
+    """Return the state of /proc/PID/stat: R, S, D, T, Z; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -181,7 +182,7 @@ def process_state(pid: int) -> str:
 
 
 def _blames(group: Group, rank: int, sequence: int) -> tuple[list[int], bool]:
-    """Who keeps this rank of the group from going on, and whether they have come to the operation."""
+    """Return the ranks that keep this rank of the group from going on, and whether they have come to the operation."""
     awaited = awaited_by(group, rank)
     if awaited is None:
         return [], False

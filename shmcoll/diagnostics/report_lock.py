@@ -1,12 +1,13 @@
-"""Ranks that find together that a group cannot go on: one of them tells why, the others repeat it.
+"""Ranks that find together that a group cannot go on: one of them reports the reason, and the others repeat it.
 
-Every one of them knows some of it (where in its own code it is), none knows all. Who holds a lock on the group's first
-word, which the kernel gives back when its holder dies, collects what the others note, writes the cause and ends the
-group. Nobody waits for a lock: who does not get it waits for the end of the group, and after a limit tells by itself.
-A lock on the first word of the job lets one rank at a time, of whatever groups, ask the others for their stacks.
+Each of them knows a part of it (its own line in the program), and no rank knows all. A rank that holds a lock on the
+group's first word collects what the others note, writes the cause and ends the group. The kernel releases the lock when
+its holder dies. No rank waits for a lock: a rank that does not get it waits for the end of the group, and after a limit
+reports by itself. A lock on the first word of the job lets one rank at a time, of any group, ask the others for their
+stacks.
 
-Locks need the arena's descriptor. A rank whose program has closed it gets none: it waits for the others, and after the
-limit tells by itself. So where all ranks have closed theirs, each may tell in its own words.
+Locks need the arena's descriptor. A rank whose program has closed it gets no lock: it waits for the others, and after
+the limit reports by itself. So if all ranks have closed their descriptors, their texts may differ.
 """
 
 import contextlib
@@ -24,8 +25,8 @@ _NAP = 0.0005  # seconds
 
 @contextlib.contextmanager
 def turn(group: Group, patience: float) -> Iterator[bool]:
-    """Whether it is for this rank to tell why the group ends; False when the group has ended. Waits up to `patience`
-    seconds for another rank that is about to."""
+    """Wait for this rank's turn to report why the group ends. The value is False if the group has ended. Waits up to
+    `patience` seconds for another rank that is about to report."""
     end = time.monotonic() + patience
     while not group.has_ended():
         locked = _lock(group.arena, group.offset)
@@ -42,7 +43,7 @@ def turn(group: Group, patience: float) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def alone(arena: Arena, patience: float) -> Iterator[None]:
-    """What ranks of any groups do one after the other. Waits up to `patience` seconds for another."""
+    """Run the block on one rank of all groups at a time. Waits up to `patience` seconds for another rank."""
     end = time.monotonic() + patience
     while not (locked := _lock(arena, JOB_MAGIC)) and time.monotonic() < end:
         time.sleep(_NAP)
@@ -54,7 +55,8 @@ def alone(arena: Arena, patience: float) -> Iterator[None]:
 
 
 def sites(group: Group, sequence: int, patience: float) -> list[str]:
-    """Return where each rank has called operation `sequence`, '' for who does not say so within `patience` seconds."""
+    """Return the line at which each rank has called operation `sequence`; '' for a rank that does not note it within
+    `patience` seconds."""
     end = time.monotonic() + patience
     while True:
         told = [records.site(group, rank, sequence) for rank in range(group.size)]
@@ -64,7 +66,7 @@ def sites(group: Group, sequence: int, patience: float) -> list[str]:
 
 
 def _lock(arena: Arena, offset: int) -> bool:
-    """Return a lock of this process, on this word alone."""
+    """Return a lock of this process on this word only."""
     if not arena.has_descriptor():
         return False
     try:

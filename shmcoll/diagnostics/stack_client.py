@@ -1,17 +1,19 @@
-"""Asking ranks for their Python stacks, which they offer (`stack_server.py`).
+"""The client that asks ranks for their Python stacks (`stack_server.py`).
 
-Who asks finds the file among the rank's descriptors, sends the signal to one thread after the other, and reads what
-each has added. Nobody sends the signal to a process that does not catch it: a program that is no Python, or that has
+The client finds the file among the rank's descriptors, sends the signal to one thread after the other, and reads what
+each has added. It never sends the signal to a process that does not catch it: a program that is not Python, or that has
 not joined yet, would be killed.
 
 A stack is written in many pieces, and a busy machine may keep the rank from its core between any two of them. It is
-complete when the handler has returned: while it runs, the signal is blocked for the thread, and before that pending.
-Between the two lies a moment in which the thread has taken the signal and not entered the handler, and looks as if it
-had returned. So who asks looks whether a stack has begun, and *then* whether the signal is neither pending nor
-blocked. A thread that runs no Python writes none: it is sent the signal once more, which it cannot take before the
-first handler has returned. If it has written nothing by then, it never will; if it has, two stacks are waited for.
+complete when the handler has returned: while the handler runs, the signal is blocked for the thread, and before that it
+is pending. Between the two is a moment in which the thread has taken the signal and not entered the handler. Then it
+looks as if the handler had returned. So the client checks whether a stack has begun, and *then* whether the signal is
+neither pending nor blocked. A thread that runs no Python writes none: it is sent the signal once more, which it cannot
+take before the first handler has returned. If it has written nothing by then, it never will; if it has, two stacks are
+waited for.
 
-One at a time asks a rank: it holds the lock of the file (`flock`), which goes with its descriptor, or with itself.
+Only one client at a time asks a rank: it holds the lock of the file (`flock`), which ends with its descriptor or its
+process.
 """
 
 import contextlib
@@ -34,25 +36,25 @@ _LONGEST = 1 << 20  # bytes of stacks read at once
 _DEEPEST = 12  # frames shown
 
 _PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
-_HEADER = "Stack (most recent call first):\n"  # which faulthandler writes at once, before the first frame
+_HEADER = "Stack (most recent call first):\n"  # faulthandler writes it at once, before the first frame
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _INTERNAL = re.compile(r"<frozen |.*/(runpy\.py|contextlib\.py|shmrun/(\w+/)?\w+\.py|bin/shmrun)$")
 
 
 @dataclass
 class _Asked:
-    """A rank that is being asked. `waiting`: the threads that have not been, the main thread last."""
+    """A rank that is being asked. waiting: the threads that have not been asked, the main thread last."""
 
     pid: int
     fd: int
     waiting: list[int]
     begin: int = 0  # size of the file before the thread that is asked now
-    now: int = 0  # that thread; 0: nobody has been asked
+    now: int = 0  # that thread; 0: no thread has been asked
     sent: int = 0  # signals sent to it
     told: list[str] = field(default_factory=list)  # what threads have written, the main thread first
 
     def is_complete(self) -> bool:
-        """Return whether all threads have been asked and have answered; asks the next one where one has."""
+        """Return whether all threads have been asked and have answered. If one has answered, asks the next one."""
         if not self.now:
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -67,7 +69,7 @@ class _Asked:
         return False
 
     def _answer(self) -> str | None:
-        """Return what the thread that is asked now has written; None: look again later."""
+        """Return what the thread that is asked now has written; None: try again later."""
         begun = len(self._written())
         if _holds(self.pid, self.now):
             return None
@@ -83,7 +85,7 @@ class _Asked:
         return os.pread(self.fd, _LONGEST, self.begin).decode(errors="replace").split(_HEADER)[1:]
 
     def _next_thread(self) -> bool:
-        """Ask the next thread that does not block the signal; whether there was one."""
+        """Ask the next thread that does not block the signal. Returns whether there was one."""
         self.begin = os.fstat(self.fd).st_size
         self.sent = 0
         while self.waiting:
@@ -93,19 +95,20 @@ class _Asked:
         return False
 
     def _has_ended(self) -> bool:
-        """Return whether the thread that is asked now has."""
+        """Return whether the thread that is asked now has ended."""
         return _LIBC.tgkill(self.pid, self.now, 0) != 0
 
     def _send(self) -> bool:
-        """Send the signal to the thread that is asked now; whether it is still there."""
+        """Send the signal to the thread that is asked now. Returns whether it is still there."""
         self.sent += 1
         return not _LIBC.tgkill(self.pid, self.now, stack_server.SIGNAL)
 
 
 def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, list[str]]:
-    """Return the stacks of ranks, as lines to print; of those that do not give them within `patience` seconds, why not.
+    """Return the stacks of ranks, as lines to print. For a rank that does not write them within `patience` seconds, the
+    line is the reason.
 
-    processes: of each rank the pid and the start time that its record holds.
+    processes: the pid and the start time in the record of each rank.
     """
     told: dict[int, list[str]] = {}
     asked: dict[int, _Asked] = {}
@@ -129,7 +132,7 @@ def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, lis
 
 
 def _ask_one(pid: int, start: int) -> _Asked | str:
-    """Return a rank that can be asked; or why it cannot."""
+    """Return a rank that can be asked, or the reason why it cannot."""
     if pid == os.getpid():
         stack_server.offer()
     try:
@@ -163,7 +166,7 @@ def _file_of(pid: int) -> int | None:
 
 
 def _holds(pid: int, thread: int) -> bool:
-    """Return whether the signal is pending for a thread, or blocked by it; not when the thread has ended."""
+    """Return whether the signal is pending for a thread, or blocked by it; False if the thread has ended."""
     try:
         status = Path(f"/proc/{pid}/task/{thread}/status").read_text()
     except OSError:
@@ -173,8 +176,7 @@ def _holds(pid: int, thread: int) -> bool:
 
 
 def _shown(threads: list[str]) -> list[str]:
-    """Return what faulthandler has written, shorter: innermost frame first, without frames of shmcoll and the
-    launcher."""
+    """Return the text of faulthandler, shortened: innermost frame first, without frames of shmcoll and the launcher."""
     shown: list[list[str]] = []
     for thread in threads:
         frames = [match.groups() for line in thread.splitlines() if (match := _FRAME.fullmatch(line))]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Return the rows as lines, their columns below each other; those in `right` flush right."""
+    """Return the rows as lines with aligned columns. right: the columns that are flush right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(_padded(row, widths, right)).rstrip() for row in rows]
 

@@ -1,4 +1,4 @@
-"""Who keeps a group waiting, from what its ranks have written in their mailboxes. For messages: nobody acts upon it."""
+"""Which ranks keep a group waiting, from what its ranks have written in their mailboxes. Only texts use this."""
 
 from shmcoll.engine import layout
 from shmcoll.engine.atomics import reached
@@ -6,15 +6,15 @@ from shmcoll.engine.memory.group import Group
 
 
 def not_arrived(group: Group, sequence: int) -> list[int]:
-    """Return the ranks that have not published operation `sequence`: everybody waits for them first."""
+    """Return the ranks that have not published operation `sequence`: all ranks wait for them first."""
     return [rank for rank in range(group.size) if group.published(rank) < sequence]
 
 
 def who_stopped(group: Group, waiting: int, awaited: int, sequence: int) -> list[int]:
-    """Who keeps rank `waiting`, which waits for rank `awaited` within operation `sequence`, from going on.
+    """Return the rank that keeps rank `waiting` from going on, which waits for rank `awaited` in operation `sequence`.
 
-    The end of the chain of ranks that sleep for one another. Where that leads in a circle, who has done the fewest
-    steps of this operation; of several, the one that `waiting` waits for.
+    It is the end of the chain of ranks that sleep for one another. If that is a circle, it is the rank that has done
+    the fewest steps of this operation; if there are several, the one that `waiting` waits for.
     """
     seen, rank = {waiting}, awaited
     while rank not in seen:
@@ -29,7 +29,7 @@ def who_stopped(group: Group, waiting: int, awaited: int, sequence: int) -> list
 
 
 def awaited_by(group: Group, rank: int) -> int | None:
-    """Return whose word a rank sleeps for; None when it has come, or it has never slept."""
+    """Return the rank whose word a rank sleeps for; None if the word has come, or if it has never slept."""
     box, load = group.mailbox(rank), group.arena.load
     peer, word, value = (load(box + w) for w in (layout.AWAITED_PEER, layout.AWAITED_WORD, layout.AWAITED_VALUE))
     end = layout.cells_offset(group.size)
