@@ -1,10 +1,10 @@
-"""The way in. In the launcher and the process before it (`shmrun/start/foreground.py`) `main` returns the job's exit
-code; in a forked rank it runs the rank's program.
+"""The entry point. In the launcher and the process before it (`shmrun/start/foreground.py`) `main` returns the job's
+exit code. In a forked rank it runs the rank's program.
 
-Exit codes: the first failing rank's own, or 128 + signal when it was killed; 124 when `--timeout` is over; 128 + signal
-when the launcher was told to stop and not every rank ended with 0 (130 after Ctrl-C). Before any rank runs: 2 for a
-wrong command line, 127 for a program that does not exist and 126 for one that cannot be executed, as in a shell, 1 when
-the machine lacks something (memory, processes).
+Exit codes: that of the first failing rank, or 128 + signal if it was killed; 124 if `--timeout` is over; 128 + signal
+if a signal stopped the launcher and not every rank ended with 0 (130 after Ctrl-C). Before any rank runs: 2 for a wrong
+command line; 127 for a program that does not exist and 126 for one that cannot be executed, as in a shell; 1 if the
+machine lacks something (memory, processes).
 """
 
 import signal

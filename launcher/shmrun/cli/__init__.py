@@ -1,1 +1,1 @@
-"""What is wanted: the command line, the environment, pyproject.toml, help."""
+"""The options: the command line, the environment, pyproject.toml, help."""

@@ -1,12 +1,12 @@
 """The words of the command line: which are options with their values, and where the program begins.
 
-Options stand before the program. An option that nobody here knows is named in a warning and passed over. Whether the
-word behind it is its value or already the program follows from that word:
+Options come before the program. An unknown option is named in a warning and ignored. The next word is its value or
+already the program. That word decides which:
 
-    --unknown=word     the value, for sure
-    --unknown WORD     the value when WORD is a number, or one of true, false, yes, no, on, off, none, auto, all, or
-                       cannot be run: does not end in .py and is no executable, by its path or in PATH
-                       the program otherwise; and the last word of the line always is
+    --unknown=word     the value
+    --unknown WORD     the value if WORD is a number, or one of true, false, yes, no, on, off, none, auto, all, or
+                       cannot be run: it does not end in .py and is not an executable, by its path or in PATH
+                       the program otherwise, and always if it is the last word of the line
     --                 ends the options: the program follows, whatever its name
 
 `-m MODULE`, `-c CODE` and `-` are programs, as they are for Python.
@@ -26,10 +26,10 @@ _TORCHRUN_TEE = set("0123:,")
 
 @dataclass
 class ParsedCommand:
-    """`given`: for each option its texts, with the words by which they were given. `asked`: help, version, completion
-    (for `shell`), or ''.
+    """The words of a command line. given: for each option its texts, with the words of the option. asked: help,
+    version, completion (for `shell`), or ''.
 
-    `remarks`: what the user should know of, one line each.
+    remarks: warnings for the user, one line each.
     """
 
     given: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -41,7 +41,8 @@ class ParsedCommand:
 
 
 def read(arguments: list[str], line: ParsedCommand) -> None:
-    """Sort the words into `line`. Raises `Wrong` for a missing value, and for what needs more than one machine."""
+    """Sort the words into `line`. Raises `Wrong` for a missing value, and for options that need more than one
+    machine."""
     rest = list(arguments)
     while rest and not line.asked:
         word = rest[0]
@@ -86,7 +87,7 @@ def _read_option(word: str, rest: list[str], line: ParsedCommand) -> None:
         _take(flag, other_launchers.NOTHING[name], inline, rest)
     elif name in other_launchers.WITHOUT_EFFECT:
         values = _take(flag, other_launchers.WITHOUT_EFFECT[name], inline, rest)
-        if values != ["0"]:  # which asks for nothing, as in --max-restarts 0
+        if values != ["0"]:  # a value without effect, as in --max-restarts 0
             line.remarks.append(f"{' '.join([flag, *values])} has no effect: shmrun has nothing like it")
     else:
         _pass_over(flag, inline, rest, line)
@@ -97,7 +98,7 @@ def _note(line: ParsedCommand, name: str, flag: str, text: str) -> None:
 
 
 def _take(flag: str, count: int, inline: list[str], rest: list[str]) -> list[str]:
-    """Return the values of an option. A switch with one (`--standalone=1`) loses it."""
+    """Return the values of an option. The value of a switch (`--standalone=1`) is dropped."""
     words = inline[:count]
     while len(words) < count:
         if not rest:
@@ -112,7 +113,7 @@ def _switch_value(name: str, inline: list[str], rest: list[str]) -> str:
     if inline:
         return inline[0]
     if name == "tee" and rest and rest[0] and set(rest[0]) <= _TORCHRUN_TEE:
-        return "false" if rest.pop(0) == "0" else "true"  # torchrun: which streams, of which ranks
+        return "false" if rest.pop(0) == "0" else "true"  # torchrun: the streams, by rank
     return "true"
 
 

@@ -1,11 +1,11 @@
 """Completion for bash and zsh, written from the tables of options: `shmrun --completion bash`.
 
-A script is printed once and sourced by the shell; completing starts no process. What it offers:
+A script is printed once and sourced by the shell. Completing starts no process. The offers:
 
     a flag             of the command, or of its subcommand
-    the value of one   where it is one of several words; otherwise the name of a file
+    the value of one   one of several words; otherwise the name of a file
     the first word     the subcommands, besides files
-    what follows       the program belongs to the program: files
+    words behind       the program: files
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ SHELLS = ("bash", "zsh")
 
 @dataclass(frozen=True)
 class Flag:
-    """`value`: the name of its value, empty for a switch; `choices`: the values that there are."""
+    """A flag. value: the name of its value, empty for a switch. choices: the possible values."""
 
     names: Sequence[str]
     help: str
@@ -30,8 +30,8 @@ class Flag:
 
 @dataclass(frozen=True)
 class Command:
-    """`words`: what can stand besides flags, other than files. `program`: flags that begin the program; None: the
-    command runs none."""
+    """A command. words: the possible words besides flags and files. program: flags that begin the program; None: the
+    command runs no program."""
 
     flags: Sequence[Flag]
     words: Sequence[str] = ()
@@ -40,7 +40,7 @@ class Command:
 
 
 def shmrun() -> Command:
-    """Return what the tables of shmrun say."""
+    """Return the commands of shmrun from its tables."""
     help_flag = Flag(("-h", "--help"), "print the help")
     flags = [_flag(setting) for setting in SETTINGS.values()]
     flags += [
@@ -61,7 +61,7 @@ def shmrun() -> Command:
 
 
 def script(shell: str, name: str, command: Command) -> str:
-    """Return the script for a shell. Raises `Wrong` for a shell that is not known."""
+    """Return the script for a shell. Raises `Wrong` for an unknown shell."""
     if shell not in SHELLS:
         raise Wrong(f"{shell!r} is not one of {', '.join(SHELLS)}")
     return _bash(name, command) if shell == "bash" else _zsh(name, command)
@@ -164,13 +164,13 @@ def _zsh(name: str, command: Command) -> str:
 
 
 def _zsh_arguments(command: Command) -> str:
-    """Return the words for zsh's `_arguments`: a specification for each flag, then what else can stand there."""
+    """Return the words for zsh's `_arguments`: a specification for each flag, then the other words."""
     specifications = [_zsh_flag(flag, name) for flag in command.flags for name in flag.names]
     words = " ".join([*command.words, *command.subcommands])
     offered = f'_alternative "words:word:({words})" "files:file:_files"' if words else "_files"
     if command.program is None:
         specifications.append(f"*:word:{offered}")
-    else:  # behind the first word no flag is ours
+    else:  # flags behind the first word are not ours
         specifications += [f"(-)1:program:{offered}", "*::arguments:_files"]
     return " ".join(_quoted(one) for one in specifications)
 

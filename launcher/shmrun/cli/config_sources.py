@@ -1,12 +1,12 @@
-"""Where the defaults of options may stand besides the command line: the environment, and pyproject.toml.
+"""The sources of options besides the command line: the environment, and pyproject.toml.
 
 The command line comes first, then the environment, then `[tool.shmrun]` of the nearest pyproject.toml that has it: in
 the current directory or one above.
 
-Such a file chooses the environment of our ranks, so who writes it runs code as us. It counts only when it, and every
-directory that decides which file is found (from the current one up to that of the file, and those above), belong to
-this user or root, and nobody else may write them. A sticky directory such as /tmp is one that others may write: anybody
-can lay down a file there. A file that does not count is named, and ignored; no other takes its place.
+Such a file chooses the environment of our ranks, so a user who can write it runs code as us. It counts only if no other
+user may write to it, or to any directory that decides which file is found (from the current one up to that of the file,
+and those above), and if all of them belong to this user or root. A sticky directory such as /tmp does not count,
+because any user can create a file there. A file that does not count is named, and ignored; no other file replaces it.
 """
 
 import os
@@ -19,7 +19,7 @@ from shmrun.cli.values import Wrong
 
 _LONGEST = 1 << 20  # bytes
 
-#: variables of docs/reference/environment.md that are not options of shmrun
+#: variables in docs/reference/environment.md that are not options of shmrun
 OTHER_VARIABLES = (
     "SHMCOLL_ARENA", "SHMCOLL_BUILD_OBJECTS", "SHMCOLL_CACHE_DIR", "SHMCOLL_FAULTS", "SHMCOLL_FLAT_BYTES",
     "SHMCOLL_JOIN_TIMEOUT", "SHMCOLL_LAUNCHER", "SHMCOLL_RING_BYTES", "SHMCOLL_SEED", "SHMCOLL_SLICE_BYTES",
@@ -28,14 +28,15 @@ OTHER_VARIABLES = (
 
 
 class Found(NamedTuple):
-    """Texts of one option, and where they stand, for messages."""
+    """Texts of one option, and their source, for messages."""
 
     texts: list[str]
     where: str
 
 
 def environment(remarks: list[str]) -> dict[str, Found]:
-    """Return what the environment says. An empty variable says nothing; one that nobody reads is named in `remarks`."""
+    """Return the options in the environment. An empty variable is ignored. A variable that no part of shmcoll reads is
+    named in `remarks`."""
     found = {}
     known = {*OTHER_VARIABLES, *(setting.variable for setting in SETTINGS.values() if setting.variable)}
     for name in sorted(name for name in os.environ if name.startswith("SHMCOLL_") and name not in known):
@@ -47,7 +48,7 @@ def environment(remarks: list[str]) -> dict[str, Found]:
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """Return a question for messages: which word was perhaps meant; empty if none is like it."""
+    """Return a question for messages with the word that was perhaps meant; empty if no word is similar."""
     from difflib import get_close_matches
 
     found = get_close_matches(word, list(known), 1, 0.75)
@@ -55,8 +56,8 @@ def near(word: str, known: Iterable[str]) -> str:
 
 
 def project(remarks: list[str]) -> dict[str, Found]:
-    """Return what pyproject.toml says; keys that are no options are named in `remarks`. Raises `Wrong` for a broken
-    file."""
+    """Return the options in pyproject.toml. Keys that are not options are named in `remarks`. Raises `Wrong` for a
+    broken file."""
     path, table = _nearest(remarks)
     found = {}
     for key, value in table.items():
@@ -94,8 +95,8 @@ def _nearest(remarks: list[str]) -> tuple[Path, dict[str, Any]]:
 
 
 def _read(path: Path, here: Path) -> tuple[bytes, str]:
-    """Return the contents of a file that was found from the directory `here`, and why it does not count; "": it
-    does."""
+    """Return the contents of a file that was found from the directory `here`, and why it does not count; "" if it
+    counts."""
     from shmcoll.engine.system import trusted_files
 
     target = path.resolve()
@@ -108,7 +109,7 @@ def _read(path: Path, here: Path) -> tuple[bytes, str]:
                 if folder == path.parent:
                     break
         except trusted_files.Distrusted as e:
-            return file.read(_LONGEST), str(e)  # they may have made it as long as they like
+            return file.read(_LONGEST), str(e)  # other users may have made it very long
         return file.read(), ""
 
 

@@ -1,4 +1,4 @@
-"""What is wanted: the command line, joined with what stands in the environment and in pyproject.toml."""
+"""The options: the command line, joined with the environment and with pyproject.toml."""
 
 import sys
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from shmrun.cli.values import Wrong
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says. Times in seconds."""
+    """The options of a job. Times are in seconds."""
 
     ranks: int
     command: tuple[str, ...]  # the program, or the name of a module, and its arguments
@@ -48,7 +48,7 @@ class Options:
 
 
 def parse(arguments: list[str]) -> Options:
-    """Read the command line. Says what is passed over; says what is wrong, in one line, and exits with 2."""
+    """Read the command line. Reports what is ignored. For a mistake, prints one line and exits with 2."""
     line = command_line.ParsedCommand()
     try:
         command_line.read(arguments, line)
@@ -89,7 +89,8 @@ def _answer(asked: str, shell: str) -> int:
 
 
 def _joined(line: command_line.ParsedCommand) -> Options:
-    """Command line before environment before pyproject.toml before default; variables for the ranks add up."""
+    """Join the sources: command line before environment before pyproject.toml before default. Variables for the ranks
+    add up."""
     places = [
         {name: Found([text for text, _ in given], given[-1][1]) for name, given in line.given.items()},
         config_sources.environment(line.remarks),
@@ -119,7 +120,7 @@ def _value(setting: Setting, given: list[Found]) -> Any:
 
 
 def _variables(given: list[Found]) -> tuple[tuple[str, str], ...]:
-    """Return those of all places; for the same name the last of the first place counts."""
+    """Return the variables from all sources. For the same name the last one of the first source counts."""
     variables: dict[str, str] = {}
     for found in reversed(given):
         for text in found.texts:
@@ -131,7 +132,7 @@ def _variables(given: list[Found]) -> tuple[tuple[str, str], ...]:
 
 
 def _refuse_contradiction(line: command_line.ParsedCommand) -> None:
-    """`--worker_num 8 --local_worker_num 4` is a job on two machines."""
+    """Refuse `--worker_num 8 --local_worker_num 4`, which is a job on two machines."""
     given = line.given.get("ranks", [])
     for text, flag in given[:-1]:
         last, last_flag = given[-1]

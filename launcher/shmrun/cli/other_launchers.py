@@ -1,6 +1,6 @@
 """What options of mpiexec (Open MPI, Hydra), torchrun and msrun mean here.
 
-Names are canonical: without leading dashes, with '-' for '_'; so `-bind-to`, `--bind_to` and `--bind-to` are one.
+Names are canonical: without leading dashes, with '-' for '_'. So `-bind-to`, `--bind_to` and `--bind-to` are one name.
 """
 
 import os
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shmrun.cli.values import Wrong
 
-#: the same thing by another name
+#: the same option by another name
 SAME = {
     "n": "ranks",
     "np": "ranks",
@@ -25,7 +25,7 @@ SAME = {
     "cpu-bind": "bind-to",
 }
 
-#: what makes no difference on one machine, or is so anyway; with the number of values that follow
+#: options without effect on one machine, or always in effect; with the number of values that follow
 NOTHING = {
     "standalone": 0,
     "allow-run-as-root": 0,
@@ -65,7 +65,7 @@ NOTHING = {
     "pmixmca": 2,
 }
 
-#: what would make a difference that shmrun does not make
+#: options whose effect shmrun does not have
 WITHOUT_EFFECT = {
     "report-bindings": 0,
     "timestamp-output": 0,
@@ -99,7 +99,7 @@ WITHOUT_EFFECT = {
     "tail-worker-log": 1,
 }
 
-#: what is understood by its value; with the number of values
+#: options whose meaning depends on the value; with the number of values
 MEANT = {
     "nnodes": 1,
     "node-rank": 1,
@@ -117,7 +117,7 @@ ONE_MACHINE = "shmcoll is for one machine; across several, use MPI, or torch.dis
 
 
 class Meaning(NamedTuple):
-    """The option of ours that says the same, and its value."""
+    """The equivalent option of ours, and its value."""
 
     name: str
     text: str
@@ -129,7 +129,7 @@ def canonical(word: str) -> str:
 
 
 def meaning(name: str, words: list[str]) -> Meaning | None:
-    """Return what an option in MEANT says here; None if nothing. Raises `Wrong` when it asks for more than one
+    """Return the meaning of an option in MEANT; None if it has no effect. Raises `Wrong` if it asks for more than one
     machine."""
     text = " ".join(words)
     if name == "nnodes" and text not in ("1", "1:1"):
@@ -140,7 +140,7 @@ def meaning(name: str, words: list[str]) -> Meaning | None:
         _refuse_others(text)
     if name in ("master-addr", "master-port"):
         return Meaning("env", f"{name.upper().replace('-', '_')}={text}")
-    if name == "x":  # Open MPI: without a value, pass on what is there
+    if name == "x":  # Open MPI: without a value, pass on the variable of the environment
         return Meaning("env", text) if "=" in text else None
     if name == "genv":
         return Meaning("env", "=".join(words))
@@ -150,7 +150,7 @@ def meaning(name: str, words: list[str]) -> Meaning | None:
 
 
 def _refuse_others(hosts: str) -> None:
-    """Hosts as Open MPI and Hydra take them: separated by commas, each with a number of slots after a colon."""
+    """Refuse other hosts. Open MPI and Hydra separate them by commas, each with a number of slots after a colon."""
     here = os.uname().nodename
     for host in hosts.split(","):
         if host.partition(":")[0] not in ("localhost", "127.0.0.1", here, here.partition(".")[0]):

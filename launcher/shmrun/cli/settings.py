@@ -13,7 +13,7 @@ from shmrun.cli import values
 
 
 class Setting(NamedTuple):
-    """One option. `metavar` is empty for a switch, `variable` for an option that has no environment variable."""
+    """One option. metavar: empty for a switch. variable: empty for an option without an environment variable."""
 
     name: str
     short: str

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Subcommand(NamedTuple):
-    """`flags`: each with a few words on what it does. `words`: most of the other words that it takes; None: any
+    """A subcommand. flags: each with a short description. words: the largest number of other words; None: any
     number."""
 
     flags: dict[str, str]

@@ -1,6 +1,6 @@
-"""From text to values: what an option may be. Each function raises `Wrong`, which says what is wrong and what to do.
+"""From text to values of options. Each function raises `Wrong`, which says what is wrong and what to do.
 
-Where the text came from (command line, environment, pyproject.toml) is for the caller to add.
+The caller adds the source of the text (command line, environment, pyproject.toml).
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 _YES = ("1", "true", "yes", "on")
 _NO = ("0", "false", "no", "off")
 
-#: how other launchers call what `--bind-to` can do
+#: names of other launchers for values of `--bind-to`
 _BINDINGS = {
     "none": ("none", *_NO),
     "core": ("core", "cores", "cpu", "hwthread", "threads", *_YES),
@@ -22,7 +22,7 @@ class Wrong(ValueError):
 
 
 def ranks(text: str) -> int:
-    """A number of ranks. auto, or torchrun's cpu: one per usable core."""
+    """Return a number of ranks. auto, or torchrun's cpu: one per usable core."""
     if text in ("auto", "cpu"):
         from shmcoll.engine.system.cores import usable_cores
 
@@ -44,13 +44,13 @@ def seconds(text: str) -> float:
         number = float(text)
     except ValueError:
         number = -1.0
-    if not 0 <= number <= 1e9:  # which no nan passes
+    if not 0 <= number <= 1e9:  # false for nan
         raise Wrong(f"{text!r} is not a number of seconds")
     return number
 
 
 def positive(text: str) -> float:
-    """Seconds, at least a microsecond."""
+    """Return seconds, at least a microsecond."""
     number = seconds(text)
     if number < 1e-6:
         raise Wrong(f"{text!r} leaves no time at all; give at least a microsecond, 1e-6")
@@ -58,7 +58,7 @@ def positive(text: str) -> float:
 
 
 def limit(text: str) -> float | None:
-    """Seconds, or None for off."""
+    """Return seconds, or None for off."""
     return None if text.lower() in ("off", "none", "no") else positive(text)
 
 
@@ -79,21 +79,22 @@ def switch(text: str) -> bool:
 
 
 def reader(text: str) -> str:
-    """Who reads the standard input: rank0 (mpiexec: 0) or none."""
+    """Return which rank reads the standard input: rank0 (mpiexec: 0) or none."""
     if text not in ("rank0", "0", "none"):
         raise Wrong(f"{text!r} is not one of rank0, none")
     return "none" if text == "none" else "rank0"
 
 
 def reaction(text: str) -> str:
-    """Return what becomes of the others when a rank has failed: stop or continue."""
+    """Return what happens to the other ranks when a rank has failed: stop or continue."""
     if text not in ("stop", "continue"):
         raise Wrong(f"{text!r} is not one of stop, continue")
     return text
 
 
 def binding(text: str) -> str:
-    """none, core or numa, also in the words of other launchers. What follows a colon refines it, for them."""
+    """Return none, core or numa. Accepts the words of other launchers, for which the text behind a colon is a
+    refinement."""
     word = text.partition(":")[0].lower()
     for choice, words in _BINDINGS.items():
         if word in words:
@@ -110,7 +111,7 @@ def variable(text: str) -> tuple[str, str]:
 
 
 def file(text: str) -> str:
-    """Return the name of a file that can be written: found out before the job runs."""
+    """Return the name of a file. Checks before the job runs that it can be written."""
     path = Path(text)
     if not text or path.is_dir() or not path.absolute().parent.is_dir():
         raise Wrong(f"{text!r} is not a file in a directory that exists")

@@ -1,4 +1,4 @@
-"""What `shmrun doctor` has two ranks do."""
+"""The job of two ranks that `shmrun doctor` runs."""
 
 import shmcoll
 

@@ -1,4 +1,4 @@
-"""Running the subcommand that a command line means. Each is imported when it is used."""
+"""Runs the subcommand of a command line. Each is imported when it is used."""
 
 import sys
 

@@ -1,15 +1,16 @@
-"""`shmrun doctor`: one line a finding, with advice below where there is some; exit code 1 when ranks cannot run."""
+"""`shmrun doctor`: one line per finding, with advice below it if there is some. The exit code is 1 if ranks cannot
+run."""
 
 import json
 from collections.abc import Iterator
 
 from shmrun.commands.findings import Finding, Level
 
-_MARGIN = 9 + 14  # columns of the level, and of what was looked at
+_MARGIN = 9 + 14  # columns of the level, and of the subject
 
 
 def examine(*, as_json: bool = False) -> int:
-    """Look at everything, print what was found, and return the exit code."""
+    """Check everything, print the findings, and return the exit code."""
     findings = []
     for finding in _findings():
         findings.append(finding)
@@ -35,7 +36,7 @@ def _print(finding: Finding) -> None:
 
 
 def _findings() -> Iterator[Finding]:
-    """The trial comes last, and only when nothing that was found prevents it."""
+    """Yield all findings. The trial comes last, and only if no finding prevents it."""
     from shmrun.commands import installation, machine
 
     hindered = False
@@ -54,7 +55,7 @@ def _findings() -> Iterator[Finding]:
             for finding in check():
                 hindered |= finding.level is Level.ERROR or finding.prevents_trial
                 yield finding
-        except Exception as e:  # whatever it is, ranks would meet it as well
+        except Exception as e:  # ranks would meet any such error as well
             hindered = True
             yield Finding(Level.ERROR, check.__name__.replace("_", " "), f"{type(e).__name__}: {e}")
     if not hindered:

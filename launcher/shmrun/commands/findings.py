@@ -1,11 +1,11 @@
-"""What `shmrun doctor` finds, as values."""
+"""The findings of `shmrun doctor`, as values."""
 
 from enum import Enum
 from typing import NamedTuple
 
 
 class Level(Enum):
-    """ERROR: ranks cannot run."""
+    """The level of a finding. ERROR: ranks cannot run."""
 
     OK = "ok"
     WARNING = "warning"
@@ -13,9 +13,9 @@ class Level(Enum):
 
 
 class Finding(NamedTuple):
-    """`subject`: what was looked at, `text`: what there is, `advice`: what to do about it, if anything.
+    """One finding. subject: what was checked. text: the result. advice: what to do about it, if anything.
 
-    `prevents_trial`: two ranks could not meet, or would have to compile first. An ERROR always does.
+    prevents_trial: two ranks could not meet, or would have to compile first. An ERROR always prevents the trial.
     """
 
     level: Level
@@ -26,6 +26,6 @@ class Finding(NamedTuple):
 
 
 def amount(size: int) -> str:
-    """Return bytes, for people."""
+    """Return an amount of bytes as text for people."""
     unit = "GiB" if size >= 1 << 30 else "MiB"
     return f"{size / (1 << (30 if unit == 'GiB' else 20)):,.1f} {unit}"

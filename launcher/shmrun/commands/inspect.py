@@ -1,4 +1,4 @@
-"""`shmrun inspect`: where every rank of a running or hanging job stands, read from outside; the job takes no notice."""
+"""`shmrun inspect`: where every rank of a running or hanging job is, read from outside. The job does not notice."""
 
 import json
 import sys
@@ -10,11 +10,11 @@ from shmcoll.diagnostics.hang_report import culprits, inquest, stacks_of, verdic
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError, ShmcollError
 
-_SHOWN = 8  # of the last operations, with -v
+_SHOWN = 8  # number of last operations, with -v
 
 
 def show(name: str | None, *, verbose: bool, stacks: bool, as_json: bool = False) -> int:
-    """Print what is known of the job that `name` means, or of the only one. Returns the exit code."""
+    """Print what is known of the job that `name` means, or of the only job. Returns the exit code."""
     try:
         check_proc()
     except ShmcollError as e:
@@ -40,8 +40,8 @@ def show(name: str | None, *, verbose: bool, stacks: bool, as_json: bool = False
 
 
 def _document(job: observer.ObservedJob, *, verbose: bool, stacks: bool) -> dict[str, Any]:
-    """Return the table as JSON. `call` and `sequence` are of the last operation; `since`: seconds since it began, or
-    since it ended if the rank is outside."""
+    """Return the table as JSON. call, sequence: those of the last operation. since: seconds since it began, or since it
+    ended if the rank is outside."""
     found = rank_status.standings(job.arena)
     below = stacks_of(job.arena, found) if stacks else {}
     last = _operations(job.arena) if verbose else {}
@@ -95,7 +95,7 @@ def _history(arena: observer.ObservedArena) -> list[str]:
 
 
 def _operations(arena: observer.ObservedArena) -> dict[int, list[dict[str, Any]]]:
-    """The same for each rank as JSON."""
+    """Return the last operations of each rank as JSON."""
     told: dict[int, list[dict[str, Any]]] = {rank: [] for rank in range(arena.ranks)}
     for group in rank_status.open_groups(arena):
         for rank, world_rank in enumerate(group.ranks):

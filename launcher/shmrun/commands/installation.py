@@ -1,4 +1,4 @@
-"""What `shmrun doctor` looks at in the installation: versions, the native entry, what the cache holds, a trial."""
+"""What `shmrun doctor` checks in the installation: versions, the native entry, the contents of the cache, a trial."""
 
 import os
 import subprocess
@@ -78,7 +78,7 @@ def compiled() -> Iterator[Finding]:
 
 
 def trial() -> Iterator[Finding]:
-    """Two ranks that meet once, away from what this directory and the environment say about jobs."""
+    """Run two ranks that meet once, without the settings of this directory and of the environment."""
     environment = {k: v for k, v in os.environ.items() if k not in {s.variable for s in SETTINGS.values()}}
     environment["PYTHONPATH"] = os.pathsep.join(str(Path(place).absolute()) for place in sys.path)
     command = [sys.executable, "-m", "shmrun", "-n", "2", "--timeout", "60", "-m", "shmrun.commands.barrier_job"]

@@ -1,4 +1,4 @@
-"""What `shmrun doctor` looks at in the machine: system, cores, memory, limits. Nothing here changes anything."""
+"""What `shmrun doctor` checks on the machine: system, cores, memory, limits. It changes nothing."""
 
 import os
 import resource
@@ -13,7 +13,7 @@ from shmcoll.errors import ShmcollError
 from shmrun.commands.findings import Finding, Level, amount
 
 _GLIBC = (2, 30)
-_ENOUGH = 128 << 20  # bytes of /dev/shm; a container has 64 MiB unless it is given more
+_ENOUGH = 128 << 20  # bytes of /dev/shm; a container has 64 MiB by default
 
 
 def system() -> Iterator[Finding]:
@@ -52,7 +52,7 @@ def cores() -> Iterator[Finding]:
 
 
 def polling() -> Iterator[Finding]:
-    """As `Communicator` decides: ranks poll while there is a core for each."""
+    """Yield the findings about polling, as `Communicator` decides it: ranks poll if there is a core for each."""
     usable = usable_cores()
     for ranks in (2, 4, 8):
         if ranks <= usable:

@@ -1,4 +1,4 @@
-"""`shmrun ps`: the jobs of this user, one line each, whoever started them."""
+"""`shmrun ps`: the jobs of this user, one line each, of all launchers."""
 
 import json
 import os
@@ -18,10 +18,10 @@ _LONGEST_COMMAND = 60
 
 @dataclass(frozen=True)
 class Listed:
-    """A line of the table. The names are the keys of the JSON. Times in seconds.
+    """A line of the table. The names are the keys of the JSON. Times are in seconds.
 
-    `state`: starts, runs, waits or ended; `ranks_ended`; `waiting`: for how long a rank has waited, and `waits_for` the
-    ranks that keep it waiting. `caller`: the pid of the process that called `shmcoll.run`.
+    state: starts, runs, waits or ended. waiting: for how long a rank has waited. waits_for: the ranks that keep it
+    waiting. caller: the pid of the process that called `shmcoll.run`.
     """
 
     pid: int
@@ -38,7 +38,7 @@ class Listed:
 
 
 def show(*, as_json: bool = False) -> int:
-    """Print the table; the exit code is 0, with or without jobs, and 1 when they cannot be looked for."""
+    """Print the table. Returns the exit code: 0, with or without jobs, and 1 if jobs cannot be listed."""
     try:
         check_proc()
     except ShmcollError as e:
@@ -61,7 +61,7 @@ def _listed(job: observer.ObservedJob) -> Listed | None:
         found = rank_status.standings(job.arena)
         age = (time.monotonic_ns() - job.arena.load(layout.JOB_CREATED)) / 1e9
     except (ArenaError, OSError):
-        return None  # it has ended while we looked
+        return None  # it has just ended
     waiting = max((s.since for s in found if s.blames and s.since >= hang_report.PATIENCE), default=None)
     ended = [s.rank for s in found if s.state in (rank_status.ENDED, rank_status.GONE)]
     state = "ended" if ended else "runs"
@@ -98,7 +98,7 @@ def command_of(pid: int) -> str:
     """Return the command line of a process, without the interpreter and the path of what it runs; empty if it has no
     command.
 
-    For the server of `shmcoll.run`, that of its caller.
+    For the server of `shmcoll.run` it is the command line of the caller.
     """
     caller = observer.caller_of(pid)
     if caller is not None and caller != pid:
@@ -113,7 +113,7 @@ def command_of(pid: int) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """'7 s', '3:05 min', '2:03 h'."""
+    """Return a duration as '7 s', '3:05 min' or '2:03 h'."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole} s"

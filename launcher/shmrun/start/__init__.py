@@ -1,1 +1,1 @@
-"""From what is wanted to running ranks."""
+"""From the options to running ranks."""

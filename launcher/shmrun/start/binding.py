@@ -1,6 +1,6 @@
 """Which cores a rank may use (`--bind-to`).
 
-core    one usable core (of hardware threads of the same core the second ones come last), the next one for the next rank
+core    one usable core, the next one for the next rank; second hardware threads of cores come last
 numa    the usable cores of one NUMA node; neighbouring ranks on the same one, as many on each as possible
 """
 
@@ -11,7 +11,7 @@ _SYSTEM = Path("/sys/devices/system")
 
 
 def cores(bind_to: str, rank: int, ranks: int, system: Path = _SYSTEM) -> set[int]:
-    """Return the cores of a rank: a subset of those that this process may use, never empty."""
+    """Return the cores of a rank: a part of those that this process may use, never empty."""
     usable = os.sched_getaffinity(0)
     if bind_to == "core":
         order = sorted(usable, key=lambda core: (_thread(core, system), core))
@@ -22,18 +22,18 @@ def cores(bind_to: str, rank: int, ranks: int, system: Path = _SYSTEM) -> set[in
 
 
 def _thread(core: int, system: Path) -> int:
-    """0 for the first hardware thread of a core, 1 for the second."""
+    """Return 0 for the first hardware thread of a core, 1 for the second."""
     return sorted(_listed(system / f"cpu/cpu{core}/topology/thread_siblings_list") | {core}).index(core)
 
 
 def _nodes(usable: set[int], system: Path) -> list[set[int]]:
-    """Return the usable cores of each NUMA node that has some; none where the kernel knows of no nodes."""
+    """Return the usable cores of each NUMA node that has some; an empty list if the kernel knows no nodes."""
     folders = sorted(system.glob("node/node[0-9]*"), key=lambda path: int(path.name[4:]))
     return [cores for folder in folders if (cores := _listed(folder / "cpulist") & usable)]
 
 
 def _listed(path: Path) -> set[int]:
-    """Return the numbers of a list such as 0-3,8; none where there is no such file."""
+    """Return the numbers of a list such as 0-3,8; none if the file does not exist."""
     numbers: set[int] = set()
     try:
         parts = path.read_text().strip().split(",")

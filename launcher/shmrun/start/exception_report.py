@@ -1,12 +1,12 @@
-"""How an uncaught exception gets from a rank to the launcher.
+"""How a rank sends an uncaught exception to the launcher.
 
 Each rank has a pipe of its own to the launcher. A Python rank whose program ends with an exception writes one message
 into it, from `sys.excepthook`; so does one that ends with `sys.exit("message")`. Other calls of that hook print, as
-ever (`shmcoll/runtime/uncaught.py`). A rank whose program cannot be executed writes one message, too. Nothing else is
+usual (`shmcoll/runtime/uncaught.py`). A rank whose program cannot be executed writes one message, too. Nothing else is
 ever written, and the descriptor is closed on exec. The launcher reads whenever there is something to read and once more
 when the rank has ended. It never waits for the end of the file: a process that the rank has forked may hold the pipe
-open. The rank never waits either: a message is shorter than a pipe's buffer, and even a smaller buffer is emptied by
-the launcher, whose death would end the rank.
+open. The rank never waits forever, either: a message is shorter than a pipe's buffer. The launcher empties even a
+smaller buffer, and its death would end the rank.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ _LONGEST = 30_000  # characters, at most two thirds of a pipe's 64 KiB as ASCII
 
 @dataclass(frozen=True)
 class Report(RaisedException):
-    """`text`: the exception with its traceback. `is_interrupt`: it is a `KeyboardInterrupt`."""
+    """The report of a rank. text: the exception with its traceback. is_interrupt: it is a `KeyboardInterrupt`."""
 
     text: str
     is_interrupt: bool = False
 
 
 def install(fd: int) -> Callable[[BaseException], bool]:
-    """From now on, an exception that ends this process is reported to `fd` and not printed. A later hook wins. Return
-    what reports an exception and returns whether it could."""
+    """Have an exception that ends this process reported to `fd` and not printed. A later hook wins. Returns a function
+    that reports an exception, and returns whether it could."""
     os.set_inheritable(fd, False)
     me, pipe = os.getpid(), _identity(fd)
 
@@ -55,14 +55,14 @@ def install(fd: int) -> Callable[[BaseException], bool]:
 
 
 def send(fd: int, report: Report) -> None:
-    """Write the one message of this rank. Raises `OSError` when nobody can read it."""
+    """Write the one message of this rank. Raises `OSError` if no process can read it."""
     message = json.dumps(asdict(report)).encode()
     while message:
         message = message[os.write(fd, message) :]
 
 
 def parse(message: bytes) -> Report | None:
-    """Return the report, or None when the rank sent none or died while writing it."""
+    """Return the report, or None if the rank sent none or died while writing it."""
     try:
         return Report(**json.loads(message))
     except (ValueError, TypeError):

@@ -1,9 +1,9 @@
-"""The process that was started as `shmrun`. It forks the launcher, which has a session of its own, and stands for it.
+"""The process that was started as `shmrun`. It forks the launcher, which has a session of its own, and represents it.
 
-All ranks are in the launcher's session. So what is typed at a terminal reaches this process alone, and no rank is
-stopped for reading from a terminal. A session for each rank would do that, too, but Linux shares cores out among
-sessions first (autogroups): a rank that yields its core would yield it to nobody, and an all_reduce of 64 ranks on 2
-cores takes ten times as long.
+All ranks are in the launcher's session. So the signals of a terminal reach only this process, and no rank is stopped
+for reading from a terminal. A session for each rank would do that, too, but Linux divides cores among sessions first
+(autogroups). A rank that yields its core would then yield it to no other rank, and an all_reduce of 64 ranks on 2 cores
+would take ten times as long.
 
 It passes signals on, and ends as the launcher does. If it is killed, the kernel kills the launcher.
 
@@ -12,9 +12,9 @@ terminal does not reach it. shmrun still passes them on if a process has sent th
 the terminal is dropped. The ranks start with the usual action of both signals. Other signals that are ignored stay so
 (nohup).
 
-It stops only after Ctrl-Z (SIGTSTP), when the launcher has stopped the ranks and itself. When somebody stops the
-launcher by its own pid, this process runs on: nobody would wake it again. After Ctrl-Z the launcher wakes it, whoever
-has continued the launcher (`shmrun/watch/supervise.py`).
+It stops only after Ctrl-Z (SIGTSTP), when the launcher has stopped the ranks and itself. If a user stops the launcher
+by its own pid, this process runs on, because nothing would wake it again. After Ctrl-Z the launcher wakes it when it
+has been continued itself (`shmrun/watch/supervise.py`).
 """
 
 import os
@@ -24,12 +24,13 @@ import sys
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
 
 _OF_TERMINALS = {signal.SIGINT, signal.SIGQUIT}
-_SI_KERNEL = 0x80  # what the kernel says of a signal that a terminal has caused
+_SI_KERNEL = 0x80  # the kernel's code for a signal from a terminal
 
 
 def stand() -> int | None:
-    """Fork the launcher. Returns None in it, and in this process, at its end, the exit code."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it would take exit codes away
+    """Fork the launcher. Returns None in the launcher. In this process, returns the exit code when the launcher has
+    ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, as some parents leave it, exit codes are lost
     ignored = {signum for signum in FORWARDED if signal.getsignal(signum) is signal.SIG_IGN}
     watched = {*FORWARDED, signal.SIGCHLD} - ignored | _OF_TERMINALS
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -73,7 +74,7 @@ def stand() -> int | None:
 
 
 def _die_by(signum: int) -> None:
-    """End as the launcher has ended: by a signal."""
+    """End by the same signal as the launcher."""
     if signum != signal.SIGKILL:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signum})

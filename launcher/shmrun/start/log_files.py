@@ -1,8 +1,10 @@
-"""The log files of the ranks (`--log-dir`): made before ranks start, opened again by whoever writes into them.
+"""The log files of the ranks (`--log-dir`): made before ranks start, opened again by the processes that write into
+them.
 
-Others may write the directory, too, as in /tmp. So no link is followed, no FIFO is waited for, and nothing is written
-into a file that has a second name: it would be some other file of ours, which somebody else has chosen. What has the
-name of a log and is not a file of ours gives way to one; where it cannot be removed, the job does not start.
+Other users may write to the directory, too, as in /tmp. So links are not followed, opening a FIFO does not wait, and
+nothing is written into a file that has a second name: it could be another file of ours, which another user has chosen.
+If something else than a file of ours has the name of a log, it is removed. If that is not possible, the job does not
+start.
 """
 
 import os
@@ -12,7 +14,7 @@ from shmcoll.engine.system import trusted_files
 
 
 def make(path: Path) -> None:
-    """An empty file of our own. Raises `OSError`."""
+    """Make an empty file of our own. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT
     try:

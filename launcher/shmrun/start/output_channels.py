@@ -3,14 +3,14 @@
 Lines of several ranks stay whole because one process, the launcher, writes them all (`shmrun/watch/output.py`). Some
 output does not pass through it:
 
-* a rank that prints into its log file alone writes there itself;
-* the only rank of a job has nobody to mix with, so it writes where the launcher would;
-* nobody reads what is written to /dev/null.
+* a rank that prints only into its log file writes there itself;
+* the only rank of a job has no other output to mix with, so it writes where the launcher would;
+* output to /dev/null is not read.
 
-Where 1 and 2 lead to the same place, as in a terminal or with `2>&1`, they share a pipe, so that what a rank writes
-arrives in order. Where the launcher's descriptor is a terminal, the rank gets a terminal of its own (a pty) in place of
-a pipe: programs then show colours and progress, and write line by line, as they would without a launcher. A rank whose
-lines are marked gets a pipe: marks and moves of the cursor do not go together.
+If 1 and 2 lead to the same place, as in a terminal or with `2>&1`, they share a pipe, so that the output of a rank
+arrives in order. If the launcher's descriptor is a terminal, the rank gets a terminal of its own (a pty) in place of a
+pipe. Then programs show colours and progress, and write line by line, as they do without a launcher. A rank whose lines
+are marked gets a pipe: marks do not work together with moves of the cursor.
 """
 
 import os
@@ -24,7 +24,7 @@ from shmrun.cli.options import Options
 
 @dataclass(frozen=True)
 class Channel:
-    """A pipe from a rank to the launcher. `numbers`: the rank's descriptors that lead into it."""
+    """A pipe from a rank to the launcher. numbers: the rank's descriptors that lead into it."""
 
     numbers: tuple[int, ...]
     read: int
@@ -32,7 +32,7 @@ class Channel:
 
 
 def wanted(options: Options) -> list[tuple[int, ...]]:
-    """Return which descriptors of each rank lead to the launcher; those in one tuple share a pipe."""
+    """Return which descriptors of each rank lead to the launcher. The descriptors in one tuple share a pipe."""
     if options.log_dir and not options.tee:
         return []
     must = options.tag_output or options.tee
@@ -51,7 +51,7 @@ def make(options: Options) -> Iterator[Channel]:
 
 
 def _terminal(number: int) -> tuple[int, int]:
-    """Return a terminal like the one behind a descriptor; a pipe where the system has no more terminals."""
+    """Return a terminal like the one behind a descriptor; a pipe if the system has no more terminals."""
     try:
         read, write = os.openpty()
     except OSError:

@@ -1,4 +1,5 @@
-"""What all ranks of a job share, made before the first of them starts: environment, log files, arena, routines."""
+"""The state that all ranks of a job share, made before the first rank starts: environment, log files, arena,
+routines."""
 
 import os
 import resource
@@ -18,7 +19,8 @@ _LEAST_SPACE = 300 << 20  # bytes
 
 @dataclass(frozen=True)
 class Job:
-    """`fork`: ranks run in forks of this process, which has loaded the routines; else each executes its program."""
+    """The state of a job. fork: ranks run in forks of this process, which has loaded the routines; otherwise each
+    executes its program."""
 
     options: Options
     program: Program
@@ -27,9 +29,9 @@ class Job:
 
 
 def prepare(options: Options, program: Program) -> Job:
-    """Set the environment, make log files and arena, and load the routines where ranks will be forks.
+    """Set the environment, make log files and arena, and load the routines if ranks will be forks.
 
-    Raises `Refused`; what is quickly found to be impossible, such as too little memory, before anything slow begins.
+    Raises `Refused`. Quick checks, such as that for too little memory, come before anything slow begins.
     """
     _open_standard_descriptors()
     _check_system()
@@ -51,14 +53,15 @@ def prepare(options: Options, program: Program) -> Job:
 
 
 def _open_standard_descriptors() -> None:
-    """Where one of 0, 1, 2 was closed for us, the arena would get that number and a rank would print into it."""
+    """Open those of 0, 1, 2 that are closed: otherwise the arena would get that number and a rank would print into
+    it."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(fd, True)
     os.close(fd)
 
 
 def _check_system() -> None:
-    """Refuse what would fail later, in other words or none."""
+    """Refuse what would fail later, with another message or without one."""
     try:
         check_proc()
     except ShmcollError as e:
@@ -71,7 +74,7 @@ def _check_system() -> None:
 
 
 def _gist(error: BaseException) -> str:
-    """The last line that says something: numpy and llvmlite write an essay around it."""
+    """Return the last line with a reason: numpy and llvmlite write much text around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines or [""])[-1][:300]
 
@@ -90,7 +93,8 @@ def _make_log_files(options: Options) -> None:
 
 
 def _set_environment(options: Options) -> None:
-    """Before numpy is imported: its BLAS reads OMP_NUM_THREADS then, and would start a thread per core in each rank."""
+    """Set the variables of the ranks, before numpy is imported: its BLAS reads OMP_NUM_THREADS then, and would start a
+    thread per core in each rank."""
     os.environ.update(options.env)
     if options.check:
         os.environ["SHMCOLL_CHECK"] = "1"
@@ -98,5 +102,5 @@ def _set_environment(options: Options) -> None:
 
 
 def _needs_interpreter(name: str) -> bool:
-    """Return whether a variable is read when an interpreter starts: too late for a fork of one that has."""
+    """Return whether a variable is read when an interpreter starts, which is too late for a fork of an interpreter."""
     return name in ("LANG", "TZ", "GLIBC_TUNABLES") or name.startswith(("PYTHON", "LD_", "LC_", "MALLOC_"))

@@ -1,11 +1,11 @@
-"""What is to be run, found before anything is started.
+"""The program to run, which is found before anything is started.
 
 A name that ends in `.py`, `.pyz` or `.zip` is a Python script, and so is a directory with a `__main__.py`; `-m` names a
 module; `-c` is followed by code; `-` is a script on the standard input, of which every rank gets a copy. Anything else
-is an executable, looked up in PATH unless it holds a slash. The interpreter that runs the launcher, before any of
-these, changes nothing: `shmrun python script.py` is `shmrun script.py`.
+is an executable, which is looked up in PATH unless it contains a slash. The interpreter that runs the launcher, before
+any of these, changes nothing: `shmrun python script.py` is `shmrun script.py`.
 
-Exit codes for what cannot be run are a shell's: 127 not found, 126 found but not executable.
+Exit codes for a program that cannot be run are those of a shell: 127 not found, 126 found but not executable.
 """
 
 import importlib.util
@@ -40,7 +40,7 @@ class Kind(Enum):
 class Program:
     """`name` is the script's path as given, the module's name, or the path of the executable; `argv` has it first.
 
-    Of code, `name` is `-c` or `-`, and `code` is the text.
+    For code, `name` is `-c` or `-`, and `code` is the text.
     """
 
     kind: Kind
@@ -105,7 +105,8 @@ def _code(command: tuple[str, ...]) -> Program:
 
 
 def _is_our_interpreter(name: str) -> bool:
-    """The same file in the same directory: links in virtual environments lead to one file, but are not the same."""
+    """Return whether it is the same file in the same directory. Links in virtual environments lead to one file, but are
+    not the same interpreter."""
     for path in map(Path, _places(name)):
         if path.is_file() and os.access(path, os.X_OK):
             ours = Path(sys.executable)
@@ -137,8 +138,7 @@ def _refuse_directory(name: str) -> None:
 
 
 def _module_exists(name: str) -> bool:
-    """Return whether the top-level package can be found; its submodules only Python itself can tell, by importing
-    it."""
+    """Return whether the top-level package can be found. Its submodules can only be found by importing it."""
     sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.util.find_spec(name.partition(".")[0]) is not None

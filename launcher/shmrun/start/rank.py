@@ -1,4 +1,4 @@
-"""A rank as the launcher sees it: its process, and the pipes through which it reports and prints."""
+"""A rank on the side of the launcher: its process, and the pipes through which it reports and prints."""
 
 import contextlib
 import os
@@ -13,13 +13,13 @@ from shmrun.start.output_channels import Channel
 
 @dataclass
 class Rank(RankProcess):
-    """One rank. `output`: the channels through which it prints; `log`: its log file, if it has one."""
+    """One rank. output: the channels through which it prints. log: its log file, if it has one."""
 
     report_fd: int
     output: tuple[Channel, ...]
     log: Path | None
     is_reporting: bool = field(default=True, init=False)  # until the report pipe ends: an executed program closes it
-    peak: int = field(default=0, init=False)  # bytes of memory at most; known when it has been reaped
+    peak: int = field(default=0, init=False)  # most bytes of memory; known when it has been reaped
     _message: bytes = field(default=b"", init=False)
     _report: Report | None = field(default=None, init=False)
 
@@ -31,7 +31,7 @@ class Rank(RankProcess):
         return self._report
 
     def read_report(self) -> None:
-        """Read what there is of the report, without waiting. When the rank has ended, nothing more comes."""
+        """Read what has come of the report, without waiting. When the rank has ended, nothing more comes."""
         self.is_reporting = self.status is None
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self.report_fd, 1 << 16):
@@ -40,7 +40,8 @@ class Rank(RankProcess):
         self._report = parse(self._message)
 
     def reap(self) -> None:
-        """After its end, when all its output has been read. Its traceback comes last in its log, as on a screen."""
+        """Reap the process after its end, when all its output has been read. Its traceback comes last in its log, as on
+        a screen."""
         _, _, usage = os.wait4(self.pid, 0)
         self.peak = usage.ru_maxrss << 10
         if self.log and self._report:

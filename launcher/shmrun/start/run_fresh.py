@@ -1,8 +1,7 @@
 """A rank with an interpreter of its own (`--fresh`).
 
-Started by `spawn`, not by people, as `python .../fresh_start REPORT-FD BUFFERING KIND CODE PROGRAM ...`. All it adds to
-`python PROGRAM ...` is that exceptions are reported to the launcher, and that output which the launcher tags is line
-buffered.
+`spawn` starts it as `python .../fresh_start REPORT-FD BUFFERING KIND CODE PROGRAM ...`. It differs from `python PROGRAM
+...` only in this: exceptions are reported to the launcher, and output that the launcher tags is line buffered.
 """
 
 import signal

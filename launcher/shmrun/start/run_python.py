@@ -1,7 +1,7 @@
 """Running a Python program as if the interpreter had just been started for it.
 
-Used in a fork of the launcher, and by `fresh` in a new interpreter. What a program can see of a start is made equal to
-`python script.py`, `python folder`, `python -m module` and `python -c code`: `sys.argv`,
+Used in a fork of the launcher, and by `fresh` in a new interpreter. Everything that a program can see of its start is
+equal to `python script.py`, `python folder`, `python -m module` and `python -c code`: `sys.argv`,
 `sys.path[0]`, a new `__main__` module, the file name in tracebacks, `SystemExit`, and how the process ends. Uncaught
 exceptions go through `sys.excepthook` (see `report`) without the launcher's frames.
 """
@@ -23,7 +23,7 @@ from shmrun.start.program import Kind, Program
 
 
 def run(program: Program, report_fd: int, mask: Iterable[int], *, line_buffered: bool) -> int:
-    """Run `program` to its end and return the exit code. `SystemExit` passes through; `mask`: the signals to block.
+    """Run `program` to its end and return the exit code. `SystemExit` passes through. mask: the signals to block.
 
     The caller must return this value all the way out to `sys.exit`, so that the interpreter ends as it always does.
     """
@@ -50,7 +50,8 @@ def run(program: Program, report_fd: int, mask: Iterable[int], *, line_buffered:
     except BaseException as e:
         _tell(e)
         if isinstance(e, KeyboardInterrupt):
-            # Told already; raised on so that the interpreter ends by SIGINT, as its parents expect.
+            # It has been reported already. It is raised again so that the interpreter ends by SIGINT, as its parents
+            # expect.
             sys.excepthook = lambda *_: None
             raise
         return 1
@@ -101,7 +102,8 @@ def _from_here(name: str) -> str:
 
 
 def _tell(error: BaseException) -> None:
-    """Hand an uncaught exception to `sys.excepthook`, with what the interpreter itself leaves behind for debuggers."""
+    """Pass an uncaught exception to `sys.excepthook`, and set the variables that the interpreter itself sets for
+    debuggers."""
     trace = _without_launcher(error.__traceback__)
     error.__traceback__ = trace
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace

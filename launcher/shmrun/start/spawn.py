@@ -1,16 +1,16 @@
-"""One process a rank, and what such a process must be before its program runs.
+"""One process per rank, and its state before its program runs.
 
 The launcher is single-threaded and forks all ranks in a row. Each child
- * dies with the launcher: PR_SET_PDEATHSIG, then a look whether the launcher died before that took effect;
+ * dies with the launcher: PR_SET_PDEATHSIG, then a check whether the launcher died before that took effect;
  * leads a process group, so that it can be signalled with its children;
- * reads the launcher's standard input when it is rank 0, /dev/null otherwise;
+ * reads the launcher's standard input if it is rank 0, otherwise /dev/null;
  * writes into its log file, or into pipes to the launcher (`output_channels.py`);
  * is bound to its cores, so that all its threads will be;
  * holds no other descriptor of the launcher than the arena's and its end of the report pipe.
 
 Signals stay blocked from before the first fork until the child is ready for them and the launcher watches: one that
 comes in between is neither lost nor delivered to half of the ranks. Descriptors are plain numbers here, because a
-Python object that owned one would close that number again in a child, at some later time, whatever it then is.
+Python object that owned one would close that number in a child at some later time, when it may be another file's.
 """
 
 import errno
@@ -31,7 +31,7 @@ from shmrun.start.prepare import Job
 from shmrun.start.program import Refused
 from shmrun.start.rank import Rank
 
-_SPARE = 8  # descriptors: the signals' pipe, what a look at the stacks opens
+_SPARE = 8  # descriptors: the signals' pipe, and those for reading stacks
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Children:
 
 @dataclass(frozen=True)
 class Self:
-    """What a forked rank knows of itself: where to report to, and the signal mask to restore when it is ready."""
+    """The state of a forked rank: the descriptor for its report, and the signal mask to restore when it is ready."""
 
     report: int
     mask: Iterable[int]
@@ -85,9 +85,9 @@ def start(job: Job, mask: Iterable[int]) -> Children | Self:
 
 
 def _allow_descriptors(job: Job, taken: int) -> tuple[int, int]:
-    """Raise the launcher's own limit of open files if need be; return the limits that ranks are to have.
+    """Raise the launcher's own limit of open files if necessary. Returns the limits for the ranks.
 
-    Refuse before any rank runs what would leave the launcher without descriptors while it watches.
+    Before any rank runs, it refuses a job that would leave the launcher without descriptors while it watches.
     """
     options = job.options
     channels = len(output_channels.wanted(options))
@@ -105,9 +105,9 @@ def _allow_descriptors(job: Job, taken: int) -> tuple[int, int]:
 
 
 def _settle() -> None:
-    """Leave nothing behind that each rank would do again: buffered output, garbage, modules to clear."""
+    """Do once what each rank would otherwise do itself: flush buffered output, collect garbage, clear modules."""
     for stream in (sys.stdout, sys.stderr):
-        if stream:  # None when the launcher was started with it closed
+        if stream:  # None if the launcher was started with it closed
             stream.flush()
     fast_exit.note_loaded()
     rank_process.freeze_memory()
@@ -123,7 +123,7 @@ def _become(
     output: Iterable[Channel],
     mask: Iterable[int],
 ) -> Self:
-    """In the child: turn into the rank. Returns for Python programs in this interpreter, executes all others."""
+    """Turn into the rank, in the child. Returns for Python programs in this interpreter, and executes all others."""
     try:
         rank_process.begin(launcher, job.arena, rank, "shmrun")
         options = job.options

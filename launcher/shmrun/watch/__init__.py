@@ -1,1 +1,1 @@
-"""From running ranks to the last words."""
+"""From running ranks to the summary."""

@@ -1,6 +1,6 @@
-"""The last words of a job, and its exit code. Which rank failed first, `shmcoll/startup/exits.py` says.
+"""The summary at the end of a job, and its exit code. `shmcoll/startup/exits.py` determines which rank failed first.
 
-The cause is printed last, because that is what stands at the bottom of the screen.
+The cause is printed last, because the last line is at the bottom of the screen.
 """
 
 import signal
@@ -23,7 +23,7 @@ _HINTS: dict[int, str] = {
 
 
 def speak(outcome: Outcome) -> int:
-    """Say on stderr how the job failed, if it did; return its exit code."""
+    """Print on stderr how the job failed, if it did. Returns its exit code."""
     failed = outcome.failed
     if outcome.late:
         what = f"the limit of {outcome.timeout:g} s (--timeout) is over; still running: {names(outcome.late)}"
@@ -68,7 +68,8 @@ def _in_one_line(outcome: Outcome, rank: Rank) -> str:
 
 
 def _exit_code(rank: Rank) -> int:
-    """A rank that raised, but was then too slow to end, still counts as having raised."""
+    """Return the exit code of a rank. A rank that raised an exception, but was too slow to end, counts as having
+    raised."""
     status = rank.status or 0
     if rank.ended_by and rank.raised:
         return 1

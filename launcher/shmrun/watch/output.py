@@ -1,11 +1,11 @@
-"""The ranks' output where it passes through the launcher: lines stay whole, and so does what one write brings.
+"""The ranks' output that passes through the launcher: lines stay whole, and the bytes of one write stay together.
 
 A rank writes into a pipe (`shmrun/start/output_channels.py`). Its `Stream` reads that into the `Sink` of the launcher's
-own stdout or stderr. Of the streams of a sink one at a time has the turn; what other ranks write waits in their pipes.
+own stdout or stderr. Only one stream of a sink at a time has the turn. The output of other ranks waits in their pipes.
 With `--tag-output` each line is marked with its rank; with `--tee` the rank's log file gets the same bytes unmarked.
 
-A stream without the turn takes it when it is free and there is something to read. It passes on at once what it reads,
-the beginning of a line as well: it may be a prompt. It has the turn
+A stream without the turn takes it if the turn is free and there is something to read. The stream passes on at once what
+it reads, also the beginning of a line, which may be a prompt. It has the turn
 
     after a whole line, or a line that begins anew (\\r)   until nothing has come for QUIET
     within a line                                         until nothing has come for HOLD, or MOST_HOLD is over
@@ -14,12 +14,14 @@ the beginning of a line as well: it may be a prompt. It has the turn
     when the rank has ended                               until the pipe is empty
 
 So a line is cut only if its rank takes longer than that to write it and another rank prints meanwhile. There is one
-exception, for programs that write whenever a buffer is full: their lines are cut anywhere, and the rest may come much
-later. A piece of so many bytes is passed on up to its last line, and the rest is kept until its line has come.
+exception, for programs that write whenever a buffer is full: they cut their lines anywhere, and the rest may come much
+later. A piece with the size of such a buffer is passed on up to its last line, and the rest is kept until its line has
+come.
 
-A reader that is slow, or stopped, must not hold up the launcher, which has ranks to watch: so a sink writes only what
-is taken without waiting. While it is full its streams are not read; then the ranks wait, as they would for a slow
-terminal. When the reader has gone away the pipes are closed, so that the ranks learn it as they would alone.
+A reader that is slow, or stopped, must not hold up the launcher, which has ranks to watch. So a sink writes only what
+the reader accepts without waiting. While it is full its streams are not read, and the ranks wait, as they would for a
+slow terminal. If the reader has ended, the pipes are closed, so that the ranks notice it as they would without a
+launcher.
 """
 
 import contextlib
@@ -34,7 +36,7 @@ HOLD = 0.5  # seconds
 MOST_HOLD = 2.0  # seconds
 TURN = 0.2  # seconds
 LONGEST = 1 << 20  # bytes of one turn
-LINGER = 0.5  # seconds: how long a rank that has ended is read on because another process holds its pipe
+LINGER = 0.5  # seconds for which the pipe of a rank that has ended is read, because another process may hold it
 
 _FULL = 1 << 18
 _READ = 1 << 16  # bytes: as much as a pipe usually holds
@@ -53,22 +55,22 @@ class Sink:
         self._turn_began = self._turn_ends = 0.0
         self._turn_bytes = 0
         self._unfinished: Stream | None = None  # the stream whose line the last byte is within
-        self._most = LONGEST if stat.S_ISREG(os.fstat(fd).st_mode) else select.PIPE_BUF  # that is taken at once
+        self._most = LONGEST if stat.S_ISREG(os.fstat(fd).st_mode) else select.PIPE_BUF  # accepted at once
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is, or can be, something left to write."""
+        """Whether something is left to write, or may still come."""
         return bool(self.pending or self.streams)
 
     def sources(self) -> Iterator[tuple[int, int]]:
-        """Return descriptors to wait for, each with what to wait for."""
+        """Return the descriptors to wait for, each with its events."""
         if self.pending:
             yield self.fd, select.POLLOUT
         for stream in self._readable():
             yield stream.fd, select.POLLIN
 
     def wakes(self) -> Iterator[float]:
-        """Return moments at which `read` is to be called though there may be nothing to read."""
+        """Return the times at which `read` must be called, even if there is nothing to read."""
         if self._turn and len(self.pending) < _FULL:
             yield self._turn_ends
         for stream in self._readable():
@@ -76,7 +78,7 @@ class Sink:
                 yield stream.ended + LINGER
 
     def read(self, ready: set[int]) -> None:
-        """Read what there is from streams whose descriptors are ready, or whose ranks have ended."""
+        """Read from the streams whose descriptors are ready, or whose ranks have ended."""
         while (has_turn := self._turn) and len(self.pending) < _FULL:
             if self._read(has_turn) or time.monotonic() < self._turn_ends:
                 break
@@ -103,7 +105,7 @@ class Sink:
         self._unfinished = None
 
     def give_up(self) -> None:
-        """Nobody reads any more: drop what there is and what comes."""
+        """Drop all present and later output, because it is not read any more."""
         self.broken = True
         self.pending.clear()
 
@@ -113,7 +115,7 @@ class Sink:
         return [self._turn] if self._turn else list(self.streams)
 
     def _read(self, stream: "Stream") -> bool:
-        """Pass on what a stream has read; whether there was something."""
+        """Pass on what a stream has read. Returns whether there was something."""
         now = time.monotonic()
         data, is_over = stream.read(is_broken=self.broken)
         if data:
@@ -152,9 +154,9 @@ class Sink:
 
 
 class Stream:
-    """One rank's pipe. `ended`: when the rank has ended (`time.monotonic`); None while it runs.
+    """One rank's pipe. ended: when the rank has ended (`time.monotonic`); None while it runs.
 
-    `marked`: with '[rank] ' before each line; `log`: descriptor of a file that gets the same without, or None.
+    marked: with '[rank] ' before each line. log: descriptor of a file that gets the same bytes without marks, or None.
     """
 
     def __init__(self, rank: int, fd: int, *, marked: bool, log: int | None = None):
@@ -172,7 +174,7 @@ class Stream:
         return bool(self._kept)
 
     def read(self, *, is_broken: bool) -> tuple[bytes, bool]:
-        """Return what can be passed on now, and whether nothing more will come; then the pipe is closed.
+        """Return what can be passed on now, and whether nothing more will come. In that case the pipe is closed.
 
         A process that the rank left behind may still hold the pipe. LINGER seconds after the rank's end, its output has
         no reader.
@@ -184,7 +186,7 @@ class Stream:
             except BlockingIOError:
                 is_over = self.ended is not None and time.monotonic() >= self.ended + LINGER
                 break
-            except OSError:  # what a terminal answers when nobody has it open any more
+            except OSError:  # the error of a terminal that no process has open any more
                 data = b""
             come += data
             is_over = not data
@@ -199,6 +201,6 @@ class Stream:
         return data[:end], is_over
 
     def _log_also(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # a full disk: the ranks go on, and what they print is still to be seen
+        with contextlib.suppress(OSError):  # a full disk: the ranks go on, and their output is still shown
             while self._log is not None and data:
                 data = data[os.write(self._log, data) :]

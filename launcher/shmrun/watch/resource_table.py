@@ -1,11 +1,11 @@
-"""What each rank has used, at the end of a job: as a table (`--report`) and as JSON (`--report-json`).
+"""The resources that each rank has used, at the end of a job: as a table (`--report`) and as JSON (`--report-json`).
 
 exit         exit code, or the signal that killed it
 time         from its start to its end
-memory       the most that was in memory at one time: its own, and what it used of libraries and of the arena
-collectives  that it took part in, in the world; - when it never joined
-moved        bytes of the arrays that it gave to them
-asleep       share of its time that it slept in waits for others; - like `moved` when it had no time to say so
+memory       the most that was in memory at one time: its own, and its part of libraries and of the arena
+collectives  number of collectives in the world; - if it never joined
+moved        bytes of the arrays that it passed to them
+asleep       share of its time that it slept in waits for others; -, like `moved`, if it had no time to publish it
 """
 
 import json
@@ -56,7 +56,7 @@ def figures(arena: Arena, rank: Rank) -> Figures:
 
 
 def table(outcome: Outcome) -> str:
-    """Return the table, its columns aligned to the right."""
+    """Return the table, with its columns aligned to the right."""
     rows: list[tuple[str, ...]] = [("rank", "exit", "time", "memory", "collectives", "moved", "asleep")]
     rows += [_row(figures(outcome.arena, rank)) for rank in outcome.ranks]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -1,4 +1,4 @@
-"""The line about a stall (`--stall-warning`): who keeps whom waiting, in which call and at which line.
+"""The line about a stall (`--stall-warning`): which rank keeps which others waiting, in which call and at which line.
 
 The launcher reads the arena, so ranks do nothing for it. It looks only when a wait that it knows of, or one that could
 have begun after its last look, may be as long as the limit. An operation that takes long but goes on is no stall: what
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SECOND_LOOK = 0.5  # seconds
 _STACKS_PATIENCE = 0.3  # seconds
-_ASKED = 3  # ranks at most, for their lines
+_ASKED = 3  # most ranks whose lines are named
 
 _AT = re.compile(r"(.*:\d+) in ")
 _WORDS = (layout.PROGRESS, layout.AWAITED_PEER, layout.AWAITED_WORD, layout.AWAITED_VALUE, layout.MESSAGE_SINCE)
@@ -32,7 +32,7 @@ Signature = list[tuple[int, ...]]
 
 
 class StallWarning:
-    """`when`: the moment (`time.monotonic`) of the next look."""
+    """Finds stalls. when: the time (`time.monotonic`) of the next check."""
 
     def __init__(self, arena: Arena, limit: float):
         self.when = time.monotonic() + limit
@@ -64,7 +64,7 @@ class StallWarning:
         return f"{verdict(found, self._limit)}{self._lines(found)} More: shmrun inspect --stacks {creator}"
 
     def _signature(self, found: list[RankStatus]) -> Signature:
-        """Return what changes when one of the ranks that have waited for too long goes on."""
+        """Return a value that changes if one of the ranks that have waited for too long goes on."""
         seen: Signature = []
         for s in found:
             if s.group and s.blames and s.since >= self._limit:

@@ -1,8 +1,8 @@
 """The loop that watches the ranks of a job. What it adds to `shmcoll/startup/watcher.py`:
 
-SIGINT SIGTERM SIGHUP        sent on to all ranks, once each; a second SIGINT kills them at once
+SIGINT SIGTERM SIGHUP        is passed on to all ranks, once each; a second SIGINT kills them at once
 SIGQUIT                      a table of where the ranks are is printed, and the job goes on
-SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; with SIGCONT to any of them all go on
+SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; after SIGCONT to any of them all go on
 the time limit is over       the same table, before the ranks are ended
 output, a report             is read as far as it has come
 a stall                      is reported (`stall_warning.py`)
@@ -28,7 +28,7 @@ from shmrun.watch.stall_warning import StallWarning
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the job went. `interrupted`: the first signal that was forwarded; `late`: ranks that ran when the time was
+    """The outcome of the job. interrupted: the first signal that was forwarded. late: ranks that ran when the time was
     over."""
 
     arena: Arena
@@ -59,22 +59,22 @@ class _JobWatcher(Watcher[Rank]):
         stops = options.on_failure == "stop"
         super().__init__(job.arena, children.ranks, grace=options.grace, timeout=options.timeout, stops=stops)
         self.interrupted = 0
-        self._python = job.program.python  # nobody could tell where any other program is
+        self._python = job.program.python  # no stacks can be read from any other program
         self._sinks = {number: Sink(number) for number in (1, 2)}
         self._streams = [pair for rank in self.ranks for pair in self._make_streams(rank, options.tag_output)]
         self._stall = StallWarning(job.arena, options.stall_warning) if options.stall_warning else None
-        self._is_over = False  # whether the time limit is
+        self._is_over = False  # whether the time limit is over
         self._forwarded: set[int] = set()
         self._signals = _catch_signals(children.mask)
 
     def clean_up(self) -> None:
-        """Reap all ranks. Only after an error of ours are there any to kill."""
+        """Reap all ranks. Ranks that still run, after an error of ours, are killed."""
         for rank in self.living():
             rank.send(signal.SIGKILL)
         has_failed = any(rank.failed for rank in self.ranks)
         for rank in self.ranks:
             if has_failed:
-                rank.send(signal.SIGTERM)  # what failed ranks may have left behind in their groups
+                rank.send(signal.SIGTERM)  # processes that failed ranks may have left in their groups
             rank.reap()
 
     def _make_streams(self, rank: Rank, marked: bool) -> Iterator[tuple[Rank, Stream]]:
@@ -171,8 +171,8 @@ class _JobWatcher(Watcher[Rank]):
             rank.send(signum)
 
     def _stop(self) -> None:
-        """Stop the job, as a shell does with what runs in a terminal. The time until it goes on counts for no limit."""
-        self._send(signal.SIGSTOP)  # SIGTSTP would be ignored: no shell looks after our session
+        """Stop the job, as a shell stops what runs in a terminal. The time until it goes on does not count."""
+        self._send(signal.SIGSTOP)  # SIGTSTP would be ignored: no shell manages our session
         stopped = time.monotonic()
         os.kill(os.getpid(), signal.SIGSTOP)
         # The process in the foreground has stopped, too (`shmrun/start/foreground.py`).
@@ -180,13 +180,13 @@ class _JobWatcher(Watcher[Rank]):
         self.postpone(time.monotonic() - stopped)
 
     def _stop_writing(self) -> None:
-        """Whoever should read our output may never do it."""
+        """Stop writing, because the reader of our output may never read it."""
         for sink in self._sinks.values():
             sink.give_up()
 
 
 def _catch_signals(mask: Iterable[int]) -> int:
-    """Have signals written to a pipe from now on; returns the end to read. Ignored ones stay so (nohup)."""
+    """Have signals written to a pipe from now on. Returns its reading end. Ignored signals stay ignored (nohup)."""
     arrived, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     for signum in FORWARDED:

@@ -1,8 +1,8 @@
-"""Where the interpreter of a `--fresh` rank starts: `python .../shmrun/fresh_start REPORT-FD ...` (see
+"""The start of the interpreter of a `--fresh` rank: `python .../shmrun/fresh_start REPORT-FD ...` (see
 `shmrun/start/run_fresh.py`).
 
 Python puts this directory first on its path, and nothing else is in it. With `-m` it would be the current directory,
-where anybody's `json.py` (in /tmp, say) would be taken for the module that we import.
+and another user's `json.py` (in /tmp, for example) would replace the module that we import.
 """
 
 import sys
