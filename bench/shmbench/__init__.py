@@ -2,20 +2,20 @@
 
 `__main__` reads the options, then starts the ranks with shmrun. The rooms, from the bottom up:
 
-    cli/           what is to be measured: options, flags that all commands share, sizes ("64M" and sweeps)
-    collectives/   one file a collective, each with the same functions; payload: inputs, and what a result must be
+    cli/           the options: what to measure, flags that all commands share, sizes ("64M" and sweeps)
+    collectives/   one file per collective, each with the same functions; payload: inputs and the right results
     timing/        measuring
-      library        the library under test, as the harness sees it;  peers: others;  launch: how each is started
+      library        the library under test, on the side of the harness;  peers: others;  launch: how each is started
       measure        buffers in turn, the timed loop, rounds, the check
-      ab_timing      things timed in turn;  entries: those with arrays;  other_load: how busy the machine was
+      ab_timing      entries timed in turn;  entries: those with arrays;  other_load: how busy the machine was
     report/        table: for people;  json_report: for programs;  ratios, curves, picture
-    features/      one file a group of rows of `shmbench beyond`
-    commands/      worker: what every rank does for the table of one collective; the others are `shmbench NAME`
+    features/      one file per group of rows of `shmbench beyond`
+    commands/      worker: the work of every rank for the table of one collective; the others are `shmbench NAME`
       compare        shmcoll and its peers in turn;  plot: JSON to pictures
       tune           thresholds for this machine;  thresholds: where one algorithm overtakes another
-      beyond         what the peers cannot do, beside its limits
+      beyond         features that the peers do not have, beside their limits
       predict        the cost formulas for machines of more cores
 
-Everything but `timing/library`, `commands/tune`, `commands/thresholds` and what belongs to `beyond` is independent of
+Everything except `timing/library`, `commands/tune`, `commands/thresholds` and the files of `beyond` is independent of
 shmcoll, so that peers are measured by the same code.
 """

@@ -1,9 +1,9 @@
-"""The command `shmbench`: read the options, then become `shmrun` with as many ranks as asked for.
+"""The command `shmbench`: read the options, then become `shmrun` with the number of ranks asked for.
 
-Its subcommands: `compare` starts one job after another, of shmcoll and its peers; `plot` draws what runs have left, and
-`diff` compares it; `predict` puts more ranks into the cost formulas; `tune` measures what later jobs go by; `beyond`
-what the peers have nothing like. Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) it
-is a rank itself.
+Its subcommands: `compare` starts one job after another, of shmcoll and its peers. `plot` draws the results of runs, and
+`diff` compares them. `predict` computes the cost formulas for more ranks. `tune` measures the thresholds of later jobs.
+`beyond` measures features that the peers do not have. Inside a job that has been started already (`shmrun -n 4 -m
+shmbench all_reduce`) the process is a rank itself.
 """
 
 import os
@@ -17,7 +17,7 @@ from shmbench.cli.options import SUBCOMMANDS, parse
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the benchmark. Returns 0, 1 when a result was wrong, 2 when the options were (by SystemExit)."""
+    """Run the benchmark. Returns 0, or 1 if a result was wrong. Exits with 2 for wrong options (SystemExit)."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments and arguments[0] in SUBCOMMANDS:
         return printing("shmbench", lambda: int(import_module(f"shmbench.commands.{arguments[0]}").main(arguments[1:])))

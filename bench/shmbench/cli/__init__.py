@@ -1,1 +1,1 @@
-"""What is to be measured: the command line."""
+"""The command line: what to measure."""

@@ -35,6 +35,6 @@ def _value(action: argparse.Action) -> str:
 
 
 def _choices(action: argparse.Action) -> Sequence[str]:
-    """Return the values that there are, where it is one of several; `flags.one_of` keeps them."""
+    """Return the possible values of an option that is one of several; `flags.one_of` keeps them."""
     choices = getattr(action.type, "names", ()) if action.choices is None else action.choices
     return [str(choice) for choice in choices]

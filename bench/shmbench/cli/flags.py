@@ -1,4 +1,4 @@
-"""What the commands have in common in reading their flags. Nothing here loads numpy."""
+"""The code that the commands share for reading their flags. Nothing here loads numpy."""
 
 import argparse
 import sys
@@ -15,7 +15,7 @@ PICTURES = (".png", ".svg", ".pdf")
 
 
 class Parser(argparse.ArgumentParser):
-    """One line for a mistake, without the usage in front of it."""
+    """A parser that prints one line for a mistake, without the usage in front of it."""
 
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def picture_complaint(flag: str, path: Path) -> str | None:
-    """Return why no picture could be written to `path`, or None; told before anything is measured."""
+    """Return why no picture can be written to `path`, or None. It is checked before anything is measured."""
     if path.suffix not in PICTURES:
         return f"{flag} {path}: a picture's name ends in {', '.join(PICTURES)}"
     if not path.absolute().parent.is_dir():
@@ -34,7 +34,8 @@ def picture_complaint(flag: str, path: Path) -> str | None:
 
 
 def one_of(what: str, names: Sequence[str], others: Sequence[str] = ()) -> Callable[[str], str]:
-    """Return one of these names. `others`: what can also be meant by a word that is not one of them."""
+    """Return the type of an option that is one of these names. others: other meanings of a word that is not one of
+    them."""
 
     def check(text: str) -> str:
         if text not in names:
@@ -47,7 +48,7 @@ def one_of(what: str, names: Sequence[str], others: Sequence[str] = ()) -> Calla
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """A whole number."""
+    """Return the type of an option that is a whole number."""
 
     def check(text: str) -> int:
         try:
@@ -62,7 +63,7 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def size_list(text: str) -> tuple[int, ...]:
-    """Sizes with commas between them."""
+    """Return the sizes in a list with commas."""
     return tuple(size(part) for part in text.split(","))
 
 

@@ -1,4 +1,4 @@
-"""The flags: those of nccl-tests where it has them, except that `-n` counts ranks (iterations are `--iters`).
+"""The flags: those of nccl-tests if it has them, except that `-n` is the number of ranks (iterations are `--iters`).
 
 Nothing here loads numpy, so that `--help` and a mistyped option answer at once.
 """
@@ -46,7 +46,7 @@ ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure. Sizes in bytes; `iters` None means as many as fill a round."""
+    """What to measure. Sizes are in bytes. iters: None means as many as fill a round."""
 
     collective: str
     ranks: int
@@ -68,9 +68,9 @@ class Options:
 
 
 def parse(argv: list[str], ranks: int = 2) -> Options:
-    """Read the flags; `ranks` stands in for a missing -n.
+    """Read the flags. ranks: replaces a missing -n.
 
-    Raises `SystemExit(2)` after one line on stderr when something makes no sense.
+    For a mistake, prints one line on stderr and raises `SystemExit(2)`.
     """
     parser = _parser(ranks)
     given = parser.parse_args(argv)
@@ -99,7 +99,7 @@ def parse(argv: list[str], ranks: int = 2) -> Options:
 
 
 def _complaint(o: Options) -> str | None:
-    """Return what is wrong with options that are right one by one, or None."""
+    """Return what is wrong with a combination of options that are right one by one, or None."""
     if o.min_bytes > o.max_bytes:
         return f"-b {o.min_bytes} is larger than -e {o.max_bytes}"
     if o.root >= o.ranks:

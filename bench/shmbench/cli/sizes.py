@@ -1,4 +1,4 @@
-"""Sizes and times as people write them, and the sweep over the sizes."""
+"""Sizes and times in the notation of people, and the sweep over the sizes."""
 
 import re
 from collections.abc import Iterator
@@ -15,18 +15,19 @@ def parse_size(text: str) -> int:
 
 
 def short_size(size: float) -> str:
-    """Return bytes as people write them: 8, 4K, 1.5M."""
+    """Return bytes in the notation of people: 8, 4K, 1.5M."""
     unit = max((unit for unit in UNITS if size >= UNITS[unit]), key=UNITS.__getitem__, default="")
     return f"{size / UNITS[unit]:g}{unit}"
 
 
 def microseconds(us: float) -> str:
-    """As many digits as mean something: 1.23, 123.4, 12345."""
+    """Return a time with its significant digits: 1.23, 123.4, 12345."""
     return f"{us:.2f}" if us < 100 else f"{us:.1f}" if us < 10_000 else f"{us:.0f}"
 
 
 def sweep(first: int, last: int, *, step: int | None, factor: int) -> Iterator[int]:
-    """Sizes from `first` to `last`: each `step` bytes more than the one before, or `factor` times as many."""
+    """Return the sizes from `first` to `last`: each is `step` bytes more than the one before, or `factor` times as
+    many."""
     size = first
     while size <= last:
         yield size

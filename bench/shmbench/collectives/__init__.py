@@ -1,4 +1,4 @@
-"""What is measured: one file a collective, each with the functions of `Collective` in the same order."""
+"""The collectives to measure: one file for each, with the functions of `Collective` in the same order."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +9,14 @@ import numpy as np
 
 from shmbench.collectives.payload import Segment, pattern
 
-# Input and output of a call; None where a rank has none. A list of them is used in turn.
+# Input and output of a call; None if a rank has none. A list of them is used in turn.
 Buffers = list[tuple[np.ndarray | None, np.ndarray | None]]
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Two columns, in elements: `count`, as an argument of the call has it, and `size`, which sets the bandwidth."""
+    """Two columns, in elements: `count`, as in the argument of the call, and `size`, from which the bandwidth is
+    computed."""
 
     count: int
     size: int
@@ -23,7 +24,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the table, as one rank sees it."""
+    """One row of the table, on one rank."""
 
     dtype: np.dtype
     op: str
@@ -45,12 +46,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective as the harness needs it.
+    """A collective, as the harness uses it.
 
-    counts(elements, ranks)             the counts that come closest to a size of so many elements
-    lengths(case)                       elements of this rank's input and of its output; 0 where it has none
-    expected(case, seq)                 what this rank's output must hold after call `seq`; [] where it has none
-    run(comm, case, buffers, n)         n calls over the buffers in turn, and nothing else: this is what is timed
+    counts(elements, ranks)             the counts that come closest to a size of this number of elements
+    lengths(case)                       elements of this rank's input and of its output; 0 if it has none
+    expected(case, seq)                 the right contents of this rank's output after call `seq`; [] if it has none
+    run(comm, case, buffers, n)         n calls over the buffers in turn, and nothing else: this is timed
     bus_factor(ranks)                   bus bandwidth over algorithm bandwidth, by the definitions of nccl-tests
     in_place(case, memory)              input and output as parts of one array, which is as long as the longer of them
     """
@@ -61,10 +62,10 @@ class Collective:
     run: Callable[[Any, Case, Buffers, int], None]
     bus_factor: Callable[[int], float]
     in_place: Callable[[Case, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None  # None: there is no such form
-    out_of_place: bool = True  # there is a form with an output apart from the input
-    reduces: bool = False  # the op column means something
-    rooted: bool = False  # the root column does
-    sized: bool = True  # sizes mean something
+    out_of_place: bool = True  # the collective has a form with an output apart from the input
+    reduces: bool = False  # the op column has a meaning
+    rooted: bool = False  # the root column has a meaning
+    sized: bool = True  # sizes have a meaning
 
 
 def find(name: str) -> Collective:

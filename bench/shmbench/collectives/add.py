@@ -1,4 +1,5 @@
-"""add: no collective. Every rank computes c = a + b of its own, all at once: the limit of a reduction of two inputs."""
+"""add: not a collective. Every rank computes its own c = a + b, all at the same time: the limit of a reduction of two
+inputs."""
 
 from itertools import cycle, islice
 from typing import Any

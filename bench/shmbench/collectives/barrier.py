@@ -1,4 +1,4 @@
-"""barrier: no data, one line. What must hold is checked by `measure`: nobody leaves before the last has come."""
+"""barrier: no data, one line. `measure` checks that no rank leaves before the last rank has come."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""broadcast: every rank gets the input of the root. There is only one array a rank: in place is the only form."""
+"""broadcast: every rank gets the input of the root. There is only one array per rank: in place is the only form."""
 
 from itertools import cycle, islice
 from typing import Any

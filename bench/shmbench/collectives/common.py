@@ -13,18 +13,18 @@ UFUNCS = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, 
 
 
 def whole(elements: int, ranks: int) -> Counts:
-    """Every rank has an array of the size."""
+    """Return the counts if every rank has an array of the size."""
     return Counts(count=elements, size=elements)
 
 
 def blocks(elements: int, ranks: int) -> Counts:
-    """The size is all blocks together: equal ones, and never empty."""
+    """Return the counts if the size is that of all blocks together. The blocks are equal, and never empty."""
     block = max(1, elements // ranks)
     return Counts(count=block, size=block * ranks)
 
 
 def alike(case: Case) -> tuple[int, int]:
-    """Input and output have the size."""
+    """Return the lengths if input and output have the size."""
     return case.counts.size, case.counts.size
 
 
@@ -36,7 +36,7 @@ def even(case: Case) -> list[int]:
 def uneven(case: Case) -> list[int]:
     """Return a length for each rank's block: the mean for rank 0, then half as much again, then half as much.
 
-    Together as many as equal blocks; even at 2 ranks.
+    Their sum is that of equal blocks. With 2 ranks they are equal.
     """
     mean, n = case.counts.count, case.ranks
     lengths = [mean] * n
@@ -46,7 +46,7 @@ def uneven(case: Case) -> list[int]:
 
 
 def place(lengths: Sequence[int], rank: int) -> slice:
-    """Return where the block of `rank` lies when blocks of these lengths follow one another."""
+    """Return the place of the block of `rank` if blocks of these lengths follow one another."""
     start = sum(lengths[:rank])
     return slice(start, start + lengths[rank])
 
@@ -69,15 +69,15 @@ def with_algorithm(method: Callable[..., Any], case: Case) -> Callable[..., Any]
 
 
 def over_itself(case: Case, memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """In place: the output is the input."""
+    """Return the arrays in place: the output is the input."""
     return memory, memory
 
 
 def apart(ranks: int) -> float:
-    """Return the bus factor where a rank has its own block already, and all links work at once."""
+    """Return the bus factor of a collective in which a rank has its own block already, and all links work at once."""
     return (ranks - 1) / ranks
 
 
 def along(ranks: int) -> float:
-    """Return the bus factor where all data has to pass one rank, or each rank in turn."""
+    """Return the bus factor of a collective in which all data has to pass one rank, or each rank in turn."""
     return 1.0

@@ -1,4 +1,5 @@
-"""memcpy: no collective. Every rank copies a buffer of its own, all at once: the limit of data that is moved once."""
+"""memcpy: not a collective. Every rank copies a buffer of its own, all at the same time: the limit of moving data
+once."""
 
 from itertools import cycle, islice
 from typing import Any

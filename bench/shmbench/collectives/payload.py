@@ -1,9 +1,9 @@
-"""Inputs that any correct library turns into one exact result, and the comparison with it.
+"""Inputs with one exact result in any correct library, and the comparison with that result.
 
-A buffer is a short pattern repeated. The pattern depends on rank and sequence number, so data of another rank, of an
-earlier call or at a wrong place is found; its length is prime, so that slices, cells and pages never line up with it.
-The values are small enough that every dtype represents them and all their partial sums and products exactly, in any
-order of reduction.
+A buffer is a short pattern repeated. The pattern depends on rank and sequence number, so that data of another rank, of
+an earlier call or at a wrong place is found. Its length is prime, so that slices, cells and pages are never aligned
+with it. The values are small enough that every dtype represents them and all their partial sums and products exactly,
+in any order of reduction.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def pattern(dtype: np.dtype, op: str, ranks: int, rank: int, seq: int, start: in
         # Powers of two, and few enough of them that no dtype overflows.
         values = np.uint64(1) + (bits % np.uint64(2) if rank < 7 else np.uint64(0) * bits)
     elif op == "avg":
-        # Pairs of ranks lie one above and one below a common value: the sum is a multiple of the number of ranks.
+        # Of each pair of ranks one is above and one below a common value: the sum is a multiple of the number of ranks.
         common = np.uint64(1) + _mix(place, 0, seq) % np.uint64(spread - 1)
         values = common if rank == ranks - 1 and ranks % 2 else common + np.uint64(1) - np.uint64(2 * (rank % 2))
     else:
@@ -56,7 +56,7 @@ def pattern(dtype: np.dtype, op: str, ranks: int, rank: int, seq: int, start: in
 
 
 def _mix(place: np.ndarray, rank: int, seq: int) -> np.ndarray:
-    """24 well-stirred bits for each place."""
+    """Return 24 well-mixed bits for each place."""
     salt = (rank * 0x9E3779B97F4A7C15 + seq * 0xC2B2AE3D27D4EB4F) & _MASK
     bits = (place + np.uint64(1)) * np.uint64(0xD6E8FEB86659FD93) ^ np.uint64(salt)
     bits = (bits ^ (bits >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
@@ -71,7 +71,7 @@ def fill(array: np.ndarray, pattern: np.ndarray) -> None:
 
 
 def spoil(array: np.ndarray, segments: list[Segment]) -> None:
-    """Write a wrong value into every element, so that what is right afterwards has been written since."""
+    """Write a wrong value into every element, so that an element that is right afterwards has been written since."""
     for s in segments:
         wrong = ~s.pattern if s.pattern.dtype == np.bool_ else (~s.pattern.view(np.uint8)).view(s.pattern.dtype)
         fill(array[s.start : s.stop], wrong)

@@ -1,6 +1,6 @@
 """scan: rank r gets the reduction of the inputs of ranks 0 to r.
 
-nccl-tests has none. The bus factor is that of reduce: a chain carries each array over each link once.
+nccl-tests has no scan. The bus factor is that of reduce: a chain sends each array over each link once.
 """
 
 from itertools import cycle, islice

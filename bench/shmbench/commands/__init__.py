@@ -1,1 +1,1 @@
-"""What `shmbench NAME` runs beside the table of one collective."""
+"""The subcommands `shmbench NAME`, and the table of one collective."""

@@ -1,6 +1,7 @@
-"""The command `shmbench beyond`: what shmcoll can do that its peers cannot, each beside its limit, in one table.
+"""The command `shmbench beyond`: features that the peers of shmcoll do not have, each beside its limit, in one table.
 
-Every group of rows (`features/`) starts jobs of its own; one that fails is left out, and the last lines say why.
+Every group of rows (`features/`) starts jobs of its own. A group that fails is left out, and the last lines give the
+reason.
 """
 
 import argparse
@@ -29,7 +30,8 @@ GROUPS = {
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print, write. Returns 0, 1 when a group failed or a result was wrong; `SystemExit(2)` for mistakes."""
+    """Measure, print, write. Returns 0, or 1 if a group failed or a result was wrong. Raises `SystemExit(2)` for
+    mistakes."""
     given = _parse(argv)
     from shmbench.features import find
     from shmbench.report.json_report import machine
@@ -72,7 +74,7 @@ def _line(row: Any) -> str:
 
 
 def _amount(figure: float, unit: str) -> str:
-    """For people: 0.35 us, 5.80 ms, 1.20 s, 34.0 MiB."""
+    """Return an amount for people: 0.35 us, 5.80 ms, 1.20 s, 34.0 MiB."""
     if unit == "B":
         return f"{figure / (1 << 20):.1f} MiB"
     if figure < 1e-3:
@@ -90,7 +92,8 @@ def _foot(machine: dict[str, Any], wrong: int, failed: dict[str, str]) -> Iterat
 
 
 def _keep(given: argparse.Namespace, machine: dict[str, Any], measured: dict[str, Any], failed: dict[str, str]) -> None:
-    """Times in seconds, memory in bytes; `rounds` and `beside_rounds` are the figures behind the medians."""
+    """Write the results. Times are in seconds, memory in bytes. `rounds` and `beside_rounds` are the figures of the
+    medians."""
     import shmcoll
     from shmbench.report.json_report import FORMAT, write
 

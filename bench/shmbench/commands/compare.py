@@ -1,7 +1,7 @@
 """The command `shmbench compare`: shmcoll and the installed peers in turn, round after round, in the same harness.
 
 In a round every library measures all sizes of a collective, in processes started for that; so does the memory alone
-(memcpy, and c = a + b where there is a reduction). A noisy minute hurts them alike.
+(memcpy, and c = a + b for a reduction). A noisy minute affects all of them.
 """
 
 import argparse
@@ -17,11 +17,12 @@ from shmbench.report.ratios import TITLES, Result, foot, head, lines
 from shmbench.timing.launch import Failed, run
 from shmbench.timing.peers import FOLDER, PEERS, SCRIPTS, installed
 
-LOOPS = 3  # timed loops of a process; their median is the time of the round
+LOOPS = 3  # timed loops per process; their median is the time of the round
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print, write. Returns 0, 1 when shmcoll failed; mistakes are one line on stderr and `SystemExit(2)`."""
+    """Measure, print, write. Returns 0, or 1 if shmcoll failed. For a mistake, prints one line and raises
+    `SystemExit(2)`."""
     given = _parse(argv)
     print(head(given.ranks, given.rounds, given.libraries), flush=True)
     results: list[Result] = []
@@ -38,7 +39,7 @@ def main(argv: list[str]) -> int:
 
 
 def _measure(given: argparse.Namespace, name: str) -> list[Result]:
-    """Return all rounds of a collective. A library that fails is left out of what follows."""
+    """Return all rounds of a collective. A library that fails is left out of the following rounds."""
     results: list[Result] = []
     taking_part = [library for library in given.libraries if library == "shmcoll" or name not in PEERS[library].lacks]
     sizes: Sequence[int] = given.sizes
@@ -51,13 +52,13 @@ def _measure(given: argparse.Namespace, name: str) -> list[Result]:
                 print(f"left out: {result['error']}", file=sys.stderr, flush=True)
                 taking_part = [other for other in taking_part if other != library]
             elif library == "shmcoll":
-                # What the sizes have become: a block is a whole number of elements. The memory is measured at those.
+                # The actual sizes, because a block is a whole number of elements. The memory is measured at these.
                 sizes = [row["size"] for row in result["table"]["rows"]]
     return results
 
 
 def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int]) -> Result:
-    """Return all sizes once, on a library or on the memory alone."""
+    """Return the times of all sizes, measured once, of a library or of the memory alone."""
     measured, runner = (library, "shmcoll") if library in LIMITS else (name, library)
     error, table = None, None
     with tempfile.TemporaryDirectory() as scratch:
@@ -74,7 +75,7 @@ def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int
 
 
 def _limits(name: str) -> tuple[str, ...]:
-    """Return what bounds a collective: moving its data once, and adding it up once."""
+    """Return the limits of a collective: moving its data once, and adding it up once."""
     return () if name == "barrier" else LIMITS if name in REDUCING else ("memcpy",)
 
 
@@ -92,7 +93,7 @@ def _keep(path: Path, results: list[Result]) -> None:
 
 
 def _draw(path: Path, results: list[Result]) -> None:
-    """A pair of panels for each collective that has sizes."""
+    """Draw a pair of panels for each collective that has sizes."""
     from shmbench.report.curves import compared
     from shmbench.report.picture import draw
 
@@ -133,7 +134,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="Exit code: 0, 1 when shmcoll failed or its results were wrong, 2 for wrong options.",
     )
     add = parser.add_argument
-    ops = tuple(op for op in OPS if op != "avg")  # which MPI has not
+    ops = tuple(op for op in OPS if op != "avg")  # MPI does not have it
     add("collectives", nargs="*", type=one_of("collective", COLLECTIVES), metavar="collective",
         help=f"{', '.join(COLLECTIVES)} (all)")  # fmt: skip
     add("-n", "--ranks", type=at_least(1), default=2, metavar="N", help="ranks (2)")

@@ -1,4 +1,5 @@
-"""The command `shmbench diff`: what has become slower or faster between two files of results. For CI: an exit code."""
+"""The command `shmbench diff`: what is slower or faster in the second of two files of results. It has an exit code for
+CI."""
 
 import argparse
 import re
@@ -8,8 +9,8 @@ from shmbench.cli.flags import Parser
 
 
 def main(argv: list[str]) -> int:
-    """Print the differences. Returns 0, 1 if something is slower by more than --fail-above; mistakes are one line on
-    stderr and `SystemExit(2)`."""
+    """Print the differences. Returns 0, or 1 if something is slower by more than --fail-above. For a mistake, prints
+    one line on stderr and raises `SystemExit(2)`."""
     parser = make_parser()
     given = parser.parse_args(argv)
 
@@ -27,7 +28,7 @@ def main(argv: list[str]) -> int:
 
 
 def percentage(text: str) -> float:
-    """'10%' or '10': 0.1."""
+    """Return 0.1 for '10%' or '10'."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)%?", text.strip())
     if not match:
         raise argparse.ArgumentTypeError(f"{text!r} is not a percentage: write one such as 10%")

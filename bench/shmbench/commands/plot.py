@@ -8,7 +8,7 @@ from shmbench.cli.options import COLLECTIVES, LIMITS
 
 
 def main(argv: list[str]) -> int:
-    """Draw. Returns 0; mistakes are one line on stderr and `SystemExit(2)`."""
+    """Draw the picture. Returns 0. For a mistake, prints one line on stderr and raises `SystemExit(2)`."""
     parser = make_parser()
     given = parser.parse_args(argv)
     if complaint := picture_complaint("-o", given.output):
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
 
 
 def _file(text: str) -> tuple[str, Path]:
-    """Label and path; a file whose name has a = in it needs no label."""
+    """Return label and path. A file whose name contains = needs no label."""
     label, equals, path = text.partition("=")
     return (label, Path(path)) if equals and not Path(text).exists() else ("", Path(text))
 

@@ -1,14 +1,14 @@
-"""The command `shmbench predict`: what a machine of many cores would take, by the cost formulas of the algorithms.
+"""The command `shmbench predict`: the times of a machine with many cores, by the cost formulas of the algorithms.
 
-From a comparison that `shmbench compare` has kept it takes what one core can do: a sync (the barrier of 2 ranks), and
-copying and adding arrays of each size (the limits `memcpy` and `add`). First it sets the formulas beside the times of
-shmcoll in the same file; then it puts more ranks into them, one a core, the ranks of a socket side by side.
+From a file of `shmbench compare` it reads the times of one core: a sync (the barrier of 2 ranks), and copying and
+adding arrays of each size (the limits `memcpy` and `add`). First it prints the formulas beside the times of shmcoll in
+the same file. Then it computes them for more ranks, one per core, with the ranks of a socket side by side.
 
-What cannot be measured on a small machine is assumed, and said: the memory bandwidth of a socket, how much longer a
-cache line takes between sockets, and what a look at one more rank's header costs, as part of a sync.
+What cannot be measured on a small machine is assumed, and printed: the memory bandwidth of a socket, how much longer a
+cache line takes between sockets, and the cost of reading one more rank's header, as a part of a sync.
 
-The formulas are those of the docstrings in `shmcoll/collectives`: n ranks, S bytes, a a sync, b a copied byte, g a
-reduced one. Beside them stands the least time in which the memory of all sockets can move what they move.
+The formulas are those of the docstrings in `shmcoll/collectives`: n ranks, S bytes, a for a sync, b for a copied byte,
+g for a reduced byte. They are printed beside the least time in which the memory of all sockets can move the data.
 """
 
 import argparse
@@ -25,31 +25,32 @@ from shmbench.cli.flags import Parser, at_least
 from shmbench.cli.sizes import microseconds
 
 CELL = 256 << 10
-FLAT, SLICE = 8 << 10, 128 << 10  # of the thresholds of shmcoll, where nothing has been measured
+FLAT, SLICE = 8 << 10, 128 << 10  # the default thresholds of shmcoll
 SIZES = (8, 16 << 10, 256 << 10, 4 << 20, 64 << 20)
 RANKS = (2, 8, 16, 32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """Times in seconds. `copies`, `additions`: bytes and time of one rank, of two at once, by size."""
+    """A machine. Times are in seconds. copies, additions: bytes and time of one rank, and of two at the same time, by
+    size."""
 
     sync: float
     copies: list[tuple[int, float]]
     additions: list[tuple[int, float]]
     sockets: int
     cores: int  # of a socket
-    bandwidth: float  # of a socket's memory, bytes a second
+    bandwidth: float  # of a socket's memory, bytes per second
     cache: float  # bytes that the caches of a socket hold
     far: float
     look: float
 
     def meet(self, n: int) -> float:
-        """A sync of n ranks: each looks at the headers of all others."""
+        """Return the time of a sync of n ranks, in which each reads the headers of all others."""
         return self.step(n) + (n - 2) * self.look * self.sync
 
     def step(self, n: int) -> float:
-        """A sync of two of n ranks, the ones that are farthest from each other."""
+        """Return the time of a sync of two of n ranks, those that are farthest from each other."""
         return self.sync * (self.far if n > self.cores else 1)
 
     def copy(self, size: float) -> float:
@@ -59,14 +60,14 @@ class Machine:
         return _between(self.additions, size)
 
     def moved(self, n: int, size: float) -> float:
-        """Return the least time in which memory can move so many bytes, spread over the sockets that n ranks are on; 0:
-        their caches hold that."""
+        """Return the least time in which memory can move this number of bytes, divided among the sockets of n ranks; 0
+        if their caches hold the bytes."""
         sockets = min(self.sockets, math.ceil(n / self.cores))
         return size / (sockets * self.bandwidth) if size > sockets * self.cache else 0.0
 
 
 def _between(known: list[tuple[int, float]], size: float) -> float:
-    """Return the time of a size: by the bandwidths of the next ones measured, which change slowly."""
+    """Return the time of a size, from the bandwidths of the nearest sizes measured, which change slowly."""
     if size <= known[0][0]:
         return known[0][1] * size / known[0][0]
     for (small, short), (large, long) in pairwise(known):
@@ -81,7 +82,8 @@ def barrier(m: Machine, n: int, _size: int) -> float:
 
 
 def barrier_in_two_levels(m: Machine, n: int, _size: int) -> float:
-    """Which shmcoll does not have: about sqrt(n) ranks meet, then one of each such group, which lets its group go."""
+    """Return the time of a barrier that shmcoll does not have: about sqrt(n) ranks meet, then one rank of each such
+    group, which then releases its group."""
     group = max(2, round(math.sqrt(n)))
     near = replace(m, far=1)
     return m.meet(n) if n < 8 else near.meet(group) + m.step(n) + (n / group - 2) * m.look * m.sync + near.step(group)
@@ -142,7 +144,8 @@ def main(argv: list[str]) -> int:
 
 
 def _read(path: Path) -> dict[str, dict[int, float]]:
-    """Return seconds by size, of each collective of shmcoll and of the limits, the medians of all that the file has."""
+    """Return seconds by size, for each collective of shmcoll and for the limits: the medians of all results in the
+    file."""
     from shmbench.report.curves import read
 
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -159,7 +162,7 @@ def _read(path: Path) -> dict[str, dict[int, float]]:
 
 
 def _without_the_call(times: dict[int, float]) -> list[tuple[int, float]]:
-    """Times by size without that of calling numpy, which is all that the smallest takes."""
+    """Return times by size without the time of calling numpy, which is the whole time of the smallest size."""
     call, *longer = sorted(times.items())
     return [(size, time - call[1]) for size, time in longer]
 

@@ -1,9 +1,9 @@
-"""Where one algorithm overtakes another: what is measured for each threshold, and when it is moved.
+"""The thresholds between algorithms: what is measured for each, and when it is moved.
 
-A threshold says up to which length calls go the short way. At lengths around it, each call is timed both ways, one
-after the other, in many rounds. The threshold is moved to where the calls that change sides by that gain most together,
-if that is more than the noise (LEAST of their time on average, and something in all rounds but one of ten), and if none
-of them loses as much.
+Up to the length of a threshold, calls use the short way. At lengths around it, each call is timed both ways, one after
+the other, in many rounds. The threshold is moved to the value at which the calls that change sides gain most together.
+It is moved only if they gain more than the noise (LEAST of their time on average, and something in nine of ten rounds),
+and if none of them loses as much.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ LEAST = 0.03
 LOOP_SECONDS = 0.01
 FEWEST_CALLS, MOST_CALLS = 16, 1000
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
-PASSES = 3  # over all calls, so that a noisy second does not meet all rounds of one
+PASSES = 3  # over all calls, so that a noisy second does not affect all rounds of one call
 
 # By the least value with which calls go the short way: in each round, of each call, the log of short way / long way
 Ratios = Mapping[int, Sequence[Sequence[float]]]
@@ -33,7 +33,8 @@ Ratios = Mapping[int, Sequence[Sequence[float]]]
 
 @dataclass(frozen=True)
 class Crossing:
-    """A threshold and the calls around it, collective and size, by the least value with which they go the short way."""
+    """A threshold and the calls around it, collective and size, by the least value with which they use the short
+    way."""
 
     name: str
     calls: Mapping[int, Sequence[tuple[str, int]]]
@@ -41,7 +42,7 @@ class Crossing:
 
 
 def crossings(ranks: int) -> list[Crossing]:
-    """In the order in which they are measured: each goes by those before."""
+    """Return the crossings in the order in which they are measured: each depends on those before."""
     cells = [CELL_BYTES >> power for power in range(5, -1, -1)]
     found = []
     if ranks > 2:
@@ -50,7 +51,7 @@ def crossings(ranks: int) -> list[Crossing]:
     others = (*REDUCTIONS[1:], "scan")
     flat = {size: [("all_reduce", 2 * size // ranks), *((name, size) for name in others)] for size in cells}
     found.append(Crossing("flat_bytes", flat))
-    # A result of just so many bytes is streamed, hence the one more
+    # A result of exactly this number of bytes is streamed, so one more is added
     stream = {size + 1: [("all_reduce", size), ("all_gather", size)] for size in (1 << p for p in range(19, 23))}
     found.append(Crossing("stream_bytes", stream, reads=True))
     return found
@@ -80,8 +81,8 @@ def _moved(before: int, value: int, ratios: Ratios) -> list[int]:
 
 
 def measure(library: Shmcoll, rounds: int, progress: Callable[[str], None]) -> Iterator[tuple[Crossing, int, Ratios]]:
-    """For each threshold, the value to be taken, and why; the same on all ranks. `progress`: called before each pass
-    over the calls."""
+    """Return the value and the reason for each threshold, the same on all ranks. progress: called before each pass over
+    the calls."""
     best = defaults(library.size, usable_cores())
     for crossing in crossings(library.size):
         ratios = _ratios(library, crossing, best, rounds, progress)
@@ -105,7 +106,7 @@ def _ratios(
 def _both_ways(
     library: Shmcoll, crossing: Crossing, thresholds: Thresholds, name: str, size: int, rounds: int
 ) -> list[float]:
-    """In each round, the logarithm of the time of a call by the short way over that by the long way."""
+    """Return for each round the logarithm of the time of a call by the short way over that by the long way."""
     bench, case = _prepared(library, name, size, crossing.reads)
     loop = bench.loop(case)
 
@@ -136,7 +137,7 @@ def _prepared(library: Shmcoll, name: str, size: int, reads: bool) -> tuple[Benc
 
 
 def _reading(collective: Collective) -> Any:
-    """Return the calls, each followed by a look at its result."""
+    """Return the calls, each followed by reading its result."""
 
     def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         for i in range(n):

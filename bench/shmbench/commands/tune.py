@@ -1,7 +1,7 @@
-"""The command `shmbench tune`: measure the thresholds between algorithms on this machine, for the jobs to come.
+"""The command `shmbench tune`: measure the thresholds between algorithms on this machine, for later jobs.
 
-Each number of ranks is measured in a job of its own. What it finds is kept (`shmcoll/engine/memory/thresholds.py`),
-unless others were at work meanwhile: beside them waits are what costs, and the algorithms with the fewest look best.
+Each number of ranks is measured in a job of its own. The result is kept (`shmcoll/engine/memory/thresholds.py`), unless
+other processes worked meanwhile: then waits cost most, and the algorithms with the fewest waits seem best.
 """
 
 import argparse
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 ROUNDS = 9
 USUAL = (2, 4, 8)
-LOOK = 0.5  # seconds: how long it watches the machine before it measures
+LOOK = 0.5  # seconds for which it watches the machine before it measures
 
 
 def main(argv: list[str]) -> int:
-    """Measure, show or forget. Returns 0, 1 when something was not kept, or the exit code of a job that failed."""
+    """Measure, show or forget. Returns 0, or 1 if something was not kept, or the exit code of a job that failed."""
     given = make_parser().parse_args(argv)
     try:
         if given.forget:
@@ -82,7 +82,7 @@ def _look() -> float:
 
 
 def _run_job(ranks: int, rounds: int) -> tuple[dict[str, int], int]:
-    """Return what a job of so many ranks finds, and its exit code."""
+    """Return the result of a job of this number of ranks, and its exit code."""
     with tempfile.TemporaryDirectory() as scratch:
         into = Path(scratch) / "found.json"
         job = [sys.executable, "-m", "shmrun", "--bind-to", "none", "-n", str(ranks), "-m", "shmbench", "tune"]
@@ -92,7 +92,7 @@ def _run_job(ranks: int, rounds: int) -> tuple[dict[str, int], int]:
 
 
 def _measure(rounds: int, into: Path) -> None:
-    """What every rank does."""
+    """Measure on every rank."""
     from shmbench.commands.thresholds import measure
     from shmbench.timing.library import Shmcoll
 

@@ -1,4 +1,4 @@
-"""What every rank does: row after row; rank 0 prints. Started by `shmrun -m shmbench.commands.worker <options>`."""
+"""The work of every rank: row after row; rank 0 prints. Started by `shmrun -m shmbench.commands.worker <options>`."""
 
 import sys
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from shmbench.timing.run_load import RunLoad, busy_before, busy_during
 
 
 def main(argv: list[str]) -> int:
-    """Be one rank of the benchmark of shmcoll. Returns 1 when a result was wrong, on every rank."""
+    """Do the work of one rank of the benchmark of shmcoll. Returns 1 if a result was wrong, on every rank."""
     library = Shmcoll()
     if library.rank == 0:
         end_with_reader()
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
 
 
 def work(library: Library, options: Options) -> int:
-    """Measure what `options` ask for on `library`; rank 0 prints the table and writes the JSON and the picture."""
+    """Measure what `options` ask for on `library`. Rank 0 prints the table and writes the JSON and the picture."""
     if library.size != options.ranks:
         print(f"shmbench: -n {options.ranks}, but this job has {library.size} ranks: leave -n out", file=sys.stderr)
         return 2
@@ -49,7 +49,7 @@ def work(library: Library, options: Options) -> int:
 
 
 def _keep(options: Options, document: dict[str, Any]) -> None:
-    """Write the files that were asked for. Wrong results are not drawn: a picture shows no difference."""
+    """Write the requested files. Wrong results are not drawn, because a picture would not show that they are wrong."""
     if options.json:
         json_report.write(options.json, document)
     if options.plot and not document["wrong"]:

@@ -1,4 +1,5 @@
-"""What `shmbench beyond` measures: one file a group of rows. `rows(settings)` of each starts the jobs it needs."""
+"""The measurements of `shmbench beyond`: one file per group of rows. `rows(settings)` of each starts the jobs it
+needs."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -7,6 +8,6 @@ from shmbench.timing.ab_timing import Row, Settings
 
 
 def find(name: str) -> Callable[[Settings], list[Row]]:
-    """Return what measures the group called `name`."""
+    """Return the module that measures the group called `name`."""
     measure: Callable[[Settings], list[Row]] = import_module(f"shmbench.features.{name}").rows
     return measure

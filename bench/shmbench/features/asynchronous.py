@@ -1,7 +1,7 @@
-"""What an asynchronous all_reduce costs the work that goes on beside it, on rank 0.
+"""The cost of an asynchronous all_reduce for the work beside it, on rank 0.
 
-The work is numpy's, in the cache of one core, and takes as long as the all_reduce does alone. The threads that run the
-all_reduce are one a rank: without a core more than ranks they take a core from the work.
+The work is a numpy computation in the cache of one core, and takes as long as the all_reduce takes alone. One thread
+per rank runs the all_reduce: if there are not more cores than ranks, it takes a core from the work.
 """
 
 import os
@@ -20,7 +20,7 @@ WORK_ELEMENTS = 16 << 10
 
 
 class _Work:
-    """The work, and nothing else; rank 0 alone does any."""
+    """The work, and nothing else. Only rank 0 does any."""
 
     def __init__(self, comm: Any, seconds: float):
         self.comm = comm
@@ -31,7 +31,7 @@ class _Work:
         self.times = max(1, round(seconds / one)) if comm.rank == 0 else 0
 
     def do(self) -> float:
-        """Returns the seconds it has taken."""
+        """Do the work. Returns the seconds that it has taken."""
         start = time.perf_counter()
         for _ in range(self.times):
             np.sin(self.x, self.out)

@@ -35,7 +35,7 @@ def _there_and_back(h, rank, x, out, n):
 
 
 class _Barrier:
-    """What must hold: whatever was written before it is seen behind it."""
+    """The property of a barrier: a rank sees behind it what others have written before it."""
 
     def __init__(self, comm):
         self.comm = comm
@@ -52,7 +52,7 @@ class _Barrier:
         self.strip[0] = seq
         self.run(1)
         missing = sum(int(strip[0]) != seq for strip in self.strips)
-        self.comm.barrier()  # all have looked
+        self.comm.barrier()  # all ranks have checked
         return missing
 
 

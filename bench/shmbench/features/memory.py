@@ -1,7 +1,7 @@
-"""Memory: what a rank has for itself beyond numpy and numba, and what the arena of many ranks takes.
+"""Memory: the private memory of a rank beyond numpy and numba, and the size of the arena of many ranks.
 
-Private is what no other process maps too (`Private_` in /proc/self/smaps_rollup). Ranks with interpreters of their own
-read it before they import shmcoll and after an all_reduce; ranks that shmrun has forked share most of theirs.
+Private is the memory that no other process maps (`Private_` in /proc/self/smaps_rollup). Ranks with interpreters of
+their own read it before they import shmcoll and after an all_reduce; ranks that shmrun has forked share most of theirs.
 """
 
 import tempfile

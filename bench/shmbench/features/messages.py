@@ -1,4 +1,4 @@
-"""Messages between two ranks, beside copies of as much."""
+"""Messages between two ranks, beside copies of the same length."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,7 +27,7 @@ def _there_and_back(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
 
 
 def _one_way(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
-    """From rank 0 to rank 1; the time ends when the last has arrived."""
+    """Messages from rank 0 to rank 1. The time ends when the last one has arrived."""
     for _ in range(n):
         if comm.rank == 0:
             comm.send(x, 1, 0)
@@ -67,7 +67,7 @@ def _nothing(n: int) -> None:
 
 
 def message(comm: Any, size: int, loop: Callable[[np.ndarray, np.ndarray, int], None]) -> Arrays:
-    """`loop(x, out, n)` sends x to the other rank and receives out, n times."""
+    """Return the entry in which `loop(x, out, n)` sends x to the other rank and receives out, n times."""
     x, out = (np.empty(max(1, size // 8)) for _ in range(2))
 
     def of(rank: int, seq: int) -> np.ndarray:
@@ -83,7 +83,7 @@ def message(comm: Any, size: int, loop: Callable[[np.ndarray, np.ndarray, int], 
 
 
 def _only_on(rank: int, comm: Any, entry: Arrays, idle: Callable[[int], float | None]) -> Arrays:
-    """The other rank does something else, and has no result."""
+    """Return the entry for one rank, and on the other rank one that does something else and has no result."""
     return entry if comm.rank == rank else replace(entry, loop=idle, out=None)
 
 

@@ -1,4 +1,4 @@
-"""Collectives that move long arrays, ordinary and shared ones, beside copies of as much by all ranks."""
+"""Collectives that move long arrays, ordinary and shared ones, beside copies of the same length by all ranks."""
 
 from shmbench.cli.sizes import short_size
 from shmbench.timing.ab_timing import Contest, Row, Settings, job

@@ -1,4 +1,4 @@
-"""A list of long arrays as one object, beside as many broadcasts into arrays as new as those that the object brings."""
+"""A list of long arrays as one object, beside the same number of broadcasts into arrays that are equally new."""
 
 import ctypes
 from typing import Any
@@ -15,7 +15,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 class _Broadcast:
-    """From rank 0; what has arrived is kept until the next turn."""
+    """A broadcast from rank 0. What has arrived is kept until the next turn."""
 
     def __init__(self, comm: Any, size: int):
         self.comm = comm
@@ -25,7 +25,7 @@ class _Broadcast:
 
     def refill(self, seq: int) -> None:
         self.kept = []
-        _LIBC.malloc_trim(0)  # else one of both may get memory that the other has left, which need not be found
+        _LIBC.malloc_trim(0)  # otherwise one of both may get memory that the other has freed, at no cost
         for k, array in enumerate(self.given):
             fill(array, self._pattern(k, seq))
 

@@ -1,4 +1,4 @@
-"""A script on ranks of its own, started as users do, by `shmrun`."""
+"""A script on ranks of its own, started by `shmrun`, as users start it."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ SECONDS = 60
 
 
 def run(script: Path, ranks: int, *options: str) -> str:
-    """Return what it has printed. Raises `Failed` with the last line of what went wrong, also when time is up."""
+    """Return the output of the script. Raises `Failed` with the last line of the error, also if the time is over."""
     command = [sys.executable, "-m", "shmrun", "-n", str(ranks), *options, str(script)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)

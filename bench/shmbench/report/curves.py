@@ -1,8 +1,8 @@
-"""What a picture shows, taken from JSON documents: a curve for each library and placement, and the words around them.
+"""The contents of a picture, from JSON documents: a curve for each library and placement, and the texts around them.
 
-Documents of the same library and label make one curve; where they share a size, its point is the median. A label tells
-apart what several files say of one library. In a comparison there is one placement only, and curves of the memory
-alone, which are limits for all libraries.
+Documents of the same library and label make one curve. If they share a size, its point is the median. Labels
+distinguish several files about one library. A comparison has only one placement, and curves of the memory alone, which
+are limits for all libraries.
 """
 
 import json
@@ -22,10 +22,10 @@ PLACEMENTS = ("out_of_place", "in_place")
 
 @dataclass(frozen=True)
 class Curve:
-    """One library in one placement: bytes, microseconds a call, bus bandwidth in 1e9 bytes a second.
+    """One library in one placement: bytes, microseconds per call, bus bandwidth in 1e9 bytes per second.
 
-    A limit's bandwidth is what a library's would be that took as long. `label`: which of several files on the library
-    it is from; `age`: how many files on the library follow.
+    The bandwidth of a limit is that of a library with the same time. label: which of several files about the library it
+    is from. age: how many files about the library follow.
     """
 
     library: str
@@ -55,7 +55,7 @@ class Chart:
 def read(path: Path) -> list[Document]:
     """Return the tables in a file that `shmbench -J` or `shmbench compare --json` has written.
 
-    Raises `ValueError` when it holds something else, and for results that were wrong.
+    Raises `ValueError` if it holds something else, and for results that were wrong.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -72,8 +72,7 @@ def read(path: Path) -> list[Document]:
 
 
 def chart(documents: Sequence[Document]) -> Chart:
-    """Return the picture of all documents. Raises `ValueError` when they do not measure the same, or nothing over a
-    size."""
+    """Return the picture of all documents. Raises `ValueError` if they do not measure the same, or have no sizes."""
     cases = list(dict.fromkeys(map(describe, documents)))
     if len(cases) != 1:
         raise ValueError(f"one picture shows one case, and here are {len(cases)}: {'; '.join(cases) or 'no results'}")
@@ -95,7 +94,7 @@ class Results:
 
 
 def labelled(files: Sequence[Results]) -> list[Document]:
-    """Return the documents of several files, each with its label. A file without one is labelled by its name where
+    """Return the documents of several files, each with its label. A file without a label is labelled by its name if
     another file has the same case of the same library at the same sizes: before and after."""
     stems = [file.path.stem for file in files]
     found: list[Document] = []
@@ -113,7 +112,7 @@ def _points(document: Document) -> set[tuple[str, str, int]]:
 
 
 def compared(results: Sequence[Result]) -> Chart | None:
-    """Return the picture of a collective in `shmbench compare`: out of place where there is such a form. None: all
+    """Return the picture of a collective in `shmbench compare`: out of place if it has such a form. None if all
     failed."""
     tables = {name: succeeded(results, name) for name in TITLES}
     documents = [table for name in TITLES if name not in LIMITS for table in tables[name]]
@@ -148,7 +147,7 @@ def _measurements(document: Document) -> list[dict[str, float]]:
 
 
 def _of_library(documents: Sequence[Document]) -> Iterator[Curve]:
-    """Return those of one library, label after label."""
+    """Return the documents of one library, label after label."""
     labels = list(dict.fromkeys(document.get("label", "") for document in documents))
     for age, label in zip(reversed(range(len(labels))), labels, strict=True):
         for curve in _curves([d for d in documents if d.get("label", "") == label]):
@@ -156,7 +155,7 @@ def _of_library(documents: Sequence[Document]) -> Iterator[Curve]:
 
 
 def _curves(documents: Sequence[Document]) -> Iterator[Curve]:
-    """Return those of one library and label."""
+    """Return the curves of one library and label."""
     rows = [row for document in documents for row in document["rows"] if row["size"]]
     for placement in PLACEMENTS:
         points: dict[int, list[dict[str, float]]] = {}

@@ -41,7 +41,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Difference:
-    """A case that both files have. `fails`: it is slower by more than is allowed, and by more than the noise."""
+    """A case that both files have. fails: it is slower by more than is allowed, and by more than the noise."""
 
     case: Case
     before: Rounds
@@ -65,7 +65,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Found:
-    """All cases in common; the machines and versions; how many cases only one of the files has."""
+    """All cases in common, the machines and versions, and the number of cases that only one of the files has."""
 
     rows: Sequence[Difference]
     limit: float | None
@@ -78,7 +78,7 @@ class Found:
 
 
 def compare(before: Sequence[Document], after: Sequence[Document], limit: float | None = None) -> Found:
-    """Compare the tables of two files. `limit`: by how much a time may grow, 0.1 for 10 %; None: by any amount."""
+    """Compare the tables of two files. limit: by how much a time may grow, 0.1 for 10 %; None: by any amount."""
     old, new = _rounds(before), _rounds(after)
     rows = []
     for case in (case for case in old if case in new):
@@ -170,7 +170,7 @@ def _rounds(documents: Sequence[Document]) -> dict[Case, Rounds]:
 
 
 def _origins(documents: Sequence[Document]) -> list[str]:
-    """Versions, machine, date: each once."""
+    """Return versions, machine and date, each once."""
     told = []
     for document in documents:
         machine = document["machine"]

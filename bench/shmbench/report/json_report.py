@@ -1,4 +1,4 @@
-"""The results for programs: one JSON document with what was measured, on what, and with which options."""
+"""The results for programs: one JSON document with the figures, the machine and the options."""
 
 import json
 import os
@@ -20,9 +20,10 @@ FORMAT = 1
 
 
 def document(library: Library, options: Options, rows: Sequence[Row], load: dict[str, float]) -> dict[str, Any]:
-    """Everything about a run, ready for `json.dump`. Times in microseconds, bandwidths in 1e9 bytes a second.
+    """Return everything about a run, ready for `json.dump`. Times are in microseconds, bandwidths in 1e9 bytes per
+    second.
 
-    `load`: what `RunLoad.end` returned.
+    load: the result of `RunLoad.end`.
     """
     return {
         "format": FORMAT,

@@ -1,4 +1,4 @@
-"""How a chart is drawn: time on the left, bandwidth on the right, each curve named where it ends.
+"""The drawing of a chart: time on the left, bandwidth on the right, the name of each curve at its end.
 
 matplotlib's objects are used directly: pyplot would look for a display.
 """
@@ -30,7 +30,7 @@ INK, FAINT = "#333333", "#777777"
 FONT = 11  # points, of everything but title and note
 SMALL: dict[str, Any] = {"fontsize": 9, "color": FAINT}
 _USUAL_NAME, _LONGEST_NAME = 9, 28  # letters
-_ROOM_OF_NAME = 0.006  # of the width of the figure, for each letter more
+_ROOM_OF_NAME = 0.006  # of the width of the figure, for each additional letter
 STYLE: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture everywhere
     "font.size": FONT,
@@ -50,7 +50,8 @@ STYLE: Any = {
 
 
 def draw(charts: Sequence[Chart], path: Path) -> None:
-    """Write the picture, one chart below the other; its format is that of the suffix. Same charts, same bytes."""
+    """Write the picture, one chart below the other, in the format of the suffix. The same charts give the same
+    bytes."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(11, 4.8 * len(charts)))
         for part, chart in zip(figure.subfigures(len(charts), squeeze=False).flat, charts, strict=True):
@@ -75,7 +76,8 @@ def _draw(figure: SubFigure, chart: Chart) -> None:
 
 
 def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Sequence[float]]) -> None:
-    """Values over sizes, a list for each curve. The vertical limits are set already: the names' places need them."""
+    """Draw values over sizes, a list for each curve. The vertical limits are set already, because the places of the
+    names depend on them."""
     axes.set_title(title, loc="left", fontsize=FONT)
     _size_axis(axes, sorted({size for curve in curves for size in curve.sizes}))
     colours = colours_of(curves)
@@ -126,7 +128,7 @@ def _size_axis(axes: Axes, sizes: Sequence[int]) -> None:
 
 
 def _log_axis(axes: Axes, values: Sequence[Sequence[float]]) -> None:
-    """From power of ten to power of ten: the labels are there, and none is missing."""
+    """Make the axis go from power of ten to power of ten, so that it has all its labels."""
     lowest, highest = (math.floor(math.log10(extreme(map(extreme, values)))) for extreme in (min, max))
     axes.set_yscale("log")
     axes.set_ylim(10.0**lowest, 10.0 ** (highest + 1))
@@ -136,7 +138,8 @@ def _log_axis(axes: Axes, values: Sequence[Sequence[float]]) -> None:
 
 
 def _name_curves(axes: Axes, curves: Sequence[Curve], ends: Sequence[float], colours: dict[str, str]) -> None:
-    """Beside its last point: the library and label, once; or the placement, where there is one name only."""
+    """Name each curve beside its last point: with the library and label, once; or with the placement, if there is one
+    name only."""
     alone = len(colours) == 1
     first = _first_of_each(curves)
     named = [(c, end) for c, end in zip(curves, ends, strict=True) if alone or c in first]
@@ -167,7 +170,7 @@ def _first_of_each(curves: Sequence[Curve]) -> list[Curve]:
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Return places as near to `heights` as they get when no two are closer than `gap`, in the same order."""
+    """Return places in the same order, as near to `heights` as possible if no two are closer than `gap`."""
     blocks: list[list[int]] = []  # neighbours that touch, as indices from the lowest up
 
     def middle(block: list[int]) -> float:

@@ -1,4 +1,4 @@
-"""The table of `shmbench compare`: a line for each collective, size and placement, medians over the rounds."""
+"""The table of `shmbench compare`: one line for each collective, size and placement, with medians over the rounds."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -46,7 +46,7 @@ def lines(results: Sequence[Result], name: str, libraries: Sequence[str]) -> Ite
 
 
 def foot(results: Sequence[Result]) -> str:
-    """Return the lines below the table: what has been measured on what, and who was left out and why."""
+    """Return the lines below the table: the libraries and the machine, and which libraries were left out and why."""
     tables = [result["table"] for result in results if result["table"] and result["library"] not in LIMITS]
     versions = dict.fromkeys(f"{table['library']} {table['library_version']}" for table in tables)
     machines = dict.fromkeys(f"{t['machine']['processor']}, {t['machine']['cores']} cores" for t in tables)
@@ -64,7 +64,7 @@ def foot(results: Sequence[Result]) -> str:
 
 
 def succeeded(results: Sequence[Result], library: str) -> list[dict[str, Any]]:
-    """Return the tables of a library; none when one of its rounds has failed."""
+    """Return the tables of a library; an empty list if one of its rounds has failed."""
     runs = [result for result in results if result["library"] == library]
     return [] if any(run["error"] for run in runs) else [run["table"] for run in runs]
 

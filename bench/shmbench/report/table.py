@@ -16,7 +16,7 @@ HEAD = """\
 
 @dataclass(frozen=True)
 class Row:
-    """One line; a placement is None where there is no such form. Bandwidths in 1e9 bytes a second."""
+    """One line. A placement is None if the collective has no such form. Bandwidths are in 1e9 bytes per second."""
 
     size: int
     count: int
@@ -53,7 +53,7 @@ def _cells(row: Row, timing: Timing | None) -> str:
 
 
 def wrong(rows: Sequence[Row]) -> int:
-    """Wrong elements in all rows."""
+    """Return the number of wrong elements in all rows."""
     return sum(timing.wrong or 0 for row in rows for timing in row.timings)
 
 

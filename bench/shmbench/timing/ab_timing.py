@@ -1,7 +1,7 @@
-"""Things timed in turn by the ranks of one job: what shmcoll does, and what it is to be held against.
+"""Entries timed in turn by the ranks of one job: calls of shmcoll, and what they are compared with.
 
-In a round each of them gets new inputs and wrong outputs, is timed in a loop after a barrier, and has every element of
-its results compared with what it must be. Time is the average over the loop on the slowest rank.
+In a round each entry gets new inputs and wrong outputs, and is timed in a loop after a barrier. Then every element of
+its results is compared with the right one. Time is the average over the loop on the slowest rank.
 """
 
 import gc
@@ -22,7 +22,7 @@ JOB_SECONDS = 300
 
 @dataclass(frozen=True)
 class Settings:
-    """How often, and whether small sizes and few ranks will do."""
+    """How often to measure, and whether small sizes and few ranks are enough."""
 
     rounds: int
     quick: bool
@@ -37,9 +37,9 @@ class Settings:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: figures of single rounds, in seconds or bytes, and those of what stands beside.
+    """A line of the table: figures of single rounds, in seconds or bytes, and those of the entry beside it.
 
-    `asked` is the most that the ratio should be; the most that the figure should be, where nothing stands beside.
+    asked: the largest ratio that is accepted; without an entry beside it, the largest figure.
     """
 
     what: str
@@ -69,21 +69,21 @@ class Row:
 
 
 class Entry(Protocol):
-    """One of the things timed."""
+    """One entry to time."""
 
     def refill(self, seq: int) -> None:
-        """New inputs; outputs that are wrong."""
+        """Write new inputs, and outputs that are wrong."""
 
     def run(self, n: int) -> float | None:
-        """Do it `n` times. Returns the seconds that count, where these are not all."""
+        """Do it `n` times. Returns the seconds that count, if these are not all seconds."""
 
     def mistakes(self, seq: int) -> int:
-        """Wrong elements in this rank's results of the inputs of `refill(seq)`."""
+        """Return the number of wrong elements in this rank's results for the inputs of `refill(seq)`."""
 
 
 @dataclass
 class Outcome:
-    """Seconds a call in each round; wrong elements of all ranks and rounds."""
+    """Seconds per call in each round, and wrong elements of all ranks and rounds."""
 
     seconds: list[float] = field(default_factory=list)
     wrong: int = 0
@@ -97,7 +97,8 @@ class Contest:
         self.settings = settings
 
     def run(self, entries: Sequence[Entry], n: int | None = None) -> list[Outcome]:
-        """Return all rounds; `n` calls a loop, or as many as fill it. The garbage collector is off meanwhile."""
+        """Return the outcomes of all rounds. n: calls per loop; by default as many as fill it. The garbage collector is
+        off meanwhile."""
         gc.collect()
         gc.disable()
         try:
@@ -119,8 +120,9 @@ class Contest:
         return outcomes
 
     def _iterations(self, entry: Entry) -> int:
-        """As many as fill a loop, found by short runs that grow; the best of three, for a run may be interrupted."""
-        self._slowest(entry, 1)  # compiles what has to be, and warms up
+        """Return the number of calls that fills a loop. Growing short runs find it, each the best of three, because a
+        run may be interrupted."""
+        self._slowest(entry, 1)  # compiles what is missing, and warms up
         n, seconds = 0, 0.0
         while n * seconds < PILOT_SECONDS and n < MOST_ITERATIONS:
             n = 4 * n or 1
@@ -129,7 +131,7 @@ class Contest:
         return max(FEWEST_ITERATIONS, min(MOST_ITERATIONS, round(loop / seconds)))
 
     def _slowest(self, entry: Entry, n: int) -> float:
-        """Return seconds a call on the slowest rank, the same number on every rank."""
+        """Return seconds per call on the slowest rank, the same number on every rank."""
         self.comm.barrier()
         start = time.perf_counter_ns()
         counted = entry.run(n)

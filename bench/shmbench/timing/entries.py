@@ -1,4 +1,4 @@
-"""What a `contest` times, where it goes from array to array: the collectives and limits of shmbench among them."""
+"""Entries from arrays to arrays. The collectives and limits of shmbench are among them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from shmbench.collectives.payload import Segment, fill, spoil, wrong
 
 @dataclass(frozen=True)
 class Arrays:
-    """Something done `n` times by `loop`, from `x` to `out`; None where a rank has none, the same array in place."""
+    """A call made `n` times by `loop`, from `x` to `out`. They are None if a rank has none, and the same array in
+    place."""
 
     loop: Callable[[int], float | None]
     x: np.ndarray | None
@@ -31,7 +32,7 @@ class Arrays:
         return self.loop(n)
 
     def mistakes(self, seq: int) -> int:
-        if self.out is not None and self.out is self.x:  # the timed calls have used up the input: once more
+        if self.out is not None and self.out is self.x:  # the timed calls have overwritten the input: once more
             self.refill(seq)
             self.loop(1)
         return 0 if self.out is None else wrong(self.out, self.due(seq))

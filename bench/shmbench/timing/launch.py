@@ -1,4 +1,4 @@
-"""How the ranks of each library are started, each by its own launcher, and what is told when that fails."""
+"""How the ranks of each library are started, each by its own launcher, and the message if that fails."""
 
 import os
 import signal
@@ -19,11 +19,11 @@ END_SECONDS = 5
 
 
 class Failed(Exception):
-    """The run of a library did not end well; the text says why, in a line."""
+    """The run of a library failed. The text is one line with the reason."""
 
 
 def run(library: str, folder: Path, arguments: Sequence[str], ranks: int, timeout: float) -> None:
-    """Run the benchmark on shmcoll, or on a peer installed in `folder`. Raises `Failed`, also when time is up."""
+    """Run the benchmark on shmcoll, or on a peer installed in `folder`. Raises `Failed`, also if the time is over."""
     with tempfile.TemporaryFile() as told, _processes(_commands(library, folder, arguments, ranks), told) as processes:
         try:
             for process in processes:
@@ -34,7 +34,7 @@ def run(library: str, folder: Path, arguments: Sequence[str], ranks: int, timeou
 
 
 def _commands(library: str, folder: Path, arguments: Sequence[str], ranks: int) -> list[Command]:
-    """Return what to start, at the same time."""
+    """Return the commands to start at the same time."""
     if library == "shmcoll":
         return [([sys.executable, "-m", "shmbench", *arguments], interpreter_environment(os.environ, sys.path))]
     peer, binaries = PEERS[library], folder / library / "bin"
@@ -55,7 +55,7 @@ def _free_port() -> int:
 
 @contextmanager
 def _processes(commands: Sequence[Command], told: IO[bytes]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """All of them running; those that still do so at the end are ended, with all they started."""
+    """Start all of them. Those that still run at the end are ended, with all processes that they have started."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
         for command, environment in commands:
@@ -66,7 +66,7 @@ def _processes(commands: Sequence[Command], told: IO[bytes]) -> Iterator[list[su
                     stdin=subprocess.DEVNULL,
                     stdout=told,
                     stderr=subprocess.STDOUT,
-                    process_group=0,  # not a session each: see shmrun/start/foreground.py
+                    process_group=0,  # no session for each: see shmrun/start/foreground.py
                 )
             )
         yield processes
@@ -77,7 +77,8 @@ def _processes(commands: Sequence[Command], told: IO[bytes]) -> Iterator[list[su
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """A launcher that is asked takes its ranks along, wherever it has put them; one that is killed cannot."""
+    """End a launcher. If it is asked to end, it ends its ranks, in whatever groups they are; if it is killed, it
+    cannot."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         os.killpg(process.pid, number)
         try:
@@ -88,7 +89,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _reason(told: IO[bytes]) -> str:
-    """Return the line of all that was printed that says most: the last that names an error, or the last."""
+    """Return the most useful line of the output: the last one that names an error, or the last one."""
     told.seek(0)
     lines = [line.strip() for line in told.read().decode(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if "Error" in line or "FAILED" in line]

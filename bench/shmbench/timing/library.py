@@ -1,4 +1,4 @@
-"""The library under test, as the harness sees it; shmcoll is one, `bench/peers` has others."""
+"""The library under test, on the side of the harness. shmcoll is one; `bench/peers` has others."""
 
 from typing import Any, Protocol
 
@@ -8,7 +8,7 @@ from shmbench.collectives import Collective, find
 
 
 class Library(Protocol):
-    """What a library must bring to be measured."""
+    """The interface that a library needs in order to be measured."""
 
     name: str
     version: str

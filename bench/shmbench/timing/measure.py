@@ -1,9 +1,9 @@
 """How a row is measured: buffers in turn, a barrier, the loop, rounds, and the check.
 
 Time is the average of a rank over the iterations of a round, the maximum over the ranks, the median over the rounds.
-The loop calls the library as a user would, from Python, with the output given; the garbage collector is off in it.
-Several buffers are used in turn, so that no call finds all it needs in the cache only because the one before had the
-same arrays: up to 16 pairs, but no more than `ROTATION_BYTES` a rank (or one pair, when that is larger).
+The loop calls the library as a user would, from Python, with `out`. The garbage collector is off in it. Several buffers
+are used in turn, so that a call does not find all its data in the cache only because the one before had the same
+arrays: up to 16 pairs, but no more than `ROTATION_BYTES` per rank (or one pair, if that is larger).
 """
 
 import gc
@@ -29,7 +29,7 @@ FEWEST_ITERATIONS = 3
 
 @dataclass(frozen=True)
 class Timing:
-    """What came out for one row and placement. Seconds a call; `wrong` counts elements, None when not checked."""
+    """The result for one row and placement. Seconds per call. wrong: the number of elements, None if not checked."""
 
     seconds: float
     rounds: list[float]
@@ -39,7 +39,8 @@ class Timing:
 
 @dataclass(frozen=True)
 class Plan:
-    """How often: `iterations` a round (None: as many as fill `ROUND_SECONDS`), after `warmup`, `rounds` times."""
+    """How often to measure: `iterations` per round (None: as many as fill `ROUND_SECONDS`), after `warmup`, `rounds`
+    times."""
 
     iterations: int | None
     warmup: int
@@ -48,7 +49,7 @@ class Plan:
 
 
 class Bench:
-    """Measures one case after another on one library; every rank makes the same calls."""
+    """Measures one case after another on one library. Every rank makes the same calls."""
 
     def __init__(self, library: Library, collective: Collective):
         self.library = library
@@ -63,7 +64,7 @@ class Bench:
         seconds, mistakes = [], 0
         for _ in range(plan.rounds):
             seqs = self._refill(case, buffers)
-            # At least once over all pairs, so that the check finds every one of them written.
+            # At least once over all pairs, so that the check finds each of them written.
             self._seconds(case, buffers, max(plan.warmup, len(buffers)))
             seconds.append(self._slowest(case, buffers, n))
             if plan.check:
@@ -72,7 +73,8 @@ class Bench:
         return Timing(median(seconds), seconds, n, total)
 
     def loop(self, case: Case) -> Callable[[int], float]:
-        """Return what makes so many calls over arrays in turn, and tells how long one takes on the slowest rank."""
+        """Return a function that makes `n` calls over arrays in turn, and returns how long one takes on the slowest
+        rank."""
         buffers = _buffers(self.collective, case)
         self._refill(case, buffers)
         return partial(self._slowest, case, buffers)
@@ -91,12 +93,13 @@ class Bench:
             gc.enable()
 
     def _slowest(self, case: Case, buffers: Buffers, n: int) -> float:
-        """Return seconds a call on the slowest rank, the same number on every rank."""
+        """Return seconds per call on the slowest rank, the same number on every rank."""
         mine = self._seconds(case, buffers, n) / n
         return float(self.library.exchange(np.array([mine])).max())
 
     def _iterations(self, case: Case, buffers: Buffers) -> int:
-        """As many as fill a round, found by short runs that grow; the best of three, for a run may be interrupted."""
+        """Return the number of calls that fills a round. Growing short runs find it, each the best of three, because a
+        run may be interrupted."""
         self._seconds(case, buffers, 2 * len(buffers))
         n, seconds = 0, 0.0
         while seconds * n < PILOT_SECONDS and n < MOST_ITERATIONS:
@@ -105,7 +108,8 @@ class Bench:
         return max(FEWEST_ITERATIONS, min(MOST_ITERATIONS, round(ROUND_SECONDS / seconds)))
 
     def _refill(self, case: Case, buffers: Buffers) -> list[int]:
-        """Inputs never seen before, outputs wrong everywhere. Returns the sequence number of each pair."""
+        """Write inputs that were never used before, and outputs that are wrong everywhere. Returns the sequence number
+        of each pair."""
         seqs = [next(self._seqs) for _ in buffers]
         for seq, (x, out) in zip(seqs, buffers, strict=True):
             if out is not None and out is not x:
@@ -115,7 +119,8 @@ class Bench:
         return seqs
 
     def _mistakes(self, case: Case, buffers: Buffers, seqs: list[int]) -> int:
-        """Wrong elements in this rank's outputs. In place the timed calls have used up the inputs: call once more."""
+        """Return the number of wrong elements in this rank's outputs. In place the timed calls have overwritten the
+        inputs: call once more."""
         if not self.collective.sized:
             return self._early_leavers(case)
         if case.in_place:
@@ -128,7 +133,7 @@ class Bench:
         )
 
     def _early_leavers(self, case: Case) -> int:
-        """Barriers that this rank left before the last rank came; each rank in turn is late."""
+        """Return the number of barriers that this rank left before the last rank came. Each rank in turn is late."""
         early = 0
         for late in range(case.ranks):
             self.library.barrier()
@@ -160,7 +165,7 @@ def _buffers(collective: Collective, case: Case) -> Buffers:
 
 
 def _buffer(collective: Collective, case: Case, sends: int, gets: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return one pair; None for what this rank has not."""
+    """Return one pair; None for an array that this rank does not have."""
     if case.in_place:
         assert collective.in_place
         x, out = collective.in_place(case, np.empty(max(sends, gets), case.dtype))

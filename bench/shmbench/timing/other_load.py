@@ -7,13 +7,13 @@ from collections.abc import Collection
 
 BUSY = 0.1  # of the cores
 _IDLE = (3, 4)  # idle and waiting for a disk
-_GUESTS = 8  # counted among the others already
+_GUESTS = 8  # included in the others already
 
 
 class Others:
-    """Watches from when it is made until it is asked; processes that we have started and seen end are not others.
+    """Watches from when it is made until `share` is called. Processes that we have started and seen end are not others.
 
-    `cores`: which are watched; by default those that this process may use.
+    cores: those that are watched; by default those that this process may use.
     """
 
     def __init__(self, cores: Collection[int] | None = None) -> None:
@@ -21,12 +21,14 @@ class Others:
         self._began = self._now()
 
     def share(self, own: float | None = None) -> float:
-        """Of the time that the cores had. `own`: seconds of it that we have used, by default this process."""
+        """Return the share of the cores' time that others have used. own: the seconds that we have used, by default
+        those of this process."""
         since, busy, ours = (now - then for now, then in zip(self._now(), self._began, strict=True))
         return max(0.0, busy - (ours if own is None else own)) / (since * len(self._cores))
 
     def _now(self) -> tuple[float, float, float]:
-        """Return seconds: the time, what the cores have worked since they were started, and for us."""
+        """Return seconds: the time, how long the cores have worked since their start, and how long they have worked for
+        us."""
         names = {f"cpu{core}" for core in self._cores}
         with open("/proc/stat") as file:
             rows = [line.split() for line in file if line.split(maxsplit=1)[0] in names]
@@ -35,6 +37,6 @@ class Others:
 
 
 def own_seconds() -> float:
-    """CPU that this process has used, and those that it has started and seen end."""
+    """Return the CPU time of this process, and of those that it has started and seen end."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used)

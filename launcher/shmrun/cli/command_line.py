@@ -53,7 +53,7 @@ def read(arguments: list[str], line: ParsedCommand) -> None:
         if word in ("-m", "--module"):
             line.command, line.module = rest[1:] if rest[:1] == ["--"] else rest, True
             break
-        if word == "-c" and rest and not _is_number(rest[0]):  # with a number it is srun's: cores of each task
+        if word == "-c" and rest and not _is_number(rest[0]):  # with a number it is srun's option: cores per task
             line.command = [word, *rest]
             break
         _read_option(word, rest, line)
