@@ -52,9 +52,9 @@ def run(
         method: "fork", from a server that has numpy and shmcoll loaded, or "spawn", an interpreter of its own for each
             rank.
         on_failure: "stop", or "continue": then the time of the other ranks is not limited (see `Communicator.shrink`),
-        and the exceptions of ranks that failed are returned among the results.
+            and the exceptions of ranks that failed are returned among the results.
         kwargs: the keyword arguments of `fn`. Use `functools.partial` for those that have the name of an argument of
-        `run`.
+            `run`.
 
     Returns:
         The results, a list in rank order.
