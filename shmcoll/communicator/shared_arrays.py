@@ -29,7 +29,8 @@ from shmcoll.engine.memory.heap import Heap
 def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
     """Return an array of a shape and dtype that takes no memory. numpy itself reads the arguments.
 
-    Raises `TypeError` for a dtype without a fixed size and for what is no shape, `ValueError` for one that cannot be.
+    Raises `TypeError` for a dtype without a fixed size and for an object that is not a shape, and `ValueError` for an
+    impossible shape.
     """
     where = f"{operation} on rank {rank}"
     try:
@@ -80,7 +81,8 @@ def fill(made: np.ndarray, array: np.ndarray, operation: str, rank: int) -> None
 
 
 def zeros(arena: Arena, heap: Heap, like: np.ndarray) -> np.ndarray:
-    """A C-contiguous array of zeros in a heap, of the shape and dtype of `like`. `ArenaError` when the heap is full."""
+    """Return a C-contiguous array of zeros in a heap, of the shape and dtype of `like`. Raises `ArenaError` if the heap
+    is full."""
     if not like.nbytes:
         return np.empty(like.shape, like.dtype)
     offset = heap.take(like.nbytes, f"a shared array of shape {like.shape}, {like.dtype}", holds=True)
@@ -104,7 +106,7 @@ class ArrayLocation:
 
 
 def place_of(arena: Arena, heap: Heap, array: np.ndarray) -> ArrayLocation | None:
-    """Where an array of this rank lies; None when that is not in its heap."""
+    """Return the location of an array of this rank; None if it is not in its heap."""
     if not array.nbytes:
         return ArrayLocation(0, 0, 0, 0, array.shape, array.strides, array.dtype)
     reach = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]

@@ -112,7 +112,8 @@ def _published(group: Group, sequence: int) -> list[PublishedCounts]:
 
 
 def explain_counts(group: Group, operation: str, sequence: int, root: int) -> str:
-    """Say which entry of the tables does not fit. `root`: the rank that sends, if only one does; else any rank."""
+    """Return which entry of the tables does not fit. root: the rank that sends, if only one does; otherwise any
+    rank."""
     tables = _published(group, sequence)
     for table in tables:
         wrong = _wrong_dtype(table, tables[root]) or _wrong_send(table, tables) or _wrong_receive(table, tables)
