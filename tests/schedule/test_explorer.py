@@ -10,6 +10,7 @@ from tests.schedule.explorer.machine import Machine
 from tests.schedule.explorer.program import Program, Violation
 from tests.schedule.explorer.search import Report, exhaust, sample
 from tests.schedule.explorer.stand_ins import SHARED
+from tests.schedule.test_mutants import ALL
 
 X, Y, BELL = SHARED, SHARED + 8, SHARED + 16
 
@@ -199,3 +200,10 @@ def test_samples_repeat_with_their_seed() -> None:
     first, again = reports(7)
     assert first == again
     assert first.outcomes == {(0, 0), (0, 1), (1, 0), (1, 1)}
+
+
+def test_each_seeded_bug_can_be_planted():
+    """Its line is in the sources, once. Whether the explorer finds the bugs is shown by `test_mutants.py`."""
+    for mutant in ALL.values():
+        with mutant.planted():
+            pass

@@ -433,6 +433,9 @@ MUTANTS = {
         "scatter refused",
     ),
     "the root describes all parts": Mutant(
-        "collectives.scatter.describe", "peek(dims) // size", "peek(dims)", "scatter halfway"
+        "collectives.scatter.describe",
+        "peek(peek(ctx + c.X + c.DIMS)) // size",
+        "peek(peek(ctx + c.X + c.DIMS))",
+        "scatter halfway",
     ),
 }
