@@ -18,7 +18,7 @@ import numpy as np
 from shmcoll.collectives import OPERATION_NAMES
 from shmcoll.diagnostics import report_lock
 from shmcoll.diagnostics.call_site import at_site, is_submitted
-from shmcoll.diagnostics.describe_call import MESSAGES, called, composite_name, message_in_words
+from shmcoll.diagnostics.describe_call import MESSAGES, called, composite_name, message_in_words, receives
 from shmcoll.diagnostics.describe_message import from_itself, misfit, missing_message, what_waits
 from shmcoll.diagnostics.describe_mismatch import advise, explain_counts, explain_faces, explain_overlap, explain_parts
 from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
@@ -275,7 +275,15 @@ class FailureReporter:
             time.sleep(0.001)
         text = f"rank {self._group.name(culprit)} {how}"
         self._end(records.VANISHED, text, {failure_facts.CULPRIT: culprit})
-        return RankFailed(f"{call}: {text}", rank=culprit)
+        return RankFailed(f"{call}: {text}{self._advice(operation, culprit, how)}", rank=culprit)
+
+    def _advice(self, operation: str, culprit: int, how: str) -> str:
+        """Return what is missing where a rank has ended as it meant to."""
+        if not how.endswith("its program has ended"):
+            return ""
+        if operation not in MESSAGES:
+            return f". Every rank must make this call, and rank {self._group.name(culprit)} has not"
+        return what_waits(self._group, [culprit], self._mail) if receives(operation) else ""
 
     # --- what the headers say -----------------------------------------------------------------------------------------
 
