@@ -150,7 +150,7 @@ def test_memory_goes_with_the_last_view(ranks):
 def test_what_a_shared_array_cannot_be(ranks):
     def refused(comm) -> list[str]:
         told = []
-        for shape, dtype in (((2,), "U3"), ((-1,), float), ("x", float)):
+        for shape, dtype in (((2,), object), ((-1,), float), ("x", float)):
             with pytest.raises((TypeError, ValueError)) as error:
                 comm.empty(shape, dtype)
             told.append(type(error.value).__name__)

@@ -57,7 +57,9 @@ def test_a_signal_is_sent_on_once(shmrun, pids, until, signum):
         time.sleep(0.01)  # not `pause`: a signal just before it would wait for the next one
     """
     )
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
     job = shmrun.start("-n", 2, script)
+    signal.signal(signal.SIGHUP, before)
     ranks = pids(2)
 
     def logs():
