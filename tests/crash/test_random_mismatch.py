@@ -43,7 +43,8 @@ class Maker:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def make(*args: Any, **keywords: Any) -> Any:
-            if self._way == PLANNED and name in PLANS and not (args and isinstance(args[0], list)):
+            has_plan = name in PLANS and not name.endswith("_v")  # whose plans need an out
+            if self._way == PLANNED and has_plan and not (args and isinstance(args[0], list)):
                 return self.comm.plan(name, *args, **keywords)()
             if self._way == LATER and name not in ("split", "views"):
                 return getattr(self.comm, name)(*args, **keywords, async_op=True).wait()
