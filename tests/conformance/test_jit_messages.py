@@ -322,7 +322,7 @@ SCRIPT = """
 """
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 def test_a_cached_function_works_in_the_next_job(tmp_path):
     script = tmp_path / "passed_on.py"
     script.write_text(textwrap.dedent(SCRIPT))

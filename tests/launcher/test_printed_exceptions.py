@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-WAYS = pytest.mark.parametrize("way", [(), ("--fresh",)], ids=["fork", "fresh"])
+WAYS = pytest.mark.parametrize("way", [(), pytest.param(("--fresh",), marks=pytest.mark.stress)], ids=["fork", "fresh"])
 
 #: how a program prints an exception and goes on
 PRINTS = {

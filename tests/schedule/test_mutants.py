@@ -19,8 +19,11 @@ ALL = (
     MUTANTS | MUTANTS_WITH_COUNTS | MUTANTS_OF_MESSAGES | MUTANTS_OF_CIRCLES | MUTANTS_OF_NEIGHBOURS | MUTANTS_OF_EVENTS
 )
 
+#: more than half a minute each
+LONG = {"a circle is found although a message is on its way", "a sleep has no end"}
 
-@pytest.mark.parametrize("name", ALL)
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.stress if n in LONG else ()) for n in ALL])
 def test_seeded_bug_is_found(name: str) -> None:
     mutant = ALL[name]
     with mutant.planted(), pytest.raises(Violation):

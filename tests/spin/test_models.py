@@ -206,6 +206,7 @@ def test_larger_models(tmp_path: Path, model: str, kind: Kind, settings: dict[st
     judge(verify(tmp_path, source(model), kind, **settings))
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_bug_in_the_model_is_found(tmp_path: Path, name: str) -> None:
     model, *changes = MUTANTS[name]
