@@ -35,7 +35,7 @@ def test_results_are_the_same_by_each_algorithm(ranks, few, collective, algorith
     check(ranks, few, collective, seed, factor, **ALGORITHMS[algorithm])
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.parametrize("collective", [name for name in SUITES if name.endswith("_v")])
 def test_sixteen_ranks(ranks, collective, seed):
     check(ranks, MANY, collective, seed, 1)

@@ -41,6 +41,7 @@ def test_a_rank_with_an_interpreter_of_its_own(shmrun, planted):
     assert not (planted / "ran").exists()
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(
     "code",
     [

@@ -183,6 +183,7 @@ def test_more_processes_than_ranks(tmp_path: Path, settings: dict[str, int]) -> 
     judge(verify(tmp_path, source("arena"), SAFETY, **settings))
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize(("model", "settings"), [("barrier", {"ROUNDS": 1}), ("arena", {"KILLS": 0})])
 def test_every_run_ends(tmp_path: Path, model: str, settings: dict[str, int]) -> None:
     """No state can be come to again, so no run goes on for ever; where it ends is right, says the test above."""
