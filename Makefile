@@ -50,12 +50,12 @@ test: $(TESTS)  ## run the tests; make test ARGS='tests/engine -k layout' runs s
 ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
 else
-	@echo "== tests (five minutes; the first run compiles the kernels)"
+	@echo "== tests (five to nine minutes; the first run compiles)"
 	@$(BIN)/python tests/in_halves.py -m 'not slow'
 endif
 
 test-all: $(TESTS)  ## run the tests that make test leaves out
-	@echo "== slow tests (ten minutes)"
+	@echo "== slow tests (ten to fifteen minutes)"
 	@$(BIN)/python tests/in_halves.py -m slow $(ARGS)
 
 shuffled: $(TESTS)  ## run the tests in random order; SHMCOLL_SEED=... repeats one

@@ -97,6 +97,8 @@ def _about_objects(x: Any, array: np.ndarray, operation: str) -> str:
             f"x is an array of Python objects ({held}), and collectives move numbers; convert it, as in "
             f"x.astype(float), or {use}"
         )
+    if x is None:
+        return f"x is not an array: NoneType; this rank sends, so it must pass an array; for Python objects {use}"
     return f"x is not an array: {type(x).__name__}; pass an array or a number; for Python objects {use}"
 
 
@@ -281,9 +283,15 @@ def as_word(value: Any, name: str, operation: str, rank: int) -> int:
     return word
 
 
+#: the counts that a user may mean who passes a list in place of the root
+_COUNTS = {"scatter_v": "send_counts", "gather_v": "recv_counts"}
+
+
 def as_root(value: Any, size: int, operation: str, rank: int) -> int:
-    if isinstance(value, str) or (operation == "scatter_v" and isinstance(value, (list, tuple, np.ndarray))):
-        name = "op" if isinstance(value, str) else "send_counts"
+    name = "op" if isinstance(value, str) else ""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        name = _COUNTS.get(operation, "")
+    if name:
         raise TypeError(
             f"{operation} on rank {rank}: root must be an integer, got {type(value).__name__}; root is the second "
             f"argument of every method that has one, so pass {name}={value!r}"

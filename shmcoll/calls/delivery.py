@@ -10,11 +10,14 @@ still begin (LOOK of `engine/messages/send.py`). Where another thread is inside,
 and this one does not wait for it. After the limit of the call, GIVE_UP ends the group, unless the receiver has begun.
 
 A blocking call looks in its own thread. An interrupt there leaves the group as it is: the message has been sent. For
-asynchronous calls one thread of the process looks, which runs while any of them is pending. Memory is not looked at
+asynchronous calls one thread of the process looks, which runs while any of them is pending. A program does not end
+before its synchronous sends have: if they keep it waiting, this thread prints where they were made. Memory is not looked at
 after the group is closed: `guard` of the turns is held for a look, and whoever closes the group holds it, too.
 """
 
+import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +32,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.messages.ring_buffers import ARRAY, SYNCHRONOUS
 from shmcoll.engine.messages.send import GIVE_UP, HAS_BEGUN, LOOK
 from shmcoll.errors import CallNotAllowed
+from shmcoll.runtime.async_worker import TELL_AFTER, places
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.work import Work
 
@@ -188,6 +192,7 @@ class _Watch:
 
     def _run(self) -> None:
         nap = _SHORT_NAP
+        print_at = 0.0  # when to print what keeps the program from ending; 0: the main thread has not ended
         while True:
             ended = [one for one in list(self._pending) if one.look()]
             with self._lock:
@@ -195,6 +200,15 @@ class _Watch:
                 if not self._pending:
                     self._is_running = False
                     return
+            if not print_at and not threading.main_thread().is_alive():
+                print_at = time.monotonic() + TELL_AFTER
+            if print_at and time.monotonic() >= print_at:
+                print_at = math.inf
+                sends = places([one.work.site for one in self._pending])
+                print(
+                    f"shmcoll: this program ends when its synchronous sends have been received: {sends}",
+                    file=sys.stderr,
+                )
             nap = _SHORT_NAP if ended else min(2 * nap, _LONG_NAP)
             time.sleep(nap)
 

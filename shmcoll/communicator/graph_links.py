@@ -27,7 +27,7 @@ def as_links(ranks: Any, name: str, size: int, operation: str, rank: int) -> Lin
 
 
 def disagreement(told: list[tuple[Links, Links]], names: Callable[[Iterable[int]], str]) -> str:
-    """Return a text about the first edge that only one of its ranks has named; '' if there is none."""
+    """Return a text about the first edge that has one end only. If each edge has two, return ''."""
     sent, expected = set(), set()
     for rank, (incoming, outgoing) in enumerate(told):
         sent |= {(rank, to, edge) for to, edge in zip(*outgoing, strict=True) if to is not None}

@@ -311,8 +311,8 @@ class Messages(NativeCalls):
             `recv_object`.
 
         Raises:
-            TypeError: as for `send` and `recv`, or a message is none of the four. Nothing of the batch has begun. (An
-                object that cannot be pickled is an error of its own `Work`.)
+            TypeError: as for `send` and `recv`, or one of `messages` is of another type. Nothing of the batch has
+                begun. An object that cannot be pickled does not raise here: its own `Work` fails.
             ValueError: as for `send` and `recv`. Nothing of the batch has begun.
 
         Example:

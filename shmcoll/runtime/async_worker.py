@@ -32,7 +32,7 @@ withdraws a receive.
 
 The end. When the communicator is closed, or the main thread has ended, nothing is submitted any more. The worker
 completes the calls in the line. At once it withdraws the receives whose message cannot come any more, and after
-`_TELL_AFTER` it withdraws the others. It prints which receives these are, and ends.
+`TELL_AFTER` it withdraws the others. It prints which receives these are, and ends.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ from shmcoll.runtime.work import Latch, Work
 _running: set["AsyncWorker"] = set()  # to be finished before the interpreter ends
 _ending = 0  # pid of the process in which the interpreter ends
 
-_TELL_AFTER = 3.0  # seconds
+TELL_AFTER = 3.0  # seconds
 _SHORT_NAP, _LONG_NAP = 0.0002, 0.005  # seconds for which the worker leaves receives to the threads that wait for them
 _WATCH = 0.05  # seconds without a look at the list before the worker sleeps until it is woken
 _VAIN = 0.001  # seconds between checks of receives that no other rank can complete
@@ -240,9 +240,9 @@ class AsyncWorker:
             self._is_over = True
         if self._thread is not None:
             self.wake()
-            if not self._ended.wait(_TELL_AFTER):
+            if not self._ended.wait(TELL_AFTER):
                 sites = [work.site for work, _ in self.turns.calls()]
-                if calls := _in_words(sites):
+                if calls := places(sites):
                     print(f"shmcoll: {self._name} ends when its asynchronous calls have: {calls}", file=sys.stderr)
                 self._is_late = True
                 self.wake()
@@ -325,7 +325,7 @@ class AsyncWorker:
 
         def attend() -> None:
             nonlocal is_waiting
-            if self._is_over and (receives := _in_words(listener.withdraw(all_of_them=self._is_late))):
+            if self._is_over and (receives := places(listener.withdraw(all_of_them=self._is_late))):
                 print(
                     f"shmcoll: {self._name} withdraws receives that nothing has come for: {receives}", file=sys.stderr
                 )
@@ -349,7 +349,8 @@ def _ends_group(error: BaseException) -> bool:
     return isinstance(error, (RankFailed, CollectiveTimeout, CollectiveMismatch, InternalError))
 
 
-def _in_words(sites: list[Site | None]) -> str:
+def places(sites: Sequence[Site | None]) -> str:
+    """Return the places where calls were made, each once; '' if none is known."""
     return ", ".join(dict.fromkeys(f"{short_path(site[0])}:{site[1]}" for site in sites if site))
 
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -306,3 +308,18 @@ def test_a_group_that_is_closed_meanwhile(ranks):
         return str(told.value)
 
     assert "this communicator is closed" in ranks(2, work)[0]
+
+
+def test_a_program_that_waits_for_its_end_says_why(tmp_path):
+    """After three seconds it names the line of the send; the receiver comes after that."""
+    script = tmp_path / "late.py"
+    script.write_text(
+        "import time\nimport numpy as np, shmcoll\ncomm = shmcoll.init()\n"
+        "if comm.rank == 0:\n    comm.send(np.ones(1), 1, synchronous=True, async_op=True)\n"
+        "else:\n    time.sleep(4)\n    comm.recv()\n"
+    )
+    command = [sys.executable, "-m", "shmrun", "-n", "2", str(script)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0
+    assert "this program ends when its synchronous sends have been received: " in ended.stderr
+    assert "late.py:5\n" in ended.stderr

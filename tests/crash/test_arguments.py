@@ -64,6 +64,17 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "root": (lambda c: c.gather(X, 2), ValueError, "gather on rank 1: root 2 is not a rank of this group of 2"),
     "negative root": (lambda c: c.gather(X, -1), ValueError, "root -1 is not a rank of this group of 2"),
     "root is a string": (lambda c: c.gather(X, "0"), TypeError, "root must be an integer, got str"),
+    "counts in place of the root": (
+        lambda c: c.gather_v(X, [1, 2]),
+        TypeError,
+        "root must be an integer, got list; root is the second argument of every method that has one, so pass "
+        "recv_counts=[1, 2]",
+    ),
+    "nobody has an array": (
+        lambda c: c.broadcast(None, 1),
+        TypeError,
+        "broadcast on rank 1: x is not an array: NoneType; this rank sends, so it must pass an array; for Python",
+    ),
     "root is None": (lambda c: c.gather(X, None), TypeError, "root must be an integer, got NoneType"),
     "length of out": (lambda c: c.gather(X, 1, out=[X.copy()]), ValueError, "out is a list of 1 arrays for 2 ranks"),
     "list of lists": (lambda c: c.gather(X, 1, out=[[], []]), TypeError, "out must be an array, got list"),

@@ -57,9 +57,19 @@ def test_a_rank_that_does_not_come(shmrun):
 
 
 def test_ranks_that_wait_for_one_another(shmrun):
-    shmrun.write("import shmcoll; comm = shmcoll.init(); comm.recv(source=(comm.rank + 1) % 3)")
+    """One of them waits in a barrier: a circle of receives alone would end by itself, by `shmcoll.Deadlock`."""
+    shmrun.write("""
+        import shmcoll
+        comm = shmcoll.init()
+        if comm.rank == 2:
+            comm.barrier()
+        comm.recv(source=comm.rank + 1)
+    """)
     _, (line,) = reported(shmrun, lines=1, env={"SHMCOLL_STALL_WARNING": "0.3"})
-    assert line.startswith("shmrun: Ranks 0, 1, 2 wait for one another: rank 0 in recv(source=1, tag=ANY) for rank 1; ")
+    assert line.startswith(
+        "shmrun: Ranks 0, 1, 2 wait for one another: rank 0 in recv(source=1, tag=ANY) for rank 1; rank 1 in "
+        "recv(source=2, tag=ANY) for rank 2; rank 2 in barrier() #1 for ranks 0, 1. "
+    )
 
 
 def test_off(shmrun):

@@ -252,7 +252,7 @@ HANDLERS = {handler.__name__: handler for handler in (
 
 def try_steps(comm: Any, case: str, handlers: list[str], first: int, stride: int) -> int:
     """The case with each handler at step `first`, `first + stride`, ...; how many steps there are."""
-    work_module._TELL_AFTER = 0.05
+    work_module.TELL_AFTER = 0.05
     step = 0
     for handler in handlers:
         for step in itertools.count(first, stride):
