@@ -12,7 +12,7 @@ and this one does not wait for it. After the limit of the call, GIVE_UP ends the
 A blocking call looks in its own thread. An interrupt there leaves the group as it is: the message has been sent. For
 asynchronous calls one thread of the process looks, which runs while any of them is pending. A program does not end
 before its synchronous sends have: if they keep it waiting, this thread prints where they were made. Memory is not
-looked at after the group is closed: `guard` of the turns is held for a look, and whoever closes the group holds it, too.
+looked at after the group is closed: a look holds `guard` of the turns, and so does the thread that closes the group.
 """
 
 import math
