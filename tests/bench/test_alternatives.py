@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[2] / "bench" / "alternatives"
 RANKS = [sys.executable, "-m", "shmrun", "-n", "2"]
-COMMANDS = {"one_copy.py": RANKS, "semaphores.py": RANKS, "sessions.py": [sys.executable]}
+COMMANDS = {"semaphores.py": RANKS, "sessions.py": [sys.executable]}
 NO_POSIX_IPC = "posix_ipc is not installed: pip install 'shmcoll[alternatives]'"
 
 
@@ -24,7 +24,6 @@ def test_each_of_them_is_tried_and_told():
 @pytest.mark.parametrize(
     "name",
     [
-        "one_copy.py",
         pytest.param("semaphores.py", marks=pytest.mark.skipif(not find_spec("posix_ipc"), reason=NO_POSIX_IPC)),
         "sessions.py",
     ],
