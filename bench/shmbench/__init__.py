@@ -3,11 +3,13 @@
 `__main__` reads the options, then starts the ranks with shmrun. The rooms, from the bottom up:
 
     cli/           the options: what to measure, flags that all commands share, sizes ("64M" and sweeps)
+      conditions     how many arrays in turn, and beside which neighbour: every report names them
     collectives/   one file per collective, each with the same functions; payload: inputs and the right results
     timing/        measuring
       library        the library under test, on the side of the harness;  peers: others;  launch: how each is started
       measure        buffers in turn, the timed loop, rounds, the check
       ab_timing      entries timed in turn;  entries: those with arrays;  other_load: how busy the machine was
+      neighbour      another program, which computes meanwhile
     report/        table: for people;  json_report: for programs;  ratios, curves, picture
     features/      one file per group of rows of `shmbench beyond`
     commands/      worker: the work of every rank for the table of one collective; the others are `shmbench NAME`

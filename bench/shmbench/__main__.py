@@ -2,8 +2,9 @@
 
 Its subcommands: `compare` starts one job after another, of shmcoll and its peers. `plot` draws the results of runs, and
 `diff` compares them. `predict` computes the cost formulas for more ranks. `tune` measures the thresholds of later jobs.
-`beyond` measures features that the peers do not have. Inside a job that has been started already (`shmrun -n 4 -m
-shmbench all_reduce`) the process is a rank itself.
+`beyond` measures features that the peers do not have.
+
+Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) the process is a rank itself.
 """
 
 import os
@@ -13,7 +14,8 @@ from typing import NoReturn
 
 from shmrun.cli.printing import printing
 
-from shmbench.cli.options import SUBCOMMANDS, parse
+from shmbench.cli.conditions import Neighbour
+from shmbench.cli.options import SUBCOMMANDS, Options, parse
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -22,19 +24,33 @@ def main(argv: list[str] | None = None) -> int:
     if arguments and arguments[0] in SUBCOMMANDS:
         return printing("shmbench", lambda: int(import_module(f"shmbench.commands.{arguments[0]}").main(arguments[1:])))
     if "SHMCOLL_ARENA" not in os.environ:
-        _become_job(parse(arguments).ranks, arguments)
+        _become_job(parse(arguments), arguments)
     from shmbench.commands.worker import main as work
 
     return work(arguments)
 
 
-def _become_job(ranks: int, arguments: list[str]) -> NoReturn:
+def _become_job(options: Options, arguments: list[str]) -> NoReturn:
     from shmcoll.startup.rank_process import interpreter_environment
 
+    if options.conditions.neighbour:
+        arguments = [*arguments, "--neighbour", str(_start_neighbour(options.conditions.neighbour))]
     if sys.stdout:
         sys.stdout.flush()
-    command = [sys.executable, "-m", "shmrun", "-n", str(ranks), "-m", "shmbench.commands.worker", *arguments]
+    command = [sys.executable, "-m", "shmrun", "-n", str(options.ranks), "-m", "shmbench.commands.worker", *arguments]
     os.execve(sys.executable, command, interpreter_environment(os.environ, sys.path))
+
+
+def _start_neighbour(neighbour: Neighbour) -> int:
+    """Return the process id of the neighbour. It stays a child of this process, which becomes shmrun, and ends with
+    it."""
+    from shmbench.timing.neighbour import start
+
+    try:
+        return start(neighbour).pid
+    except (OSError, ValueError) as e:
+        print(f"shmbench: {e}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 if __name__ == "__main__":

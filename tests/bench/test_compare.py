@@ -96,6 +96,7 @@ def test_in_turn_round_after_round_and_medians(folder, runs, capsys):
     out, progress = capsys.readouterr()
     assert out == (
         "# ranks: 3, rounds: 3. Microseconds a call, medians; ratio: shmcoll over the fastest peer.\n"
+        "# buffers: auto (up to 16 pairs of arrays in turn, within 256M of a rank)\n"
         "# memcpy, add (c = a + b): no collectives; the memory's limit, by as many processes at once.\n"
         "#\n"
         "# collective            size  placement       shmcoll  Intel MPI      MPICH     memcpy        add   ratio\n"
@@ -120,7 +121,7 @@ def test_who_lacks_or_fails_is_left_out(folder, runs, capsys):
     first, others = ["shmcoll", "openmpi", "mpich", *limits], ["shmcoll", "mpich", *limits]
     assert [library for library, _, _ in calls] == [*first, *first, *others]  # gloo has no scan
     out, progress = capsys.readouterr()
-    assert out.splitlines()[3:] == [
+    assert out.splitlines()[4:] == [
         "# collective            size  placement       shmcoll   Open MPI       gloo      MPICH     memcpy"
         "        add   ratio",
         "  scan                     8  out of place       4.00          -          -       4.00       4.00"

@@ -80,7 +80,7 @@ def test_each_library_has_its_launcher():
     mpi = [str(SCRIPTS / "mpi.py"), "gather"]
     flags = ["--allow-run-as-root", "--oversubscribe", "-n", "3"]
     assert theirs == ["p/openmpi/bin/mpiexec", *flags, "p/openmpi/bin/python", *mpi]
-    assert environment["PYTHONPATH"] == str(SCRIPTS.parent)
+    assert environment["PYTHONPATH"].split(os.pathsep)[0] == str(SCRIPTS.parent)
 
     ranks = launch._commands("gloo", Path("p"), ["gather"], 3)
     assert [command for command, _ in ranks] == 3 * [["p/gloo/bin/python", str(SCRIPTS / "gloo.py"), "gather"]]

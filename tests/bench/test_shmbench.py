@@ -71,7 +71,7 @@ def test_every_collective_and_algorithm_in_one_job(ranks, tmp_path):
     tables = len(COLLECTIVES) + sum(map(len, ALGORITHMS.values()))
     assert done.stdout.endswith("codes" + tables * " 0" + "\n")
     assert done.stdout.count("# Out of bounds values : 0 OK\n") == tables
-    assert done.stdout.count("validation: 1 algorithm: ring\n") == 3
+    assert done.stdout.count("validation: 1 algorithm: ring\n# buffers: auto (") == 3
 
 
 @pytest.mark.parametrize("dtype_op", ["bfloat16 avg", "bool prod", "complex64 max", "int8 sum", "float16 sum"])

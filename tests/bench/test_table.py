@@ -6,7 +6,7 @@ from shmbench.timing.measure import Timing
 
 
 def timing(microseconds, wrong=0):
-    return Timing(microseconds * 1e-6, [microseconds * 1e-6], 100, wrong)
+    return Timing(microseconds * 1e-6, [microseconds * 1e-6], 100, wrong, pairs=16)
 
 
 ROWS = [

@@ -4,13 +4,15 @@ Nothing here loads numpy, so that `--help` and a mistyped option answer at once.
 """
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shmrun.cli.completion import SHELLS
 
 import shmcoll
+from shmbench.cli import conditions
 from shmbench.cli.completion import Completion
+from shmbench.cli.conditions import Conditions
 from shmbench.cli.flags import Parser, at_least, one_of, picture_complaint, size, size_list
 
 COLLECTIVES = (
@@ -46,7 +48,8 @@ ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
 
 @dataclass(frozen=True)
 class Options:
-    """What to measure. Sizes are in bytes. iters: None means as many as fill a round."""
+    """What to measure. Sizes are in bytes. iters: None means as many as fill a round. neighbour_pid: the process that
+    disturbs, once it has been started."""
 
     collective: str
     ranks: int
@@ -65,6 +68,8 @@ class Options:
     sizes: tuple[int, ...] = ()  # these and no others, when given
     algorithm: str | None = None
     plot: Path | None = None
+    conditions: Conditions = field(default_factory=Conditions)
+    neighbour_pid: int | None = None
 
 
 def parse(argv: list[str], ranks: int = 2) -> Options:
@@ -92,6 +97,8 @@ def parse(argv: list[str], ranks: int = 2) -> Options:
         sizes=given.sizes,
         algorithm=given.algorithm,
         plot=given.plot,
+        conditions=conditions.conditions_from(given),
+        neighbour_pid=given.neighbour,
     )
     if complaint := _complaint(options):
         parser.error(complaint)
@@ -115,6 +122,8 @@ def _complaint(o: Options) -> str | None:
         return f"-J {o.json}: there is no folder {o.json.parent}"
     if o.plot and o.collective == "barrier":
         return "--plot draws over the size, and a barrier has none"
+    if complaint := conditions.complaint(o.conditions, o.ranks, max(o.sizes, default=o.max_bytes)):
+        return complaint
     return picture_complaint("--plot", o.plot) if o.plot else None
 
 
@@ -149,7 +158,9 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
     add("-w", "--warmup_iters", dest="w", type=at_least(0), default=5, metavar="N", help="iterations not timed (5)")
     add("--iters", type=at_least(1), metavar="N", help="timed iterations a round (as many as fill 0.1 s)")
     add("--rounds", type=at_least(1), default=5, metavar="N", help="repetitions, whose median is printed (5)")
+    conditions.add_flags(parser)
     add("-c", "--check", dest="c", type=int, choices=(0, 1), default=1, help="check results (1)")
     add("-J", "--output_file", dest="J", type=Path, metavar="FILE", help="write the results as JSON too")
     add("--plot", type=Path, metavar="FILE", help="draw time and bandwidth over the size: .png, .svg or .pdf")
+    add("--neighbour", type=at_least(1), help=argparse.SUPPRESS)  # for the ranks of a job
     return parser

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from shmbench.cli import conditions
 from shmbench.cli.flags import Parser, at_least, one_of, picture_complaint, size_list
 from shmbench.cli.options import ALIASES, COLLECTIVES, DTYPES, LIMITS, OPS, REDUCING
 from shmbench.report.ratios import TITLES, Result, foot, head, lines
+from shmbench.timing import neighbour
 from shmbench.timing.launch import Failed, run
 from shmbench.timing.peers import FOLDER, PEERS, SCRIPTS, installed
 
@@ -24,7 +26,16 @@ def main(argv: list[str]) -> int:
     """Measure, print, write. Returns 0, or 1 if shmcoll failed. For a mistake, prints one line and raises
     `SystemExit(2)`."""
     given = _parse(argv)
-    print(head(given.ranks, given.rounds, given.libraries), flush=True)
+    with neighbour.running(given.conditions.neighbour) as given.neighbour_pid:
+        results = _compare(given)
+    if given.plot:
+        _draw(given.plot, results)
+    return 1 if any(result["error"] for result in results if result["library"] == "shmcoll") else 0
+
+
+def _compare(given: argparse.Namespace) -> list[Result]:
+    """Return the results of all collectives; print and keep each when it is there."""
+    print(head(given.ranks, given.rounds, given.conditions, given.libraries), flush=True)
     results: list[Result] = []
     for name in given.collectives:
         measured = _measure(given, name)
@@ -33,9 +44,7 @@ def main(argv: list[str]) -> int:
         if given.json:
             _keep(given.json, results)
     print(foot(results), flush=True)
-    if given.plot:
-        _draw(given.plot, results)
-    return 1 if any(result["error"] for result in results if result["library"] == "shmcoll") else 0
+    return results
 
 
 def _measure(given: argparse.Namespace, name: str) -> list[Result]:
@@ -66,6 +75,8 @@ def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int
         arguments = [measured, "-n", str(given.ranks), "--sizes", ",".join(map(str, sizes)), "-J", str(out)]
         arguments += ["-d", given.dtype, "-o", given.op, "-r", str(given.root), "--rounds", str(LOOPS)]
         arguments += ["--iters", str(given.iters)] if given.iters else []
+        arguments += given.conditions.flags()
+        arguments += ["--neighbour", str(given.neighbour_pid)] if given.neighbour_pid else []
         try:
             run(runner, given.peers, arguments, given.ranks, given.timeout)
             table = _read(out)
@@ -121,6 +132,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.error(f"--json {given.json}: there is no folder {given.json.parent}")
     if given.plot and given.collectives == ["barrier"]:
         parser.error("--plot draws over the size, and a barrier has none")
+    given.conditions = conditions.conditions_from(given)
+    if complaint := conditions.complaint(given.conditions, given.ranks, max(given.sizes)):
+        parser.error(complaint)
     if given.plot and (complaint := picture_complaint("--plot", given.plot)):
         parser.error(complaint)
     return given
@@ -147,6 +161,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("-o", "--op", type=one_of("op", ops), default="sum", metavar="OP", help=f"{', '.join(ops)} (sum)")
     add("-r", "--root", type=at_least(0), default=0, metavar="RANK", help="root, where there is one (0)")
     add("--iters", type=at_least(1), metavar="N", help="timed iterations a loop (as many as fill 0.1 s)")
+    conditions.add_flags(parser)
     add("--timeout", type=at_least(1), default=300, metavar="S", help="seconds that a library may take a round (300)")
     add("--peers", type=Path, default=FOLDER, metavar="FOLDER", help="where the peers are installed (.peers)")
     add("--json", type=Path, metavar="FILE", help="write all figures; `shmbench plot` draws them too")

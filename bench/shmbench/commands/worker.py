@@ -29,11 +29,16 @@ def work(library: Library, options: Options) -> int:
     if library.size != options.ranks:
         print(f"shmbench: -n {options.ranks}, but this job has {library.size} ranks: leave -n out", file=sys.stderr)
         return 2
+    if options.conditions.neighbour and not options.neighbour_pid:
+        if library.rank == 0:
+            text = "--disturb needs ranks that shmbench starts: the neighbour comes before them"
+            print(f"shmbench: {text}", file=sys.stderr)
+        return 2
     collective = library.collective(options.collective)
     bench = Bench(library, collective)
-    plan = Plan(options.iters, options.warmup, options.rounds, options.check)
+    plan = Plan(options.iters, options.warmup, options.rounds, options.check, options.conditions.buffers)
     rows = []
-    load = RunLoad(library)
+    load = RunLoad(library, options.neighbour_pid)
     if library.rank == 0:
         print(*filter(None, (_title(library, options), busy_before(load))), table.HEAD, sep="\n", flush=True)
     for case in _cases(library, collective, options):
@@ -98,7 +103,7 @@ def _title(library: Library, o: Options) -> str:
     return (
         f"# {library.name} {library.version}, {library.size} ranks on {json_report.machine()['cores']} cores\n"
         f"# {sizes} warmup iters: {o.warmup} iters: {o.iters or 'by time'} rounds: {o.rounds} "
-        f"validation: {int(o.check)}" + (f" algorithm: {o.algorithm}" if o.algorithm else "")
+        f"validation: {int(o.check)}" + (f" algorithm: {o.algorithm}" if o.algorithm else "") + f"\n# {o.conditions}"
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from shmbench.cli.conditions import conditions_of
 from shmbench.cli.options import LIMITS
 from shmbench.report.json_report import FORMAT
 from shmbench.report.ratios import TITLES, Result, succeeded
@@ -49,6 +50,7 @@ class Chart:
 
     title: str
     machine: str
+    conditions: str
     curves: list[Curve]
 
 
@@ -76,12 +78,21 @@ def chart(documents: Sequence[Document]) -> Chart:
     cases = list(dict.fromkeys(map(describe, documents)))
     if len(cases) != 1:
         raise ValueError(f"one picture shows one case, and here are {len(cases)}: {'; '.join(cases) or 'no results'}")
+    conditions = one_kind(documents)
     libraries = dict.fromkeys(document["library"] for document in documents)
     curves = [c for name in libraries for c in _of_library([d for d in documents if d["library"] == name])]
     if not curves:
         raise ValueError(f"{cases[0]}: no sizes to draw over")
     title = cases[0] if len(libraries) > 1 else f"{curves[0].library}: {cases[0]}"
-    return Chart(title, "; ".join(dict.fromkeys(map(_machine, documents))), curves)
+    return Chart(title, "; ".join(dict.fromkeys(map(_machine, documents))), conditions, curves)
+
+
+def one_kind(documents: Sequence[Document]) -> str:
+    """Return the conditions of all documents. Raises `ValueError` if they are not the same for all."""
+    kinds = list(dict.fromkeys(str(conditions_of(document)) for document in documents))
+    if len(kinds) > 1:
+        raise ValueError(f"these times were measured under {len(kinds)} conditions: {' | '.join(kinds)}")
+    return "".join(kinds)
 
 
 @dataclass(frozen=True)

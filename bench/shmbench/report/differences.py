@@ -2,7 +2,8 @@
 
 A case has a time for each round of each table in which it is; its time is their median. Its noise is half the distance
 between their quartiles, relative to the median. A change counts if the middle halves of the rounds before and after do
-not overlap. With a single round there is no noise to go by, and every change counts.
+not overlap. With a single round there is no noise to go by, and every change counts. Times of different conditions
+(`shmbench/cli/conditions.py`) are not compared.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 
 from shmbench.cli.sizes import microseconds, short_size
-from shmbench.report.curves import PLACEMENTS, Document
+from shmbench.report.curves import PLACEMENTS, Document, one_kind
 
 # library, collective, ranks, dtype, operator, algorithm, size, placement
 Case = tuple[str, str, int, str, str, str, int, str]
@@ -78,7 +79,9 @@ class Found:
 
 
 def compare(before: Sequence[Document], after: Sequence[Document], limit: float | None = None) -> Found:
-    """Compare the tables of two files. limit: by how much a time may grow, 0.1 for 10 %; None: by any amount."""
+    """Compare the tables of two files. limit: by how much a time may grow, 0.1 for 10 %; None: by any amount. Raises
+    `ValueError` if they were measured under different conditions."""
+    one_kind([*before, *after])
     old, new = _rounds(before), _rounds(after)
     rows = []
     for case in (case for case in old if case in new):

@@ -17,6 +17,7 @@ from shmbench.timing.library import Library
 from shmbench.timing.measure import Timing
 
 FORMAT = 1
+_NOT_KEPT = ("json", "plot", "neighbour_pid")
 
 
 def document(library: Library, options: Options, rows: Sequence[Row], load: dict[str, float]) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def document(library: Library, options: Options, rows: Sequence[Row], load: dict
         "machine": machine(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "load": load,
-        "options": {name: value for name, value in asdict(options).items() if name not in ("json", "plot")},
+        "options": {name: value for name, value in asdict(options).items() if name not in _NOT_KEPT},
         "collective": options.collective,
         "ranks": library.size,
         "rows": [_row(row) for row in rows],
@@ -91,5 +92,6 @@ def _timing(row: Row, timing: Timing) -> dict[str, Any]:
         "busbw": row.bus_bandwidth(timing),
         "wrong": timing.wrong,
         "iterations": timing.iterations,
+        "pairs": timing.pairs,
         "rounds": [seconds * 1e6 for seconds in timing.rounds],
     }

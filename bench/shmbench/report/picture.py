@@ -72,7 +72,8 @@ def _draw(figure: SubFigure, chart: Chart) -> None:
     _panel(right, "Bus bandwidth (GB/s)", chart.curves, bandwidths)
     figure.text(0.02, 0.925, chart.title, fontsize=15, weight="bold")
     figure.text(0.98, 0.925, _line_styles(chart.curves), horizontalalignment="right")
-    figure.text(0.02, 0.025, f"{chart.machine}. Medians; bus bandwidth as nccl-tests defines it.", **SMALL)
+    measured = f"{chart.machine}. Medians; bus bandwidth as nccl-tests defines it.\n{chart.conditions}"
+    figure.text(0.02, 0.015, measured, **SMALL)
 
 
 def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Sequence[float]]) -> None:

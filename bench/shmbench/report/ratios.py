@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
+from shmbench.cli.conditions import Conditions
 from shmbench.cli.options import LIMITS
 from shmbench.cli.sizes import microseconds, short_size
 from shmbench.timing.other_load import BUSY
@@ -16,11 +17,12 @@ TITLES = {"shmcoll": "shmcoll", **{name: peer.title for name, peer in PEERS.item
 PLACEMENTS = {"out_of_place": "out of place", "in_place": "in place"}
 
 
-def head(ranks: int, rounds: int, libraries: Sequence[str]) -> str:
+def head(ranks: int, rounds: int, conditions: Conditions, libraries: Sequence[str]) -> str:
     """Return the lines above the table."""
     titles = "".join(f"{TITLES[name]:>11}" for name in [*libraries, *LIMITS])
     return (
         f"# ranks: {ranks}, rounds: {rounds}. Microseconds a call, medians; ratio: shmcoll over the fastest peer.\n"
+        f"# {conditions}\n"
         f"# memcpy, add (c = a + b): no collectives; the memory's limit, by as many processes at once.\n"
         f"#\n"
         f"# {'collective':<17}{'size':>9}  {'placement':<12}{titles}{'ratio':>8}"

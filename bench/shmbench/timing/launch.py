@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from shmbench.timing.peers import PEERS, SCRIPTS
+from shmbench.timing.peers import IMPORTED, PEERS, SCRIPTS
 from shmcoll.startup.rank_process import interpreter_environment
 
 Command = tuple[list[str], dict[str, str]]  # with its environment
@@ -39,7 +39,7 @@ def _commands(library: str, folder: Path, arguments: Sequence[str], ranks: int) 
         return [([sys.executable, "-m", "shmbench", *arguments], interpreter_environment(os.environ, sys.path))]
     peer, binaries = PEERS[library], folder / library / "bin"
     command = [str(binaries / "python"), str(SCRIPTS / peer.script), *arguments]
-    environment = os.environ | {"PYTHONPATH": str(SCRIPTS.parent), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, IMPORTED)), "OMP_NUM_THREADS": "1"}
     if peer.mpiexec is not None:
         return [([str(binaries / "mpiexec"), *peer.mpiexec, "-n", str(ranks), *command], environment)]
     environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}

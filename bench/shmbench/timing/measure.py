@@ -1,9 +1,9 @@
 """How a row is measured: buffers in turn, a barrier, the loop, rounds, and the check.
 
 Time is the average of a rank over the iterations of a round, the maximum over the ranks, the median over the rounds.
-The loop calls the library as a user would, from Python, with `out`. The garbage collector is off in it. Several buffers
-are used in turn, so that a call does not find all its data in the cache only because the one before had the same
-arrays: up to 16 pairs, but no more than `ROTATION_BYTES` per rank (or one pair, if that is larger).
+The loop calls the library as a user would, from Python, with `out`. The garbage collector is off in it. By default
+several pairs of arrays are used in turn, so that a call does not find all its data in the cache only because the one
+before had the same arrays; `--buffers 1` measures just that.
 """
 
 import gc
@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from statistics import median
+from typing import Literal
 
 import numpy as np
 
+from shmbench.cli.conditions import MOST_PAIRS, ROTATION_BYTES
 from shmbench.collectives import Buffers, Case, Collective
 from shmbench.collectives.payload import fill, spoil, wrong
 from shmbench.timing.library import Library
 
-ROTATION_BYTES = 256 << 20
 ROUND_SECONDS = 0.1
 PILOT_SECONDS = 0.01
 MOST_ITERATIONS = 20_000
@@ -29,23 +30,26 @@ FEWEST_ITERATIONS = 3
 
 @dataclass(frozen=True)
 class Timing:
-    """The result for one row and placement. Seconds per call. wrong: the number of elements, None if not checked."""
+    """The result for one row and placement. Seconds per call. wrong: the number of elements, None if not checked.
+    pairs: of arrays that were used in turn."""
 
     seconds: float
     rounds: list[float]
     iterations: int
     wrong: int | None
+    pairs: int
 
 
 @dataclass(frozen=True)
 class Plan:
     """How often to measure: `iterations` per round (None: as many as fill `ROUND_SECONDS`), after `warmup`, `rounds`
-    times."""
+    times. buffers: see `Conditions`."""
 
     iterations: int | None
     warmup: int
     rounds: int
     check: bool
+    buffers: int | Literal["auto"] = "auto"
 
 
 class Bench:
@@ -58,7 +62,7 @@ class Bench:
 
     def measure(self, case: Case, plan: Plan) -> Timing:
         """Time `case`, and count what is wrong in the results of all ranks and rounds."""
-        buffers = _buffers(self.collective, case)
+        buffers = _buffers(self.collective, case, plan.buffers)
         self._refill(case, buffers)
         n = plan.iterations or self._iterations(case, buffers)
         seconds, mistakes = [], 0
@@ -70,12 +74,12 @@ class Bench:
             if plan.check:
                 mistakes += self._mistakes(case, buffers, seqs)
         total = int(self.library.exchange(np.array([mistakes], dtype=np.float64)).sum()) if plan.check else None
-        return Timing(median(seconds), seconds, n, total)
+        return Timing(median(seconds), seconds, n, total, len(buffers))
 
     def loop(self, case: Case) -> Callable[[int], float]:
         """Return a function that makes `n` calls over arrays in turn, and returns how long one takes on the slowest
         rank."""
-        buffers = _buffers(self.collective, case)
+        buffers = _buffers(self.collective, case, "auto")
         self._refill(case, buffers)
         return partial(self._slowest, case, buffers)
 
@@ -154,13 +158,13 @@ def cases(collective: Collective, case: Case) -> Iterator[Case]:
         yield replace(case, in_place=True)
 
 
-def _buffers(collective: Collective, case: Case) -> Buffers:
+def _buffers(collective: Collective, case: Case, wanted: int | Literal["auto"]) -> Buffers:
     """Return the pairs of input and output to use in turn; the same number on every rank."""
     if not collective.sized:
         return []
     lengths = [collective.lengths(replace(case, rank=rank)) for rank in range(case.ranks)]
     longest = max(max(pair) if case.in_place else sum(pair) for pair in lengths) * case.dtype.itemsize
-    pairs = max(1, min(16, ROTATION_BYTES // longest))
+    pairs = max(1, min(MOST_PAIRS, ROTATION_BYTES // longest)) if wanted == "auto" else wanted
     return [_buffer(collective, case, *lengths[case.rank]) for _ in range(pairs)]
 
 

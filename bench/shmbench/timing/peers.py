@@ -11,6 +11,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[3]
 FOLDER = CHECKOUT / ".peers"
 SCRIPTS = CHECKOUT / "bench" / "peers"
+IMPORTED = (CHECKOUT / "bench", CHECKOUT / "launcher", CHECKOUT)  # shmbench, and what it imports of shmrun and shmcoll
 READY = "installed"  # a file in an environment that is complete
 
 

@@ -13,15 +13,15 @@ SAMPLE = 0.1  # seconds
 
 class RunLoad:
     """The load of the machine before and during a run. Every rank makes one and ends it. The time that ranks use is not
-    load."""
+    load, nor is that of the neighbour of `--disturb`, which is given by its process id."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, neighbour: int | None = None) -> None:
         self._library = library
         cores = os.sched_getaffinity(os.getppid())  # the launcher's cores: a rank may be bound to one core
-        sample = Others(cores)
+        sample = Others(cores, neighbour)
         time.sleep(SAMPLE)  # on all ranks: no rank works then
         self.before, self.average_before = sample.share(), os.getloadavg()[0]
-        self._others, self._began = Others(cores), own_seconds()
+        self._others, self._began = Others(cores, neighbour), own_seconds()
 
     def end(self) -> dict[str, float]:
         """Return the keys of the JSON: shares of the cores that others have used, and the load averages."""

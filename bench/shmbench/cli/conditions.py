@@ -1,0 +1,100 @@
+"""The conditions of a measurement: how many arrays are used in turn, and whether a neighbour computes meanwhile.
+
+`shmbench` and `shmbench compare` take them, every report names them, and `shmbench diff` and `shmbench plot` refuse to
+put results of different ones side by side. Nothing here loads numpy.
+"""
+
+import argparse
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from shmbench.cli.flags import at_least
+from shmbench.cli.sizes import short_size
+
+MOST_PAIRS = 16
+ROTATION_BYTES = 256 << 20  # of a rank
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """Another program that computes. duty: percent of one core. core: its core, None for any that we may use."""
+
+    duty: int
+    core: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.duty}" if self.core is None else f"{self.duty}@{self.core}"
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """buffers: the number of pairs of arrays that calls use in turn. "auto" is `MOST_PAIRS`, or as many as fit into
+    `ROTATION_BYTES` of each rank, and at least one."""
+
+    buffers: int | Literal["auto"] = "auto"
+    neighbour: Neighbour | None = None
+
+    def __str__(self) -> str:
+        words = f"buffers: {self.buffers} ({self._buffers()})"
+        if not self.neighbour:
+            return words
+        core = "one core" if self.neighbour.core is None else f"core {self.neighbour.core}"
+        return f"{words}; neighbour: {self.neighbour.duty}% of {core}"
+
+    def _buffers(self) -> str:
+        if self.buffers == "auto":
+            return f"up to {MOST_PAIRS} pairs of arrays in turn, within {short_size(ROTATION_BYTES)} of a rank"
+        return "the same arrays in every call" if self.buffers == 1 else "pairs of arrays in turn"
+
+    def flags(self) -> list[str]:
+        """Return the words of a command line that ask for them."""
+        return ["--buffers", str(self.buffers), *(["--disturb", str(self.neighbour)] if self.neighbour else [])]
+
+
+def conditions_of(document: Mapping[str, Any]) -> Conditions:
+    """Return the conditions of a table in JSON. Tables that name none were measured under the default ones."""
+    found = dict(document.get("options", {}).get("conditions", {}))
+    if neighbour := found.get("neighbour"):
+        found["neighbour"] = Neighbour(**neighbour)
+    return Conditions(**found)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--buffers", type=_buffers, default="auto", metavar="N",
+        help="pairs of arrays that calls use in turn. 1: the same arrays in every call, which caches may hold; auto: "
+        f"up to {MOST_PAIRS}, within {short_size(ROTATION_BYTES)} of a rank (auto)")  # fmt: skip
+    add("--disturb", type=_neighbour, metavar="DUTY[@CORE]",
+        help="another process computes meanwhile, for this percentage of one core: 30, or 30@1 on core 1")  # fmt: skip
+
+
+def conditions_from(given: argparse.Namespace) -> Conditions:
+    """Return what the flags ask for."""
+    return Conditions(given.buffers, given.disturb)
+
+
+def complaint(conditions: Conditions, ranks: int, largest: int) -> str | None:
+    """Return why so many arrays of `largest` bytes cannot be made, or None."""
+    if conditions.buffers == "auto":
+        return None
+    needed, there = 2 * largest * conditions.buffers * ranks, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed <= there:
+        return None
+    return (
+        f"--buffers {conditions.buffers}: {ranks} ranks with as many pairs of arrays of {short_size(largest)} need "
+        f"{needed / (1 << 30):.1f} GiB, and this machine has {there / (1 << 30):.1f}"
+    )
+
+
+def _buffers(text: str) -> int | str:
+    return text if text == "auto" else at_least(1)(text)
+
+
+def _neighbour(text: str) -> Neighbour:
+    match = re.fullmatch(r"(\d{1,3})%?(?:@(\d{1,4}))?", text, flags=re.ASCII)
+    if not match or not 1 <= int(match[1]) <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage of a core: write 1 to 100, or 30@1 for core 1")
+    return Neighbour(int(match[1]), None if match[2] is None else int(match[2]))
