@@ -141,6 +141,13 @@ def all_to_allv(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         Alltoallv(message, result)
 
 
+def collective_permute(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    """MPI has no such collective: each rank sends and receives."""
+    Sendrecv, target, source = comm.Sendrecv, (case.rank + 1) % case.ranks, (case.rank - 1) % case.ranks
+    for x, out in islice(cycle(buffers), n):
+        Sendrecv(x, target, recvbuf=out, source=source)
+
+
 RUNS: dict[str, Run] = {
     "barrier": barrier,
     "broadcast": broadcast,
@@ -158,6 +165,7 @@ RUNS: dict[str, Run] = {
     "scatter_v": scatter_v,
     "reduce_scatter_v": reduce_scatter_v,
     "all_to_all_v": all_to_allv,
+    "collective_permute": collective_permute,
 }
 
 

@@ -19,6 +19,7 @@ ROWS = {
     "jit": 3,
     "all_reduce": 4,
     "moves": 4,
+    "shared_moves": 10,
     "messages": 5,
     "objects": 1,
     "asynchronous": 1,
@@ -31,7 +32,11 @@ ROWS = {
 
 @pytest.mark.parametrize(
     "groups",
-    [("plan", "jit", "all_reduce", "moves"), ("messages", "objects", "asynchronous", "halves"), ("ranks", "start")],
+    [
+        ("plan", "jit", "all_reduce", "moves"),
+        ("shared_moves", "messages", "objects"),
+        ("asynchronous", "halves", "ranks", "start"),
+    ],
 )
 def test_a_quick_run(groups, tmp_path):
     check(shmbench("beyond", *groups, "--quick", "--rounds", 1, "--json", tmp_path / "all.json"), groups, tmp_path)

@@ -58,6 +58,8 @@ def model(name, case, inputs):
     if plain == "gather":
         only_root[root] = whole
         return only_root
+    if plain == "collective_permute":
+        return [inputs[rank - 1] for rank in range(n)]
     if plain == "scatter":
         return np.split(inputs[root], cuts)
     if name == "all_to_all":
@@ -131,6 +133,7 @@ def test_counts_are_those_of_nccl_tests():
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_bus_bandwidth_factors(name):
     others = {"all_reduce": 1.75, "broadcast": 1.0, "reduce": 1.0, "scan": 1.0, "exscan": 1.0, "barrier": 0.0}
+    others |= {"collective_permute": 1.0}
     assert find(name).bus_factor(8) == others.get(name, 0.875)
 
 

@@ -32,6 +32,7 @@ COLLECTIVES = (
     "scatter_v",
     "reduce_scatter_v",
     "all_to_all_v",
+    "collective_permute",
 )
 LIMITS = ("memcpy", "add")
 SUBCOMMANDS = ("beyond", "compare", "diff", "plot", "predict", "tune")

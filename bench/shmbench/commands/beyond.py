@@ -19,6 +19,7 @@ GROUPS = {
     "jit": "all_reduce, barrier, send and recv in @njit functions",
     "all_reduce": "long arrays, ordinary and shared",
     "moves": "all_to_all, broadcast, all_gather",
+    "shared_moves": "everything that moves data, on shared and on private arrays",
     "messages": "send, recv, sendrecv",
     "objects": "broadcast_object",
     "asynchronous": "work beside an all_reduce",

@@ -46,7 +46,7 @@ def collective(
     *,
     shared: bool = False,
     in_place: bool = False,
-    loop: Callable[[np.ndarray, np.ndarray], Callable[[int], None]] | None = None,
+    loop: Callable[[Any, Any], Callable[[int], None]] | None = None,
 ) -> Arrays:
     """Return the collective or limit `name` of an array of `size` bytes: sums, root 0. `loop(x, out)`: another way to
     call."""
@@ -54,10 +54,12 @@ def collective(
     counts = kind.counts(max(1, size // dtype.itemsize), comm.size)
     case = Case(dtype, "sum" if kind.reduces else "none", 0, comm.rank, comm.size, counts, in_place)
     lengths, make = kind.lengths(case), comm.empty if shared else np.empty
+    x: np.ndarray | None
+    out: np.ndarray | None
     if in_place:
         assert kind.in_place
         x, out = kind.in_place(case, make(max(lengths), dtype))
     else:
-        x, out = (make(length, dtype) for length in lengths)
+        x, out = (make(length, dtype) if length else None for length in lengths)
     run = loop(x, out) if loop else partial(kind.run, comm, case, [(x, out)])
     return Arrays(run, x, out, partial(case.sent, case.rank), partial(kind.expected, case))
