@@ -12,12 +12,14 @@
       neighbour      another program, which computes meanwhile
     report/        table: for people;  json_report: for programs;  ratios, curves, picture
     features/      one file per group of rows of `shmbench beyond`
+    doors/         one file per front end, with a line for each of its operations
     commands/      worker: the work of every rank for the table of one collective; the others are `shmbench NAME`
+      door           `shmbench --door NAME`: what a front end adds to a native call
       compare        shmcoll and its peers in turn;  plot: JSON to pictures
       tune           thresholds for this machine;  thresholds: where one algorithm overtakes another
       beyond         features that the peers do not have, beside their limits
       predict        the cost formulas for machines of more cores
 
-Everything except `timing/library`, `commands/tune`, `commands/thresholds` and the files of `beyond` is independent of
-shmcoll, so that peers are measured by the same code.
+Everything except `timing/library`, `doors/`, `commands/tune`, `commands/thresholds` and the files of `beyond` is
+independent of shmcoll, so that peers are measured by the same code.
 """

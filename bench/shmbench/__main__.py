@@ -2,7 +2,7 @@
 
 Its subcommands: `compare` starts one job after another, of shmcoll and its peers. `plot` draws the results of runs, and
 `diff` compares them. `predict` computes the cost formulas for more ranks. `tune` measures the thresholds of later jobs.
-`beyond` measures features that the peers do not have.
+`beyond` measures features that the peers do not have. `--door` measures what a front end adds to calls.
 
 Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) the process is a rank itself.
 """
@@ -23,6 +23,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if arguments and arguments[0] in SUBCOMMANDS:
         return printing("shmbench", lambda: int(import_module(f"shmbench.commands.{arguments[0]}").main(arguments[1:])))
+    if any(word.partition("=")[0] == "--door" for word in arguments):
+        return printing("shmbench", lambda: int(import_module("shmbench.commands.door").main(arguments)))
     if "SHMCOLL_ARENA" not in os.environ:
         _become_job(parse(arguments), arguments)
     from shmbench.commands.worker import main as work

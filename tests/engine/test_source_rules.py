@@ -36,7 +36,7 @@ ROOMS = {
         "native", "compiler", "fault_injection",
     ),
     "shmrun": ("cli", "start", "watch", "commands", "__main__"),
-    "shmbench": ("cli", "collectives", "timing", "report", "features", "commands", "__main__"),
+    "shmbench": ("cli", "collectives", "timing", "report", "features", "doors", "commands", "__main__"),
 }  # fmt: skip
 
 ROUTINES = [

@@ -35,6 +35,7 @@ COLLECTIVES = (
     "collective_permute",
 )
 LIMITS = ("memcpy", "add")
+DOORS = ("mindspore", "nki")
 SUBCOMMANDS = ("beyond", "compare", "diff", "plot", "predict", "tune")
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
 ALGORITHMS = {
@@ -160,6 +161,8 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
     add("--iters", type=at_least(1), metavar="N", help="timed iterations a round (as many as fill 0.1 s)")
     add("--rounds", type=at_least(1), default=5, metavar="N", help="repetitions, whose median is printed (5)")
     conditions.add_flags(parser)
+    add("--door", choices=DOORS, metavar="NAME",
+        help=f"instead of a collective, measure what a front end adds to calls ({', '.join(DOORS)})")  # fmt: skip
     add("-c", "--check", dest="c", type=int, choices=(0, 1), default=1, help="check results (1)")
     add("-J", "--output_file", dest="J", type=Path, metavar="FILE", help="write the results as JSON too")
     add("--plot", type=Path, metavar="FILE", help="draw time and bandwidth over the size: .png, .svg or .pdf")

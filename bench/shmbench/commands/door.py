@@ -1,0 +1,148 @@
+"""`shmbench --door NAME`: what a front end adds to native calls of 8 bytes.
+
+Each operation and the native call that does the same are timed in turn by the same ranks, by default by one rank, which
+waits for nobody. What the door adds is the median of the differences in each round.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from shmbench.cli.flags import Parser, at_least, one_of
+from shmbench.cli.options import DOORS
+from shmbench.cli.sizes import microseconds
+
+if TYPE_CHECKING:
+    from shmbench.doors import Call
+    from shmbench.timing.ab_timing import Contest
+
+ROUNDS = 9
+ASKED = 1.5  # microseconds
+
+
+@dataclass(frozen=True)
+class Line:
+    """An operation: microseconds of a call in each round, native and through the door, and differing elements."""
+
+    name: str
+    native: Sequence[float]
+    door: Sequence[float]
+    wrong: int
+
+    @property
+    def added(self) -> float:
+        return median(door - native for native, door in zip(self.native, self.door, strict=True))
+
+    @property
+    def falls_short(self) -> bool:
+        return bool(self.wrong) or self.added > ASKED
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print, write. Returns 0, or 1 if a result differed from that of the native call. Raises `SystemExit(2)`
+    for mistakes."""
+    given = _parse(argv)
+    import shmcoll
+    from shmbench.report.json_report import machine
+
+    lines: list[Line] = shmcoll.run(_on_rank, given.ranks, given.door, given.rounds)[0]
+    print(_head(given), *map(_text, lines), sep="\n")
+    here, wrong = machine(), sum(line.wrong for line in lines)
+    print(f"# shmcoll {shmcoll.__version__}; {here['processor']}, {here['cores']} cores")
+    print(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
+    if given.json:
+        _keep(given, here, lines)
+    return 1 if wrong else 0
+
+
+def _on_rank(door: str, rounds: int) -> list[Line]:
+    import shmcoll
+    from shmbench.doors import find
+    from shmbench.timing.ab_timing import Contest, Settings
+
+    comm = shmcoll.init()
+    contest = Contest(comm, Settings(rounds, quick=False))
+    return [_measure(contest, call) for call in find(door)(comm)]
+
+
+def _measure(contest: "Contest", call: "Call") -> Line:
+    native, door = contest.run([_Entry(call, call.native), _Entry(call, call.door)])
+    natively, through = ([1e6 * seconds for seconds in outcome.seconds] for outcome in (native, door))
+    return Line(call.name, natively, through, native.wrong + door.wrong)
+
+
+class _Entry:
+    """One of the two calls, as `Contest` times it."""
+
+    def __init__(self, call: "Call", made: Any) -> None:
+        self._call = call
+        self._made = made
+
+    def refill(self, seq: int) -> None:
+        pass
+
+    def run(self, n: int) -> None:
+        made = self._made
+        for _ in range(n):
+            made()
+
+    def mistakes(self, seq: int) -> int:
+        return self._call.differences()
+
+
+def _head(given: argparse.Namespace) -> str:
+    return (
+        f"# {given.door}, {given.ranks} rank{'s' if given.ranks > 1 else ''}: microseconds of a call of 8 bytes, "
+        f"medians of {given.rounds} rounds, in turn\n"
+        f"# with the native call that does the same; every result compared. asked: at most {ASKED:.2f} added.\n"
+        f"#\n"
+        f"# {'call':<46}{'native':>12}{'door':>12}{'added':>12}"
+    )
+
+
+def _text(line: Line) -> str:
+    verdict = f"  {line.wrong} wrong" if line.wrong else "  short" if line.falls_short else ""
+    figures = "".join(f"{microseconds(us):>12}" for us in (median(line.native), median(line.door), line.added))
+    return f"  {line.name:<46}{figures}{verdict}"
+
+
+def _keep(given: argparse.Namespace, machine: dict[str, Any], lines: Sequence[Line]) -> None:
+    import shmcoll
+    from shmbench.report.json_report import FORMAT, write
+
+    calls = [asdict(line) | {"added": line.added, "asked": ASKED, "short": line.falls_short} for line in lines]
+    document = {
+        "format": FORMAT,
+        "library": "shmcoll",
+        "library_version": shmcoll.__version__,
+        "machine": machine,
+        "options": {"door": given.door, "ranks": given.ranks, "rounds": given.rounds},
+        "calls": calls,
+    }
+    write(given.json, document)
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = make_parser()
+    given = parser.parse_args(argv)
+    if given.json and not given.json.absolute().parent.is_dir():
+        parser.error(f"-J {given.json}: there is no folder {given.json.parent}")
+    return given
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="shmbench --door",
+        description="Measure what a front end adds to calls of 8 bytes: each of its operations and the native call "
+        "that does the same, in turn. What adds more than is asked is marked: short.",
+        epilog="Exit code: 0, also where something falls short; 1 when a result differed, 2 for wrong options.",
+    )
+    add = parser.add_argument
+    add("--door", type=one_of("door", DOORS), required=True, metavar="NAME", help=", ".join(DOORS))
+    add("-n", "--ranks", type=at_least(1), default=1, metavar="N", help="ranks (1)")
+    add("--rounds", type=at_least(1), default=ROUNDS, metavar="N", help=f"rounds, whose medians are printed ({ROUNDS})")
+    add("-J", "--json", type=Path, metavar="FILE", help="write all figures")
+    return parser

@@ -1,0 +1,53 @@
+"""What a front end (a door) adds to the native calls: one file for each, with a line for each of its operations.
+
+A file has `calls(comm)`, which prepares all arguments and yields a `Call` for each operation, of 8 bytes per rank or
+block. To measure one more operation, add a `yield`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+SPOILT = -1  # in outputs before a call; no rank sends it
+
+
+@dataclass(frozen=True)
+class Call:
+    """An operation of a door, and the native call that a user would write instead.
+
+    native, door: one call each. They return their results, or write them into `outputs`.
+    outputs: the array or list of arrays that the native call writes, and what the door writes; None if they return
+        their results.
+    """
+
+    name: str
+    native: Callable[[], Any]
+    door: Callable[[], Any]
+    outputs: tuple[Any, Any] | None = None
+
+    def differences(self) -> int:
+        """Make both calls. Returns how many elements of their results differ, or have not been written."""
+        for array in _flat(self.outputs or []):
+            array[...] = SPOILT
+        returned = self.native(), self.door()
+        native, door = map(_flat, returned if self.outputs is None else self.outputs)
+        if [array.shape for array in native] != [array.shape for array in door]:
+            return max(1, sum(array.size for array in door))
+        pairs = zip(native, door, strict=True)
+        return sum(int(np.count_nonzero((mine != theirs) | (theirs == SPOILT))) for mine, theirs in pairs)
+
+
+def _flat(results: Any) -> list[np.ndarray]:
+    """Return the arrays, which share the memory of the tensors, of a tensor or of a list of them at any depth."""
+    if isinstance(results, (list, tuple)):
+        return [array for one in results for array in _flat(one)]
+    return [np.asarray(results)]
+
+
+def find(name: str) -> Callable[[Any], Iterator[Call]]:
+    """Return the calls of the door called `name`."""
+    calls: Callable[[Any], Iterator[Call]] = import_module(f"shmbench.doors.{name}").calls
+    return calls

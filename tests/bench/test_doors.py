@@ -1,0 +1,112 @@
+"""`shmbench --door`: every door's operations for real, what counts as a difference, and what is printed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shmbench
+from shmbench import doors
+from shmbench.cli.options import DOORS
+from shmbench.commands import door
+from shmbench.commands.door import ASKED, Line
+from shmbench.doors import Call
+
+import shmcoll
+from shmcoll.mindspore import Tensor
+from tests.support.benched import shmbench as run_shmbench
+
+
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("name", "first"), [slow("mindspore", "ops.AllReduce"), ("nki", "all_to_all_v")])
+def test_a_door_for_real(name, first, tmp_path):
+    """The table and the document say the same; one line for each operation."""
+    out = tmp_path / "out.json"
+    done = run_shmbench("--door", name, "--rounds", 2, "-J", out)
+    assert done.stdout.startswith(f"# {name}, 1 rank: microseconds of a call of 8 bytes, medians of 2 rounds")
+    assert done.stdout.endswith("# Out of bounds values : 0 OK\n")
+    rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+    document = json.loads(out.read_text())
+    assert document["options"] == {"door": name, "ranks": 1, "rounds": 2}
+    assert rows[0][0] == first
+    for (what, *figures), call in zip(rows, document["calls"], strict=True):
+        assert what == call["name"] and call["wrong"] == 0
+        differences = [theirs - ours for ours, theirs in zip(call["native"], call["door"], strict=True)]
+        assert len(differences) == 2 and call["added"] == pytest.approx(np.median(differences))
+        assert call["short"] == (call["added"] > call["asked"]) == ("short" in figures)
+        assert float(figures[2]) == pytest.approx(call["added"], rel=0.01, abs=0.0051)
+
+
+def test_every_door_has_its_file():
+    """Options load no numpy, so they keep a list of their own."""
+    files = {path.stem for path in Path(doors.__file__).parent.glob("*.py")} - {"__init__"}
+    assert files == set(DOORS)
+    assert all(doors.find(name) for name in DOORS)
+    assert Path(shmbench.__file__).parent == Path(doors.__file__).parents[1]
+
+
+def returned(native, theirs):
+    return Call("", lambda: native, lambda: theirs).differences()
+
+
+def test_results_that_are_returned_are_compared():
+    assert returned(np.arange(4), Tensor(np.arange(4))) == 0
+    assert returned(np.arange(4), Tensor(np.array([0, 1, 3, 2]))) == 2
+    assert returned([np.ones(2), np.ones(2)], (Tensor(np.ones(2)), Tensor(np.zeros(2)))) == 2
+    assert returned(np.ones(4), np.ones(5)) == 5  # another shape
+
+
+@pytest.mark.parametrize("lazy", ["native", "door"])
+def test_outputs_must_be_written_by_both(lazy):
+    ours, theirs = np.zeros(3), [Tensor(np.zeros(3))]
+
+    def write(array):
+        array[...] = 7
+
+    calls = {"native": lambda: write(ours), "door": lambda: write(theirs[0])}
+    assert Call("", **calls, outputs=([ours], theirs)).differences() == 0
+    assert Call("", **(calls | {lazy: lambda: None}), outputs=([ours], theirs)).differences() == 3
+    assert Call("", lambda: None, lambda: None, outputs=([ours], theirs)).differences() == 3
+
+
+def test_what_is_printed_of_lines_that_fall_short_or_are_wrong(monkeypatch, capsys):
+    lines = [
+        Line("slow", [1.0, 1.0, 2.0], [2.0, 3.0, 9.0], 0),
+        Line("quick", [1.0], [1.0 + ASKED], 0),
+        Line("wrong", [1.0], [1.0], 4),
+    ]
+    monkeypatch.setattr(shmcoll, "run", lambda *_: [lines])
+    assert door.main(["--door", "nki"]) == 1
+    out = capsys.readouterr().out
+    assert [line.split() for line in out.splitlines() if not line.startswith("#")] == [
+        ["slow", "1.00", "3.00", "2.00", "short"],  # the median of 1, 2 and 7 is added
+        ["quick", "1.00", "2.50", "1.50"],
+        ["wrong", "1.00", "1.00", "0.00", "4", "wrong"],
+    ]
+    assert out.endswith("# Out of bounds values : 4 FAILED\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--door nkl", "unknown door 'nkl': choose one of mindspore, nki"),
+        ("--door", "expected one argument"),
+        ("--door nki -n 0", "'0' is no whole number of at least 1"),
+        ("--door nki -J no/such/folder/x.json", "there is no folder no/such/folder"),
+    ],
+)
+def test_mistakes_are_one_line(line, told, capsys):
+    with pytest.raises(SystemExit) as caught:
+        door.main(line.split())
+    assert caught.value.code == 2
+    complaint = capsys.readouterr().err
+    assert told in complaint and complaint.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_doors_of_two_ranks():
+    for name in DOORS:
+        assert "# Out of bounds values : 0 OK\n" in run_shmbench("--door", name, "-n", 2, "--rounds", 1).stdout
