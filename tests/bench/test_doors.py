@@ -106,6 +106,14 @@ def test_mistakes_are_one_line(line, told, capsys):
     assert told in complaint and complaint.count("\n") == 1
 
 
+def test_it_starts_its_own_ranks(monkeypatch, capsys):
+    monkeypatch.setenv("SHMCOLL_ARENA", "3:4096")
+    with pytest.raises(SystemExit) as caught:
+        door.main(["--door", "nki"])
+    assert caught.value.code == 2
+    assert "it starts its own ranks (-n N): leave shmrun out" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_doors_of_two_ranks():
     for name in DOORS:

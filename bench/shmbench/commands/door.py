@@ -5,6 +5,7 @@ waits for nobody. What the door adds is the median of the differences in each ro
 """
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -128,6 +129,8 @@ def _keep(given: argparse.Namespace, machine: dict[str, Any], lines: Sequence[Li
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = make_parser()
     given = parser.parse_args(argv)
+    if "SHMCOLL_ARENA" in os.environ:
+        parser.error("it starts its own ranks (-n N): leave shmrun out")
     if given.json and not given.json.absolute().parent.is_dir():
         parser.error(f"-J {given.json}: there is no folder {given.json.parent}")
     return given
