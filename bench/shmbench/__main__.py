@@ -14,7 +14,6 @@ from typing import NoReturn
 
 from shmrun.cli.printing import printing
 
-from shmbench.cli.conditions import Neighbour
 from shmbench.cli.options import SUBCOMMANDS, Options, parse
 
 
@@ -36,23 +35,14 @@ def _become_job(options: Options, arguments: list[str]) -> NoReturn:
     from shmcoll.startup.rank_process import interpreter_environment
 
     if options.conditions.neighbour:
-        arguments = [*arguments, "--neighbour", str(_start_neighbour(options.conditions.neighbour))]
+        from shmbench.timing.neighbour import start
+
+        # It stays a child of this process, which becomes shmrun, and ends with it.
+        arguments = [*arguments, "--neighbour", str(start(options.conditions.neighbour).pid)]
     if sys.stdout:
         sys.stdout.flush()
     command = [sys.executable, "-m", "shmrun", "-n", str(options.ranks), "-m", "shmbench.commands.worker", *arguments]
     os.execve(sys.executable, command, interpreter_environment(os.environ, sys.path))
-
-
-def _start_neighbour(neighbour: Neighbour) -> int:
-    """Return the process id of the neighbour. It stays a child of this process, which becomes shmrun, and ends with
-    it."""
-    from shmbench.timing.neighbour import start
-
-    try:
-        return start(neighbour).pid
-    except (OSError, ValueError) as e:
-        print(f"shmbench: {e}", file=sys.stderr)
-        raise SystemExit(2) from None
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ def table(library, collective, times, ranks=2):
         "library": library,
         "library_version": "1.0",
         "machine": {"processor": "Some CPU", "cores": 2},
+        "options": {},
         "collective": collective,
         "ranks": ranks,
         "rows": [

@@ -23,20 +23,20 @@ from shmbench.timing.peers import PEERS
 
 from tests.bench.test_diff import document
 from tests.bench.test_measure import Alone
-from tests.support.benched import shmbench
 
 WORDS = {
     Conditions(): "buffers: auto (up to 16 pairs of arrays in turn, within 256M of a rank)",
     Conditions(1): "buffers: 1 (the same arrays in every call)",
     Conditions(3, Neighbour(30)): "buffers: 3 (pairs of arrays in turn); neighbour: 30% of one core",
     Conditions(1, Neighbour(100, 0)): "buffers: 1 (the same arrays in every call); neighbour: 100% of core 0",
+    Conditions(2, beside=1): "buffers: 2 (pairs of arrays in turn); beside: 1 more job of the same library",
 }
 
 
 @pytest.mark.parametrize("conditions", WORDS)
 def test_flags_words_and_json_say_the_same(conditions):
     assert str(conditions) == WORDS[conditions]
-    assert options.parse(["gather", *conditions.flags()]).conditions == conditions
+    assert options.parse(["gather", *conditions.flags()]).conditions == replace(conditions, beside=0)
     table = json.loads(json.dumps({"options": {"conditions": asdict(conditions)}}))
     assert conditions_of(table) == conditions
 
@@ -55,6 +55,7 @@ def test_tables_that_name_none_were_measured_as_by_default():
         ("--disturb 0", "'0' is not a percentage of a core"),
         ("--disturb 101", "'101' is not a percentage of a core"),
         ("--disturb 30@x", "'30@x' is not a percentage of a core"),
+        ("--disturb 30@9999", "--disturb 30@9999: core 9999 is not allowed here; choose one of "),
     ],
 )
 @pytest.mark.parametrize("parse", [options.parse, compare.main])
@@ -68,14 +69,6 @@ def test_mistakes_are_one_line(parse, line, told, capsys, tmp_path):
     assert caught.value.code == 2
     complaint = capsys.readouterr().err
     assert told in complaint and complaint.count("\n") == 1
-
-
-def test_a_core_that_is_not_allowed_is_refused_before_anything_starts():
-    absent = max(os.sched_getaffinity(0)) + 1
-    done = shmbench("barrier", "--disturb", f"30@{absent}", expect=2)
-    assert done.stdout == ""
-    assert done.stderr.startswith(f"shmbench: --disturb 30@{absent}: core {absent} is not allowed here; choose one of ")
-    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(("buffers", "pairs"), [(1, 1), (3, 3), ("auto", 16)])
@@ -98,7 +91,9 @@ def conditioned(conditions, times=(1.0, 1.1, 1.2), **other):
     return document({8: list(times)}, options={"conditions": asdict(conditions)}, **other)
 
 
-@pytest.mark.parametrize("other", [Conditions(1), Conditions(neighbour=Neighbour(30)), Conditions(16)])
+@pytest.mark.parametrize(
+    "other", [Conditions(1), Conditions(neighbour=Neighbour(30)), Conditions(16), Conditions(beside=1)]
+)
 def test_different_conditions_are_not_put_side_by_side(other, tmp_path, capsys):
     """Neither in a table of differences nor in a picture; within one set of conditions both go on."""
     both = [conditioned(Conditions()), conditioned(other)]
@@ -220,12 +215,13 @@ def neighbour_of(starter):
 
 def test_a_disturbed_run_names_its_conditions_and_leaves_nothing(tmp_path):
     out = tmp_path / "out.json"
+    core = max(os.sched_getaffinity(0))  # ranks may be bound to another one
     command = ["all_reduce", "-n", 2, "--sizes", "8,4K", "--iters", 5, "--rounds", 1, "--buffers", 2]
-    words = [sys.executable, "-m", "shmbench", *map(str, command), "--disturb", "20", "-J", str(out)]
+    words = [sys.executable, "-m", "shmbench", *map(str, command), "--disturb", f"20@{core}", "-J", str(out)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         told, complaint = run.communicate(timeout=55)
     assert run.returncode == 0, complaint
-    asked = Conditions(2, Neighbour(20))
+    asked = Conditions(2, Neighbour(20, core))
     assert told.splitlines()[2] == f"# {asked}"
     table = json.loads(out.read_text())
     assert conditions_of(table) == asked
@@ -252,6 +248,72 @@ def test_ranks_that_run_already_take_no_neighbour():
     assert done.returncode == 2 and done.stdout == ""
     told = "shmbench: --disturb needs ranks that shmbench starts: the neighbour comes before them\n"
     assert done.stderr.count(told) == 1
+
+
+ENDLESS = "import time\nprint('# a table', flush=True)\ntime.sleep(1000)"
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Run Python code in place of libraries; returns the list of what was run."""
+    calls = []
+
+    def install(code):
+        def commands(library, folder, arguments, ranks):
+            calls.append((library, *arguments[:1], ranks))
+            return [([sys.executable, "-c", code], dict(os.environ))]
+
+        monkeypatch.setattr(launch, "_commands", commands)
+        return calls
+
+    return install
+
+
+def test_jobs_beside_run_from_the_start_to_the_end_of_the_block(started, monkeypatch):
+    calls, ended = started(ENDLESS), []
+    end = launch._end
+    monkeypatch.setattr(launch, "_end", lambda process: (ended.append(process), end(process)))
+    with launch.beside("mpich", Path(), 2, 3, timeout=30):
+        assert calls == [("mpich", "all_reduce", 3)] * 2 and not ended
+    assert len(ended) == 2 and all(process.returncode for process in ended)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("raise SystemExit('no room')", "a job beside it: exit code 1: no room"),
+        ("import time; time.sleep(1000)", "a job beside it has not started after 0.2 s"),
+    ],
+)
+def test_jobs_beside_must_start(started, code, told):
+    started(code)
+    with pytest.raises(launch.Failed, match=told), launch.beside("mpich", Path(), 1, 2, timeout=0.2):
+        pytest.fail("there is no other job")
+
+
+def test_jobs_beside_must_not_end_before_the_block(started):
+    started("print('# a table', flush=True)")
+    with pytest.raises(launch.Failed, match="a job beside it: exit code 0"), launch.beside("mpich", Path(), 1, 2, 30):
+        time.sleep(1)
+
+
+@pytest.mark.slow
+def test_a_comparison_beside_another_job(tmp_path, capsys):
+    """For real, of shmcoll alone: the peer's environment is broken."""
+    home = tmp_path / "gloo"
+    (home / "bin").mkdir(parents=True)
+    (home / "installed").touch()
+    (home / "bin" / "python").write_text(f"#!{sys.executable}\nraise SystemExit('ImportError: no torch here')\n")
+    (home / "bin" / "python").chmod(0o755)
+    out = tmp_path / "x.json"
+    line = ["broadcast", "--libraries", "gloo", "--peers", str(tmp_path), "--sizes", "8", "--rounds", "1"]
+    assert compare.main([*line, "--iters", "5", "--beside", "1", "--json", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert told.splitlines()[1] == f"# {Conditions(beside=1)}"
+    assert "# left out of broadcast: gloo: a job beside it: exit code 1: ImportError: no torch here\n" in told
+    assert "busy" not in told
+    tables = [result["table"] for result in json.loads(out.read_text())["results"] if result["table"]]
+    assert [conditions_of(table) for table in tables] == [Conditions(beside=1)] * 2  # broadcast and memcpy
 
 
 IMPORT = """

@@ -1,6 +1,7 @@
 """Starting a library: what fails or hangs is ended, told in a line, and leaves the rest alone."""
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,34 @@ from shmbench.timing.peers import PEERS, SCRIPTS, installed
 from shmcoll.engine.system.processes import process_start
 
 HANGS = "import signal; signal.pause()"
+
+
+HANGING = """
+import os, sys
+from pathlib import Path
+from shmbench.timing import launch
+
+code = "import os, signal, sys; print(os.getpid(), file=open(sys.argv[1], 'w'), flush=True); signal.pause()"
+launch._commands = lambda *_: [([sys.executable, "-c", code, *sys.argv[1:]], dict(os.environ))]
+launch.run("mpich", Path(), [], 2, 100)
+"""
+
+
+def test_a_library_ends_with_the_comparison(tmp_path):
+    """Even if that is killed: otherwise its ranks would disturb what is measured next."""
+    written = tmp_path / "pid"
+    with subprocess.Popen([sys.executable, "-c", HANGING, str(written)]) as comparison:
+        while not (written.exists() and written.read_text().endswith("\n")):
+            assert comparison.poll() is None
+            time.sleep(0.01)
+        pid = int(written.read_text())
+        start = process_start(pid)
+        assert start
+        comparison.kill()
+    deadline = time.monotonic() + 30
+    while process_start(pid) == start:
+        assert time.monotonic() < deadline, f"process {pid} is left behind"
+        time.sleep(0.01)
 
 
 @pytest.fixture

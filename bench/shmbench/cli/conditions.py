@@ -1,7 +1,7 @@
-"""The conditions of a measurement: how many arrays are used in turn, and whether a neighbour computes meanwhile.
+"""The conditions of a measurement: how many arrays are used in turn, and what else works on the machine meanwhile.
 
-`shmbench` and `shmbench compare` take them, every report names them, and `shmbench diff` and `shmbench plot` refuse to
-put results of different ones side by side. Nothing here loads numpy.
+`shmbench` and `shmbench compare` take them (`--beside` only the latter). Every report names them. `shmbench diff` and
+`shmbench plot` refuse to put results of different ones side by side. Nothing here loads numpy.
 """
 
 import argparse
@@ -32,17 +32,20 @@ class Neighbour:
 @dataclass(frozen=True)
 class Conditions:
     """buffers: the number of pairs of arrays that calls use in turn. "auto" is `MOST_PAIRS`, or as many as fit into
-    `ROTATION_BYTES` of each rank, and at least one."""
+    `ROTATION_BYTES` of each rank, and at least one. beside: the number of other jobs of the same library."""
 
     buffers: int | Literal["auto"] = "auto"
     neighbour: Neighbour | None = None
+    beside: int = 0
 
     def __str__(self) -> str:
-        words = f"buffers: {self.buffers} ({self._buffers()})"
-        if not self.neighbour:
-            return words
-        core = "one core" if self.neighbour.core is None else f"core {self.neighbour.core}"
-        return f"{words}; neighbour: {self.neighbour.duty}% of {core}"
+        words = [f"buffers: {self.buffers} ({self._buffers()})"]
+        if self.neighbour:
+            core = "one core" if self.neighbour.core is None else f"core {self.neighbour.core}"
+            words.append(f"neighbour: {self.neighbour.duty}% of {core}")
+        if self.beside:
+            words.append(f"beside: {self.beside} more job{'s' if self.beside > 1 else ''} of the same library")
+        return "; ".join(words)
 
     def _buffers(self) -> str:
         if self.buffers == "auto":
@@ -50,7 +53,7 @@ class Conditions:
         return "the same arrays in every call" if self.buffers == 1 else "pairs of arrays in turn"
 
     def flags(self) -> list[str]:
-        """Return the words of a command line that ask for them."""
+        """Return the words of a command line that ask a run for them; other jobs are not its affair."""
         return ["--buffers", str(self.buffers), *(["--disturb", str(self.neighbour)] if self.neighbour else [])]
 
 
@@ -73,11 +76,16 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def conditions_from(given: argparse.Namespace) -> Conditions:
     """Return what the flags ask for."""
-    return Conditions(given.buffers, given.disturb)
+    return Conditions(given.buffers, given.disturb, getattr(given, "beside", 0))
 
 
 def complaint(conditions: Conditions, ranks: int, largest: int) -> str | None:
-    """Return why so many arrays of `largest` bytes cannot be made, or None."""
+    """Return why there cannot be such a neighbour, or so many arrays of `largest` bytes, or None. It is for a process
+    that starts ranks: a rank may be bound to fewer cores."""
+    neighbour, cores = conditions.neighbour, os.sched_getaffinity(0)
+    if neighbour and neighbour.core not in (None, *cores):
+        allowed = ", ".join(map(str, sorted(cores)))
+        return f"--disturb {neighbour}: core {neighbour.core} is not allowed here; choose one of {allowed}"
     if conditions.buffers == "auto":
         return None
     needed, there = 2 * largest * conditions.buffers * ranks, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -124,7 +124,8 @@ def _complaint(o: Options) -> str | None:
         return f"-J {o.json}: there is no folder {o.json.parent}"
     if o.plot and o.collective == "barrier":
         return "--plot draws over the size, and a barrier has none"
-    if complaint := conditions.complaint(o.conditions, o.ranks, max(o.sizes, default=o.max_bytes)):
+    largest = max(o.sizes, default=o.max_bytes)
+    if not o.neighbour_pid and (complaint := conditions.complaint(o.conditions, o.ranks, largest)):
         return complaint
     return picture_complaint("--plot", o.plot) if o.plot else None
 

@@ -8,6 +8,7 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from shmbench.cli.flags import Parser, at_least, one_of, picture_complaint, size
 from shmbench.cli.options import ALIASES, COLLECTIVES, DTYPES, LIMITS, OPS, REDUCING
 from shmbench.report.ratios import TITLES, Result, foot, head, lines
 from shmbench.timing import neighbour
-from shmbench.timing.launch import Failed, run
+from shmbench.timing.launch import Failed, beside, run
 from shmbench.timing.peers import FOLDER, PEERS, SCRIPTS, installed
 
 LOOPS = 3  # timed loops per process; their median is the time of the round
@@ -78,8 +79,10 @@ def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int
         arguments += given.conditions.flags()
         arguments += ["--neighbour", str(given.neighbour_pid)] if given.neighbour_pid else []
         try:
-            run(runner, given.peers, arguments, given.ranks, given.timeout)
+            with beside(runner, given.peers, given.conditions.beside, given.ranks, given.timeout):
+                run(runner, given.peers, arguments, given.ranks, given.timeout)
             table = _read(out)
+            table["options"]["conditions"] = asdict(given.conditions)
         except Failed as e:
             error = str(e)
     return {"library": library, "collective": name, "ranks": given.ranks, "error": error, "table": table}
@@ -162,6 +165,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("-r", "--root", type=at_least(0), default=0, metavar="RANK", help="root, where there is one (0)")
     add("--iters", type=at_least(1), metavar="N", help="timed iterations a loop (as many as fill 0.1 s)")
     conditions.add_flags(parser)
+    add("--beside", type=at_least(0), default=0, metavar="N",
+        help="more jobs of the same library and size, which sum up arrays of 64 KiB meanwhile (0)")  # fmt: skip
     add("--timeout", type=at_least(1), default=300, metavar="S", help="seconds that a library may take a round (300)")
     add("--peers", type=Path, default=FOLDER, metavar="FOLDER", help="where the peers are installed (.peers)")
     add("--json", type=Path, metavar="FILE", help="write all figures; `shmbench plot` draws them too")

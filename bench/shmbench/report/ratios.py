@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any
 
-from shmbench.cli.conditions import Conditions
+from shmbench.cli.conditions import Conditions, conditions_of
 from shmbench.cli.options import LIMITS
 from shmbench.cli.sizes import microseconds, short_size
 from shmbench.timing.other_load import BUSY
@@ -57,7 +57,7 @@ def foot(results: Sequence[Result]) -> str:
     busy = f"# busy: other processes used up to {max(shares, default=0.0):.0%} of the cores; these times are too long"
     return "\n".join(
         [
-            *([busy] if max(shares, default=0.0) > BUSY else []),
+            *([busy] if max(shares, default=0.0) > BUSY and not conditions_of(tables[0]).beside else []),
             f"# {'; '.join(versions)}",
             f"# {'; '.join(machines)}",
             *(f"# left out of {name}: {library}: {error}" for name, library, error in failures),

@@ -1,21 +1,26 @@
 """How the ranks of each library are started, each by its own launcher, and the message if that fails."""
 
+import math
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from shmbench.timing.peers import IMPORTED, PEERS, SCRIPTS
-from shmcoll.startup.rank_process import interpreter_environment
+from shmcoll.startup.rank_process import die_with, interpreter_environment
 
 Command = tuple[list[str], dict[str, str]]  # with its environment
 END_SECONDS = 5
+SHORTEST_ROUND = 0.01  # seconds
 
 
 class Failed(Exception):
@@ -31,6 +36,38 @@ def run(library: str, folder: Path, arguments: Sequence[str], ranks: int, timeou
                     raise Failed(f"exit code {process.returncode}: {_reason(told)}")
         except subprocess.TimeoutExpired:
             raise Failed(f"not done after {timeout:g} s") from None
+
+
+@contextmanager
+def beside(library: str, folder: Path, jobs: int, ranks: int, timeout: float) -> Iterator[None]:
+    """Have so many other jobs of a library work for the time of the block, and at least `timeout` seconds if it takes
+    longer: they sum up arrays of 64 KiB. Raises `Failed` if they do not start, or end before the block."""
+    rounds = math.ceil(timeout / SHORTEST_ROUND)
+    arguments = ["all_reduce", "-n", str(ranks), "--sizes", "64K", "-c", "0", "--rounds", str(rounds)]
+    commands = [command for _ in range(jobs) for command in _commands(library, folder, arguments, ranks)]
+    with tempfile.TemporaryFile() as told, _processes(commands, told) as processes:
+        _await_table(told, processes, timeout)
+        yield
+        _check_running(processes, told)
+
+
+def _await_table(told: IO[bytes], processes: Sequence[subprocess.Popen[bytes]], timeout: float) -> None:
+    """Return when a job has printed the head of its table: then it measures. The others were started with it.
+
+    The jobs write at the offset of this file, which may not be moved.
+    """
+    deadline = time.monotonic() + timeout
+    while processes and not re.search(rb"^# ", os.pread(told.fileno(), 1 << 16, 0), re.MULTILINE):
+        _check_running(processes, told)
+        if time.monotonic() > deadline:
+            raise Failed(f"a job beside it has not started after {timeout:g} s")
+        time.sleep(0.01)
+
+
+def _check_running(processes: Sequence[subprocess.Popen[bytes]], told: IO[bytes]) -> None:
+    for process in processes:
+        if process.poll() is not None:
+            raise Failed(f"a job beside it: exit code {process.returncode}: {_reason(told)}")
 
 
 def _commands(library: str, folder: Path, arguments: Sequence[str], ranks: int) -> list[Command]:
@@ -66,6 +103,7 @@ def _processes(commands: Sequence[Command], told: IO[bytes]) -> Iterator[list[su
                     stdin=subprocess.DEVNULL,
                     stdout=told,
                     stderr=subprocess.STDOUT,
+                    preexec_fn=partial(die_with, os.getpid()),
                     process_group=0,  # no session for each: see shmrun/start/foreground.py
                 )
             )
