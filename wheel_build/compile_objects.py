@@ -24,7 +24,7 @@ from shmcoll.startup.rank_process import die_with
 def everything() -> dict[str, code.Functions]:
     """What a job can need, except the kernels around functions of users."""
     found = {name: code.routine_functions(record) for name, record in RECORDS.items()}
-    found["gate"] = code.gate_functions()
+    found |= {"gate": code.gate_functions(), "array_allocator": code.allocator_functions()}
     return found | {f"{r}_{d.name}": code.kernel_functions(d, r) for d, r in code.all_kernels()}
 
 

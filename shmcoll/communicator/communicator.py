@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
@@ -297,7 +298,7 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
             A list of arrays, in rank order.
 
         Raises:
-            ValueError: on all ranks, the array of one of them is not in shared memory.
+            ValueError: on all ranks, the array of one of them was not made that way.
 
         Example:
             >>> mine = comm.full(3, comm.rank)
@@ -317,10 +318,50 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
                 parts.barrier()  # until all ranks hold what they view, no rank may drop its array
         if missing:
             raise ValueError(
-                f"views: the array of {self._dispatcher.group.names(missing)} is not in shared memory; "
-                f"make it with comm.empty, comm.zeros or comm.full"
+                f"views: the array of {self._dispatcher.group.names(missing)} was not made by comm.empty, "
+                f"comm.zeros or comm.full; copy it into an array that was"
             )
         return views
+
+    def allocating(self) -> AbstractContextManager[None]:
+        """Return a context manager: ordinary numpy arrays that its body makes are in shared memory. Not a collective.
+
+        It changes numpy's allocator (NEP 49), so results of `np.ones`, `a * 2 + b`, `np.concatenate`, pandas and scipy
+        are in shared memory too, if they take 64 KiB or more. Collectives of such arrays copy less. It holds for the
+        calling thread or asyncio task; `shmrun --share-arrays` and SHMCOLL_SHARE_ARRAYS hold for all threads. Arrays
+        outlive the body and the communicator. An array that finds no room is an ordinary private one; `shmrun --report`
+        counts these.
+
+        Raises:
+            NotImplementedError: this numpy has another kind of allocator.
+
+        Example:
+            >>> with comm.allocating():
+            ...     x = np.arange(100_000) * 2.0
+            >>> comm.is_shared(x)
+            True
+        """
+        self._dispatcher.check_rank("allocating")
+        return self._local_rank.share_arrays().allocating()
+
+    def is_shared(self, x: Array) -> bool:
+        """Return whether the memory of an array is in the memory that the ranks share. Not a collective.
+
+        That is so for arrays made by `empty`, `zeros` and `full`, for arrays made under `allocating` or
+        `shmrun --share-arrays`, and for their parts and views.
+
+        Args:
+            x: a numpy array.
+
+        Raises:
+            TypeError: `x` is not a numpy array.
+        """
+        self._dispatcher.check_rank("is_shared")
+        with self._dispatcher.checking("is_shared") as (operation, rank):
+            if not isinstance(x, np.ndarray):
+                raise TypeError(f"{operation} on rank {rank}: x must be a numpy array, got {type(x).__name__}")
+        arena = self._local_rank.arena
+        return 0 <= x.ctypes.data - arena.address < arena.size
 
     # --- groups -------------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ schedule explorer runs the routines' own source that way.
     stream                   the same, past the caches
     call_kernel              a reduce kernel by its address
     call_routine             the plain form of a routine by its address, for a context that is filled
+    call                     a C function of up to three words by its address; its result is a word
     reached                  compares sequence words; nothing else does
     wrapping_multiply        for hashes
 """
@@ -196,6 +197,10 @@ def call_kernel(address, mode, target, accumulator, source, count, ranks):
 
 def call_routine(address, ctx):
     raise NotImplementedError("compiled only")
+
+
+def call(function, a, b, c):
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(function)(a, b, c)
 
 
 def reached(value, wanted):

@@ -1,6 +1,5 @@
 """The native side of a communicator: its context, how a routine is entered, and what follows from its status."""
 
-import os
 import sys
 import threading
 import time
@@ -25,8 +24,7 @@ from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.failure_reporter import Checking, FailureReporter
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.posted_receives import PostedReceives
-
-_OFF = ("", "0", "false", "no", "off")
+from shmcoll.runtime.switches import is_on
 
 
 class Dispatcher:
@@ -48,7 +46,7 @@ class Dispatcher:
         self.failures = FailureReporter(group, self.words, rank, self.buffers)
         self.worker = AsyncWorker(self.words, group, rank, self.failures)
         self.posted = PostedReceives(self)
-        self.checks_buffers = os.environ.get("SHMCOLL_CHECK", "").lower() not in _OFF  # see `calls/buffer_check.py`
+        self.checks_buffers = is_on("SHMCOLL_CHECK")  # see `calls/buffer_check.py`
         self._faulty = fault_injection.plan(local_rank.rank)
         self._routines: dict[str, Callable[..., int]] = {}
 

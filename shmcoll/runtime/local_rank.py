@@ -24,6 +24,7 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime import uncaught
+from shmcoll.runtime.array_sharing import ArraySharing
 from shmcoll.runtime.group_registry import GroupRegistry, Identity
 
 
@@ -45,6 +46,7 @@ class LocalRank:
         self.launcher = launcher
         self.pid = os.getpid()
         self._moved = self._slept = 0  # by communicators that have been closed
+        self._arrays: ArraySharing | None = None
         self._compiling: set[int] = set()  # threads that load code, and may compile it first
         self.heap = Heap(arena, rank)
         self.groups = GroupRegistry(arena, rank, self.heap)
@@ -84,6 +86,15 @@ class LocalRank:
             if not self._compiling:
                 records.note_compiling(self.arena, self.rank, begins=False)
 
+    def share_arrays(self) -> ArraySharing:
+        """Return what allocates ordinary numpy arrays in shared memory. Made by the first call, which loads code."""
+        with self.lock:
+            if self._arrays is None:
+                with self.compiling():
+                    made = ArraySharing(self.arena, self.heap, self.rank)
+                self._arrays = self._arrays or made  # a signal handler may have made them meanwhile
+            return self._arrays
+
     def forget(self, dispatcher: OpenCommunicator) -> None:
         """Forget a communicator that has been closed."""
         self.dispatchers.remove(dispatcher)
@@ -103,7 +114,7 @@ class LocalRank:
         """Refuse all calls in a process that this rank has forked: that process is not the rank."""
         for dispatcher in self.dispatchers:
             dispatcher.shut()
-        self.arena.abandon()
+        self.arena.abandon(self._arrays.leave_in_child() if self._arrays else (0, 0))
 
     def _tell_the_end(self) -> None:
         def failed(error: BaseException) -> None:

@@ -16,6 +16,7 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError, CallNotAllowed
 from shmcoll.runtime.local_rank import LocalRank
+from shmcoll.runtime.switches import is_on
 from shmcoll.startup import foreign_end, rendezvous, warm
 from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
 from shmcoll.startup.launchers import Placement, die_with_launcher, find_placement
@@ -59,7 +60,10 @@ def init(*, rank: int | None = None, size: int | None = None, job: str | None = 
     arena, rank, launcher = _take_place(rank, size, job)
     if rank:
         object_cache.leave_to_rank_0()
-    comm = Communicator(LocalRank(arena, rank, launcher), Group.world(arena), "world")
+    local_rank = LocalRank(arena, rank, launcher)
+    comm = Communicator(local_rank, Group.world(arena), "world")
+    if is_on("SHMCOLL_SHARE_ARRAYS"):
+        local_rank.share_arrays().share_everywhere()
     _joined = os.getpid(), comm
     return comm
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from shmcoll.collectives import RECORDS
 from shmcoll.engine.compiler import object_cache
-from shmcoll.engine.compiler.compile import all_kernels, load_gate, load_kernel, load_routine
+from shmcoll.engine.compiler.compile import all_kernels, load_allocator, load_gate, load_kernel, load_routine
 from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.startup.rank_process import die_with, interpreter, interpreter_environment
@@ -25,7 +25,8 @@ Progress = Callable[[str], None]
 #: routines that nearly every job uses
 USUAL = ("all_reduce", "barrier")
 GATE = "gate"  # for jitted code
-ALL = (*RECORDS, GATE)
+OTHERS: dict[str, Callable[[], object]] = {GATE: load_gate, "array_allocator": load_allocator}
+ALL = (*RECORDS, *OTHERS)
 
 _ROUTINE = 6  # time to compile a routine, in units of the time for a reduction
 
@@ -107,8 +108,8 @@ def main(names: list[str]) -> None:
         die_with(int(names.pop(0)))  # we would not learn of its death before we are done
     reductions = kernels()
     for name in names:
-        if name == GATE:
-            load_gate()
+        if name in OTHERS:
+            OTHERS[name]()
         elif name in RECORDS:
             load_routine(RECORDS[name])
         else:

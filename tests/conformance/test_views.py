@@ -114,6 +114,6 @@ def one_is_private(comm) -> list[str]:
 
 
 def test_private_arrays_are_refused_on_all_ranks(ranks):
-    does = "is not in shared memory; make it with comm.empty, comm.zeros or comm.full"
+    does = "was not made by comm.empty, comm.zeros or comm.full; copy it into an array that was"
     told = [f"views: the array of {who} {does}" for who in ("rank 1", "rank 1", "ranks 0, 1")]
     assert ranks(2, one_is_private) == [told, told]

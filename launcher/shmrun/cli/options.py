@@ -36,6 +36,7 @@ class Options:
     report_json: str | None = None
     heap: int | None = None  # bytes
     check: bool = False
+    share_arrays: bool = False
 
     @property
     def line_buffered(self) -> bool:

@@ -132,6 +132,11 @@ SETTINGS = {
             "",
             "find arrays that the program changes while an asynchronous call uses them; slows these calls down",
         ),
+        _switch(
+            "share-arrays",
+            "",
+            "make numpy arrays of 64 KiB and more in the memory that the ranks share, so that collectives copy less",
+        ),
         _switch("fresh", "", "start a new interpreter for each rank instead of forking the launcher"),
     )
 }

@@ -96,8 +96,9 @@ def _set_environment(options: Options) -> None:
     """Set the variables of the ranks, before numpy is imported: its BLAS reads OMP_NUM_THREADS then, and would start a
     thread per core in each rank."""
     os.environ.update(options.env)
-    if options.check:
-        os.environ["SHMCOLL_CHECK"] = "1"
+    for name, is_on in (("SHMCOLL_CHECK", options.check), ("SHMCOLL_SHARE_ARRAYS", options.share_arrays)):
+        if is_on:
+            os.environ[name] = "1"
     rank_process.prepare_environment()
 
 

@@ -6,6 +6,11 @@ memory       the most that was in memory at one time: its own, and its part of l
 collectives  number of collectives in the world; - if it never joined
 moved        bytes of the arrays that it passed to them
 asleep       share of its time that it slept in waits for others; -, like `moved`, if it had no time to publish it
+
+and, if ranks have shared ordinary numpy arrays (`--share-arrays`, `comm.allocating()`):
+
+shared       the most that these arrays have taken of the arena
+unshared     number and bytes of the arrays that found no room there, and became private
 """
 
 import json
@@ -13,8 +18,8 @@ import sys
 from dataclasses import asdict, dataclass
 
 from shmcoll.engine import layout
-from shmcoll.engine.memory import records
-from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory import array_words, records
+from shmcoll.engine.memory.arena import Arena, mib
 from shmcoll.engine.memory.group import Group
 from shmcoll.startup.exits import signal_name
 from shmrun.start.rank import Rank
@@ -33,10 +38,19 @@ class Figures:
     collectives: int | None
     moved_bytes: int | None
     asleep: float | None  # of its time, 0 to 1
+    shared_bytes: int
+    unshared_arrays: int
+    unshared_bytes: int
+
+    @property
+    def has_shared(self) -> bool:
+        """Whether the rank has made ordinary numpy arrays that were shared, or were to be."""
+        return self.shared_bytes > 0 or self.unshared_arrays > 0
 
 
 def figures(arena: Arena, rank: Rank) -> Figures:
     status, mailbox = rank.status or 0, Group.world(arena).mailbox(rank.number)
+    directory = layout.directory_offset(arena.ranks, rank.number)
     nanoseconds = max(rank.ended - rank.started, 1)
     # A rank that was killed, or has not joined, had no time to leave its figures
     left = arena.load(mailbox + layout.STATISTICS_LEFT) == 1
@@ -52,13 +66,20 @@ def figures(arena: Arena, rank: Rank) -> Figures:
         collectives=max(arena.load(header + layout.HEADER_SEQUENCE) for header in headers) if joined else None,
         moved_bytes=arena.load(mailbox + layout.STATISTICS_MOVED) if left else None,
         asleep=arena.load(mailbox + layout.STATISTICS_SLEPT) / nanoseconds if left else None,
+        shared_bytes=arena.load(directory + array_words.ARRAYS_PEAK),
+        unshared_arrays=arena.load(directory + array_words.UNFIT),
+        unshared_bytes=arena.load(directory + array_words.UNFIT_BYTES),
     )
 
 
 def table(outcome: Outcome) -> str:
     """Return the table, with its columns aligned to the right."""
+    all_figures = [figures(outcome.arena, rank) for rank in outcome.ranks]
     rows: list[tuple[str, ...]] = [("rank", "exit", "time", "memory", "collectives", "moved", "asleep")]
-    rows += [_row(figures(outcome.arena, rank)) for rank in outcome.ranks]
+    rows += [_row(one) for one in all_figures]
+    if any(one.has_shared for one in all_figures):
+        more = [("shared", "unshared"), *map(_shared, all_figures)]
+        rows = [row + added for row, added in zip(rows, more, strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
 
@@ -78,8 +99,12 @@ def _row(one: Figures) -> tuple[str, ...]:
         str(one.rank),
         str(one.exit_code) if one.signal is None else one.signal,
         f"{one.seconds:.3f} s",
-        f"{one.memory_bytes / (1 << 20):,.1f} MiB",
+        mib(one.memory_bytes),
         "-" if one.collectives is None else str(one.collectives),
-        "-" if one.moved_bytes is None else f"{one.moved_bytes / (1 << 20):,.1f} MiB",
+        "-" if one.moved_bytes is None else mib(one.moved_bytes),
         "-" if one.asleep is None else f"{one.asleep:.0%}",
     )
+
+
+def _shared(one: Figures) -> tuple[str, str]:
+    return mib(one.shared_bytes), f"{one.unshared_arrays} ({mib(one.unshared_bytes)})" if one.unshared_arrays else "0"

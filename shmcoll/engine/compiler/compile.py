@@ -27,7 +27,7 @@ from shmcoll.engine.compiler.lowering import lowered
 from shmcoll.engine.compiler.object_cache import Progress, object_file
 from shmcoll.engine.kernels import kernels
 from shmcoll.engine.kernels.dtypes import DTYPES, PAIRS, REDUCTIONS, DType
-from shmcoll.engine.native import entry, entry_counts, jit_gate
+from shmcoll.engine.native import array_allocator, entry, entry_counts, jit_gate
 
 Functions = dict[str, tuple[Callable[..., int], int]]  # symbol: function, number of arguments
 
@@ -46,6 +46,11 @@ def gate_functions() -> Functions:
     return {"gate": (jit_gate.gate, 2)}
 
 
+def allocator_functions() -> Functions:
+    """Return the functions by which numpy allocates arrays in shared memory."""
+    return {f"array_{name}": entry for name, entry in array_allocator.FUNCTIONS.items()}
+
+
 def kernel_functions(dtype: DType, reduction: str) -> Functions:
     """Return the reduce kernel of a pair; the pair must have one (`kernels.has_kernel`)."""
     return {f"{reduction}_{dtype.name}": (kernels.make_kernel(dtype, reduction), 6)}
@@ -61,6 +66,11 @@ def load_gate(progress: Progress | None = None) -> int:
     """Return the address of the gate for jitted code."""
     (address,) = _load("gate", gate_functions, progress)
     return address
+
+
+def load_allocator(progress: Progress | None = None) -> tuple[int, ...]:
+    """Return the addresses of the functions of `array_allocator.py`."""
+    return _load("array_allocator", allocator_functions, progress)
 
 
 def load_kernel(dtype: DType, reduction: str, progress: Progress | None = None) -> int:
@@ -99,7 +109,6 @@ def load_function_kernel(dtype: DType, function: Any) -> int:
 
 
 _loaded: dict[str, tuple[int, ...]] = {}
-_engines: list[Any] = []  # they own the code
 
 
 def _load(name: str, make: Callable[[], Functions], progress: Progress | None) -> tuple[int, ...]:
@@ -115,7 +124,8 @@ def _place(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(data))
     engine.finalize_object()
-    _engines.append(engine)
+    # The engine owns the code, by which numpy frees arrays even after the interpreter has dropped this module
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
     return tuple(engine.get_function_address(s) for s in symbols)
 
 

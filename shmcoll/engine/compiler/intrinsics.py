@@ -385,6 +385,12 @@ def _call_routine(builder, _module, address, ctx):
     return builder.call(builder.inttoptr(address, signature.as_pointer()), (ctx, I64(0)))
 
 
+@_twin(atomics.call, (types.int64,) * 4, types.int64)
+def _call_address(builder, _module, address, *arguments):
+    signature = ir.FunctionType(I64, [I64] * 3)  # the callee ignores what it has no parameter for
+    return builder.call(builder.inttoptr(address, signature.as_pointer()), arguments)
+
+
 @_twin(atomics.reached, (types.int64, types.int64), types.boolean)
 def _reached(builder, _module, value, wanted):
     return builder.icmp_signed(">=", builder.sub(value, wanted), I64(0))  # no nsw: the words wrap

@@ -55,6 +55,9 @@ HEAD_START = 0.1  # seconds
 _ROOT = Path(shmcoll.__file__).parent
 _PACKAGED = _ROOT / "objects"
 
+#: objects with a source of their own
+_SOURCE = {"gate": "engine/native/jit_gate.py", "array_allocator": "engine/native/array_allocator.py"}
+
 Progress = Callable[[str], None]
 
 
@@ -219,7 +222,7 @@ def _sources(name: str) -> set[Path]:
     """Return the files that a routine or kernel is made from."""
     folder = "engine/messages" if name in ("send", "recv") else "collectives"
     routine = _ROOT / folder / f"{name}.py"
-    own: tuple[Path | str, ...] = ("engine/native/jit_gate.py",) if name == "gate" else ("engine/kernels/kernels.py",)
+    own: tuple[Path | str, ...] = (_SOURCE.get(name, "engine/kernels/kernels.py"),)
     if routine.exists():
         own = (routine, "engine/native/entry.py", "engine/native/entry_counts.py")
     compiler = {_ROOT / f"engine/compiler/{file}.py" for file in ("compile", "half_floats", "lowering")}

@@ -94,10 +94,16 @@ class Arena:
         self._unmap()
         os.close(self.fd)
 
-    def abandon(self) -> None:
-        """Keep nothing of the arena alive in a process that a rank has forked. Its addresses read as zero
-        afterwards."""
-        _mmap(self.address, self.size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED, -1)
+    def keep_mapped(self) -> None:
+        """Leave the mapping in place until the process ends, because arrays may outlive this object."""
+        self._unmap.detach()
+
+    def abandon(self, kept: tuple[int, int] = (0, 0)) -> None:
+        """Keep nothing of the arena alive in a process that a rank has forked, except for a range `[kept[0], kept[1])`
+        of offsets. The other addresses read as zero afterwards."""
+        for first, end in ((0, kept[0]), (kept[1], self.size)):
+            if first < end:
+                _mmap(self.address + first, end - first, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_FIXED, -1)
         if self.has_descriptor():
             os.close(self.fd)
         self.fd = -1  # the number will be some other file's

@@ -8,6 +8,9 @@ every processor.
 
 Memory is committed when it is taken and cleared when it is given back: it reads as zero when it is taken again.
 
+Part of it may become a region for ordinary numpy arrays (`reserve`), whose memory native code commits and gives back. A
+second word of the rank, ARRAYS, has the bytes that the region holds. The limit is that of both words together.
+
 A block may have HOLDS behind it, one word per rank that only that rank writes: how many views of the block it has
 (`communicator/shared_arrays.py`). A block that is given back stays until all ranks that hold it have let go or ended.
 That is checked whenever memory is taken or given back. A rank holds only a block that its owner still has, so no rank
@@ -34,6 +37,7 @@ from typing import NamedTuple
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena, mib
+from shmcoll.engine.memory.array_words import ARRAYS
 from shmcoll.errors import ArenaError
 
 _Gaps = tuple[tuple[int, int], ...]  # first byte and length of each free range, in order
@@ -68,6 +72,22 @@ class Heap:
         self._known = _Picture(((first, self._length),), {}, {})  # the latest, or one before
         self._dropped: dict[_Block, None] = {}
         self._lock = threading.RLock()
+
+    def reserve(self) -> tuple[int, int]:
+        """Give up half of the longest range of free addresses. Returns its first byte and its length. The heap never
+        uses it again."""
+        with self._lock:
+            while True:
+                old = self._picture()
+                offset, room = max(old.gaps, key=lambda gap: gap[1], default=(0, 0))
+                length = room // 2 & -layout.PAGE
+                first = offset + room - length
+                gaps = tuple((o, n - length if o == offset else n) for o, n in old.gaps)
+                if self._replace(old, gaps, old.taken):
+                    break
+            self._length -= length
+            self._tell_held()
+        return first, length
 
     def take(self, length: int, purpose: str, *, holds: bool = False) -> int:
         """Allocate `length` bytes of zeros and return their offset. If there is too little memory, it takes nothing and
@@ -189,8 +209,18 @@ def span(arena: Arena, rank: int) -> tuple[int, int]:
 
 
 def held_by_all(arena: Arena) -> int:
-    """Return the bytes that the heaps of all ranks hold."""
-    return sum(arena.load(layout.directory_offset(arena.ranks, rank) + layout.HELD) for rank in range(arena.ranks))
+    """Return the bytes that the heaps of all ranks hold, with those of ordinary numpy arrays."""
+    return sum(held_by(arena, rank) + arrays_held_by(arena, rank) for rank in range(arena.ranks))
+
+
+def held_by(arena: Arena, rank: int) -> int:
+    """Return the bytes that a rank holds for groups, shared arrays and messages."""
+    return arena.load(layout.directory_offset(arena.ranks, rank) + layout.HELD)
+
+
+def arrays_held_by(arena: Arena, rank: int) -> int:
+    """Return the bytes that a rank holds for ordinary numpy arrays."""
+    return arena.load(layout.directory_offset(arena.ranks, rank) + ARRAYS)
 
 
 def _first_fit(gaps: _Gaps, length: int, purpose: str) -> int:

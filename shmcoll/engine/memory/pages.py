@@ -34,6 +34,16 @@ def give(address: int, length: int) -> bool:
     return True
 
 
+def advice_to_commit() -> int:
+    """Return the advice by which madvise commits memory; 0 if the kernel does not know it."""
+    with mmap.mmap(-1, _PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as page:
+        try:
+            page.madvise(_MADV_POPULATE_WRITE)
+        except OSError:
+            return 0
+    return _MADV_POPULATE_WRITE
+
+
 def clear(address: int, length: int) -> None:
     """Clear committed memory, and give back as much of it as possible."""
     begin, end = _up(address), (address + length) & -_PAGE
