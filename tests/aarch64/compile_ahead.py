@@ -30,9 +30,11 @@ def main(folder: str, platform: str, *names: str) -> None:
     object_cache._platform = lambda: text
     code._place = lambda _data, symbols: (0,) * len(symbols)  # this machine cannot load it
     kernels = {f"{reduction}_{dtype.name}": (dtype, reduction) for dtype, reduction in code.all_kernels()}
-    for name in names or ("gate", *RECORDS, *(k for k, (_, r) in kernels.items() if r in USUAL)):
+    for name in names or ("gate", "array_allocator", *RECORDS, *(k for k, (_, r) in kernels.items() if r in USUAL)):
         if name == "gate":
             code.load_gate(tell)
+        elif name == "array_allocator":
+            code.load_allocator(tell)
         elif name in RECORDS:
             code.load_routine(RECORDS[name], tell)
         else:

@@ -34,7 +34,7 @@ def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None
         ("asynchronous", 7),
         pytest.param("jit", 3, marks=pytest.mark.slow),
         ("objects", 8),
-        ("shared-arrays", 1),
+        ("shared-arrays", 2),
         ("groups", 8),
     ],
 )

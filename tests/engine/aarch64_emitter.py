@@ -53,6 +53,8 @@ def emit(names: list[str]) -> None:
             emit_small_functions()
         elif name == "gate":
             code.load_gate()
+        elif name == "array_allocator":
+            code.load_allocator()
         elif name in RECORDS:
             code.load_routine(RECORDS[name])
         else:

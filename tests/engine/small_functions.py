@@ -2,6 +2,7 @@
 
 from shmcoll.engine.atomics import (
     acquire_fence,
+    call,
     call_kernel,
     clock,
     copy,
@@ -44,6 +45,7 @@ ARITIES = {
     "copied": 3,
     "streamed": 3,
     "kernel_called": 4,
+    "called": 4,
     "has_reached": 2,
     "multiplied": 2,
     "mixed": 2,
@@ -133,6 +135,10 @@ def streamed(target, source, length):
 def kernel_called(address, target, source, count):
     call_kernel(address, 0, target, 0, source, count, 1)
     return 0
+
+
+def called(function, a, b, c):
+    return call(function, a, b, c)
 
 
 def has_reached(value, wanted):

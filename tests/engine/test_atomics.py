@@ -182,6 +182,13 @@ def test_kernels_are_called_by_address(compiled: Callable[..., int]) -> None:
     assert got == [(0, 11, 0, 22, 33, 1)] * 2
 
 
+def test_a_c_function_is_called_by_its_address(call: Callable[..., int]) -> None:
+    memory = ctypes.create_string_buffer(4)
+    address = ctypes.cast(LIBC.memset, ctypes.c_void_p).value
+    assert call("called", address, ctypes.addressof(memory), ord("x"), 3) == ctypes.addressof(memory)
+    assert memory.raw == b"xxx\0"
+
+
 @pytest.mark.parametrize(("value", "wanted", "expected"), [(4, 5, 0), (5, 5, 1), (6, 5, 1), (-1, 0, 0), (0, -1, 1)])
 def test_reached(call: Callable[..., int], value: int, wanted: int, expected: int) -> None:
     assert call("has_reached", value, wanted) == expected

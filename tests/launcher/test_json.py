@@ -63,6 +63,7 @@ def test_a_job_that_hangs_from_its_start_to_its_end(shmrun: Shmrun, until) -> No
     first, second = report["ranks"]
     assert first.keys() == {
         "rank", "exit_code", "signal", "seconds", "memory_bytes", "collectives", "moved_bytes", "asleep",
+        "shared_bytes", "unshared_arrays", "unshared_bytes",
     }  # fmt: skip
     assert (first["exit_code"], first["signal"], first["collectives"]) == (1, None, 2)
     assert 0 < first["asleep"] <= 1 and first["memory_bytes"] > 1 << 20 and first["seconds"] > 1

@@ -68,7 +68,7 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         "SHMCOLL_JOB_TIMEOUT": "5", "SHMCOLL_TIMEOUT": "7.5", "SHMCOLL_ON_FAILURE": "continue", "SHMCOLL_GRACE": "0",
         "SHMCOLL_BIND_TO": "numa", "SHMCOLL_STDIN": "none", "SHMCOLL_REPORT": "true", "SHMCOLL_FRESH": "yes",
         "SHMCOLL_HEAP": "1.5G", "SHMCOLL_CHECK": "1", "SHMCOLL_REPORT_JSON": "report.json",
-        "SHMCOLL_STALL_WARNING": "9",
+        "SHMCOLL_STALL_WARNING": "9", "SHMCOLL_SHARE_ARRAYS": "1",
     }  # fmt: skip
     assert set(texts) == {setting.variable for setting in SETTINGS.values()} - {""}
     for name, text in texts.items():
@@ -76,7 +76,7 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
     expected = Options(
         ranks=3, command=("x.py",), module=False, tag_output=True, timeout=5.0, wait_timeout=7.5, fresh=True, grace=0.0,
         log_dir="logs", tee=True, bind_to="numa", env=(), on_failure="continue", stdin="none", report=True,
-        heap=3 << 29, check=True, report_json="report.json", stall_warning=9.0,
+        heap=3 << 29, check=True, report_json="report.json", stall_warning=9.0, share_arrays=True,
     )  # fmt: skip
     assert parse(["x.py"]) == expected
 

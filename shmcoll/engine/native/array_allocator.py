@@ -2,9 +2,9 @@
 
 They replace the functions of another handler, which is numpy's own, and pass to it what is shorter than THRESHOLD, what
 finds no room, and what it has allocated itself: an address between BASE and END is a block of ours
-(`array_blocks.py`), and any other one belongs to the other handler. So arrays of both may be freed in any order. `state`
-is the word `ctx` of the handler. Nothing here enters the interpreter, because the last array may be freed when the
-interpreter has ended.
+(`array_blocks.py`), and any other one belongs to the other handler. So arrays of both may be freed in any order.
+`state` is the word `ctx` of the handler. Nothing here enters the interpreter, because the last array may be freed when
+the interpreter has ended.
 
     malloc    a block with anything in it
     calloc    a block of zeros: one that has been used before is cleared

@@ -17,10 +17,10 @@ latest block. Neither the records nor the state are in the arena: both are priva
 
 Accounting. Two words of the arena count the memory of each rank: HELD that of its heap, ARRAYS that of its blocks in
 use and KEPT. Only the rank itself writes them. It raises ARRAYS before it commits memory. Then it adds the words of all
-ranks, behind a fence. If the sum is above LIMIT, it lowers ARRAYS again. So if two ranks take the last bytes at the same
-time, both may be refused, but the limit is never exceeded. LIMIT is three quarters of the job's limit; the last quarter
-is left to groups, messages and arrays of `comm.empty`. A rank that is refused gives all its KEPT blocks back, and tries
-once more. No rank waits for memory: `take` returns 0, and the array becomes a private one.
+ranks, behind a fence. If the sum is above LIMIT, it lowers ARRAYS again. So if two ranks take the last bytes at the
+same time, both may be refused, but the limit is never exceeded. LIMIT is three quarters of the job's limit; the last
+quarter is left to groups, messages and arrays of `comm.empty`. A rank that is refused gives all its KEPT blocks back,
+and tries once more. No rank waits for memory: `take` returns 0, and the array becomes a private one.
 
 Memory is committed after the lock has been released, because that takes long; the block belongs to its thread by then.
 
