@@ -1,10 +1,10 @@
-"""Ordinary numpy arrays of a rank in shared memory: the region, the allocator's state, the handlers, forks.
+"""Ordinary numpy arrays of a rank in shared memory: the pool, the allocator's state, the handlers, forks.
 
 Native code allocates and frees the memory; `engine/native/array_blocks.py` says how. Everything that it needs remains
 until the process has ended, because the last array may be freed when the interpreter has ended: the state, the records,
 the handlers, the code itself, and the mapping of the arena.
 
-Fork. If there are arrays in the region, a process that the rank forks shares the region with it, and reads what the
+Fork. If there are arrays in the pool, a process that the rank forks shares the pool with it, and reads what the
 rank writes into them. The rest of the arena is replaced by zeros there. The child allocates private memory only. An
 array that existed during a fork may be read in the child after the rank has freed it, so the rank does not use that
 memory again.
@@ -100,7 +100,7 @@ class ArraySharing:
 
 
 def new_state(arena: Arena, heap: Heap, rank: int, replaced: numpy_handlers.Allocator) -> np.ndarray:
-    """Return the state of an allocator for a region of its own. replaced: the functions of the handler that it
+    """Return the state of an allocator for a pool of its own. replaced: the functions of the handler that it
     replaces."""
     first, length = heap.reserve()
     base = layout.align(arena.address + first, UNIT)

@@ -47,6 +47,7 @@ class LocalRank:
         self.pid = os.getpid()
         self._moved = self._slept = 0  # by communicators that have been closed
         self._arrays: ArraySharing | None = None
+        self._making_arrays = threading.RLock()
         self._compiling: set[int] = set()  # threads that load code, and may compile it first
         self.heap = Heap(arena, rank)
         self.groups = GroupRegistry(arena, rank, self.heap)
@@ -88,7 +89,7 @@ class LocalRank:
 
     def share_arrays(self) -> ArraySharing:
         """Return what allocates ordinary numpy arrays in shared memory. Made by the first call, which loads code."""
-        with self.lock:
+        with self._making_arrays:
             if self._arrays is None:
                 with self.compiling():
                     made = ArraySharing(self.arena, self.heap, self.rank)

@@ -1,6 +1,7 @@
 """The allocator of ordinary numpy arrays in the arena, as plain Python on real memory: blocks, limits, forks."""
 
 import ctypes
+import os
 import random
 
 import numpy as np
@@ -251,6 +252,15 @@ def test_a_fork_allocates_and_frees_nothing(made):
         made.free(place)
     assert (made.state == state).all()
     assert holds(address, 10 * UNIT, 5)
+
+
+def test_a_fork_that_python_does_not_see_is_no_rank(made):
+    libc = ctypes.CDLL(None)
+    pid = libc.fork()
+    if pid == 0:
+        libc._exit(ctypes.c_int64.from_address(made[blocks.ALIVE]).value)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert ctypes.c_int64.from_address(made[blocks.ALIVE]).value == 1
 
 
 def test_the_heap_and_the_region_have_addresses_of_their_own(made):

@@ -8,8 +8,8 @@ every processor.
 
 Memory is committed when it is taken and cleared when it is given back: it reads as zero when it is taken again.
 
-Part of it may become a region for ordinary numpy arrays (`reserve`), whose memory native code commits and gives back. A
-second word of the rank, ARRAYS, has the bytes that the region holds. The limit is that of both words together.
+Part of it may become a pool for ordinary numpy arrays (`reserve`), whose memory native code commits and gives back. A
+second word of the rank, ARRAYS, has the bytes that the pool holds. The limit is that of both words together.
 
 A block may have HOLDS behind it, one word per rank that only that rank writes: how many views of the block it has
 (`communicator/shared_arrays.py`). A block that is given back stays until all ranks that hold it have let go or ended.

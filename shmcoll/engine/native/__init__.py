@@ -1,1 +1,1 @@
-"""How Python and jitted code get into a routine."""
+"""How Python and jitted code get into a routine, and how numpy allocates arrays in the arena."""

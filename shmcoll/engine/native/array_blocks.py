@@ -1,6 +1,6 @@
 """The blocks of a rank's part of the arena for ordinary numpy arrays, as native code allocates and frees them.
 
-The region. Each rank has one, in its heap (`Heap.reserve`): addresses without memory, BASE to END. It is divided into
+The pool. Each rank has one, in its heap (`Heap.reserve`): addresses without memory, BASE to END. It is divided into
 units of 1 << SHIFT bytes, and the units below TOP into blocks. A block is in use, or one of two kinds of free:
 
     KEPT    it has memory, with anything in it. It is used again as it is: loops of temporaries fault no pages
@@ -27,7 +27,7 @@ Memory is committed after the lock has been released, because that takes long; t
 Threads. numpy allocates in any thread, with the GIL or without it. MUTEX is a pthread mutex in the private state, and
 its holder calls nothing but libc. So it always gets done, whatever the interpreter does meanwhile.
 
-Fork. The child has copies of the state and the records, and shares the region itself. ALIVE is the address of a word
+Fork. The child has copies of the state and the records, and shares the pool itself. ALIVE is the address of a word
 that is 0 in a child (MADV_WIPEONFORK; `ArraySharing` clears it too). A child allocates private memory, and a block that
 it frees stays as it is; so it never takes the mutex, which another thread may have held during the fork. The child can
 still read a block that its parent has freed. Therefore each block notes the FORKS that there had been when it was
