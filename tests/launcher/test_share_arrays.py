@@ -1,5 +1,13 @@
 """`shmrun --share-arrays`: the report, and arrays that live on while the interpreter ends."""
 
+import os
+import sys
+import textwrap
+
+import pytest
+
+from tests.support.small_memory import in_small_memory, without_memfd
+
 JOB = r"""
     import builtins, os, sys
     import numpy as np
@@ -45,6 +53,21 @@ def test_the_report_counts_arrays_that_find_no_room(shmrun):
     assert amount == [f"({count * 800_000 / (1 << 20):,.1f}", "MiB)"]
 
 
-def test_a_job_without_shared_arrays_has_no_such_columns(shmrun):
-    done = shmrun("-n", 1, "--report", "-c", "import shmcoll; shmcoll.init()")
-    assert "shared" not in done.stderr
+FULL = """
+    import numpy as np
+    import shmcoll
+
+    comm = shmcoll.init()
+    arrays = [np.full(1 << 17, i) for i in range(40)]  # 40 MiB
+    assert all((x == i).all() for i, x in enumerate(arrays))
+    print(0 < sum(map(comm.is_shared, arrays)) < 40)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small /dev/shm")
+def test_arrays_for_which_dev_shm_is_too_small_are_private(tmp_path):
+    """A store to memory that is not there would be a SIGBUS. The heap allows more than there is."""
+    (tmp_path / "job.py").write_text(textwrap.dedent(FULL))
+    environment = without_memfd(tmp_path) | {"SHMCOLL_SHARE_ARRAYS": "1", "SHMCOLL_HEAP": "1G"}
+    done = in_small_memory(tmp_path, 24, [sys.executable, "job.py"], **environment)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

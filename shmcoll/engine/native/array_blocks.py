@@ -27,6 +27,10 @@ Memory is committed after the lock has been released, because that takes long; t
 Threads. numpy allocates in any thread, with the GIL or without it. MUTEX is a pthread mutex in the private state, and
 its holder calls nothing but libc. So it always gets done, whatever the interpreter does meanwhile.
 
+Readers. Other ranks read a block only within a collective. The call of its owner refers to the array, and returns when
+all ranks have read what they need. So no block is released while another rank reads it, except when the group ends. Then
+the reader may read anything, but no address becomes invalid; it finds that the group has ended, and returns no result.
+
 Fork. The child has copies of the state and the records, and shares the pool itself. ALIVE is the address of a word
 that is 0 in a child (MADV_WIPEONFORK; `ArraySharing` clears it too). A child allocates private memory, and a block that
 it frees stays as it is; so it never takes the mutex, which another thread may have held during the fork. The child can
