@@ -6,10 +6,11 @@ units of 1 << SHIFT bytes, and the units below TOP into blocks. A block is in us
     KEPT    it has memory, with anything in it. It is used again as it is: loops of temporaries fault no pages
     HOLE    it has no memory and reads as zero
 
-Free neighbours of one kind are one block. Hence the four words per unit in the records: SPAN and KIND of a block at its
-first unit, FIRST at its last one, and at its first unit NEXT and PREVIOUS in the list of its size and kind.
-Sizes are in classes, of which each power of two has four. Lists are last in, first out, because the cache still has the
-latest block. Neither the records nor the state are in the arena: both are private memory, and no other rank knows them.
+Free neighbours of one kind are one block. The records have some words per unit: SPAN and KIND of a block at its first
+unit, and FIRST at its last one; NEXT and PREVIOUS, in the list of its size and kind, at the first unit of a free block;
+SINCE at that of a block in use. Sizes are in classes, of which each power of two has four. Lists are last in, first
+out, because the cache still has the latest block. Neither the records nor the state are in the arena: both are private
+memory, and no other rank knows them.
 
     take      a KEPT block, or else a HOLE or new units at TOP, to which memory is committed. What is left of a block
               that is too long is a free block
@@ -28,8 +29,8 @@ Threads. numpy allocates in any thread, with the GIL or without it. MUTEX is a p
 its holder calls nothing but libc. So it always gets done, whatever the interpreter does meanwhile.
 
 Readers. Other ranks read a block only within a collective. The call of its owner refers to the array, and returns when
-all ranks have read what they need. So no block is released while another rank reads it, except when the group ends. Then
-the reader may read anything, but no address becomes invalid; it finds that the group has ended, and returns no result.
+all ranks have read what they need. So no block is released while another rank reads it, except when the group ends.
+Then the reader may read other bytes. It finds that the group has ended, and returns no result.
 
 Fork. The child has copies of the state and the records, and shares the pool itself. ALIVE is the address of a word
 that is 0 in a child (MADV_WIPEONFORK; `ArraySharing` clears it too). A child allocates private memory, and a block that
