@@ -44,7 +44,7 @@ def pages() -> dict[str, str]:
         "communicator.md": _page("Communicator", _doc(Communicator), _of_communicator()),
         "algorithms.md": _page("How each collective works", _ALGORITHMS, _of_collectives()),
         "mindspore.md": _page("shmcoll.mindspore", _doc(mindspore), _of_mindspore()),
-        "nki.md": _page("shmcoll.nki", _doc(nki.collectives), _of_modules(nki.collectives)),
+        "nki.md": _page("shmcoll.nki", _doc(nki.collectives), _of_nki()),
     }
 
 
@@ -118,6 +118,17 @@ def _of_mindspore() -> Iterator[str]:
     yield from _of_modules(mindspore.ops, mindspore.communication, mindspore.mint.distributed)
     yield _section("mint.distributed.CommHandle", _doc(CommHandle))
     yield from _of_class(CommHandle, "CommHandle.")
+
+
+def _of_nki() -> Iterator[str]:
+    for module in (nki.collectives, nki.language):
+        path = module.__name__.removeprefix("shmcoll.nki.")
+        if module is nki.language:
+            yield _section(path, _doc(module))
+        for name in getattr(module, "__all__", ("ndarray", "zeros")):
+            yield _function(f"{path}.{name}", getattr(module, name))
+            if name == "ReplicaGroup":
+                yield from _of_class(nki.collectives.ReplicaGroup, "ReplicaGroup.")
 
 
 def _of_modules(*modules: ModuleType) -> Iterator[str]:

@@ -1,5 +1,15 @@
-"""The collectives of AWS's Neuron Kernel Interface (NKI), on shared memory. See `shmcoll.nki.collectives`."""
+"""The collectives of AWS's Neuron Kernel Interface (NKI), on shared memory.
 
-from shmcoll.nki import collectives
+`collectives` has the public names of `nki.collectives`, and `language` those of `nki.language` that collectives need.
+Both only collect names: an import of `nki.collectives` by another path gives the same functions and classes.
 
-__all__ = ["collectives"]
+    replica_group   which ranks take part, and the communicator of a rank-list
+    tensors         the checks of lists of tensors, `priority` and the operator
+    equal_blocks    all_reduce, all_gather, reduce_scatter, all_to_all
+    counted_blocks  all_to_all_v, all_gather_v and their prepare and trigger forms
+    permutes        collective_permute, the implicit ring, rank_id
+"""
+
+from shmcoll.nki import collectives, language
+
+__all__ = ["collectives", "language"]

@@ -11,9 +11,12 @@ import shmcoll
 from shmcoll import jit, mindspore, nki
 from shmcoll.communicator import Communicator
 from shmcoll.mindspore.mint.handle import CommHandle
+from shmcoll.nki import counted_blocks, equal_blocks, permutes
 
-MODULES = (jit, mindspore.communication, mindspore.context, mindspore.mint.distributed, nki.collectives)
-CLASSES = (*Communicator.__mro__[:-1], shmcoll.Ranks, shmcoll.Work, shmcoll.Plan, shmcoll.Grid, CommHandle)
+NKI = (equal_blocks, counted_blocks, permutes, nki.language)
+MODULES = (jit, mindspore.communication, mindspore.context, mindspore.mint.distributed, *NKI)
+OTHER_CLASSES = (shmcoll.Ranks, shmcoll.Work, shmcoll.Plan, shmcoll.Grid, CommHandle, nki.collectives.ReplicaGroup)
+CLASSES = (*Communicator.__mro__[:-1], *OTHER_CLASSES)
 OURS_ALONE = ("Work.await_end", "Work.settle")
 NO_VERBS = {"A", "An", "As", "Every", "It", "That", "The", "This", "What", "Whether", "Which", "Who"}
 

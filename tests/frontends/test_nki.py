@@ -1,4 +1,4 @@
-"""nki.collectives: all_to_all_v against a plain model, its verdicts, its refusals; ReplicaGroup; rank_id."""
+"""all_to_all_v of nki.collectives: random counts against a plain model, and what all ranks refuse together."""
 
 import ml_dtypes
 import numpy as np
@@ -106,6 +106,30 @@ def test_shapes_and_layouts_are_flat_buffers(ranks):
     ]
 
 
+def test_a_block_may_go_on_into_an_empty_slot(ranks, told):
+    """Blocks begin at p * floor(size / n), "regardless of the actual recv_count". Here 7 elements are 2 slots of 3."""
+
+    def run(comm) -> list:
+        found, group = [], ReplicaGroup([[0, 1]])
+        for sent in ([0, 4], [4, 0], [4, 1], [0, 5]):  # by ranks 0 and 1, to both
+            for function in (all_to_all_v, nccl.all_gather_v):
+                dst, src = np.full(7, -1), np.arange(5) + 10 * comm.rank
+                metadata = np.array([[sent[comm.rank]] * 2, [0, 0], [9, 9]], np.uint32)
+                refusal = told(lambda: function([src], [dst], group, metadata))  # noqa: B023
+                found.append(dst.tolist() if refusal == "nothing wrong: None" else refusal)
+        return found
+
+    results = ranks(2, run)
+    assert results[0] == results[1]
+    assert results[0][:4] == [[-1, -1, -1, 10, 11, 12, 13]] * 2 + [[0, 1, 2, 3, -1, -1, -1]] * 2
+    assert results[0][4:] == [
+        "ValueError: all_to_all_v #5: what rank 0 receives from ranks 0 and 1 overlaps at displacement 3",
+        "ValueError: all_gather_v #6: what rank 0 receives from ranks 0 and 1 overlaps at displacement 3",
+        "ValueError: all_to_all_v #7: 5 elements from rank 1 at displacement 3 of rank 0 do not fit its result of 7",
+        "ValueError: all_gather_v #8: 5 elements from rank 1 at displacement 3 of rank 0 do not fit its result of 7",
+    ]
+
+
 def test_an_excluded_rank_sends_nothing(ranks):
     def run(comm) -> list:
         dst = np.full(3, -1)
@@ -123,7 +147,7 @@ def test_an_excluded_rank_sends_nothing(ranks):
 FINE = np.array([[1, 1, 1], [0, 1, 2], [9, 9, 9], [0, 2, 4]], np.uint32)
 # on rank 1: whether row 3 counts, which entry is changed to what, and the reason that all ranks hear
 WRONG = (
-    (False, (0, 0), 3, "rank 1 sends 3 elements to rank 0, which has room for 2"),
+    (False, (0, 0), 3, "what rank 0 receives from ranks 1 and 2 overlaps at displacement 4"),
     (True, (0, 2), 7, "rank 1 sends 7 elements from displacement 2 to rank 2, but its source has 3"),
     (False, (1, 0), 3, "rank 1 sends 1 elements from displacement 3 to rank 0, but its source has 3"),
     (False, (1, 0), BIG, f"rank 1 sends 1 elements from displacement {BIG} to rank 0, but its source has 3"),
@@ -159,95 +183,3 @@ def test_what_does_not_fit_on_one_rank_is_refused_on_all(ranks, told):
             assert text.startswith("ValueError: all_to_all_v #")
             assert text.endswith(f": {reason}")
         assert found[::3] == results[0][::3]
-
-
-# --- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def test_refusals(ranks, told):
-    def run(comm) -> list[str]:
-        x, group, m = np.zeros(3), ReplicaGroup([[0]]), np.zeros((3, 1), np.uint32)
-        frozen, frozen_m = np.zeros(3), m.copy()
-        frozen.flags.writeable = frozen_m.flags.writeable = False
-        calls = [
-            ((x, [x], group, m), {}),
-            (([x, x], [x], group, m), {}),
-            (([x], [], group, m), {}),
-            (([x], [[1.0]], group, m), {}),
-            (([x], [np.zeros(3, int)], group, m), {}),
-            (([x], [frozen], group, m), {}),
-            *[(([x], [x], group, m), {"priority": wrong}) for wrong in (4, -1, "0", True, 1.0)],
-            (([x], [x], [[0]], m), {}),
-            (([x], [x], ReplicaGroup([[0, 1]]), m), {}),
-            (([x], [x], group, [[0], [0], [0]]), {}),
-            (([x], [x], group, m.astype(np.int64)), {}),
-            (([x], [x], group, np.zeros((5, 1), np.uint32)), {}),
-            (([x], [x], group, np.zeros((2, 3, 1), np.uint32)), {}),
-            (([x], [x], group, np.zeros((1, 3, 2), np.int32)), {"recv_counts_known": True}),
-            (([x], [x], group, m), {"has_rdispls": True}),
-            (([x], [x], group, frozen_m), {}),
-        ]
-        fine = [(([x], [x], group, frozen_m), {"recv_counts_known": True, "priority": p}) for p in (None, 0, 1, 2, 3)]
-        fine.append((([x], [x], group, m), {"name": "label"}))
-        found = [told(lambda call=call: all_to_all_v(*call[0], **call[1])) for call in calls + fine]
-        assert found[len(calls) :] == ["nothing wrong: None"] * 6
-        return found[: len(calls)]
-
-    shape = "all_to_all_v: metadata_tensor must have shape {}, or the same behind a first axis of 1, for 1 ranks and "
-    assert ranks(1, run) == [
-        [
-            "TypeError: all_to_all_v: srcs must be a list of one array, got ndarray",
-            "ValueError: all_to_all_v: srcs must hold exactly one array, got 2",
-            "ValueError: all_to_all_v: dsts must hold exactly one array, got 0",
-            "TypeError: all_to_all_v: dsts must hold a numpy array, got list",
-            "TypeError: all_to_all_v: src has dtype float64, dst has int64",
-            "ValueError: all_to_all_v: dst is read-only",
-            "ValueError: all_to_all_v: priority must be 0, 1, 2, 3 or None, got 4",
-            "ValueError: all_to_all_v: priority must be 0, 1, 2, 3 or None, got -1",
-            "ValueError: all_to_all_v: priority must be 0, 1, 2, 3 or None, got '0'",
-            "ValueError: all_to_all_v: priority must be 0, 1, 2, 3 or None, got True",
-            "ValueError: all_to_all_v: priority must be 0, 1, 2, 3 or None, got 1.0",
-            "TypeError: all_to_all_v: replica_group must be a ReplicaGroup, got list",
-            "ValueError: all_to_all_v: ReplicaGroup([[0, 1]]) names rank 1, but the job has 1 ranks",
-            "TypeError: all_to_all_v: metadata_tensor must be a numpy array, got list",
-            "TypeError: all_to_all_v: metadata_tensor must be uint32 (or int32), got int64",
-            "ValueError: " + shape.format("(3, 1) or (4, 1)") + "has_rdispls=False, got (5, 1)",
-            "ValueError: " + shape.format("(3, 1) or (4, 1)") + "has_rdispls=False, got (2, 3, 1)",
-            "ValueError: " + shape.format("(3, 1) or (4, 1)") + "has_rdispls=False, got (1, 3, 2)",
-            "ValueError: " + shape.format("(4, 1)") + "has_rdispls=True, got (3, 1)",
-            "ValueError: all_to_all_v: metadata_tensor is read-only, but row 2 is written unless recv_counts_known",
-        ]
-    ]
-
-
-def test_replica_groups_that_divide_the_job_come_later(ranks, told):
-    def run(comm) -> list[str]:
-        m = np.zeros((3, 2), np.uint32)
-        groups = ReplicaGroup([[0], [1]]), ReplicaGroup([[1]])
-        return [told(lambda g=g: all_to_all_v([np.zeros(2)], [np.zeros(2)], g, m)) for g in groups]
-
-    rest = (
-        "divides the job of 2 ranks; in this release one rank-list must hold all of them. "
-        "To leave a rank out, keep it in the list and send it nothing."
-    )
-    wanted = [f"NotImplementedError: all_to_all_v: ReplicaGroup({lists}) {rest}" for lists in ("[[0], [1]]", "[[1]]")]
-    assert ranks(2, run) == [wanted, wanted]
-
-
-def test_replica_group_is_checked(told):
-    assert ReplicaGroup(((np.int64(2), 0), [1])).rank_lists == [[2, 0], [1]]
-    for wrong, text in (
-        (3, "TypeError: ReplicaGroup: expected a list of rank-lists, got int"),
-        ([0, 1], "TypeError: ReplicaGroup: a rank-list must be a list of ranks, got int"),
-        ([[0, 1.0]], "TypeError: ReplicaGroup: a rank must be an integer, got float"),
-        ([[True]], "TypeError: ReplicaGroup: a rank must be an integer, got bool"),
-        ([], "ValueError: ReplicaGroup: expected at least one rank-list, got none"),
-        ([[0], []], "ValueError: ReplicaGroup: a rank-list is empty"),
-        ([[0, -1]], "ValueError: ReplicaGroup: a rank must not be negative, got -1"),
-        ([[0, 1], [1]], "ValueError: ReplicaGroup: rank 1 is named twice; rank-lists must not overlap"),
-    ):
-        assert told(lambda wrong=wrong: ReplicaGroup(wrong)) == text
-
-
-def test_rank_id(ranks):
-    assert ranks(3, lambda comm: [nccl.rank_id(), nccl.rank_id(name="label")]) == [[r, r] for r in range(3)]

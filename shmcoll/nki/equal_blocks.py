@@ -1,0 +1,207 @@
+"""The collectives of equal blocks. Several tensors in one call move one after the other.
+
+Sources: the documentation of `nki.collectives` in the Neuron SDK, 2.30 to 2.33.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shmcoll.calls.arguments import check_divisible
+from shmcoll.calls.arrays import whole_shape
+from shmcoll.communicator import Communicator
+from shmcoll.nki.replica_group import ReplicaGroup, communicator
+from shmcoll.nki.tensors import (
+    FLOAT8,
+    Pairs,
+    check_coalesced,
+    check_priority,
+    reduce_float8,
+    reduction,
+    tensor_pairs,
+)
+
+
+def all_reduce(
+    srcs: Sequence[np.ndarray],
+    dsts: Sequence[np.ndarray],
+    replica_group: ReplicaGroup,
+    op: Any,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Reduce the tensors of all ranks of a list element by element, and write the results on each of them.
+
+    float8 tensors are reduced in float32 and rounded once.
+
+    Args:
+        srcs: a list of arrays of any shape. Shapes and dtypes are equal on all ranks of the list.
+        dsts: a list of arrays of the shapes and dtypes of `srcs`. They may be the same arrays.
+        replica_group: which ranks take part.
+        op: `nl.add`, `nl.minimum` or `nl.maximum`.
+        priority: 0 to 3, or None; has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: `op` is another operator, the dtype has no such operator, or a dtype differs.
+        ValueError: a shape differs, the lists differ in length, or this rank is in no rank-list.
+    """
+    pairs = tensor_pairs(srcs, dsts, "all_reduce")
+    if priority is not None:
+        check_priority(priority, "all_reduce")
+    operator = reduction(op, "all_reduce")
+    comm = communicator(replica_group, "all_reduce")
+    if len(pairs) > 1:
+        check_coalesced(pairs, _same, "all_reduce", comm.rank)
+    for src, dst in pairs:
+        if src.dtype in FLOAT8:
+            reduce_float8(comm.all_reduce, src, dst, operator, comm.rank)
+        else:
+            comm.all_reduce(src, operator, out=dst)
+
+
+def all_gather(
+    srcs: Sequence[np.ndarray],
+    dsts: Sequence[np.ndarray],
+    replica_group: ReplicaGroup,
+    collective_dim: int,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Concatenate the tensors of all ranks of a list, in the order of the list, on each of them.
+
+    Args:
+        srcs: a list of arrays of at least one dimension. Shapes and dtypes are equal on all ranks of the list.
+        dsts: a list of arrays of the same dtypes, of n times the length along `collective_dim` for n ranks.
+        replica_group: which ranks take part.
+        collective_dim: the dimension along which the tensors are concatenated: 0, or 1 for arrays of 2 dimensions.
+        priority: 0 to 3, or None; has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: a dtype differs.
+        ValueError: a shape differs, there is no such dimension, the lists differ in length, or this rank is in no
+            rank-list.
+    """
+    pairs = tensor_pairs(srcs, dsts, "all_gather")
+    if priority is not None:
+        check_priority(priority, "all_gather")
+    if collective_dim != 0 or type(collective_dim) is not int:
+        _check_dimension(collective_dim, "all_gather", 1)
+    comm = communicator(replica_group, "all_gather")
+    if collective_dim:
+        _gather_columns(pairs, comm)
+        return
+    if len(pairs) > 1:
+        check_coalesced(pairs, lambda src: whole_shape(src.shape, comm.size), "all_gather", comm.rank)
+    for src, dst in pairs:
+        comm.all_gather(src, out=dst)
+
+
+def _gather_columns(pairs: Pairs, comm: Communicator) -> None:
+    """Gather along dimension 1: each rank's part is a block of columns."""
+    if any(src.ndim != 2 for src, _ in pairs):
+        raise ValueError("all_gather: collective_dim 1 is for arrays of 2 dimensions")
+    check_coalesced(pairs, lambda src: (src.shape[0], comm.size * src.shape[1]), "all_gather", comm.rank)
+    for src, dst in pairs:
+        comm.all_gather(src, out=[dst[:, i * src.shape[1] : (i + 1) * src.shape[1]] for i in range(comm.size)])
+
+
+def reduce_scatter(
+    srcs: Sequence[np.ndarray],
+    dsts: Sequence[np.ndarray],
+    replica_group: ReplicaGroup,
+    collective_dim: int,
+    op: Any,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Reduce the tensors of all ranks of a list element by element, and write block p of the result on rank p of it.
+
+    float8 tensors are reduced in float32 and rounded once.
+
+    Args:
+        srcs: a list of arrays whose first dimension is divisible by n for n ranks. Shapes and dtypes are equal on all
+            ranks of the list.
+        dsts: a list of arrays of the same dtypes, with the first dimension divided by n.
+        replica_group: which ranks take part.
+        collective_dim: 0.
+        op: `nl.add`, `nl.minimum` or `nl.maximum`.
+        priority: 0 to 3, or None; has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: `op` is another operator, the dtype has no such operator, or a dtype differs.
+        ValueError: a shape differs or is not divisible, `collective_dim` is not 0, the lists differ in length, or this
+            rank is in no rank-list.
+    """
+    pairs = tensor_pairs(srcs, dsts, "reduce_scatter")
+    if priority is not None:
+        check_priority(priority, "reduce_scatter")
+    operator = reduction(op, "reduce_scatter")
+    if collective_dim != 0 or type(collective_dim) is not int:
+        _check_dimension(collective_dim, "reduce_scatter", 0)
+    comm = communicator(replica_group, "reduce_scatter")
+    if len(pairs) > 1:
+        _check_divisible(pairs, comm, "reduce_scatter")
+        check_coalesced(pairs, lambda src: (len(src) // comm.size, *src.shape[1:]), "reduce_scatter", comm.rank)
+    for src, dst in pairs:
+        if src.dtype in FLOAT8:
+            reduce_float8(comm.reduce_scatter, src, dst, operator, comm.rank)
+        else:
+            comm.reduce_scatter(src, operator, out=dst)
+
+
+def all_to_all(
+    srcs: Sequence[np.ndarray],
+    dsts: Sequence[np.ndarray],
+    replica_group: ReplicaGroup,
+    collective_dim: int,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Send block p of each tensor to rank p of the list, and concatenate the blocks received.
+
+    Args:
+        srcs: a list of arrays whose first dimension is divisible by n for n ranks. Shapes and dtypes are equal on all
+            ranks of the list.
+        dsts: a list of arrays of the shapes and dtypes of `srcs`. They may be the same arrays.
+        replica_group: which ranks take part.
+        collective_dim: 0.
+        priority: 0 to 3, or None; has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: a dtype differs.
+        ValueError: a shape differs or is not divisible, `collective_dim` is not 0, the lists differ in length, or this
+            rank is in no rank-list.
+    """
+    pairs = tensor_pairs(srcs, dsts, "all_to_all")
+    if priority is not None:
+        check_priority(priority, "all_to_all")
+    if collective_dim != 0 or type(collective_dim) is not int:
+        _check_dimension(collective_dim, "all_to_all", 0)
+    comm = communicator(replica_group, "all_to_all")
+    if len(pairs) > 1:
+        _check_divisible(pairs, comm, "all_to_all")
+        check_coalesced(pairs, _same, "all_to_all", comm.rank)
+    for src, dst in pairs:
+        comm.all_to_all(src, out=dst)
+
+
+def _same(src: np.ndarray) -> tuple[int, ...]:
+    return src.shape
+
+
+def _check_dimension(value: Any, operation: str, largest: int) -> None:
+    """Raise `TypeError` or `ValueError` unless it is an integer from 0 to `largest`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{operation}: collective_dim must be an integer, got {type(value).__name__}")
+    if not 0 <= value <= largest:
+        raise ValueError(f"{operation}: collective_dim must be {'0 or 1' if largest else '0'}, got {value}")
+
+
+def _check_divisible(pairs: Pairs, comm: Communicator, operation: str) -> None:
+    for src, _ in pairs:
+        check_divisible(src, 0, comm.size, operation, comm.rank)

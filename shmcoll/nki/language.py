@@ -1,0 +1,44 @@
+"""`nki.language`, as far as collectives need it: operators, dtypes, and arrays to pass.
+
+The operators are numpy's functions, so that they also work on numpy arrays. A buffer is a place in the memory of the
+hardware; the names of buffers are here so that programs can pass them, and have no effect.
+"""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+add, minimum, maximum = np.add, np.minimum, np.maximum
+
+bool_, int8, int16, int32 = np.bool_, np.int8, np.int16, np.int32
+uint8, uint16, uint32 = np.uint8, np.uint16, np.uint32
+float16, float32, bfloat16 = np.float16, np.float32, ml_dtypes.bfloat16
+float8_e3m4, float8_e4m3, float8_e5m2 = ml_dtypes.float8_e3m4, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2
+float8_e4m3fn = ml_dtypes.float8_e4m3fn
+
+hbm, private_hbm, shared_hbm, sbuf = "hbm", "private_hbm", "shared_hbm", "sbuf"
+
+
+def ndarray(shape: Any, dtype: Any, *, buffer: str = sbuf, name: str | None = None) -> np.ndarray:
+    """Make an array of any content.
+
+    Args:
+        shape: as for `numpy.empty`.
+        dtype: as for `numpy.empty`.
+        buffer: has no effect.
+        name: has no effect.
+    """
+    return np.empty(shape, dtype)
+
+
+def zeros(shape: Any, dtype: Any, *, buffer: str = sbuf, name: str | None = None) -> np.ndarray:
+    """Make an array of zeros.
+
+    Args:
+        shape: as for `numpy.zeros`.
+        dtype: as for `numpy.zeros`.
+        buffer: has no effect.
+        name: has no effect.
+    """
+    return np.zeros(shape, dtype)

@@ -1,0 +1,195 @@
+"""collective_permute, the ring of the implicit permutes, and the numbers of ranks.
+
+In a ring of n ranks, position p sends to (p + 1) mod n. The data of position (p - i) mod n have arrived after i steps.
+All channels go around the same ring.
+
+Sources: the documentation of `nki.collectives` in the Neuron SDK, 2.30 to 2.33. It does not say whether the number of
+`collective_permute_implicit_current_processing_rank_id` is a rank of the job or a position. AWS's kernels use it as an
+index into an array of n blocks for n ranks of a list, so it is the position.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+import shmcoll
+from shmcoll.communicator import Communicator
+from shmcoll.nki.replica_group import ReplicaGroup, communicator
+from shmcoll.nki.tensors import OPERATORS, check_coalesced, check_priority, only_pair, only_tensor, reduction
+
+_FIRST = (0,)  # the default of channel_ids
+_FUNCTIONS = {name: function for function, name in OPERATORS.items()}
+
+
+def collective_permute(
+    srcs: Sequence[np.ndarray],
+    dsts: Sequence[np.ndarray],
+    source_target_pairs: Sequence[tuple[int, int]],
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Send the tensor of each source to its target. All ranks of the job make the call.
+
+    Args:
+        srcs: a list of one array. Shape and dtype are equal on all ranks.
+        dsts: a list of one array of the same shape and dtype. On a rank that is no target it becomes zero, as in XLA.
+        source_target_pairs: pairs (source, target) of ranks of the job, equal on all ranks. A rank is at most once a
+            source and at most once a target.
+        priority: 0 to 3, or None; has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: `source_target_pairs` is not a sequence of pairs of integers, or the dtypes differ.
+        ValueError: a rank does not exist or is named twice, or the shapes differ.
+    """
+    src, dst = only_pair(srcs, dsts, "collective_permute")
+    if priority is not None:
+        check_priority(priority, "collective_permute")
+    shmcoll.init().collective_permute(src, source_target_pairs, out=dst)
+
+
+def collective_permute_implicit(
+    srcs_by_channel: Sequence[Sequence[np.ndarray]],
+    dsts_by_channel: Sequence[Sequence[np.ndarray]],
+    replica_group: ReplicaGroup,
+    channel_ids: Sequence[int] = _FIRST,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Send a tensor to the next rank of the list, and receive one from the rank before; the list is a ring.
+
+    Args:
+        srcs_by_channel: for each channel, a list of one array. Shapes and dtypes are equal on all ranks of the list.
+        dsts_by_channel: for each channel, a list of one array of the same shape and dtype.
+        replica_group: which ranks take part.
+        channel_ids: 0, 1, ..., one for each channel.
+        priority: 0 to 3, or None; has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: a list is not one, or the dtypes differ.
+        ValueError: the shapes differ, the channels differ in number, or this rank is in no rank-list.
+    """
+    operation = "collective_permute_implicit"
+    if priority is not None:
+        check_priority(priority, operation)
+    srcs = _by_channel(srcs_by_channel, "srcs_by_channel", channel_ids, operation)
+    dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
+    _send_around(srcs, dsts, communicator(replica_group, operation))
+
+
+def collective_permute_implicit_reduce(
+    srcs0_by_channel: Sequence[Sequence[np.ndarray]],
+    srcs1_by_channel: Sequence[Sequence[np.ndarray]],
+    dsts_by_channel: Sequence[Sequence[np.ndarray]],
+    replica_group: ReplicaGroup,
+    op: Any,
+    channel_ids: Sequence[int] = _FIRST,
+    priority: int | None = None,
+    name: str | None = None,
+) -> None:
+    """Reduce two tensors of this rank, and send the result to the next rank of the list, which is a ring.
+
+    Args:
+        srcs0_by_channel: for each channel, a list of one array, the left operand. Shapes and dtypes are equal on all
+            ranks of the list.
+        srcs1_by_channel: for each channel, a list of one array of the same shape and dtype, the right operand.
+        dsts_by_channel: for each channel, a list of one array of the same shape and dtype, for the result of the rank
+            before.
+        replica_group: which ranks take part.
+        op: `nl.add`, `nl.minimum` or `nl.maximum`.
+        channel_ids: 0, 1, ..., one for each channel.
+        priority: 0 to 3, or None; has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: a list is not one, `op` is another operator, or the dtypes differ.
+        ValueError: the shapes differ, the channels differ in number, or this rank is in no rank-list.
+    """
+    operation = "collective_permute_implicit_reduce"
+    if priority is not None:
+        check_priority(priority, operation)
+    function = _FUNCTIONS[reduction(op, operation)]
+    left = _by_channel(srcs0_by_channel, "srcs0_by_channel", channel_ids, operation)
+    right = _by_channel(srcs1_by_channel, "srcs1_by_channel", channel_ids, operation)
+    dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
+    comm = communicator(replica_group, operation)
+    _send_around(list(map(partial(_reduced, function), left, right)), dsts, comm)
+
+
+def _reduced(function: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the reduction of the two operands of a channel."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        wrong, error = ("dtypes", TypeError) if a.dtype != b.dtype else ("shapes", ValueError)
+        values = (a.dtype, b.dtype) if a.dtype != b.dtype else (a.shape, b.shape)
+        raise error(
+            f"collective_permute_implicit_reduce: the operands of a channel have {wrong} {values[0]} and {values[1]}"
+        )
+    return np.asarray(function(a, b))
+
+
+def collective_permute_implicit_current_processing_rank_id(
+    iteration_id: int, replica_group: ReplicaGroup, channel_id: int = 0, name: str | None = None
+) -> int:
+    """Return whose data this rank has after so many steps around the ring, as a position in the list.
+
+    Args:
+        iteration_id: the number of steps; 0 for this rank's own data.
+        replica_group: which ranks form the ring.
+        channel_id: the channel; all channels go around the same ring.
+        name: a label, which has no effect.
+
+    Returns:
+        (p - iteration_id) mod n, for position p of n.
+
+    Raises:
+        TypeError: a number is not an integer.
+        ValueError: a number is negative, or this rank is in no rank-list.
+    """
+    operation = "collective_permute_implicit_current_processing_rank_id"
+    for value, what in ((iteration_id, "iteration_id"), (channel_id, "channel_id")):
+        if type(value) is not int and (isinstance(value, bool) or not isinstance(value, np.integer)):
+            raise TypeError(f"{operation}: {what} must be an integer, got {type(value).__name__}")
+        if value < 0:
+            raise ValueError(f"{operation}: {what} must not be negative, got {value}")
+    comm = communicator(replica_group, operation)
+    return int((comm.rank - iteration_id) % comm.size)
+
+
+def rank_id(name: str | None = None) -> int:
+    """Return this rank's number in the job.
+
+    Args:
+        name: a label, which has no effect.
+    """
+    return shmcoll.init().rank
+
+
+@lru_cache(maxsize=64)
+def _ring(size: int) -> tuple[tuple[int, int], ...]:
+    return tuple((p, (p + 1) % size) for p in range(size))
+
+
+def _send_around(srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communicator) -> None:
+    if len(srcs) > 1:
+        check_coalesced(list(zip(srcs, dsts, strict=True)), lambda src: src.shape, "collective_permute", comm.rank)
+    ring = _ring(comm.size)
+    for i, src in enumerate(srcs):
+        comm.collective_permute(src, ring, out=dsts[i])
+
+
+def _by_channel(lists: Any, what: str, channel_ids: Any, operation: str) -> list[np.ndarray]:
+    """Return the one tensor of each channel."""
+    if not isinstance(lists, (list, tuple)):
+        raise TypeError(f"{operation}: {what} must be a list with a list for each channel, got {type(lists).__name__}")
+    if len(lists) == 1 and (channel_ids is _FIRST or channel_ids == [0]):  # the common call
+        return [only_tensor(lists[0], what, operation)]
+    if not isinstance(channel_ids, (list, tuple)):
+        raise TypeError(f"{operation}: channel_ids must be a list of integers, got {type(channel_ids).__name__}")
+    if not lists or list(channel_ids) != list(range(len(lists))):
+        raise ValueError(
+            f"{operation}: channel_ids must be 0, 1, ... for the {len(lists)} channels of {what}, got {channel_ids!r}"
+        )
+    return [only_tensor(tensors, what, operation) for tensors in lists]

@@ -1,0 +1,100 @@
+"""What the functions share: lists of tensors, `priority`, the operator, and reductions of float8.
+
+A call of one tensor is checked by the communicator. A coalesced call is checked here, for all tensors, before the first
+one moves.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from shmcoll.calls.arguments import as_output
+from shmcoll.nki import language
+
+Pairs = list[tuple[np.ndarray, np.ndarray]]
+
+#: the operators of reductions, and the names that the communicator has for them
+OPERATORS = {language.add: "sum", language.minimum: "min", language.maximum: "max"}
+_BY_NAME = {function.__name__: name for function, name in OPERATORS.items()}
+
+#: dtypes that are reduced in float32
+FLOAT8 = frozenset(np.dtype(getattr(ml_dtypes, name)) for name in dir(ml_dtypes) if name.startswith("float8"))
+
+
+def tensor_pairs(srcs: Any, dsts: Any, operation: str) -> Pairs:
+    """Return the sources with their destinations, from two lists of equal length."""
+    if type(srcs) is type(dsts) is list and len(srcs) == len(dsts) == 1:
+        src, dst = srcs[0], dsts[0]
+        if type(src) is type(dst) is np.ndarray:  # the common call
+            return [(src, dst)]
+    for tensors, name in ((srcs, "srcs"), (dsts, "dsts")):
+        if not isinstance(tensors, (list, tuple)):
+            raise TypeError(f"{operation}: {name} must be a list of arrays, got {type(tensors).__name__}")
+        for tensor in tensors:
+            if not isinstance(tensor, np.ndarray):
+                raise TypeError(f"{operation}: {name} must hold numpy arrays, got {type(tensor).__name__}")
+    if len(srcs) != len(dsts) or not srcs:
+        raise ValueError(
+            f"{operation}: srcs and dsts must hold one or more arrays each, and equally many; "
+            f"got {len(srcs)} and {len(dsts)}"
+        )
+    return list(zip(srcs, dsts, strict=True))
+
+
+def only_tensor(tensors: Any, name: str, operation: str) -> np.ndarray:
+    """Return the one array of a list."""
+    if type(tensors) is list and len(tensors) == 1 and type(tensors[0]) is np.ndarray:  # the common call
+        return tensors[0]
+    if not isinstance(tensors, (list, tuple)):
+        raise TypeError(f"{operation}: {name} must be a list of one array, got {type(tensors).__name__}")
+    if len(tensors) != 1:
+        raise ValueError(f"{operation}: {name} must hold exactly one array, got {len(tensors)}")
+    if not isinstance(tensors[0], np.ndarray):
+        raise TypeError(f"{operation}: {name} must hold a numpy array, got {type(tensors[0]).__name__}")
+    return tensors[0]
+
+
+def only_pair(srcs: Any, dsts: Any, operation: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the one source and the one destination."""
+    if type(srcs) is type(dsts) is list and len(srcs) == len(dsts) == 1:
+        src, dst = srcs[0], dsts[0]
+        if type(src) is type(dst) is np.ndarray:  # the common call
+            return src, dst
+    return only_tensor(srcs, "srcs", operation), only_tensor(dsts, "dsts", operation)
+
+
+def check_priority(priority: Any, operation: str) -> None:
+    """Raise `ValueError` unless it is an integer from 0 to 3. None is not passed here."""
+    if isinstance(priority, bool) or not isinstance(priority, (int, np.integer)) or not 0 <= priority <= 3:
+        raise ValueError(f"{operation}: priority must be 0, 1, 2, 3 or None, got {priority!r}")
+
+
+def reduction(op: Any, operation: str) -> str:
+    """Return the communicator's name of an operator: `nl.add`, `nl.minimum` or `nl.maximum`, also NKI's own."""
+    try:
+        return OPERATORS[op]
+    except (KeyError, TypeError):
+        pass
+    module, name = getattr(op, "__module__", None), getattr(op, "__name__", None)
+    if str(module).startswith("nki.") and name in _BY_NAME:
+        return _BY_NAME[name]
+    raise TypeError(f"{operation}: op must be nl.add, nl.minimum or nl.maximum, got {op!r}")
+
+
+def check_coalesced(pairs: Pairs, shape: Callable[[np.ndarray], tuple[int, ...]], operation: str, rank: int) -> None:
+    """Check that each destination has the shape and the dtype of its result.
+
+    shape: the shape of the result of a source. rank: this rank, for messages.
+    """
+    for src, dst in pairs:
+        as_output(dst, shape(src), src.dtype, operation, rank)
+
+
+def reduce_float8(call: Callable[..., Any], src: np.ndarray, dst: np.ndarray, operator: str, rank: int) -> None:
+    """Make a reducing call of the communicator in float32, and round the results once."""
+    as_output(dst, dst.shape, src.dtype, call.__name__, rank)
+    result = np.empty(dst.shape, np.float32)
+    call(src.astype(np.float32), operator, out=result)
+    dst[...] = result
