@@ -5,7 +5,7 @@
     cli/         the options: the command line, the environment, pyproject.toml, help
       options          joins the results of the following files
       command_line     which words are options, and where the program begins
-      other_launchers  what options of mpiexec, torchrun and msrun mean here
+      other_launchers  what options of mpiexec, torchrun and msrun mean here;  msrun: what only msrun has
       config_sources   defaults in the environment and in pyproject.toml
       settings         the table of all options;  values: from text to value;  help: --help
       printing         output of shmrun itself, for readers that may end

@@ -49,7 +49,8 @@ def main() -> int:
         # atexit handlers run as they would without a launcher.
         from shmrun.start import run_python
 
-        return run_python.run(what, started.report, started.mask, line_buffered=wanted.line_buffered)
+        buffered, aliases = wanted.line_buffered, wanted.aliases
+        return run_python.run(what, started.report, started.mask, line_buffered=buffered, aliases=aliases)
     outcome = supervise.watch(ready, started)
     if wanted.report or wanted.report_json:
         from shmrun.watch import resource_table

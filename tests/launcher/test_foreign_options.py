@@ -61,10 +61,10 @@ def test_number_of_ranks(capsys, flags):
         # Hydra
         ("-n 2 -ppn 2 -genv A 1 -env B x=y -prepend-rank", {"env": (("A", "1"), ("B", "x=y")), "tag_output": True}),
         ("-n 2 -disable-auto-cleanup -l", {"on_failure": "continue", "tag_output": True}),
-        # msrun
-        ("--worker_num=2 --local_worker_num=2 --join=True --log_dir=logs", {"log_dir": "logs"}),
-        ("--worker_num=2 --bind_core=True --cluster_time_out=600 --node_rank -1", {"bind_to": "core"}),
-        ("--worker_num=2 --bind_core=False", {}),
+        # msrun; test_msrun.py has more
+        ("-n 2 --bind_core=True --node_rank -1", {"bind_to": "core"}),
+        ("-n 2 --bind_core=False --bind_numa False", {}),
+        ("-n 2 --bind_numa True", {"bind_to": "numa"}),
     ],
 )
 def test_what_they_mean_there_they_mean_here(capsys, line, differs):

@@ -29,6 +29,8 @@ heap = "1.5G"
 stall-warning = 9
 fresh = true
 check = true
+mindspore = true
+nki = true
 """
 
 
@@ -53,11 +55,11 @@ def test_every_option_may_stand_in_pyproject(folder):
         ranks=3, command=("x.py",), module=False, tag_output=True, timeout=5.0, wait_timeout=7.5, fresh=True, grace=0.0,
         log_dir=str(folder / "logs"), tee=True, bind_to="numa", env=(("A", "a"), ("NUMBER", "4"), ("YES", "true")),
         on_failure="continue", stdin="none", report=True, heap=3 << 29, check=True,
-        report_json=str(folder / "report.json"), stall_warning=9.0,
+        report_json=str(folder / "report.json"), stall_warning=9.0, mindspore=True, nki=True,
     )  # fmt: skip
     assert parse(["x.py"]) == expected
     default = parse(["-n", "1", "--no-report", "x.py"])
-    settable = {field.name for field in dataclasses.fields(Options)} - {"command", "module"}
+    settable = {field.name for field in dataclasses.fields(Options)} - {"command", "module", "msrun"}
     assert settable == {name.replace("-", "_") for name in SETTINGS}
     assert (default.ranks, default.report, default.fresh) == (1, False, True)
 
@@ -68,7 +70,7 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         "SHMCOLL_JOB_TIMEOUT": "5", "SHMCOLL_TIMEOUT": "7.5", "SHMCOLL_ON_FAILURE": "continue", "SHMCOLL_GRACE": "0",
         "SHMCOLL_BIND_TO": "numa", "SHMCOLL_STDIN": "none", "SHMCOLL_REPORT": "true", "SHMCOLL_FRESH": "yes",
         "SHMCOLL_HEAP": "1.5G", "SHMCOLL_CHECK": "1", "SHMCOLL_REPORT_JSON": "report.json",
-        "SHMCOLL_STALL_WARNING": "9", "SHMCOLL_SHARE_ARRAYS": "1",
+        "SHMCOLL_STALL_WARNING": "9", "SHMCOLL_SHARE_ARRAYS": "1", "SHMCOLL_MINDSPORE": "1", "SHMCOLL_NKI": "true",
     }  # fmt: skip
     assert set(texts) == {setting.variable for setting in SETTINGS.values()} - {""}
     for name, text in texts.items():
@@ -76,7 +78,8 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
     expected = Options(
         ranks=3, command=("x.py",), module=False, tag_output=True, timeout=5.0, wait_timeout=7.5, fresh=True, grace=0.0,
         log_dir="logs", tee=True, bind_to="numa", env=(), on_failure="continue", stdin="none", report=True,
-        heap=3 << 29, check=True, report_json="report.json", stall_warning=9.0, share_arrays=True,
+        heap=3 << 29, check=True, report_json="report.json", stall_warning=9.0, share_arrays=True, mindspore=True,
+        nki=True,
     )  # fmt: skip
     assert parse(["x.py"]) == expected
 

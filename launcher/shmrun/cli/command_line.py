@@ -15,7 +15,7 @@ already the program. That word decides which:
 import os
 from dataclasses import dataclass, field
 
-from shmrun.cli import other_launchers
+from shmrun.cli import msrun, other_launchers
 from shmrun.cli.config_sources import near
 from shmrun.cli.settings import SETTINGS
 from shmrun.cli.values import Wrong
@@ -27,12 +27,13 @@ _TORCHRUN_TEE = set("0123:,")
 @dataclass
 class ParsedCommand:
     """The words of a command line. given: for each option its texts, with the words of the option. asked: help,
-    version, completion (for `shell`), or ''.
+    version, completion (for `shell`), or ''. msrun: the values of the flags that only msrun has.
 
     remarks: warnings for the user, one line each.
     """
 
     given: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    msrun: dict[str, str] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
     module: bool = False
     remarks: list[str] = field(default_factory=list)
@@ -76,6 +77,10 @@ def _read_option(word: str, rest: list[str], line: ParsedCommand) -> None:
         _note(line, setting.name, flag, _switch_value(name, inline, rest))
     elif name in SETTINGS:
         _note(line, name, flag, *_take(flag, 1, inline, rest))
+    elif name in msrun.FLAGS:
+        (line.msrun[name],) = _take(flag, 1, inline, rest)
+        if name.endswith("worker-num"):
+            _note(line, "ranks", flag, line.msrun[name])
     elif name in other_launchers.MEANT:
         try:
             meant = other_launchers.meaning(name, _take(flag, other_launchers.MEANT[name], inline, rest))

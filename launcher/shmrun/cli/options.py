@@ -8,6 +8,7 @@ from typing import Any
 from shmcoll.startup import defaults
 from shmrun.cli import command_line, config_sources
 from shmrun.cli.config_sources import Found
+from shmrun.cli.msrun import Habits, habits
 from shmrun.cli.printing import printing
 from shmrun.cli.settings import SETTINGS, Setting
 from shmrun.cli.values import Wrong
@@ -37,15 +38,31 @@ class Options:
     heap: int | None = None  # bytes
     check: bool = False
     share_arrays: bool = False
+    mindspore: bool = False
+    nki: bool = False
+    msrun: Habits | None = None  # if the command line is msrun's
+
+    @property
+    def aliases(self) -> tuple[list[str], list[str]]:
+        """Return the packages that ours replace: always, and where they are not installed."""
+        always = [name for name in ("mindspore", "nki") if getattr(self, name)]
+        return always, ["mindspore"] if self.msrun and not self.mindspore else []
 
     @property
     def line_buffered(self) -> bool:
         """Whether Python ranks write line by line, so that lines come when they are printed, and in order."""
         return self.ranks > 1 or self.tag_output or self.log_dir is not None
 
+    def shows(self, rank: int) -> bool:
+        """Return whether the output of a rank that has a log file goes to the screen too."""
+        shown = self.msrun.shown if self.msrun else None
+        return self.tee and (shown is None or rank in shown)
+
     def log(self, rank: int) -> Path | None:
         """Return the file for the output of a rank."""
-        return Path(self.log_dir) / f"rank.{rank}.log" if self.log_dir else None
+        return (
+            Path(self.log_dir) / f"{self.msrun.log_name if self.msrun else 'rank.'}{rank}.log" if self.log_dir else None
+        )
 
 
 def parse(arguments: list[str]) -> Options:
@@ -102,6 +119,8 @@ def _joined(line: command_line.ParsedCommand) -> Options:
         given = [place[name] for place in places if name in place]
         found[name.replace("-", "_")] = _variables(given) if name == "env" else _value(setting, given)
     _refuse_contradiction(line)
+    if line.msrun:
+        found |= habits(line.msrun, found)
     if found["ranks"] is None:
         raise Wrong(f"how many ranks? Give -n, as in: shmrun -n 4 script.py{_likely_subcommand(line.command)}")
     if not line.command:

@@ -1,4 +1,4 @@
-"""What options of mpiexec (Open MPI, Hydra), torchrun and msrun mean here.
+"""What options of mpiexec (Open MPI, Hydra), torchrun and msrun mean here. `msrun.py` has those that only msrun has.
 
 Names are canonical: without leading dashes, with '-' for '_'. So `-bind-to`, `--bind_to` and `--bind-to` are one name.
 """
@@ -6,15 +6,13 @@ Names are canonical: without leading dashes, with '-' for '_'. So `-bind-to`, `-
 import os
 from typing import NamedTuple
 
-from shmrun.cli.values import Wrong
+from shmrun.cli.values import Wrong, switch
 
 #: the same option by another name
 SAME = {
     "n": "ranks",
     "np": "ranks",
     "nproc-per-node": "ranks",
-    "worker-num": "ranks",
-    "local-worker-num": "ranks",
     "ntasks": "ranks",
     "l": "tag-output",
     "prepend-rank": "tag-output",
@@ -53,8 +51,6 @@ NOTHING = {
     "local-addr": 1,
     "monitor-interval": 1,
     "start-method": 1,
-    "join": 1,
-    "cluster-time-out": 1,
     "launcher": 1,
     "bootstrap": 1,
     "iface": 1,
@@ -95,8 +91,6 @@ WITHOUT_EFFECT = {
     "sim-level": 1,
     "sim-rank-id": 1,
     "rank-table-file": 1,
-    "worker-log-name": 1,
-    "tail-worker-log": 1,
 }
 
 #: options whose meaning depends on the value; with the number of values
@@ -111,6 +105,7 @@ MEANT = {
     "x": 1,
     "genv": 2,
     "disable-auto-cleanup": 0,
+    "bind-numa": 1,
 }
 
 ONE_MACHINE = "shmcoll is for one machine; across several, use MPI, or torch.distributed"
@@ -144,6 +139,8 @@ def meaning(name: str, words: list[str]) -> Meaning | None:
         return Meaning("env", text) if "=" in text else None
     if name == "genv":
         return Meaning("env", "=".join(words))
+    if name == "bind-numa":  # msrun
+        return Meaning("bind-to", "numa") if switch(text) else None
     if name == "disable-auto-cleanup":
         return Meaning("on-failure", "continue")
     return None

@@ -137,6 +137,8 @@ SETTINGS = {
             "",
             "make numpy arrays of 64 KiB and more in the memory that the ranks share, so that collectives copy less",
         ),
+        _switch("mindspore", "", "`import mindspore` gives shmcoll.mindspore, also if MindSpore is installed"),
+        _switch("nki", "", "`import nki` gives shmcoll.nki, also if NKI is installed"),
         _switch("fresh", "", "start a new interpreter for each rank instead of forking the launcher"),
     )
 }

@@ -43,8 +43,10 @@ def wanted(options: Options) -> list[tuple[int, ...]]:
     return [(number,) for number in (1, 2) if must or not _is_null(number)]
 
 
-def make(options: Options) -> Iterator[Channel]:
+def make(options: Options, rank: int) -> Iterator[Channel]:
     """Return the channels of one rank. Raises `OSError`."""
+    if options.log_dir and not options.shows(rank):
+        return
     for numbers in wanted(options):
         read, write = _terminal(numbers[0]) if not options.tag_output and os.isatty(numbers[0]) else os.pipe()
         yield Channel(numbers, read, write)

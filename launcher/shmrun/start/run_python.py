@@ -11,7 +11,7 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -22,14 +22,26 @@ from shmrun.start import exception_report
 from shmrun.start.program import Kind, Program
 
 
-def run(program: Program, report_fd: int, mask: Iterable[int], *, line_buffered: bool) -> int:
+def run(
+    program: Program,
+    report_fd: int,
+    mask: Iterable[int],
+    *,
+    line_buffered: bool,
+    aliases: Sequence[Sequence[str]],
+) -> int:
     """Run `program` to its end and return the exit code. `SystemExit` passes through. mask: the signals to block.
+    aliases: the packages that ours replace (`Options.aliases`).
 
     The caller must return this value all the way out to `sys.exit`, so that the interpreter ends as it always does.
     """
     _look_fresh(program)
     if line_buffered and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
+    if any(aliases):
+        from shmcoll.startup import module_aliases
+
+        module_aliases.install(*aliases)
     report = exception_report.install(report_fd)
     stack_server.offer()
     try:

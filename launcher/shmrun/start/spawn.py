@@ -67,7 +67,7 @@ def start(job: Job, mask: Iterable[int]) -> Children | Self:
     for rank in range(job.options.ranks):
         try:
             report_pipe = os.pipe()
-            output = tuple(output_channels.make(job.options))
+            output = tuple(output_channels.make(job.options, rank))
             started = time.monotonic_ns()
             pid = os.fork()
             if pid == 0:
@@ -127,6 +127,8 @@ def _become(
     try:
         rank_process.begin(launcher, job.arena, rank, "shmrun")
         options = job.options
+        if options.msrun:
+            os.environ["MS_NODE_ID"] = str(rank)
         if options.bind_to != "none":
             os.sched_setaffinity(0, binding.cores(options.bind_to, rank, options.ranks))
         if rank or options.stdin == "none":
@@ -158,7 +160,7 @@ def _execute(job: Job, report_fd: int, mask: Iterable[int]) -> None:
     if job.program.python:
         from shmrun.start import run_fresh
 
-        path, argv = sys.executable, run_fresh.command(job.program, report_fd, line_buffered=job.options.line_buffered)
+        path, argv = sys.executable, run_fresh.command(job.program, report_fd, job.options)
         os.set_inheritable(report_fd, True)
     os.set_inheritable(job.arena.fd, True)
     rank_process.begin_to_execute()

@@ -1,0 +1,61 @@
+"""`import nki` gives `shmcoll.nki`, and `import mindspore` gives `shmcoll.mindspore` (`shmrun --nki`, `--mindspore`).
+
+A finder at the head of `sys.meta_path` answers for the names of these packages and of what is in them. It gives the
+very modules of shmcoll under another name, so that a class is the same by either path. A module that shmcoll does not
+have is not found.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+
+def install(always: Iterable[str], where_missing: Iterable[str] = ()) -> None:
+    """Give our packages to a program that imports others.
+
+    Args:
+        always: names of packages that ours replace, also if they are installed.
+        where_missing: names of packages that ours replace if they are not installed. That is decided at their import.
+    """
+    names = dict.fromkeys(where_missing, False) | dict.fromkeys(always, True)
+    if names:
+        sys.meta_path.insert(0, _Finder(names))
+
+
+class _Finder(MetaPathFinder, Loader):
+    """names: for each package whether ours replaces it also if it is installed."""
+
+    def __init__(self, names: dict[str, bool]):
+        self._names = names
+        self._specs: dict[str, ModuleSpec | None] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not self._is_ours(fullname.partition(".")[0], is_package=path is None):
+            return None
+        try:
+            found = importlib.util.find_spec(f"shmcoll.{fullname}")
+        except ModuleNotFoundError:  # what it would be in is no package
+            return None
+        return found and ModuleSpec(fullname, self, is_package=found.submodule_search_locations is not None)
+
+    def _is_ours(self, package: str, *, is_package: bool) -> bool:
+        if package not in self._names:
+            return False
+        if is_package:
+            return self._names[package] or PathFinder.find_spec(package) is None
+        return sys.modules.get(package) is sys.modules.get(f"shmcoll.{package}")
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module = importlib.import_module(f"shmcoll.{spec.name}")
+        self._specs[module.__name__] = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Restore what the import system has overwritten: the module has run under its own name."""
+        module.__spec__ = self._specs.pop(module.__name__)

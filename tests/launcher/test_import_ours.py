@@ -1,0 +1,80 @@
+"""`shmrun --nki` and `--mindspore`: our packages by the names that the program imports."""
+
+import importlib.util
+import sys
+
+import pytest
+
+NKI = """
+    import sys
+    import nki
+    import nki.collectives as ncc
+    import nki.language as nl
+    from nki.collectives import ReplicaGroup
+    import numpy as np, shmcoll.nki
+    assert nki is shmcoll.nki and ncc is shmcoll.nki.collectives
+    assert nl is shmcoll.nki.language is sys.modules["nki.language"]
+    assert nki.__name__ == nki.__spec__.name == "shmcoll.nki"
+    dst = np.zeros(1)
+    ncc.all_reduce([np.ones(1)], [dst], ReplicaGroup([[0, 1]]), nl.add)
+    try:
+        import nki.isa
+    except ModuleNotFoundError as e:
+        print(dst, e)
+"""
+
+
+@pytest.mark.parametrize("how", [(), pytest.param(("--fresh",), marks=pytest.mark.slow)], ids="".join)
+def test_nki_is_ours(shmrun, how):
+    done = shmrun("-n", 2, "--nki", *how, shmrun.write(NKI))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[2.] No module named 'nki.isa'\n" * 2, "")
+
+
+def test_mindspore_is_ours_if_asked_for_or_under_msrun(shmrun):
+    program = "import mindspore, mindspore.ops as ops, shmcoll.mindspore; print(mindspore is shmcoll.mindspore)"
+    flags = [["--mindspore", "-n", "1"]]
+    if importlib.util.find_spec("mindspore") is None:
+        flags += [["--worker_num", "1"]]
+    for line in flags:
+        done = shmrun(*line, "-c", program)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", ""), line
+
+
+def test_an_installed_package_is_replaced_only_if_that_is_asked_for(shmrun):
+    """It is in the program's own directory. msrun's flags replace only what is missing."""
+    shmrun.write("print('theirs')", "nki.py")
+    shmrun.write("print('theirs')", "mindspore.py")
+    job = shmrun.write("import mindspore, nki; print(hasattr(mindspore, 'ops'), hasattr(nki, 'collectives'))")
+    for flags, wanted in (
+        (("-n", "1"), "theirs\ntheirs\nFalse False\n"),
+        (("--worker_num", "1"), "theirs\ntheirs\nFalse False\n"),
+        (("-n", "1", "--nki"), "theirs\nFalse True\n"),
+        (("--worker_num", "1", "--mindspore", "--nki"), "True True\n"),
+    ):
+        done = shmrun(*flags, job)
+        assert (done.returncode, done.stdout, done.stderr) == (0, wanted, ""), flags
+
+
+def test_an_executable_is_refused(shmrun):
+    done = shmrun("-n", 1, "--nki", "true")
+    assert done.returncode == 2
+    assert done.stderr.startswith("shmrun: --nki is for Python programs, and '")
+
+
+def test_our_package_in_sys_modules_works_too():
+    """The way of a program that puts it there itself: no second copy of classes and state."""
+    import shmcoll.nki
+
+    before = dict(sys.modules)
+    sys.modules["nki"] = shmcoll.nki
+    try:
+        import nki.collectives as ncc  # type: ignore[import-not-found]
+        import nki.language as nl  # type: ignore[import-not-found]
+
+        assert ncc.ReplicaGroup is shmcoll.nki.collectives.ReplicaGroup
+        assert ncc.all_to_all_v is shmcoll.nki.collectives.all_to_all_v
+        assert nl.add is shmcoll.nki.language.add
+    finally:
+        for name in set(sys.modules) - set(before):
+            if name.partition(".")[0] == "nki":
+                del sys.modules[name]
