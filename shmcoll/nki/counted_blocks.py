@@ -26,14 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.communicator import Communicator
 from shmcoll.nki.replica_group import ReplicaGroup, communicator
 from shmcoll.nki.tensors import check_priority, only_pair
 
 SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS = range(4)
 _UINT32, _INT32 = np.dtype(np.uint32), np.dtype(np.int32)
-
-Move = Callable[[Communicator, np.ndarray, np.ndarray, np.ndarray, bool], np.ndarray]
 
 
 class NkiInstruction:
@@ -95,8 +92,10 @@ def all_to_all_v(
         check_priority(priority, "all_to_all_v")
     source, target = only_pair(srcs, dsts, "all_to_all_v")
     comm = communicator(replica_group, "all_to_all_v")
-    rows = _metadata(metadata_tensor, comm.size, has_rdispls, recv_counts_known, "all_to_all_v")
-    received = _exchange(comm, source, target, rows, has_rdispls)
+    size = comm.size
+    rows = _metadata(metadata_tensor, size, has_rdispls, recv_counts_known, "all_to_all_v")
+    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, size)
+    _, received = comm.all_to_all_v(source, rows[SEND_COUNTS], rows[SEND_DISPLS], recv_displs=places, out=target)
     if not recv_counts_known:
         rows[RECV_COUNTS] = received
 
@@ -137,8 +136,13 @@ def all_gather_v(
         check_priority(priority, "all_gather_v")
     source, target = only_pair(srcs, dsts, "all_gather_v")
     comm = communicator(replica_group, "all_gather_v")
-    rows = _metadata(metadata_tensor, comm.size, has_rdispls, recv_counts_known, "all_gather_v")
-    received = _gather(comm, source, target, rows, has_rdispls)
+    size = comm.size
+    rows = _metadata(metadata_tensor, size, has_rdispls, recv_counts_known, "all_gather_v")
+    count, begin = rows.item(SEND_COUNTS, 0), rows.item(SEND_DISPLS, 0)
+    if begin or count != source.size:
+        source = _block(source, count, begin)
+    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, size)
+    _, received = comm.all_gather_v(source, recv_displs=places, out=target)
     if not recv_counts_known:
         rows[RECV_COUNTS] = received
 
@@ -174,7 +178,7 @@ def all_to_all_v_prepare(
         ValueError: as for `all_to_all_v` on this rank alone.
     """
     call = srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority
-    return _prepare("all_to_all_v", _exchange, call, name)
+    return _prepare(all_to_all_v, call, name)
 
 
 def all_to_all_v_trigger(prepare_instr: NkiInstruction, name: str | None = None) -> NkiInstruction:
@@ -226,7 +230,7 @@ def all_gather_v_prepare(
         ValueError: as for `all_gather_v` on this rank alone.
     """
     call = srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority
-    return _prepare("all_gather_v", _gather, call, name)
+    return _prepare(all_gather_v, call, name)
 
 
 def all_gather_v_trigger(prepare_instr: NkiInstruction, name: str | None = None) -> NkiInstruction:
@@ -247,34 +251,19 @@ def all_gather_v_trigger(prepare_instr: NkiInstruction, name: str | None = None)
     return _trigger("all_gather_v", prepare_instr)
 
 
-def _exchange(
-    comm: Communicator, source: np.ndarray, target: np.ndarray, rows: np.ndarray, has_rdispls: bool
-) -> np.ndarray:
-    """Move the blocks of an all_to_all_v. Return the received counts."""
-    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, comm.size)
-    counts: np.ndarray = comm.all_to_all_v(source, rows[0], rows[1], recv_displs=places, out=target)[1]
-    return counts
+def _block(source: np.ndarray, count: int, begin: int) -> np.ndarray:
+    """Return what this rank sends in an all_gather_v."""
+    if count and begin + count > source.size:
+        raise ValueError(
+            f"all_gather_v: {count} elements from displacement {begin} are sent, but src has {source.size}"
+        )
+    return source.reshape(-1)[begin : begin + count]
 
 
-def _gather(
-    comm: Communicator, source: np.ndarray, target: np.ndarray, rows: np.ndarray, has_rdispls: bool
-) -> np.ndarray:
-    """Move the blocks of an all_gather_v. Return the received counts."""
-    count, begin = rows.item(SEND_COUNTS, 0), rows.item(SEND_DISPLS, 0)
-    if begin or count != source.size:
-        if count and begin + count > source.size:
-            raise ValueError(
-                f"all_gather_v: {count} elements from displacement {begin} are sent, but src has {source.size}"
-            )
-        source = source.reshape(-1)[begin : begin + count]
-    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, comm.size)
-    counts: np.ndarray = comm.all_gather_v(source, recv_displs=places, out=target)[1]
-    return counts
-
-
-def _prepare(operation: str, move: Move, call: tuple[Any, ...], name: str | None) -> NkiInstruction:
+def _prepare(function: Callable[..., None], call: tuple[Any, ...], name: str | None) -> NkiInstruction:
     global _prepared
     srcs, dsts, group, metadata, known, has_rdispls, priority = call
+    operation = function.__name__
     if _prepared is not None:
         raise RuntimeError(
             f"{operation}_prepare: {_prepared} has been prepared and not triggered; each prepare needs its trigger "
@@ -283,14 +272,13 @@ def _prepare(operation: str, move: Move, call: tuple[Any, ...], name: str | None
     if priority is not None:
         check_priority(priority, operation)
     source, target = only_pair(srcs, dsts, operation)
-    comm = communicator(group, operation)
-    rows = _metadata(metadata, comm.size, has_rdispls, known, operation)
+    rows = _metadata(metadata, communicator(group, operation).size, has_rdispls, known, operation)
     read = rows.copy()
 
     def perform() -> None:
-        received = move(comm, source, target, read, has_rdispls)
+        function([source], [target], group, read, known, has_rdispls)
         if not known:
-            rows[RECV_COUNTS] = received
+            rows[RECV_COUNTS] = read[RECV_COUNTS]
 
     _prepared = NkiInstruction(operation, name, perform)
     return _prepared
@@ -319,17 +307,18 @@ def _places(elements: int, size: int) -> tuple[int, ...]:
 
 def _metadata(tensor: Any, size: int, has_rdispls: bool, known: bool, operation: str) -> np.ndarray:
     """Return the metadata as a view of shape (rows, n) and dtype uint32. known: row 2 is not written."""
+    if type(tensor) is np.ndarray and tensor.dtype == _UINT32 and tensor.shape == (3 + has_rdispls, size):
+        plain: np.ndarray = tensor
+        if known or plain.flags.writeable:  # the common call
+            return plain
     if not isinstance(tensor, np.ndarray):
         raise TypeError(f"{operation}: metadata_tensor must be a numpy array, got {type(tensor).__name__}")
     if tensor.dtype != _UINT32 or type(tensor) is not np.ndarray:
         if tensor.dtype not in (_UINT32, _INT32):
             raise TypeError(f"{operation}: metadata_tensor must be uint32 (or int32), got {tensor.dtype}")
         tensor = tensor.view(_UINT32, np.ndarray)
-    rows: np.ndarray = tensor
-    shape = tensor.shape
-    if len(shape) == 3 and shape[0] == 1:
-        rows = tensor[0]
-        shape = shape[1:]
+    rows: np.ndarray = tensor[0] if tensor.ndim == 3 and len(tensor) == 1 else tensor
+    shape = rows.shape
     if (has_rdispls or shape != (3, size)) and shape != (4, size):
         wanted = f"(4, {size})" if has_rdispls else f"(3, {size}) or (4, {size})"
         raise ValueError(

@@ -15,8 +15,9 @@ from shmcoll.nki.replica_group import ReplicaGroup, communicator
 from shmcoll.nki.tensors import (
     FLOAT8,
     Pairs,
-    check_coalesced,
     check_priority,
+    check_results,
+    rank_in_words,
     reduce_float8,
     reduction,
     tensor_pairs,
@@ -52,11 +53,11 @@ def all_reduce(
         check_priority(priority, "all_reduce")
     operator = reduction(op, "all_reduce")
     comm = communicator(replica_group, "all_reduce")
-    if len(pairs) > 1:
-        check_coalesced(pairs, _same, "all_reduce", comm.rank)
+    if len(pairs) > 1 or pairs[0][0].dtype in FLOAT8:
+        check_results(pairs, _same, "all_reduce", comm)
     for src, dst in pairs:
         if src.dtype in FLOAT8:
-            reduce_float8(comm.all_reduce, src, dst, operator, comm.rank)
+            reduce_float8(comm.all_reduce, src, dst, operator)
         else:
             comm.all_reduce(src, operator, out=dst)
 
@@ -94,7 +95,7 @@ def all_gather(
         _gather_columns(pairs, comm)
         return
     if len(pairs) > 1:
-        check_coalesced(pairs, lambda src: whole_shape(src.shape, comm.size), "all_gather", comm.rank)
+        check_results(pairs, lambda src: whole_shape(src.shape, comm.size), "all_gather", comm)
     for src, dst in pairs:
         comm.all_gather(src, out=dst)
 
@@ -103,7 +104,7 @@ def _gather_columns(pairs: Pairs, comm: Communicator) -> None:
     """Gather along dimension 1: each rank's part is a block of columns."""
     if any(src.ndim != 2 for src, _ in pairs):
         raise ValueError("all_gather: collective_dim 1 is for arrays of 2 dimensions")
-    check_coalesced(pairs, lambda src: (src.shape[0], comm.size * src.shape[1]), "all_gather", comm.rank)
+    check_results(pairs, lambda src: (src.shape[0], comm.size * src.shape[1]), "all_gather", comm)
     for src, dst in pairs:
         comm.all_gather(src, out=[dst[:, i * src.shape[1] : (i + 1) * src.shape[1]] for i in range(comm.size)])
 
@@ -143,12 +144,12 @@ def reduce_scatter(
     if collective_dim != 0 or type(collective_dim) is not int:
         _check_dimension(collective_dim, "reduce_scatter", 0)
     comm = communicator(replica_group, "reduce_scatter")
-    if len(pairs) > 1:
+    if len(pairs) > 1 or pairs[0][0].dtype in FLOAT8:
         _check_divisible(pairs, comm, "reduce_scatter")
-        check_coalesced(pairs, lambda src: (len(src) // comm.size, *src.shape[1:]), "reduce_scatter", comm.rank)
+        check_results(pairs, lambda src: (len(src) // comm.size, *src.shape[1:]), "reduce_scatter", comm)
     for src, dst in pairs:
         if src.dtype in FLOAT8:
-            reduce_float8(comm.reduce_scatter, src, dst, operator, comm.rank)
+            reduce_float8(comm.reduce_scatter, src, dst, operator)
         else:
             comm.reduce_scatter(src, operator, out=dst)
 
@@ -185,7 +186,7 @@ def all_to_all(
     comm = communicator(replica_group, "all_to_all")
     if len(pairs) > 1:
         _check_divisible(pairs, comm, "all_to_all")
-        check_coalesced(pairs, _same, "all_to_all", comm.rank)
+        check_results(pairs, _same, "all_to_all", comm)
     for src, dst in pairs:
         comm.all_to_all(src, out=dst)
 
@@ -204,4 +205,4 @@ def _check_dimension(value: Any, operation: str, largest: int) -> None:
 
 def _check_divisible(pairs: Pairs, comm: Communicator, operation: str) -> None:
     for src, _ in pairs:
-        check_divisible(src, 0, comm.size, operation, comm.rank)
+        check_divisible(src, 0, comm.size, operation, rank_in_words(comm))

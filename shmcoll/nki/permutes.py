@@ -9,7 +9,7 @@ index into an array of n blocks for n ranks of a list, so it is the position.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 import shmcoll
 from shmcoll.communicator import Communicator
 from shmcoll.nki.replica_group import ReplicaGroup, communicator
-from shmcoll.nki.tensors import OPERATORS, check_coalesced, check_priority, only_pair, only_tensor, reduction
+from shmcoll.nki.tensors import OPERATORS, check_priority, check_results, only_pair, only_tensor, reduction
 
 _FIRST = (0,)  # the default of channel_ids
 _FUNCTIONS = {name: function for function, name in OPERATORS.items()}
@@ -116,18 +116,18 @@ def collective_permute_implicit_reduce(
     right = _by_channel(srcs1_by_channel, "srcs1_by_channel", channel_ids, operation)
     dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
     comm = communicator(replica_group, operation)
-    _send_around(list(map(partial(_reduced, function), left, right)), dsts, comm)
+    _send_around([_reduced(function, a, right[i]) for i, a in enumerate(left)], dsts, comm)
 
 
 def _reduced(function: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the reduction of the two operands of a channel."""
-    if a.dtype != b.dtype or a.shape != b.shape:
-        wrong, error = ("dtypes", TypeError) if a.dtype != b.dtype else ("shapes", ValueError)
-        values = (a.dtype, b.dtype) if a.dtype != b.dtype else (a.shape, b.shape)
-        raise error(
-            f"collective_permute_implicit_reduce: the operands of a channel have {wrong} {values[0]} and {values[1]}"
-        )
-    return np.asarray(function(a, b))
+    operands = "collective_permute_implicit_reduce: the operands of a channel have"
+    if a.dtype != b.dtype:
+        raise TypeError(f"{operands} dtypes {a.dtype} and {b.dtype}")
+    if a.shape != b.shape:
+        raise ValueError(f"{operands} shapes {a.shape} and {b.shape}")
+    result = function(a, b)
+    return result if a.ndim else np.asarray(result)
 
 
 def collective_permute_implicit_current_processing_rank_id(
@@ -174,7 +174,7 @@ def _ring(size: int) -> tuple[tuple[int, int], ...]:
 
 def _send_around(srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communicator) -> None:
     if len(srcs) > 1:
-        check_coalesced(list(zip(srcs, dsts, strict=True)), lambda src: src.shape, "collective_permute", comm.rank)
+        check_results(list(zip(srcs, dsts, strict=True)), lambda src: src.shape, "collective_permute", comm)
     ring = _ring(comm.size)
     for i, src in enumerate(srcs):
         comm.collective_permute(src, ring, out=dsts[i])
@@ -182,10 +182,10 @@ def _send_around(srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communica
 
 def _by_channel(lists: Any, what: str, channel_ids: Any, operation: str) -> list[np.ndarray]:
     """Return the one tensor of each channel."""
+    if channel_ids is _FIRST and type(lists) is list and len(lists) == 1:  # the common call
+        return [only_tensor(lists[0], what, operation)]
     if not isinstance(lists, (list, tuple)):
         raise TypeError(f"{operation}: {what} must be a list with a list for each channel, got {type(lists).__name__}")
-    if len(lists) == 1 and (channel_ids is _FIRST or channel_ids == [0]):  # the common call
-        return [only_tensor(lists[0], what, operation)]
     if not isinstance(channel_ids, (list, tuple)):
         raise TypeError(f"{operation}: channel_ids must be a list of integers, got {type(channel_ids).__name__}")
     if not lists or list(channel_ids) != list(range(len(lists))):

@@ -1,7 +1,7 @@
 """What the functions share: lists of tensors, `priority`, the operator, and reductions of float8.
 
-A call of one tensor is checked by the communicator. A coalesced call is checked here, for all tensors, before the first
-one moves.
+A call of one tensor is checked by the communicator. A coalesced call, or a reduction of float8, is checked here: all
+tensors before the first one moves.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from shmcoll.calls.arguments import as_output
+from shmcoll.communicator import Communicator
 from shmcoll.nki import language
 
 Pairs = list[tuple[np.ndarray, np.ndarray]]
@@ -19,8 +20,11 @@ Pairs = list[tuple[np.ndarray, np.ndarray]]
 OPERATORS = {language.add: "sum", language.minimum: "min", language.maximum: "max"}
 _BY_NAME = {function.__name__: name for function, name in OPERATORS.items()}
 
-#: dtypes that are reduced in float32
-FLOAT8 = frozenset(np.dtype(getattr(ml_dtypes, name)) for name in dir(ml_dtypes) if name.startswith("float8"))
+#: dtypes that are reduced in float32, with a number for each
+FLOAT8 = {
+    np.dtype(getattr(ml_dtypes, name)): number
+    for number, name in enumerate(sorted(name for name in dir(ml_dtypes) if name.startswith("float8")), start=1)
+}
 
 
 def tensor_pairs(srcs: Any, dsts: Any, operation: str) -> Pairs:
@@ -67,7 +71,9 @@ def only_pair(srcs: Any, dsts: Any, operation: str) -> tuple[np.ndarray, np.ndar
 
 def check_priority(priority: Any, operation: str) -> None:
     """Raise `ValueError` unless it is an integer from 0 to 3. None is not passed here."""
-    if isinstance(priority, bool) or not isinstance(priority, (int, np.integer)) or not 0 <= priority <= 3:
+    if type(priority) is int and 0 <= priority <= 3:  # the common call
+        return
+    if not isinstance(priority, np.integer) or not 0 <= priority <= 3:
         raise ValueError(f"{operation}: priority must be 0, 1, 2, 3 or None, got {priority!r}")
 
 
@@ -83,18 +89,27 @@ def reduction(op: Any, operation: str) -> str:
     raise TypeError(f"{operation}: op must be nl.add, nl.minimum or nl.maximum, got {op!r}")
 
 
-def check_coalesced(pairs: Pairs, shape: Callable[[np.ndarray], tuple[int, ...]], operation: str, rank: int) -> None:
-    """Check that each destination has the shape and the dtype of its result.
-
-    shape: the shape of the result of a source. rank: this rank, for messages.
-    """
+def check_results(
+    pairs: Pairs, shape: Callable[[np.ndarray], tuple[int, ...]], operation: str, comm: Communicator
+) -> None:
+    """Check that each destination has the shape and the dtype of its result. shape: the shape of the result of a
+    source."""
     for src, dst in pairs:
-        as_output(dst, shape(src), src.dtype, operation, rank)
+        as_output(dst, shape(src), src.dtype, operation, rank_in_words(comm))
 
 
-def reduce_float8(call: Callable[..., Any], src: np.ndarray, dst: np.ndarray, operator: str, rank: int) -> None:
-    """Make a reducing call of the communicator in float32, and round the results once."""
-    as_output(dst, dst.shape, src.dtype, call.__name__, rank)
+def rank_in_words(comm: Communicator) -> Any:
+    """Return this rank as the messages of the communicator name it."""
+    return comm.rank if comm.name == "world" else f"{comm.rank} (world rank {comm.ranks[comm.rank]})"
+
+
+def reduce_float8(call: Callable[..., Any], src: np.ndarray, dst: np.ndarray, operator: str) -> None:
+    """Make a reducing call of the communicator in float32, and round the results once.
+
+    The arrays get as many more axes of length 1 as the number of the dtype. So ranks that pass different dtypes pass
+    different shapes, which is a mismatch.
+    """
+    axes = (1,) * FLOAT8[src.dtype]
     result = np.empty(dst.shape, np.float32)
-    call(src.astype(np.float32), operator, out=result)
+    call(src.astype(np.float32).reshape(src.shape + axes), operator, out=result.reshape(dst.shape + axes))
     dst[...] = result

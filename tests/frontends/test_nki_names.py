@@ -238,6 +238,16 @@ def test_float8_sums_are_rounded_once(ranks):
     assert ranks(3, run) == [[3.25] * 4] * 3
 
 
+def test_float8_beside_another_dtype_is_a_mismatch(ranks, told):
+    """Though both would be sums of float32."""
+
+    def run(comm) -> list[str]:
+        x = np.ones(3, (np.float32, *FLOAT8)[comm.rank])
+        return told(lambda: ncc.all_reduce([x], [x], ReplicaGroup([[0, 1, 2, 3]]), nl.add))
+
+    assert {text.partition(":")[0] for text in ranks(4, run)} == {"CollectiveMismatch"}
+
+
 def test_every_public_name_has_a_case():
     tried = {case.__name__.replace("_split", "_prepare") for case in CASES} | {"collective_permute", "rank_id"}
     tried |= {name.replace("prepare", "trigger") for name in tried if name.endswith("prepare")}

@@ -229,6 +229,27 @@ def test_coalesced_tensors_are_checked_before_the_first_one_moves(ranks, told):
     assert outcomes[0].value[0].startswith("RankFailed: all_reduce #1 on rank 0: rank 1 left the job")
 
 
+def test_what_cannot_be_divided_is_refused(ranks, told):
+    """Of one tensor, of float8, and of the second of two tensors."""
+
+    def run(comm) -> list[str]:
+        group, fine, odd, small = ReplicaGroup([[1, 0]]), np.zeros(2), np.zeros(3), np.zeros(3, nl.float8_e4m3)
+        calls = [
+            *[lambda x=x: ncc.reduce_scatter([x], [x[:1]], group, 0, nl.add) for x in (odd, small)],
+            lambda: ncc.reduce_scatter([fine, odd], [fine[:1], odd[:1]], group, 0, nl.add),
+            lambda: ncc.all_to_all([odd], [odd], group, 0),
+            lambda: ncc.all_to_all([fine, odd], [fine, odd], group, 0),
+        ]
+        return [told(call).partition(";")[0] for call in calls]
+
+    texts = [
+        f"ValueError: {name} on rank {{}}: axis 0 of length 3 cannot be split among 2 ranks"
+        for name in ("reduce_scatter", "reduce_scatter", "reduce_scatter", "all_to_all", "all_to_all")
+    ]
+    names = "1 (world rank 0)", "0 (world rank 1)"
+    assert ranks(2, run) == [[text.format(name) for text in texts] for name in names]
+
+
 def test_prepare_and_trigger_are_refused_out_of_turn(ranks, told):
     def run(comm) -> list[str]:
         x, group, m = np.zeros(3), ReplicaGroup([[0]]), np.array([[1], [0], [9]], np.uint32)
