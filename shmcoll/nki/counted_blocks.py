@@ -307,9 +307,9 @@ def _places(elements: int, size: int) -> tuple[int, ...]:
 
 def _metadata(tensor: Any, size: int, has_rdispls: bool, known: bool, operation: str) -> np.ndarray:
     """Return the metadata as a view of shape (rows, n) and dtype uint32. known: row 2 is not written."""
-    if type(tensor) is np.ndarray and tensor.dtype == _UINT32 and tensor.shape == (3 + has_rdispls, size):
-        plain: np.ndarray = tensor
-        if known or plain.flags.writeable:  # the common call
+    if type(tensor) is np.ndarray and tensor.dtype == _UINT32:
+        plain: np.ndarray = tensor[0] if tensor.ndim == 3 and len(tensor) == 1 else tensor
+        if plain.shape == (3 + has_rdispls, size) and (known or plain.flags.writeable):  # the common call
             return plain
     if not isinstance(tensor, np.ndarray):
         raise TypeError(f"{operation}: metadata_tensor must be a numpy array, got {type(tensor).__name__}")
