@@ -136,7 +136,8 @@ def _of_modules(*modules: ModuleType) -> Iterator[str]:
         path = module.__name__.removeprefix("shmcoll.").partition(".")[2]
         for name in getattr(module, "__all__", vars(module)):
             member = getattr(module, name)
-            if not name.startswith("_") and getattr(member, "__module__", "") == module.__name__:
+            home = getattr(member, "__module__", "")
+            if not name.startswith("_") and f"{home}.".startswith(f"{module.__name__}."):
                 yield _function(f"{path}.{name}", member)
 
 

@@ -1,79 +1,10 @@
-"""`mindspore.ops`: collectives as primitives, made once with their settings and then called with a tensor.
-
-Checks, their order and their words are those of MindSpore 2.10, quirks included; where the documents promise more (bool
-in `AllReduce`, a `fusion` that is no integer), that is checked too.
-"""
+"""AlltoAll."""
 
 from typing import Any
 
 from shmcoll.mindspore import arrays, dtypes
 from shmcoll.mindspore.communication import GlobalComm, check_exists, get_group_size, world
-
-
-class ReduceOp:
-    """The operators of `AllReduce`. AVG is the sum divided by the group's size; not for integers."""
-
-    SUM = "sum"
-    MAX = "max"
-    MIN = "min"
-    PROD = "prod"
-    AVG = "avg"
-
-
-class Primitive:
-    """An operation with named attributes, which describe it to MindSpore's graph compiler; there is none here."""
-
-    def __init__(self, **attrs: Any):
-        self.name = type(self).__name__
-        self.attrs = attrs
-
-    def add_prim_attr(self, name: str, value: Any) -> "Primitive":
-        """Set an attribute and return self. Raises `TypeError` if "fusion" is not an integer."""
-        if name == "fusion" and not _is_int(value):
-            raise TypeError(f"For '{self.name}', the 'fusion' must be int, but got {type(value).__name__}.")
-        self.attrs[name] = value
-        return self
-
-    def __repr__(self) -> str:
-        return f"Prim[{self.name}]<{', '.join(f'{name}={value}' for name, value in self.attrs.items())}>"
-
-    def _as_array(self, x: Any) -> Any:
-        if not arrays.is_tensor(x):
-            raise TypeError(f"For '{self.name}', input must be a Tensor, but got: {type(x).__name__}.")
-        return arrays.to_numpy(x)
-
-
-class AllReduce(Primitive):
-    """Reduce the tensors of all ranks element by element, on every rank: `AllReduce(op, group)(input_x)`.
-
-    The call takes a tensor of any shape, of any integer, floating or complex type; shape and type are equal on all
-    ranks. It returns a new tensor of that shape and type.
-
-    Args:
-        op: one of `ReduceOp`.
-        group: the world's name.
-
-    Raises:
-        TypeError: `op` or `group` is not a string. The call raises it for an input that is not a tensor, or is bool.
-        ValueError: the group is not the world. The call raises it for an `op` that does not exist, as MindSpore leaves
-            that to its backend.
-        RuntimeError: the call was made before `communication.init`.
-    """
-
-    def __init__(self, op: str = ReduceOp.SUM, group: str = GlobalComm.WORLD_COMM_GROUP):
-        super().__init__(op=op, group=group, fusion=0, index=0, no_eliminate=True)
-        for argument, value in (("op", op), ("group", group)):
-            if not isinstance(value, str):
-                raise TypeError(f"For '{self.name}', the '{argument}' must be str, but got {type(value).__name__}.")
-        check_exists(self.name, group)
-        self.op = op
-        self.group = group
-
-    def __call__(self, input_x: Any) -> Any:
-        array = self._as_array(input_x)
-        if array.dtype == bool:
-            raise TypeError(f"For '{self.name}', the dtype of the input must be a number, but got Bool.")
-        return arrays.like(input_x, world().all_reduce(array, self.op))
+from shmcoll.mindspore.ops.primitive import Primitive, is_int
 
 
 class AlltoAll(Primitive):
@@ -105,7 +36,7 @@ class AlltoAll(Primitive):
                 f"For '{self.name}', the type of 'group' should be 'str', but got type '{type(group).__name__}'."
             )
         for value in (split_count, split_dim, concat_dim):
-            if not _is_int(value):  # MindSpore passes the type where the argument's name belongs; so its text has it
+            if not is_int(value):  # MindSpore passes the type where the argument's name belongs; so its text has it
                 raise TypeError(f"The type of '<class 'int'>' must be 'int', but got '{type(value).__name__}'.")
         check_exists(self.name, group)
         self.split_count = split_count
@@ -137,10 +68,3 @@ class AlltoAll(Primitive):
                 f"For '{self.name}', the 'x_shape[split_dim]' must be divisible by 'split_count', "
                 f"but got 'x_shape[split_dim]' {extent}, 'split_count' {self.split_count}."
             )
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-__all__ = ["AllReduce", "AlltoAll", "ReduceOp"]
