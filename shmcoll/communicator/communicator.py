@@ -55,10 +55,13 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
 
     _title, _instead = "a communicator", "call shmcoll.init() in the function that uses it"
 
-    def __init__(self, local_rank: LocalRank, group: Group, name: str, which: Identity = WORLD):
+    def __init__(
+        self, local_rank: LocalRank, group: Group, name: str, which: Identity = WORLD, subgroup_name: str = ""
+    ):
         self._name = name
         self._local_rank = local_rank
         self._identity = which
+        self._subgroup_name = subgroup_name
         self._splits = self._shrinks = 0
         self._composite = {}
         self._open(Dispatcher(local_rank, group, group.ranks.index(local_rank.rank)))
@@ -419,14 +422,15 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
         ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
         return self._join(ranks, identity(ranks, "split", self._identity, self._splits))
 
-    def subgroup(self, ranks: Iterable[SupportsIndex]) -> Communicator:
+    def subgroup(self, ranks: Iterable[SupportsIndex], *, name: str = "") -> Communicator:
         """Return the group of some ranks of this group. Only its members call it.
 
-        Ranks are numbered in ascending order. The same ranks give the same communicator until this rank closes it.
-        Waits for the member with the lowest rank, up to `timeout`.
+        Ranks are numbered in ascending order. The same ranks and name give the same communicator until this rank closes
+        it. Waits for the member with the lowest rank, up to `timeout`.
 
         Args:
             ranks: ranks of this group, this rank among them.
+            name: groups of the same ranks with different names are different groups: their operations do not meet.
 
         Returns:
             The communicator of these ranks.
@@ -435,7 +439,7 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
             ArenaError: on all members, there is no memory for the group.
             RankFailed: the member with the lowest rank has failed.
             CollectiveTimeout: the member with the lowest rank has not called it.
-            TypeError: `ranks` is not a sequence of integers.
+            TypeError: `ranks` is not a sequence of integers, or `name` is not a string.
             ValueError: a rank does not exist or is named twice, or this rank is not among them.
 
         Example:
@@ -449,6 +453,8 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
                 raise TypeError(
                     f"subgroup on rank {check[1]}: ranks must be a sequence of ranks, got {type(ranks).__name__}"
                 )
+            if not isinstance(name, str):
+                raise TypeError(f"subgroup on rank {check[1]}: name must be a string, got {type(name).__name__}")
             members = sorted(given.as_peer(rank, "rank", self._size, *check) for rank in ranks)
             if self._rank not in members or len(set(members)) != len(members):
                 raise ValueError(
@@ -457,11 +463,12 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
                 )
         self._dispatcher.check_rank("subgroup")
         world = tuple(sorted(self._dispatcher.group.ranks[rank] for rank in members))
-        generation = self._local_rank.closes[world]
+        origin = world, name
+        generation = self._local_rank.closes[origin]
         try:
-            return self._join(world, identity(world, "subgroup", generation))
+            return self._join(world, identity(world, "subgroup", name, generation), name)
         except ArenaError:
-            self._local_rank.closes[world] = generation + 1
+            self._local_rank.closes[origin] = generation + 1
             raise
 
     def shrink(self) -> Communicator:
@@ -532,8 +539,9 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
                 local_rank.forget(self._dispatcher)
                 del local_rank.subgroups[self._identity]
                 ranks, closes = self._dispatcher.group.ranks, local_rank.closes
-                if self._identity == identity(ranks, "subgroup", closes[ranks]):
-                    closes[ranks] += 1
+                origin = ranks, self._subgroup_name
+                if self._identity == identity(ranks, "subgroup", self._subgroup_name, closes[origin]):
+                    closes[origin] += 1
                 local_rank.groups.leave(self._dispatcher.group, self._rank, self._dispatcher.buffers.drop_all())
 
     def __enter__(self) -> Self:
@@ -549,20 +557,21 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _join(self, ranks: tuple[int, ...], which: Identity) -> Communicator:
-        """Return the communicator of a group that this rank belongs to, made by the first of its ranks."""
+    def _join(self, ranks: tuple[int, ...], which: Identity, name: str = "") -> Communicator:
+        """Return the communicator of a group that this rank belongs to, made by the first of its ranks. name: that of a
+        subgroup."""
         local_rank = self._local_rank
         local_rank.check_not_within("subgroup")
         with local_rank.lock:
             if which not in local_rank.subgroups and local_rank.rank == ranks[0]:
                 group = local_rank.groups.lead(ranks, which)
-                local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(ranks)}", which)
+                local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(ranks)}", which, name)
             known: Communicator | None = local_rank.subgroups.get(which)
             if known is not None:
                 return known
         group = find(local_rank.arena, ranks, which, local_rank.rank, self.timeout)
         with local_rank.lock:
             if which not in local_rank.subgroups:
-                local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(ranks)}", which)
+                local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(ranks)}", which, name)
             made: Communicator = local_rank.subgroups[which]
             return made

@@ -16,8 +16,8 @@ the end.
 
 Identity. It is a hash of the members and of an origin that all members know. `split` makes a new group each time: its
 origin is the identity of the parent, and how often the parent has been split. `subgroup` finds a group that exists: its
-origin is how often this member has closed the group of these ranks. A member that is a generation ahead waits for the
-others.
+origin is its name, and how often this member has closed the group of these ranks and this name. A member that is a
+generation ahead waits for the others.
 
 No memory. The leader enters the identity with a negative offset, which contains how much it needed and how much was
 available, and all members raise. For each of them this counts as a generation that is closed. The leader does the same

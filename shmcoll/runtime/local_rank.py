@@ -54,7 +54,8 @@ class LocalRank:
         self.lock = threading.RLock()  # guards what follows; held for a moment only, see `check_not_within`
         self.dispatchers: list[OpenCommunicator] = []
         self.subgroups: dict[Identity, Any] = {}  # the communicators of open subgroups
-        self.closes: Counter[tuple[int, ...]] = Counter()  # how often this rank has closed the subgroup of these ranks
+        #: how often this rank has closed the subgroup of these ranks and this name
+        self.closes: Counter[tuple[tuple[int, ...], str]] = Counter()
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
         stack_server.offer()
         self._tell_the_end()

@@ -97,7 +97,7 @@ def test_a_damaged_directory_is_told(ranks, offset):
     def use(comm) -> str:
         arena = comm._local_rank.arena
         if comm.rank == 0:
-            which = identity((0, 1), "subgroup", 0)
+            which = identity((0, 1), "subgroup", "", 0)
             slot = layout.directory_offset(2, 0) + layout.SLOTS
             arena.store(slot + layout.SLOT_OFFSET, offset)
             arena.store(slot + layout.SLOT_IDENTITY, which[0])
@@ -117,7 +117,7 @@ def test_a_damaged_region_is_told(ranks, word, value):
     def use(comm) -> str:
         arena = comm._local_rank.arena
         if comm.rank == 0:
-            group = comm._local_rank.groups.lead((0, 1), identity((0, 1), "subgroup", 0))
+            group = comm._local_rank.groups.lead((0, 1), identity((0, 1), "subgroup", "", 0))
             arena.store(group.offset + word, value)
         comm.barrier()
         text = ""

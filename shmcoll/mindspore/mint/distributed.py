@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from shmcoll.mindspore import arrays, communication, dtypes
-from shmcoll.mindspore.communication import GlobalComm, world
+from shmcoll.mindspore.communication import GlobalComm, groups
+from shmcoll.mindspore.communication.groups import communicator, world
 from shmcoll.mindspore.mint.handle import CommHandle
 
 _log = logging.getLogger("shmcoll.mindspore")
@@ -78,9 +79,11 @@ def destroy_process_group(group: str | None = None) -> None:
         TypeError: the group is not a string.
         ValueError: the group is not the world; others do not exist in this release.
     """
-    world()
-    communication.check_group("destroy_group", GlobalComm.WORLD_COMM_GROUP if group is None else group)
-    communication.release()
+    if group is None or group in groups.WORLD_GROUPS.values():
+        groups.check_inited()
+        communication.release()
+    else:
+        communication.destroy_group(group)
 
 
 def get_rank(group: str | None = None) -> int:
@@ -107,7 +110,6 @@ def get_world_size(group: str | None = None) -> int:
         ValueError: the group is not the world.
     """
     group = GlobalComm.WORLD_COMM_GROUP if group is None else group
-    communication.check_group("get_world_size", group)
     return communication.get_group_size(group)
 
 
@@ -143,10 +145,8 @@ def gather(
         raise TypeError(f"The argument 'group' must be type of string, but got 'group' type : {type(group)}.")
     if not isinstance(async_op, bool):
         raise TypeError(f"The argument 'async_op' must be a bool, but got {type(async_op)}.")
-    comm, dst = world(), int(dst)
-    communication.check_exists("gather", group)
-    if not 0 <= dst < comm.size:
-        raise ValueError(f"For gather, the dst {dst} is not a rank of the group of {comm.size}")
+    comm = communicator(group)
+    dst = groups.rank_in(group, dst)
     receiving = comm.rank == dst
     if receiving:
         _check_fit(gather_list, tensor, comm.size)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from shmcoll.mindspore import arrays, dtypes
-from shmcoll.mindspore.communication import GlobalComm, check_exists, get_group_size, world
+from shmcoll.mindspore.communication import GlobalComm, communicator, get_group_size
 from shmcoll.mindspore.ops.primitive import Primitive, is_int
 
 
@@ -18,12 +18,12 @@ class AlltoAll(Primitive):
         split_count: the number of blocks, which is the number of ranks.
         split_dim: the dimension along which the input is split. May be negative.
         concat_dim: the dimension along which the blocks received are concatenated. May be negative.
-        group: the world's name.
+        group: the name of the group.
 
     Raises:
         TypeError: the group is not a string, or a number is not an integer. The call raises it for an input that is not
             a tensor of a possible type.
-        ValueError: the group is not the world. The call raises it if `split_count` is not the number of ranks, or does
+        ValueError: the call raises it if `split_count` is not the number of ranks, or does
             not divide the dimension.
         IndexError: by the call, a dimension does not exist.
         RuntimeError: the call was made before `communication.init`.
@@ -38,7 +38,7 @@ class AlltoAll(Primitive):
         for value in (split_count, split_dim, concat_dim):
             if not is_int(value):  # MindSpore passes the type where the argument's name belongs; so its text has it
                 raise TypeError(f"The type of '<class 'int'>' must be 'int', but got '{type(value).__name__}'.")
-        check_exists(self.name, group)
+        self.group = group
         self.split_count = split_count
         self.split_dim = split_dim
         self.concat_dim = concat_dim
@@ -48,7 +48,7 @@ class AlltoAll(Primitive):
     def __call__(self, input_x: Any) -> Any:
         array = self._as_array(input_x)
         self._check(array, arrays.dtype_of(input_x))
-        return arrays.like(input_x, world().all_to_all(array, self.split_dim, self.concat_dim))
+        return arrays.like(input_x, communicator(self.group).all_to_all(array, self.split_dim, self.concat_dim))
 
     def _check(self, array: Any, dtype: Any) -> None:
         if array.dtype not in dtypes.BY_NUMPY or array.dtype.kind == "c":

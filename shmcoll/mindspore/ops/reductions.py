@@ -3,7 +3,7 @@
 from typing import Any
 
 from shmcoll.mindspore import arrays
-from shmcoll.mindspore.communication import GlobalComm, check_exists, world
+from shmcoll.mindspore.communication import GlobalComm, communicator
 from shmcoll.mindspore.ops.primitive import Primitive
 
 
@@ -25,11 +25,11 @@ class AllReduce(Primitive):
 
     Args:
         op: one of `ReduceOp`.
-        group: the world's name.
+        group: the name of the group.
 
     Raises:
         TypeError: `op` or `group` is not a string. The call raises it for an input that is not a tensor, or is bool.
-        ValueError: the group is not the world. The call raises it for an `op` that does not exist, as MindSpore leaves
+        ValueError: the call raises it for an `op` that does not exist, as MindSpore leaves
             that to its backend.
         RuntimeError: the call was made before `communication.init`.
     """
@@ -39,7 +39,6 @@ class AllReduce(Primitive):
         for argument, value in (("op", op), ("group", group)):
             if not isinstance(value, str):
                 raise TypeError(f"For '{self.name}', the '{argument}' must be str, but got {type(value).__name__}.")
-        check_exists(self.name, group)
         self.op = op
         self.group = group
 
@@ -47,4 +46,4 @@ class AllReduce(Primitive):
         array = self._as_array(input_x)
         if array.dtype == bool:
             raise TypeError(f"For '{self.name}', the dtype of the input must be a number, but got Bool.")
-        return arrays.like(input_x, world().all_reduce(array, self.op))
+        return arrays.like(input_x, communicator(self.group).all_reduce(array, self.op))
