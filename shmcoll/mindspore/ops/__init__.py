@@ -1,10 +1,18 @@
 """`mindspore.ops`: collectives as primitives, made once with their settings and then called with a tensor.
 
+    reductions    AllReduce, Reduce, ReduceScatter, ReduceScatterV, ReduceOp
+    moves         AllGather, AllGatherV, Broadcast, CollectiveScatter, CollectiveGather, Barrier
+    all_to_all    AlltoAll, AlltoAllV, AlltoAllVC
+    neighbors     NeighborExchange, NeighborExchangeV2
+    messages      Send, Receive, BatchISendIRecv
+
 Checks, their order and their words are those of MindSpore 2.10, quirks included; where the documents promise more (bool
-in `AllReduce`, a `fusion` that is no integer), that is checked too.
+in `AllReduce`, a `fusion` that is no integer), that is checked too. Ranks are numbers in the group.
 """
 
-from shmcoll.mindspore.ops.all_to_all import AlltoAll
-from shmcoll.mindspore.ops.reductions import AllReduce, ReduceOp
+from shmcoll.mindspore.ops import adjoints as _  # noqa: F401
+from shmcoll.mindspore.ops import operations
+from shmcoll.mindspore.ops.operations.comm_ops import *  # noqa: F403
+from shmcoll.mindspore.ops.operations.comm_ops import __all__ as _operators
 
-__all__ = ["AllReduce", "AlltoAll", "ReduceOp"]
+__all__ = [*_operators, "operations"]

@@ -1,13 +1,18 @@
-"""AlltoAll."""
+"""Operators that send a block to every rank: AlltoAll with equal blocks, AlltoAllV and AlltoAllVC with others."""
 
 from typing import Any
 
+import numpy as np
+
 from shmcoll.mindspore import arrays, dtypes
-from shmcoll.mindspore.communication import GlobalComm, communicator, get_group_size
-from shmcoll.mindspore.ops.primitive import Primitive, is_int
+from shmcoll.mindspore.communication import GlobalComm, get_group_size, get_rank
+from shmcoll.mindspore.ops.checks import check_is_int, check_type, counts
+from shmcoll.mindspore.ops.primitive import Collective, or_scalar
+
+_ACCEPTED = {one.numpy.num: one for one in dtypes.ALL if one.numpy.kind != "c"}
 
 
-class AlltoAll(Primitive):
+class AlltoAll(Collective):
     """Send block i of a tensor to rank i: `AlltoAll(split_count, split_dim, concat_dim, group)(input_x)`.
 
     The call splits the input into blocks and returns a new tensor of the blocks received, concatenated in rank order:
@@ -18,53 +23,128 @@ class AlltoAll(Primitive):
         split_count: the number of blocks, which is the number of ranks.
         split_dim: the dimension along which the input is split. May be negative.
         concat_dim: the dimension along which the blocks received are concatenated. May be negative.
-        group: the name of the group.
+        group: the name of a group.
 
     Raises:
         TypeError: the group is not a string, or a number is not an integer. The call raises it for an input that is not
             a tensor of a possible type.
-        ValueError: the call raises it if `split_count` is not the number of ranks, or does
-            not divide the dimension.
+        ValueError: by the call, `split_count` is not the number of ranks, or does not divide the dimension.
         IndexError: by the call, a dimension does not exist.
-        RuntimeError: the call was made before `communication.init`.
+        RuntimeError: there is no such group. Or, by the call, `communication.init` has not been called.
     """
 
     def __init__(self, split_count: int, split_dim: int, concat_dim: int, group: str = GlobalComm.WORLD_COMM_GROUP):
         super().__init__(split_count=split_count, split_dim=split_dim, concat_dim=concat_dim, group=group)
-        if not isinstance(group, str):
-            raise TypeError(
-                f"For '{self.name}', the type of 'group' should be 'str', but got type '{type(group).__name__}'."
-            )
+        check_type(self.name, "group", group, str)
         for value in (split_count, split_dim, concat_dim):
-            if not is_int(value):  # MindSpore passes the type where the argument's name belongs; so its text has it
-                raise TypeError(f"The type of '<class 'int'>' must be 'int', but got '{type(value).__name__}'.")
-        self.group = group
+            check_is_int(value)
         self.split_count = split_count
         self.split_dim = split_dim
         self.concat_dim = concat_dim
-        self.rank_size = get_group_size(group)
+        self.rank_size = get_group_size(self.group)
         self.attrs.update(no_eliminate=True, rank_size=self.rank_size)
 
-    def __call__(self, input_x: Any) -> Any:
-        array = self._as_array(input_x)
-        self._check(array, arrays.dtype_of(input_x))
-        return arrays.like(input_x, communicator(self.group).all_to_all(array, self.split_dim, self.concat_dim))
+    def _forward(self, x: np.ndarray) -> Any:
+        self._check(x)
+        return self.comm.all_to_all(x, self.split_dim, self.concat_dim)
 
-    def _check(self, array: Any, dtype: Any) -> None:
-        if array.dtype not in dtypes.BY_NUMPY or array.dtype.kind == "c":
-            accepted = ", ".join(str(one) for one in dtypes.ALL if one.kind != "c")
-            raise TypeError(f"For '{self.name}', the dtype of the input must be one of {accepted}, but got {dtype}.")
+    def _check(self, x: np.ndarray) -> None:
+        if x.dtype.num not in _ACCEPTED:
+            accepted = ", ".join(map(str, _ACCEPTED.values()))
+            raise TypeError(
+                f"For '{self.name}', the dtype of the input must be one of {accepted}, but got {arrays.dtype_of(x)}."
+            )
         if self.split_count != self.rank_size:
             raise ValueError(  # the quote that is missing is missing in MindSpore
                 f"For '{self.name}, the 'split_count' must be equal to 'rank_size', "
                 f"but got 'split_count': {self.split_count}, 'rank_size': {self.rank_size}"
             )
-        for which, dim in (("concat", self.concat_dim), ("split", self.split_dim)):
-            if not -array.ndim <= dim < array.ndim:
-                raise IndexError(f"Invalid {which} dim {dim} is greater than shape size {array.ndim}")
-        extent = array.shape[self.split_dim]
-        if extent % self.split_count:
+        if not -x.ndim <= self.concat_dim < x.ndim:
+            raise IndexError(f"Invalid concat dim {self.concat_dim} is greater than shape size {x.ndim}")
+        if not -x.ndim <= self.split_dim < x.ndim:
+            raise IndexError(f"Invalid split dim {self.split_dim} is greater than shape size {x.ndim}")
+        if x.shape[self.split_dim] % self.split_count:
             raise ValueError(
                 f"For '{self.name}', the 'x_shape[split_dim]' must be divisible by 'split_count', "
-                f"but got 'x_shape[split_dim]' {extent}, 'split_count' {self.split_count}."
+                f"but got 'x_shape[split_dim]' {x.shape[self.split_dim]}, 'split_count' {self.split_count}."
             )
+
+
+class AlltoAllV(Collective):
+    """Send blocks of different lengths: `AlltoAllV(group, block_size)(input_x, send_numel_list, recv_numel_list)`.
+
+    The call takes a tensor of one dimension, of any type, which consists of the blocks for the ranks. The lists, tuples
+    or tensors of lengths say how many times `block_size` elements go to each rank, and come from each rank. It returns
+    a new tensor of the blocks received, in rank order; one of shape () and no meaning if nothing is received.
+
+    Args:
+        group: the name of a group; None for the world.
+        block_size: the unit of the lengths.
+
+    Raises:
+        TypeError: the group is not a string, or `block_size` is not an integer. The call raises it for an input that is
+            not a tensor, and for lengths that are not integers.
+        ValueError: by the call, the lengths do not add up to the tensor's. Or, on all ranks, a rank sends more or less
+            than is expected from it.
+        RuntimeError: as for `AlltoAll`.
+    """
+
+    def __init__(self, group: str | None = GlobalComm.WORLD_COMM_GROUP, block_size: int = 1):
+        super().__init__(group=GlobalComm.WORLD_COMM_GROUP if group is None else group, block_size=block_size)
+        self.rank_size = get_group_size(self.group)
+        check_type(self.name, "block_size", block_size, int)
+        self.block_size = block_size
+
+    def __call__(self, input_x: Any, send_numel_list: Any, recv_numel_list: Any) -> Any:
+        return super().__call__(input_x, send_numel_list, recv_numel_list)
+
+    def _forward(self, x: np.ndarray, send_numel_list: Any, recv_numel_list: Any) -> Any:
+        sent = counts(self.name, "send_numel_list", send_numel_list) * self.block_size
+        received = counts(self.name, "recv_numel_list", recv_numel_list) * self.block_size
+        return or_scalar(self.comm.all_to_all_v(x, sent, recv_counts=received)[0])
+
+
+class AlltoAllVC(Collective):
+    """Send blocks of different lengths: `AlltoAllVC(group, block_size, transpose)(input_x, send_count_matrix)`.
+
+    The call takes a tensor as `AlltoAllV` does, and the lengths of all blocks, as a list or a tensor of n * n integers
+    for n ranks, the same on all ranks: number i * n + j says how many times `block_size` elements rank i sends to j. It
+    returns what `AlltoAllV` returns.
+
+    Args:
+        group: the name of a group; None for the world.
+        block_size: the unit of the lengths.
+        transpose: number i * n + j is for what rank j sends to i, as on the way back.
+
+    Raises:
+        TypeError: as for `AlltoAllV`.
+        ValueError: by the call, there are not n * n lengths; or as for `AlltoAllV`.
+        RuntimeError: as for `AlltoAll`.
+    """
+
+    def __init__(self, group: str | None = GlobalComm.WORLD_COMM_GROUP, block_size: int = 1, transpose: bool = False):
+        super().__init__(
+            group=GlobalComm.WORLD_COMM_GROUP if group is None else group, block_size=block_size, transpose=transpose
+        )
+        self.rank_size = get_group_size(self.group)
+        self.rank_id = get_rank(self.group)
+        check_type(self.name, "block_size", block_size, int)
+        self.block_size = block_size
+        self.transpose = transpose
+        self.attrs.update(rank_size=self.rank_size, rank_id=self.rank_id)
+
+    def __call__(self, input_x: Any, send_count_matrix: Any) -> Any:
+        return super().__call__(input_x, send_count_matrix)
+
+    def _forward(self, x: np.ndarray, send_count_matrix: Any) -> Any:
+        comm = self.comm
+        matrix = counts(self.name, "send_count_matrix", send_count_matrix) * self.block_size
+        if matrix.size != comm.size**2:
+            raise ValueError(
+                f"For '{self.name}', the 'send_count_matrix' must have {comm.size} * {comm.size} elements, "
+                f"but has {matrix.size}."
+            )
+        square = matrix.reshape(comm.size, comm.size)
+        if self.transpose:
+            square = square.T
+        return or_scalar(comm.all_to_all_v(x, square[comm.rank], recv_counts=square[:, comm.rank])[0])

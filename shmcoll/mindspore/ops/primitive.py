@@ -1,32 +1,78 @@
-"""`Primitive`: what all operators share."""
+"""What all operators share: attributes, their group, and which tensors go in and come out.
+
+An operator is made once with its settings. A call runs `_forward` on plain arrays and returns the kind of tensor that
+it was given. For MindSpore's own tensors `gradients.recorded` runs it.
+"""
 
 from typing import Any
 
+import numpy as np
+
+from shmcoll.communicator import Communicator
 from shmcoll.mindspore import arrays
+from shmcoll.mindspore.communication import HCCL_WORLD_COMM_GROUP, GlobalComm, communicator
+from shmcoll.mindspore.ops import gradients
+from shmcoll.mindspore.tensor import Tensor
+
+_view = np.ndarray.view  # `Tensor.view` is MindSpore's
+
+
+def or_scalar(x: np.ndarray) -> np.ndarray:
+    """Return a result of different lengths; a 0-d array if it is empty, as MindSpore's are."""
+    return x if x.size else np.zeros((), x.dtype)
 
 
 class Primitive:
     """An operation with named attributes, which describe it to MindSpore's graph compiler; there is none here."""
 
-    def __init__(self, **attrs: Any):
+    group: Any
+
+    def __init__(self, **settings: Any):
+        if settings.get("group") == HCCL_WORLD_COMM_GROUP:  # it means the world in every backend
+            settings["group"] = GlobalComm.WORLD_COMM_GROUP
         self.name = type(self).__name__
-        self.attrs = attrs
+        self.attrs = settings
+        vars(self).update(settings)
 
     def add_prim_attr(self, name: str, value: Any) -> "Primitive":
         """Set an attribute and return self. Raises `TypeError` if "fusion" is not an integer."""
-        if name == "fusion" and not is_int(value):
+        if name == "fusion" and (not isinstance(value, int) or isinstance(value, bool)):
             raise TypeError(f"For '{self.name}', the 'fusion' must be int, but got {type(value).__name__}.")
         self.attrs[name] = value
         return self
 
+    def get_attr_dict(self) -> dict[str, Any]:
+        """Return the attributes by name."""
+        return self.attrs
+
     def __repr__(self) -> str:
         return f"Prim[{self.name}]<{', '.join(f'{name}={value}' for name, value in self.attrs.items())}>"
 
-    def _as_array(self, x: Any) -> Any:
+    @property
+    def comm(self) -> Communicator:
+        """The communicator of the group. Raises `RuntimeError` if there is none."""
+        return communicator(self.group)
+
+    def _as_array(self, x: Any) -> np.ndarray:
         if not arrays.is_tensor(x):
             raise TypeError(f"For '{self.name}', input must be a Tensor, but got: {type(x).__name__}.")
         return arrays.to_numpy(x)
 
 
-def is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+class Collective(Primitive):
+    """An operator of one tensor. `arguments` are what a call is given beside it."""
+
+    def __call__(self, input_x: Any, *arguments: Any) -> Any:
+        kind = type(input_x)
+        if kind is Tensor or kind is np.ndarray:  # the common calls take the shortest way
+            result = self._forward(_view(input_x, np.ndarray) if kind is Tensor else input_x, *arguments)
+            if type(result) is not np.ndarray:
+                result = np.asarray(result)
+            return result if kind is np.ndarray else _view(result, Tensor)
+        if arrays.is_foreign(input_x):
+            return gradients.recorded(self, self._forward, (input_x,), arguments)
+        return arrays.like(input_x, self._forward(self._as_array(input_x), *arguments))
+
+    def _forward(self, x: np.ndarray, *arguments: Any) -> Any:
+        """Return the result, an array or a scalar."""
+        raise NotImplementedError

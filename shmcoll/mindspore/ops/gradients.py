@@ -1,0 +1,57 @@
+"""Gradients for MindSpore's own tensors, in PyNative mode.
+
+MindSpore asks a cell that has a method `bprop` for the gradient of its inputs. So a call of an operator is the call of
+a cell. The class of these cells is made at the first call, because this package never imports MindSpore.
+
+A gradient is that of the sum over all ranks of what they differentiate. So the backward pass calls collectives too, and
+all ranks of the group take part in it.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from shmcoll.mindspore import arrays
+
+#: for each class of operators, a function from the operator, its tensors, the result, the gradient of the result and
+#: the arguments of the call to the gradient of the tensor, or a tuple with that of each. `adjoints` fills it.
+BY_OPERATOR: dict[type, Callable[..., Any]] = {}
+
+
+def recorded(operator: Any, forward: Callable[..., Any], tensors: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
+    """Call an operator on MindSpore's own tensors, so that they have gradients.
+
+    Args:
+        operator: its class is in `BY_OPERATOR`.
+        forward: from the tensors as plain arrays, and the arguments, to an array or a tuple of arrays.
+        tensors: MindSpore's own.
+        arguments: what the call is given beside the tensors.
+
+    Returns:
+        MindSpore's own tensor, or a tuple of them.
+    """
+    return _cell_class()(operator, forward, arguments)(*tensors)
+
+
+@cache
+def _cell_class() -> Any:
+    nn = sys.modules["mindspore"].nn
+
+    class Recorded(nn.Cell):  # type: ignore[misc, name-defined]
+        def __init__(self, operator: Any, forward: Callable[..., Any], arguments: tuple[Any, ...]):
+            super().__init__()
+            self.operator, self.forward, self.arguments = operator, forward, arguments
+
+        def construct(self, *tensors: Any) -> Any:
+            result = self.forward(*map(arrays.to_numpy, tensors), *self.arguments)
+            if isinstance(result, tuple):
+                return tuple(arrays.like(tensors[0], one) for one in result)
+            return arrays.like(tensors[0], result)
+
+        def bprop(self, *known: Any) -> tuple[Any, ...]:
+            *tensors, out, gradient = known
+            found = BY_OPERATOR[type(self.operator)](self.operator, tensors, out, gradient, *self.arguments)
+            return found if isinstance(found, tuple) else (found,)
+
+    return Recorded

@@ -1,0 +1,201 @@
+"""Operators for messages between two ranks: Send, Receive, BatchISendIRecv."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+import shmcoll
+from shmcoll.mindspore import arrays, dtypes
+from shmcoll.mindspore.communication import GlobalComm
+from shmcoll.mindspore.ops import gradients
+from shmcoll.mindspore.ops.checks import check_type
+from shmcoll.mindspore.ops.primitive import Collective, Primitive
+
+_RECEIVED = (
+    dtypes.float16, dtypes.float32, dtypes.float64, dtypes.bfloat16, dtypes.int8, dtypes.int16, dtypes.int32,
+    dtypes.int64, dtypes.uint8, dtypes.uint16, dtypes.uint32, dtypes.uint64,
+)  # fmt: skip
+
+
+class Send(Collective):
+    """Send a tensor to a rank, which calls `Receive`: `Send(sr_tag, dest_rank, group)(input_x)`.
+
+    The call takes a tensor of any type, and does not wait for the receiver. It returns a tensor of the same contents.
+
+    Args:
+        sr_tag: the receiver names the same tag, from 0 to 2**31 - 1.
+        dest_rank: the rank in the group.
+        group: the name of a group.
+        group_back: has no effect. In MindSpore it is the group of the gradient; here messages have no gradient.
+
+    Raises:
+        TypeError: by the call, the input is not a tensor.
+        ValueError: by the call, there is no such rank.
+        RuntimeError: by the call, there is no such group, or `communication.init` has not been called.
+    """
+
+    def __init__(
+        self,
+        sr_tag: int,
+        dest_rank: int,
+        group: str = GlobalComm.WORLD_COMM_GROUP,
+        group_back: str = GlobalComm.WORLD_COMM_GROUP,
+    ):
+        super().__init__(sr_tag=sr_tag, dest_rank=dest_rank, group=group, group_back=group_back)
+        self.rank = self.dest_rank = dest_rank
+        self.sr_tag = sr_tag
+        self.attrs.update(no_eliminate=True)
+
+    def _forward(self, x: np.ndarray) -> Any:
+        self.comm.send(x, self.dest_rank, self.sr_tag)
+        return x.copy()
+
+
+class Receive(Primitive):
+    """Receive a tensor from a rank, which calls `Send`: `Receive(sr_tag, src_rank, shape, dtype, group)()`.
+
+    The call waits for the tensor and returns it. It may be given a tensor, which is ignored.
+
+    Args:
+        sr_tag: the tag that the sender names.
+        src_rank: the rank in the group.
+        shape: the shape of the tensor.
+        dtype: the type of the tensor.
+        group: the name of a group.
+        group_back: has no effect, as in `Send`.
+
+    Raises:
+        TypeError: the type is none of integers and floating types. The call raises it if the message has another type.
+        ValueError: by the call, there is no such rank, or the message has another size.
+        RuntimeError: by the call, as for `Send`.
+    """
+
+    def __init__(
+        self,
+        sr_tag: int,
+        src_rank: int,
+        shape: Sequence[int],
+        dtype: Any,
+        group: str = GlobalComm.WORLD_COMM_GROUP,
+        group_back: str = GlobalComm.WORLD_COMM_GROUP,
+    ):
+        super().__init__(sr_tag=sr_tag, src_rank=src_rank, shape=shape, dtype=dtype, group=group, group_back=group_back)
+        self.rank, self.tag = src_rank, sr_tag
+        self.shape, self.dtype = shape, dtype
+        self.attrs.update(no_eliminate=True)
+        if str(dtype) not in map(str, _RECEIVED):
+            raise TypeError(f"For '{self.name}', the type of 'dtype' must be in {list(_RECEIVED)}, but got {dtype}.")
+
+    def __call__(self, input_x: Any = None) -> Any:
+        out = np.empty(tuple(self.shape), dtypes.as_numpy_dtype(self.dtype))
+        received, _, _ = self.comm.recv(out, self.rank, self.tag)
+        return arrays.new(self._whole(received, out))
+
+    def _whole(self, received: np.ndarray, out: np.ndarray) -> np.ndarray:
+        if received.size != out.size:
+            raise ValueError(
+                f"For '{self.name}', the 'shape' {self.shape} has {out.size} elements, but the message of rank "
+                f"{self.rank} with 'sr_tag' {self.tag} has {received.size}."
+            )
+        return out
+
+
+class BatchISendIRecv(Primitive):
+    """Send and receive several tensors at once: `BatchISendIRecv(op_types, remote_ranks, ..., group)((input_x, ...))`.
+
+    The call takes a tuple with a tensor for each "isend"; `(None,)` or `()` if there is none. It returns a tuple with a
+    tensor for each entry of `op_types`: at an "irecv" the tensor received, at an "isend" one without meaning.
+
+    Args:
+        op_types: "isend" or "irecv", in the order of the messages.
+        remote_ranks: for each, the rank in the group at the other end.
+        receive_shapes: for each "irecv", the shape of its tensor.
+        receive_dtypes: for each "irecv", the type of its tensor.
+        group: the name of a group; None for the world.
+
+    Raises:
+        TypeError: one of the lists is neither a list nor a tuple. The call raises it for an input that is not a tuple
+            of tensors, and for a message of another type.
+        ValueError: lists have different lengths. The call raises it for another word in `op_types`, a shape too few or
+            too many, a rank that does not exist, and a message of another size.
+        RuntimeError: by the call, there is not one tensor for each "isend"; or there is no such group, or
+            `communication.init` has not been called.
+    """
+
+    def __init__(
+        self,
+        op_types: Sequence[str],
+        remote_ranks: Sequence[int],
+        receive_shapes: Sequence[Sequence[int]] | None = None,
+        receive_dtypes: Sequence[Any] | None = None,
+        group: str | None = GlobalComm.WORLD_COMM_GROUP,
+    ):
+        shapes = () if receive_shapes is None else receive_shapes
+        types = () if receive_dtypes is None else receive_dtypes
+        super().__init__(
+            op_types=op_types,
+            remote_ranks=remote_ranks,
+            receive_shapes=shapes,
+            receive_dtypes=types,
+            group=GlobalComm.WORLD_COMM_GROUP if group is None else group,
+        )
+        for argument, value in (
+            ("receive_shapes", shapes),
+            ("receive_dtypes", types),
+            ("op_types", op_types),
+            ("remote_ranks", remote_ranks),
+        ):
+            check_type(self.name, argument, value, tuple, list)
+        if len(shapes) != len(types):  # the names are MindSpore's
+            raise ValueError(
+                "length of receive_shapes and receive_shapes must be the same, "
+                f"but got receive_shapes: {len(shapes)}  and receive_shapes: {types}"
+            )
+        if len(op_types) != len(remote_ranks):
+            raise ValueError("length of op_types and remote_ranks must be the same.")
+        self.op_types, self.remote_ranks = op_types, remote_ranks
+        self.receive_shapes, self.receive_dtypes = shapes, types
+        self.attrs.update(no_eliminate=True)
+
+    def __call__(self, input_x: Any = ()) -> tuple[Any, ...]:
+        if not isinstance(input_x, (tuple, list)):
+            raise TypeError(f"For '{self.name}', input must be a tuple of Tensors, but got: {type(input_x).__name__}.")
+        given = [x for x in input_x if x is not None]
+        plain = [self._as_array(x) for x in given]
+        if given and arrays.is_foreign(given[0]):
+            return tuple(gradients.recorded(self, self._forward, tuple(given), ()))
+        result = self._forward(*plain)
+        return tuple(arrays.like(given[0], one) if given else arrays.new(one) for one in result)
+
+    def _forward(self, *tensors: np.ndarray) -> tuple[np.ndarray, ...]:
+        sends, receives = (self.op_types.count(one) for one in ("isend", "irecv"))
+        if sends + receives < len(self.op_types) or receives != len(self.receive_shapes):
+            raise ValueError(
+                f"For '{self.name}', the 'op_types' must be 'isend' or 'irecv', with a shape for each 'irecv', "
+                f"but got {self.op_types} and shapes {self.receive_shapes}."
+            )
+        if len(tensors) != sends:
+            raise RuntimeError(
+                f"For '{self.name}', there must be one tensor for each 'isend', "
+                f"but got {len(tensors)} tensors and {sends} 'isend'."
+            )
+        rest = iter(tensors)
+        types = map(dtypes.as_numpy_dtype, self.receive_dtypes)
+        rooms = iter([np.empty(tuple(s), t) for s, t in zip(self.receive_shapes, types, strict=True)])
+        result = [np.zeros((), np.float32) if op == "isend" else next(rooms) for op in self.op_types]
+        works = self.comm.batch(
+            [
+                shmcoll.Send(next(rest), rank) if op == "isend" else shmcoll.Recv(room, rank)
+                for op, rank, room in zip(self.op_types, self.remote_ranks, result, strict=True)
+            ]
+        )
+        for work, room, op, rank in zip(works, result, self.op_types, self.remote_ranks, strict=True):
+            received = work.wait()
+            if op == "irecv" and received[0].size != prod(room.shape):
+                raise ValueError(
+                    f"For '{self.name}', a tensor of shape {room.shape} was expected from rank {rank}, "
+                    f"but its message has {received[0].size} elements."
+                )
+        return tuple(result)
