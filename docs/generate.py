@@ -25,7 +25,7 @@ from shmcoll.communicator.grid import Grid
 from shmcoll.communicator.messages import Recv, RecvObject, Send, SendObject
 from shmcoll.communicator.plans import Plan
 from shmcoll.mindspore import context, nn, tensor
-from shmcoll.mindspore.mint.handle import CommHandle
+from shmcoll.mindspore.mint.distributed import CommHandle
 from shmcoll.runner.pool import Ranks
 from shmcoll.runtime.work import Work
 

@@ -138,7 +138,7 @@ def test_refusals_on_every_rank_in_order(ranks, told):
         told_them.append(told(lambda: gather(t, [Tensor([0.0, 0.0]) for _ in range(comm.size)])))
         return [before, *told_them]
 
-    for found in ranks(2, refusals):
+    for rank, found in enumerate(ranks(2, refusals)):
         assert found == [
             NOT_INITED,
             "TypeError: For gather, the input tensor must be tensor",
@@ -149,10 +149,10 @@ def test_refusals_on_every_rank_in_order(ranks, told):
             "TypeError: For gather, the dst must be int",
             "TypeError: The argument 'group' must be type of string, but got 'group' type : <class 'int'>.",
             "TypeError: The argument 'async_op' must be a bool, but got <class 'int'>.",
-            "ValueError: For 'gather', the group 'mine' does not exist: only the world group exists in this release; "
-            "use GlobalComm.WORLD_COMM_GROUP ('hccl_world_group', 'nccl_world_group', 'mccl_world_group' all mean it).",
-            "ValueError: For gather, the dst 9 is not a rank of the group of 2",
-            "ValueError: For gather, the dst -1 is not a rank of the group of 2",
+            f"RuntimeError: The group mine does not exist. Rank {rank} has: hccl_world_group; create_group makes one.",
+            "RuntimeError: Group hccl_world_group doesn't contain the global rank 9; its ranks are [0, 1]",
+            "TypeError: For 'get_group_rank_from_world_rank', the argument 'world_rank_id' must not be negative, but "
+            "got -1.",
             "TypeError: For gather, the type of tensor must be an integer or floating type, but got Bool.",
             "TypeError: For gather, the type of tensor must be an integer or floating type, but got Complex128.",
             "nothing wrong: None",
@@ -177,7 +177,7 @@ def test_refusals_on_the_receiving_rank(ranks, told):
             "TypeError: The argument list tensor len must be equal to group rank size, but got 3.",
             "TypeError: The argument list tensor type must be equal to tensor type, but got Int64.",
             "TypeError: The argument list tensor shape must be equal to tensor shape, but got (1,).",
-            "ValueError: For gather, the dst 1 is not a rank of the group of 1",
+            "RuntimeError: Group hccl_world_group doesn't contain the global rank 1; its ranks are [0]",
         ]
     ]
 

@@ -33,7 +33,9 @@ def test_members_make_groups_alone(ranks, n):
                 found.append(communication.get_group_size(name) == len(wanted))
                 found += [communication.get_world_rank_from_group_rank(name, i) == r for i, r in enumerate(wanted)]
                 found += [communication.get_group_rank_from_world_rank(r, name) == i for i, r in enumerate(wanted)]
-                found.append(float(ops.AllReduce(group=name)(Tensor([me + 1.0])).asnumpy()[0]) == sum(wanted) + len(wanted))
+                found.append(
+                    float(ops.AllReduce(group=name)(Tensor([me + 1.0])).asnumpy()[0]) == sum(wanted) + len(wanted)
+                )
             for name in mine:
                 destroy_group(name)
         return [len(found) > 0, all(found)]
@@ -54,7 +56,11 @@ def test_groups_of_the_same_ranks_do_not_meet(ranks):
         }
         found = [works[name].wait().tolist() for name in ("a", "b")]
         destroy_group("a")
-        return [*found, communicator("b").all_reduce([1]).tolist(), communicator("b") is not communicator("hccl_world_group")]
+        return [
+            *found,
+            communicator("b").all_reduce([1]).tolist(),
+            communicator("b") is not communicator("hccl_world_group"),
+        ]
 
     assert ranks(2, run) == [[[3, 2 * ord("a")], [3, 2 * ord("b")], [2], True]] * 2
 

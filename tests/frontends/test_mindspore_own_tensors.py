@@ -30,6 +30,12 @@ class StandIn:
     def astype(self, dtype):
         return StandIn(self._data, dtype)
 
+    def data_ptr(self):
+        return self._data.ctypes.data
+
+    def stride(self):
+        return [step // self._data.itemsize for step in self._data.strides]
+
     def assign_value(self, value):
         assert isinstance(value, StandIn)
         self._data[...] = value._data

@@ -1,11 +1,15 @@
 """`mindspore.communication`: join the job, make groups, and learn the numbers of ranks.
 
-    management    these functions
-    groups        the groups by name; `communicator(group)` is the communicator of one
-    comm_func     collectives that return a tensor, and a handle if asynchronous
+management    these functions
+groups        the groups by name; `communicator(group)` is the communicator of one
+comm_func     collectives that return a tensor, and a handle if asynchronous
 """
 
-from shmcoll.mindspore.communication.groups import GlobalComm, communicator
+from importlib import import_module
+from typing import Any
+
+from shmcoll.mindspore.communication.groups import GlobalComm
+from shmcoll.mindspore.communication.groups import communicator as communicator
 from shmcoll.mindspore.communication.management import (
     HCCL_WORLD_COMM_GROUP,
     MCCL_WORLD_COMM_GROUP,
@@ -42,3 +46,9 @@ __all__ = [
     "init",
     "release",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "comm_func":  # it needs `mint.distributed`, which needs this package
+        return import_module(f"{__name__}.comm_func")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -96,7 +96,8 @@ def world() -> Communicator:
 
 
 def ranks_of(group: str) -> list[int]:
-    """Return the ranks of a group in the world, in ascending order. Raises as `communicator`, for members and others."""
+    """Return the ranks of a group, as they are numbered in the world, in ascending order. Raises as `communicator`, but
+    not for a rank that is not a member."""
     if group in _groups:
         return list(_groups[group].ranks)
     return communicator(group).ranks
@@ -119,6 +120,32 @@ def rank_in(group: str, world_rank: int) -> int:
     if world_rank not in ranks:
         raise RuntimeError(f"Group {group} doesn't contain the global rank {int(world_rank)}; its ranks are {ranks}")
     return ranks.index(world_rank)
+
+
+def rooted(group: str, world_rank: int) -> tuple[Any, int]:
+    """Return the communicator of a group, and the number in the group of a rank of the world. Raises as both."""
+    return communicator(group), rank_in(group, world_rank)
+
+
+def cached_rank_in(group: str, world_rank: int) -> int:
+    """Return the same as `rank_in`, as messages and `get_group_rank` find it: a rank of the world stays as it is.
+
+    Raises:
+        KeyError: there is no such group, or it has no such rank.
+    """
+    if is_world(group):
+        return world_rank
+    missing = None
+    if group not in _groups:
+        missing = "group"
+    elif world_rank not in _groups[group].ranks:
+        missing = "world_rank_id"
+    if missing:
+        raise KeyError(
+            f"For 'get_group_rank_from_world_rank_from_cache', the argument '{missing}' is not found in GROUP_RANKS, "
+            f"'group' : {group}, 'world_rank_id' : {world_rank}"
+        )
+    return _groups[group].ranks.index(world_rank)
 
 
 def world_rank_of(group: str, group_rank: int) -> int:
@@ -189,7 +216,9 @@ def destroy(group: str) -> None:
 def _check_exists(group: str) -> None:
     if group not in _groups:
         known = ", ".join(dict.fromkeys((GlobalComm.WORLD_COMM_GROUP, *_groups)))
-        raise RuntimeError(f"The group {group} does not exist. Rank {world().rank} has: {known}; create_group makes one.")
+        raise RuntimeError(
+            f"The group {group} does not exist. Rank {world().rank} has: {known}; create_group makes one."
+        )
 
 
 def _check_not_negative(operation: str, argument: str, rank: Any) -> None:

@@ -1,0 +1,45 @@
+"""The memory of a tensor of any kind, as a numpy array: what the communicator reads and writes.
+
+MindSpore's own tensors have memory of this process, too, on its CPU target. So the communicator writes into them
+directly, also if they are views of others, and an asynchronous result arrives without help of the program.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from shmcoll.mindspore import arrays, dtypes
+
+_view = np.ndarray.view  # `Tensor.view` is MindSpore's
+
+
+class _Elements:
+    """The memory of one of MindSpore's own tensors in numpy's terms. It keeps the tensor alive."""
+
+    def __init__(self, tensor: Any, dtype: np.dtype):
+        self._tensor = tensor
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (tensor.data_ptr(), False),  # `data_ptr` waits for what MindSpore still computes
+            "shape": tuple(tensor.shape),
+            "strides": tuple(step * dtype.itemsize for step in tensor.stride()),
+            "typestr": f"|V{dtype.itemsize}",
+        }
+
+
+def memory_of(x: Any) -> np.ndarray:
+    """Return an array that shares its memory with the tensor."""
+    if type(x) is np.ndarray:
+        return x
+    if isinstance(x, np.ndarray):
+        return _view(x, np.ndarray)
+    dtype = dtypes.as_numpy_dtype(x.dtype)
+    if not all(x.shape):
+        return np.empty(tuple(x.shape), dtype)
+    return np.asarray(_Elements(x, dtype)).view(dtype)
+
+
+def new_like(x: Any, shape: tuple[int, ...]) -> tuple[Any, np.ndarray]:
+    """Return a new tensor of the kind and element type of `x`, and its memory."""
+    tensor = arrays.like(x, np.empty(shape, memory_of(x).dtype))
+    return tensor, memory_of(tensor)

@@ -1,0 +1,318 @@
+"""Collectives on a list of tensors: all_gather, reduce_scatter, gather, scatter, all_to_all; and all_to_all of one
+tensor with counts.
+
+What is wrong with a list of tensors raises on every rank; what does not fit together, only on the rank that receives.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from shmcoll.mindspore import arrays
+from shmcoll.mindspore.communication.groups import communicator, rooted
+from shmcoll.mindspore.memory import memory_of
+from shmcoll.mindspore.mint.distributed import list_calls
+from shmcoll.mindspore.mint.distributed.checks import (
+    check_alike,
+    check_fit,
+    check_int,
+    check_length,
+    check_operator,
+    check_own,
+    check_same_dtype,
+    check_tensor,
+    check_tensors,
+    group_name,
+    moved,
+)
+from shmcoll.mindspore.mint.distributed.handle import CommHandle, handle_of
+from shmcoll.mindspore.mint.distributed.tensors import even_split
+
+
+def all_gather(tensor_list: Any, tensor: Any, group: str | None = None, async_op: bool = False) -> CommHandle | None:
+    """Write the tensors of all ranks into the tensors of `tensor_list`, in rank order, on every rank.
+
+    Args:
+        tensor_list: a tensor like that of each rank. The shapes may differ.
+        tensor: tensor of an integer or floating type, which is equal on all ranks.
+        group: the name of the group; None for the world.
+        async_op: return a `CommHandle` at once. Leave the tensors alone until its `wait()` returns.
+
+    Returns:
+        None, or a `CommHandle` for `async_op=True`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        RuntimeError: before `init`; or there is no such group, or this rank is not a member of it.
+    """
+    check_tensors(tensor_list)
+    check_same_dtype(tensor_list)
+    check_tensor("all_gather_into_tensor", tensor)
+    comm: Any = communicator(group_name(group, async_op))
+    check_length(tensor_list, comm.size)
+    check_own("all_gather", tensor, tensor_list, comm.rank)
+    x, out = moved("all_gather", tensor), [memory_of(one) for one in tensor_list]
+    if any(one.shape != x.shape for one in out):
+        work = list_calls.run(comm, list_calls.all_gather_unequal, x, out, async_op=async_op)
+    else:
+        work = list_calls.collect(comm, "all_gather", x, out=out, async_op=async_op)
+    return handle_of(work, async_op)
+
+
+def reduce_scatter(
+    output: Any, input_list: Any, op: str = "sum", group: str | None = None, async_op: bool = False
+) -> CommHandle | None:
+    """Reduce the lists of all ranks tensor by tensor; rank r gets the r-th result.
+
+    Args:
+        output: tensor like the r-th tensor of the list on rank r.
+        input_list: a tensor for each rank, of one integer or floating type. The shapes may differ, but are the same on
+            all ranks.
+        op: "sum", "prod", "min", "max" or "avg".
+        group: as for `all_gather`.
+        async_op: as for `all_gather`.
+
+    Returns:
+        As `all_gather`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        RuntimeError: as for `all_gather`.
+    """
+    check_tensors(input_list)
+    check_same_dtype(input_list)
+    check_tensor("reduce_scatter", output, "output")
+    group = group_name(group, async_op)
+    check_operator("reduce_scatter", op)
+    comm: Any = communicator(group)
+    check_length(input_list, comm.size)
+    check_own("reduce_scatter", output, input_list, comm.rank)
+    blocks = [moved("reduce_scatter", one) for one in input_list]
+    counts = [one.size for one in blocks]
+    out = memory_of(output)
+    work = comm.reduce_scatter_v(list_calls.joined(blocks), counts, op, out=out, async_op=async_op)
+    return handle_of(work, async_op)
+
+
+def gather(
+    tensor: Any, gather_list: Any, dst: int = 0, group: str | None = None, async_op: bool = False
+) -> CommHandle | None:
+    """Write the tensors of all ranks into the tensors of `gather_list` on rank `dst`, in rank order.
+
+    Args:
+        tensor: tensor of any shape, 0-d included, of an integer or floating type; shape and type are equal on all
+            ranks.
+        gather_list: on every rank, a list of tensors of equal shape and type. On `dst` it has one tensor like `tensor`
+            for each rank; on the other ranks it stays as it is. Tensors may share memory: then what is written last
+            stays.
+        dst: a rank, as it is numbered in the world.
+        group: as for `all_gather`.
+        async_op: as for `all_gather`.
+
+    Returns:
+        As `all_gather`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        RuntimeError: as for `all_gather`, or `dst` is not a rank of the group.
+    """
+    check_tensor("gather", tensor)
+    check_tensors(gather_list)
+    check_alike(gather_list)
+    check_int("gather", "dst", dst)
+    group = group_name(group, async_op)
+    comm, root = rooted(group, dst)
+    if comm.rank != root:
+        return handle_of(comm.gather(moved("gather", tensor), root, async_op=async_op), async_op)
+    check_fit(gather_list, tensor, comm.size)
+    x, out = moved("gather", tensor), [memory_of(one) for one in gather_list]
+    return handle_of(list_calls.collect(comm, "gather", x, root, out=out, async_op=async_op), async_op)
+
+
+def scatter(
+    tensor: Any, scatter_list: Any, src: int = 0, group: str | None = None, async_op: bool = False
+) -> CommHandle | None:
+    """Send the r-th tensor of the list of rank `src` to rank r.
+
+    Args:
+        tensor: tensor for the result, of an integer or floating type; shape and type are equal on all ranks.
+        scatter_list: on every rank, a list of tensors of equal shape and type. On `src` it has one tensor like `tensor`
+            for each rank.
+        src: a rank, as it is numbered in the world.
+        group: as for `all_gather`.
+        async_op: as for `all_gather`.
+
+    Returns:
+        As `all_gather`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        RuntimeError: as for `all_gather`, or `src` is not a rank of the group.
+    """
+    check_tensors(scatter_list)
+    check_alike(scatter_list)
+    check_tensor("scatter_tensor", tensor, "output")  # MindSpore's text has this name
+    check_int("scatter_tensor", "src", src)
+    group = group_name(group, async_op)
+    comm, root = rooted(group, src)
+    out, x = moved("scatter", tensor), None
+    if comm.rank == root:
+        check_fit(scatter_list, tensor, comm.size)
+        x = [memory_of(one) for one in scatter_list]
+    return handle_of(comm.scatter(x, root, out=out, async_op=async_op), async_op)
+
+
+def all_to_all(
+    output_tensor_list: Any, input_tensor_list: Any, group: str | None = None, async_op: bool = False
+) -> CommHandle | None:
+    """Send the r-th tensor of the input list to rank r; write what comes from rank r into the r-th output tensor.
+
+    Args:
+        output_tensor_list: a tensor for each rank, of as many elements as that rank sends, of any shape. Tensors behind
+            these stay as they are.
+        input_tensor_list: a tensor for each rank, of one integer or floating type. The shapes may differ.
+        group: as for `all_gather`.
+        async_op: as for `all_gather`.
+
+    Returns:
+        As `all_gather`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        ValueError: there is not a tensor for each rank. On every rank, before a byte moves: an output tensor has not as
+            many elements as are sent to it.
+        RuntimeError: as for `all_gather`.
+    """
+    group = group_name(group, async_op)
+    check_tensors(input_tensor_list)
+    check_tensors(output_tensor_list)
+    check_same_dtype(input_tensor_list)
+    check_same_dtype(output_tensor_list)
+    comm: Any = communicator(group)
+    check_lists(input_tensor_list, output_tensor_list, comm.size)
+    x = [moved("all_to_all", one) for one in input_tensor_list]
+    out = [memory_of(one) for one in output_tensor_list[: comm.size]]
+    return handle_of(list_calls.run(comm, list_calls.all_to_all, x, out, async_op=async_op), async_op)
+
+
+def check_lists(inputs: Sequence[Any], outputs: Sequence[Any], size: int) -> None:
+    """Raise `ValueError` if there is not a tensor or shape for each rank, or types differ."""
+    if len(inputs) != size or len(outputs) < size:
+        raise ValueError(
+            f"For all_to_all, there must be a tensor for each of {size} ranks, "
+            f"but got {len(inputs)} inputs and {len(outputs)} outputs"
+        )
+    given = arrays.dtype_of(inputs[0])
+    if arrays.is_tensor(outputs[0]) and arrays.dtype_of(outputs[0]) != given:
+        raise ValueError(
+            f"For all_to_all, the outputs must be of the type of the inputs, {given}, "
+            f"but got {arrays.dtype_of(outputs[0])}"
+        )
+
+
+def all_to_all_single(
+    output: Any,
+    input: Any,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: str | None = None,
+    async_op: bool = False,
+) -> CommHandle | None:
+    """Split a tensor along dimension 0, send part r to rank r, and concatenate what comes from the ranks.
+
+    Args:
+        output: tensor of the type of the input, with room for what comes.
+        input: tensor of an integer or floating type.
+        output_split_sizes: the number of rows that come from each rank. By default from each as many.
+        input_split_sizes: the number of rows for each rank. By default for each as many.
+        group: as for `all_gather`.
+        async_op: as for `all_gather`.
+
+    Returns:
+        As `all_gather`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        ValueError: there are no sizes and the rows cannot be split evenly; or the types differ. On every rank, before a
+            byte moves: the sizes of the ranks do not fit together, or do not fit the tensors.
+        RuntimeError: as for `all_gather`.
+    """
+    check_tensors([input])
+    check_tensors([output])
+    comm: Any = communicator(group_name(group, async_op))
+    check_lists([input] * comm.size, [output] * comm.size, comm.size)
+    x, out = moved("all_to_all_single", input), memory_of(output)
+    send, recv = elements_of(x.shape, out.shape, output_split_sizes, input_split_sizes, comm.size)
+    return handle_of(comm.all_to_all_v(x, send, recv_counts=recv, out=out, async_op=async_op), async_op)
+
+
+def elements_of(
+    sent: tuple[int, ...],
+    received: tuple[int, ...],
+    output_split_sizes: Sequence[int] | None,
+    input_split_sizes: Sequence[int] | None,
+    size: int,
+) -> tuple[list[int], list[int]]:
+    """Return how many elements go to each rank, and how many come from it.
+
+    Args:
+        sent: the shape of the input.
+        received: the shape of the output.
+        output_split_sizes: as for `all_to_all_single`.
+        input_split_sizes: as for `all_to_all_single`.
+        size: the number of ranks.
+    """
+    rows_out = input_split_sizes or even_split("input", sent, size)
+    rows_in = output_split_sizes or even_split("output", received, size)
+    return [rows * row_size(sent) for rows in rows_out], [rows * row_size(received) for rows in rows_in]
+
+
+def all_to_all_v_c(
+    output: Any, input: Any, send_count_matrix: list[int], group: str | None = None, async_op: bool = False
+) -> CommHandle | None:
+    """Do as `all_to_all_single`, with the numbers of rows for all ranks in one matrix.
+
+    Args:
+        output: as for `all_to_all_single`.
+        input: as for `all_to_all_single`.
+        send_count_matrix: n * n integers for n ranks, the same on all ranks: [i * n + j] is the number of rows that
+            rank i sends to rank j.
+        group: as for `all_gather`.
+        async_op: as for `all_gather`.
+
+    Returns:
+        As `all_gather`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        ValueError: the rows of the tensors have different sizes, or their types differ. On every rank, before a byte
+            moves: the numbers do not fit the tensors.
+        RuntimeError: as for `all_gather`.
+    """
+    check_tensors([input])
+    check_tensors([output])
+    group = group_name(group, async_op)
+    if not isinstance(send_count_matrix, list):
+        raise TypeError(f"send_count_matrix must be list, but got {type(send_count_matrix)}")
+    if not all(isinstance(one, int) for one in send_count_matrix):
+        raise TypeError("send_count_matrix elements must be of type int")
+    comm: Any = communicator(group)
+    if comm.size**2 != len(send_count_matrix):
+        raise TypeError(f"send_count_matrix must be square matrix, but got {len(send_count_matrix)}.")
+    check_lists([input] * comm.size, [output] * comm.size, comm.size)
+    x, out = moved("all_to_all_v_c", input), memory_of(output)
+    width, other = row_size(x.shape), row_size(out.shape)
+    if width != other:
+        raise ValueError(
+            f"The input and output dimensions except 0 must be of equal size, but got {width} and {other}."
+        )
+    send = [width * rows for rows in send_count_matrix[comm.rank * comm.size :][: comm.size]]
+    recv = [width * rows for rows in send_count_matrix[comm.rank :: comm.size]]
+    return handle_of(comm.all_to_all_v(x, send, recv_counts=recv, out=out, async_op=async_op), async_op)
+
+
+def row_size(shape: tuple[int, ...]) -> int:
+    """Return the number of elements of a row, a part of length 1 of dimension 0."""
+    size = 1
+    for extent in shape[1:]:
+        size *= extent
+    return size

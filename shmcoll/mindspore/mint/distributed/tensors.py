@@ -1,0 +1,331 @@
+"""Collectives on one tensor of each rank, written in place: all_reduce, broadcast, ..., and barrier."""
+
+from typing import Any
+
+from shmcoll.mindspore.communication.groups import communicator, rooted
+from shmcoll.mindspore.memory import memory_of
+from shmcoll.mindspore.mint.distributed.checks import (
+    check_int,
+    check_operator,
+    check_tensor,
+    group_name,
+    moved,
+    written,
+)
+from shmcoll.mindspore.mint.distributed.handle import CommHandle, handle_of
+
+_UNEVEN_OPERATORS = ("sum", "min", "max", "avg")
+
+
+def all_reduce(tensor: Any, op: str = "sum", group: str | None = None, async_op: bool = False) -> CommHandle | None:
+    """Reduce the tensors of all ranks element by element; every rank's tensor gets the result.
+
+    Args:
+        tensor: tensor of any shape, of an integer or floating type; shape and type are equal on all ranks.
+        op: "sum", "prod", "min", "max" or "avg".
+        group: the name of the group; None for the world.
+        async_op: return a `CommHandle` at once. Leave the tensor alone until its `wait()` returns.
+
+    Returns:
+        None, or a `CommHandle` for `async_op=True`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        RuntimeError: before `init`; or there is no such group, or this rank is not a member of it.
+    """
+    check_tensor("all_reduce", tensor)
+    check_operator("all_reduce", op)
+    comm: Any = communicator(group_name(group, async_op))
+    x = moved("all_reduce", tensor)
+    return handle_of(comm.all_reduce(x, op, out=x, async_op=async_op), async_op)
+
+
+def reduce(
+    tensor: Any, dst: int, op: str = "sum", group: str | None = None, async_op: bool = False
+) -> CommHandle | None:
+    """Reduce the tensors of all ranks element by element; the tensor of rank `dst` gets the result.
+
+    Args:
+        tensor: as for `all_reduce`. Other ranks than `dst` keep theirs.
+        dst: a rank, as it is numbered in the world.
+        op: as for `all_reduce`.
+        group: as for `all_reduce`.
+        async_op: as for `all_reduce`.
+
+    Returns:
+        As `all_reduce`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        RuntimeError: as for `all_reduce`, or `dst` is not a rank of the group.
+    """
+    check_tensor("reduce", tensor)
+    check_int("reduce", "dst", dst)
+    check_operator("reduce", op)
+    group = group_name(group, async_op)
+    comm, root = rooted(group, dst)
+    x = moved("reduce", tensor)
+    out = x if comm.rank == root else None
+    return handle_of(comm.reduce(x, root, op, out=out, async_op=async_op), async_op)
+
+
+def broadcast(tensor: Any, src: int, group: str | None = None, async_op: bool = False) -> CommHandle | None:
+    """Write the tensor of rank `src` into the tensors of all ranks.
+
+    Args:
+        tensor: tensor of any shape, of an integer or floating type; shape and type are equal on all ranks.
+        src: a rank, as it is numbered in the world.
+        group: as for `all_reduce`.
+        async_op: as for `all_reduce`.
+
+    Returns:
+        As `all_reduce`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        RuntimeError: as for `all_reduce`, or `src` is not a rank of the group.
+    """
+    check_tensor("broadcast", tensor)
+    check_int("broadcast", "src", src)
+    group = group_name(group, async_op)
+    comm, root = rooted(group, src)
+    return handle_of(comm.broadcast(moved("broadcast", tensor), root, async_op=async_op), async_op)
+
+
+def barrier(group: str | None = None, async_op: bool = False, device_ids: Any = None) -> CommHandle | None:
+    """Wait until all ranks of the group have called it.
+
+    Args:
+        group: as for `all_reduce`.
+        async_op: return a `CommHandle` at once; its `wait()` waits for the ranks.
+        device_ids: has no effect.
+
+    Returns:
+        As `all_reduce`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        RuntimeError: as for `all_reduce`.
+    """
+    comm: Any = communicator(group_name(group, async_op))
+    return handle_of(comm.barrier(async_op=async_op), async_op)
+
+
+def all_gather_into_tensor(
+    output_tensor: Any, input_tensor: Any, group: str | None = None, async_op: bool = False
+) -> CommHandle | None:
+    """Concatenate the tensors of all ranks along dimension 0, on every rank.
+
+    Args:
+        output_tensor: tensor of the type of the input, of shape (n * d, ...) for n ranks and inputs of shape (d, ...);
+            (n,) for inputs of no dimensions.
+        input_tensor: tensor of an integer or floating type; shape and type are equal on all ranks.
+        group: as for `all_reduce`.
+        async_op: as for `all_reduce`.
+
+    Returns:
+        As `all_reduce`.
+
+    Raises:
+        TypeError: an argument is not a tensor, or not as above.
+        ValueError: `output_tensor` has another shape or type.
+        RuntimeError: as for `all_reduce`.
+    """
+    check_tensor("all_gather_into_tensor", input_tensor)
+    check_tensor("all_gather_into_tensor", output_tensor, "output")
+    comm: Any = communicator(group_name(group, async_op))
+    x = moved("all_gather_into_tensor", input_tensor)
+    out = written("all_gather_into_tensor", output_tensor, joined_shape(x.shape, comm.size), input_tensor)
+    return handle_of(comm.all_gather(x, out=out, async_op=async_op), async_op)
+
+
+def all_gather_into_tensor_uneven(
+    output: Any,
+    input: Any,
+    output_split_sizes: list[int] | None = None,
+    group: str | None = None,
+    async_op: bool = False,
+) -> CommHandle | None:
+    """Concatenate tensors of different lengths along dimension 0, on every rank.
+
+    Args:
+        output: tensor of the type of the input; its rows are those of all inputs together.
+        input: tensor of at least one dimension, of an integer or floating type; the number of rows may differ between
+            ranks.
+        output_split_sizes: the number of rows of each rank. By default all ranks have the same.
+        group: as for `all_reduce`.
+        async_op: as for `all_reduce`.
+
+    Returns:
+        As `all_reduce`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        ValueError: on every rank, before a byte moves: the sizes are not those of the inputs, or do not fit the output.
+        RuntimeError: as for `all_reduce`.
+    """
+    name = "all_gather_into_tensor_uneven"
+    comm: Any = communicator(group_name(group, async_op))
+    check_tensor(name, input)
+    check_tensor(name, output, "output")
+    x, out = moved(name, input), memory_of(output)
+    counts = output_split_sizes or even_split("output", out.shape, comm.size)
+    return handle_of(comm.all_gather_v(x, recv_counts=counts, out=out, axis=0, async_op=async_op), async_op)
+
+
+def reduce_scatter_tensor(
+    output: Any, input: Any, op: str = "sum", group: str | None = None, async_op: bool = False
+) -> CommHandle | None:
+    """Reduce the tensors of all ranks element by element; rank r gets block r of the result.
+
+    Args:
+        output: tensor of the type of the input, of shape (d / n, ...) for n ranks and inputs of shape (d, ...).
+        input: tensor of an integer or floating type; shape and type are equal on all ranks.
+        op: as for `all_reduce`.
+        group: as for `all_reduce`.
+        async_op: as for `all_reduce`.
+
+    Returns:
+        As `all_reduce`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        ValueError: the first dimension of the input is not divisible by n, or `output` has another shape or type.
+        RuntimeError: as for `all_reduce`.
+    """
+    check_tensor("reduce_scatter_tensor", input)
+    check_tensor("reduce_scatter_tensor", output, "output")
+    check_operator("reduce_scatter_tensor", op)
+    comm: Any = communicator(group_name(group, async_op))
+    x = moved("reduce_scatter_tensor", input)
+    out = written("reduce_scatter_tensor", output, part_shape("reduce_scatter_tensor", x.shape, comm.size), input)
+    return handle_of(comm.reduce_scatter(x, op, out=out, async_op=async_op), async_op)
+
+
+def reduce_scatter_tensor_uneven(
+    output: Any,
+    input: Any,
+    input_split_sizes: list[int] | None = None,
+    op: str = "sum",
+    group: str | None = None,
+    async_op: bool = False,
+) -> CommHandle | None:
+    """Reduce the tensors of all ranks element by element; rank r gets `input_split_sizes[r]` rows of the result.
+
+    Args:
+        output: tensor of the type of the input, of shape (input_split_sizes[r], ...) on rank r.
+        input: tensor of at least one dimension, of an integer or floating type; shape and type are equal on all ranks.
+        input_split_sizes: the number of rows for each rank, the same on all ranks. By default all get as many.
+        op: "sum", "min", "max" or "avg".
+        group: as for `all_reduce`.
+        async_op: as for `all_reduce`.
+
+    Returns:
+        As `all_reduce`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        ValueError: the sizes do not add up to the rows of the input, or `output` has another shape or type.
+        RuntimeError: as for `all_reduce`.
+    """
+    name = "reduce_scatter_tensor_uneven"
+    check_operator(name, op, _UNEVEN_OPERATORS)
+    comm: Any = communicator(group_name(group, async_op))
+    check_tensor(name, input)
+    check_tensor(name, output, "output")
+    x = moved(name, input)
+    counts = input_split_sizes or even_split("input", x.shape, comm.size)
+    rows = counts[comm.rank] if len(counts) == comm.size else -1  # the call refuses a list of another length
+    out = memory_of(output) if rows == -1 else written(name, output, (rows, *x.shape[1:]), input)
+    return handle_of(comm.reduce_scatter_v(x, counts, op, out=out, axis=0, async_op=async_op), async_op)
+
+
+def gather_into_tensor(
+    output_tensor: Any, input_tensor: Any, dst: int = 0, group: str | None = None, async_op: bool = False
+) -> CommHandle | None:
+    """Concatenate the tensors of all ranks along dimension 0, on rank `dst`.
+
+    Args:
+        output_tensor: on `dst`, as for `all_gather_into_tensor`; on the other ranks any tensor, which stays as it is.
+        input_tensor: as for `all_gather_into_tensor`.
+        dst: a rank, as it is numbered in the world.
+        group: as for `all_reduce`.
+        async_op: as for `all_reduce`.
+
+    Returns:
+        As `all_reduce`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        ValueError: on `dst`, `output_tensor` has another shape or type.
+        RuntimeError: as for `all_reduce`, or `dst` is not a rank of the group.
+    """
+    name = "gather_into_tensor"
+    check_tensor(name, input_tensor)
+    check_tensor(name, output_tensor, "output")
+    check_int(name, "dst", dst)
+    group = group_name(group, async_op)
+    comm, root = rooted(group, dst)
+    x = moved(name, input_tensor)
+    out = None
+    if comm.rank == root:
+        out = written(name, output_tensor, joined_shape(x.shape, comm.size), input_tensor)
+    return handle_of(comm.gather(x, root, out=out, async_op=async_op), async_op)
+
+
+def scatter_tensor(
+    output_tensor: Any, input_tensor: Any, src: int = 0, group: str | None = None, async_op: bool = False
+) -> CommHandle | None:
+    """Split the tensor of rank `src` along dimension 0; rank r gets block r.
+
+    Args:
+        output_tensor: tensor of the type of the input, of shape (d / n, ...) for n ranks and an input of shape
+            (d, ...).
+        input_tensor: on `src`, a tensor of an integer or floating type; on the other ranks any tensor.
+        src: a rank, as it is numbered in the world.
+        group: as for `all_reduce`.
+        async_op: as for `all_reduce`.
+
+    Returns:
+        As `all_reduce`.
+
+    Raises:
+        TypeError: an argument is not as above.
+        ValueError: on `src`, the first dimension is not divisible by n, or `output_tensor` has another shape or type.
+        RuntimeError: as for `all_reduce`, or `src` is not a rank of the group.
+    """
+    name = "scatter_tensor"
+    check_tensor(name, input_tensor)
+    check_tensor(name, output_tensor, "output")
+    check_int(name, "src", src)
+    group = group_name(group, async_op)
+    comm, root = rooted(group, src)
+    out = moved(name, output_tensor)
+    x = None
+    if comm.rank == root:
+        x = moved(name, input_tensor)
+        written(name, output_tensor, part_shape(name, x.shape, comm.size), input_tensor)
+    return handle_of(comm.scatter(x, root, out=out, async_op=async_op), async_op)
+
+
+def joined_shape(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Return the shape of the tensors of `size` ranks, concatenated along dimension 0."""
+    return (size * shape[0], *shape[1:]) if shape else (size,)
+
+
+def part_shape(operation: str, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Return the shape of one of `size` blocks along dimension 0. Raise `ValueError` if they are not equal."""
+    if not shape or shape[0] % size:
+        raise ValueError(
+            f"For '{operation}', the first dimension for 'input_shape' must be divided by 'rank_size', "
+            f"but got 'input_shape' {shape}, 'rank_size' {size}."
+        )
+    return (shape[0] // size, *shape[1:])
+
+
+def even_split(what: str, shape: tuple[int, ...], size: int) -> list[int]:
+    """Return the number of rows in each of `size` equal blocks. Raise `ValueError` if they are not equal."""
+    rows = shape[0] if shape else 1
+    if rows % size:
+        raise ValueError(f"{what} shape at dim 0 must be divided by world_size, but got {rows} and {size}.")
+    return [rows // size] * size
