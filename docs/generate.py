@@ -25,7 +25,9 @@ from shmcoll.communicator.grid import Grid
 from shmcoll.communicator.messages import Recv, RecvObject, Send, SendObject
 from shmcoll.communicator.plans import Plan
 from shmcoll.mindspore import context, nn, tensor
-from shmcoll.mindspore.mint.distributed import CommHandle
+from shmcoll.mindspore.communication import comm_func
+from shmcoll.mindspore.mint.distributed import CommHandle, TCPStore
+from shmcoll.mindspore.ops import communication
 from shmcoll.runner.pool import Ranks
 from shmcoll.runtime.work import Work
 
@@ -116,8 +118,10 @@ def _of_mindspore() -> Iterator[str]:
         yield _function(function.__name__, function)
     yield _section("nn.Cell", _doc(nn.Cell))
     yield from _of_modules(mindspore.ops, mindspore.communication, mindspore.mint.distributed)
-    yield _section("mint.distributed.CommHandle", _doc(CommHandle))
-    yield from _of_class(CommHandle, "CommHandle.")
+    for cls in (CommHandle, TCPStore):
+        yield _function(f"mint.distributed.{cls.__name__}", cls)
+        yield from _of_class(cls, f"{cls.__name__}.")
+    yield from _of_modules(comm_func, communication)
 
 
 def _of_nki() -> Iterator[str]:

@@ -8,15 +8,24 @@ from typing import Any
 import pytest
 
 import shmcoll
+import shmcoll.mindspore.communication.comm_func
+import shmcoll.mindspore.ops.communication
 from shmcoll import jit, mindspore, nki
 from shmcoll.communicator import Communicator
-from shmcoll.mindspore.mint.handle import CommHandle
+from shmcoll.mindspore.mint.distributed import CommHandle, TCPStore
 from shmcoll.nki import counted_blocks, equal_blocks, permutes
 
 NKI = (equal_blocks, counted_blocks, permutes, nki.language)
-MODULES = (jit, mindspore.communication, mindspore.context, mindspore.mint.distributed, *NKI)
-OTHER_CLASSES = (shmcoll.Ranks, shmcoll.Work, shmcoll.Plan, shmcoll.Grid, CommHandle, nki.collectives.ReplicaGroup)
-CLASSES = (*Communicator.__mro__[:-1], *OTHER_CLASSES)
+MINDSPORE = (
+    mindspore.communication,
+    mindspore.communication.comm_func,
+    mindspore.context,
+    mindspore.mint.distributed,
+    mindspore.ops.communication,
+)
+MODULES = (jit, *MINDSPORE, *NKI)
+OTHER_CLASSES = (shmcoll.Ranks, shmcoll.Work, shmcoll.Plan, shmcoll.Grid, nki.collectives.ReplicaGroup)
+CLASSES = (*Communicator.__mro__[:-1], *OTHER_CLASSES, CommHandle, TCPStore)
 OURS_ALONE = ("Work.await_end", "Work.settle")
 NO_VERBS = {"A", "An", "As", "Every", "It", "That", "The", "This", "What", "Whether", "Which", "Who"}
 
@@ -28,18 +37,17 @@ def functions() -> dict[str, Callable[..., Any]]:
         for name in ("init", "run", "map", "ranks", "shared", "op", "premul_sum", "pair_dtype")
     }
     for module in MODULES:
-        for name, member in vars(module).items():
-            if inspect.isfunction(member) and member.__module__ == module.__name__ and not name.startswith("_"):
+        for name in getattr(module, "__all__", vars(module)):
+            member = getattr(module, name)
+            home = getattr(member, "__module__", None) or ""
+            if inspect.isfunction(member) and f"{home}.".startswith(f"{module.__name__}.") and not name.startswith("_"):
                 found[f"{module.__name__.removeprefix('shmcoll.')}.{name}"] = member
     for cls in CLASSES:
         found |= {f"{cls.__name__}.{name}": member for name, member in vars(cls).items() if inspect.isfunction(member)}
     return {
         name: member
         for name, member in found.items()
-        if not name.rpartition(".")[2].startswith("_")
-        and name not in OURS_ALONE
-        and name not in ("mindspore.communication.world",)
-        and ".check_" not in name
+        if not name.rpartition(".")[2].startswith("_") and name not in OURS_ALONE
     }
 
 
