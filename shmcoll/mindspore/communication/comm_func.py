@@ -15,7 +15,7 @@ from shmcoll.mindspore.communication.groups import communicator, rank_in
 from shmcoll.mindspore.memory import memory_of, new_like
 from shmcoll.mindspore.mint import distributed
 from shmcoll.mindspore.mint.distributed import messages, tensors
-from shmcoll.mindspore.mint.distributed.checks import check_int, check_operator, check_tensor, check_tensors, group_name
+from shmcoll.mindspore.mint.distributed.checks import array_of, arrays_of, check_int, check_operator, group_name
 from shmcoll.mindspore.mint.distributed.handle import CommHandle
 from shmcoll.mindspore.mint.distributed.lists import all_to_all_v_c, elements_of, row_size
 from shmcoll.mindspore.mint.distributed.messages import isend, send
@@ -42,7 +42,7 @@ def all_reduce(tensor: Any, op: str = "sum", group: str = _WORLD, async_op: bool
         TypeError: an argument is not as above.
         RuntimeError: before `init`; or there is no such group, or this rank is not a member of it.
     """
-    check_tensor("all_reduce", tensor)
+    array_of("all_reduce", tensor)
     check_operator("all_reduce", op, _OPERATORS)
     return _reduced(tensor, op, group, async_op)
 
@@ -68,7 +68,7 @@ def all_gather_into_tensor(tensor: Any, group: str | None = _WORLD, async_op: bo
         TypeError: an argument is not as above.
         RuntimeError: as for `all_reduce`.
     """
-    check_tensor("all_gather_into_tensor", tensor)
+    array_of("all_gather_into_tensor", tensor)
     size = communicator(group_name(group, async_op)).size
     out, _ = new_like(tensor, tensors.joined_shape(tuple(tensor.shape), size))
     return out, distributed.all_gather_into_tensor(out, tensor, group, async_op)
@@ -91,7 +91,7 @@ def reduce_scatter_tensor(tensor: Any, op: str = "sum", group: str | None = _WOR
         ValueError: the first dimension is not divisible by n.
         RuntimeError: as for `all_reduce`.
     """
-    check_tensor("reduce_scatter_tensor", tensor)
+    array_of("reduce_scatter_tensor", tensor)
     check_operator("reduce_scatter_tensor", op)
     size = communicator(group_name(group, async_op)).size
     out, _ = new_like(tensor, tensors.part_shape("reduce_scatter_tensor", tuple(tensor.shape), size))
@@ -114,7 +114,7 @@ def reduce(tensor: Any, dst: int, op: str = "sum", group: str = _WORLD) -> Any:
         TypeError: an argument is not as above.
         RuntimeError: as for `all_reduce`, or `dst` is not a rank of the group.
     """
-    check_tensor("reduce", tensor)
+    array_of("reduce", tensor)
     out, place = new_like(tensor, memory_of(tensor).shape)
     place[...] = memory_of(tensor)
     distributed.reduce(out, dst, op, group)
@@ -136,7 +136,7 @@ def broadcast(tensor: Any, src: int = 0, group: str = _WORLD) -> Any:
         TypeError: an argument is not as above.
         RuntimeError: as for `all_reduce`, or `src` is not a rank of the group.
     """
-    check_tensor("broadcast", tensor)
+    array_of("broadcast", tensor)
     out, place = new_like(tensor, memory_of(tensor).shape)
     place[...] = memory_of(tensor)
     distributed.broadcast(out, src, group)
@@ -159,7 +159,7 @@ def gather_into_tensor(tensor: Any, dst: int = 0, group: str = _WORLD) -> Any:
         TypeError: an argument is not as above.
         RuntimeError: as for `all_reduce`, or `dst` is not a rank of the group.
     """
-    check_tensor("gather_into_tensor", tensor)
+    array_of("gather_into_tensor", tensor)
     check_int("gather_into_tensor", "dst", dst)
     out = _nothing(tensor)
     if _is_here(dst, group):
@@ -184,7 +184,7 @@ def scatter_tensor(tensor: Any, src: int = 0, group: str = _WORLD) -> Any:
         ValueError: the first dimension is not divisible by n.
         RuntimeError: as for `all_reduce`, or `src` is not a rank of the group.
     """
-    check_tensor("scatter_tensor", tensor)
+    array_of("scatter_tensor", tensor)
     check_int("scatter_tensor", "src", src)
     size = communicator(group_name(group)).size
     out, _ = new_like(tensor, tensors.part_shape("scatter_tensor", tuple(tensor.shape), size))
@@ -225,7 +225,7 @@ def recv(tensor: Any, src: int = 0, group: str | None = _WORLD, tag: int = 0) ->
         KeyError: there is no such group, or `src` is not a rank of it.
         RuntimeError: as for `all_reduce`.
     """
-    check_tensor("recv", tensor)
+    array_of("recv", tensor)
     out, _ = new_like(tensor, tuple(tensor.shape))
     messages.recv(out, src, group, tag)
     return out
@@ -248,7 +248,7 @@ def irecv(tensor: Any, src: int = 0, group: str | None = _WORLD, tag: int = 0) -
         KeyError: as for `recv`.
         RuntimeError: as for `all_reduce`.
     """
-    check_tensor("irecv", tensor)
+    array_of("irecv", tensor)
     out, _ = new_like(tensor, tuple(tensor.shape))
     return out, messages.irecv(out, src, group, tag)
 
@@ -323,7 +323,7 @@ def batch_isend_irecv(p2p_op_list: Any) -> tuple[Any, ...]:
             tensor = _room(i, one)
             results.append(tensor)
         else:
-            check_tensor("isend", one.tensor)
+            array_of("isend", one.tensor)
             tensor = one.tensor
             results.append(_nothing(tensor))
         started.append(messages.P2POp(name, tensor, one.peer, group))
@@ -352,7 +352,7 @@ def all_to_all_with_output_shape(
             as many elements as are sent to it.
         RuntimeError: as for `all_reduce`.
     """
-    check_tensors(input_tensor_list)
+    arrays_of(input_tensor_list)
     _check_shapes(output_shape_list)
     like = input_tensor_list[0] if input_tensor_list else None
     out = [] if like is None else [new_like(like, _shape(one))[0] for one in output_shape_list]
@@ -386,7 +386,7 @@ def all_to_all_single_with_output_shape(
         ValueError: as `mint.distributed.all_to_all_single`.
         RuntimeError: as for `all_reduce`.
     """
-    check_tensors([tensor])
+    arrays_of([tensor])
     _check_shapes([output_shape])
     return _exchanged(_shape(output_shape), tensor, output_split_sizes, input_split_sizes, group, async_op)
 
@@ -414,7 +414,7 @@ def _ops_all_gather(output_tensor: Any, input_tensor: Any, group: str | None = N
 
 
 def _ops_all_reduce(tensor: Any, op: str = "sum", group: str | None = None, async_op: bool = False) -> Result:
-    check_tensor("all_reduce", tensor)
+    array_of("all_reduce", tensor)
     return _reduced(tensor, op, group, async_op)
 
 
@@ -432,7 +432,7 @@ def _ops_all_to_all_single(
     group: str | None = None,
     async_op: bool = False,
 ) -> Result:
-    check_tensors([input])
+    arrays_of([input])
     return _exchanged(tuple(input.shape), input, output_split_sizes, input_split_sizes, group, async_op)
 
 

@@ -46,7 +46,9 @@ class _Group(NamedTuple):
 
 
 _groups: dict[str, _Group] = {}  # all but the world
-_communicators: dict[str, Communicator] = {}  # of the groups that this rank is a member of, the world among them
+#: the communicators of the groups that this rank is a member of, the world among them; None is a name of the world, too
+_communicators: dict[str | None, Communicator] = {}
+_numbers: dict[str | None, dict[int, int]] = {}  # of the same groups: for each rank of the world its rank in the group
 
 
 def join_world(backend: str, name: str = "") -> None:
@@ -55,7 +57,8 @@ def join_world(backend: str, name: str = "") -> None:
     GlobalComm.BACKEND = backend
     GlobalComm.WORLD_COMM_GROUP = name or WORLD_GROUPS[backend]
     GlobalComm.INITED = True
-    _communicators.update(dict.fromkeys((*WORLD_GROUPS.values(), GlobalComm.WORLD_COMM_GROUP), comm))
+    for group in (*WORLD_GROUPS.values(), GlobalComm.WORLD_COMM_GROUP, None):
+        _enter(group, comm)
 
 
 def leave_world() -> None:
@@ -63,7 +66,13 @@ def leave_world() -> None:
     for group in list(_groups):
         destroy(group)
     _communicators.clear()
+    _numbers.clear()
     GlobalComm.INITED = False
+
+
+def _enter(group: str | None, comm: Communicator) -> None:
+    _communicators[group] = comm
+    _numbers[group] = {world_rank: rank for rank, world_rank in enumerate(comm.ranks)}
 
 
 def check_inited() -> None:
@@ -122,9 +131,15 @@ def rank_in(group: str, world_rank: int) -> int:
     return ranks.index(world_rank)
 
 
-def rooted(group: str, world_rank: int) -> tuple[Any, int]:
-    """Return the communicator of a group, and the number in the group of a rank of the world. Raises as both."""
-    return communicator(group), rank_in(group, world_rank)
+def find(group: str | None) -> Any:
+    """Return the communicator of a group, as `communicator`; for None that of the world. None if it raises."""
+    return _communicators.get(group)
+
+
+def root_in(group: str | None, world_rank: int) -> int:
+    """Return the number in a group of a rank of the world, as `rank_in`; None is the world."""
+    root = _numbers[group].get(world_rank)
+    return rank_in(group or GlobalComm.WORLD_COMM_GROUP, world_rank) if root is None else root
 
 
 def cached_rank_in(group: str, world_rank: int) -> int:
@@ -198,7 +213,7 @@ def create(group: str, rank_ids: Any, options: Any = None) -> None:
             f"the name must not be the world's, and ranks are 0 to {everybody.size - 1}."
         )
     if everybody.rank in rank_ids:
-        _communicators[group] = everybody.subgroup(rank_ids, name=group)
+        _enter(group, everybody.subgroup(rank_ids, name=group))
     _groups[group] = _Group(list(rank_ids), sorted(rank_ids))
 
 
@@ -208,9 +223,9 @@ def destroy(group: str) -> None:
     if is_world(group):
         raise ValueError("The world_group does not support destruction.")
     del _groups[group]
-    comm = _communicators.pop(group, None)
-    if comm is not None:
-        comm.close()
+    if group in _communicators:
+        del _numbers[group]
+        _communicators.pop(group).close()
 
 
 def _check_exists(group: str) -> None:

@@ -10,16 +10,29 @@ from typing import Any
 import numpy as np
 
 from shmcoll.mindspore import arrays
-from shmcoll.mindspore.communication import GlobalComm
+from shmcoll.mindspore.communication.groups import GlobalComm, communicator, find
 from shmcoll.mindspore.memory import memory_of
 
 OPERATORS = ("sum", "prod", "min", "max", "avg")
 
 
-def check_tensor(operation: str, tensor: Any, what: str = "input") -> None:
-    """Raise `TypeError` if this is not a tensor. what: "input" or "output"."""
+def array_of(operation: str, tensor: Any, what: str = "input") -> np.ndarray:
+    """Return the memory of a tensor. Raise `TypeError` if this is not a tensor. what: "input" or "output"."""
+    if type(tensor) is np.ndarray:
+        return tensor
     if not arrays.is_tensor(tensor):
         raise TypeError(f"For {operation}, the {what} tensor must be tensor")
+    return memory_of(tensor)
+
+
+def arrays_of(tensors: Any) -> list[np.ndarray]:
+    """Return the memory of each tensor. Raise `TypeError` if this is not a list or tuple of tensors."""
+    if not isinstance(tensors, (list, tuple)):
+        raise TypeError(f"Expected list or tuple, but got {type(tensors)}.")
+    for one in tensors:
+        if not arrays.is_tensor(one):
+            raise TypeError(f"Expected tensor, but got {type(one)}")
+    return [memory_of(one) for one in tensors]
 
 
 def check_int(operation: str, name: str, value: Any) -> None:
@@ -47,32 +60,31 @@ def group_name(group: Any, async_op: Any = False) -> str:
     return name
 
 
-def check_tensors(tensors: Any) -> None:
-    """Raise `TypeError` if this is not a list or tuple of tensors."""
-    if not isinstance(tensors, (list, tuple)):
-        raise TypeError(f"Expected list or tuple, but got {type(tensors)}.")
-    for one in tensors:
-        if not arrays.is_tensor(one):
-            raise TypeError(f"Expected tensor, but got {type(one)}")
+def group_of(group: Any, async_op: Any = False) -> Any:
+    """Return the communicator of a group, that of the world for None. Raise as `group_name` and `communicator`."""
+    if group is None or type(group) is str:
+        comm = find(group)
+        if comm is not None and (async_op is False or async_op is True):
+            return comm
+    return communicator(group_name(group, async_op))
 
 
-def check_same_dtype(tensors: Sequence[Any]) -> None:
-    """Raise `TypeError` if the element types differ. The words are those of all_to_all, in every operation."""
-    for one in tensors[1:]:
-        first, other = arrays.dtype_of(tensors[0]), arrays.dtype_of(one)
-        if first != other:
+def check_same_dtype(places: Sequence[np.ndarray]) -> None:
+    """Raise `TypeError` if the element types differ. The text is that of all_to_all, in every operation."""
+    for one in places[1:]:
+        if one.dtype != places[0].dtype:
+            first, other = arrays.dtype_of(places[0]), arrays.dtype_of(one)
             raise TypeError(f"all_to_all input dtype must be the same, but got {first} and {other}.")
 
 
-def check_alike(tensors: Sequence[Any]) -> None:
+def check_alike(places: Sequence[np.ndarray]) -> None:
     """Raise `TypeError` if the element types or shapes differ."""
-    for one in tensors[1:]:
-        for what, first, other in (
-            ("dtype", arrays.dtype_of(tensors[0]), arrays.dtype_of(one)),
-            ("shape", tuple(tensors[0].shape), tuple(one.shape)),
-        ):
-            if first != other:
-                raise TypeError(f"tensor_lists {what} must be the same, but got {first} and {other}.")
+    for one in places[1:]:
+        found = _difference(places[0], one)
+        if found:
+            what, first, other = found
+            what = "dtype" if what == "type" else what
+            raise TypeError(f"tensor_lists {what} must be the same, but got {first} and {other}.")
 
 
 def check_length(tensors: Sequence[Any], size: int) -> None:
@@ -81,45 +93,44 @@ def check_length(tensors: Sequence[Any], size: int) -> None:
         raise TypeError(f"The argument list tensor len must be equal to group rank size, but got {len(tensors)}.")
 
 
-def check_fit(tensors: Sequence[Any], tensor: Any, size: int) -> None:
-    """Raise `TypeError` if there is not one tensor like `tensor` for each rank."""
-    check_length(tensors, size)
-    for what, room, given in (
-        ("type", arrays.dtype_of(tensors[0]), arrays.dtype_of(tensor)),
-        ("shape", tuple(tensors[0].shape), tuple(tensor.shape)),
-    ):
-        if room != given:
-            raise TypeError(f"The argument list tensor {what} must be equal to tensor {what}, but got {room}.")
+def check_fit(places: Sequence[np.ndarray], x: np.ndarray, size: int) -> None:
+    """Raise `TypeError` if there is not one array like `x` for each rank."""
+    check_length(places, size)
+    found = _difference(places[0], x)
+    if found:
+        what, room, _ = found
+        raise TypeError(f"The argument list tensor {what} must be equal to tensor {what}, but got {room}.")
 
 
-def check_own(operation: str, tensor: Any, tensors: Sequence[Any], rank: int) -> None:
-    """Raise `TypeError` if `tensor` is not like the member of the list that belongs to this rank."""
-    for what, wanted, given in (
-        ("shape", tuple(tensors[rank].shape), tuple(tensor.shape)),
-        ("dtype", arrays.dtype_of(tensors[0]), arrays.dtype_of(tensor)),
-    ):
-        if wanted != given:
-            raise TypeError(f"For {operation}, the output {what} should be {wanted}, but got {given}.")
+def check_own(operation: str, x: np.ndarray, places: Sequence[np.ndarray], rank: int) -> None:
+    """Raise `TypeError` if `x` is not like the member of the list that belongs to this rank."""
+    wanted = places[rank]
+    if wanted.shape != x.shape:
+        raise TypeError(f"For {operation}, the output shape should be {wanted.shape}, but got {x.shape}.")
+    if wanted.dtype != x.dtype:
+        room, given = arrays.dtype_of(wanted), arrays.dtype_of(x)
+        raise TypeError(f"For {operation}, the output dtype should be {room}, but got {given}.")
 
 
-def moved(operation: str, tensor: Any) -> np.ndarray:
-    """Return the memory of a tensor. Raise `TypeError` if its elements are bool or complex."""
-    array = memory_of(tensor)
-    if array.dtype.kind in "bc":
-        got = arrays.dtype_of(tensor)
-        raise TypeError(f"For {operation}, the type of tensor must be an integer or floating type, but got {got}.")
-    return array
+def _difference(a: np.ndarray, b: np.ndarray) -> tuple[str, Any, Any] | None:
+    """Return in what two arrays differ first: "type" or "shape", and that of both."""
+    if a.dtype != b.dtype:
+        return "type", arrays.dtype_of(a), arrays.dtype_of(b)
+    return None if a.shape == b.shape else ("shape", a.shape, b.shape)
 
 
-def written(operation: str, tensor: Any, shape: tuple[int, ...], like: Any) -> np.ndarray:
-    """Return the memory of a tensor for a result. Raise `ValueError` if it has another shape than this, or another
-    element type than `like`."""
-    array = memory_of(tensor)
-    if array.shape != shape:
-        raise ValueError(f"For '{operation}', output_tensor shape must be equal to {shape}, but got {array.shape}")
-    if array.dtype != memory_of(like).dtype:
-        raise ValueError(
-            f"For '{operation}', output_tensor type must be equal to {arrays.dtype_of(like)}, "
-            f"but got {arrays.dtype_of(tensor)}"
+def check_moved(operation: str, x: np.ndarray) -> None:
+    """Raise `TypeError` if the elements are bool or complex."""
+    if x.dtype.kind in "bc":
+        raise TypeError(
+            f"For {operation}, the type of tensor must be an integer or floating type, but got {arrays.dtype_of(x)}."
         )
-    return array
+
+
+def check_written(operation: str, out: np.ndarray, shape: tuple[int, ...], x: np.ndarray) -> None:
+    """Raise `ValueError` if an array for a result has another shape than this, or another element type than `x`."""
+    if out.shape != shape:
+        raise ValueError(f"For '{operation}', output_tensor shape must be equal to {shape}, but got {out.shape}")
+    if out.dtype != x.dtype:
+        wanted, given = arrays.dtype_of(x), arrays.dtype_of(out)
+        raise ValueError(f"For '{operation}', output_tensor type must be equal to {wanted}, but got {given}")

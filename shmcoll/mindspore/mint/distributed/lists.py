@@ -7,22 +7,24 @@ What is wrong with a list of tensors raises on every rank; what does not fit tog
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from shmcoll.mindspore import arrays
-from shmcoll.mindspore.communication.groups import communicator, rooted
-from shmcoll.mindspore.memory import memory_of
+from shmcoll.mindspore.communication.groups import root_in
 from shmcoll.mindspore.mint.distributed import list_calls
 from shmcoll.mindspore.mint.distributed.checks import (
+    array_of,
+    arrays_of,
     check_alike,
     check_fit,
     check_int,
     check_length,
+    check_moved,
     check_operator,
     check_own,
     check_same_dtype,
-    check_tensor,
-    check_tensors,
     group_name,
-    moved,
+    group_of,
 )
 from shmcoll.mindspore.mint.distributed.handle import CommHandle, handle_of
 from shmcoll.mindspore.mint.distributed.tensors import even_split
@@ -44,15 +46,15 @@ def all_gather(tensor_list: Any, tensor: Any, group: str | None = None, async_op
         TypeError: an argument is not as above.
         RuntimeError: before `init`; or there is no such group, or this rank is not a member of it.
     """
-    check_tensors(tensor_list)
-    check_same_dtype(tensor_list)
-    check_tensor("all_gather_into_tensor", tensor)
-    comm: Any = communicator(group_name(group, async_op))
-    check_length(tensor_list, comm.size)
-    check_own("all_gather", tensor, tensor_list, comm.rank)
-    x, out = moved("all_gather", tensor), [memory_of(one) for one in tensor_list]
+    out = arrays_of(tensor_list)
+    check_same_dtype(out)
+    x = array_of("all_gather_into_tensor", tensor)
+    comm = group_of(group, async_op)
+    check_length(out, comm.size)
+    check_own("all_gather", x, out, comm.rank)
+    check_moved("all_gather", x)
     if any(one.shape != x.shape for one in out):
-        work = list_calls.run(comm, list_calls.all_gather_unequal, x, out, async_op=async_op)
+        work = list_calls.all_gather_unequal(comm, x, out, async_op=async_op)
     else:
         work = list_calls.collect(comm, "all_gather", x, out=out, async_op=async_op)
     return handle_of(work, async_op)
@@ -78,17 +80,16 @@ def reduce_scatter(
         TypeError: an argument is not as above.
         RuntimeError: as for `all_gather`.
     """
-    check_tensors(input_list)
-    check_same_dtype(input_list)
-    check_tensor("reduce_scatter", output, "output")
-    group = group_name(group, async_op)
+    blocks = arrays_of(input_list)
+    check_same_dtype(blocks)
+    out = array_of("reduce_scatter", output, "output")
+    group_name(group, async_op)
     check_operator("reduce_scatter", op)
-    comm: Any = communicator(group)
-    check_length(input_list, comm.size)
-    check_own("reduce_scatter", output, input_list, comm.rank)
-    blocks = [moved("reduce_scatter", one) for one in input_list]
+    comm = group_of(group, async_op)
+    check_length(blocks, comm.size)
+    check_own("reduce_scatter", out, blocks, comm.rank)
+    check_moved("reduce_scatter", out)
     counts = [one.size for one in blocks]
-    out = memory_of(output)
     work = comm.reduce_scatter_v(list_calls.joined(blocks), counts, op, out=out, async_op=async_op)
     return handle_of(work, async_op)
 
@@ -115,16 +116,17 @@ def gather(
         TypeError: an argument is not as above.
         RuntimeError: as for `all_gather`, or `dst` is not a rank of the group.
     """
-    check_tensor("gather", tensor)
-    check_tensors(gather_list)
-    check_alike(gather_list)
+    x = array_of("gather", tensor)
+    out = arrays_of(gather_list)
+    check_alike(out)
     check_int("gather", "dst", dst)
-    group = group_name(group, async_op)
-    comm, root = rooted(group, dst)
+    comm = group_of(group, async_op)
+    root = root_in(group, dst)
+    if comm.rank == root:
+        check_fit(out, x, comm.size)
+    check_moved("gather", x)
     if comm.rank != root:
-        return handle_of(comm.gather(moved("gather", tensor), root, async_op=async_op), async_op)
-    check_fit(gather_list, tensor, comm.size)
-    x, out = moved("gather", tensor), [memory_of(one) for one in gather_list]
+        return handle_of(comm.gather(x, root, async_op=async_op), async_op)
     return handle_of(list_calls.collect(comm, "gather", x, root, out=out, async_op=async_op), async_op)
 
 
@@ -148,17 +150,16 @@ def scatter(
         TypeError: an argument is not as above.
         RuntimeError: as for `all_gather`, or `src` is not a rank of the group.
     """
-    check_tensors(scatter_list)
-    check_alike(scatter_list)
-    check_tensor("scatter_tensor", tensor, "output")  # MindSpore's text has this name
+    x = arrays_of(scatter_list)
+    check_alike(x)
+    out = array_of("scatter_tensor", tensor, "output")  # MindSpore's text has this name
     check_int("scatter_tensor", "src", src)
-    group = group_name(group, async_op)
-    comm, root = rooted(group, src)
-    out, x = moved("scatter", tensor), None
+    comm = group_of(group, async_op)
+    root = root_in(group, src)
     if comm.rank == root:
-        check_fit(scatter_list, tensor, comm.size)
-        x = [memory_of(one) for one in scatter_list]
-    return handle_of(comm.scatter(x, root, out=out, async_op=async_op), async_op)
+        check_fit(x, out, comm.size)
+    check_moved("scatter", out)
+    return handle_of(comm.scatter(x if comm.rank == root else None, root, out=out, async_op=async_op), async_op)
 
 
 def all_to_all(
@@ -182,31 +183,27 @@ def all_to_all(
             many elements as are sent to it.
         RuntimeError: as for `all_gather`.
     """
-    group = group_name(group, async_op)
-    check_tensors(input_tensor_list)
-    check_tensors(output_tensor_list)
-    check_same_dtype(input_tensor_list)
-    check_same_dtype(output_tensor_list)
-    comm: Any = communicator(group)
-    check_lists(input_tensor_list, output_tensor_list, comm.size)
-    x = [moved("all_to_all", one) for one in input_tensor_list]
-    out = [memory_of(one) for one in output_tensor_list[: comm.size]]
-    return handle_of(list_calls.run(comm, list_calls.all_to_all, x, out, async_op=async_op), async_op)
-
-
-def check_lists(inputs: Sequence[Any], outputs: Sequence[Any], size: int) -> None:
-    """Raise `ValueError` if there is not a tensor or shape for each rank, or types differ."""
-    if len(inputs) != size or len(outputs) < size:
+    group_name(group, async_op)
+    x, out = arrays_of(input_tensor_list), arrays_of(output_tensor_list)
+    check_same_dtype(x)
+    check_same_dtype(out)
+    comm = group_of(group, async_op)
+    size = comm.size
+    if len(x) != size or len(out) < size:
         raise ValueError(
             f"For all_to_all, there must be a tensor for each of {size} ranks, "
-            f"but got {len(inputs)} inputs and {len(outputs)} outputs"
+            f"but got {len(x)} inputs and {len(out)} outputs"
         )
-    given = arrays.dtype_of(inputs[0])
-    if arrays.is_tensor(outputs[0]) and arrays.dtype_of(outputs[0]) != given:
-        raise ValueError(
-            f"For all_to_all, the outputs must be of the type of the inputs, {given}, "
-            f"but got {arrays.dtype_of(outputs[0])}"
-        )
+    check_types("all_to_all", x[0], out[0])
+    check_moved("all_to_all", x[0])
+    return handle_of(list_calls.all_to_all(comm, x, out[:size], async_op=async_op), async_op)
+
+
+def check_types(operation: str, x: np.ndarray, out: np.ndarray) -> None:
+    """Raise `ValueError` if the element types differ."""
+    if x.dtype != out.dtype:
+        given, room = arrays.dtype_of(x), arrays.dtype_of(out)
+        raise ValueError(f"For {operation}, the outputs must be of the type of the inputs, {given}, but got {room}")
 
 
 def all_to_all_single(
@@ -236,11 +233,10 @@ def all_to_all_single(
             byte moves: the sizes of the ranks do not fit together, or do not fit the tensors.
         RuntimeError: as for `all_gather`.
     """
-    check_tensors([input])
-    check_tensors([output])
-    comm: Any = communicator(group_name(group, async_op))
-    check_lists([input] * comm.size, [output] * comm.size, comm.size)
-    x, out = moved("all_to_all_single", input), memory_of(output)
+    (x,), (out,) = arrays_of([input]), arrays_of([output])
+    comm = group_of(group, async_op)
+    check_types("all_to_all_single", x, out)
+    check_moved("all_to_all_single", x)
     send, recv = elements_of(x.shape, out.shape, output_split_sizes, input_split_sizes, comm.size)
     return handle_of(comm.all_to_all_v(x, send, recv_counts=recv, out=out, async_op=async_op), async_op)
 
@@ -263,7 +259,8 @@ def elements_of(
     """
     rows_out = input_split_sizes or even_split("input", sent, size)
     rows_in = output_split_sizes or even_split("output", received, size)
-    return [rows * row_size(sent) for rows in rows_out], [rows * row_size(received) for rows in rows_in]
+    width, room = row_size(sent), row_size(received)
+    return [rows * width for rows in rows_out], [rows * room for rows in rows_in]
 
 
 def all_to_all_v_c(
@@ -288,18 +285,17 @@ def all_to_all_v_c(
             moves: the numbers do not fit the tensors.
         RuntimeError: as for `all_gather`.
     """
-    check_tensors([input])
-    check_tensors([output])
-    group = group_name(group, async_op)
+    (x,), (out,) = arrays_of([input]), arrays_of([output])
+    group_name(group, async_op)
     if not isinstance(send_count_matrix, list):
         raise TypeError(f"send_count_matrix must be list, but got {type(send_count_matrix)}")
     if not all(isinstance(one, int) for one in send_count_matrix):
         raise TypeError("send_count_matrix elements must be of type int")
-    comm: Any = communicator(group)
+    comm = group_of(group, async_op)
     if comm.size**2 != len(send_count_matrix):
         raise TypeError(f"send_count_matrix must be square matrix, but got {len(send_count_matrix)}.")
-    check_lists([input] * comm.size, [output] * comm.size, comm.size)
-    x, out = moved("all_to_all_v_c", input), memory_of(output)
+    check_types("all_to_all_v_c", x, out)
+    check_moved("all_to_all_v_c", x)
     width, other = row_size(x.shape), row_size(out.shape)
     if width != other:
         raise ValueError(

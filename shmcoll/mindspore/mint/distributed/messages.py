@@ -6,7 +6,7 @@ from shmcoll.communicator.messages import Recv, Send
 from shmcoll.mindspore import arrays
 from shmcoll.mindspore.communication import groups
 from shmcoll.mindspore.communication.groups import communicator, rank_in
-from shmcoll.mindspore.mint.distributed.checks import check_int, check_tensor, group_name, moved
+from shmcoll.mindspore.mint.distributed.checks import array_of, check_int, check_moved, group_name
 from shmcoll.mindspore.mint.distributed.handle import CommHandle
 
 
@@ -67,11 +67,11 @@ def recv(tensor: Any, src: int = 0, group: str | None = None, tag: int = 0) -> i
         KeyError: there is no such group, or `src` is not a rank of it.
         RuntimeError: as for `send`.
     """
-    check_tensor("recv", tensor)
+    out = array_of("recv", tensor)
     check_int("recv", "src", src)
     group = group_name(group)
     source = peer_in(group, src)
-    out = moved("recv", tensor)
+    check_moved("recv", out)
     received, _, _ = communicator(group).recv(out, source, tag)
     if received.size != out.size:
         raise ValueError(f"For recv, rank {src} has sent {received.size} elements for a tensor of {out.size}")
@@ -95,11 +95,12 @@ def irecv(tensor: Any, src: int = 0, group: str | None = None, tag: int = 0) -> 
         KeyError: as for `recv`.
         RuntimeError: as for `send`.
     """
-    check_tensor("irecv", tensor)
+    out = array_of("irecv", tensor)
     group = group_name(group)
     check_int("irecv", "src", src)
     source = peer_in(group, src)
-    return CommHandle(communicator(group).recv(moved("irecv", tensor), source, tag, async_op=True))
+    check_moved("irecv", out)
+    return CommHandle(communicator(group).recv(out, source, tag, async_op=True))
 
 
 class P2POp:
@@ -161,17 +162,19 @@ def batch_isend_irecv(p2p_op_list: Any) -> list[CommHandle]:
     comm: Any = communicator(group)
     messages: list[Any] = []
     for one in p2p_op_list:
-        peer, array = rank_in(group, one.peer), moved("batch_isend_irecv", one.tensor)
+        peer, array = rank_in(group, one.peer), array_of("batch_isend_irecv", one.tensor)
+        check_moved("batch_isend_irecv", array)
         messages.append(Send(array, peer) if one.sends else Recv(array, peer, 0))
     return [CommHandle(*comm.batch(messages))]
 
 
 def _send(operation: str, tensor: Any, dst: int, group: str | None, tag: int, *, later: bool) -> Any:
-    check_tensor(operation, tensor)
+    x = array_of(operation, tensor)
     group = check_destination(operation, dst, group)
     peer = peer_in(group, dst)
     comm: Any = communicator(group)
-    return comm.send(moved(operation, tensor), peer, tag, async_op=later)
+    check_moved(operation, x)
+    return comm.send(x, peer, tag, async_op=later)
 
 
 def check_destination(operation: str, dst: Any, group: Any) -> str:

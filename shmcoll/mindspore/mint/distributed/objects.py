@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shmcoll.mindspore.communication.groups import communicator, rooted, world
+from shmcoll.mindspore.communication.groups import communicator, root_in, world
 from shmcoll.mindspore.communication.management import check_name
 from shmcoll.mindspore.mint.distributed.checks import check_int, group_name
 from shmcoll.mindspore.mint.distributed.messages import check_destination, peer_in
@@ -66,7 +66,8 @@ def broadcast_object_list(object_list: list[Any], src: int = 0, group: str | Non
     check_int("broadcast_object_list", "src", src)
     if not isinstance(object_list, list) or not object_list:
         raise TypeError("The object_list can not be empty.")
-    comm, root = rooted(group, src)
+    comm: Any = communicator(group)
+    root = root_in(group, src)
     found = comm.broadcast_object(object_list, root)
     _fill("broadcast_object_list", object_list, found)
 
@@ -161,7 +162,7 @@ def _group_name(operation: str, group: Any) -> str:
 def _rooted(operation: str, name: str, root: Any, group: Any) -> tuple[Any, int]:
     group = _group_name(operation, group)
     check_int(operation, name, root)
-    return rooted(group, root)
+    return communicator(group), root_in(group, root)
 
 
 def _check_length(name: str, objects: Any, size: int, text: str = "The len of") -> None:

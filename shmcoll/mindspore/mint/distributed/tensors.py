@@ -1,16 +1,19 @@
-"""Collectives on one tensor of each rank, written in place: all_reduce, broadcast, ..., and barrier."""
+"""Collectives on one tensor of each rank, written in place: all_reduce, broadcast, ..., and barrier.
+
+A call with a tensor for the result lets the communicator check that, and looks at it itself only when it is refused, or
+when the call is asynchronous.
+"""
 
 from typing import Any
 
-from shmcoll.mindspore.communication.groups import communicator, rooted
-from shmcoll.mindspore.memory import memory_of
+from shmcoll.mindspore.communication.groups import root_in
 from shmcoll.mindspore.mint.distributed.checks import (
+    array_of,
     check_int,
+    check_moved,
     check_operator,
-    check_tensor,
-    group_name,
-    moved,
-    written,
+    check_written,
+    group_of,
 )
 from shmcoll.mindspore.mint.distributed.handle import CommHandle, handle_of
 
@@ -33,10 +36,10 @@ def all_reduce(tensor: Any, op: str = "sum", group: str | None = None, async_op:
         TypeError: an argument is not as above.
         RuntimeError: before `init`; or there is no such group, or this rank is not a member of it.
     """
-    check_tensor("all_reduce", tensor)
+    x = array_of("all_reduce", tensor)
     check_operator("all_reduce", op)
-    comm: Any = communicator(group_name(group, async_op))
-    x = moved("all_reduce", tensor)
+    comm = group_of(group, async_op)
+    check_moved("all_reduce", x)
     return handle_of(comm.all_reduce(x, op, out=x, async_op=async_op), async_op)
 
 
@@ -59,12 +62,12 @@ def reduce(
         TypeError: an argument is not as above.
         RuntimeError: as for `all_reduce`, or `dst` is not a rank of the group.
     """
-    check_tensor("reduce", tensor)
+    x = array_of("reduce", tensor)
     check_int("reduce", "dst", dst)
     check_operator("reduce", op)
-    group = group_name(group, async_op)
-    comm, root = rooted(group, dst)
-    x = moved("reduce", tensor)
+    comm = group_of(group, async_op)
+    root = root_in(group, dst)
+    check_moved("reduce", x)
     out = x if comm.rank == root else None
     return handle_of(comm.reduce(x, root, op, out=out, async_op=async_op), async_op)
 
@@ -85,11 +88,12 @@ def broadcast(tensor: Any, src: int, group: str | None = None, async_op: bool = 
         TypeError: an argument is not as above.
         RuntimeError: as for `all_reduce`, or `src` is not a rank of the group.
     """
-    check_tensor("broadcast", tensor)
+    x = array_of("broadcast", tensor)
     check_int("broadcast", "src", src)
-    group = group_name(group, async_op)
-    comm, root = rooted(group, src)
-    return handle_of(comm.broadcast(moved("broadcast", tensor), root, async_op=async_op), async_op)
+    comm = group_of(group, async_op)
+    root = root_in(group, src)
+    check_moved("broadcast", x)
+    return handle_of(comm.broadcast(x, root, async_op=async_op), async_op)
 
 
 def barrier(group: str | None = None, async_op: bool = False, device_ids: Any = None) -> CommHandle | None:
@@ -107,8 +111,7 @@ def barrier(group: str | None = None, async_op: bool = False, device_ids: Any = 
         TypeError: an argument is not as above.
         RuntimeError: as for `all_reduce`.
     """
-    comm: Any = communicator(group_name(group, async_op))
-    return handle_of(comm.barrier(async_op=async_op), async_op)
+    return handle_of(group_of(group, async_op).barrier(async_op=async_op), async_op)
 
 
 def all_gather_into_tensor(
@@ -131,12 +134,17 @@ def all_gather_into_tensor(
         ValueError: `output_tensor` has another shape or type.
         RuntimeError: as for `all_reduce`.
     """
-    check_tensor("all_gather_into_tensor", input_tensor)
-    check_tensor("all_gather_into_tensor", output_tensor, "output")
-    comm: Any = communicator(group_name(group, async_op))
-    x = moved("all_gather_into_tensor", input_tensor)
-    out = written("all_gather_into_tensor", output_tensor, joined_shape(x.shape, comm.size), input_tensor)
-    return handle_of(comm.all_gather(x, out=out, async_op=async_op), async_op)
+    name = "all_gather_into_tensor"
+    x, out = array_of(name, input_tensor), array_of(name, output_tensor, "output")
+    comm = group_of(group, async_op)
+    check_moved(name, x)
+    if async_op:
+        check_written(name, out, joined_shape(x.shape, comm.size), x)
+    try:
+        return handle_of(comm.all_gather(x, out=out, async_op=async_op), async_op)
+    except (TypeError, ValueError):
+        check_written(name, out, joined_shape(x.shape, comm.size), x)
+        raise
 
 
 def all_gather_into_tensor_uneven(
@@ -165,10 +173,9 @@ def all_gather_into_tensor_uneven(
         RuntimeError: as for `all_reduce`.
     """
     name = "all_gather_into_tensor_uneven"
-    comm: Any = communicator(group_name(group, async_op))
-    check_tensor(name, input)
-    check_tensor(name, output, "output")
-    x, out = moved(name, input), memory_of(output)
+    comm = group_of(group, async_op)
+    x, out = array_of(name, input), array_of(name, output, "output")
+    check_moved(name, x)
     counts = output_split_sizes or even_split("output", out.shape, comm.size)
     return handle_of(comm.all_gather_v(x, recv_counts=counts, out=out, axis=0, async_op=async_op), async_op)
 
@@ -193,13 +200,18 @@ def reduce_scatter_tensor(
         ValueError: the first dimension of the input is not divisible by n, or `output` has another shape or type.
         RuntimeError: as for `all_reduce`.
     """
-    check_tensor("reduce_scatter_tensor", input)
-    check_tensor("reduce_scatter_tensor", output, "output")
-    check_operator("reduce_scatter_tensor", op)
-    comm: Any = communicator(group_name(group, async_op))
-    x = moved("reduce_scatter_tensor", input)
-    out = written("reduce_scatter_tensor", output, part_shape("reduce_scatter_tensor", x.shape, comm.size), input)
-    return handle_of(comm.reduce_scatter(x, op, out=out, async_op=async_op), async_op)
+    name = "reduce_scatter_tensor"
+    x, out = array_of(name, input), array_of(name, output, "output")
+    check_operator(name, op)
+    comm = group_of(group, async_op)
+    check_moved(name, x)
+    if async_op:
+        check_written(name, out, part_shape(name, x.shape, comm.size), x)
+    try:
+        return handle_of(comm.reduce_scatter(x, op, out=out, async_op=async_op), async_op)
+    except (TypeError, ValueError):
+        check_written(name, out, part_shape(name, x.shape, comm.size), x)
+        raise
 
 
 def reduce_scatter_tensor_uneven(
@@ -230,13 +242,12 @@ def reduce_scatter_tensor_uneven(
     """
     name = "reduce_scatter_tensor_uneven"
     check_operator(name, op, _UNEVEN_OPERATORS)
-    comm: Any = communicator(group_name(group, async_op))
-    check_tensor(name, input)
-    check_tensor(name, output, "output")
-    x = moved(name, input)
+    comm = group_of(group, async_op)
+    x, out = array_of(name, input), array_of(name, output, "output")
+    check_moved(name, x)
     counts = input_split_sizes or even_split("input", x.shape, comm.size)
-    rows = counts[comm.rank] if len(counts) == comm.size else -1  # the call refuses a list of another length
-    out = memory_of(output) if rows == -1 else written(name, output, (rows, *x.shape[1:]), input)
+    if len(counts) == comm.size:  # the call refuses a list of another length
+        check_written(name, out, (counts[comm.rank], *x.shape[1:]), x)
     return handle_of(comm.reduce_scatter_v(x, counts, op, out=out, axis=0, async_op=async_op), async_op)
 
 
@@ -261,15 +272,14 @@ def gather_into_tensor(
         RuntimeError: as for `all_reduce`, or `dst` is not a rank of the group.
     """
     name = "gather_into_tensor"
-    check_tensor(name, input_tensor)
-    check_tensor(name, output_tensor, "output")
+    x, out = array_of(name, input_tensor), array_of(name, output_tensor, "output")
     check_int(name, "dst", dst)
-    group = group_name(group, async_op)
-    comm, root = rooted(group, dst)
-    x = moved(name, input_tensor)
-    out = None
-    if comm.rank == root:
-        out = written(name, output_tensor, joined_shape(x.shape, comm.size), input_tensor)
+    comm = group_of(group, async_op)
+    root = root_in(group, dst)
+    check_moved(name, x)
+    if comm.rank != root:
+        return handle_of(comm.gather(x, root, async_op=async_op), async_op)
+    check_written(name, out, joined_shape(x.shape, comm.size), x)
     return handle_of(comm.gather(x, root, out=out, async_op=async_op), async_op)
 
 
@@ -295,16 +305,14 @@ def scatter_tensor(
         RuntimeError: as for `all_reduce`, or `src` is not a rank of the group.
     """
     name = "scatter_tensor"
-    check_tensor(name, input_tensor)
-    check_tensor(name, output_tensor, "output")
+    x, out = array_of(name, input_tensor), array_of(name, output_tensor, "output")
     check_int(name, "src", src)
-    group = group_name(group, async_op)
-    comm, root = rooted(group, src)
-    out = moved(name, output_tensor)
-    x = None
-    if comm.rank == root:
-        x = moved(name, input_tensor)
-        written(name, output_tensor, part_shape(name, x.shape, comm.size), input_tensor)
+    comm = group_of(group, async_op)
+    root = root_in(group, src)
+    check_moved(name, out)
+    if comm.rank != root:
+        return handle_of(comm.scatter(None, root, out=out, async_op=async_op), async_op)
+    check_written(name, out, part_shape(name, x.shape, comm.size), x)
     return handle_of(comm.scatter(x, root, out=out, async_op=async_op), async_op)
 
 
