@@ -20,7 +20,7 @@ def array_of(operation: str, tensor: Any, what: str = "input") -> np.ndarray:
     """Return the memory of a tensor. Raise `TypeError` if this is not a tensor. what: "input" or "output"."""
     if type(tensor) is np.ndarray:
         return tensor
-    if not arrays.is_tensor(tensor):
+    if not isinstance(tensor, np.ndarray) and not arrays.is_foreign(tensor):
         raise TypeError(f"For {operation}, the {what} tensor must be tensor")
     return memory_of(tensor)
 
