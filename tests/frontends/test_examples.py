@@ -42,6 +42,10 @@ def test_gather():
     assert printed("gather.py", 2) == [GATHERED, UNTOUCHED]
 
 
+def test_parallel_layers():
+    assert printed("parallel_layers.py", 4) == ["tensor parallel: True\nexpert parallel: True"] * 4
+
+
 def test_all_to_all_v():
     assert printed("all_to_all_v.py", 4) == [
         "rank 0 sent [3 2 2 1], received [3 1 3 3]: 000 001 002 | 100 ... ... | 200 201 202 | 300 301 302",
