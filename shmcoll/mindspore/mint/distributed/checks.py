@@ -29,10 +29,13 @@ def arrays_of(tensors: Any) -> list[np.ndarray]:
     """Return the memory of each tensor. Raise `TypeError` if this is not a list or tuple of tensors."""
     if not isinstance(tensors, (list, tuple)):
         raise TypeError(f"Expected list or tuple, but got {type(tensors)}.")
-    for one in tensors:
-        if not arrays.is_tensor(one):
-            raise TypeError(f"Expected tensor, but got {type(one)}")
-    return [memory_of(one) for one in tensors]
+    return [one if type(one) is np.ndarray else _member(one) for one in tensors]
+
+
+def _member(tensor: Any) -> np.ndarray:
+    if not arrays.is_tensor(tensor):
+        raise TypeError(f"Expected tensor, but got {type(tensor)}")
+    return memory_of(tensor)
 
 
 def check_int(operation: str, name: str, value: Any) -> None:
