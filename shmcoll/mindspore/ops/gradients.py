@@ -31,7 +31,11 @@ def recorded(operator: Any, forward: Callable[..., Any], tensors: tuple[Any, ...
     Returns:
         MindSpore's own tensor, or a tuple of them.
     """
-    return _cell_class()(operator, forward, arguments)(*tensors)
+    if arguments:
+        return _cell_class()(operator, forward, arguments)(*tensors)
+    if operator.cell is None:
+        operator.cell = _cell_class()(operator, forward, arguments)
+    return operator.cell(*tensors)
 
 
 @cache
@@ -51,6 +55,8 @@ def _cell_class() -> Any:
 
         def bprop(self, *known: Any) -> tuple[Any, ...]:
             *tensors, out, gradient = known
+            if isinstance(out, tuple) and not isinstance(gradient, tuple):  # MindSpore unpacks a tuple of one
+                gradient = (gradient,)
             found = BY_OPERATOR[type(self.operator)](self.operator, tensors, out, gradient, *self.arguments)
             return found if isinstance(found, tuple) else (found,)
 

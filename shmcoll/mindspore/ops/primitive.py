@@ -26,6 +26,7 @@ class Primitive:
     """An operation with named attributes, which describe it to MindSpore's graph compiler; there is none here."""
 
     group: Any
+    cell: Any = None  # made by `gradients`
 
     def __init__(self, **settings: Any):
         if settings.get("group") == HCCL_WORLD_COMM_GROUP:  # it means the world in every backend
@@ -47,6 +48,14 @@ class Primitive:
 
     def __repr__(self) -> str:
         return f"Prim[{self.name}]<{', '.join(f'{name}={value}' for name, value in self.attrs.items())}>"
+
+    @property
+    def __parse_method__(self) -> str:
+        """Asked for by MindSpore's compiler of graphs, which cannot compile what runs here."""
+        raise RuntimeError(
+            f"For '{self.name}' of shmcoll.mindspore, Graph mode and jit are not supported: use PyNative mode, "
+            "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)."
+        )
 
     @property
     def comm(self) -> Communicator:
