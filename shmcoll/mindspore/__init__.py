@@ -1,21 +1,32 @@
 """MindSpore's collectives on shared memory, with MindSpore's names and arguments.
 
-    ops                    AllReduce, AlltoAll, ReduceOp
-    communication          init, release, get_rank, get_group_size, ..., GlobalComm
+    ops                    AllReduce, AlltoAll, ReduceOp, ...
+    communication          init, release, get_rank, get_group_size, create_group, ..., GlobalComm
     mint.distributed       init_process_group, gather, CommHandle, ...
 
-Where MindSpore is not installed, scripts find here what else they need: `Tensor`, the dtypes, `nn.Cell`, `context`. A
-script written for MindSpore changes only its import lines: `import shmcoll.mindspore as ms`.
+Where MindSpore is not installed, scripts find here what else they need: `Tensor`, `Parameter`, the dtypes, `nn.Cell`,
+`context`. A script written for MindSpore changes only its import lines: `import shmcoll.mindspore as ms`. Or none, if
+`sys.modules["mindspore"]` is this package.
 
 A collective returns the kind of tensor that it is given: a numpy array, a `Tensor` of this package, or a tensor of
-MindSpore itself (PyNative mode). This package never imports MindSpore.
+MindSpore itself (PyNative mode), with gradients. This package never imports MindSpore.
 
-Only the world group exists in this release. What MindSpore's documents demand of the machine (device target, full-mesh
-network, VLAN, rank table, scheduler) does not apply.
+What MindSpore's documents demand of the machine (device target, full-mesh network, VLAN, rank table, scheduler) does
+not apply.
 """
 
-from shmcoll.mindspore import communication, context, mint, nn, ops
-from shmcoll.mindspore.context import GRAPH_MODE, PYNATIVE_MODE, get_context, set_context
+from shmcoll.mindspore import alias, common, communication, context, mint, nn, ops
+from shmcoll.mindspore.common import Parameter, ParameterTuple, Tensor, dtype, get_seed, set_seed, tensor
+from shmcoll.mindspore.context import (
+    GRAPH_MODE,
+    PYNATIVE_MODE,
+    ParallelMode,
+    get_auto_parallel_context,
+    get_context,
+    reset_auto_parallel_context,
+    set_auto_parallel_context,
+    set_context,
+)
 from shmcoll.mindspore.dtypes import (
     bfloat16,
     bool_,
@@ -33,22 +44,30 @@ from shmcoll.mindspore.dtypes import (
     uint32,
     uint64,
 )
-from shmcoll.mindspore.tensor import Tensor
+
+alias.install()
 
 __all__ = [
     "GRAPH_MODE",
     "PYNATIVE_MODE",
+    "ParallelMode",
+    "Parameter",
+    "ParameterTuple",
     "Tensor",
     "bfloat16",
     "bool_",
+    "common",
     "communication",
     "complex64",
     "complex128",
     "context",
+    "dtype",
     "float16",
     "float32",
     "float64",
+    "get_auto_parallel_context",
     "get_context",
+    "get_seed",
     "int8",
     "int16",
     "int32",
@@ -56,7 +75,11 @@ __all__ = [
     "mint",
     "nn",
     "ops",
+    "reset_auto_parallel_context",
+    "set_auto_parallel_context",
     "set_context",
+    "set_seed",
+    "tensor",
     "uint8",
     "uint16",
     "uint32",

@@ -249,7 +249,10 @@ def test_refused_by_the_call(ranks, told):
                 "ValueError: For 'Receive', the 'shape' [4] has 4 elements, but the message of rank 0 with 'sr_tag' 7 "
                 "has 3.",
             ),
-            (lambda: (ops.Send(8, 0)(i), ops.Receive(8, 0, [3], ms.int32)())[1], "TypeError: recv(source=0, tag=8) on rank 0: ..."),
+            (
+                lambda: (ops.Send(8, 0)(i), ops.Receive(8, 0, [3], ms.int32)())[1],
+                "TypeError: recv(source=0, tag=8) on rank 0: ...",
+            ),
             (lambda: batch(["isend"], [0])(t), no_tuple("BatchISendIRecv")),
             (
                 lambda: batch(["isend"], [0])((None,)),

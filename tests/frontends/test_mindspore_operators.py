@@ -23,8 +23,9 @@ class Group:
         self.name, self.rank, self.size = name, rank, size
         self._rng = np.random.default_rng(seed)
 
-    def draw(self, shape: tuple[int, ...], dtype: Any) -> list[np.ndarray]:
-        return [self._rng.integers(1, 4, shape).astype(dtype) for _ in range(self.size)]
+    def draw(self, shape: tuple[int, ...], dtype: Any, end: int = 4) -> list[np.ndarray]:
+        """Numbers from 1 to `end` - 1. Their sums, and products of 1 and 2, are exact in every type."""
+        return [self._rng.integers(1, end, shape).astype(dtype) for _ in range(self.size)]
 
     def counts(self) -> np.ndarray:
         """Any counts [i, j], from rank i to rank j; the last rank gets nothing."""
@@ -52,9 +53,9 @@ def totals(xs: list[np.ndarray], op: str) -> np.ndarray:
 
 @case
 def all_reduce(g, dtype):
-    xs = g.draw((2, 3), dtype)
-    op = ("sum", "max", "min", "prod")[g.size % 4]
-    return ops.AllReduce(op, g.name), (xs[g.rank],), totals(xs, op)
+    xs, names = g.draw((2, 3), dtype, end=3), ("sum", "max", "min", "prod")
+    made = [ops.AllReduce(op, g.name) for op in names]
+    return lambda x: tuple(one(x) for one in made), (xs[g.rank],), tuple(totals(xs, op) for op in names)
 
 
 @case
@@ -72,7 +73,7 @@ def reduce_scatter(g, dtype):
 @case
 def reduce_scatter_v(g, dtype):
     sizes = g.counts()[0]
-    xs = g.draw((int(sizes.sum()),), dtype)
+    xs = g.draw((int(sizes.sum()),), dtype, end=3)
     begin = int(sizes[: g.rank].sum())
     mine = totals(xs, "prod")[begin : begin + sizes[g.rank]]
     return ops.ReduceScatterV("prod", g.name), (xs[g.rank], sizes.tolist()), mine if mine.size else np.zeros((), dtype)
