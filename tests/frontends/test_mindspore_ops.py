@@ -161,7 +161,7 @@ def test_all_to_all_refuses_at_the_call_in_order(told, monkeypatch):
     """Each call has every later mistake as well."""
     monkeypatch.setenv("RANK_SIZE", "4")
     assert told(lambda: ops.AlltoAll(3, 5, 5)(5)) == (
-        "TypeError: For 'AlltoAll', input must be a Tensor, but got: int."
+        "TypeError: For 'AlltoAll', input must be a Tensor, but got: Int64."
     )
     for dtype, name in ((np.complex64, "Complex64"), ("S2", "|S2")):
         assert told(lambda dtype=dtype: ops.AlltoAll(3, 5, 5)(np.zeros(2, dtype))) == (

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from shmcoll.mindspore import communication, dtypes, ops
+from shmcoll.mindspore import communication, context, dtypes, nn, ops
 from shmcoll.mindspore.mint.distributed import gather
 
 pytestmark = pytest.mark.slow
@@ -50,6 +50,7 @@ def mindspore(request, monkeypatch):
         return lambda: importlib.import_module("mindspore")
     module = ModuleType("mindspore")
     vars(module).update(Tensor=StandIn, float32=dtypes.float32, bfloat16=dtypes.bfloat16, int32=dtypes.int32)
+    vars(module).update(nn=nn, get_context=context.get_context)
     monkeypatch.setitem(sys.modules, "mindspore", module)
     return lambda: module
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from shmcoll.mindspore import arrays
+from shmcoll.mindspore.context import GRAPH_MODE
 
 #: for each class of operators, a function from the operator, its tensors, the result, the gradient of the result and
 #: the arguments of the call to the gradient of the tensor, or a tuple with that of each. `adjoints` fills it.
@@ -31,11 +32,14 @@ def recorded(operator: Any, forward: Callable[..., Any], tensors: tuple[Any, ...
     Returns:
         MindSpore's own tensor, or a tuple of them.
     """
-    if arguments:
-        return _cell_class()(operator, forward, arguments)(*tensors)
-    if operator.cell is None:
-        operator.cell = _cell_class()(operator, forward, arguments)
-    return operator.cell(*tensors)
+    cell = operator.cell
+    if cell is None or arguments:
+        cell = _cell_class()(operator, forward, arguments)
+    if not arguments:
+        operator.cell = cell
+    if sys.modules["mindspore"].get_context("mode") == GRAPH_MODE:  # outside of graphs; a cell would be compiled
+        return cell.construct(*tensors)
+    return cell(*tensors)
 
 
 @cache

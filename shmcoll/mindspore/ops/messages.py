@@ -160,10 +160,8 @@ class BatchISendIRecv(Primitive):
         self.attrs.update(no_eliminate=True)
 
     def __call__(self, input_x: Any = ()) -> tuple[Any, ...]:
-        if not isinstance(input_x, (tuple, list)):
-            raise TypeError(f"For '{self.name}', input must be a tuple of Tensors, but got: {type(input_x).__name__}.")
-        given = [x for x in input_x if x is not None]
-        plain = [self._as_array(x) for x in given]
+        given = [x for x in input_x if x is not None] if isinstance(input_x, (tuple, list)) else input_x
+        plain = self._as_arrays(given)
         if given and arrays.is_foreign(given[0]):
             return tuple(gradients.recorded(self, self._forward, tuple(given), ()))
         result = self._forward(*plain)

@@ -95,10 +95,7 @@ class Broadcast(Collective):
         self.attrs.update(no_eliminate=True)
 
     def __call__(self, input_x: Any) -> Any:
-        if not isinstance(input_x, (tuple, list)):
-            raise TypeError(f"For '{self.name}', input must be a tuple of Tensors, but got: {type(input_x).__name__}.")
-        for x in input_x:
-            self._as_array(x)
+        self._as_arrays(input_x)
         return tuple(super(Broadcast, self).__call__(x) for x in input_x)
 
     def _forward(self, x: np.ndarray) -> Any:

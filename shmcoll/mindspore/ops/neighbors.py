@@ -71,9 +71,7 @@ class NeighborExchange(Primitive):
         self.attrs.update(no_eliminate=True)
 
     def __call__(self, input_x: Any) -> tuple[Any, ...]:
-        if not isinstance(input_x, (tuple, list)):
-            raise TypeError(f"For '{self.name}', input must be a tuple of Tensors, but got: {type(input_x).__name__}.")
-        plain = [self._as_array(x) for x in input_x]
+        plain = self._as_arrays(input_x)
         if input_x and arrays.is_foreign(input_x[0]):
             return tuple(gradients.recorded(self, self._forward, tuple(input_x), ()))
         result = self._forward(*plain)
@@ -147,7 +145,7 @@ class Halo(Collective):
 
     def _sent(self, shape: tuple[int, ...]) -> list[tuple[int, Any]]:
         """Return (rank, part of the image) for each direction in which a rank is sent to."""
-        if self.send_lens[0] + self.send_lens[1] > shape[2] or self.send_lens[2] + self.send_lens[3] > shape[3]:
+        if max(self.send_lens[:2]) > shape[2] or max(self.send_lens[2:]) > shape[3]:
             raise ValueError(
                 f"For '{self.name}', the 'send_lens' {self.send_lens} are more than the image {shape} has."
             )

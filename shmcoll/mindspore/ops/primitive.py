@@ -64,8 +64,15 @@ class Primitive:
 
     def _as_array(self, x: Any) -> np.ndarray:
         if not arrays.is_tensor(x):
-            raise TypeError(f"For '{self.name}', input must be a Tensor, but got: {type(x).__name__}.")
+            got = "Int64" if type(x) is int else type(x).__name__  # as MindSpore names a number
+            raise TypeError(f"For '{self.name}', input must be a Tensor, but got: {got}.")
         return arrays.to_numpy(x)
+
+    def _as_arrays(self, xs: Any) -> list[np.ndarray]:
+        if not isinstance(xs, (tuple, list)):
+            got = f"Tensor[{arrays.dtype_of(xs)}]" if arrays.is_tensor(xs) else type(xs).__name__
+            raise TypeError(f"For primitive[{self.name}], the input[0] should be a Tuple, but got {got}.")
+        return [self._as_array(x) for x in xs]
 
 
 class Collective(Primitive):

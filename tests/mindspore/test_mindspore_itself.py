@@ -1,0 +1,53 @@
+"""With MindSpore installed (`make test-mindspore`): gradients, the same calls on both, and Graph mode.
+
+MindSpore runs in programs of its own, never in the process of the tests: it has threads, and ranks are forks.
+"""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("mindspore") is None, reason="MindSpore is not installed"),
+]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """`run(*command)`: what a program prints, except warnings; it works in a folder of the test."""
+
+    def start(*command: object) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, *map(str, command)], cwd=tmp_path, capture_output=True, text=True, timeout=400
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.splitlines()
+
+    return start
+
+
+def test_calls_are_answered_as_recorded(run):
+    assert run(HERE / "calls.py") == []
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_gradients(run, n):
+    assert sorted(run("-m", "shmrun", "-n", n, HERE / "gradients.py")) == [f"rank {r} is done" for r in range(n)]
+
+
+def test_collectives_are_those_of_mindspore(run, tmp_path):
+    """The same program, started by each launcher."""
+    ours = run("-m", "shmrun", "-n", 2, HERE / "collectives.py", "ours")
+    run(
+        "-m", "mindspore.parallel.cluster.run", "--worker_num", 2, "--local_worker_num", 2, "--master_port", 18118,
+        "--join", "True", "--log_dir", "logs", HERE / "collectives.py",
+    )  # fmt: skip
+    theirs = [line for log in tmp_path.glob("logs/worker_*.log") for line in log.read_text().splitlines()]
+    theirs = [line for line in theirs if line.startswith(("0|", "1|"))]
+    assert len(ours) > 30
+    assert sorted(ours) == sorted(theirs)
