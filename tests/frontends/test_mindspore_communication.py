@@ -163,7 +163,7 @@ def test_after_init_the_job_answers(ranks, monkeypatch):
 def test_backends_name_the_world(ranks):
     def names(comm) -> list:
         found = []
-        for backend, target in (("nccl", None), ("mccl", None), (None, "GPU"), (None, "CPU"), (None, "Abacus")):
+        for backend, target in (("nccl", None), ("mccl", None), (None, "GPU"), (None, "CPU"), (None, "Davinci")):
             if target:
                 context.set_context(device_target=target)
             communication.init(backend)
