@@ -24,7 +24,7 @@ from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.grid import Grid
 from shmcoll.communicator.messages import Recv, RecvObject, Send, SendObject
 from shmcoll.communicator.plans import Plan
-from shmcoll.mindspore import context, nn, tensor
+from shmcoll.mindspore import context, nn
 from shmcoll.mindspore.communication import comm_func
 from shmcoll.mindspore.mint.distributed import CommHandle, TCPStore
 from shmcoll.mindspore.ops import communication
@@ -112,11 +112,14 @@ def _for_users(module: ModuleType) -> str:
 
 
 def _of_mindspore() -> Iterator[str]:
-    yield _function("Tensor", tensor.Tensor)
-    yield from _of_class(tensor.Tensor, "Tensor.")
-    for function in (context.set_context, context.get_context):
-        yield _function(function.__name__, function)
+    for cls in (mindspore.Tensor, mindspore.Parameter):
+        yield _function(cls.__name__, cls)
+        yield from _of_class(cls, f"{cls.__name__}.")
+    yield from _of_modules(context)
     yield _section("nn.Cell", _doc(nn.Cell))
+    yield from _of_class(nn.Cell, "Cell.")
+    for cls in (nn.CellList, nn.SequentialCell):
+        yield _section(f"nn.{cls.__name__}", _doc(cls))
     yield from _of_modules(mindspore.ops, mindspore.communication, mindspore.mint.distributed)
     for cls in (CommHandle, TCPStore):
         yield _function(f"mint.distributed.{cls.__name__}", cls)
