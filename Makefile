@@ -84,7 +84,7 @@ $(MINDSPORE)/.ready: pyproject.toml
 
 test-mindspore: $(MINDSPORE)/.ready  ## run the tests that need MindSpore itself
 	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest \
-	  tests/mindspore tests/frontends/test_mindspore_own_tensors.py $(ARGS)
+	  tests/mindspore tests/frontends/test_mindspore_own_*.py $(ARGS)
 
 # Debian's packages for aarch64, and an emulator for it
 EMULATED := .aarch64

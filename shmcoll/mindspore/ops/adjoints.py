@@ -9,6 +9,9 @@ from functools import reduce
 from operator import mul
 from typing import Any
 
+import numpy as np
+
+from shmcoll.mindspore import arrays
 from shmcoll.mindspore.ops.all_to_all import AlltoAll, AlltoAllV, AlltoAllVC
 from shmcoll.mindspore.ops.gradients import BY_OPERATOR
 from shmcoll.mindspore.ops.messages import BatchISendIRecv, Send
@@ -73,13 +76,13 @@ def _all_gather_v(made: AllGatherV, xs: Sequence[Any], out: Any, gradient: Any, 
 @_of(Broadcast)
 def _broadcast(made: Broadcast, xs: Sequence[Any], out: Any, gradient: Any) -> Any:
     total = Reduce(made.root_rank, ReduceOp.SUM, made.group)(gradient)
-    return total if made.comm.rank == made.root_rank else xs[0] * 0
+    return total if made.comm.rank == made.root_rank else _zeros(xs[0])
 
 
 @_of(CollectiveScatter)
 def _scatter(made: CollectiveScatter, xs: Sequence[Any], out: Any, gradient: Any) -> Any:
     total = CollectiveGather(made.src_rank, made.group)(gradient)
-    return total if made.comm.rank == made.src_rank else xs[0] * 0
+    return total if made.comm.rank == made.src_rank else _zeros(xs[0])
 
 
 @_of(CollectiveGather)
@@ -132,6 +135,10 @@ def _message(made: Primitive, *_: Any) -> Any:
 def _check_sum(made: Any) -> None:
     if made.op != ReduceOp.SUM:
         raise RuntimeError(f"The {made.name.lower()} bprop only support ReduceOp.SUM until now.")
+
+
+def _zeros(x: Any) -> Any:
+    return arrays.like(x, np.zeros_like(arrays.to_numpy(x)))
 
 
 def _flat(gradient: Any, out: Any) -> Any:
