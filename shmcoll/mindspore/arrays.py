@@ -1,4 +1,4 @@
-"""Whatever stands for a tensor, and the plain numpy array that the communicator works on: in and out again.
+"""Tensors of any kind, and the plain numpy arrays that the communicator works on: in and out again.
 
 Three kinds: numpy arrays, the `Tensor` of this package, and MindSpore's own. The last can only be there when the script
 has imported MindSpore, so it is looked for among the loaded modules and never imported from here. A program may also

@@ -15,7 +15,7 @@ DEVICES = 4096
 
 
 class ParallelMode:
-    """How MindSpore would distribute a network. Here the program says itself what is distributed."""
+    """How MindSpore would distribute a network. It has no effect here."""
 
     STAND_ALONE = "stand_alone"
     DATA_PARALLEL = "data_parallel"
@@ -146,7 +146,7 @@ def get_auto_parallel_context(attr_key: str) -> Any:
 
 
 def reset_auto_parallel_context() -> None:
-    """Forget what `set_auto_parallel_context` has kept."""
+    """Forget the settings of `set_auto_parallel_context`."""
     _parallel.update(_PARALLEL_DEFAULTS)
 
 

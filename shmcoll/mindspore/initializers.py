@@ -1,4 +1,4 @@
-"""What fills a new tensor: initializers, and their names."""
+"""Initializers, which fill new tensors, and their names."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Initializer:
-    """What fills a tensor. A derived class defines `_initialize(array)`, which fills a numpy array."""
+    """The base of initializers. A derived class defines `_initialize(array)`, which fills a numpy array."""
 
     def _initialize(self, array: np.ndarray) -> None:
         raise NotImplementedError("an initializer defines _initialize(array)")

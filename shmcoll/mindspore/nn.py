@@ -23,7 +23,7 @@ class Cell:
         return self.construct(*args, **kwargs)
 
     def construct(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute what the cell computes. The derived class defines it."""
+        """Compute the result of a call. The derived class defines it."""
         raise AttributeError("For 'Cell', the method 'construct' is not defined.")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -135,11 +135,11 @@ class Cell:
         return self
 
     def get_flags(self) -> dict[str, Any]:
-        """Return what `add_flags` has kept."""
+        """Return the settings that `add_flags` has kept."""
         return dict(vars(self).get("_flags", {}))
 
     def extend_repr(self) -> str:
-        """Return what stands between the parentheses when the cell is printed. A derived class may define it."""
+        """Return the text between the parentheses of a printed cell. A derived class may define it."""
         return ""
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class SequentialCell(CellList):
     """Cells that are called one after the other: `SequentialCell([a, b])`."""
 
     def construct(self, x: Any) -> Any:
-        """Return what the last cell makes of what the one before it makes, and so on."""
+        """Call each cell with the result of the one before it, and return the last result."""
         for cell in self.cells():
             x = cell(x)
         return x

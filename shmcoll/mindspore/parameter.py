@@ -15,7 +15,7 @@ class Parameter(Tensor):
     """A tensor that belongs to a cell: `Parameter(default_input, name=None, requires_grad=True)`.
 
     Args:
-        default_input: what `Tensor` takes as data.
+        default_input: data as for `Tensor`.
         name: its name; by default the name of the attribute of the cell that it becomes.
         requires_grad: whether `Cell.trainable_params` has it.
 

@@ -22,7 +22,7 @@ class Tensor(np.ndarray):
         input_data: an array, a number or nested lists of numbers, which are copied.
         dtype: the element type. By default an array keeps its own; Python's floats become float32 and integers int64.
         shape: the shape, if there are no data.
-        init: with `shape` and `dtype`: what fills the tensor at once (MindSpore waits for `init_data`). The name of an
+        init: fills a tensor of `shape` and `dtype` at once (MindSpore waits for `init_data`). The name of an
             initializer, such as "ones", an initializer of `common.initializer`, or a number. By default zeros.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A program: MindSpore itself answers the recorded calls, and makes operators. It prints what differs."""
+"""A program: MindSpore itself answers the recorded calls, and makes operators. It prints the differences."""
 
 import sys
 from pathlib import Path

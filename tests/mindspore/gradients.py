@@ -1,4 +1,4 @@
-"""A program for shmrun: gradients of MindSpore's own tensors through our operators. It prints what is wrong.
+"""A program for shmrun: gradients of MindSpore's own tensors through our operators. It prints mistakes.
 
 The models are differences: with one element of one rank a little larger and a little smaller, how much does the sum
 over all ranks of `weights * f(x)` change? Forwards are tested elsewhere.
@@ -85,7 +85,7 @@ for name, f in CASES.items():
     gradient = ms.grad(lambda t: (f(t) * Tensor(weights)).sum())  # noqa: B023
     check(name, gradient(Tensor(x)).asnumpy(), differences(f, x, weights))
 
-# a parameter, in a cell; a gradient of a gradient; a product with a zero; what is received from nobody
+# a parameter, in a cell; a gradient of a gradient; a product with a zero; an empty message
 
 
 class Net(nn.Cell):

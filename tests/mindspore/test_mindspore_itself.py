@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.fixture
 def run(tmp_path):
-    """`run(*command)`: what a program prints, except warnings; it works in a folder of the test."""
+    """`run(*command)`: the lines that a program prints; it works in a folder of the test."""
 
     def start(*command: object) -> list[str]:
         done = subprocess.run(

@@ -10,7 +10,7 @@ import numpy as np
 
 RECORDED = Path(__file__).parent.parent / "frontends/mindspore_2_10.txt"
 
-#: what our package answers otherwise, and why
+#: other answers of our package, and the reasons
 OTHERWISE = {
     "Tensor.from_numpy(np.ones(2))": (
         "Tensor(shape=[2], dtype=Float64, value= [ 1.00000000e+00,  1.00000000e+00])",
@@ -26,7 +26,7 @@ def recorded() -> list[tuple[str, str]]:
 
 
 def names(ms: Any, common: Any) -> dict[str, Any]:
-    """Return what the expressions use.
+    """Return the names that the expressions use.
 
     Args:
         ms: MindSpore or our package.

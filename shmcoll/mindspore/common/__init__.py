@@ -27,7 +27,7 @@ def set_seed(seed: int) -> None:
 
 
 def get_seed() -> Any:
-    """Return what `set_seed` was given, or None."""
+    """Return the seed of the last `set_seed`, or None."""
     return _seed
 
 

@@ -1,4 +1,4 @@
-"""`mindspore.common.initializer`: what fills a new tensor. `initializer("ones", [2, 3], mindspore.float32)`."""
+"""`mindspore.common.initializer`: how new tensors are filled. `initializer("ones", [2, 3], mindspore.float32)`."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
 """The gradient of each operator, written with operators: so that a gradient has gradients again.
 
 A collective is linear unless it reduces by something else than a sum. The gradient of a linear one is the transposed
-movement: what was gathered is scattered, what was copied is added.
+movement: the gradient of a gather is a scatter, that of a copy is a sum.
 """
 
 from collections.abc import Callable, Sequence
@@ -147,5 +147,5 @@ def _flat(gradient: Any, out: Any) -> Any:
 
 
 def _whole(found: Any, x: Any) -> Any:
-    """What came back as the gradient of `x`, also if `x` has no elements."""
+    """The gradient of `x` from a result of one dimension, also if `x` has no elements."""
     return found.reshape(x.shape) if x.size else x

@@ -109,12 +109,12 @@ class AlltoAllVC(Collective):
 
     The call takes a tensor as `AlltoAllV` does, and the lengths of all blocks, as a list or a tensor of n * n integers
     for n ranks, the same on all ranks: number i * n + j says how many times `block_size` elements rank i sends to j. It
-    returns what `AlltoAllV` returns.
+    returns a tensor as `AlltoAllV` does.
 
     Args:
         group: the name of a group; None for the world.
         block_size: the unit of the lengths.
-        transpose: number i * n + j is for what rank j sends to i, as on the way back.
+        transpose: number i * n + j is the length of the block that rank j sends to i, as on the way back.
 
     Raises:
         TypeError: as for `AlltoAllV`.

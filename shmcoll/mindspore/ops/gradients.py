@@ -3,8 +3,8 @@
 MindSpore asks a cell that has a method `bprop` for the gradient of its inputs. So a call of an operator is the call of
 a cell. The class of these cells is made at the first call, because this package never imports MindSpore.
 
-A gradient is that of the sum over all ranks of what they differentiate. So the backward pass calls collectives too, and
-all ranks of the group take part in it.
+A gradient is that of the sum, over all ranks, of the functions that they differentiate. So the backward pass calls
+collectives too, and all ranks of the group take part in it.
 """
 
 import sys
@@ -27,7 +27,7 @@ def recorded(operator: Any, forward: Callable[..., Any], tensors: tuple[Any, ...
         operator: its class is in `BY_OPERATOR`.
         forward: from the tensors as plain arrays, and the arguments, to an array or a tuple of arrays.
         tensors: MindSpore's own.
-        arguments: what the call is given beside the tensors.
+        arguments: the other arguments of the call.
 
     Returns:
         MindSpore's own tensor, or a tuple of them.

@@ -137,8 +137,8 @@ class CollectiveScatter(Collective):
 class CollectiveGather(Collective):
     """Concatenate the tensors of all ranks along the first dimension, on one rank: `CollectiveGather(dest_rank)(x)`.
 
-    The call takes what `AllGather` takes. It returns the result on `dest_rank`, and a tensor of shape (1,) of zeros on
-    the other ranks.
+    The call takes a tensor as `AllGather` does. It returns the result on `dest_rank`, and a tensor of shape (1,) of
+    zeros on the other ranks.
 
     Args:
         dest_rank: the rank in the group that gets the result.

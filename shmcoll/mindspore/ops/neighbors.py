@@ -96,7 +96,7 @@ class NeighborExchange(Primitive):
 
 
 class Halo(Collective):
-    """What the exchange of halos and its gradient share: ranks and lengths by direction."""
+    """The base of the exchange of halos and of its gradient: ranks and lengths by direction."""
 
     def __init__(
         self,
@@ -165,8 +165,8 @@ class NeighborExchangeV2(Halo):
     """Exchange the borders of an image with neighbours: `NeighborExchangeV2(send_rank_ids, ..., group)(input_x)`.
 
     The call takes a tensor of shape (N, C, H, W) and returns a new one of shape
-    (N, C, H + top + bottom, W + left + right) by the four `recv_lens`: the input, and around it what the neighbours
-    have sent. A border without a neighbour is zeros. All ranks of the group call it.
+    (N, C, H + top + bottom, W + left + right) by the four `recv_lens`: the input, and around it the borders of the
+    neighbours. A border without a neighbour is zeros. All ranks of the group call it.
 
     Args:
         send_rank_ids: the ranks in the group that borders go to, or -1, for 8 directions clockwise: top, top right,

@@ -1,4 +1,4 @@
-"""What all operators share: attributes, their group, and which tensors go in and come out.
+"""The base of all operators: attributes, the group, and the kinds of tensors that go in and come out.
 
 An operator is made once with its settings. A call runs `_forward` on plain arrays and returns the kind of tensor that
 it was given. For MindSpore's own tensors `gradients.recorded` runs it.
@@ -51,7 +51,7 @@ class Primitive:
 
     @property
     def __parse_method__(self) -> str:
-        """Asked for by MindSpore's compiler of graphs, which cannot compile what runs here."""
+        """Refuse MindSpore's compiler of graphs, which asks for this name first and cannot compile an operator."""
         raise RuntimeError(
             f"For '{self.name}' of shmcoll.mindspore, Graph mode and jit are not supported: use PyNative mode, "
             "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)."
@@ -76,7 +76,7 @@ class Primitive:
 
 
 class Collective(Primitive):
-    """An operator of one tensor. `arguments` are what a call is given beside it."""
+    """An operator of one tensor. `arguments` are the other arguments of a call."""
 
     def __call__(self, input_x: Any, *arguments: Any) -> Any:
         kind = type(input_x)

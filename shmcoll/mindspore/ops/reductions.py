@@ -22,7 +22,7 @@ class ReduceOp:
 
 
 class Reduction(Collective):
-    """What reductions share: they do not take bool."""
+    """The base of reductions, which do not take bool."""
 
     op: str
 
@@ -63,8 +63,8 @@ class AllReduce(Reduction):
 class Reduce(Reduction):
     """Reduce the tensors of all ranks element by element, on one rank: `Reduce(dest_rank, op, group)(input_x)`.
 
-    The call takes what `AllReduce` takes. It returns the result on `dest_rank`, and a tensor of shape (1,) of zeros
-    on the other ranks.
+    The call takes a tensor as `AllReduce` does. It returns the result on `dest_rank`, and a tensor of shape (1,) of
+    zeros on the other ranks.
 
     Args:
         dest_rank: the rank in the group that gets the result.
