@@ -5,9 +5,13 @@ rounds through the two cells of each rank. This is a direct exchange. A ring or 
 there are none here: each byte is copied in once and out n - 1 times in any order. Each rank starts with its right
 neighbour, so that the ranks do not all read the same cell at once. There is one sync if the array fits a cell, else
 one per round. Cost: a ceil(S / cell) + (n + 1) S b. This includes a rank's own part, which it copies while the cache
-has it.
+has it. A long array is exposed, if it can be (`engine/protocol/exposure.py`): 2 a + n S b.
 
 Protocol:
+
+    exposed arrays   peers read them in one round. If some ranks expose and others do not, there are the rounds of those
+                     that do not. One more step follows, which means "I have read everything". In place, x is a part of
+                     the result that no rank writes, so it may be exposed
 
     cell (s + k) & 1 of a rank: that rank writes it in round k, in round 0 before the opening, and publishes it as step
     k. It writes the cell again for round k + 2, after step k + 1 of every peer, which follows the peer's reads of round
@@ -21,6 +25,16 @@ from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.collective import GATHERS, OWN_PART, SHAPE, Collective
 from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.protocol.exposure import (
+    end_exposure,
+    expose,
+    exposed,
+    how_many_expose,
+    may_expose,
+    note_result,
+    read_exposed,
+    results_are_apart,
+)
 from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
 from shmcoll.engine.protocol.sync import (
     await_step,
@@ -38,59 +52,72 @@ COVERS = SHAPE
 
 def all_gather(ctx):
     sequence = begin(ctx, COVERS)
-    length = peek(ctx + c.X + c.BYTES)
-    rounds = max(-(-length // peek(ctx + c.CELL_BYTES)), 1)
-    stage(ctx, sequence, 0)
+    if not expose_array(ctx, sequence):
+        stage(ctx, sequence, 0)
     status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
+    length = peek(ctx + c.X + c.BYTES)
+    exposing = how_many_expose(ctx, sequence, length)
+    if exposing and not results_are_apart(ctx, sequence):
+        return c.OVERLAP
+    rounds = 1 if exposing == peek(ctx + c.SIZE) else max(-(-length // peek(ctx + c.CELL_BYTES)), 1)
+    piece = length if rounds == 1 else peek(ctx + c.CELL_BYTES)
     for k in range(rounds):
         if k > 0:
-            stage(ctx, sequence, k)
+            if not exposed(ctx, sequence, peek(ctx + c.RANK), length):
+                stage(ctx, sequence, k)
             publish_step(ctx, sequence, k)
-        copy_own(ctx, k)
+        copy_own(ctx, k * piece, min(piece, length - k * piece))
         for i in range(1, peek(ctx + c.SIZE)):
-            status = fetch(ctx, sequence, k, peer_after(ctx, i))
+            status = fetch(ctx, sequence, k, peer_after(ctx, i), piece)
             if status != c.OK:
                 return status
-    return release_cells(ctx, sequence, rounds, rounds)
+    return end_exposure(ctx, sequence, rounds) if exposing else release_cells(ctx, sequence, rounds, rounds)
+
+
+def expose_array(ctx, sequence):
+    """Expose this rank's array, if that pays. Return whether peers read it where it is."""
+    length = peek(ctx + c.X + c.BYTES)
+    if not may_expose(ctx, length):
+        return 0
+    note_result(ctx, sequence, peek(ctx + c.EXTRA) == 0)
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length)
 
 
 def stage(ctx, sequence, k):
     """Copy the k-th part of this rank's array to where its peers read it."""
     if peek(ctx + c.SIZE) > 1:
-        copy(staged(ctx, sequence, k, peek(ctx + c.RANK)), peek(ctx + c.X + c.DATA) + offset(ctx, k), part(ctx, k))
+        begin_byte = k * peek(ctx + c.CELL_BYTES)
+        count = min(peek(ctx + c.CELL_BYTES), peek(ctx + c.X + c.BYTES) - begin_byte)
+        copy(staged(ctx, sequence, k, peek(ctx + c.RANK)), peek(ctx + c.X + c.DATA) + begin_byte, count)
 
 
-def copy_own(ctx, k):
-    """Copy the k-th part of this rank's array to its place in the result, if it is not there."""
+def copy_own(ctx, begin_byte, count):
+    """Copy a part of this rank's array to its place in the result, if it is not there."""
     place = target(ctx, peek(ctx + c.RANK))
     if place != peek(ctx + c.X + c.DATA):
-        copy_to_result(ctx, place + offset(ctx, k), peek(ctx + c.X + c.DATA) + offset(ctx, k), part(ctx, k))
+        copy_to_result(ctx, place + begin_byte, peek(ctx + c.X + c.DATA) + begin_byte, count)
 
 
-def fetch(ctx, sequence, k, peer):
-    """Wait for the k-th part of a peer's array and copy it to its place. Part 0 was published with the header."""
+def fetch(ctx, sequence, k, peer, piece):
+    """Wait for the k-th part of a peer's array, of `piece` bytes, and copy it to its place. Part 0 was published with
+    the header. A peer that exposes its array makes the same steps: it reads the cells of others."""
     if k > 0:
         status = await_step(ctx, sequence, k, peer)
         if status != c.OK:
             return status
-    copy_to_unread(ctx, target(ctx, peer) + offset(ctx, k), staged(ctx, sequence, k, peer), part(ctx, k))
+    begin_byte, length = k * piece, peek(ctx + c.X + c.BYTES)
+    place, count = target(ctx, peer) + begin_byte, min(piece, length - begin_byte)
+    if exposed(ctx, sequence, peer, length):
+        return read_exposed(ctx, sequence, peer, begin_byte, place, count)
+    copy_to_unread(ctx, place, staged(ctx, sequence, k, peer), count)
     return c.OK
 
 
 def staged(ctx, sequence, k, rank):
     """Return where peers read the k-th part of a rank's array."""
     return payload(ctx, rank, sequence, peek(ctx + c.X + c.BYTES)) if k == 0 else cell(ctx, rank, sequence + k)
-
-
-def offset(ctx, k):
-    return k * peek(ctx + c.CELL_BYTES)
-
-
-def part(ctx, k):
-    """Return the bytes of the k-th part."""
-    return min(peek(ctx + c.CELL_BYTES), peek(ctx + c.X + c.BYTES) - offset(ctx, k))
 
 
 def target(ctx, rank):

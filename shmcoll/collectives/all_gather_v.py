@@ -3,7 +3,7 @@
 
 A sender copies its array into its cell, part 0 before the opening and a whole cell per round, and all ranks copy it
 from there to its place. Cost, with S the sum of all arrays: a ceil(max(array) / cell) + n^2 table look-ups +
-(S + own array) b.
+(S + own array) b. A long array is exposed, as in all_gather: 2 a + n^2 table look-ups + S b.
 
 Protocol: in the table of a rank all send counts are equal, so the check is that of all_to_all_v. The next round's cell
 is free for the same reason: a rank that has seen step k of all peers knows that they have read step k - 1.
@@ -25,6 +25,7 @@ from shmcoll.engine.protocol.count_tables import (
     rounds_of,
     stage_part,
 )
+from shmcoll.engine.protocol.exposure import EVERY_HEADER, end_exposure, how_many_expose
 from shmcoll.engine.protocol.sync import publish_step, release_cells
 
 COVERS = DTYPE
@@ -37,7 +38,7 @@ def all_gather_v(ctx):
 
 def open_and_check(ctx):
     """Open, exchange the tables, and check them. A rank sends its whole array, which always fits."""
-    sequence = begin_with_table(ctx, COVERS)
+    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES))
     stage_part(ctx, sequence, 0, peek(ctx + c.RANK), peek(ctx + c.CELL_BYTES), 0)
     return exchange_tables(ctx, sequence, ANYONE, ANYONE)
 
@@ -55,6 +56,8 @@ def move(ctx):
         status = fetch_parts(ctx, sequence, k, part, 0)
         if status != c.OK:
             return status
+    if how_many_expose(ctx, sequence, EVERY_HEADER):
+        return end_exposure(ctx, sequence, rounds)
     return release_cells(ctx, sequence, rounds, rounds)
 
 

@@ -25,7 +25,8 @@ A rank waits only for steps before which other ranks do not wait for it, so ther
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import load, peek, store
 from shmcoll.engine.kernels.kernels import FINISH, JOIN, START, STEP
-from shmcoll.engine.layout import HEADER_INLINE, WORD
+from shmcoll.engine.layout import HEADER_EXPOSED, HEADER_RESULT
+from shmcoll.engine.protocol.exposure import place_in_arena
 from shmcoll.engine.protocol.nontemporal import copy_to_unread
 from shmcoll.engine.protocol.reduction import reduce, scratch_length, slice_length
 from shmcoll.engine.protocol.sync import (
@@ -38,18 +39,13 @@ from shmcoll.engine.protocol.sync import (
     publish_step,
 )
 
-X_PLACE, OUT_PLACE = HEADER_INLINE, HEADER_INLINE + WORD
+X_PLACE, OUT_PLACE = HEADER_EXPOSED, HEADER_RESULT
 
 
 def describe_arrays(ctx, sequence):
     """Write into this rank's header, before the opening, where its arrays are."""
     store(my_header(ctx, sequence) + X_PLACE, place_in_arena(ctx, peek(ctx + c.X + c.DATA)))
     store(my_header(ctx, sequence) + OUT_PLACE, place_in_arena(ctx, peek(ctx + c.OUT + c.DATA)))
-
-
-def place_in_arena(ctx, address):
-    offset = address - peek(ctx + c.ARENA)
-    return offset + 1 if 0 <= offset < peek(ctx + c.ARENA_BYTES) else 0
 
 
 def are_all_shared(ctx, sequence):

@@ -4,12 +4,15 @@ one after the other along `concat_axis`, in rank order (MindSpore's AlltoAll).
 A sender gathers each block from its array into its cell, and the receiver scatters the block from there into its
 result, both in C order of the block. So no array is transposed as a whole. A cell is divided evenly among the n
 receivers. There is one sync if a block fits its part, else one per round. Cost for n - 1 blocks of S / n bytes:
-a ceil(S / cell) + 2 (n - 1) / n S b.
+a ceil(S / cell) + 2 (n - 1) / n S b. A long array whose blocks are contiguous is exposed, if it can be
+(`engine/protocol/exposure.py`): 2 a + (n - 1) / n S b. But not a list, and not in place: there each rank writes what
+its peers read.
 
 If both axes are the same, the result may replace x: each round writes what it brings of a block to where the same round
 has read it.
 
-Protocol: a block is a row of runs on both sides (see `engine/kernels/kernels.py`). Rounds and cells as in all_gather.
+Protocol: a block is a row of runs on both sides (see `engine/kernels/kernels.py`). Rounds, cells and exposed arrays as
+in all_gather. A block that becomes runs goes from an exposed array through private memory that fits a cache.
 
 Arguments: the EXTRA words are block bytes, source run and stride, target run and stride, all in bytes. For lists of n
 blocks instead of one array they are followed by the addresses of n source addresses, of n target addresses (0: an
@@ -21,8 +24,20 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.collective import CUTS, SHAPE, Collective
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
-from shmcoll.engine.kernels.kernels import gather_runs
+from shmcoll.engine.kernels.kernels import gather_runs, scatter_runs
 from shmcoll.engine.layout import LINE, WORD
+from shmcoll.engine.protocol.exposure import (
+    end_exposure,
+    expose,
+    exposed,
+    find_out,
+    how_many_expose,
+    may_expose,
+    note_result,
+    read_exposed,
+    results_are_apart,
+    works_in_place,
+)
 from shmcoll.engine.protocol.nontemporal import copy_block_to_result, copy_runs_to_result
 from shmcoll.engine.protocol.sync import (
     await_step,
@@ -45,21 +60,37 @@ def all_to_all(ctx):
         describe_whole(ctx)
     sequence = begin(ctx, COVERS)
     part = part_bytes(ctx)
-    rounds = max(-(-peek(ctx + BLOCK) // part), 1)
-    stage(ctx, sequence, 0, part)
+    if not expose_array(ctx, sequence):
+        stage(ctx, sequence, 0, part)
     status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
+    exposing = how_many_expose(ctx, sequence, peek(ctx + BLOCK))
+    if exposing and not results_are_apart(ctx, sequence):
+        return c.OVERLAP
+    rounds = 1 if exposing == peek(ctx + c.SIZE) else max(-(-peek(ctx + BLOCK) // part), 1)
     copy_own(ctx)
     for k in range(rounds):
         if k > 0:
-            stage(ctx, sequence + k, k, part)
+            if not exposed(ctx, sequence, peek(ctx + c.RANK), peek(ctx + BLOCK)):
+                stage(ctx, sequence + k, k, part)
             publish_step(ctx, sequence, k)
         for i in range(1, peek(ctx + c.SIZE)):
-            status = fetch(ctx, sequence, k, peer_after(ctx, i), part)
+            status = fetch(ctx, sequence, k, peer_after(ctx, i), part if rounds > 1 else peek(ctx + BLOCK))
             if status != c.OK:
                 return status
-    return release_cells(ctx, sequence, rounds, rounds)
+    return end_exposure(ctx, sequence, rounds) if exposing else release_cells(ctx, sequence, rounds, rounds)
+
+
+def expose_array(ctx, sequence):
+    """Expose this rank's array, if it can be and that pays. Return whether peers read their blocks where they are."""
+    if not may_expose(ctx, peek(ctx + BLOCK)):
+        return 0
+    note_result(ctx, sequence, peek(ctx + TARGETS) == 0)
+    find_out(ctx, peek(ctx + BLOCK))
+    is_contiguous = peek(ctx + WHOLE) == 0 and peek(ctx + SOURCE_RUN) == peek(ctx + BLOCK)
+    share = peek(ctx + BLOCK) if is_contiguous and not works_in_place(ctx) else 0
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share)
 
 
 def describe_whole(ctx):
@@ -95,9 +126,28 @@ def fetch(ctx, sequence, k, peer, part):
             return status
     begin_byte = k * part
     end = min(begin_byte + part, peek(ctx + BLOCK))
+    if exposed(ctx, sequence, peer, peek(ctx + BLOCK)):
+        return fetch_exposed(ctx, sequence, peer, begin_byte, end)
     run, stride = peek(ctx + TARGET_RUN), peek(ctx + TARGET_STRIDE)
-    place = cell(ctx, peer, sequence + k) + peek(ctx + c.RANK) * part
+    place = cell(ctx, peer, sequence + k) + peek(ctx + c.RANK) * part_bytes(ctx)
     copy_runs_to_result(ctx, target(ctx, peer), run, stride, place, begin_byte, end)
+    return c.OK
+
+
+def fetch_exposed(ctx, sequence, peer, begin_byte, end):
+    """Copy bytes [begin_byte, end) of the block from `peer` to their place from where that rank exposes it."""
+    block, run, stride = peek(ctx + BLOCK), peek(ctx + TARGET_RUN), peek(ctx + TARGET_STRIDE)
+    first, place = peek(ctx + c.RANK) * block, target(ctx, peer)
+    if run in (stride, block):
+        return read_exposed(ctx, sequence, peer, first + begin_byte, place + begin_byte, end - begin_byte)
+    done = begin_byte
+    while done < end:
+        count = min(c.SCRATCH_BYTES, end - done)
+        status = read_exposed(ctx, sequence, peer, first + done, peek(ctx + c.SCRATCH), count)
+        if status != c.OK:
+            return status
+        scatter_runs(place, run, stride, peek(ctx + c.SCRATCH), done, done + count)
+        done += count
     return c.OK
 
 

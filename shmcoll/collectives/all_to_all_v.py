@@ -2,7 +2,8 @@
 that it chooses (NKI's all_to_all_v; MPI_Alltoallv without the need to know the receive counts).
 
 After the opening sync each rank checks the whole n x n matrix of counts. A cell is divided evenly among the n
-receivers. Cost: a ceil(n max(block) / cell) + n^2 table look-ups + 2 S b.
+receivers. Cost: a ceil(n max(block) / cell) + n^2 table look-ups + 2 S b. A long array is exposed, as in all_gather:
+2 a + n^2 table look-ups + S b.
 
 Protocol: part 0 of every block is in the cell before the opening. Then the rounds of all_gather follow.
 
@@ -25,6 +26,7 @@ from shmcoll.engine.protocol.count_tables import (
     sends_fit,
     stage_part,
 )
+from shmcoll.engine.protocol.exposure import EVERY_HEADER, end_exposure, how_many_expose
 from shmcoll.engine.protocol.sync import publish_step, release_cells
 
 COVERS = DTYPE
@@ -37,7 +39,7 @@ def all_to_all_v(ctx):
 
 def open_and_check(ctx):
     """Open, exchange the tables, and check them."""
-    sequence = begin_with_table(ctx, COVERS)
+    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES) // peek(ctx + c.SIZE))
     if sends_fit(ctx, sequence, peek(ctx + c.RANK), ANYONE):
         stage(ctx, sequence, 0)
     return exchange_tables(ctx, sequence, ANYONE, ANYONE)
@@ -56,6 +58,8 @@ def move(ctx):
         status = fetch_parts(ctx, sequence, k, part, me * part)
         if status != c.OK:
             return status
+    if how_many_expose(ctx, sequence, EVERY_HEADER):
+        return end_exposure(ctx, sequence, rounds)
     return release_cells(ctx, sequence, rounds, rounds)
 
 

@@ -5,7 +5,9 @@ shared memory collectives", EuroPVM/MPI 2008): the root copies its array into it
 there. Arrays longer than a cell go through the two cells of the root in turn, so that the root fills one cell while the
 others read the other, in rounds of half a cell: with 2 ranks 512 KiB take 11 us, instead of 12.4 in rounds of a cell
 (one copy takes 6).
-Cost: a + 2 S b up to a cell; beyond it 2 a ceil(S / cell) + S b, as the copies in and out overlap.
+Cost: a + 2 S b up to a cell; beyond it 2 a ceil(S / cell) + S b, as the copies in and out overlap. A long array is
+exposed, if it can be (`engine/protocol/exposure.py`): 2 a + S b. Then there are no rounds: each reader publishes step 1
+when it has read the array, and the root waits for all of them.
 
 Protocol:
 
@@ -44,6 +46,16 @@ from shmcoll.engine.layout import (
     call_dtype,
     pack_call,
 )
+from shmcoll.engine.protocol.exposure import (
+    expose,
+    exposed,
+    find_out,
+    finish_reading,
+    may_expose,
+    note_result,
+    read_exposed,
+    results_are_apart,
+)
 from shmcoll.engine.protocol.nontemporal import copy_to_unread
 from shmcoll.engine.protocol.sync import (
     await_all,
@@ -67,9 +79,12 @@ def broadcast(ctx):
     if peek(ctx + c.SIZE) == 1:
         return c.OK
     root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
+    if phase == OPEN or may_expose(ctx, peek(ctx + c.OUT + c.BYTES)):
+        note_result(ctx, sequence, phase != OPEN)
     if me == root:
         store_more_dimensions(ctx, sequence)
-        stage(ctx, sequence, 0)
+        if not expose_array(ctx, sequence):
+            stage(ctx, sequence, 0)
     status = exchange_headers(ctx, sequence)
     if status == c.MISMATCH:
         status = compare_headers(ctx, sequence, root)
@@ -99,6 +114,12 @@ def compare_headers(ctx, sequence, root):
     return c.OK
 
 
+def expose_array(ctx, sequence):
+    """Expose the root's array, if that pays. Return whether the others read it where it is."""
+    length = peek(ctx + c.X + c.BYTES)
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length) if may_expose(ctx, length) else 0
+
+
 def round_bytes(ctx, sequence, length):
     """Return the bytes of one round."""
     size = peek(ctx + c.CELL_BYTES) - lead(ctx, sequence)
@@ -117,6 +138,8 @@ def place(ctx, sequence, k, length):
 def send(ctx, sequence):
     """Do the root's rounds after the first."""
     length = peek(ctx + c.X + c.BYTES)
+    if exposed(ctx, sequence, peek(ctx + c.RANK), length):
+        return await_all(ctx, sequence, 1) if results_are_apart(ctx, sequence) else c.OVERLAP
     rounds = -(-length // round_bytes(ctx, sequence, length))
     for k in range(1, rounds):
         status = await_readers(ctx, sequence, k - 1)
@@ -142,6 +165,12 @@ def await_readers(ctx, sequence, rounds):
 def receive(ctx, sequence, root):
     """Do a reader's rounds: copy from the root's cell, then publish the step."""
     length = peek(ctx + c.OUT + c.BYTES)
+    find_out(ctx, length)
+    if exposed(ctx, sequence, root, length):
+        if not results_are_apart(ctx, sequence):
+            return c.OVERLAP
+        status = read_exposed(ctx, sequence, root, 0, peek(ctx + c.OUT + c.DATA), length)
+        return finish_reading(ctx, sequence) if status == c.OK else status
     size = round_bytes(ctx, sequence, length)
     rounds = -(-length // size)
     for k in range(rounds):

@@ -2,7 +2,9 @@
 
 Every rank except the root copies its array into its cell, and the root copies it from there to its place. Longer arrays
 go through the two cells of the sender in turn.
-Cost: a + 2 S b at a sender, a + (n - 1) S b at the root, where copies of different ranks overlap.
+Cost: a + 2 S b at a sender, a + (n - 1) S b at the root, where copies of different ranks overlap. A long array is
+exposed, if it can be (`engine/protocol/exposure.py`): its sender copies nothing. The root reads it in round 0, and the
+sender waits for step 1 of the root.
 
 Protocol:
 
@@ -19,8 +21,18 @@ from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.collective import GATHERS, OUT_AT_ROOT, OWN_PART, ROOTED, SHAPE, Collective
 from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.protocol.exposure import (
+    expose,
+    exposed,
+    find_out,
+    how_many_expose,
+    may_expose,
+    note_result,
+    read_exposed,
+    results_are_apart,
+)
 from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
-from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, payload, publish_step
+from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, has_ended, payload, publish_step
 
 COVERS = SHAPE
 
@@ -29,18 +41,36 @@ def gather(ctx):
     sequence = begin(ctx, COVERS)
     root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
     length = peek(ctx + c.X + c.BYTES)
-    rounds = -(-length // peek(ctx + c.CELL_BYTES))
-    if me != root:
+    if may_expose(ctx, length):
+        note_result(ctx, sequence, me == root and peek(ctx + c.EXTRA) == 0)
+    if me == root:
+        expose_array(ctx, sequence, 0)
+        find_out(ctx, length)
+    elif not expose_array(ctx, sequence, length):
         first = min(length, peek(ctx + c.CELL_BYTES))
         copy(payload(ctx, me, sequence, length), peek(ctx + c.X + c.DATA), first)
     status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
-    return collect(ctx, sequence, rounds) if me == root else deliver(ctx, sequence, rounds, root)
+    exposing = how_many_expose(ctx, sequence, length)
+    if exposing and not results_are_apart(ctx, sequence):
+        return c.OVERLAP
+    rounds = -(-length // peek(ctx + c.CELL_BYTES))
+    if me == root:
+        return collect(ctx, sequence, 1 if exposing == peek(ctx + c.SIZE) - 1 else rounds, exposing)
+    if exposed(ctx, sequence, me, length):
+        return await_step(ctx, sequence, 1, root)
+    return deliver(ctx, sequence, rounds, root)
+
+
+def expose_array(ctx, sequence, share):
+    """Expose a sender's array, if that pays. Return whether the root reads it where it is."""
+    length = peek(ctx + c.X + c.BYTES)
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, share) if may_expose(ctx, length) else 0
 
 
 def deliver(ctx, sequence, rounds, root):
-    """Do a sender's rounds after the first."""
+    """Do the rounds after the first of a sender that uses cells."""
     size = peek(ctx + c.CELL_BYTES)
     for k in range(1, rounds):
         if k > 1:
@@ -54,25 +84,37 @@ def deliver(ctx, sequence, rounds, root):
     return await_step(ctx, sequence, rounds & -2, root) if rounds > 1 else c.OK
 
 
-def collect(ctx, sequence, rounds):
-    """Do the root's rounds: read every sender's cell, publish the step, and copy a piece of its own array meanwhile."""
+def collect(ctx, sequence, rounds, exposing):
+    """Do the root's rounds: read every sender's array or cell, publish the step, and copy a piece of its own array
+    meanwhile; all of it if there is one round."""
     length, me = peek(ctx + c.X + c.BYTES), peek(ctx + c.RANK)
-    size = peek(ctx + c.CELL_BYTES)
+    size = peek(ctx + c.CELL_BYTES) if rounds > 1 else length
     for k in range(rounds):
         offset = k * size
         for sender in range(peek(ctx + c.SIZE)):
-            if sender == me:
-                continue
-            if k > 0:
-                status = await_step(ctx, sequence, k, sender)
-                if status != c.OK:
-                    return status
-            source = payload(ctx, sender, sequence, length) if k == 0 else cell(ctx, sender, sequence + k)
-            copy_to_unread(ctx, target(ctx, sender) + offset, source, min(size, length - offset))
-        if rounds > 1:
+            status = fetch(ctx, sequence, k, sender, offset) if sender != me else c.OK
+            if status != c.OK:
+                return status
+        if exposing and has_ended(ctx):
+            return c.ABORTED
+        if rounds > 1 or exposing:
             publish_step(ctx, sequence, k + 1)
         if target(ctx, me) != peek(ctx + c.X + c.DATA):
             copy_to_result(ctx, target(ctx, me) + offset, peek(ctx + c.X + c.DATA) + offset, min(size, length - offset))
+    return c.OK
+
+
+def fetch(ctx, sequence, k, sender, offset):
+    """Wait for the k-th part of a sender's array and copy it to its place. An exposed array is one part."""
+    length = peek(ctx + c.X + c.BYTES)
+    if exposed(ctx, sequence, sender, length):
+        return read_exposed(ctx, sequence, sender, 0, target(ctx, sender), length) if k == 0 else c.OK
+    if k > 0:
+        status = await_step(ctx, sequence, k, sender)
+        if status != c.OK:
+            return status
+    source = payload(ctx, sender, sequence, length) if k == 0 else cell(ctx, sender, sequence + k)
+    copy_to_unread(ctx, target(ctx, sender) + offset, source, min(peek(ctx + c.CELL_BYTES), length - offset))
     return c.OK
 
 

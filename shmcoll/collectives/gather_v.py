@@ -4,7 +4,7 @@ others get nothing (MPI_Gatherv without the need to know the counts).
 Every rank except the root copies its array into its cell, part 0 before the opening and a whole cell per round, and the
 root copies it from there to its place. All ranks check what the root receives, and know the rounds of the longest
 array. Cost: a + n table look-ups + 2 S b at a sender, a + n table look-ups + sum(S) b at the root; the copies of
-different senders overlap.
+different senders overlap. A long array is exposed, as in gather: its sender copies nothing.
 
 Protocol:
 
@@ -12,8 +12,8 @@ Protocol:
     is, has read round k - 2. A sender leaves after the root has read cell (s + 1) & 1, which the next operation may
     fill at once. The root waits for steps of the senders, a sender only for steps of the root, so there is no cycle.
 
-A sender that has staged its last part publishes the steps of all rounds at once: no rank waits for it any more, and a
-message about a rank that stopped does not name it.
+A sender that has staged its last part, or exposes its array, publishes the steps of all rounds at once: no rank waits
+for it any more, and a message about a rank that stopped does not name it.
 
 Arguments: ARGUMENT is the root, ARGUMENT_2 the mark of the elements; else see `engine/protocol/count_tables.py`.
 """
@@ -28,12 +28,14 @@ from shmcoll.engine.protocol.count_tables import (
     copy_own_part,
     exchange_tables,
     fetch_part,
+    has_exposed,
     is_opening,
     own_block_bytes,
     rounds_of,
     stage_part,
 )
-from shmcoll.engine.protocol.sync import await_step, publish_step
+from shmcoll.engine.protocol.exposure import EVERY_HEADER, how_many_expose
+from shmcoll.engine.protocol.sync import await_step, has_ended, publish_step
 
 COVERS = DTYPE
 
@@ -49,8 +51,10 @@ def gather_v(ctx):
 
 def open_and_check(ctx):
     """Open, exchange the tables, and check them. A rank sends its whole array, which always fits."""
-    sequence, root = begin_with_table(ctx, COVERS), peek(ctx + c.ARGUMENT)
-    if peek(ctx + c.RANK) != root:
+    root = peek(ctx + c.ARGUMENT)
+    is_sender = peek(ctx + c.RANK) != root
+    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES) if is_sender else 0)
+    if is_sender:
         stage_part(ctx, sequence, 0, root, peek(ctx + c.CELL_BYTES), 0)
     return exchange_tables(ctx, sequence, ANYONE, root)
 
@@ -58,6 +62,10 @@ def open_and_check(ctx):
 def deliver(ctx, rounds):
     """Do a sender's rounds after the first."""
     sequence, root, part = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT), peek(ctx + c.CELL_BYTES)
+    if has_exposed(ctx, sequence, peek(ctx + c.RANK)):
+        if rounds > 1:
+            publish_step(ctx, sequence, rounds)
+        return await_step(ctx, sequence, 1, root)
     mine = -(-peek(ctx + c.X + c.BYTES) // part)
     for k in range(1, mine):
         if k > 1:
@@ -74,13 +82,18 @@ def deliver(ctx, rounds):
 def collect(ctx, rounds):
     """Do the root's rounds: read every sender's cell, publish the step, and copy a part of its own array meanwhile."""
     sequence, me, part = peek(ctx + c.SEQUENCE), peek(ctx + c.RANK), peek(ctx + c.CELL_BYTES)
+    exposing = how_many_expose(ctx, sequence, EVERY_HEADER)
+    if exposing:
+        rounds = max(rounds, 1)
     for k in range(rounds):
         for sender in range(peek(ctx + c.SIZE)):
             if sender != me:
                 status = fetch_part(ctx, sequence, k, sender, part, 0)
                 if status != c.OK:
                     return status
-        if rounds > 1:
+        if exposing and has_ended(ctx):
+            return c.ABORTED
+        if rounds > 1 or exposing:
             publish_step(ctx, sequence, k + 1)
         copy_own_part(ctx, k, part)
     for k in range(rounds, -(-own_block_bytes(ctx) // part)):

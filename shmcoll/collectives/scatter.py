@@ -4,6 +4,8 @@ The mirror of gather (its linear algorithm; within one machine a tree would only
 each other rank into its cell, which is divided evenly among them, and each rank copies its own part. Longer parts go
 through the two cells of the root in turn. There is one sync if all parts fit a cell.
 Cost: a + ((n - 1) + 1) S / n b; beyond a cell a ceil(S / cell) + (n - 1) / n S b, where the copies in and out overlap.
+A long array, but no list, is exposed, if it can be (`engine/protocol/exposure.py`): 2 a + S / n b. Then there are no
+rounds: each reader publishes step 1 when it has read its part, and the root waits for all of them.
 
 Protocol:
 
@@ -46,6 +48,15 @@ from shmcoll.engine.layout import (
     call_dimensions,
     call_dtype,
 )
+from shmcoll.engine.protocol.exposure import (
+    expose,
+    exposed,
+    find_out,
+    finish_reading,
+    note_result,
+    read_exposed,
+    results_are_apart,
+)
 from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
 from shmcoll.engine.protocol.sync import (
     await_all,
@@ -86,7 +97,8 @@ def open_and_check(ctx):
     sequence = begin(ctx, COVERS)
     describe(ctx, sequence)
     root = peek(ctx + c.ARGUMENT)
-    if peek(ctx + c.RANK) == root:
+    note_result(ctx, sequence, peek(ctx + PHASE) == BOTH)
+    if peek(ctx + c.RANK) == root and not expose_array(ctx, sequence):
         stage(ctx, sequence, 0)
     status = exchange_headers(ctx, sequence)
     if status != c.OK:
@@ -96,6 +108,12 @@ def open_and_check(ctx):
             poke(ctx + c.CULPRIT, rank)
             return c.DISAGREE
     return c.OK
+
+
+def expose_array(ctx, sequence):
+    """Expose the root's array, if it is one and that pays. Return whether the others read their parts there."""
+    share = part_bytes(ctx) if peek(ctx + SOURCES) == 0 else 0
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share)
 
 
 def describe(ctx, sequence):
@@ -159,7 +177,10 @@ def write_shape(ctx):
 def send(ctx, sequence):
     """Do the root's rounds after the first, and copy its own part."""
     me, block = peek(ctx + c.RANK), part_bytes(ctx)
-    rounds = -(-block // piece_bytes(ctx, sequence))
+    exposes = exposed(ctx, sequence, me, block)
+    if exposes and not results_are_apart(ctx, sequence):
+        return c.OVERLAP
+    rounds = 1 if exposes else -(-block // piece_bytes(ctx, sequence))
     for k in range(1, rounds):
         status = stage(ctx, sequence, k)
         if status != c.OK:
@@ -167,6 +188,8 @@ def send(ctx, sequence):
         publish_step(ctx, sequence, k)
     if source(ctx, me) != peek(ctx + c.OUT + c.DATA):
         copy_to_result(ctx, peek(ctx + c.OUT + c.DATA), source(ctx, me), block)
+    if exposes:
+        return await_all(ctx, sequence, 1)
     return await_all(ctx, sequence, rounds & -2) if rounds > 1 else c.OK
 
 
@@ -186,6 +209,12 @@ def stage(ctx, sequence, k):
 def receive(ctx, sequence, root):
     """Do a reader's rounds: copy its piece from the root's cell, then publish the step."""
     me, block, piece = peek(ctx + c.RANK), peek(ctx + c.OUT + c.BYTES), piece_bytes(ctx, sequence)
+    find_out(ctx, block)
+    if exposed(ctx, sequence, root, block):
+        if not results_are_apart(ctx, sequence):
+            return c.OVERLAP
+        status = read_exposed(ctx, sequence, root, me * block, peek(ctx + c.OUT + c.DATA), block)
+        return finish_reading(ctx, sequence) if status == c.OK else status
     rounds = -(-block // piece)
     for k in range(rounds):
         if k > 0:

@@ -5,7 +5,7 @@ The root's cell is divided evenly among the n - 1 receivers. The root copies par
 opening, and a receiver copies its part from there to its place. All ranks check what the root sends and whether it is
 what each receiver expects. A rank without an array to receive into learns count and dtype from the root's table.
 Cost: a ceil((n - 1) max(block) / cell) + n table look-ups + S b at the root, and one block's b at each receiver,
-which overlap.
+which overlap. A long array is exposed, as in scatter: the root copies its own block only.
 
 Protocol:
 
@@ -35,6 +35,7 @@ from shmcoll.engine.protocol.count_tables import (
     copy_own_block,
     fetch_part,
     get,
+    has_exposed,
     is_opening,
     put,
     rounds_of,
@@ -42,6 +43,7 @@ from shmcoll.engine.protocol.count_tables import (
     stage_part,
     table,
 )
+from shmcoll.engine.protocol.exposure import finish_reading
 from shmcoll.engine.protocol.sync import await_all, exchange_headers, publish_step
 
 COVERS = NOTHING
@@ -56,7 +58,9 @@ def scatter_v(ctx):
 
 def open_and_check(ctx):
     """Open, exchange the tables, and check them."""
-    sequence, root = begin_with_table(ctx, COVERS), peek(ctx + c.ARGUMENT)
+    root = peek(ctx + c.ARGUMENT)
+    share = peek(ctx + c.X + c.BYTES) // peek(ctx + c.SIZE) if peek(ctx + c.RANK) == root else 0
+    sequence = begin_with_table(ctx, COVERS, share)
     if peek(ctx + c.RANK) == root and sends_fit(ctx, sequence, root, ANYONE):
         stage(ctx, sequence, 0)
     status = exchange_headers(ctx, sequence)
@@ -83,6 +87,8 @@ def serve(ctx):
     """Do the root's rounds after the first."""
     sequence, rounds = peek(ctx + c.SEQUENCE), rounds_in_all(ctx, peek(ctx + c.X + c.ITEM))
     copy_own_block(ctx)
+    if has_exposed(ctx, sequence, peek(ctx + c.RANK)):
+        return await_all(ctx, sequence, 1)
     for k in range(1, rounds):
         if k > 1:
             status = await_all(ctx, sequence, k - 1)
@@ -97,6 +103,9 @@ def receive(ctx):
     """Do a receiver's rounds: read its part of the root's cell, then publish the step."""
     sequence, root, item = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT), peek(ctx + c.OUT + c.ITEM)
     part, rounds = part_bytes(ctx), rounds_in_all(ctx, item)
+    if has_exposed(ctx, sequence, root):
+        status = fetch_part(ctx, sequence, 0, root, part, 0)
+        return finish_reading(ctx, sequence) if status == c.OK else status
     mine = -(-get(peek(ctx + TABLE), peek(ctx + c.SIZE), RECV_COUNTS, root) * item // part)
     for k in range(mine):
         status = fetch_part(ctx, sequence, k, root, part, place(ctx, peek(ctx + c.RANK)))

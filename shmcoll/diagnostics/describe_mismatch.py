@@ -28,21 +28,35 @@ def explain_parts(group: Group, sequence: int, root: int) -> str:
     return f"scatter #{sequence}: an out differs from {sent}, in a dimension after these"
 
 
-def explain_overlap(group: Group, sequence: int) -> str:
-    """Return whose out overlaps which array, in an all_reduce of shared arrays. See
-    `collectives/all_reduce_shared.py`."""
-    half = (sequence & 1) * layout.HEADER_BYTES + layout.HEADER_INLINE
-    places = [[group.arena.load(group.mailbox(r) + half + i * WORD) for i in (0, 1)] for r in range(group.size)]
-    header = group.mailbox(0) + (sequence & 1) * layout.HEADER_BYTES
-    dtype = BY_CODE[call_dtype(group.arena.load(header + layout.HEADER_CALL))].numpy
-    length = group.arena.load(header + layout.HEADER_COUNT) * dtype.itemsize
+def explain_overlap(group: Group, operation: str, sequence: int) -> str:
+    """Return whose out overlaps which array in a call of shared arrays, by the headers; '' if no out does. See
+    `collectives/all_reduce_shared.py` and `engine/protocol/exposure.py`."""
+    headers = [group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES for rank in range(group.size)]
+    x, out, x_bytes, out_bytes = (
+        [group.arena.load(header + word) for header in headers]
+        for word in (
+            layout.HEADER_EXPOSED,
+            layout.HEADER_RESULT,
+            layout.HEADER_EXPOSED_BYTES,
+            layout.HEADER_RESULT_BYTES,
+        )
+    )
+    reduces = operation == "all_reduce"
+    if reduces:  # all arrays are alike, and no rank writes their lengths
+        dtype = BY_CODE[call_dtype(group.arena.load(headers[0] + layout.HEADER_CALL))].numpy
+        x_bytes = out_bytes = [group.arena.load(headers[0] + layout.HEADER_COUNT) * dtype.itemsize] * group.size
     for a, b in product(range(group.size), repeat=2):
-        for which, name in enumerate(("x", "out")):
-            is_itself = a == b and (name == "out" or places[a][1] == places[b][0])
-            if not is_itself and abs(places[a][1] - places[b][which]) < length:
+        others = [("x", x[b], x_bytes[b], a == b and (out[a] == x[b] or not reduces))]
+        if reduces:
+            others.append(("out", out[b], out_bytes[b], a == b))
+        for name, place, length, is_itself in others:
+            apart = out[a] + out_bytes[a] <= place or place + length <= out[a]
+            if out[a] > 0 and place > 0 and not is_itself and not apart:
                 whose = f"rank {group.name(a)} overlaps {name} of rank {group.name(b)}"
-                return f"all_reduce #{sequence}: out of {whose}; give an out of its own, or out=x"
-    return f"all_reduce #{sequence}: an out overlaps another array"
+                return (
+                    f"{operation} #{sequence}: out of {whose}; give an out of its own{', or out=x' if reduces else ''}"
+                )
+    return ""
 
 
 def explain_faces(group: Group, words: np.ndarray) -> str:

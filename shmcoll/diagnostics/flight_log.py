@@ -31,6 +31,7 @@ _STATES = {
     c.BROKEN: "broken",
     c.HALFWAY: "between its phases",
     c.RAISED: "function raised",
+    c.UNREADABLE: "array not readable",
 }
 
 

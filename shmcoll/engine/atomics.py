@@ -19,6 +19,7 @@ schedule explorer runs the routines' own source that way.
     recent                   the same as of the last tick of the kernel: cheap, and some ms old
     process_gone             whether there is no process of a pid, or only its remains; no descriptor stays open
     process_start            its start time: with the pid it names a process for ever
+    read_memory              copies bytes from the private memory of another process: how many, or minus the error
     signals_pending          lets Python run its signal handlers; true when one raised
     copy                     bytes, not overlapping
     stream                   the same, past the caches
@@ -40,6 +41,7 @@ from shmcoll.engine import fences
 from shmcoll.engine.system.processes import start_of
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.process_vm_readv.restype = ctypes.c_ssize_t
 _WORD = ctypes.c_int64.from_address
 _SPAN = 1 << 64
 
@@ -181,6 +183,16 @@ def process_start(pid):
 def signals_pending(ctx):
     """Run pending Python signal handlers; 1 when one of them raised, and its exception is then set."""
     return hooks.signals_pending(ctx) if hooks else 0
+
+
+def read_memory(pid, target, source, length):
+    """Copy `length` bytes from address `source` of another process, by process_vm_readv(2). Return how many have been
+    copied, fewer if not all of them are readable; or minus the number of the error."""
+    if hooks:
+        return hooks.read_memory(pid, target, source, length)
+    here, there = (ctypes.c_int64 * 2)(target, length), (ctypes.c_int64 * 2)(source, length)
+    done = _LIBC.process_vm_readv(pid, here, ctypes.c_long(1), there, ctypes.c_long(1), ctypes.c_long(0))
+    return -ctypes.get_errno() if done < 0 else done
 
 
 def copy(target, source, length):

@@ -52,18 +52,24 @@ from shmcoll.engine.layout import WORD
     NOTED,  # the mailbox in which the recorder has noted that this message sleeps; 0: it has not
     SENDING,  # 1 between the phases of a send: what is received meanwhile does not end the call
     KIND,  # the form of the operation, see `engine/collective.py`
-) = (WORD * i for i in range(43))
+    SHARED_BYTES,  # arrays in the arena from which a peer gets so many bytes are read where they are; so are
+    DIRECT_BYTES,  # private arrays from which it gets so many
+    EXPOSING_BYTES,  # the smaller of both
+    READABLE,  # whether all peers can read this rank's private memory, see `engine/protocol/peer_memory.py`
+    OWN_WITNESS,  # a random number, for peers to read
+    FOUND_WITNESS,  # what has been read of a peer's
+) = (WORD * i for i in range(49))
 
 # two array views, filled from ndarrays by engine/native/entry.py
-X = 48 * WORD
-OUT = 56 * WORD
+X = 56 * WORD
+OUT = 64 * WORD
 DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
 
 # further integer arguments of the call
-EXTRA = 64 * WORD
+EXTRA = 72 * WORD
 EXTRA_WORDS = 16
 
-CONTEXT_WORDS = 80  # what the routines see; engine/native/entry.py keeps its own tables behind
+CONTEXT_WORDS = 88  # what the routines see; engine/native/entry.py keeps its own tables behind
 
 SCRATCH_BYTES = 64 << 10
 
@@ -91,8 +97,8 @@ UNLIKE_AXIS, UNLIKE_NEIGHBOUR = DETAIL, DETAIL_2  # 1 + the axis along which CUL
 # The entry distinguishes these and no others:
 (
     OK, NO_EFFECT, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, REFUSED, INTERRUPTED, BROKEN, HALFWAY, RAISED,
-    DEADLOCKED,
-) = range(13)  # fmt: skip
+    DEADLOCKED, UNREADABLE,
+) = range(14)  # fmt: skip
 
 # NO_EFFECT: the call has ended, or has not begun, and the group goes on. Why:
 NEEDS_PYTHON = NO_EFFECT  # entry and gate: Python must look at the arguments; nothing has been published

@@ -12,6 +12,7 @@
     directory of one rank, which alone writes it
 
     0        HELD          bytes of its heap that are in use
+    8        ARRAYS        four words about ordinary numpy arrays (`memory/array_words.py`)
     128      SLOTS         {identity, offset} of the region of each group that it leads; identity 0: a free slot
 
     group region of n ranks, page aligned
@@ -27,7 +28,8 @@
 
     mailbox of one rank
 
-    0        HEADER 0      sequence, fingerprint, 48 bytes of payload | what the call is, for messages
+    0        HEADER 0      sequence, fingerprint, 48 bytes of payload, or what this rank exposes
+                           (`protocol/exposure.py`) | what the call is, for messages
     256      HEADER 1      the same for odd sequence numbers: headers alternate by parity
     512      PROGRESS      (sequence << STEP_BITS) + steps done within that operation
     640      PARKED        0, or 1 + the rank whose word this rank sleeps on
@@ -38,6 +40,8 @@
     768      SEMAPHORE     sem_t, shared between processes: the doorbell of this rank
     896      STATISTICS    bytes of arrays given to collectives, ns slept in waits, 1; written at the rank's end
     920      CLOSED        0, or 1 once this rank has closed the group
+    928      WITNESS       the address of a word in this rank's private memory; its value; READS: whether this rank
+                           can read the memory of all others (`protocol/peer_memory.py`)
     1024     TABLE 0       5 x n + 4 words: counts and displacements of the _v collectives (`protocol/count_tables.py`)
     ...      TABLE 1       the same for odd sequence numbers
     ...      RINGS         n words: where in the arena this rank's first ring to rank i begins; 0: it never sent to it
@@ -62,7 +66,7 @@ Words that different ranks write lie at least 128 bytes apart: two cache lines, 
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 6
+VERSION = 7
 
 WORD = 8
 LINE = 128
@@ -85,6 +89,8 @@ JOB_CORES = 104  # cores that the job may use: more ranks than these take turns
 JOB_HEAP = 112  # most bytes that the heaps of all ranks together may hold
 JOB_STREAM_BYTES = 120  # results as long as this are written past the caches
 JOB_RING_BYTES = 128  # reductions: from so many bytes on for each rank beyond two, the ring is faster than the cells
+JOB_DIRECT_BYTES = 136  # moves: private arrays from which a peer gets so many bytes are read where they are
+JOB_SHARED_BYTES = 144  # the same for arrays in the arena
 
 # --- records ----------------------------------------------------------------------------------------------------------
 RECORDS = PAGE
@@ -130,6 +136,9 @@ HEADER_COUNT = 88  # elements of x
 HEADER_DIMS = 96
 HEADER_MAX_DIMS = 8  # the fingerprint covers all of them; the message shows these
 
+#: in place of the payload of a call whose arrays are long
+HEADER_EXPOSED, HEADER_RESULT, HEADER_EXPOSED_BYTES, HEADER_RESULT_BYTES = (HEADER_INLINE + WORD * i for i in range(4))
+
 #: The word ALGORITHM of a call is the algorithm and, from COMPOSITE_SHIFT on, the composite call of which it is a part:
 #: code | (root + 1) << 8, root -1 where there is none; 0 for a call by itself. The header holds it from bit 24 on.
 ALGORITHM_BITS = 8
@@ -148,6 +157,7 @@ SEMAPHORE = PARKED + LINE
 STATISTICS = SEMAPHORE + LINE
 STATISTICS_MOVED, STATISTICS_SLEPT, STATISTICS_LEFT = STATISTICS, STATISTICS + 8, STATISTICS + 16
 CLOSED = STATISTICS + 24
+WITNESS, WITNESS_VALUE, READS = (CLOSED + WORD * (1 + i) for i in range(3))
 TABLES = 1024
 
 STEP_BITS = 24

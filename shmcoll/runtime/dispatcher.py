@@ -1,5 +1,6 @@
 """The native side of a communicator: its context, how a routine is entered, and what follows from its status."""
 
+import secrets
 import sys
 import threading
 import time
@@ -78,8 +79,19 @@ class Dispatcher:
             (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
         ):
             self.words[offset // WORD] = value
-        words = layout.JOB_FLAT_BYTES, layout.JOB_SLICE_BYTES, layout.JOB_STREAM_BYTES, layout.JOB_RING_BYTES
+        words = (
+            layout.JOB_FLAT_BYTES, layout.JOB_SLICE_BYTES, layout.JOB_STREAM_BYTES, layout.JOB_RING_BYTES,
+            layout.JOB_DIRECT_BYTES, layout.JOB_SHARED_BYTES,
+        )  # fmt: skip
         self.choose_by(Thresholds(*map(arena.load, words)))
+        self._publish_witness()
+
+    def _publish_witness(self) -> None:
+        """Let the peers find out whether they can read this rank's memory: see `engine/protocol/peer_memory.py`."""
+        value, mailbox = secrets.randbits(62), self.group.mailbox(self.rank)
+        self.words[c.OWN_WITNESS // WORD] = value
+        self.group.arena.store(mailbox + layout.WITNESS_VALUE, value)
+        self.group.arena.store(mailbox + layout.WITNESS, self.words.ctypes.data + c.OWN_WITNESS)
 
     def choose_by(self, thresholds: Thresholds) -> None:
         """Set the thresholds between algorithms from the next call on. All ranks must do so before the same call. For
@@ -88,6 +100,9 @@ class Dispatcher:
             (c.FLAT_BYTES, min(thresholds.flat_bytes, int(self.words[c.CELL_BYTES // WORD]))),
             (c.SLICE_BYTES, thresholds.slice_bytes),
             (c.STREAM_BYTES, thresholds.stream_bytes),
+            (c.DIRECT_BYTES, thresholds.direct_bytes),
+            (c.SHARED_BYTES, thresholds.shared_bytes),
+            (c.EXPOSING_BYTES, max(min(thresholds.direct_bytes, thresholds.shared_bytes), layout.INLINE_BYTES + 1)),
             (c.RING_BYTES, min(max(self.size - 2, 0) * thresholds.ring_bytes, 1 << 62)),  # remains a word
         ):
             self.words[offset // WORD] = value

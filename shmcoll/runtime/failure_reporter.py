@@ -36,6 +36,12 @@ from shmcoll.runtime import deadlock_report, failure_facts
 LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
 SITES_PATIENCE = 0.1  # seconds: how long who tells of a mismatch waits for the others to say where they are
 
+#: operations whose headers say where their arrays are when these have been refused
+_EXPOSING = frozenset(
+    {"all_reduce", "all_gather", "all_to_all", "broadcast", "gather", "scatter", "collective_permute"}
+    | {"all_gather_v", "all_to_all_v", "gather_v", "scatter_v"}
+)
+
 _ERRORS: dict[int, type[ShmcollError]] = {
     records.MISMATCHED: CollectiveMismatch,
     records.TIMED_OUT: CollectiveTimeout,
@@ -118,8 +124,8 @@ class FailureReporter:
             return misfit(call, self._group, self._words, self._mail)
         if status == c.REFUSED:
             root = int(self._words[c.ARGUMENT // WORD])
-            if operation == "all_reduce":
-                return ValueError(explain_overlap(self._group, self._sequence()))
+            if operation in _EXPOSING and (overlap := explain_overlap(self._group, operation, self._sequence())):
+                return ValueError(overlap)
             if operation == "scatter":
                 return ValueError(explain_parts(self._group, self._sequence(), root))
             return ValueError(explain_counts(self._group, operation, self._sequence(), root))
@@ -152,6 +158,15 @@ class FailureReporter:
             missing, words = self._who_is_missing(operation)
             return self._timeout(f"{call}{at_site()}: {waited}; {words}", missing)
         name = self._group.name(int(culprit))
+        if status == c.UNREADABLE:
+            text = (
+                f"the array of rank {name} in {self._call(operation)} cannot be read any more: rank {name} has "
+                f"unmapped or protected its memory, or may not be traced since. Keep arrays as they are while a call "
+                f"uses them, or set SHMCOLL_DIRECT_BYTES to more than their length: then they are copied through "
+                f"shared memory"
+            )
+            self._end(records.ABORTED, text, {failure_facts.CULPRIT: int(culprit)})
+            return RankFailed(f"{call}: {text}", rank=int(culprit))
         text = (
             f"{call}: the arena is damaged: what rank {name} has written there makes no sense (status {status}). "
             f"Either a program writes where it should not, or this is a bug in shmcoll; please report this"

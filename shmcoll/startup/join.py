@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 
 from shmcoll.communicator import Communicator
+from shmcoll.engine import layout
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory.arena import Arena
@@ -17,7 +18,7 @@ from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError, CallNotAllowed
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.switches import is_on
-from shmcoll.startup import foreign_end, rendezvous, warm
+from shmcoll.startup import foreign_end, rank_process, rendezvous, warm
 from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
 from shmcoll.startup.launchers import Placement, die_with_launcher, find_placement
 
@@ -80,6 +81,7 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
             arena, number = _inherited(given), _number("RANK")
             if not 0 <= number < arena.ranks:
                 raise ArenaError(f"RANK={number} is not a rank of this job of {arena.ranks}")
+            rank_process.let_ranks_read(arena.load(layout.JOB_CREATOR))
             return arena, number, os.environ.pop("SHMCOLL_LAUNCHER", "shmrun")
         place = find_placement(os.environ)
         if place is not None:
@@ -90,6 +92,7 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
     patience = seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
     check_proc()  # without it, any process that is checked seems to have ended
     arena = rendezvous.meet(place.key, place.rank, place.size, wait_timeout=timeout, patience=patience)
+    rank_process.let_ranks_read(os.getppid())
     foreign_end.install()
     return arena, place.rank, place.launcher
 

@@ -136,7 +136,10 @@ def again_and_again(comm, operation: str) -> str:
 
 def kill_at_random(ranks, random_: random.Random, n: int, operation: str) -> None:
     victim = random_.randrange(n)
-    environment = {"SHMCOLL_SLICE_BYTES": random_.choice(["4096", "131072"])}
+    environment = {
+        "SHMCOLL_SLICE_BYTES": random_.choice(["4096", "131072"]),
+        "SHMCOLL_DIRECT_BYTES": random_.choice(["1", "1000000000"]),  # whether long arrays are read where they are
+    }
     job = ranks.start(n, again_and_again, operation, environment=environment, tell=random_.random() < 0.5)
     watched = job.progress if operation in LONG else job.sequence
     steps = random_.randrange(1, 40)

@@ -1,5 +1,6 @@
 """`shmrun doctor` and `shmrun warm`."""
 
+import errno
 import os
 import re
 import resource
@@ -14,7 +15,7 @@ from shmcoll.startup.warm import ALL
 pytestmark = pytest.mark.slow
 
 SUBJECTS = (
-    "libc kernel versions cores waiting /dev/shm memfd memory ulimit arena native cache routines reductions trial"
+    "libc kernel versions cores waiting /dev/shm memfd memory ulimit arena one native cache routines reductions trial"
 )
 
 
@@ -49,10 +50,10 @@ def test_a_check_that_breaks_is_an_error(monkeypatch, capsys):
         raise ImportError("no such thing")
         yield
 
-    for name in ("system", "cores", "polling", "shared_memory", "limits", "trial_arena"):
+    for name in ("system", "cores", "polling", "shared_memory", "limits", "trial_arena", "one_copy"):
         monkeypatch.setattr(machine, name, broken)
     assert doctor.examine() == 1
-    assert capsys.readouterr().out.count("ImportError: no such thing\n") == 6
+    assert capsys.readouterr().out.count("ImportError: no such thing\n") == 7
 
 
 def test_one_core(monkeypatch):
@@ -233,3 +234,15 @@ def test_a_program_of_that_name_is_not_shadowed(shmrun, name):
     assert told.returncode == 2
     assert told.stderr.startswith(f"shmrun: shmrun {name} takes no --mine; to run a program of that name: ")
     assert shmrun(name, "--help").stdout.startswith(f"usage: shmrun {name}")
+
+
+@pytest.mark.parametrize(("answer", "level", "text"), [
+    (None, Level.OK, "ranks can read each other's memory, so long arrays are copied once"),
+    (-errno.EPERM, Level.WARNING, "ranks cannot read each other's memory (Operation not permitted), so long private"),
+])  # fmt: skip
+def test_whether_ranks_can_read_each_other(monkeypatch, answer, level, text):
+    if answer is not None:
+        monkeypatch.setattr(machine.atomics, "read_memory", lambda *_: answer)
+    (finding,) = machine.one_copy()
+    assert finding.level is level
+    assert finding.text.startswith(text)

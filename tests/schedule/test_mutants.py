@@ -3,6 +3,7 @@
 import pytest
 
 from tests.schedule.explorer.mutants import MUTANTS
+from tests.schedule.explorer.mutants_exposing import MUTANTS_EXPOSING
 from tests.schedule.explorer.mutants_of_circles import MUTANTS_OF_CIRCLES
 from tests.schedule.explorer.mutants_of_events import MUTANTS_OF_EVENTS
 from tests.schedule.explorer.mutants_of_messages import MUTANTS_OF_MESSAGES
@@ -16,7 +17,13 @@ from tests.support import tally
 pytestmark = pytest.mark.slow
 
 ALL = (
-    MUTANTS | MUTANTS_WITH_COUNTS | MUTANTS_OF_MESSAGES | MUTANTS_OF_CIRCLES | MUTANTS_OF_NEIGHBOURS | MUTANTS_OF_EVENTS
+    MUTANTS
+    | MUTANTS_EXPOSING
+    | MUTANTS_WITH_COUNTS
+    | MUTANTS_OF_MESSAGES
+    | MUTANTS_OF_CIRCLES
+    | MUTANTS_OF_NEIGHBOURS
+    | MUTANTS_OF_EVENTS
 )
 
 #: more than half a minute each

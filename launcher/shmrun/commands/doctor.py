@@ -48,6 +48,7 @@ def _findings() -> Iterator[Finding]:
         machine.shared_memory,
         machine.limits,
         machine.trial_arena,
+        machine.one_copy,
         installation.native_entry,
         installation.compiled,
     ):

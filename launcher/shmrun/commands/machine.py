@@ -1,15 +1,18 @@
 """What `shmrun doctor` checks on the machine: system, cores, memory, limits. It changes nothing."""
 
+import ctypes
 import os
 import resource
+import signal
 from collections.abc import Iterator
 
-from shmcoll.engine import layout
+from shmcoll.engine import atomics, layout
 from shmcoll.engine.memory import arena
 from shmcoll.engine.memory.available_memory import available
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ShmcollError
+from shmcoll.startup import rank_process
 from shmrun.commands.findings import Finding, Level, amount
 
 _GLIBC = (2, 30)
@@ -93,6 +96,35 @@ def _memory(room: int, need: int) -> Finding:
     if room >= need:
         return Finding(Level.OK, "memory", text)
     return Finding(Level.ERROR, "memory", text, "end other programs, or give the container more: docker run --memory")
+
+
+def one_copy() -> Iterator[Finding]:
+    """Yield whether ranks can read each other's memory, as two children of this process find it."""
+    value = ctypes.c_int64(4711)
+    read = ctypes.c_int64(0)
+    ready, told = os.pipe()
+    owner = os.fork()
+    if owner == 0:
+        rank_process.die_with(os.getppid())
+        rank_process.let_ranks_read(os.getppid())
+        os.write(told, b".")
+        signal.pause()
+    os.read(ready, 1)
+    reader = os.fork()
+    if reader == 0:
+        done = atomics.read_memory(owner, ctypes.addressof(read), ctypes.addressof(value), ctypes.sizeof(value))
+        os._exit(0 if read.value == value.value else max(-done, 1))
+    error = os.waitstatus_to_exitcode(os.waitpid(reader, 0)[1])
+    os.kill(owner, signal.SIGKILL)
+    os.waitpid(owner, 0)
+    for fd in (ready, told):
+        os.close(fd)
+    if error == 0:
+        yield Finding(Level.OK, "one copy", "ranks can read each other's memory, so long arrays are copied once")
+    else:
+        text = f"ranks cannot read each other's memory ({os.strerror(error)}), so long private arrays are copied twice"
+        advice = "arrays made by comm.empty or shmrun --share-arrays are copied once; or kernel.yama.ptrace_scope=1"
+        yield Finding(Level.WARNING, "one copy", text, advice)
 
 
 def trial_arena() -> Iterator[Finding]:

@@ -228,6 +228,22 @@ def _process_start(builder, module, pid):
     return builder.load(start)
 
 
+@_twin(atomics.read_memory, (types.int64,) * 4, types.int64)
+def _read_memory(builder, module, pid, target, source, length):
+    pair = ir.ArrayType(I64, 2)
+    vectors = []
+    for base in (target, source):
+        vector = cgutils.alloca_once(builder, pair)
+        for i, value in enumerate((base, length)):
+            builder.store(value, builder.gep(vector, [I32(0), I32(i)]))
+        vectors.append(builder.bitcast(vector, POINTER))
+    arguments = vectors[0], I64(1), vectors[1], I64(1), I64(0)
+    done = _call(builder, module, "process_vm_readv", I64, builder.trunc(pid, I32), *arguments)
+    error = builder.load(builder.bitcast(_call(builder, module, "__errno_location", POINTER), I32.as_pointer()))
+    failed = builder.icmp_signed("<", done, I64(0))
+    return builder.select(failed, builder.neg(builder.zext(error, I64)), done)
+
+
 @_twin(atomics.signals_pending, (types.int64,), types.int64)
 def _signals_pending(builder, module, ctx):
     """Check for signals, with the GIL taken back for a moment. A context without a saved thread has no Python around

@@ -202,6 +202,8 @@ def create(
         (layout.JOB_SLICE_BYTES, min(limits.slice_bytes, cell_bytes)),
         (layout.JOB_STREAM_BYTES, limits.stream_bytes),
         (layout.JOB_RING_BYTES, limits.ring_bytes),
+        (layout.JOB_DIRECT_BYTES, limits.direct_bytes),
+        (layout.JOB_SHARED_BYTES, limits.shared_bytes),
         (layout.JOB_TIMEOUT, int(timeout * 1e9)),
         (layout.JOB_HEAP, heap),
     ):
@@ -286,6 +288,8 @@ def _limits(cell_bytes: int) -> tuple[tuple[int, int, int], ...]:
         (layout.JOB_SLICE_BYTES, 1, cell_bytes),
         (layout.JOB_STREAM_BYTES, 1, most),
         (layout.JOB_RING_BYTES, 1, most),
+        (layout.JOB_DIRECT_BYTES, 1, most),
+        (layout.JOB_SHARED_BYTES, 1, most),
         (layout.JOB_TIMEOUT, 1, most),
         (layout.JOB_HEAP, 0, WIDEST_BYTES),
         (layout.JOB_CORES, 1, most),

@@ -38,6 +38,15 @@ from shmcoll.engine.layout import (
     TABLES,
     WORD,
 )
+from shmcoll.engine.protocol.exposure import (
+    EVERY_HEADER,
+    expose,
+    exposed,
+    find_out,
+    note_result,
+    read_exposed,
+    results_are_apart,
+)
 from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.nontemporal import copy_to_result
 from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, peer_after
@@ -48,13 +57,16 @@ COUNTS, BOTH, DATA = 0, 1, c.LATER
 ANYONE = -1  # instead of the only rank that sends, or the only one that receives
 
 
-def begin_with_table(ctx, covers):
-    """Begin the operation (see `sync.begin`), copy this rank's table beside its header, and return the number."""
+def begin_with_table(ctx, covers, share):
+    """Begin the operation (see `sync.begin`), copy this rank's table beside its header, expose its array if that pays,
+    and return the number. `share`: the bytes of the array that each peer reads, about; 0: it is not exposed."""
     sequence = begin(ctx, covers)
     size = peek(ctx + c.SIZE)
     own, shared = peek(ctx + TABLE), table(ctx, peek(ctx + c.RANK), sequence)
     for i in range(TABLE_SIZES * size + TABLE_ENDS):
         store(shared + i * WORD, load(own + i * WORD))
+    note_result(ctx, sequence, peek(ctx + PHASE) == BOTH)
+    expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share)
     return sequence
 
 
@@ -92,6 +104,8 @@ def check_counts(ctx, sequence, sender, receiver):
     if not has_room_for_all(own, size):
         poke(ctx + c.CULPRIT, me)
         return c.BROKEN
+    if not results_are_apart(ctx, sequence):
+        return c.OVERLAP
     return c.COUNTS_KNOWN if peek(ctx + PHASE) == COUNTS else c.OK
 
 
@@ -158,9 +172,12 @@ def are_disjoint(ctx, sequence, receiver):
 
 
 def rounds_of(ctx, sequence, sender, receiver, item, part):
-    """Return the parts of the longest block that moves between different ranks, the same number on all ranks."""
+    """Return the parts of the longest block that moves between different ranks through a cell, the same number on all
+    ranks."""
     size, longest = peek(ctx + c.SIZE), 0
     for source in range(first(sender), last(ctx, sender) + 1):
+        if has_exposed(ctx, sequence, source):
+            continue
         rows = table(ctx, source, sequence)
         for target in range(first(receiver), last(ctx, receiver) + 1):
             if source != target:
@@ -169,7 +186,9 @@ def rounds_of(ctx, sequence, sender, receiver, item, part):
 
 
 def stage_part(ctx, sequence, k, peer, part, offset):
-    """Copy the k-th part of the block for `peer` into this rank's cell, at `offset` bytes."""
+    """Copy the k-th part of the block for `peer` into this rank's cell, at `offset` bytes, if this rank uses it."""
+    if has_exposed(ctx, sequence, peek(ctx + c.RANK)):
+        return
     size, own, item = peek(ctx + c.SIZE), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
     left = get(own, size, SEND_COUNTS, peer) * item - k * part
     if left > 0:
@@ -179,17 +198,34 @@ def stage_part(ctx, sequence, k, peer, part, offset):
 
 def fetch_part(ctx, sequence, k, peer, part, offset):
     """Wait for the k-th part of the block from `peer`, and copy it from `offset` in that rank's cell to its place.
-    Part 0 was published with the header."""
+    Part 0 was published with the header. An exposed block is one part."""
     if k > 0:
         status = await_step(ctx, sequence, k, peer)
         if status != c.OK:
             return status
     size, own, item = peek(ctx + c.SIZE), peek(ctx + TABLE), peek(ctx + c.OUT + c.ITEM)
     left = get(own, size, RECV_COUNTS, peer) * item - k * part
+    if k == 0:
+        find_out(ctx, left)
+    if has_exposed(ctx, sequence, peer):
+        return fetch_exposed(ctx, sequence, peer, left) if k == 0 else c.OK
     if left > 0:
         place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item + k * part
         copy_to_result(ctx, place, cell(ctx, peer, sequence + k) + offset, min(left, part))
     return c.OK
+
+
+def has_exposed(ctx, sequence, rank):
+    """Return whether a rank exposes its array. The headers of these collectives always say so."""
+    return exposed(ctx, sequence, rank, EVERY_HEADER) != 0
+
+
+def fetch_exposed(ctx, sequence, peer, length):
+    """Copy the block from `peer` to its place from where that rank exposes it."""
+    size, me, own, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE), peek(ctx + c.OUT + c.ITEM)
+    start = get(table(ctx, peer, sequence), size, SEND_DISPLS, me) * item
+    place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item
+    return read_exposed(ctx, sequence, peer, start, place, length)
 
 
 def fetch_parts(ctx, sequence, k, part, offset):

@@ -19,6 +19,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages import ring_buffers
 from shmcoll.engine.native import entry
+from shmcoll.engine.protocol.peer_memory import NO
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
 from tests.schedule.explorer.events import Event, Events, Interrupted
 from tests.schedule.explorer.machine import Machine
@@ -119,7 +120,16 @@ class Rank:
         has_ended = atomics.peek(self.ctx + c.ACTIVE) == c.ENDED
         return c.ABORTED if status == c.BUSY and has_ended else status
 
+    def _publish_witness(self) -> None:
+        """As `Dispatcher._publish_witness` does."""
+        box, value = self.job.mailbox(self.number), 4711 + self.number
+        atomics.poke(self.ctx + c.OWN_WITNESS, value)
+        atomics.store_release(box + layout.WITNESS_VALUE, value)
+        atomics.store_release(box + layout.WITNESS, self.ctx + c.OWN_WITNESS)
+
     def _call_all(self) -> int:
+        if not atomics.peek(self.ctx + c.READABLE):
+            self._publish_witness()
         for number, call in enumerate(self.calls, start=1):
             atomics.hooks.mark()
             atomics.poke(self.counters, number)
@@ -137,7 +147,8 @@ class Rank:
 
 class Job:
     """`ranks` ranks that make the calls `calls(rank)`. `words` is the length of their longest array. They have made
-    `sequence` collectives without steps before."""
+    `sequence` collectives without steps before. Arrays of which a peer reads `exposing` bytes are exposed. `readable`:
+    what each rank knows of its peers (`engine/protocol/peer_memory.py`)."""
 
     def __init__(
         self,
@@ -152,6 +163,8 @@ class Job:
         polls: int = 0,
         yields: int = 0,
         sequence: int = 0,
+        exposing: int = 1 << 40,
+        readable: int = NO,
     ):
         self.ranks = ranks
         self.words = words
@@ -162,6 +175,8 @@ class Job:
             c.POLLS: polls,
             c.YIELDS: yields,
             c.SEQUENCE: sequence,
+            **dict.fromkeys((c.SHARED_BYTES, c.DIRECT_BYTES, c.EXPOSING_BYTES), exposing),
+            c.READABLE: readable,
         }
         self.arena = SharedArena(ranks)
         self.has_messages = any(call.is_message for rank in range(ranks) for call in calls(rank))

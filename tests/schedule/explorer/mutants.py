@@ -398,8 +398,8 @@ MUTANTS = {
     ),
     "an array is published before it is laid": Mutant(
         "collectives.all_gather.all_gather",
-        "            stage(ctx, sequence, k)\n            publish_step(ctx, sequence, k)\n",
-        "            publish_step(ctx, sequence, k)\n            stage(ctx, sequence, k)\n",
+        "                stage(ctx, sequence, k)\n            publish_step(ctx, sequence, k)\n",
+        "                publish_step(ctx, sequence, k)\n            stage(ctx, sequence, k)\n",
         "all_gather of 3 rounds",
     ),
     "the root does not wait for the reader of a piece": Mutant(

@@ -16,12 +16,12 @@ MUTANTS_OF_NEIGHBOURS = {
         "chain of permute of 4 rounds",
     ),
     "a sender leaves the cell that its target reads": Mutant(
-        "collectives.collective_permute.move", "rounds & -2", "0", "permute of 2 rounds, then all_reduce"
+        "collectives.collective_permute.move", "steps & -2", "0", "permute of 2 rounds, then all_reduce"
     ),
     "a sender of odd rounds leaves the cell that its target reads": Mutant(
         "collectives.collective_permute.move",
-        "rounds & -2, target",
-        "0 if rounds & 1 else rounds, target",
+        "steps & -2, target",
+        "0 if steps & 1 else steps, target",
         "chain of permute, then all_reduce",
     ),
     "a target does not wait for its source": Mutant(

@@ -7,6 +7,7 @@ arrays of up to 6 words travel beside the header. Slices of the ring are 4 words
 from dataclasses import dataclass, field
 from typing import Any
 
+from shmcoll.collectives.collective_permute import NOBODY
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.memory import records
 from shmcoll.engine.messages.ring_buffers import AWAITED
@@ -22,6 +23,7 @@ from tests.schedule.explorer.calls import (
     Gather,
     Post,
 )
+from tests.schedule.explorer.calls_exposing import IN_ARENA, Exposing
 from tests.schedule.explorer.calls_in_circles import ReceiveInCircle, ReceiveLooking
 from tests.schedule.explorer.calls_in_phases import (
     AwaitInVain,
@@ -76,6 +78,7 @@ class Scenario:
 BARRIER = Barrier()
 INLINE = AllReduce(2)
 IN_CELL = AllReduce(8)
+EXPOSING = {"exposing": 64}
 SPIN = {"polls": 1, "yields": 1}
 RING = {"flat_bytes": 64, "slice_bytes": 32}
 RING_OF_3 = RING | {"flat_bytes": 96}  # IN_CELL is flat with 3 ranks, too
@@ -103,6 +106,50 @@ SCENARIOS = {
     "ring": Scenario(2, (AllReduce(16),), settings=RING),
     "ring, then flat": Scenario(2, (AllReduce(16), IN_CELL), settings=RING),
     "two rings": Scenario(2, (AllReduce(20), AllReduce(16, in_place=True)), words=20, settings=RING),
+    "exposed all_gather": Scenario(2, (Exposing(AllGather(10)), Exposing(AllGather(10), IN_ARENA)), settings=EXPOSING),
+    "exposed by one of two, all_gather": Scenario(
+        2, (Exposing(AllGather(40), ranks=(1,)), IN_CELL), words=80, settings=EXPOSING
+    ),
+    "exposed all_gather, 3 ranks": Scenario(3, (Exposing(AllGather(10), ranks=(0, 2)),), words=30, settings=EXPOSING),
+    "exposed broadcast": Scenario(
+        2, (Exposing(Broadcast(10), ranks=(0,)), Exposing(Broadcast(10, root=1), IN_ARENA, (1,))), settings=EXPOSING
+    ),
+    "exposed broadcast, 3 ranks": Scenario(3, (Exposing(Broadcast(10, root=1), ranks=(1,)),), settings=EXPOSING),
+    "exposed broadcast to a rank without an array": Scenario(
+        2, (Exposing(Broadcast(10, without=(1,)), ranks=(0,)), IN_CELL), settings=EXPOSING
+    ),
+    "exposed gather": Scenario(
+        2, (Exposing(Gather(10)), Exposing(Gather(10, root=1), IN_ARENA)), words=20, settings=EXPOSING
+    ),
+    "exposed by one of two senders, gather": Scenario(
+        3, (Exposing(Gather(40), ranks=(1,)),), words=120, settings=EXPOSING
+    ),
+    "exposed scatter": Scenario(
+        2,
+        (Exposing(Scatter(10), ranks=(0,)), Exposing(Scatter(10, root=1, halfway=True), IN_ARENA, (1,))),
+        words=20,
+        settings=EXPOSING,
+    ),
+    "exposed all_to_all": Scenario(
+        2, (Exposing(AllToAll(10)), Exposing(AllToAll(10), ranks=(0,))), words=20, settings=EXPOSING
+    ),
+    "exposed by one of two, all_to_all": Scenario(
+        2, (Exposing(AllToAll(20), IN_ARENA, (1,)), IN_CELL), words=40, settings=EXPOSING
+    ),
+    "exposed permute": Scenario(
+        2, (Exposing(Permute(10, (1, 0))), Exposing(Permute(40, (1, 0)), ranks=(0,))), words=40, settings=EXPOSING
+    ),
+    "exposed permute, one way": Scenario(3, (Exposing(Permute(10, (1, 2, NOBODY))),), settings=EXPOSING),
+    "exposed all_gather_v": Scenario(2, (Exposing(all_gather_v((9, 40))),), words=49, settings=EXPOSING),
+    "exposed by one of two, all_gather_v": Scenario(
+        2, (Exposing(all_gather_v((9, 40)), ranks=(0,)), IN_CELL), words=49, settings=EXPOSING
+    ),
+    "exposed all_to_all_v": Scenario(2, (Exposing(all_to_all_v(((3, 20), (9, 12)))),), words=32, settings=EXPOSING),
+    "exposed gather_v": Scenario(3, (Exposing(gather_v((9, 40, 35), 0), ranks=(2,)),), words=90, settings=EXPOSING),
+    "exposed scatter_v": Scenario(
+        2, (Exposing(scatter_v((9, 40), 0), ranks=(0,)), IN_CELL), words=49, settings=EXPOSING
+    ),
+    "witness": Scenario(2, (Exposing(AllGather(10)),) * 2, settings=EXPOSING | {"readable": 0}),
     "shared all_reduce": Scenario(2, (AllReduceShared(10, in_place=True), AllReduceShared(10)), settings=RING),
     "shared all_reduce, then others": Scenario(
         2, (AllReduceShared(10, private=1), AllReduceShared(10, overlap=True), INLINE), settings=RING
@@ -465,6 +512,12 @@ SCENARIOS = {
     ),
     "a handler raises in a barrier": Scenario(2, (BARRIER,) * 2, events=(Raises(), None)),
     "a handler raises in a barrier, 3 ranks": Scenario(3, (BARRIER,), events=(Raises(), None, None)),
+    "a handler raises at the root of an exposed broadcast": Scenario(
+        2, (Exposing(Broadcast(10), ranks=(0,)), BARRIER), events=(Raises(), None), settings=EXPOSING
+    ),
+    "a handler raises in an exposed all_gather": Scenario(
+        2, (Exposing(AllGather(10)), BARRIER), words=20, events=(Raises(), None), settings=EXPOSING
+    ),
     "a handler raises in an all_gather_v": Scenario(
         2, (all_gather_v((2, 8), halfway=True), BARRIER), events=(None, Raises())
     ),

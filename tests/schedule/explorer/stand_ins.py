@@ -7,6 +7,7 @@ and writes of whole ranges, one step each; `peek` and `poke` refuse shared words
 
 import contextlib
 import ctypes
+import errno
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType, ModuleType, SimpleNamespace
@@ -17,7 +18,17 @@ from shmcoll.engine import atomics
 from shmcoll.engine.kernels import kernels
 from shmcoll.engine.memory import group, records
 from shmcoll.engine.messages import read_message, ring_buffers
-from shmcoll.engine.protocol import count_tables, deadlock, mailboxes, nontemporal, reduction, sync, wait
+from shmcoll.engine.protocol import (
+    count_tables,
+    deadlock,
+    exposure,
+    mailboxes,
+    nontemporal,
+    peer_memory,
+    reduction,
+    sync,
+    wait,
+)
 from tests.schedule.explorer.program import (
     CHANCE,
     FENCE,
@@ -47,7 +58,9 @@ MODULES: tuple[ModuleType, ...] = (
     ring_buffers,
     count_tables,
     deadlock,
+    exposure,
     mailboxes,
+    peer_memory,
     *(sys.modules[ROUTINES[name].__module__] for name in ("send", "recv")),
     *(module for name, module in sys.modules.items() if name.startswith("shmcoll.collectives.")),
 )
@@ -96,6 +109,12 @@ class Hooks:
 
     def process_gone(self, pid: int) -> int:
         return perform(GONE, 0, pid - FIRST_PID)
+
+    def read_memory(self, pid: int, target: int, source: int, length: int) -> int:
+        if perform(GONE, 0, pid - FIRST_PID):
+            return -errno.ESRCH
+        write(target, read(source, length // WORD))
+        return length
 
     def signals_pending(self, ctx: int) -> int:
         return self.events[ctx].in_wait() if ctx in self.events else 0
