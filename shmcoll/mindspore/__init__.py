@@ -15,7 +15,7 @@ What MindSpore's documents demand of the machine (device target, full-mesh netwo
 not apply.
 """
 
-from shmcoll.mindspore import alias, common, communication, context, mint, nn, ops
+from shmcoll.mindspore import common, communication, context, mint, nn, ops
 from shmcoll.mindspore.common import Parameter, ParameterTuple, Tensor, dtype, get_seed, set_seed, tensor
 from shmcoll.mindspore.context import (
     GRAPH_MODE,
@@ -44,8 +44,9 @@ from shmcoll.mindspore.dtypes import (
     uint32,
     uint64,
 )
+from shmcoll.startup import module_aliases
 
-alias.install()
+module_aliases.install()
 
 __all__ = [
     "GRAPH_MODE",

@@ -3,6 +3,8 @@
 A finder at the head of `sys.meta_path` answers for the names of these packages and of what is in them. It gives the
 very modules of shmcoll under another name, so that a class is the same by either path. A module that shmcoll does not
 have is not found.
+
+A program may also put our package into `sys.modules` itself. The finder then answers for what is in the package.
 """
 
 import importlib
@@ -14,15 +16,15 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 
-def install(always: Iterable[str], where_missing: Iterable[str] = ()) -> None:
-    """Give our packages to a program that imports others.
+def install(always: Iterable[str] = (), where_missing: Iterable[str] = ()) -> None:
+    """Give our packages, or what is in those that are in `sys.modules`, to a program that imports others.
 
     Args:
         always: names of packages that ours replace, also if they are installed.
         where_missing: names of packages that ours replace if they are not installed. That is decided at their import.
     """
     names = dict.fromkeys(where_missing, False) | dict.fromkeys(always, True)
-    if names:
+    if names or not any(isinstance(one, _Finder) for one in sys.meta_path):
         sys.meta_path.insert(0, _Finder(names))
 
 
@@ -45,11 +47,10 @@ class _Finder(MetaPathFinder, Loader):
         return found and ModuleSpec(fullname, self, is_package=found.submodule_search_locations is not None)
 
     def _is_ours(self, package: str, *, is_package: bool) -> bool:
-        if package not in self._names:
-            return False
         if is_package:
-            return self._names[package] or PathFinder.find_spec(package) is None
-        return sys.modules.get(package) is sys.modules.get(f"shmcoll.{package}")
+            return package in self._names and (self._names[package] or PathFinder.find_spec(package) is None)
+        ours = sys.modules.get(f"shmcoll.{package}")
+        return ours is not None and sys.modules.get(package) is ours
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = importlib.import_module(f"shmcoll.{spec.name}")
