@@ -413,11 +413,27 @@ SCENARIOS = {
         2,
         (
             (Send(1, 2, tag=1), SendSynchronously(1, 2, tag=2), Receive(1, 1, call=2), Look(1, True)),
-            (Receive(0, 2, tag=2, call=2), Send(0, 1), Receive(0, 2, tag=1, call=1)),
+            (Receive(0, 2, tag=2, call=2), Send(0, 1)),
         ),
         each=True,
     ),
     "a synchronous message that is only found": Scenario(
+        2,
+        (
+            (Send(1, 2, tag=1), SendSynchronously(1, 2, tag=2), Receive(1, 1, call=3), Look(1, False)),
+            (Receive(0, 2, tag=1, call=1), Find(0, tag=2), Send(0, 1)),
+        ),
+        each=True,
+    ),
+    "a synchronous message before its turn, then the first": Scenario(
+        2,
+        (
+            (Send(1, 2, tag=1), SendSynchronously(1, 2, tag=2), Receive(1, 1, call=2), Look(1, True)),
+            (Receive(0, 2, tag=2, call=2), Send(0, 1), Receive(0, 2, tag=1, call=1)),
+        ),
+        each=True,
+    ),
+    "a synchronous message that is found, then received": Scenario(
         2,
         (
             (
