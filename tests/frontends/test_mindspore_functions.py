@@ -10,7 +10,7 @@ from shmcoll.mindspore.ops import communication as ops_communication
 from tests.support import cases_mindspore as cases
 
 
-@pytest.mark.parametrize("n", [1, 2, 4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [1, 2, 4, pytest.param(8, marks=pytest.mark.stress)])
 def test_every_function_on_the_world_and_on_groups(ranks, n):
     """The groups are the world, its first ranks, every second rank from 0 and from 1, and the world once more."""
 
