@@ -20,6 +20,9 @@ schedule explorer runs the routines' own source that way.
     process_gone             whether there is no process of a pid, or only its remains; no descriptor stays open
     process_start            its start time: with the pid it names a process for ever
     read_memory              copies bytes from the private memory of another process: how many, or minus the error
+    current_core             the core on which this thread runs
+    next_core                the next one that this thread may use
+    move_to                  go on there, without being bound to it
     signals_pending          lets Python run its signal handlers; true when one raised
     copy                     bytes, not overlapping
     stream                   the same, past the caches
@@ -30,6 +33,7 @@ schedule explorer runs the routines' own source that way.
     wrapping_multiply        for hashes
 """
 
+import contextlib
 import ctypes
 import os
 import select
@@ -193,6 +197,35 @@ def read_memory(pid, target, source, length):
     here, there = (ctypes.c_int64 * 2)(target, length), (ctypes.c_int64 * 2)(source, length)
     done = _LIBC.process_vm_readv(pid, here, ctypes.c_long(1), there, ctypes.c_long(1), ctypes.c_long(0))
     return -ctypes.get_errno() if done < 0 else done
+
+
+def current_core():
+    """Return the number of the core on which this thread runs; -1 if that is not known."""
+    return hooks.current_core() if hooks else _LIBC.sched_getcpu()
+
+
+def next_core(core):
+    """Return the next core after `core` that this thread may use; after the last one comes the first. Return -1 if the
+    kernel does not say."""
+    if hooks:
+        return hooks.next_core(core)
+    try:
+        usable = sorted(os.sched_getaffinity(0))
+    except OSError:
+        return -1
+    return next((other for other in usable if other > core), usable[0])
+
+
+def move_to(core):
+    """Move this thread to a core. It may use the same cores as before, so the kernel may move it again. If the kernel
+    refuses, the thread stays."""
+    if hooks:
+        hooks.move_to(core)
+        return
+    with contextlib.suppress(OSError):
+        usable = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {core})
+        os.sched_setaffinity(0, usable)
 
 
 def copy(target, source, length):

@@ -58,7 +58,9 @@ from shmcoll.engine.layout import WORD
     READABLE,  # whether all peers can read this rank's private memory, see `engine/protocol/peer_memory.py`
     OWN_WITNESS,  # a random number, for peers to read
     FOUND_WITNESS,  # what has been read of a peer's
-) = (WORD * i for i in range(49))
+    BESIDE,  # waits so far for a peer on the core of this rank, since BESIDE_SINCE; see `protocol/placement.py`
+    BESIDE_SINCE,
+) = (WORD * i for i in range(51))
 
 # two array views, filled from ndarrays by engine/native/entry.py
 X = 56 * WORD

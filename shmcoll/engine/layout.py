@@ -37,6 +37,8 @@
     672      MESSAGE       the operation while this rank is in one that has slept, else 0; its peer, its tag, since when
     704      RECEIVES      odd while this rank sleeps in a receive from one rank; that rank; the flag that it waits
                            for, as an offset in the arena; the value (`protocol/deadlock.py`)
+    736      CORE          0, or 1 + the core on which this rank last found that polling was not useful
+                           (`protocol/placement.py`)
     768      SEMAPHORE     sem_t, shared between processes: the doorbell of this rank
     896      STATISTICS    bytes of arrays given to collectives, ns slept in waits, 1; written at the rank's end
     920      CLOSED        0, or 1 once this rank has closed the group
@@ -153,6 +155,7 @@ PARKED = PROGRESS + LINE
 AWAITED_PEER, AWAITED_WORD, AWAITED_VALUE = PARKED + 8, PARKED + 16, PARKED + 24
 MESSAGE, MESSAGE_PEER, MESSAGE_TAG, MESSAGE_SINCE = (PARKED + 32 + WORD * i for i in range(4))
 RECEIVES, RECEIVES_FROM, RECEIVES_FLAG, RECEIVES_VALUE = (PARKED + 64 + WORD * i for i in range(4))
+CORE = PARKED + 96
 SEMAPHORE = PARKED + LINE
 STATISTICS = SEMAPHORE + LINE
 STATISTICS_MOVED, STATISTICS_SLEPT, STATISTICS_LEFT = STATISTICS, STATISTICS + 8, STATISTICS + 16

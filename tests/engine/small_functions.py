@@ -6,9 +6,12 @@ from shmcoll.engine.atomics import (
     call_kernel,
     clock,
     copy,
+    current_core,
     fence,
     load,
     load_acquire,
+    move_to,
+    next_core,
     pause,
     peek,
     poke,
@@ -42,6 +45,9 @@ ARITIES = {
     "gone": 1,
     "begun": 1,
     "pending": 1,
+    "core": 0,
+    "core_after": 1,
+    "moved": 1,
     "copied": 3,
     "streamed": 3,
     "kernel_called": 4,
@@ -120,6 +126,19 @@ def begun(pid):
 
 def pending(ctx):
     return signals_pending(ctx)
+
+
+def core():
+    return current_core()
+
+
+def core_after(core):
+    return next_core(core)
+
+
+def moved(core):
+    move_to(core)
+    return current_core()
 
 
 def copied(target, source, length):

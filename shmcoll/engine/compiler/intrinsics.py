@@ -28,6 +28,7 @@ CLOCK_MONOTONIC = 1
 SYS_PIDFD_OPEN = 434  # the same on every architecture
 NS = 1_000_000_000
 POLLIN = select.POLLIN
+CORE_SET_WORDS = 16  # as many cores as libc's cpu_set_t has: 1024
 STAT_BYTES = 1024  # the longest /proc/PID/stat: about 50 numbers
 
 #: the Python functions that have a twin here
@@ -257,6 +258,51 @@ def _signals_pending(builder, module, ctx):
         builder.store(builder.zext(builder.icmp_signed("!=", status, I32(0)), I64), raised)
         builder.store(builder.ptrtoint(_call(builder, module, "PyEval_SaveThread", POINTER), I64), saved)
     return builder.load(raised)
+
+
+# --- cores ------------------------------------------------------------------------------------------------------------
+
+
+def _core_set(builder: ir.IRBuilder) -> ir.Value:
+    """Return memory for a set of cores, one bit each, which is empty."""
+    return cgutils.alloca_once_value(builder, ir.ArrayType(I64, CORE_SET_WORDS)(None))
+
+
+def _affinity(builder: ir.IRBuilder, module: ir.Module, name: str, cores: ir.Value) -> ir.Value:
+    """Call a function of libc for the affinity of this thread. Return whether it has succeeded."""
+    status = _call(builder, module, name, I32, I32(0), I64(8 * CORE_SET_WORDS), builder.bitcast(cores, POINTER))
+    return builder.icmp_signed("==", status, I32(0))
+
+
+@_twin(atomics.current_core, (), types.int64)
+def _current_core(builder, module):
+    return builder.sext(_call(builder, module, "sched_getcpu", I32), I64)
+
+
+@_twin(atomics.next_core, (types.int64,), types.int64)
+def _next_core(builder, module, core):
+    usable = _core_set(builder)
+    found = cgutils.alloca_once(builder, I64)
+    builder.store(I64(-1), found)
+    with builder.if_then(_affinity(builder, module, "sched_getaffinity", usable)):
+        count = I64(64 * CORE_SET_WORDS)
+        with cgutils.for_range(builder, count) as loop:
+            other = builder.urem(builder.add(builder.add(core, I64(1)), loop.index), count)
+            word = builder.load(builder.gep(usable, [I32(0), builder.lshr(other, I64(6))]))
+            with builder.if_then(builder.trunc(builder.lshr(word, builder.and_(other, I64(63))), ir.IntType(1))):
+                builder.store(other, found)
+                loop.do_break()
+    return builder.load(found)
+
+
+@_twin(atomics.move_to, (types.int64,), types.void)
+def _move_to(builder, module, core):
+    usable, target = _core_set(builder), _core_set(builder)
+    word = builder.gep(target, [I32(0), builder.lshr(core, I64(6))])
+    builder.store(builder.shl(I64(1), builder.and_(core, I64(63))), word)
+    with builder.if_then(_affinity(builder, module, "sched_getaffinity", usable)):
+        _affinity(builder, module, "sched_setaffinity", target)
+        _affinity(builder, module, "sched_setaffinity", usable)
 
 
 # --- CPython ----------------------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ from shmcoll.engine.messages.ring_buffers import (
     found_message,
 )
 from shmcoll.engine.protocol.mailboxes import mailbox
-from shmcoll.engine.protocol.wait import EVENTS, SEVERAL, comes_soon, wait, wait_any, wait_for_a_slice
+from shmcoll.engine.protocol.wait import ANYBODY, EVENTS, SEVERAL, comes_soon, wait, wait_any, wait_for_a_slice
 
 FETCH, FILL, SOON = range(3)
 DATA, TRY, MARK, ATTEND, POLL, SEEK = range(c.LATER, c.LATER + 6)
@@ -113,7 +113,7 @@ def recv(ctx):
         return seek(ctx)
     size = peek(ctx + c.SIZE)
     if phase == POLL:
-        return c.OK if comes_soon(ctx, SEVERAL, size) else c.SLICE_OVER
+        return c.OK if comes_soon(ctx, SEVERAL, size, ANYBODY) else c.SLICE_OVER
     if phase == ATTEND:
         status = wait_for_a_slice(ctx, size)
         if status == c.PEER_LOST:
@@ -151,9 +151,9 @@ def follows_soon(ctx, source):
     if source == peek(ctx + c.RANK) or is_damaged(ctx):
         return 0
     if source == ANY:
-        return comes_soon(ctx, SEVERAL, peek(ctx + c.SIZE))
+        return comes_soon(ctx, SEVERAL, peek(ctx + c.SIZE), ANYBODY)
     event = peek(ctx + c.MAIL) + EVENTS
-    return comes_soon(ctx, peek(event), peek(event + WORD))
+    return comes_soon(ctx, peek(event), peek(event + WORD), source)
 
 
 def try_to_find(ctx):

@@ -16,9 +16,10 @@ and the ranks that write them:
     RECEIVES     of the waiter, in a receive from one rank: see `deadlock.py`
 
 The waiter polls, then yields its core, then sleeps in time slices. How long it polls depends on how useful polling was:
-a budget is doubled if the word arrived during polling and halved if it did not. (If ranks outnumber cores, the budget
-is 0. But two ranks may share a core while another process uses the other core. Then polling keeps the peer from
-running.)
+a budget is doubled if the word arrived during polling and halved if it did not. If ranks outnumber cores, the budget is
+0. But two ranks may share a core while another process uses the other core. Then polling keeps the peer from running.
+So a waiter that has polled without success looks whether the peer is on its own core. If it is, the budget becomes 1,
+and one of the two ranks may move to another core (`placement.py`).
 
     waiter:  PARKED = 1 + peer;  fence;  read the word and ABORT;  sleep;  PARKED = 0
     poster:  word = value (release);  fence;  if PARKED of a peer is 1 + me: ring its doorbell
@@ -113,6 +114,7 @@ from shmcoll.engine.layout import (
 from shmcoll.engine.protocol.deadlock import begin_receive, end_receive, is_deadlocked
 from shmcoll.engine.protocol.flight_recorder import note_message, note_wake
 from shmcoll.engine.protocol.mailboxes import mailbox
+from shmcoll.engine.protocol.placement import come_apart, is_beside
 
 LEFT = 2  # records.DEPARTED, and FAILED above it
 
@@ -138,7 +140,7 @@ def in_world(ctx, rank):
 
 def wait(ctx, word, wanted, peer):
     """Wait until the word at address `word`, written by `peer`, reaches `wanted`. Return OK, or why it did not."""
-    if comes_soon(ctx, word, wanted):
+    if comes_soon(ctx, word, wanted, peer):
         return c.OK
     if peek(ctx + c.KIND) & ANY_SOURCE and peer != ANYBODY:
         return sleep_in_receive(ctx, word, wanted, peer)
@@ -152,19 +154,19 @@ def wait_any(ctx, events):
 
 def wait_a_while(ctx, word, wanted, peer, limit):
     """Do the same as `wait`, for about `limit` ns; 0: for as long as polling takes."""
-    if comes_soon(ctx, word, wanted):
+    if comes_soon(ctx, word, wanted, peer):
         return c.OK
     return sleep_until(ctx, word, wanted, peer, limit) if limit > 0 else c.TIMEOUT_PASSED
 
 
 def wait_for_a_slice(ctx, events):
     """Wait as `wait_any`, but sleep for one time slice only. This process may end it by ringing its own doorbell."""
-    if comes_soon(ctx, SEVERAL, events):
+    if comes_soon(ctx, SEVERAL, events, ANYBODY):
         return c.OK
     return sleep_until(ctx, SEVERAL, events, ANYBODY, ONCE)
 
 
-def comes_soon(ctx, word, wanted):
+def comes_soon(ctx, word, wanted, peer):
     """Return whether the word arrives while this rank polls and yields."""
     if has_come(ctx, word, wanted):
         return 1
@@ -175,13 +177,21 @@ def comes_soon(ctx, word, wanted):
             if polls < MOST_POLLS:
                 poke(ctx + c.POLLS, 2 * polls)
             return 1
-    if polls > FEWEST_POLLS:
-        poke(ctx + c.POLLS, polls // 2)
+    if polls > 0:
+        poke(ctx + c.POLLS, fewer_polls(ctx, polls, peer))
     for _ in range(peek(ctx + c.YIELDS)):
         yield_core()
         if has_come(ctx, word, wanted):
             return 1
     return 0
+
+
+def fewer_polls(ctx, polls, peer):
+    """Return how often to poll in the next wait, after the word has not arrived during `polls` polls."""
+    if peer != ANYBODY and is_beside(ctx, peer):
+        come_apart(ctx)
+        return 1
+    return max(polls // 2, FEWEST_POLLS)
 
 
 def has_come(ctx, word, wanted):

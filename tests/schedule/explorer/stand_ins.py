@@ -25,6 +25,7 @@ from shmcoll.engine.protocol import (
     mailboxes,
     nontemporal,
     peer_memory,
+    placement,
     reduction,
     sync,
     wait,
@@ -61,6 +62,7 @@ MODULES: tuple[ModuleType, ...] = (
     exposure,
     mailboxes,
     peer_memory,
+    placement,
     *(sys.modules[ROUTINES[name].__module__] for name in ("send", "recv")),
     *(module for name, module in sys.modules.items() if name.startswith("shmcoll.collectives.")),
 )
@@ -106,6 +108,16 @@ class Hooks:
 
     def _events(self) -> Any:
         return self.events.get(_context()) if self.events else None
+
+    def current_core(self) -> int:
+        """All ranks share core 0, and stay there although each tries to move."""
+        return 0
+
+    def next_core(self, core: int) -> int:
+        return 1 - core
+
+    def move_to(self, core: int) -> None:
+        pass
 
     def process_gone(self, pid: int) -> int:
         return perform(GONE, 0, pid - FIRST_PID)
@@ -188,7 +200,7 @@ def private(name: str, access: Callable[..., Any]) -> Callable[..., Any]:
 def exploring() -> Iterator[None]:
     """Put the stand-ins in place."""
     words: dict[str, Any] = {"peek": private("peek", atomics.peek), "poke": private("poke", atomics.poke)}
-    words |= {"PART_BYTES": 128, "FIRST_RING": 512, "USUAL_RING": 512, "KEPT_RING": 1024}
+    words |= {"PART_BYTES": 128, "FEWEST_POLLS": 1, "MANY": 2, "FIRST_RING": 512, "USUAL_RING": 512, "KEPT_RING": 1024}
     stand_ins = {"copy": copy, "stream": copy, "copy_rows": copy_rows, **words}
     with contextlib.ExitStack() as undo:
 
