@@ -17,6 +17,7 @@ schedule explorer runs the routines' own source that way.
     sleep_on, ring           a doorbell (sem_t): sleep until it is rung or `ns` have passed; ring it
     clock                    CLOCK_MONOTONIC, ns
     recent                   the same as of the last tick of the kernel: cheap, and some ms old
+    cpu_time                 what this thread has computed so far, ns; a system call
     process_gone             whether there is no process of a pid, or only its remains; no descriptor stays open
     process_start            its start time: with the pid it names a process for ever
     read_memory              copies bytes from the private memory of another process: how many, or minus the error
@@ -147,6 +148,10 @@ def clock():
 
 def recent():
     return 0 if hooks else time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE)
+
+
+def cpu_time():
+    return hooks.cpu_time() if hooks else time.thread_time_ns()
 
 
 def process_gone(pid):

@@ -6,6 +6,7 @@ from shmcoll.engine.atomics import (
     call_kernel,
     clock,
     copy,
+    cpu_time,
     current_core,
     fence,
     load,
@@ -42,6 +43,7 @@ ARITIES = {
     "slept": 2,
     "rung": 1,
     "now": 0,
+    "computed": 0,
     "gone": 1,
     "begun": 1,
     "pending": 1,
@@ -114,6 +116,10 @@ def rung(semaphore):
 
 def now():
     return clock()
+
+
+def computed():
+    return cpu_time()
 
 
 def gone(pid):

@@ -1,10 +1,11 @@
 """Ranks that share a core come apart: which waits count, when a rank moves, and where to.
 
-The decisions are tested on mailboxes in plain memory, with cores and a clock that the test sets.
+The decisions are tested on mailboxes in plain memory, with cores and a CPU time that the test sets.
 """
 
 import ctypes
 import os
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -19,7 +20,7 @@ RANKS = 4
 
 
 class Machine:
-    """`atomics.hooks`: real memory, and cores and a clock that the test sets. All cores below `cores` are usable."""
+    """`atomics.hooks`: real memory, and cores and a CPU time that the test sets. All cores below `cores` are usable."""
 
     def __init__(self, cores: int):
         self.cores, self.core, self.time = cores, 0, 10**15
@@ -63,7 +64,7 @@ class Machine:
     def store(self, address: int, value: int) -> None:
         atomics.poke(address, value)
 
-    def clock(self) -> int:
+    def cpu_time(self) -> int:
         return self.time
 
     def yield_core(self) -> None:
@@ -92,7 +93,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     return machine
 
 
-def test_many_short_waits_beside_a_peer_move_the_rank_once(machine: Machine) -> None:
+def test_many_waits_beside_a_peer_move_the_rank_once(machine: Machine) -> None:
     machine.publish(0, 0)
     machine.wait_beside(MANY - 1)
     assert machine.moves == []
@@ -101,7 +102,7 @@ def test_many_short_waits_beside_a_peer_move_the_rank_once(machine: Machine) -> 
     assert machine.published(1) == 1
 
 
-def test_a_rank_with_long_waits_stays(machine: Machine) -> None:
+def test_a_rank_that_computes_between_its_waits_stays(machine: Machine) -> None:
     machine.publish(0, 0)
     machine.wait_beside(10 * MANY, SHORT + 1)
     assert machine.moves == []
@@ -181,6 +182,11 @@ def test_cores_follow_one_another_in_a_circle(call: Callable[..., int]) -> None:
     usable = sorted(os.sched_getaffinity(0))
     assert [call("core_after", core) for core in usable] == [*usable[1:], usable[0]]
     assert call("core") in usable
+
+
+def test_cpu_time_is_that_of_the_thread(call: Callable[..., int]) -> None:
+    before = time.thread_time_ns()
+    assert before <= call("computed") <= time.thread_time_ns()
 
 
 def test_a_move_keeps_the_affinity(call: Callable[..., int]) -> None:

@@ -49,8 +49,8 @@ ROUTINES = [
 #: functions that messages name
 FUNCTIONS = ("shmcoll.map", "shmcoll.ranks", "shmcoll.run")
 
-#: what of atomics.py each module of routines may use; only engine/protocol/wait.py may wait, ring or fence; it
-#: and placement.py read the clock
+#: what of atomics.py each module of routines may use; only engine/protocol/wait.py may wait, ring, fence or read the
+#: clock
 SANCTIONED = {
     "shmcoll.engine.protocol.wait": {
         "clock", "fence", "load", "load_acquire", "note", "pause", "peek", "poke", "process_gone", "process_start",
@@ -61,7 +61,7 @@ SANCTIONED = {
     },
     "shmcoll.engine.protocol.mailboxes": {"peek"},
     "shmcoll.engine.protocol.placement": {
-        "clock", "current_core", "load", "move_to", "next_core", "peek", "poke", "store",
+        "cpu_time", "current_core", "load", "move_to", "next_core", "peek", "poke", "store",
     },
     "shmcoll.engine.protocol.flight_recorder": {"note", "peek", "poke", "recent"},
     "shmcoll.engine.protocol.sync": {

@@ -25,6 +25,7 @@ from shmcoll.engine.native import cpython
 I16, I32, I64, F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 POINTER = ir.IntType(8).as_pointer()
 CLOCK_MONOTONIC = 1
+CLOCK_THREAD_CPUTIME_ID = 3
 SYS_PIDFD_OPEN = 434  # the same on every architecture
 NS = 1_000_000_000
 POLLIN = select.POLLIN
@@ -159,6 +160,11 @@ def _clock(builder, module):
 @_twin(atomics.recent, (), types.int64)
 def _recent(builder, module):
     return _now(builder, module, atomics.CLOCK_MONOTONIC_COARSE)
+
+
+@_twin(atomics.cpu_time, (), types.int64)
+def _cpu_time(builder, module):
+    return _now(builder, module, CLOCK_THREAD_CPUTIME_ID)
 
 
 @_twin(atomics.sleep_on, (types.int64, types.int64), types.void)

@@ -109,6 +109,9 @@ class Hooks:
     def _events(self) -> Any:
         return self.events.get(_context()) if self.events else None
 
+    def cpu_time(self) -> int:
+        return 0
+
     def current_core(self) -> int:
         """All ranks share core 0, and stay there although each tries to move."""
         return 0
@@ -200,7 +203,7 @@ def private(name: str, access: Callable[..., Any]) -> Callable[..., Any]:
 def exploring() -> Iterator[None]:
     """Put the stand-ins in place."""
     words: dict[str, Any] = {"peek": private("peek", atomics.peek), "poke": private("poke", atomics.poke)}
-    words |= {"PART_BYTES": 128, "FEWEST_POLLS": 1, "MANY": 2, "FIRST_RING": 512, "USUAL_RING": 512, "KEPT_RING": 1024}
+    words |= {"PART_BYTES": 128, "FEWEST_POLLS": 1, "MANY": 1, "FIRST_RING": 512, "USUAL_RING": 512, "KEPT_RING": 1024}
     stand_ins = {"copy": copy, "stream": copy, "copy_rows": copy_rows, **words}
     with contextlib.ExitStack() as undo:
 
