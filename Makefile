@@ -51,12 +51,12 @@ ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
 else
 	@echo "== tests (five to nine minutes; the first run compiles)"
-	@$(BIN)/python tests/in_halves.py -m 'not slow'
+	@$(BIN)/python tests/in_parts.py -m 'not slow'
 endif
 
 test-all: $(TESTS)  ## run the tests that make test leaves out
 	@echo "== slow tests (ten to fifteen minutes)"
-	@$(BIN)/python tests/in_halves.py -m slow $(ARGS)
+	@$(BIN)/python tests/in_parts.py -m slow $(ARGS)
 
 shuffled: $(TESTS)  ## run the tests in random order; SHMCOLL_SEED=... repeats one
 	@$(BIN)/python -m pytest --shuffle $(ARGS)
