@@ -5,14 +5,13 @@ rounds through the two cells of each rank. This is a direct exchange. A ring or 
 there are none here: each byte is copied in once and out n - 1 times in any order. Each rank starts with its right
 neighbour, so that the ranks do not all read the same cell at once. There is one sync if the array fits a cell, else
 one per round. Cost: a ceil(S / cell) + (n + 1) S b. This includes a rank's own part, which it copies while the cache
-has it. A long array is exposed, if it can be (`engine/protocol/exposure.py`): 2 a + n S b.
+has it. Peers read a long array where it is, if they can: 2 a + n S b.
 
 Protocol:
 
-    exposed arrays   peers read them in one round. If some ranks expose and others do not, there are the rounds of those
-                     that do not. One more step follows, which means "I have read everything". In place, x is a part of
-                     the result that no rank writes, so it may be exposed
-
+    exposed arrays   see `engine/protocol/exposure.py`. Peers read them in one round. If some ranks expose and others do
+                     not, there are the rounds of those that do not. One more step follows, which means "I have read
+                     everything". In place, x is a part of the result that no rank writes, so it may be exposed
     cell (s + k) & 1 of a rank: that rank writes it in round k, in round 0 before the opening, and publishes it as step
     k. It writes the cell again for round k + 2, after step k + 1 of every peer, which follows the peer's reads of round
     k. An even number of rounds ends with one more step (`release_cells`).

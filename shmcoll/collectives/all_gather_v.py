@@ -3,7 +3,7 @@
 
 A sender copies its array into its cell, part 0 before the opening and a whole cell per round, and all ranks copy it
 from there to its place. Cost, with S the sum of all arrays: a ceil(max(array) / cell) + n^2 table look-ups +
-(S + own array) b. A long array is exposed, as in all_gather: 2 a + n^2 table look-ups + S b.
+(S + own array) b. A long array is read where it is, if that can be, as in all_gather: 2 a + n^2 table look-ups + S b.
 
 Protocol: in the table of a rank all send counts are equal, so the check is that of all_to_all_v. The next round's cell
 is free for the same reason: a rank that has seen step k of all peers knows that they have read step k - 1.

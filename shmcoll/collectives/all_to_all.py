@@ -4,15 +4,14 @@ one after the other along `concat_axis`, in rank order (MindSpore's AlltoAll).
 A sender gathers each block from its array into its cell, and the receiver scatters the block from there into its
 result, both in C order of the block. So no array is transposed as a whole. A cell is divided evenly among the n
 receivers. There is one sync if a block fits its part, else one per round. Cost for n - 1 blocks of S / n bytes:
-a ceil(S / cell) + 2 (n - 1) / n S b. A long array whose blocks are contiguous is exposed, if it can be
-(`engine/protocol/exposure.py`): 2 a + (n - 1) / n S b. But not a list, and not in place: there each rank writes what
-its peers read.
+a ceil(S / cell) + 2 (n - 1) / n S b. Peers read long blocks that are contiguous where they are, if they can:
+2 a + (n - 1) / n S b. But not of a list, and not in place: there each rank writes what its peers read.
 
 If both axes are the same, the result may replace x: each round writes what it brings of a block to where the same round
 has read it.
 
-Protocol: a block is a row of runs on both sides (see `engine/kernels/kernels.py`). Rounds, cells and exposed arrays as
-in all_gather. A block that becomes runs goes from an exposed array through private memory that fits a cache.
+Protocol: a block is a row of runs on both sides (see `engine/kernels/kernels.py`). Rounds, cells and exposed arrays
+(`engine/protocol/exposure.py`) as in all_gather. A block that becomes runs goes from an exposed array through private memory that fits a cache.
 
 Arguments: the EXTRA words are block bytes, source run and stride, target run and stride, all in bytes. For lists of n
 blocks instead of one array they are followed by the addresses of n source addresses, of n target addresses (0: an

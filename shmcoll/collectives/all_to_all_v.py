@@ -2,8 +2,8 @@
 that it chooses (NKI's all_to_all_v; MPI_Alltoallv without the need to know the receive counts).
 
 After the opening sync each rank checks the whole n x n matrix of counts. A cell is divided evenly among the n
-receivers. Cost: a ceil(n max(block) / cell) + n^2 table look-ups + 2 S b. A long array is exposed, as in all_gather:
-2 a + n^2 table look-ups + S b.
+receivers. Cost: a ceil(n max(block) / cell) + n^2 table look-ups + 2 S b. A long array is read where it is, if that can
+be, as in all_gather: 2 a + n^2 table look-ups + S b.
 
 Protocol: part 0 of every block is in the cell before the opening. Then the rounds of all_gather follow.
 

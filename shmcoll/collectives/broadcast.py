@@ -5,9 +5,8 @@ shared memory collectives", EuroPVM/MPI 2008): the root copies its array into it
 there. Arrays longer than a cell go through the two cells of the root in turn, so that the root fills one cell while the
 others read the other, in rounds of half a cell: with 2 ranks 512 KiB take 11 us, instead of 12.4 in rounds of a cell
 (one copy takes 6).
-Cost: a + 2 S b up to a cell; beyond it 2 a ceil(S / cell) + S b, as the copies in and out overlap. A long array is
-exposed, if it can be (`engine/protocol/exposure.py`): 2 a + S b. Then there are no rounds: each reader publishes step 1
-when it has read the array, and the root waits for all of them.
+Cost: a + 2 S b up to a cell; beyond it 2 a ceil(S / cell) + S b, as the copies in and out overlap. The others
+read a long array where it is, if they can: 2 a + S b.
 
 Protocol:
 
@@ -15,6 +14,9 @@ Protocol:
     reader has done k - 1 steps, that is, has read round k - 2. The root leaves after all readers have read cell
     (s + 1) & 1, which the next operation may fill at once. Readers wait for steps of the root, the root for steps of
     the readers, and no reader for another reader, so there is no cycle.
+
+A root that exposes its array (`engine/protocol/exposure.py`) has no rounds: each reader publishes step 1 when it has
+read the array, and the root waits for all of them.
 
 A rank may have no array: it learns dtype and shape from the root. The header of such a rank has dtype 0 and no
 dimensions, so its fingerprint differs from the root's. Only then each rank compares the headers of all ranks: each must

@@ -2,15 +2,16 @@
 
 Every rank except the root copies its array into its cell, and the root copies it from there to its place. Longer arrays
 go through the two cells of the sender in turn.
-Cost: a + 2 S b at a sender, a + (n - 1) S b at the root, where copies of different ranks overlap. A long array is
-exposed, if it can be (`engine/protocol/exposure.py`): its sender copies nothing. The root reads it in round 0, and the
-sender waits for step 1 of the root.
+Cost: a + 2 S b at a sender, a + (n - 1) S b at the root, where copies of different ranks overlap. The root
+reads a long array where it is, if it can: then its sender copies nothing.
 
 Protocol:
 
     cell (s + k) & 1 of a sender: the sender writes it in round k; for k >= 2 after the root has done k - 1 steps, that
     is, has read round k - 2. A sender leaves after the root has read cell (s + 1) & 1, which the next operation may
     fill at once. The root waits for steps of the senders, a sender only for steps of the root, so there is no cycle.
+
+A sender that exposes its array (`engine/protocol/exposure.py`) waits for step 1 of the root, which reads it in round 0.
 
 Arguments: ARGUMENT is the root, ARGUMENT_2 the mark of the elements; EXTRA, at the root, the address of n target
 addresses, or 0 for one array.

@@ -4,7 +4,7 @@ others get nothing (MPI_Gatherv without the need to know the counts).
 Every rank except the root copies its array into its cell, part 0 before the opening and a whole cell per round, and the
 root copies it from there to its place. All ranks check what the root receives, and know the rounds of the longest
 array. Cost: a + n table look-ups + 2 S b at a sender, a + n table look-ups + sum(S) b at the root; the copies of
-different senders overlap. A long array is exposed, as in gather: its sender copies nothing.
+different senders overlap. A long array is read where it is, if that can be, as in gather: its sender copies nothing.
 
 Protocol:
 

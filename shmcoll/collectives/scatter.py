@@ -4,8 +4,7 @@ The mirror of gather (its linear algorithm; within one machine a tree would only
 each other rank into its cell, which is divided evenly among them, and each rank copies its own part. Longer parts go
 through the two cells of the root in turn. There is one sync if all parts fit a cell.
 Cost: a + ((n - 1) + 1) S / n b; beyond a cell a ceil(S / cell) + (n - 1) / n S b, where the copies in and out overlap.
-A long array, but no list, is exposed, if it can be (`engine/protocol/exposure.py`): 2 a + S / n b. Then there are no
-rounds: each reader publishes step 1 when it has read its part, and the root waits for all of them.
+The others read their parts of a long array, but not of a list, where they are, if they can: 2 a + S / n b.
 
 Protocol:
 
@@ -13,6 +12,9 @@ Protocol:
     a reader after that reader has done k - 1 steps, that is, has read round k - 2. The root leaves after all readers
     have read cell (s + 1) & 1, which the next operation may fill at once. Readers wait for steps of the root, the root
     for steps of the readers, and no reader for another reader, so there is no cycle.
+
+A root that exposes its array (`engine/protocol/exposure.py`) has no rounds: each reader publishes step 1 when it has
+read its part, and the root waits for all of them.
 
 Only the root knows what it sends. Its header describes one part: dtype, mark of the elements, shape, count. The header
 of a rank that has an `out` describes that. A rank without `out` has dtype 0. The mark is in the second word of the

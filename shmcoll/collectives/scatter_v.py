@@ -5,7 +5,7 @@ The root's cell is divided evenly among the n - 1 receivers. The root copies par
 opening, and a receiver copies its part from there to its place. All ranks check what the root sends and whether it is
 what each receiver expects. A rank without an array to receive into learns count and dtype from the root's table.
 Cost: a ceil((n - 1) max(block) / cell) + n table look-ups + S b at the root, and one block's b at each receiver,
-which overlap. A long array is exposed, as in scatter: the root copies its own block only.
+which overlap. A long array is read where it is, if that can be, as in scatter: the root copies its own block only.
 
 Protocol:
 

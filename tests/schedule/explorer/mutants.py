@@ -329,7 +329,7 @@ MUTANTS = {
         "collectives.gather.deliver", "rounds & -2, root", "0, root", "gather of 2 rounds, then all_reduce"
     ),
     "the root does not wait": Mutant(
-        "collectives.gather.collect", "await_step(ctx, sequence, k, sender)", "c.OK", "gather"
+        "collectives.gather.fetch", "await_step(ctx, sequence, k, sender)", "c.OK", "gather"
     ),
     "the root says so before it reads": Mutant(
         "collectives.gather.collect",
