@@ -11,7 +11,8 @@ If both axes are the same, the result may replace x: each round writes what it b
 has read it.
 
 Protocol: a block is a row of runs on both sides (see `engine/kernels/kernels.py`). Rounds, cells and exposed arrays
-(`engine/protocol/exposure.py`) as in all_gather. A block that becomes runs goes from an exposed array through private memory that fits a cache.
+(`engine/protocol/exposure.py`) as in all_gather. A block that becomes runs goes from an exposed array through private
+memory that fits a cache.
 
 Arguments: the EXTRA words are block bytes, source run and stride, target run and stride, all in bytes. For lists of n
 blocks instead of one array they are followed by the addresses of n source addresses, of n target addresses (0: an

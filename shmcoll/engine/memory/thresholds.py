@@ -39,7 +39,7 @@ class Thresholds:
     slice_bytes: int = 128 << 10
     stream_bytes: int = 2 << 20
     ring_bytes: int = 8 << 10
-    direct_bytes: int = 128 << 10
+    direct_bytes: int = 64 << 10
     shared_bytes: int = 16 << 10
 
 

@@ -44,6 +44,8 @@ class Exposing(Call):
             atomics.poke(rank.ctx + c.READABLE, NO)
         for i, word in enumerate(read(place, words)):
             atomics.poke(rank.x + i * WORD, word)
+        if status == c.INTERRUPTED:
+            rank.events.leave()  # the group ends before the program gets the exception
         if status != c.HALFWAY:
             write(place, (-1,) * words)
         return status

@@ -45,10 +45,4 @@ MUTANTS_EXPOSING = {
         "    if k > 0 and False:\n",
         "exposed by one of two, all_gather",
     ),
-    "an exposed sender does not say that it is done": Mutant(
-        "collectives.gather_v.deliver",
-        "        if rounds > 1:\n            publish_step(ctx, sequence, rounds)\n        return",
-        "        return",
-        "exposed gather_v",
-    ),
 }

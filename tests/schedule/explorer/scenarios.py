@@ -119,10 +119,10 @@ SCENARIOS = {
         2, (Exposing(Broadcast(10, without=(1,)), ranks=(0,)), IN_CELL), settings=EXPOSING
     ),
     "exposed gather": Scenario(
-        2, (Exposing(Gather(10)), Exposing(Gather(10, root=1), IN_ARENA)), words=20, settings=EXPOSING
+        2, (Exposing(Gather(10), IN_ARENA), Exposing(Gather(10, root=1))), words=20, settings=EXPOSING
     ),
     "exposed by one of two senders, gather": Scenario(
-        3, (Exposing(Gather(40), ranks=(1,)),), words=120, settings=EXPOSING
+        3, (Exposing(Gather(40), IN_ARENA, (1,)),), words=120, settings=EXPOSING
     ),
     "exposed scatter": Scenario(
         2,
@@ -145,7 +145,7 @@ SCENARIOS = {
         2, (Exposing(all_gather_v((9, 40)), ranks=(0,)), IN_CELL), words=49, settings=EXPOSING
     ),
     "exposed all_to_all_v": Scenario(2, (Exposing(all_to_all_v(((3, 20), (9, 12)))),), words=32, settings=EXPOSING),
-    "exposed gather_v": Scenario(3, (Exposing(gather_v((9, 40, 35), 0), ranks=(2,)),), words=90, settings=EXPOSING),
+    "exposed gather_v": Scenario(3, (Exposing(gather_v((9, 40, 35), 0), IN_ARENA, (2,)),), words=90, settings=EXPOSING),
     "exposed scatter_v": Scenario(
         2, (Exposing(scatter_v((9, 40), 0), ranks=(0,)), IN_CELL), words=49, settings=EXPOSING
     ),
