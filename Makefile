@@ -7,7 +7,7 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all shuffled launchers test-launchers test-mindspore test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all shuffled launchers test-launchers test-mindspore test-torch test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -85,6 +85,18 @@ $(MINDSPORE)/.ready: pyproject.toml
 test-mindspore: $(MINDSPORE)/.ready  ## run the tests that need MindSpore itself
 	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest \
 	  tests/mindspore tests/frontends/test_mindspore_own_*.py $(ARGS)
+
+# In an environment of its own: torch takes gigabytes
+TORCH := .torch
+
+$(TORCH)/.ready: pyproject.toml
+	@echo "== installing torch, shmcoll and what the tests need into $(TORCH) (some minutes, once)"
+	@$(PYTHON) -m venv $(TORCH) \
+	  && $(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --editable '.[test]' \
+	  && touch $@
+
+test-torch: $(TORCH)/.ready  ## run the tests that need torch
+	@PATH="$(CURDIR)/$(TORCH)/bin:$$PATH" $(TORCH)/bin/python -m pytest tests/torch $(ARGS)
 
 # Debian's packages for aarch64, and an emulator for it
 EMULATED := .aarch64

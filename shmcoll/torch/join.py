@@ -1,0 +1,120 @@
+"""How the ranks of a torch group meet: through torch's store, and then in shared memory.
+
+Every rank of the group, in this order:
+
+1. adds 1 to its own counter in the store. The sum is the generation: how often this rank has made a group with this
+   store and prefix. torchrun uses one store for all groups of a job, so keys of an earlier group may still be there.
+   All ranks of a group have made it equally often, so they use the same keys, and no key is written twice;
+2. writes the identity of its machine. Rank 0 has written a random name before;
+3. waits for these keys, up to the timeout of the group;
+4. joins the job: under shmrun and torchrun by their variables, else by number, size and the random name;
+5. writes its number in the job, waits for those of all ranks, and joins the communicator of these ranks with the random
+   name. So operations of this group meet those of no other group and no other program.
+
+The store is kept until the next default group is made. Torch would close the server of a store with its last reference,
+in `destroy_process_group` on rank 0. A faster rank that initialises again would then have connected to it. As long as
+the server lives, torch uses it again for the same port.
+
+A rank waits only for keys that every rank of the group writes without waiting for anything but earlier keys. So a rank
+that is missing is reported after the timeout, by its number.
+"""
+
+import os
+import secrets
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from shmcoll.communicator import Communicator
+from shmcoll.startup.join import init
+
+#: variables of the launchers whose own meeting place is used
+_LAUNCHED = ("SHMCOLL_ARENA", "TORCHELASTIC_RUN_ID")
+
+_has_joined = False
+_kept_store: Any = None
+
+
+def join(store: Any, rank: int, size: int, members: Sequence[int], timeout: timedelta) -> Communicator:
+    """Return the communicator of a torch group.
+
+    Args:
+        store: the store of the group, with its prefix.
+        rank: this rank's number in the group.
+        size: the number of ranks in the group.
+        members: the ranks of the group in the default group; empty for the default group itself.
+        timeout: how long to wait for the keys of the other ranks.
+
+    Raises:
+        NotImplementedError: ranks are on several machines, or are not in ascending order.
+        ValueError: the first group of this backend is not of all ranks.
+        torch.distributed.DistBackendError: ranks have not come in time.
+    """
+    global _kept_store
+    if not members:
+        _kept_store = store
+    keys = f"shmcoll/{store.add(f'shmcoll/{rank}', 1)}"
+    if rank == 0:
+        store.set(f"{keys}/name", secrets.token_hex(16))
+    machines = _exchange(store, f"{keys}/machine", rank, size, _machine(), timeout)
+    elsewhere = [other for other, machine in enumerate(machines) if machine != machines[rank]]
+    if elsewhere:
+        raise NotImplementedError(
+            f"the backend shmcoll connects the processes of one machine, and ranks {elsewhere} are on another one "
+            f'than rank {rank}; use backend "gloo" or "mpi" for this group'
+        )
+    name = store.get(f"{keys}/name").decode()
+    world = _job(rank, size, members, name)
+    numbers = [int(number) for number in _exchange(store, f"{keys}/rank", rank, size, str(world.rank), timeout)]
+    if numbers != sorted(set(numbers)):
+        raise NotImplementedError(
+            f"the backend shmcoll numbers ranks in ascending order, and the ranks of this group are {numbers}; "
+            f"make the group with sort_ranks=True, from one job"
+        )
+    return world.subgroup(numbers, name=f"torch {name}")
+
+
+def _job(rank: int, size: int, members: Sequence[int], name: str) -> Communicator:
+    """Join the job of all ranks, or return its communicator if this process has joined it."""
+    global _has_joined
+    place = (dist.get_rank(), dist.get_world_size()) if members else (rank, size)
+    given = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    is_launched = given == (str(place[0]), str(place[1])) and any(one in os.environ for one in _LAUNCHED)
+    if _has_joined or is_launched:
+        world = init()
+    elif size == place[1]:
+        world = init(rank=rank, size=size, job=f"torch {name}")
+    else:
+        raise ValueError(
+            f"the first group of the backend shmcoll has {size} of {place[1]} ranks, and every rank must join the job; "
+            f'call dist.new_group(backend="shmcoll") for all ranks before'
+        )
+    _has_joined = True
+    return world
+
+
+def _exchange(store: Any, key: str, rank: int, size: int, value: str, timeout: timedelta) -> list[str]:
+    """Write this rank's value; return those of all ranks."""
+    store.set(f"{key}/{rank}", value)
+    keys = [f"{key}/{other}" for other in range(size)]
+    try:
+        store.wait(keys, timeout)
+    except dist.DistNetworkError:
+        raise  # the store itself has gone
+    except RuntimeError as error:  # a FileStore raises nothing narrower
+        missing = [other for other in range(size) if not store.check([keys[other]])]
+        raise dist.DistBackendError(
+            f"rank {rank}: ranks {missing} of {size} have not come to make the group within "
+            f"{timeout.total_seconds():g} s: {error}"
+        ) from error
+    return [value.decode() for value in store.multi_get(keys)]
+
+
+def _machine() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+__all__ = ["join"]
