@@ -7,7 +7,6 @@ import torch.distributed as dist
 
 from shmcoll.errors import ShmcollError
 
-
 _kinds: dict[type[ShmcollError], type[ShmcollError]] = {}
 
 
