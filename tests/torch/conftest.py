@@ -1,8 +1,12 @@
-"""The ranks are forks of the test process, and a fork has none of the threads in which torch computes."""
+"""The ranks are forks of the test process, and a fork has none of the threads in which torch computes.
+
+What torch imports when it is first used, for 10 s and more, is imported here once, and not in each rank.
+"""
 
 import importlib.util
 
 if importlib.util.find_spec("torch"):
     import torch
+    import torch._dynamo
 
     torch.set_num_threads(1)
