@@ -1,6 +1,7 @@
 """Every exception that a user can meet is in `shmcoll.errors`, exported, and distinguished from its neighbours."""
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 
@@ -20,10 +21,11 @@ INTERNAL = {
 
 
 def exceptions() -> dict[str, type[BaseException]]:
-    """The exception classes of all modules, those with an underscore excepted."""
+    """The exception classes of all modules, those with an underscore excepted. `shmcoll.torch` needs torch."""
     found: dict[str, type[BaseException]] = {}
     for module in pkgutil.walk_packages(shmcoll.__path__, "shmcoll."):
-        if not module.name.endswith("__main__"):
+        needs_torch = module.name.startswith("shmcoll.torch") and importlib.util.find_spec("torch") is None
+        if not module.name.endswith("__main__") and not needs_torch:
             for name, member in vars(importlib.import_module(module.name)).items():
                 if inspect.isclass(member) and issubclass(member, BaseException) and not name.startswith("_"):
                     found[f"{member.__module__}.{member.__qualname__}"] = member

@@ -405,6 +405,7 @@ def groups(rank: int, size: int) -> None:
     if rank == 0:
         dist.all_reduce(tensor, group=alone)
         same(tensor, given(size - 1))
+        dist.destroy_process_group(alone)  # torch's name of a local group depends on how many groups a rank has
     local = dist.new_group(mine, use_local_synchronization=True)
     dist.barrier(group=local)
 
