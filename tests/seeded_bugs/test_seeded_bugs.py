@@ -190,25 +190,13 @@ ELSEWHERE = {
 }
 
 
-#: these compile routines anew, start many jobs, or are of a layer that has another one
-LONG = {
-    "publishing without waking",
-    "anybody's arena is taken",
-    "a fence that is too weak",
-    "a relaxed load where it must acquire",
-    "every part of a message of more than 64 KiB is the first",
-    "the wrong rank is blamed",
-    "torn records are believed",
-    "the name stays when ranks do not come",
-}
-
-
 def test_the_sources_have_the_lines_of_all_bugs() -> None:
-    """Also of those that are tried in the long forms only: else nobody would notice that they cannot be planted."""
+    """They are tried in the long forms only: else nobody would notice that they cannot be planted."""
     assert [name for name, bug in BUGS.items() if (ROOT / "shmcoll" / bug.file).read_text().count(bug.old) != 1] == []
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.stress if n in LONG else ()) for n in BUGS])
+@pytest.mark.stress
+@pytest.mark.parametrize("name", BUGS)
 def test_its_layer_finds_it(tmp_path: Path, name: str) -> None:
     bug = BUGS[name]
     for folder in ("shmcoll", "tests", "launcher"):

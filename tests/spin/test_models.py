@@ -177,6 +177,7 @@ def test_every_state_is_right(tmp_path: Path, model: str, settings: dict[str, in
     assert unreached and set(unreached) == {"0"}, "a part of the model is never reached"
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("settings", [{**THREE_RANK_0S, "KILLS": 0}, A_RANK_TWICE])
 def test_more_processes_than_ranks(tmp_path: Path, settings: dict[str, int]) -> None:
     """Parts of the model are left out, so not all of it is reached."""
