@@ -111,14 +111,16 @@ def until_it_ends(comm, board, operation: str, victim: int) -> str:
         return str(error)
 
 
+#: long arrays go through cells, in many rounds: they are not read where they are
+IN_ROUNDS = {"SHMCOLL_SLICE_BYTES": "4096", "SHMCOLL_DIRECT_BYTES": "1000000000"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("operation", LONG)
 def test_a_rank_that_stops_within_an_operation_is_named(ranks, board, seed, operation):
     n = 4
     victim = seed % n
-    job = ranks.start(
-        n, until_it_ends, board, operation, victim, environment={"SHMCOLL_SLICE_BYTES": "4096"}, timeout=20
-    )
+    job = ranks.start(n, until_it_ends, board, operation, victim, environment=IN_ROUNDS, timeout=20)
     seen: set[int] = set()
 
     def enough() -> bool:
