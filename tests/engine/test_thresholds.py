@@ -20,6 +20,7 @@ def folder(monkeypatch, tmp_path) -> Path:
     """A cache of its own, from which thresholds are read."""
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("SHMCOLL_TUNING")
+    monkeypatch.setattr(thresholds, "last_level_caches", list)
     return tmp_path
 
 
@@ -27,6 +28,22 @@ def test_without_a_file_the_defaults_hold(capfd):
     assert of_job(2, 2) == defaults(2, 2) == USUAL
     assert of_job(3, 2) == defaults(3, 2) == Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "caches", "expected"),
+    [
+        (2, [32 << 20], 2 << 20),
+        (8, [32 << 20], 512 << 10),
+        (64, [32 << 20], 256 << 10),  # not less
+        (4, [32 << 20] * 8, 4 << 20),  # one each
+        (16, [32 << 20] * 8, 2 << 20),  # one for two
+        (2, [], 2 << 20),  # Linux does not say
+    ],
+)
+def test_results_that_fill_an_eighth_of_the_caches_are_streamed(monkeypatch, ranks, caches, expected):
+    monkeypatch.setattr(thresholds, "last_level_caches", lambda: caches)
+    assert of_job(ranks, 100).stream_bytes == expected
 
 
 def test_what_was_measured_for_so_many_ranks_holds_for_them_alone():

@@ -23,10 +23,14 @@ from typing import Any
 from shmcoll.engine import layout
 from shmcoll.engine.system import trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
+from shmcoll.engine.system.caches import last_level_caches
 from shmcoll.engine.system.cores import usable_cores
 
 TUNED = ("flat_bytes", "ring_bytes", "stream_bytes")  # no bit of a result depends on them
 MOST = 1 << 40
+
+CACHED_PART = 8
+LEAST_STREAMED = 256 << 10  # shorter results were not measured
 
 Measured = dict[int, dict[str, int]]  # by the number of ranks
 
@@ -46,7 +50,16 @@ class Thresholds:
 def defaults(ranks: int, cores: int) -> Thresholds:
     """Return the thresholds for a machine without measurements. With more ranks than cores, a sync waits for ranks that
     may have to get a core first. Then algorithms with few syncs are faster up to larger sizes."""
-    return Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10) if ranks > cores else Thresholds()
+    usual = Thresholds(stream_bytes=_stream_bytes(ranks, last_level_caches()))
+    return replace(usual, flat_bytes=32 << 10, ring_bytes=48 << 10) if ranks > cores else usual
+
+
+def _stream_bytes(ranks: int, caches: list[int]) -> int:
+    """Return from which length on a result is streamed: the results of all ranks together are `CACHED_PART` of the
+    last-level caches that so many ranks use. `engine/protocol/nontemporal.py` says why."""
+    if not caches:
+        return Thresholds.stream_bytes
+    return max(LEAST_STREAMED, min(len(caches), ranks) * min(caches) // (CACHED_PART * ranks))
 
 
 def of_job(ranks: int, cores: int) -> Thresholds:

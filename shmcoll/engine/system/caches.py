@@ -1,0 +1,40 @@
+"""How much last-level cache the cores of this process have: what Linux says in /sys."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+CPUS = Path("/sys/devices/system/cpu")
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def last_level_caches() -> list[int]:
+    """Return the size in bytes of each last-level cache that a core of this process uses. Empty if Linux does not say
+    (some virtual machines and containers hide it).
+
+    Cost: a few small files per cache, not per core.
+    """
+    cores, sizes = os.sched_getaffinity(0), []
+    try:
+        while cores:
+            size, sharers = _last_level(min(cores))
+            sizes.append(size)
+            cores -= sharers | {min(cores)}
+    except (OSError, ValueError, LookupError):
+        return []
+    return sizes
+
+
+def _last_level(core: int) -> tuple[int, set[int]]:
+    """Return the size of the last cache of a core, and the cores that share it."""
+    folders = (CPUS / f"cpu{core}" / "cache").glob("index*")
+    last = max(folders, key=lambda folder: int((folder / "level").read_text()))
+    size = (last / "size").read_text().strip()
+    return int(size[:-1]) * UNITS[size[-1]], set(_numbers((last / "shared_cpu_list").read_text()))
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """Yield the numbers of a list such as 0-3,8."""
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
