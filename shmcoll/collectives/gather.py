@@ -3,7 +3,7 @@
 Every rank except the root copies its array into its cell, and the root copies it from there to its place. Longer arrays
 go through the two cells of the sender in turn.
 Cost: a + 2 S b at a sender, a + (n - 1) S b at the root, where copies of different ranks overlap. The root
-reads a long array where it is, shared or private: then its sender copies nothing.
+reads a long shared array where it is: then its sender copies nothing.
 
 Protocol:
 
@@ -25,10 +25,10 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.exposure import (
     expose,
     exposed,
-    find_out,
     how_many_expose,
     may_expose,
     note_result,
+    place_in_arena,
     read_exposed,
     results_are_apart,
 )
@@ -62,13 +62,13 @@ def gather(ctx):
 
 
 def expose_array(ctx, sequence):
-    """Expose a sender's array, if that pays. Return whether the root reads it where it is."""
-    length = peek(ctx + c.X + c.BYTES)
+    """Expose a sender's array, if that pays. Return whether the root reads it where it is. Private arrays go through
+    the cells: the senders do half of the copying there, side by side (2 ranks, 256 KiB: 16 us instead of 34)."""
+    length, address = peek(ctx + c.X + c.BYTES), peek(ctx + c.X + c.DATA)
     if not may_expose(ctx, length):
         return 0
-    find_out(ctx, length)
     sends = peek(ctx + c.RANK) != peek(ctx + c.ARGUMENT)
-    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length if sends else 0)
+    return expose(ctx, sequence, address, length, length if sends and place_in_arena(ctx, address) else 0)
 
 
 def deliver(ctx, sequence, rounds, root):

@@ -4,7 +4,7 @@ others get nothing (MPI_Gatherv without the need to know the counts).
 Every rank except the root copies its array into its cell, part 0 before the opening and a whole cell per round, and the
 root copies it from there to its place. All ranks check what the root receives, and know the rounds of the longest
 array. Cost: a + n table look-ups + 2 S b at a sender, a + n table look-ups + sum(S) b at the root; the copies of
-different senders overlap. A long array is read where it is, as in gather: its sender copies nothing.
+different senders overlap. A long shared array is read where it is, as in gather: its sender copies nothing.
 
 Protocol:
 
@@ -34,7 +34,7 @@ from shmcoll.engine.protocol.count_tables import (
     rounds_of,
     stage_part,
 )
-from shmcoll.engine.protocol.exposure import EVERY_HEADER, how_many_expose
+from shmcoll.engine.protocol.exposure import EVERY_HEADER, how_many_expose, place_in_arena
 from shmcoll.engine.protocol.sync import await_step, has_ended, publish_step
 
 COVERS = DTYPE
@@ -53,7 +53,8 @@ def open_and_check(ctx):
     """Open, exchange the tables, and check them. A rank sends its whole array, which always fits."""
     root = peek(ctx + c.ARGUMENT)
     is_sender = peek(ctx + c.RANK) != root
-    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES) if is_sender else 0)
+    exposes = is_sender and place_in_arena(ctx, peek(ctx + c.X + c.DATA))  # as in `gather.py`
+    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES) if exposes else 0)
     if is_sender:
         stage_part(ctx, sequence, 0, root, peek(ctx + c.CELL_BYTES), 0)
     return exchange_tables(ctx, sequence, ANYONE, root)

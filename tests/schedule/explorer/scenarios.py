@@ -145,7 +145,7 @@ SCENARIOS = {
         2, (Exposing(all_gather_v((9, 40)), ranks=(0,)), IN_CELL), words=49, settings=EXPOSING
     ),
     "exposed all_to_all_v": Scenario(2, (Exposing(all_to_all_v(((3, 20), (9, 12)))),), words=32, settings=EXPOSING),
-    "exposed gather_v": Scenario(3, (Exposing(gather_v((9, 40, 35), 0), ranks=(2,)),), words=90, settings=EXPOSING),
+    "exposed gather_v": Scenario(3, (Exposing(gather_v((9, 40, 35), 0), IN_ARENA, (2,)),), words=90, settings=EXPOSING),
     "exposed scatter_v": Scenario(
         2, (Exposing(scatter_v((9, 40), 0), ranks=(0,)), IN_CELL), words=49, settings=EXPOSING
     ),
