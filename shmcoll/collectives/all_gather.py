@@ -81,7 +81,7 @@ def expose_array(ctx, sequence):
     if not may_expose(ctx, length):
         return 0
     note_result(ctx, sequence, peek(ctx + c.EXTRA) == 0)
-    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length)
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length, peek(ctx + c.TO_ALL_BYTES))
 
 
 def stage(ctx, sequence, k):

@@ -38,7 +38,7 @@ def all_gather_v(ctx):
 
 def open_and_check(ctx):
     """Open, exchange the tables, and check them. A rank sends its whole array, which always fits."""
-    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES))
+    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES), peek(ctx + c.TO_ALL_BYTES))
     stage_part(ctx, sequence, 0, peek(ctx + c.RANK), peek(ctx + c.CELL_BYTES), 0)
     return exchange_tables(ctx, sequence, ANYONE, ANYONE)
 

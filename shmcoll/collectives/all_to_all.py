@@ -90,7 +90,8 @@ def expose_array(ctx, sequence):
     find_out(ctx, peek(ctx + BLOCK))
     is_contiguous = peek(ctx + WHOLE) == 0 and peek(ctx + SOURCE_RUN) == peek(ctx + BLOCK)
     share = peek(ctx + BLOCK) if is_contiguous and not works_in_place(ctx) else 0
-    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share)
+    limit = peek(ctx + c.EXCHANGE_BYTES)
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share, limit)
 
 
 def describe_whole(ctx):

@@ -39,7 +39,8 @@ def all_to_all_v(ctx):
 
 def open_and_check(ctx):
     """Open, exchange the tables, and check them."""
-    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES) // peek(ctx + c.SIZE))
+    share = peek(ctx + c.X + c.BYTES) // peek(ctx + c.SIZE)
+    sequence = begin_with_table(ctx, COVERS, share, peek(ctx + c.EXCHANGE_BYTES))
     if sends_fit(ctx, sequence, peek(ctx + c.RANK), ANYONE):
         stage(ctx, sequence, 0)
     return exchange_tables(ctx, sequence, ANYONE, ANYONE)

@@ -119,7 +119,9 @@ def compare_headers(ctx, sequence, root):
 def expose_array(ctx, sequence):
     """Expose the root's array, if that pays. Return whether the others read it where it is."""
     length = peek(ctx + c.X + c.BYTES)
-    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length) if may_expose(ctx, length) else 0
+    if not may_expose(ctx, length):
+        return 0
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length, peek(ctx + c.TO_ALL_BYTES))
 
 
 def round_bytes(ctx, sequence, length):

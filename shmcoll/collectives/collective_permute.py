@@ -108,7 +108,7 @@ def expose_array(ctx, sequence, sends):
     note_result(ctx, sequence, 1)
     find_out(ctx, length)
     share = length if sends and not works_in_place(ctx) else 0
-    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, share)
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, share, peek(ctx + c.EXCHANGE_BYTES))
 
 
 def stage_next(ctx, sequence, k, target):

@@ -23,12 +23,12 @@ from shmcoll.engine.collective import GATHERS, OUT_AT_ROOT, OWN_PART, ROOTED, SH
 from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.exposure import (
+    NEVER,
     expose,
     exposed,
     how_many_expose,
     may_expose,
     note_result,
-    place_in_arena,
     read_exposed,
     results_are_apart,
 )
@@ -62,13 +62,12 @@ def gather(ctx):
 
 
 def expose_array(ctx, sequence):
-    """Expose a sender's array, if that pays. Return whether the root reads it where it is. Private arrays go through
-    the cells: the senders do half of the copying there, side by side (2 ranks, 256 KiB: 16 us instead of 34)."""
-    length, address = peek(ctx + c.X + c.BYTES), peek(ctx + c.X + c.DATA)
+    """Expose a sender's array, if that pays. Return whether the root reads it where it is."""
+    length = peek(ctx + c.X + c.BYTES)
     if not may_expose(ctx, length):
         return 0
     sends = peek(ctx + c.RANK) != peek(ctx + c.ARGUMENT)
-    return expose(ctx, sequence, address, length, length if sends and place_in_arena(ctx, address) else 0)
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length if sends else 0, NEVER)
 
 
 def deliver(ctx, sequence, rounds, root):

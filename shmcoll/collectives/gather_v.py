@@ -34,7 +34,7 @@ from shmcoll.engine.protocol.count_tables import (
     rounds_of,
     stage_part,
 )
-from shmcoll.engine.protocol.exposure import EVERY_HEADER, how_many_expose, place_in_arena
+from shmcoll.engine.protocol.exposure import EVERY_HEADER, NEVER, how_many_expose
 from shmcoll.engine.protocol.sync import await_step, has_ended, publish_step
 
 COVERS = DTYPE
@@ -53,8 +53,7 @@ def open_and_check(ctx):
     """Open, exchange the tables, and check them. A rank sends its whole array, which always fits."""
     root = peek(ctx + c.ARGUMENT)
     is_sender = peek(ctx + c.RANK) != root
-    exposes = is_sender and place_in_arena(ctx, peek(ctx + c.X + c.DATA))  # as in `gather.py`
-    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES) if exposes else 0)
+    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES) if is_sender else 0, NEVER)
     if is_sender:
         stage_part(ctx, sequence, 0, root, peek(ctx + c.CELL_BYTES), 0)
     return exchange_tables(ctx, sequence, ANYONE, root)

@@ -115,7 +115,8 @@ def open_and_check(ctx):
 def expose_array(ctx, sequence):
     """Expose the root's array, if it is one and that pays. Return whether the others read their parts there."""
     share = part_bytes(ctx) if peek(ctx + SOURCES) == 0 else 0
-    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share)
+    limit = peek(ctx + c.DIRECT_BYTES)
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share, limit)
 
 
 def describe(ctx, sequence):

@@ -60,7 +60,7 @@ def open_and_check(ctx):
     """Open, exchange the tables, and check them."""
     root = peek(ctx + c.ARGUMENT)
     share = peek(ctx + c.X + c.BYTES) // peek(ctx + c.SIZE) if peek(ctx + c.RANK) == root else 0
-    sequence = begin_with_table(ctx, COVERS, share)
+    sequence = begin_with_table(ctx, COVERS, share, peek(ctx + c.DIRECT_BYTES))
     if peek(ctx + c.RANK) == root and sends_fit(ctx, sequence, root, ANYONE):
         stage(ctx, sequence, 0)
     status = exchange_headers(ctx, sequence)

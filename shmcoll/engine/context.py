@@ -53,14 +53,16 @@ from shmcoll.engine.layout import WORD
     SENDING,  # 1 between the phases of a send: what is received meanwhile does not end the call
     KIND,  # the form of the operation, see `engine/collective.py`
     SHARED_BYTES,  # arrays in the arena from which a peer gets so many bytes are read where they are; so are
-    DIRECT_BYTES,  # private arrays from which it gets so many
-    EXPOSING_BYTES,  # the smaller of both
+    DIRECT_BYTES,  # private arrays from which each peer gets so many other ones
+    EXCHANGE_BYTES,  # private arrays from which it gets so many, where every rank also reads
+    TO_ALL_BYTES,  # private arrays that all peers read whole
+    EXPOSING_BYTES,  # the smallest of them
     READABLE,  # whether all peers can read this rank's private memory, see `engine/protocol/peer_memory.py`
     OWN_WITNESS,  # a random number, for peers to read
     FOUND_WITNESS,  # what has been read of a peer's
     BESIDE,  # waits so far for a peer on the core of this rank, since BESIDE_SINCE; see `protocol/placement.py`
     BESIDE_SINCE,
-) = (WORD * i for i in range(51))
+) = (WORD * i for i in range(53))
 
 # two array views, filled from ndarrays by engine/native/entry.py
 X = 56 * WORD

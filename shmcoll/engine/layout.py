@@ -68,7 +68,7 @@ Words that different ranks write lie at least 128 bytes apart: two cache lines, 
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 7
+VERSION = 8
 
 WORD = 8
 LINE = 128
@@ -93,6 +93,7 @@ JOB_STREAM_BYTES = 120  # results as long as this are written past the caches
 JOB_RING_BYTES = 128  # reductions: from so many bytes on for each rank beyond two, the ring is faster than the cells
 JOB_DIRECT_BYTES = 136  # moves: private arrays from which a peer gets so many bytes are read where they are
 JOB_SHARED_BYTES = 144  # the same for arrays in the arena
+JOB_EXCHANGE_BYTES = 152  # the same for private arrays, where every rank also reads
 
 # --- records ----------------------------------------------------------------------------------------------------------
 RECORDS = PAGE

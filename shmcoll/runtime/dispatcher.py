@@ -19,6 +19,7 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.thresholds import Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry
+from shmcoll.engine.protocol.exposure import NEVER
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
@@ -81,7 +82,7 @@ class Dispatcher:
             self.words[offset // WORD] = value
         words = (
             layout.JOB_FLAT_BYTES, layout.JOB_SLICE_BYTES, layout.JOB_STREAM_BYTES, layout.JOB_RING_BYTES,
-            layout.JOB_DIRECT_BYTES, layout.JOB_SHARED_BYTES,
+            layout.JOB_DIRECT_BYTES, layout.JOB_SHARED_BYTES, layout.JOB_EXCHANGE_BYTES,
         )  # fmt: skip
         self.choose_by(Thresholds(*map(arena.load, words)))
         self._publish_witness()
@@ -96,13 +97,16 @@ class Dispatcher:
     def choose_by(self, thresholds: Thresholds) -> None:
         """Set the thresholds between algorithms from the next call on. All ranks must do so before the same call. For
         measurements."""
+        direct = thresholds.direct_bytes, thresholds.exchange_bytes, thresholds.shared_bytes
         for offset, value in (
             (c.FLAT_BYTES, min(thresholds.flat_bytes, int(self.words[c.CELL_BYTES // WORD]))),
             (c.SLICE_BYTES, thresholds.slice_bytes),
             (c.STREAM_BYTES, thresholds.stream_bytes),
             (c.DIRECT_BYTES, thresholds.direct_bytes),
+            (c.EXCHANGE_BYTES, thresholds.exchange_bytes),
+            (c.TO_ALL_BYTES, thresholds.direct_bytes if self.size == 2 else NEVER),
             (c.SHARED_BYTES, thresholds.shared_bytes),
-            (c.EXPOSING_BYTES, max(min(thresholds.direct_bytes, thresholds.shared_bytes), layout.INLINE_BYTES + 1)),
+            (c.EXPOSING_BYTES, max(min(direct), layout.INLINE_BYTES + 1)),
             (c.RING_BYTES, min(max(self.size - 2, 0) * thresholds.ring_bytes, 1 << 62)),  # remains a word
         ):
             self.words[offset // WORD] = value

@@ -138,7 +138,8 @@ def kill_at_random(ranks, random_: random.Random, n: int, operation: str) -> Non
     victim = random_.randrange(n)
     environment = {
         "SHMCOLL_SLICE_BYTES": random_.choice(["4096", "131072"]),
-        "SHMCOLL_DIRECT_BYTES": "1000000000",  # so that they go in rounds; see test_exposed_arrays.py
+        "SHMCOLL_DIRECT_BYTES": "1000000000",
+        "SHMCOLL_EXCHANGE_BYTES": "1000000000",  # so that they go in rounds; see test_exposed_arrays.py
     }
     job = ranks.start(n, again_and_again, operation, environment=environment, tell=random_.random() < 0.5)
     watched = job.progress if operation in LONG else job.sequence

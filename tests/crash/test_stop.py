@@ -112,7 +112,11 @@ def until_it_ends(comm, board, operation: str, victim: int) -> str:
 
 
 #: long arrays go through cells, in many rounds: they are not read where they are
-IN_ROUNDS = {"SHMCOLL_SLICE_BYTES": "4096", "SHMCOLL_DIRECT_BYTES": "1000000000"}
+IN_ROUNDS = {
+    "SHMCOLL_SLICE_BYTES": "4096",
+    "SHMCOLL_DIRECT_BYTES": "1000000000",
+    "SHMCOLL_EXCHANGE_BYTES": "1000000000",
+}
 
 
 @pytest.mark.slow

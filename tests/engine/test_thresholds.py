@@ -3,6 +3,7 @@
 import json
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from shmcoll.engine.memory import thresholds
 from shmcoll.engine.memory.thresholds import Thresholds, defaults, known, of_job
 
 USUAL = Thresholds()
+CROWDED = Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10, exchange_bytes=8 << 20)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +28,7 @@ def folder(monkeypatch, tmp_path) -> Path:
 
 def test_without_a_file_the_defaults_hold(capfd):
     assert of_job(2, 2) == defaults(2, 2) == USUAL
-    assert of_job(3, 2) == defaults(3, 2) == Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10)
+    assert of_job(3, 2) == defaults(3, 2) == CROWDED
     assert capfd.readouterr().err == ""
 
 
@@ -51,7 +53,7 @@ def test_what_was_measured_for_so_many_ranks_holds_for_them_alone():
     thresholds.keep(2, {"stream_bytes": 4 << 20})
     thresholds.keep(8, {})
     assert known() == {2: {"stream_bytes": 4 << 20}, 4: {"flat_bytes": 65536, "ring_bytes": 128}, 8: {}}
-    assert of_job(4, 2) == Thresholds(flat_bytes=65536, ring_bytes=128)
+    assert of_job(4, 2) == replace(CROWDED, flat_bytes=65536, ring_bytes=128)
     assert of_job(2, 2) == Thresholds(stream_bytes=4 << 20)
     assert of_job(8, 2) == defaults(8, 2)
     assert of_job(3, 4) == USUAL

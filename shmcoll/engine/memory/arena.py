@@ -204,6 +204,7 @@ def create(
         (layout.JOB_RING_BYTES, limits.ring_bytes),
         (layout.JOB_DIRECT_BYTES, limits.direct_bytes),
         (layout.JOB_SHARED_BYTES, limits.shared_bytes),
+        (layout.JOB_EXCHANGE_BYTES, limits.exchange_bytes),
         (layout.JOB_TIMEOUT, int(timeout * 1e9)),
         (layout.JOB_HEAP, heap),
     ):
@@ -290,6 +291,7 @@ def _limits(cell_bytes: int) -> tuple[tuple[int, int, int], ...]:
         (layout.JOB_RING_BYTES, 1, most),
         (layout.JOB_DIRECT_BYTES, 1, most),
         (layout.JOB_SHARED_BYTES, 1, most),
+        (layout.JOB_EXCHANGE_BYTES, 1, most),
         (layout.JOB_TIMEOUT, 1, most),
         (layout.JOB_HEAP, 0, WIDEST_BYTES),
         (layout.JOB_CORES, 1, most),

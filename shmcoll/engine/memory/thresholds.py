@@ -43,15 +43,19 @@ class Thresholds:
     slice_bytes: int = 128 << 10
     stream_bytes: int = 2 << 20
     ring_bytes: int = 8 << 10
-    direct_bytes: int = 64 << 10
+    direct_bytes: int = 32 << 10
     shared_bytes: int = 16 << 10
+    exchange_bytes: int = 32 << 10
 
 
 def defaults(ranks: int, cores: int) -> Thresholds:
     """Return the thresholds for a machine without measurements. With more ranks than cores, a sync waits for ranks that
-    may have to get a core first. Then algorithms with few syncs are faster up to larger sizes."""
+    may have to get a core first. Then algorithms with few syncs are faster up to larger sizes. And cells stay in the
+    cache of the core that the ranks share, so exchanges by one copy are faster only for the longest arrays."""
     usual = Thresholds(stream_bytes=_stream_bytes(ranks, last_level_caches()))
-    return replace(usual, flat_bytes=32 << 10, ring_bytes=48 << 10) if ranks > cores else usual
+    if ranks <= cores:
+        return usual
+    return replace(usual, flat_bytes=32 << 10, ring_bytes=48 << 10, exchange_bytes=8 << 20)
 
 
 def _stream_bytes(ranks: int, caches: list[int]) -> int:

@@ -57,16 +57,17 @@ COUNTS, BOTH, DATA = 0, 1, c.LATER
 ANYONE = -1  # instead of the only rank that sends, or the only one that receives
 
 
-def begin_with_table(ctx, covers, share):
+def begin_with_table(ctx, covers, share, threshold):
     """Begin the operation (see `sync.begin`), copy this rank's table beside its header, expose its array if that pays,
-    and return the number. `share`: the bytes of the array that each peer reads, about; 0: it is not exposed."""
+    and return the number. `share`: the bytes of the array that each peer reads, about; 0: it is not exposed.
+    `threshold`: as for `expose`."""
     sequence = begin(ctx, covers)
     size = peek(ctx + c.SIZE)
     own, shared = peek(ctx + TABLE), table(ctx, peek(ctx + c.RANK), sequence)
     for i in range(TABLE_SIZES * size + TABLE_ENDS):
         store(shared + i * WORD, load(own + i * WORD))
     note_result(ctx, sequence, peek(ctx + PHASE) == BOTH)
-    expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share)
+    expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share, threshold)
     return sequence
 
 

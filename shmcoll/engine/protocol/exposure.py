@@ -11,6 +11,16 @@ writes them, before the opening:
     RESULT         1 + the offset of r's result in the arena; 0 if it is not there, or is a list of arrays
     RESULT_BYTES   how long it is
 
+Where it pays. A read by the kernel takes two to three times as long as one from a cell that is in the cache, and a cell
+is written once for all its readers. So private arrays are read where they are
+
+    DIRECT_BYTES     in scatter: the root would write all cells, and its peers read side by side
+    EXCHANGE_BYTES   in all_to_all and collective_permute: two copies become one on each rank
+    TO_ALL_BYTES     in broadcast and all_gather, between two ranks only: all other peers would read the same cell
+    NEVER            in gather: the root would make all copies; through cells the senders make half of them
+
+from so many bytes for each peer on. Arrays in the arena are read by plain loads, from SHARED_BYTES on, in all of them.
+
 Each rank decides for its own array whether it exposes it. In one call some ranks may do so and others not. After the
 opening all ranks see all headers, which do not change until this rank begins operation s + 2. So they agree on which
 ranks expose.
@@ -48,6 +58,7 @@ from shmcoll.engine.protocol.sync import has_ended, header, my_header, publish_a
 from shmcoll.engine.protocol.wait import has_failed
 
 EVERY_HEADER = 1 << 62  # instead of a share, for calls whose headers always say what is exposed
+NEVER = 1 << 62  # instead of a threshold: private arrays go through the cells
 
 
 def may_expose(ctx, share):
@@ -55,15 +66,16 @@ def may_expose(ctx, share):
     return share >= peek(ctx + c.EXPOSING_BYTES)
 
 
-def expose(ctx, sequence, address, length, share):
+def expose(ctx, sequence, address, length, share, threshold):
     """Expose `length` bytes of this rank before the opening if that pays. Return whether they are exposed. `share`: the
-    bytes of it that each peer reads; 0 on a rank that has nothing to expose."""
+    bytes of it that each peer reads; 0 on a rank that has nothing to expose. `threshold`: the least share of private
+    memory for which that pays."""
     place = 0
     if may_expose(ctx, share) and peek(ctx + c.SIZE) > 1:
         place = place_in_arena(ctx, address)
         if place and share < peek(ctx + c.SHARED_BYTES):
             place = 0
-        elif place == 0 and find_out(ctx, share):
+        elif place == 0 and share >= threshold and find_out(ctx, share):
             place = -address
     store(my_header(ctx, sequence) + HEADER_EXPOSED, place)
     store(my_header(ctx, sequence) + HEADER_EXPOSED_BYTES, length)
@@ -71,9 +83,9 @@ def expose(ctx, sequence, address, length, share):
 
 
 def find_out(ctx, share):
-    """Return whether peers read so many bytes of private memory where they are. A rank that only reads finds out, too:
-    the others need its answer."""
-    return is_readable(ctx) if share >= peek(ctx + c.DIRECT_BYTES) and peek(ctx + c.SIZE) > 1 else 0
+    """Return whether all peers can read this rank's private memory, for arrays that are long enough. A rank that only
+    reads finds out, too: the others need its answer."""
+    return is_readable(ctx) if may_expose(ctx, share) and peek(ctx + c.SIZE) > 1 else 0
 
 
 def note_result(ctx, sequence, is_array):

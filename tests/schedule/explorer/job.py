@@ -28,6 +28,9 @@ from tests.schedule.explorer.stand_ins import FIRST_PID, KERNEL, SHARED, WORD, r
 
 RING_DISTANCE = 1 << 16
 
+#: from which length on arrays are read where they are
+THRESHOLDS = c.SHARED_BYTES, c.DIRECT_BYTES, c.EXCHANGE_BYTES, c.TO_ALL_BYTES, c.EXPOSING_BYTES
+
 
 @cache
 def _plain(
@@ -175,7 +178,7 @@ class Job:
             c.POLLS: polls,
             c.YIELDS: yields,
             c.SEQUENCE: sequence,
-            **dict.fromkeys((c.SHARED_BYTES, c.DIRECT_BYTES, c.EXPOSING_BYTES), exposing),
+            **dict.fromkeys(THRESHOLDS, exposing),
             c.READABLE: readable,
         }
         self.arena = SharedArena(ranks)
