@@ -30,7 +30,7 @@ def test_a_limit_that_is_too_small(shmrun, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("limit", [310, 350, 400, 500, 700])
+@pytest.mark.parametrize("limit", [310, 400, 500, 710, 750])
 def test_a_limit_on_address_space_that_may_do_or_not(shmrun, limit):
     """Python, numpy and LLVM fail in many ways when a library cannot be mapped; none of them is a traceback."""
     told = shmrun(

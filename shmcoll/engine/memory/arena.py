@@ -25,6 +25,7 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
 import secrets
 import stat
 import time
@@ -311,7 +312,13 @@ def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:
 
 
 def _map_sparse(fd: int, need: int, size: int) -> Arena:
-    """Size and map the file. If the address space is limited, the span is smaller, but it holds `need` bytes."""
+    """Size and map the file. If the address space is limited, the span is smaller, but it holds `need` bytes.
+
+    It then takes at most a quarter of the limit: numpy's BLAS ends the process if it does not get what it needs.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        size = max(min(size, layout.align(limit // 4, layout.PAGE)), need)
     while True:
         try:
             os.ftruncate(fd, size)
