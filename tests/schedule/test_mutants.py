@@ -1,5 +1,7 @@
 """Seeded bugs, each of which the explorer must find."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.schedule.explorer.mutants import MUTANTS
@@ -14,7 +16,7 @@ from tests.schedule.explorer.scenarios import SCENARIOS
 from tests.schedule.explorer.search import exhaust, sample
 from tests.support import tally
 
-pytestmark = pytest.mark.slow
+RELIABILITY = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 ALL = (
     MUTANTS
@@ -30,6 +32,7 @@ ALL = (
 LONG = {"a circle is found although a message is on its way", "a sleep has no end"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.stress if n in LONG else ()) for n in ALL])
 def test_seeded_bug_is_found(name: str) -> None:
     mutant = ALL[name]
@@ -42,9 +45,14 @@ def test_seeded_bug_is_found(name: str) -> None:
     tally.count(f"seeded bugs found by the explorer, of {len(ALL)}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["no fence in the waiter", "no fence in the poster"])
 def test_a_missing_fence_shows_only_where_stores_are_delayed(name: str) -> None:
     """So the search that finds these two is the one with store buffers, and it finds what x86 would do."""
     mutant = MUTANTS[name]
     with mutant.planted():
         exhaust(SCENARIOS[mutant.scenario].machine())
+
+
+def test_the_figure_in_the_documents() -> None:
+    assert f"| {len(ALL)} of {len(ALL)} seeded bugs found. |" in RELIABILITY.read_text()
