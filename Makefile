@@ -50,13 +50,13 @@ test: $(TESTS)  ## run the tests; make test ARGS='tests/engine -k layout' runs s
 ifdef ARGS
 	@$(BIN)/python -m pytest $(ARGS)
 else
-	@echo "== tests (five to nine minutes; the first run compiles)"
-	@$(BIN)/python tests/in_parts.py -m 'not slow'
+	@echo "== tests (five minutes; the first run compiles)"
+	@$(BIN)/python -m pytest --processes 3 -m 'not slow'
 endif
 
 test-all: $(TESTS)  ## run the tests that make test leaves out
-	@echo "== slow tests (ten to fifteen minutes)"
-	@$(BIN)/python tests/in_parts.py -m slow $(ARGS)
+	@echo "== slow tests (ten minutes)"
+	@$(BIN)/python -m pytest --processes 3 -m slow $(ARGS)
 
 shuffled: $(TESTS)  ## run the tests in random order; SHMCOLL_SEED=... repeats one
 	@$(BIN)/python -m pytest --shuffle $(ARGS)

@@ -3,6 +3,7 @@
 SHMCOLL_SEED    seed of all random choices; printed at the start of a run, so that a failure can be repeated
 --stress        run the long forms too (`-m stress`: these alone)
 --shuffle       run the tests in random order, which the seed gives
+--processes N   run the tests in N processes side by side
 """
 
 import mmap
@@ -19,6 +20,7 @@ import pytest
 
 from tests.support import leaks, prepare, tally
 from tests.support.ranks import Job, Outcome
+from tests.support.sharing import Sharing
 
 #: words in the names of files with tests of all reductions
 REDUCING = ("collectives", "reduce", "scan", "operators", "barrier")
@@ -29,9 +31,12 @@ SEED = int(os.environ.get("SHMCOLL_SEED") or secrets.randbelow(1 << 32))
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stress", action="store_true", help="run the tests marked 'stress' too")
     parser.addoption("--shuffle", action="store_true", help="run the tests in random order")
+    parser.addoption("--processes", type=int, default=0, help="run the tests in so many processes side by side")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.processes:
+        config.pluginmanager.register(Sharing(config.option.processes, leaks.adopt_orphans))
     leaks.adopt_orphans()
     os.environ["SHMCOLL_TUNING"] = "0"  # the same algorithms on every machine
     os.environ.pop("PYTHONUNBUFFERED", None)  # print() would write its line in pieces, between those of other ranks

@@ -102,22 +102,22 @@ def test_rank_0_is_killed_while_it_tells(start: Start, refused: Start) -> None:
 @pytest.mark.parametrize("then", [signal.SIGKILL, signal.SIGCONT])
 def test_rank_0_is_stopped_while_it_tells(start: Start, refused: Start, then: signal.Signals) -> None:
     """A rank that has asked, and has no answer, looks on until its own deadline when rank 0 dies; else it is told."""
-    telling = refused("stopped")
-    wait_for(lambda: lines("stopped"))
+    telling = refused("halted")
+    wait_for(lambda: lines("halted"))
     telling.send_signal(signal.SIGSTOP)
-    asking = start(1, 3, "stopped", SHMCOLL_JOIN_TIMEOUT="1" if then == signal.SIGKILL else "30")
-    wait_for(lambda: lines("stopped") == 2)
+    asking = start(1, 3, "halted", SHMCOLL_JOIN_TIMEOUT="1" if then == signal.SIGKILL else "30")
+    wait_for(lambda: lines("halted") == 2)
     telling.send_signal(then)
     expected = "could not make the arena" if then == signal.SIGCONT else "has not found rank 0"
     assert expected in asking.communicate(timeout=50)[1]
 
 
 def test_a_rank_0_that_is_never_let_go_on_keeps_nobody(start: Start, refused: Start) -> None:
-    telling = refused("held")
-    wait_for(lambda: lines("held"))
+    telling = refused("locked")
+    wait_for(lambda: lines("locked"))
     telling.send_signal(signal.SIGSTOP)
     begun = time.monotonic()
-    _, err = start(1, 3, "held", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=50)
+    _, err = start(1, 3, "locked", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=50)
     assert "has not found rank 0" in err
     assert time.monotonic() - begun < 5
 
