@@ -8,6 +8,7 @@ import pytest
 
 import shmcoll
 from shmcoll.engine.kernels.dtypes import BY_NAME
+from tests.support.operators import compiled_for
 
 COUNTS = (1, 5, 3000, 70_001)
 FOLDS = {
@@ -22,7 +23,9 @@ FOLDS = {
     "lor": np.logical_or,
     "lxor": np.logical_xor,
 }
-XOR = shmcoll.op(lambda a, b: a ^ b, dtypes=["bool"])
+XOR = shmcoll.op(lambda a, b: a ^ b, dtypes=[])
+
+compiled = compiled_for((XOR, "bool"))
 
 
 def bytes_as_bool(seed: int, size: int, count: int) -> list[np.ndarray]:

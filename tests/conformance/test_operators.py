@@ -9,6 +9,7 @@ import pytest
 import shmcoll
 from shmcoll.engine.kernels.dtypes import BY_NAME, PAIRS
 from tests.support import layouts, models
+from tests.support.operators import compiled_for
 
 #: small enough to lie beside the header, to lie in a cell, and more than two cells
 COUNTS = (1, 5, 3000, 70_001)
@@ -24,10 +25,14 @@ def composed(f, g):
     return f.real * g.real + 1j * (g.real * f.imag + g.imag)
 
 
-DIGITS = shmcoll.op(digits, commutative=False, dtypes=["int64"])
-COMPOSED = shmcoll.op(composed, commutative=False, dtypes=["complex128"])
-LARGER = shmcoll.op(lambda a, b: a if a > b else b, dtypes=["float64"])
-PLUS = shmcoll.op(lambda a, b: a + b, dtypes=["float16", "bfloat16", "bool", "uint8"])
+DIGITS = shmcoll.op(digits, commutative=False, dtypes=[])
+COMPOSED = shmcoll.op(composed, commutative=False, dtypes=[])
+LARGER = shmcoll.op(lambda a, b: a if a > b else b, dtypes=[])
+PLUS = shmcoll.op(lambda a, b: a + b, dtypes=[])
+
+compiled = compiled_for(
+    (DIGITS, "int64"), (COMPOSED, "complex128"), (LARGER, "float64"), (PLUS, "float16", "bfloat16", "bool", "uint8")
+)
 
 
 @pytest.mark.slow

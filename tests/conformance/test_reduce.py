@@ -6,9 +6,12 @@ import numpy as np
 
 import shmcoll
 from tests.support import layouts
+from tests.support.operators import compiled_for
 
-#: each rank's digit behind those of the ranks before it; compiled before the ranks are forked
-APPEND = shmcoll.op(lambda a, b: a * 10 + b, commutative=False, dtypes=["int64"])
+#: each rank's digit behind those of the ranks before it
+APPEND = shmcoll.op(lambda a, b: a * 10 + b, commutative=False, dtypes=[])
+
+compiled = compiled_for((APPEND, "int64"))
 
 
 def digests(comm, seed: int) -> list[tuple[str, str]]:

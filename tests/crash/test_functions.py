@@ -7,6 +7,7 @@ import shmcoll
 from shmcoll.diagnostics.call_site import short_path
 from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.errors import RankFailed
+from tests.support.operators import compiled_for
 
 pytestmark = pytest.mark.slow
 
@@ -27,10 +28,14 @@ def quotient(a, b):
     return a / b if b < 5 else a // (b - b)
 
 
-LIMITED = shmcoll.op(limited, dtypes=["int32", "float16"])
-IN_ORDER = shmcoll.op(limited, commutative=False, dtypes=["int32"])
-SMALL = shmcoll.op(small, dtypes=["float16", "bfloat16"])
-QUOTIENT = shmcoll.op(quotient, dtypes=["float64"])
+LIMITED = shmcoll.op(limited, dtypes=[])
+IN_ORDER = shmcoll.op(limited, commutative=False, dtypes=[])
+SMALL = shmcoll.op(small, dtypes=[])
+QUOTIENT = shmcoll.op(quotient, dtypes=[])
+
+compiled = compiled_for(
+    (LIMITED, "int32", "float16"), (IN_ORDER, "int32"), (SMALL, "float16", "bfloat16"), (QUOTIENT, "float64")
+)
 
 
 def collect(comm, dtype, count: int, where: int, op, algorithm, later: bool) -> tuple[str, str, str]:

@@ -11,6 +11,7 @@ import shmcoll
 from shmcoll.diagnostics.call_site import short_path
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout
 from tests.support.calls import SHORT, barrier
+from tests.support.operators import compiled_for
 from tests.support.ranks import poll
 
 FLOAT_PAIRS = np.zeros(6, shmcoll.pair_dtype(np.float32))
@@ -24,8 +25,10 @@ def smaller(a, b):
     return a if a < b else b
 
 
-LARGER, SMALLER = (shmcoll.op(function, dtypes=["int32"]) for function in (larger, smaller))
-LARGER_IN_ORDER = shmcoll.op(larger, commutative=False, dtypes=["int32"])
+LARGER, SMALLER = (shmcoll.op(function, dtypes=[]) for function in (larger, smaller))
+LARGER_IN_ORDER = shmcoll.op(larger, commutative=False, dtypes=[])
+
+compiled = compiled_for((LARGER, "int32"), (SMALLER, "int32"), (LARGER_IN_ORDER, "int32"))
 
 FLOATS, INTS, TABLE = np.ones(6, np.float32), np.ones(6, np.int32), np.ones((6, 6), np.float32)
 NOTHING = [0] * 64
