@@ -43,11 +43,5 @@ def test_sixteen_ranks(ranks, collective, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("collective", SUITES)
-def test_results_are_the_same_through_the_plain_entry(ranks, few, collective, seed, factor, plain_entry):
+def test_results_are_the_same_by_the_other_ways(ranks, few, collective, seed, factor, the_other_ways):
     check(ranks, few, collective, seed, factor)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("collective", SUITES)
-def test_results_are_the_same_past_the_caches(ranks, few, collective, seed, factor):
-    check(ranks, few, collective, seed, factor, SHMCOLL_STREAM_BYTES="128")

@@ -224,7 +224,7 @@ def ticking(comm, name: str, call: str, seconds: float) -> tuple[int, int, int]:
 @pytest.mark.parametrize("call", ["barrier", "recv", "send", "all_gather_v", "split", "all_gather_object"])
 @pytest.mark.parametrize("name", PHASED)
 def test_a_timer_whose_handler_calls(ranks, name, call):
-    told = ranks(2, ticking, name, call, 0.25)
+    told = ranks(2, ticking, name, call, 0.05)
     print(name, call, told)
     assert all(signals > 0 for signals, _, _ in told)
 
@@ -247,7 +247,7 @@ def alone(comm, call: str) -> int:
     signal.signal(signal.SIGALRM, handle)
     signal.setitimer(signal.ITIMER_REAL, 0.002)
     end = time.monotonic() + 0.7
-    while time.monotonic() < end:
+    while len(ran) < 20 and time.monotonic() < end:
         new_vector(comm)
         send_to_itself(comm)
         assert comm.all_reduce(np.arange(3)).tolist() == [0, 1, 2]

@@ -72,7 +72,7 @@ def test_compiled_once_then_loaded_without_numba_and_again_when_damaged(tmp_path
     assert [p.suffix for p in sorted(folder.iterdir())] == [".lock", ".o"]
 
 
-@pytest.mark.slow
+@pytest.mark.stress  # as in the test of two kernels
 def test_processes_that_start_at_once_all_work_and_one_compiles(tmp_path):
     processes = [start(tmp_path / "cache") for _ in range(3)]
     told = [p.communicate() for p in processes]

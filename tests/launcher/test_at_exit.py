@@ -9,7 +9,7 @@ JOINS = """
     import numpy as np
     import shmcoll
 """
-WAYS = pytest.mark.parametrize("way", [(), ("--fresh",)], ids=["fork", "fresh"])
+WAYS = pytest.mark.parametrize("way", [(), pytest.param(("--fresh",), marks=pytest.mark.stress)], ids=["fork", "fresh"])
 
 
 @WAYS

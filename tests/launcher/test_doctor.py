@@ -179,6 +179,7 @@ def test_what_came_with_shmcoll(monkeypatch, capsys):
     assert texts["reductions"].startswith("nothing to compile: all ")
 
 
+@pytest.mark.stress
 def test_warm_compiles_the_only_routine_that_is_missing(monkeypatch, tmp_path, capsys):
     """As a single core would compile them all: in one process."""
     from shmcoll.engine.compiler import object_cache

@@ -99,7 +99,7 @@ def test_probe(shmrun, probe, command):
     assert probe("--fresh", *command) == plain
 
 
-@pytest.mark.parametrize("way", [(), ("--fresh",)], ids=["fork", "fresh"])
+@pytest.mark.parametrize("way", [(), pytest.param(("--fresh",), marks=pytest.mark.stress)], ids=["fork", "fresh"])
 class TestTheEnd:
     """A program ends as it would under python: threads are joined, then atexit handlers run, then output is flushed."""
 

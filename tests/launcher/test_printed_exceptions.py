@@ -92,7 +92,7 @@ def test_without_a_launcher(shmrun, how):
     assert told[0].stderr.count("ValueError: printed\n") == 1
 
 
-@pytest.mark.parametrize("as_module", [False, True], ids=["script", "module"])
+@pytest.mark.parametrize("as_module", [False, pytest.param(True, marks=pytest.mark.stress)], ids=["script", "module"])
 @pytest.mark.parametrize("hook", HOOKS)
 def test_an_interpreter_that_ends_by_an_exception_is_a_rank_that_failed(shmrun, hook, as_module):
     script = shmrun.write(FAILING % HOOKS[hook])

@@ -67,7 +67,7 @@ def _seconds_until_collectives(shmrun, command):
     return life
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["fork", pytest.param("fresh", marks=pytest.mark.stress)])
 def test_kill_9_leaves_nothing(shmrun, seed, way):
     kill_at_random_instants(shmrun, way, seed, 4, kills.LIMIT)
 

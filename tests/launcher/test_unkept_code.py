@@ -42,7 +42,7 @@ def folder(shmrun, monkeypatch):
     return folder
 
 
-@pytest.fixture(params=["fork", "fresh", "run"])
+@pytest.fixture(params=["fork", *(pytest.param(way, marks=pytest.mark.stress) for way in ("fresh", "run"))])
 def job(shmrun, request):
     """Two ranks, in each of the ways that we start them."""
 
@@ -70,8 +70,7 @@ def test_one_object_that_cannot_be_kept(job, folder):
     ]
 
 
-@pytest.mark.stress
-@pytest.mark.parametrize("job", ["fork", "run"], indirect=True)
+@pytest.mark.parametrize("job", [pytest.param(way, marks=pytest.mark.stress) for way in ("fork", "run")], indirect=True)
 def test_a_folder_that_others_may_write(job, folder, request):
     """The launcher finds that out first, and its forks know that it has said so."""
     folder.chmod(0o777)

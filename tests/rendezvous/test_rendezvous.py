@@ -27,7 +27,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_ranks_meet_in_any_order(start: Start, order: tuple[int, ...]) -> None:
     processes = {rank: start(rank, 3, "any-order") for rank in order}
     for rank, process in processes.items():
@@ -170,7 +170,6 @@ def test_let_in_by_a_rank_0_that_has_ended_since(monkeypatch: pytest.MonkeyPatch
     arena.close()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("instant", "victim"), [(0.15, 1), (0.25, 0)])  # random ones: test_random_kills.py
 def test_killed_at_any_instant_nothing_stays(start: Start, instant: float, victim: int) -> None:
     """A left-over is allowed only where no rank survives to remove it; the next job does."""

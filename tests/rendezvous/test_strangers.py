@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 Start = Callable[..., "subprocess.Popen[str]"]
 Attack = Callable[[str], None]  # with the beginning of the paths of a job's arenas
 
-JOB = "attacked"
+JOB = f"attacked-{os.getpid()}"
 MANY = 300
 OPEN: list[socket.socket] = []  # of the attacker
 
@@ -65,7 +65,7 @@ class Job:
         assert files_of(self.key) == before
 
 
-@pytest.fixture(params=["init", "torchrun"])
+@pytest.fixture(params=["init", pytest.param("torchrun", marks=pytest.mark.stress)])
 def job(request: pytest.FixtureRequest, start: Start) -> Iterator[Job]:
     job = Job(start, request.param)
     yield job

@@ -210,7 +210,7 @@ def _line_after_failure(script: Any) -> str:
 
 @pytest.mark.slow
 def test_kill_9_leaves_nothing(scripts: Any, seed: int) -> None:
-    kill_at_random_instants(scripts, seed, 6, kills.LIMIT)
+    kill_at_random_instants(scripts, seed, 3, kills.LIMIT)
 
 
 @pytest.mark.stress

@@ -17,7 +17,7 @@ BOTH = BUFFERED | KILLS
 SIGNAL = {"signals": 1}
 PASSING = {"signals": 2, "slices": 6}
 REORDERED = {"reordered": True}
-RUNS = 8  # random schedules of each large job; the long forms try more
+RUNS = 4  # random schedules of each large job; the long forms try more
 
 PLAIN_CASES = [
     "park",
