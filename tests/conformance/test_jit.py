@@ -1,5 +1,6 @@
 """Collectives called from jitted code, on real ranks."""
 
+import faulthandler
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ HANDLE = types.Array(types.int64, 1, "C", readonly=True)
 @pytest.fixture(autouse=True, scope="module")
 def compiled():
     """Once, in the process from which ranks are forked, and not in each of them."""
+    faulthandler.cancel_dump_traceback_later()  # numba may take longer on a busy machine
     barriers.compile((HANDLE, types.int64))
     for kind in (types.float64, types.int64):
         reduced.compile((HANDLE, *[types.Array(kind, 1, "C")] * 2, types.int64))

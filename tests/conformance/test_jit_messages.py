@@ -1,5 +1,6 @@
 """Messages from and to jitted code, on real ranks: beside those of Python, their order, their errors."""
 
+import faulthandler
 import os
 import signal
 import subprocess
@@ -47,6 +48,7 @@ def exchanged(h, x, out, dest, source, tag, rounds):
 @pytest.fixture(autouse=True, scope="module")
 def compiled():
     """Once, in the process from which ranks are forked, and not in each of them."""
+    faulthandler.cancel_dump_traceback_later()  # numba may take longer on a busy machine
     for kind in (types.uint8, types.int64):
         array, number = types.Array(kind, 1, "C"), types.int64
         send.compile((HANDLE, array, number, number))

@@ -3,6 +3,7 @@
 A module makes them with `dtypes=[]`, which compiles nothing, and has `compiled = compiled_for((LARGER, "int64"), ...)`.
 """
 
+import faulthandler
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ def compiled_for(*wanted: tuple[Any, *tuple[str, ...]]) -> Any:
 
     @pytest.fixture(scope="module", autouse=True)
     def compile_operators() -> None:
+        faulthandler.cancel_dump_traceback_later()  # numba may take longer on a busy machine
         for operator, *dtypes in wanted:
             for name in dtypes:
                 operator.kernel(BY_NAME[name])
