@@ -53,7 +53,9 @@
     0        HEAD          bytes of pieces that the receiver needs no more
     8        READING       1 + where the message begins that the receiver reads at HEAD
     16       LEFT          0, or 1 once the receiver has gone on to the next ring
+    24       CLAIMED       of a message without bytes, and ANSWER: see `engine/messages/offer.py`
     128      CAPACITY      bytes of pieces that it holds; written by the sender before anybody can find it
+    136      OFFER         where the array of a message without bytes is, and RETRACTED: see there
     256      PIECES        messages, in pieces of whole cache lines, round and round
 
     piece
@@ -188,7 +190,8 @@ ANY = -1  # in place of the source or the tag of a message
 LARGEST_TAG = (1 << 31) - 1
 
 # --- rings ------------------------------------------------------------------------------------------------------------
-RING_HEAD, RING_READING, RING_LEFT, RING_CAPACITY, RING_PIECES = 0, 8, 16, LINE, 2 * LINE
+RING_HEAD, RING_READING, RING_LEFT, RING_CLAIMED, RING_ANSWER = (WORD * i for i in range(5))
+RING_CAPACITY, RING_OFFER, RING_RETRACTED, RING_PIECES = LINE, LINE + 8, LINE + 16, 2 * LINE
 PIECE_UNIT = 64
 PIECE_FLAG, PIECE_KIND, PIECE_TAG, PIECE_TOTAL, PIECE_LENGTH, PIECE_TAKEN, PIECE_DIMS = (WORD * i for i in range(7))
 

@@ -49,8 +49,8 @@ ROUTINES = [
 #: functions that messages name
 FUNCTIONS = ("shmcoll.map", "shmcoll.ranks", "shmcoll.run")
 
-#: what of atomics.py each module of routines may use; only engine/protocol/wait.py may wait, ring, fence or read the
-#: clock
+#: what of atomics.py each module of routines may use; only engine/protocol/wait.py may wait, ring or read the clock;
+#: only that and engine/messages/offer.py may fence
 SANCTIONED = {
     "shmcoll.engine.protocol.wait": {
         "clock", "fence", "load", "load_acquire", "note", "pause", "peek", "poke", "process_gone", "process_start",
@@ -74,6 +74,7 @@ SANCTIONED = {
     "shmcoll.engine.protocol.nontemporal": {"copy", "peek", "stream"},
     "shmcoll.engine.protocol.count_tables": {"copy", "load", "peek", "poke", "store"},
     "shmcoll.engine.messages.ring_buffers": {"load", "load_acquire", "peek"},
+    "shmcoll.engine.messages.offer": {"fence", "load", "load_acquire", "peek", "store"},
     "shmcoll.engine.messages.send": {"copy", "load_acquire", "peek", "poke", "store"},
     "shmcoll.engine.messages.recv": {"load", "load_acquire", "peek", "poke", "store"},
     "shmcoll.engine.messages.read_message": {"copy", "load", "load_acquire", "peek", "poke", "store", "stream"},

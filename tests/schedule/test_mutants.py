@@ -10,6 +10,7 @@ from tests.schedule.explorer.mutants_of_circles import MUTANTS_OF_CIRCLES
 from tests.schedule.explorer.mutants_of_events import MUTANTS_OF_EVENTS
 from tests.schedule.explorer.mutants_of_messages import MUTANTS_OF_MESSAGES
 from tests.schedule.explorer.mutants_of_neighbours import MUTANTS_OF_NEIGHBOURS
+from tests.schedule.explorer.mutants_of_offers import MUTANTS_OF_OFFERS
 from tests.schedule.explorer.mutants_with_counts import MUTANTS_WITH_COUNTS
 from tests.schedule.explorer.program import Violation
 from tests.schedule.explorer.scenarios import SCENARIOS
@@ -23,13 +24,18 @@ ALL = (
     | MUTANTS_EXPOSING
     | MUTANTS_WITH_COUNTS
     | MUTANTS_OF_MESSAGES
+    | MUTANTS_OF_OFFERS
     | MUTANTS_OF_CIRCLES
     | MUTANTS_OF_NEIGHBOURS
     | MUTANTS_OF_EVENTS
 )
 
 #: more than half a minute each
-LONG = {"a circle is found although a message is on its way", "a sleep has no end"}
+LONG = {
+    "a circle is found although a message is on its way",
+    "a sleep has no end",
+    "no fence where an offer is claimed",
+}
 
 
 @pytest.mark.slow
@@ -39,7 +45,7 @@ def test_seeded_bug_is_found(name: str) -> None:
     with mutant.planted(), pytest.raises(Violation):
         machine = SCENARIOS[mutant.scenario].machine(**mutant.options)
         if mutant.sampled:
-            sample(machine, seed=1, runs=1000)
+            sample(machine, seed=1, runs=mutant.runs)
         else:
             exhaust(machine)
     tally.count(f"seeded bugs found by the explorer, of {len(ALL)}")

@@ -90,6 +90,7 @@ PLAIN_CASES = [
     "a message taken before its turn is gone",
     "a posted receive",
     "a batch",
+    "an offered message",
     "a receive that looks",
     "a circle",
     "a circle, 3 ranks",
@@ -152,11 +153,13 @@ LARGE_EVENT_CASES = [
     "a handler sends while its rank does",
     "a handler sends while its rank sends beside a receive",
     "a handler raises in a send",
+    "a handler raises in an offered send",
 ]
 LIMIT_CASE = "a limit beside a thread that keeps the GIL"
 
 #: more than a second of computing each
 LONG_CASES = {
+    "an offered message",
     "a handler raises in a barrier, 3 ranks",
     "a message taken before its turn is gone",
     "a posted receive",
@@ -266,6 +269,17 @@ LARGE_CASES = [
     "batches",
     "a batch, 3 ranks",
     "a batch receives a long message",
+    "an offered message",
+    "an offered message after polling",
+    "an offered message that may be read",
+    "offered messages by tag",
+    "offered messages both ways",
+    "an offered synchronous message",
+    "an offered message in vain",
+    "an offered message that does not fit",
+    "an offered message to a posted receive",
+    "sendrecv of offered messages",
+    "sendrecv of offered messages round a circle",
     "a receive that looks at two sleeps",
     "a receive that looks when the ring has gone round",
     "a receive that looks, 3 ranks",

@@ -1,5 +1,7 @@
 """Read a message piece by piece: in `recv`, and in `send` while it waits for room.
 
+A message that its sender offers is read at once (`offer.py`).
+
 MAIL has the state. The cursor is at the next piece. DONE counts the bytes of the message that have been read. UNREAD:
 not even its first piece has been read; TAKEN_BACK: the message has ended in DROPPED. A rank that has begun to read a
 message reads it to its end. If it is the first message that is still wanted, the reader publishes that in READING: then
@@ -27,6 +29,7 @@ from shmcoll.engine.layout import (
     piece_dimensions,
     piece_kind,
 )
+from shmcoll.engine.messages.offer import IN_PIECES, find_out, is_offered, read_offered
 from shmcoll.engine.messages.ring_buffers import (
     AWAITED,
     CURSOR_AT,
@@ -64,13 +67,15 @@ def read_message(ctx):
     found = found_message(ctx)
     source, total = peek(found + FOUND_SOURCE), peek(found + FOUND_TOTAL)
     if peek(found + DONE) == UNREAD:
-        read_piece(ctx)
+        status = read_piece(ctx)
+        if status != c.OK:
+            return status
     while 0 <= peek(found + DONE) < total:
         status = await_piece(ctx, source)
         if status != c.OK:
             return status
         if has_piece(ctx):
-            read_piece(ctx)
+            read_piece(ctx)  # not the first
         if is_damaged(ctx):
             poke(ctx + c.CULPRIT, source)
             return c.BROKEN
@@ -86,7 +91,9 @@ def read_along(ctx, word, wanted, peer, limit, later):
         if has_come(ctx, word, wanted):
             return c.OK
         if has_piece(ctx):
-            read_piece(ctx)
+            status = read_piece(ctx)
+            if status != c.OK:
+                return status
             continue
         if is_damaged(ctx):
             poke(ctx + c.CULPRIT, peek(found + FOUND_SOURCE))
@@ -126,32 +133,45 @@ def note_event(ctx, event, word, wanted, source):
 
 
 def read_piece(ctx):
-    """Copy the part at the cursor, which has come, and move the cursor to the next piece."""
+    """Copy the part at the cursor, which has come, and move the cursor to the next piece. If the sender offers the
+    message, copy all of it. Return OK, or why the call must end."""
     found = found_message(ctx)
     source, total = peek(found + FOUND_SOURCE), peek(found + FOUND_TOTAL)
     if peek(found + DONE) == UNREAD:
-        begin_to_read(ctx, source, total)
+        status = begin_to_read(ctx, source, total)
+        if status != c.OK:
+            return status
     done = peek(found + DONE)
     dropped = kind_at_cursor(ctx) == DROPPED
     if not dropped and length_at_cursor(ctx) > total - done:
         note_damage(ctx)
-        return
+        return c.OK
     length = copy_part(ctx, done, total)
     consume_piece(ctx, source, total > PART_BYTES)
     poke(found + DONE, TAKEN_BACK if dropped else done + length)
+    return c.OK
 
 
 def begin_to_read(ctx, source, total):
-    """Publish that this rank reads the message at the cursor to its end."""
+    """Publish that this rank reads the message at the cursor to its end. Do so at once if the sender offers it. Return
+    OK, or why the call must end."""
     found = found_message(ctx)
     is_first, taken = is_first_wanted(ctx, source), piece_at_cursor(ctx) + PIECE_TAKEN
     if load(taken) == AWAITED:
         publish_to(ctx, taken, TAKEN, source)
     elif not is_first:
         store(taken, TAKEN)
-    if is_first and length_at_cursor(ctx) < total:
-        publish_to(ctx, peek(found + CURSOR_RING) + RING_READING, peek(found + CURSOR_AT) + 1, source)
     poke(found + DONE, 0)
+    ring, at = peek(found + CURSOR_RING), peek(found + CURSOR_AT)
+    find_out(ctx, total)
+    if is_offered(piece_at_cursor(ctx), total):
+        status = read_offered(ctx, ring, at, source, total)
+        poke(found + DONE, total if status == c.OK else 0)
+        if status != IN_PIECES:
+            return status
+    if is_first and length_at_cursor(ctx) < total:
+        publish_to(ctx, ring + RING_READING, at + 1, source)
+    return c.OK
 
 
 def kind_at_cursor(ctx):

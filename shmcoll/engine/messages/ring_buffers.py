@@ -10,6 +10,7 @@ rank r, and the rank that writes them (`layout.py` has the picture):
     READING         r: the message that it reads, which begins at HEAD. r will read it to its end
     TAKEN           s, before FLAG: 0, or AWAITED in a synchronous message. Then r: 1, before HEAD passes the piece
     LEFT            r, when it has gone on to the next ring: s may give the memory back
+    OFFER ...       four words about messages that r copies from the array of s: see `offer.py`
     RINGS           of s, in its mailbox: where the first ring begins
 
 Order of memory. s writes a piece, and 0 to the flag behind it, before the release of its FLAG; r reads them after an
@@ -17,7 +18,8 @@ acquire of FLAG. r reads a piece before the release of HEAD or LEFT; s overwrite
 after an acquire of that word. s writes TAKEN of the next piece there after that acquire, too. r finds a ring by RINGS
 or NEXT, which are released after CAPACITY of that ring has been stored.
 
-A message is a piece FIRST, which describes it, and as many pieces MORE as it needs. Only two kinds of pieces may come
+A message is a piece FIRST, which describes it, and as many pieces MORE as it needs; a message that r copies from the
+array of s is a piece FIRST without bytes. Only two kinds of pieces may come
 between them: SKIP (the rest of the ring is too short for the next piece, which is at its beginning) and NEXT (the
 stream goes on in another ring). If s finds no memory to complete a message, the message ends in DROPPED and counts as
 never sent.
@@ -103,6 +105,7 @@ CURSOR_RING, CURSOR_AT, DONE, EXPECTING, DAMAGED, FOUND_SOURCE, FOUND_TAG, FOUND
     WORD * i for i in range(10)
 )
 FOUND_DIMS = 10 * WORD
+NOTHING_SENT, OFFERED = -1, -2  # in SENT, which counts bytes: not even the first piece; that, without bytes
 UNREAD, TAKEN_BACK = -1, -2  # in DONE, which counts the bytes that have been read: see `read_message.py`
 
 # a chain, at the sender ...

@@ -4,7 +4,8 @@
     message of up to 64 KiB    one piece of the ring: the array is copied into it, and out of it by the receiver. The
                                flag of the piece, the description of the message and up to 8 bytes of a vector are in
                                one cache line
-    longer ones                parts of 64 KiB, which the receiver reads while the sender writes the next ones
+    longer ones                parts of 64 KiB, which the receiver reads while the sender writes the next ones; or one
+                               piece without bytes, and the receiver copies from the array (`offer.py`)
 
 Cost: a/2 + 2 S b; of a long message a/2 + S b or little more; if no rank receives it yet, S b until it has memory.
 
@@ -52,14 +53,17 @@ from shmcoll.engine.layout import (
     PIECE_TAKEN,
     PIECE_TOTAL,
     PIECE_UNIT,
+    RING_ANSWER,
     RING_CAPACITY,
     RING_HEAD,
     RING_LEFT,
+    RING_OFFER,
     RING_PIECES,
     RING_READING,
     WORD,
     pack_piece,
 )
+from shmcoll.engine.messages.offer import place_to_offer, retract, was_retracted
 from shmcoll.engine.messages.read_message import is_unfinished, read_along
 from shmcoll.engine.messages.ring_buffers import (
     ARRAY,
@@ -76,7 +80,9 @@ from shmcoll.engine.messages.ring_buffers import (
     MORE,
     NEXT,
     NOT_TAKEN,
+    NOTHING_SENT,
     OBJECT,
+    OFFERED,
     OLDEST,
     PART_BYTES,
     RING,
@@ -105,7 +111,6 @@ EMPTY_RING, BLOCKED, FINISHED = 0, -1, -2  # in WANTED, in place of bytes
 AT_ONCE = 5  # in EXPECTING: times left to answer BLOCKED
 STAYING = 1_000_000
 HAS_BEGUN = -1  # the answer to LOOK and GIVE_UP
-NOTHING_SENT = -1  # in SENT: not even the first piece
 
 START, ADDRESS, LENGTH, ROW_BYTES = (WORD * i for i in range(4))  # of a segment
 
@@ -172,8 +177,14 @@ def put_parts(ctx, peer):
     chain = chain_to(ctx, peer)
     total = peek(ctx + c.X + c.BYTES)
     while peek(chain + SENT) < total:
+        if peek(chain + SENT) == OFFERED:
+            status = await_answer(ctx, peer)
+            if status != c.OK:
+                return status
+            continue
         sent = max(peek(chain + SENT), 0)
-        length = min(total - sent, PART_BYTES)
+        place = place_to_offer(ctx, peer) if peek(chain + SENT) == NOTHING_SENT else 0
+        length = min(total - sent, PART_BYTES) if place == 0 else 0
         head = PIECE_UNIT if peek(chain + SENT) != NOTHING_SENT else PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD
         status = make_room(ctx, peer, whole_units(head + length))
         if status != c.OK:
@@ -181,10 +192,12 @@ def put_parts(ctx, peer):
         if peek(chain + SENT) == NOTHING_SENT:
             poke(chain + BEGUN, peek(chain + TAIL) + 1)
             poke(chain + BEGUN_IN, peek(chain + RING))
+            if place != 0:
+                store(peek(chain + RING) + RING_OFFER, place)
             put_first_part(ctx, peer, length)
         else:
             put_next_part(ctx, peer, sent, length)
-        poke(chain + SENT, sent + length)
+        poke(chain + SENT, sent + length if place == 0 else OFFERED)
     return c.OK
 
 
@@ -287,14 +300,9 @@ def await_receiver(ctx, peer, wanted):
     ring = peek(chain + RING)
     if peer == peek(ctx + c.RANK):
         return ask_for_ring(ctx, peer)
-    expecting = found_message(ctx) + EXPECTING
-    limit = STAYING if peek(ctx + c.SEND_MEMORY) == STAY else buffering_time(peek(ctx + c.X + c.BYTES))
-    status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, 0 if peek(expecting) == AT_ONCE else limit)
+    limit = 0 if was_retracted(ctx, peer) else buffering_time(ctx)
+    status = await_briefly(ctx, peer, ring + RING_HEAD, wanted, STAYING if peek(ctx + c.SEND_MEMORY) == STAY else limit)
     if status == c.TIMEOUT_PASSED:
-        if peek(expecting) > 0 and not is_unfinished(ctx):
-            poke(expecting, peek(expecting) - 1)
-            poke(ctx + c.WANTED, BLOCKED)
-            return c.ASKS
         if peek(chain + SENT) == NOTHING_SENT or load_acquire(ring + RING_READING) != peek(chain + BEGUN):
             return ask_for_ring(ctx, peer)
         limit = peek(ctx + c.TIMEOUT)
@@ -304,9 +312,38 @@ def await_receiver(ctx, peer, wanted):
     return status
 
 
-def buffering_time(length):
-    """Return for how many ns a message of so many bytes waits for its receiver: about what it costs to buffer it."""
-    return (length >> 12) * 1000
+def await_answer(ctx, peer):
+    """Wait until the receiver has copied the message that this rank offers: for the timeout if it has claimed the
+    message, else for a while. After that the message is sent in pieces."""
+    chain = chain_to(ctx, peer)
+    answer, wanted = peek(chain + RING) + RING_ANSWER, 2 * peek(chain + BEGUN)
+    status = await_briefly(ctx, peer, answer, wanted, buffering_time(ctx))
+    if status == c.TIMEOUT_PASSED:
+        if retract(ctx, peer):
+            poke(chain + SENT, 0)
+            return c.OK
+        limit = peek(ctx + c.TIMEOUT)
+        status = read_along(ctx, answer, wanted, peer, limit, limit)
+    if status == c.OK:
+        poke(chain + SENT, peek(ctx + c.X + c.BYTES) if load_acquire(answer) == wanted else 0)
+    return status
+
+
+def await_briefly(ctx, peer, word, wanted, limit):
+    """Wait for a word of the receiver for about `limit` ns. Return ASKS, BLOCKED if something is to be received that
+    could be read meanwhile."""
+    expecting = found_message(ctx) + EXPECTING
+    status = read_along(ctx, word, wanted, peer, limit, 0 if peek(expecting) == AT_ONCE else limit)
+    if status == c.TIMEOUT_PASSED and peek(expecting) > 0 and not is_unfinished(ctx):
+        poke(expecting, peek(expecting) - 1)
+        poke(ctx + c.WANTED, BLOCKED)
+        return c.ASKS
+    return status
+
+
+def buffering_time(ctx):
+    """Return for how many ns the message waits for its receiver: about what it costs to buffer it."""
+    return (peek(ctx + c.X + c.BYTES) >> 12) * 1000
 
 
 def needs_another_ring(ctx, peer):

@@ -159,13 +159,20 @@ def read_exposed(ctx, sequence, rank, offset, target, length):
         return c.OK
     if place == 0 or offset < 0 or length > available or offset > available - length:
         return c.BROKEN
+    return read_place(ctx, rank, place - offset if place < 0 else place + offset, target, length)
+
+
+def read_place(ctx, rank, place, target, length):
+    """Copy `length` bytes from a place in the memory of a rank, in the form of EXPOSED. Return OK, or why the call must
+    end."""
     if place < 0:
-        status = read_peer(ctx, rank, target, -place + offset, length)
+        status = read_peer(ctx, rank, target, -place, length)
         if status != c.OK:
             return status
         poke(ctx + c.CULPRIT, rank)
         return c.PEER_LOST if has_failed(ctx, rank) else c.OK
-    if place > peek(ctx + c.ARENA_BYTES) or available > peek(ctx + c.ARENA_BYTES) - place + 1:
+    if place == 0 or place > peek(ctx + c.ARENA_BYTES) or length > peek(ctx + c.ARENA_BYTES) - place + 1:
+        poke(ctx + c.CULPRIT, rank)
         return c.BROKEN
-    copy_to_unread(ctx, target, peek(ctx + c.ARENA) + place - 1 + offset, length)
+    copy_to_unread(ctx, target, peek(ctx + c.ARENA) + place - 1, length)
     return c.OK

@@ -10,9 +10,9 @@ process, or none. So each rank tries once, on one word of every peer. The words:
     READS          of r: 0; then YES if r has found the witness of every member by reading, or NO. Only r writes it
     READABLE       private: YES if READS of every member is YES, NO if one is NO, else 0
 
-A rank tries when it first has a long array, or would read one (`exposure.py`). If a member has not published its
-witness yet, the rank tries again the next time. The answer is for this rank alone: it says whether all peers can read
-this rank. No rank waits for it. As long as a rank does not know, its arrays go through the cells.
+A rank tries when it first has a long array, or would read one (`exposure.py`, `messages/offer.py`). If a member has
+not published its witness yet, the rank tries again the next time. The answer is for this rank alone: it says whether
+all peers can read this rank. No rank waits for it. As long as a rank does not know, its arrays go through the cells.
 
 What a rank was allowed to do once can be refused later: a peer has ended, or its memory is not mapped any more. Then a
 read returns fewer bytes, and the reader returns PEER_LOST or UNREADABLE.
@@ -33,9 +33,7 @@ def is_readable(ctx):
     known = peek(ctx + c.READABLE)
     if known:
         return known == YES
-    mine = mailbox(ctx, peek(ctx + c.RANK)) + READS
-    if load(mine) == 0:
-        store_release(mine, try_all(ctx))
+    try_peers(ctx)
     known = YES
     for rank in range(peek(ctx + c.SIZE)):
         reads = load_acquire(mailbox(ctx, rank) + READS)
@@ -45,6 +43,18 @@ def is_readable(ctx):
             known = 0
     poke(ctx + c.READABLE, known)
     return known == YES
+
+
+def try_peers(ctx):
+    """Find out whether this rank can read its peers, and let them know."""
+    mine = mailbox(ctx, peek(ctx + c.RANK)) + READS
+    if load(mine) == 0:
+        store_release(mine, try_all(ctx))
+
+
+def can_read(ctx, rank):
+    """Return whether a rank has found that it can read all others."""
+    return load_acquire(mailbox(ctx, rank) + READS) == YES
 
 
 def try_all(ctx):

@@ -26,6 +26,14 @@ class Exposing(Call):
     at: int = PRIVATE
     ranks: tuple[int, ...] = ()
 
+    @property
+    def together(self) -> bool:  # type: ignore[override]
+        return self.call.together
+
+    @property
+    def is_message(self) -> bool:  # type: ignore[override]
+        return self.call.is_message
+
     def run(self, rank: Rank, number: int) -> int:
         if self.ranks and rank.number not in self.ranks:
             return self.call.run(rank, number)

@@ -26,6 +26,7 @@ class Mutant:
     scenario: str
     options: dict[str, Any] = field(default_factory=dict)
     sampled: bool = False  # the scenario is too large to be exhausted
+    runs: int = 1000  # random schedules, if it is sampled
 
     @contextlib.contextmanager
     def planted(self) -> Iterator[None]:

@@ -482,6 +482,81 @@ SCENARIOS = {
         ),
         each=True,
     ),
+    "an offered message": Scenario(
+        2, ((Exposing(Send(1, 17), IN_ARENA),), (Receive(0, 17),)), each=True, words=17, settings=EXPOSING
+    ),
+    "an offered message after polling": Scenario(
+        2, ((Exposing(Send(1, 17), IN_ARENA),), (Receive(0, 17),)), each=True, words=17, settings=EXPOSING | SPIN
+    ),
+    "an offered message that may be read": Scenario(
+        2,
+        ((Exposing(Send(1, 17)), Exposing(Send(1, 17))), (Receive(0, 17), Receive(0, 17))),
+        each=True,
+        words=17,
+        settings=EXPOSING | {"readable": 0},
+    ),
+    "offered messages by tag": Scenario(
+        2,
+        (
+            tuple(Exposing(Send(1, 17, tag=tag), IN_ARENA) for tag in (1, 2, 3)),
+            tuple(Receive(0, 17, tag=tag, call=tag) for tag in (2, 1, 3)),
+        ),
+        each=True,
+        words=17,
+        settings=EXPOSING,
+    ),
+    "offered messages both ways": Scenario(
+        2,
+        tuple((Exposing(Send(1 - r, 70), IN_ARENA), Receive(1 - r, 70, call=1)) for r in (0, 1)),
+        each=True,
+        words=70,
+        settings=EXPOSING,
+    ),
+    "an offered synchronous message": Scenario(
+        2,
+        (
+            (Exposing(SendSynchronously(1, 17), IN_ARENA), Receive(1, 1, call=2), Look(1, True)),
+            (Receive(0, 17), Send(0, 1)),
+        ),
+        each=True,
+        words=17,
+        settings=EXPOSING,
+    ),
+    "an offered message in vain": Scenario(
+        2,
+        ((Exposing(SendInVain(1, 70, tag=1), IN_ARENA), Send(1, 2)), (Receive(0, 2, tag=0, call=2),)),
+        each=True,
+        words=70,
+        settings=EXPOSING,
+    ),
+    "an offered message that does not fit": Scenario(
+        2, ((Exposing(Send(1, 17), IN_ARENA),), (ReceiveShort(0, 16),)), each=True, words=17, settings=EXPOSING
+    ),
+    "an offered message to a posted receive": Scenario(
+        2, ((Exposing(Send(1, 17), IN_ARENA),), (ReceivePosted(0, 17),)), each=True, words=17, settings=EXPOSING
+    ),
+    "sendrecv of offered messages": Scenario(
+        2,
+        tuple((Exposing(SendRecv(1 - r, 70, dest=1 - r), IN_ARENA),) for r in (0, 1)),
+        each=True,
+        words=70,
+        settings=EXPOSING,
+    ),
+    "sendrecv of offered messages round a circle": Scenario(
+        3,
+        tuple((Exposing(SendRecv((r - 1) % 3, 70, dest=(r + 1) % 3), IN_ARENA),) for r in range(3)),
+        each=True,
+        words=70,
+        settings=EXPOSING,
+    ),
+    "a handler raises in an offered send": Scenario(
+        2,
+        ((Exposing(Send(1, 17), IN_ARENA),), (Receive(0, 17),)),
+        each=True,
+        words=17,
+        events=(Raises(), None),
+        settings=EXPOSING,
+    ),
     "a rank returns": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.DEPARTED))), each=True),
     "a rank returns, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.DEPARTED),)), each=True),
     "a rank raises": Scenario(2, ((BARRIER, BARRIER), (BARRIER, End(records.FAILED))), each=True),

@@ -17,7 +17,7 @@ from shmcoll.collectives import ROUTINES
 from shmcoll.engine import atomics
 from shmcoll.engine.kernels import kernels
 from shmcoll.engine.memory import group, records
-from shmcoll.engine.messages import read_message, ring_buffers
+from shmcoll.engine.messages import offer, read_message, ring_buffers
 from shmcoll.engine.protocol import (
     count_tables,
     deadlock,
@@ -54,6 +54,7 @@ MODULES: tuple[ModuleType, ...] = (
     sync,
     kernels,
     nontemporal,
+    offer,
     read_message,
     reduction,
     ring_buffers,
@@ -216,6 +217,8 @@ def exploring() -> Iterator[None]:
                 if hasattr(module, name):
                     put(module, name, stand_in)
         put(sys.modules["shmcoll.engine.messages.send"], "PAGE", 64)
+        put(offer, "LONGER", 1)
+        put(offer, "has_room", lambda _ctx, _peer, _length: False)  # short messages are offered, too
         put(atomics, "hooks", Hooks())
         put(atomics, "python_kernels", {KERNEL: add_words})
         put(group, "ctypes", SimpleNamespace(c_void_p=int))
