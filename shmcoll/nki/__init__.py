@@ -6,7 +6,8 @@ Both only collect names: an import of `nki.collectives` by another path gives th
     replica_group   which ranks take part, and the communicator of a rank-list
     tensors         the checks of lists of tensors, `priority` and the operator
     equal_blocks    all_reduce, all_gather, reduce_scatter, all_to_all
-    counted_blocks  all_to_all_v, all_gather_v and their prepare and trigger forms
+    counted_blocks  all_to_all_v, all_gather_v
+    split_calls     their prepare and trigger forms
     permutes        collective_permute, the implicit ring, rank_id
 """
 

@@ -13,15 +13,7 @@ must not call. Errors of joining are those of `shmcoll.init`, and errors of comm
 `shmcoll.Communicator`.
 """
 
-from shmcoll.nki.counted_blocks import (
-    NkiInstruction,
-    all_gather_v,
-    all_gather_v_prepare,
-    all_gather_v_trigger,
-    all_to_all_v,
-    all_to_all_v_prepare,
-    all_to_all_v_trigger,
-)
+from shmcoll.nki.counted_blocks import all_gather_v, all_to_all_v
 from shmcoll.nki.equal_blocks import all_gather, all_reduce, all_to_all, reduce_scatter
 from shmcoll.nki.permutes import (
     collective_permute,
@@ -31,6 +23,13 @@ from shmcoll.nki.permutes import (
     rank_id,
 )
 from shmcoll.nki.replica_group import ReplicaGroup, rg_partition_op
+from shmcoll.nki.split_calls import (
+    NkiInstruction,
+    all_gather_v_prepare,
+    all_gather_v_trigger,
+    all_to_all_v_prepare,
+    all_to_all_v_trigger,
+)
 
 __all__ = [
     "NkiInstruction",

@@ -1,4 +1,4 @@
-"""The collectives of blocks whose lengths only run time knows: all_to_all_v, all_gather_v, and their split forms.
+"""The collectives of blocks whose lengths only run time knows: all_to_all_v and all_gather_v.
 
 The metadata has one column for each position of the rank-list, and 3 or 4 rows of uint32, in elements:
 
@@ -14,13 +14,10 @@ its length, as NKI's document says ("regardless of the actual recv_count"). A lo
 next slot. NKI does not say what happens if it meets the block of that slot, or the end of the destination. Here that is
 a `ValueError` on every rank.
 
-`*_prepare` checks its arguments and copies rows 0, 1 and 3. `*_trigger` reads the source, communicates, and writes the
-destination and row 2. There is one slot for a prepared call, as on the hardware.
-
 Sources: the documentation of `nki.collectives` in the Neuron SDK, 2.30 to 2.33.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -31,22 +28,6 @@ from shmcoll.nki.tensors import check_priority, only_pair
 
 SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS = range(4)
 _UINT32, _INT32 = np.dtype(np.uint32), np.dtype(np.int32)
-
-
-class NkiInstruction:
-    """A call in two parts: what `*_prepare` returns and `*_trigger` takes.
-
-    operation: "all_to_all_v" or "all_gather_v". name: the label of the prepare.
-    """
-
-    def __init__(self, operation: str, name: str | None, call: Callable[[], None]):
-        self.operation, self.name, self._call = operation, name, call
-
-    def __repr__(self) -> str:
-        return f"<NkiInstruction {self.operation}{f' {self.name!r}' if self.name else ''}>"
-
-
-_prepared: NkiInstruction | None = None
 
 
 def all_to_all_v(
@@ -88,14 +69,10 @@ def all_to_all_v(
             argument has a wrong shape, or this rank is in no rank-list.
         TypeError: on this rank alone, an argument has a wrong type.
     """
-    if priority is not None:
-        check_priority(priority, "all_to_all_v")
-    source, target = only_pair(srcs, dsts, "all_to_all_v")
-    comm = communicator(replica_group, "all_to_all_v")
-    size = comm.size
-    rows = _metadata(metadata_tensor, size, has_rdispls, recv_counts_known, "all_to_all_v")
-    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, size)
-    _, received = comm.all_to_all_v(source, rows[SEND_COUNTS], rows[SEND_DISPLS], recv_displs=places, out=target)
+    comm, source, target, rows = checked(
+        "all_to_all_v", srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority
+    )
+    received = send_blocks(comm, source, target, rows, has_rdispls)
     if not recv_counts_known:
         rows[RECV_COUNTS] = received
 
@@ -132,123 +109,96 @@ def all_gather_v(
             argument has a wrong shape, or this rank is in no rank-list.
         TypeError: on this rank alone, an argument has a wrong type.
     """
-    if priority is not None:
-        check_priority(priority, "all_gather_v")
-    source, target = only_pair(srcs, dsts, "all_gather_v")
-    comm = communicator(replica_group, "all_gather_v")
-    size = comm.size
-    rows = _metadata(metadata_tensor, size, has_rdispls, recv_counts_known, "all_gather_v")
-    count, begin = rows.item(SEND_COUNTS, 0), rows.item(SEND_DISPLS, 0)
-    if begin or count != source.size:
-        source = _block(source, count, begin)
-    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, size)
-    _, received = comm.all_gather_v(source, recv_displs=places, out=target)
+    comm, source, target, rows = checked(
+        "all_gather_v", srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority
+    )
+    received = gather_blocks(comm, source, target, rows, has_rdispls)
     if not recv_counts_known:
         rows[RECV_COUNTS] = received
 
 
-def all_to_all_v_prepare(
-    srcs: Sequence[np.ndarray],
-    dsts: Sequence[np.ndarray],
-    replica_group: ReplicaGroup,
-    metadata_tensor: np.ndarray,
-    recv_counts_known: bool = False,
-    has_rdispls: bool = False,
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """Begin an `all_to_all_v` in two parts: check the arguments and read the metadata. Nothing is sent.
+# --- the parts of a call ----------------------------------------------------------------------------------------------
+
+
+def checked(
+    operation: str,
+    srcs: Any,
+    dsts: Any,
+    group: Any,
+    metadata: Any,
+    known: bool,
+    has_rdispls: bool,
+    priority: Any,
+) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+    """Check the arguments of a call.
 
     Args:
-        srcs: as for `all_to_all_v`; read by the trigger.
-        dsts: as for `all_to_all_v`; written by the trigger.
-        replica_group: as for `all_to_all_v`.
-        metadata_tensor: as for `all_to_all_v`; read now, and row 2 written by the trigger.
-        recv_counts_known: do not write row 2.
-        has_rdispls: write the blocks at the displacements of row 3.
-        priority: 0 to 3, or None; has no effect.
-        name: a label.
+        operation: its name.
+        srcs: as for `all_to_all_v`.
+        dsts: as for `all_to_all_v`.
+        group: as for `all_to_all_v`.
+        metadata: as for `all_to_all_v`.
+        known: row 2 of the metadata is not written.
+        has_rdispls: the metadata has row 3.
+        priority: as for `all_to_all_v`.
 
     Returns:
-        What `all_to_all_v_trigger` takes.
-
-    Raises:
-        RuntimeError: an earlier prepare has not been triggered.
-        TypeError: as for `all_to_all_v`.
-        ValueError: as for `all_to_all_v` on this rank alone.
+        (communicator, source, destination, metadata): the metadata is a view of shape (rows, n) and dtype uint32.
     """
-    call = srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority
-    return _prepare(all_to_all_v, call, name)
+    if priority is not None:
+        check_priority(priority, operation)
+    source, target = only_pair(srcs, dsts, operation)
+    comm = communicator(group, operation)
+    size, rows = comm.size, metadata
+    if type(rows) is not np.ndarray or rows.dtype is not _UINT32:
+        rows = _as_uint32(rows, operation)
+    shape = rows.shape
+    if len(shape) == 3 and shape[0] == 1:
+        rows, shape = rows[0], shape[1:]
+    if (has_rdispls or shape != (3, size)) and shape != (4, size):
+        wanted = f"(4, {size})" if has_rdispls else f"(3, {size}) or (4, {size})"
+        raise ValueError(
+            f"{operation}: metadata_tensor must have shape {wanted}, or the same behind a first axis of 1, "
+            f"for {size} ranks and has_rdispls={bool(has_rdispls)}, got {metadata.shape}"
+        )
+    if not known and not rows.flags.writeable:
+        raise ValueError(f"{operation}: metadata_tensor is read-only, but row 2 is written unless recv_counts_known")
+    return comm, source, target, rows
 
 
-def all_to_all_v_trigger(prepare_instr: NkiInstruction, name: str | None = None) -> NkiInstruction:
-    """Complete an `all_to_all_v` that has been prepared.
+def send_blocks(comm: Any, source: np.ndarray, target: np.ndarray, rows: np.ndarray, has_rdispls: bool) -> np.ndarray:
+    """Make the call of an all_to_all_v. Return the received counts.
 
     Args:
-        prepare_instr: what `all_to_all_v_prepare` has returned.
-        name: a label, which has no effect.
-
-    Returns:
-        The same instruction.
-
-    Raises:
-        TypeError: it is not an instruction.
-        RuntimeError: it is one of `all_gather_v_prepare`, or has been triggered.
-        ValueError: as for `all_to_all_v`.
+        comm: from `checked`.
+        source: from `checked`.
+        target: from `checked`.
+        rows: the metadata, from `checked` or a copy of it.
+        has_rdispls: it has row 3.
     """
-    return _trigger("all_to_all_v", prepare_instr)
+    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, comm.size)
+    received: np.ndarray
+    _, received = comm.all_to_all_v(source, rows[SEND_COUNTS], rows[SEND_DISPLS], recv_displs=places, out=target)
+    return received
 
 
-def all_gather_v_prepare(
-    srcs: Sequence[np.ndarray],
-    dsts: Sequence[np.ndarray],
-    replica_group: ReplicaGroup,
-    metadata_tensor: np.ndarray,
-    recv_counts_known: bool = False,
-    has_rdispls: bool = False,
-    priority: int | None = None,
-    name: str | None = None,
-) -> NkiInstruction:
-    """Begin an `all_gather_v` in two parts: check the arguments and read the metadata. Nothing is sent.
+def gather_blocks(comm: Any, source: np.ndarray, target: np.ndarray, rows: np.ndarray, has_rdispls: bool) -> np.ndarray:
+    """Make the call of an all_gather_v. Return the received counts.
 
     Args:
-        srcs: as for `all_gather_v`; read by the trigger.
-        dsts: as for `all_gather_v`; written by the trigger.
-        replica_group: as for `all_gather_v`.
-        metadata_tensor: as for `all_gather_v`; read now, and row 2 written by the trigger.
-        recv_counts_known: do not write row 2.
-        has_rdispls: write the blocks at the displacements of row 3.
-        priority: 0 to 3, or None; has no effect.
-        name: a label.
-
-    Returns:
-        What `all_gather_v_trigger` takes.
-
-    Raises:
-        RuntimeError: an earlier prepare has not been triggered.
-        TypeError: as for `all_gather_v`.
-        ValueError: as for `all_gather_v` on this rank alone.
+        comm: from `checked`.
+        source: from `checked`.
+        target: from `checked`.
+        rows: the metadata, from `checked` or a copy of it.
+        has_rdispls: it has row 3.
     """
-    call = srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority
-    return _prepare(all_gather_v, call, name)
-
-
-def all_gather_v_trigger(prepare_instr: NkiInstruction, name: str | None = None) -> NkiInstruction:
-    """Complete an `all_gather_v` that has been prepared.
-
-    Args:
-        prepare_instr: what `all_gather_v_prepare` has returned.
-        name: a label, which has no effect.
-
-    Returns:
-        The same instruction.
-
-    Raises:
-        TypeError: it is not an instruction.
-        RuntimeError: it is one of `all_to_all_v_prepare`, or has been triggered.
-        ValueError: as for `all_gather_v`.
-    """
-    return _trigger("all_gather_v", prepare_instr)
+    count, begin = rows.item(SEND_COUNTS, 0), rows.item(SEND_DISPLS, 0)
+    if begin or count != source.size:
+        source = _block(source, count, begin)
+    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, comm.size)
+    received: np.ndarray
+    _, received = comm.all_gather_v(source, recv_displs=places, out=target)
+    return received
 
 
 def _block(source: np.ndarray, count: int, begin: int) -> np.ndarray:
@@ -260,71 +210,16 @@ def _block(source: np.ndarray, count: int, begin: int) -> np.ndarray:
     return source.reshape(-1)[begin : begin + count]
 
 
-def _prepare(function: Callable[..., None], call: tuple[Any, ...], name: str | None) -> NkiInstruction:
-    global _prepared
-    srcs, dsts, group, metadata, known, has_rdispls, priority = call
-    operation = function.__name__
-    if _prepared is not None:
-        raise RuntimeError(
-            f"{operation}_prepare: {_prepared} has been prepared and not triggered; each prepare needs its trigger "
-            f"before the next prepare"
-        )
-    if priority is not None:
-        check_priority(priority, operation)
-    source, target = only_pair(srcs, dsts, operation)
-    rows = _metadata(metadata, communicator(group, operation).size, has_rdispls, known, operation)
-    read = rows.copy()
-
-    def perform() -> None:
-        function([source], [target], group, read, known, has_rdispls)
-        if not known:
-            rows[RECV_COUNTS] = read[RECV_COUNTS]
-
-    _prepared = NkiInstruction(operation, name, perform)
-    return _prepared
-
-
-def _trigger(operation: str, prepared: Any) -> NkiInstruction:
-    global _prepared
-    if not isinstance(prepared, NkiInstruction):
-        raise TypeError(
-            f"{operation}_trigger: prepare_instr must be what {operation}_prepare returns, "
-            f"got {type(prepared).__name__}"
-        )
-    if prepared.operation != operation or prepared is not _prepared:
-        wrong = "has been triggered" if prepared is not _prepared else f"needs {prepared.operation}_trigger"
-        raise RuntimeError(f"{operation}_trigger: {prepared} {wrong}")
-    _prepared = None  # also if the call fails: another prepare may follow
-    prepared._call()
-    return prepared
-
-
 @lru_cache(maxsize=1024)
 def _places(elements: int, size: int) -> tuple[int, ...]:
     """Return where the blocks begin in a destination without displacements."""
     return tuple(p * (elements // size) for p in range(size))
 
 
-def _metadata(tensor: Any, size: int, has_rdispls: bool, known: bool, operation: str) -> np.ndarray:
-    """Return the metadata as a view of shape (rows, n) and dtype uint32. known: row 2 is not written."""
-    if type(tensor) is np.ndarray and tensor.dtype == _UINT32:
-        plain: np.ndarray = tensor[0] if tensor.ndim == 3 and len(tensor) == 1 else tensor
-        if plain.shape == (3 + has_rdispls, size) and (known or plain.flags.writeable):  # the common call
-            return plain
+def _as_uint32(tensor: Any, operation: str) -> np.ndarray:
+    """Return the memory of an array of uint32 or int32 as plain uint32."""
     if not isinstance(tensor, np.ndarray):
         raise TypeError(f"{operation}: metadata_tensor must be a numpy array, got {type(tensor).__name__}")
-    if tensor.dtype != _UINT32 or type(tensor) is not np.ndarray:
-        if tensor.dtype not in (_UINT32, _INT32):
-            raise TypeError(f"{operation}: metadata_tensor must be uint32 (or int32), got {tensor.dtype}")
-        tensor = tensor.view(_UINT32, np.ndarray)
-    rows: np.ndarray = tensor[0] if tensor.ndim == 3 and len(tensor) == 1 else tensor
-    shape = rows.shape
-    if (has_rdispls or shape != (3, size)) and shape != (4, size):
-        wanted = f"(4, {size})" if has_rdispls else f"(3, {size}) or (4, {size})"
-        raise ValueError(
-            f"{operation}: metadata_tensor must have shape {wanted}, or the same behind a first axis of 1, "
-            f"for {size} ranks and has_rdispls={bool(has_rdispls)}, got {tensor.shape}"
-        )
-    if not known and not rows.flags.writeable:
-        raise ValueError(f"{operation}: metadata_tensor is read-only, but row 2 is written unless recv_counts_known")
-    return rows
+    if tensor.dtype not in (_UINT32, _INT32):
+        raise TypeError(f"{operation}: metadata_tensor must be uint32 (or int32), got {tensor.dtype}")
+    return tensor.view(_UINT32, np.ndarray)

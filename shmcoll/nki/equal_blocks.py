@@ -3,7 +3,7 @@
 Sources: the documentation of `nki.collectives` in the Neuron SDK, 2.30 to 2.33.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,18 +48,11 @@ def all_reduce(
         TypeError: `op` is another operator, the dtype has no such operator, or a dtype differs.
         ValueError: a shape differs, the lists differ in length, or this rank is in no rank-list.
     """
-    pairs = tensor_pairs(srcs, dsts, "all_reduce")
-    if priority is not None:
-        check_priority(priority, "all_reduce")
+    pairs, comm = _begun(srcs, dsts, replica_group, priority, "all_reduce")
     operator = reduction(op, "all_reduce")
-    comm = communicator(replica_group, "all_reduce")
     if len(pairs) > 1 or pairs[0][0].dtype in FLOAT8:
         check_results(pairs, _same, "all_reduce", comm)
-    for src, dst in pairs:
-        if src.dtype in FLOAT8:
-            reduce_float8(comm.all_reduce, src, dst, operator)
-        else:
-            comm.all_reduce(src, operator, out=dst)
+    _reduce_each(comm.all_reduce, pairs, operator)
 
 
 def all_gather(
@@ -85,12 +78,9 @@ def all_gather(
         ValueError: a shape differs, there is no such dimension, the lists differ in length, or this rank is in no
             rank-list.
     """
-    pairs = tensor_pairs(srcs, dsts, "all_gather")
-    if priority is not None:
-        check_priority(priority, "all_gather")
+    pairs, comm = _begun(srcs, dsts, replica_group, priority, "all_gather")
     if collective_dim != 0 or type(collective_dim) is not int:
         _check_dimension(collective_dim, "all_gather", 1)
-    comm = communicator(replica_group, "all_gather")
     if collective_dim:
         _gather_columns(pairs, comm)
         return
@@ -137,21 +127,14 @@ def reduce_scatter(
         ValueError: a shape differs or is not divisible, `collective_dim` is not 0, the lists differ in length, or this
             rank is in no rank-list.
     """
-    pairs = tensor_pairs(srcs, dsts, "reduce_scatter")
-    if priority is not None:
-        check_priority(priority, "reduce_scatter")
+    pairs, comm = _begun(srcs, dsts, replica_group, priority, "reduce_scatter")
     operator = reduction(op, "reduce_scatter")
     if collective_dim != 0 or type(collective_dim) is not int:
         _check_dimension(collective_dim, "reduce_scatter", 0)
-    comm = communicator(replica_group, "reduce_scatter")
     if len(pairs) > 1 or pairs[0][0].dtype in FLOAT8:
         _check_divisible(pairs, comm, "reduce_scatter")
         check_results(pairs, lambda src: (len(src) // comm.size, *src.shape[1:]), "reduce_scatter", comm)
-    for src, dst in pairs:
-        if src.dtype in FLOAT8:
-            reduce_float8(comm.reduce_scatter, src, dst, operator)
-        else:
-            comm.reduce_scatter(src, operator, out=dst)
+    _reduce_each(comm.reduce_scatter, pairs, operator)
 
 
 def all_to_all(
@@ -178,17 +161,31 @@ def all_to_all(
         ValueError: a shape differs or is not divisible, `collective_dim` is not 0, the lists differ in length, or this
             rank is in no rank-list.
     """
-    pairs = tensor_pairs(srcs, dsts, "all_to_all")
-    if priority is not None:
-        check_priority(priority, "all_to_all")
+    pairs, comm = _begun(srcs, dsts, replica_group, priority, "all_to_all")
     if collective_dim != 0 or type(collective_dim) is not int:
         _check_dimension(collective_dim, "all_to_all", 0)
-    comm = communicator(replica_group, "all_to_all")
     if len(pairs) > 1:
         _check_divisible(pairs, comm, "all_to_all")
         check_results(pairs, _same, "all_to_all", comm)
     for src, dst in pairs:
         comm.all_to_all(src, out=dst)
+
+
+def _begun(srcs: Any, dsts: Any, group: Any, priority: Any, operation: str) -> tuple[Pairs, Communicator]:
+    """Check the arguments that all functions have. Return the pairs of tensors, and the communicator."""
+    pairs = tensor_pairs(srcs, dsts, operation)
+    if priority is not None:
+        check_priority(priority, operation)
+    return pairs, communicator(group, operation)
+
+
+def _reduce_each(reduce: Callable[..., Any], pairs: Pairs, operator: str) -> None:
+    """Make a reducing call of the communicator with each pair of tensors."""
+    for src, dst in pairs:
+        if src.dtype in FLOAT8:
+            reduce_float8(reduce, src, dst, operator)
+        else:
+            reduce(src, operator, out=dst)
 
 
 def _same(src: np.ndarray) -> tuple[int, ...]:

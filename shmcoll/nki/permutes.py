@@ -34,7 +34,8 @@ def collective_permute(
 
     Args:
         srcs: a list of one array. Shape and dtype are equal on all ranks.
-        dsts: a list of one array of the same shape and dtype. On a rank that is no target it becomes zero, as in XLA.
+        dsts: a list of one array of the same shape and dtype. On a rank that is not a target it becomes zero, as in
+            XLA.
         source_target_pairs: pairs (source, target) of ranks of the job, equal on all ranks. A rank is at most once a
             source and at most once a target.
         priority: 0 to 3, or None; has no effect.
@@ -115,8 +116,10 @@ def collective_permute_implicit_reduce(
     left = _by_channel(srcs0_by_channel, "srcs0_by_channel", channel_ids, operation)
     right = _by_channel(srcs1_by_channel, "srcs1_by_channel", channel_ids, operation)
     dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
-    comm = communicator(replica_group, operation)
-    _send_around([_reduced(function, a, right[i]) for i, a in enumerate(left)], dsts, comm)
+    results = []
+    for a, b in zip(left, right, strict=True):
+        results.append(_reduced(function, a, b))
+    _send_around(results, dsts, communicator(replica_group, operation))
 
 
 def _reduced(function: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -176,14 +179,16 @@ def _send_around(srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communica
     if len(srcs) > 1:
         check_results(list(zip(srcs, dsts, strict=True)), lambda src: src.shape, "collective_permute", comm)
     ring = _ring(comm.size)
-    for i, src in enumerate(srcs):
-        comm.collective_permute(src, ring, out=dsts[i])
+    for src, dst in zip(srcs, dsts, strict=True):
+        comm.collective_permute(src, ring, out=dst)
 
 
 def _by_channel(lists: Any, what: str, channel_ids: Any, operation: str) -> list[np.ndarray]:
     """Return the one tensor of each channel."""
     if channel_ids is _FIRST and type(lists) is list and len(lists) == 1:  # the common call
-        return [only_tensor(lists[0], what, operation)]
+        only = lists[0]
+        if type(only) is list and len(only) == 1 and type(only[0]) is np.ndarray:
+            return only
     if not isinstance(lists, (list, tuple)):
         raise TypeError(f"{operation}: {what} must be a list with a list for each channel, got {type(lists).__name__}")
     if not isinstance(channel_ids, (list, tuple)):
