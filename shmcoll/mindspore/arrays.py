@@ -1,8 +1,8 @@
 """Tensors of any kind, and the plain numpy arrays that the communicator works on: in and out again.
 
-Three kinds: numpy arrays, the `Tensor` of this package, and MindSpore's own. The last can only be there when the script
-has imported MindSpore, so it is looked for among the loaded modules and never imported from here. A program may also
-have put this package where it imports `mindspore` from; then the two are one.
+There are three kinds: numpy arrays, the `Tensor` of this package, and MindSpore's own. A program that has MindSpore's
+own tensors has imported MindSpore. So this package looks for MindSpore among the loaded modules, and never imports it.
+A program may also have put this package into `sys.modules["mindspore"]`; then there is no third kind.
 """
 
 import sys
@@ -18,17 +18,28 @@ _view = np.ndarray.view  # `Tensor.view` is MindSpore's
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether collectives take `x`."""
+    """Return whether collectives take `x`."""
     return isinstance(x, np.ndarray) or is_foreign(x)
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether `x` is one of MindSpore's own tensors."""
+    """Return whether `x` is one of MindSpore's own tensors."""
     return not isinstance(x, np.ndarray) and (theirs := _foreign_class()) is not None and isinstance(x, theirs)
 
 
+def check_unrecorded(operation: str, x: Any) -> None:
+    """Raise `RuntimeError` if MindSpore records what becomes of one of its own tensors, to find a gradient."""
+    if getattr(x, "_requires_grad", False):
+        executor = sys.modules["mindspore._c_expression"].PyNativeExecutor_.get_instance()
+        if executor.grad_flag():
+            raise RuntimeError(
+                f"For '{operation}', there is no gradient, but MindSpore records one of its tensor. Use an operator of "
+                "mindspore.ops that has a gradient, such as AllReduce or AlltoAllV, or pass ops.stop_gradient(tensor)."
+            )
+
+
 def to_numpy(x: Any) -> np.ndarray:
-    """`x` as a plain array: the same memory, or a copy of the elements of one of MindSpore's own tensors."""
+    """Return `x` as a plain array: the same memory, or a copy of the elements of one of MindSpore's own tensors."""
     if isinstance(x, np.ndarray):
         return _view(x, np.ndarray)
     array: np.ndarray
@@ -58,7 +69,7 @@ def assign(tensor: Any, array: np.ndarray) -> None:
 
 
 def dtype_of(x: Any) -> Any:
-    """The element type of a tensor of any kind under MindSpore's name, comparable with that of any other."""
+    """Return the element type of a tensor of any kind under MindSpore's name, comparable with that of any other."""
     return dtypes.BY_PRINTED.get(str(x.dtype), x.dtype) if is_foreign(x) else dtypes.BY_NUMPY.get(x.dtype, x.dtype)
 
 

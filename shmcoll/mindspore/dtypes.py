@@ -1,7 +1,7 @@
 """Element types with MindSpore's names: `str(float32)` is "Float32", its `repr` "mindspore.float32".
 
-A `DType` stands for the numpy dtype of the same name: it equals it, numpy takes it wherever it takes a dtype, and what
-it has not itself (`kind`, `itemsize`, `type`, ...) it asks of it.
+A `DType` equals the numpy dtype of the same name, and numpy takes it wherever it takes a dtype. Attributes that it does
+not have itself (`kind`, `itemsize`, `type`, ...) are those of the numpy dtype.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from shmcoll.engine.kernels.dtypes import BY_NAME
 
 
 class DType:
-    """One element type. `numpy`: the numpy dtype that it stands for."""
+    """One element type. `numpy`: the numpy dtype that it equals."""
 
     def __init__(self, name: str, printed: str):
         self.name = name
@@ -25,7 +25,7 @@ class DType:
 
     @property
     def __numpy_dtype__(self) -> np.dtype:
-        """Asked for by numpy >= 2.4, in place of `dtype`."""
+        """The numpy dtype; numpy >= 2.4 reads this attribute in place of `dtype`."""
         return self.numpy
 
     def __str__(self) -> str:
@@ -73,9 +73,7 @@ BY_PRINTED = {str(one): one for one in ALL}
 
 
 def as_numpy_dtype(dtype: Any) -> np.dtype:
-    """The numpy dtype that a `DType`, one of MindSpore's own types or anything numpy takes stands for.
-
-    Raises `TypeError` for what is none of them.
-    """
+    """Return the numpy dtype of a `DType`, of one of MindSpore's own types, or of anything that numpy takes as a dtype.
+    Raises `TypeError` for other values."""
     named = BY_PRINTED.get(str(dtype))
     return named.numpy if named else np.dtype(dtype)

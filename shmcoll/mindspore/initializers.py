@@ -63,7 +63,7 @@ def fill(array: np.ndarray, init: Any) -> np.ndarray:
     """Fill an array with an initializer, its name or a number, and return it. Raises `ValueError` for other names."""
     if isinstance(init, str):
         if init.lower() not in NAMED:
-            raise ValueError(f"For 'initializer', there is no {init!r}; there are {', '.join(NAMED)}.")
+            raise ValueError(f"For 'initializer', {init!r} is not one of {', '.join(NAMED)}.")
         init = NAMED[init.lower()]()
     (init if isinstance(init, Initializer) else Constant(init))._initialize(array)
     return array

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.mindspore import arrays, dtypes
+from shmcoll.mindspore.tensor import Tensor
 
 _view = np.ndarray.view  # `Tensor.view` is MindSpore's
 
@@ -41,5 +42,8 @@ def memory_of(x: Any) -> np.ndarray:
 
 def new_like(x: Any, shape: tuple[int, ...]) -> tuple[Any, np.ndarray]:
     """Return a new tensor of the kind and element type of `x`, and its memory."""
+    if type(x) is Tensor:  # the common call
+        place = np.empty(shape, _view(x, np.ndarray).dtype)
+        return _view(place, Tensor), place
     tensor = arrays.like(x, np.empty(shape, memory_of(x).dtype))
     return tensor, memory_of(tensor)

@@ -1,4 +1,4 @@
-"""`Cell`, the base of networks: calling it runs `construct`. There is no graph; everything runs as plain Python."""
+"""`Cell`, the base of networks: calling it runs `construct`. No graph is made; everything runs as plain Python."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

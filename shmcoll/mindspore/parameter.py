@@ -34,7 +34,7 @@ class Parameter(Tensor):
         return made
 
     def __array_finalize__(self, parent: Any) -> None:
-        """Give a part or a copy of a parameter the name of a tensor, which is none."""
+        """Take the name from a part or a copy of a parameter: it is a tensor, and tensors have no names."""
         self.name, self.requires_grad, self.is_unnamed = None, False, False
 
     def set_data(self, data: Any, slice_shape: bool = False) -> "Parameter":

@@ -18,7 +18,7 @@ WIDE_COMPLEX = (dtypes.complex128.numpy, dtypes.float64.numpy)
 
 
 def common_type(x: Any, y: Any) -> np.dtype:
-    """The element type in which two operands are computed with; at least one is an array."""
+    """Return the element type in which two operands are computed. At least one is an array."""
     arrays = [one.dtype for one in (x, y) if isinstance(one, np.ndarray)]
     found = _join(*arrays) if len(arrays) == 2 else arrays[0]
     for one in (x, y):

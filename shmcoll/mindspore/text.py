@@ -20,7 +20,7 @@ LINE_OTHERWISE = 24
 
 
 def describe(array: np.ndarray, dtype: DType) -> str:
-    """`Tensor(shape=[2], dtype=Float32, value= [ 0.00000000e+00,  1.00000000e+00])` of a plain array."""
+    """Return a text such as `Tensor(shape=[2], dtype=Float32, value= [ 0.00000000e+00,  1.00000000e+00])`."""
     lead = "\n" if array.ndim > 1 else " "
     return f"Tensor(shape={list(array.shape)}, dtype={dtype}, value={lead}{_value(array)})"
 
@@ -40,7 +40,7 @@ def _value(array: np.ndarray) -> str:
 
 
 def _nested(texts: np.ndarray, cut: Sequence[bool], depth: int) -> str:
-    """One dimension with all below it; `cut`: which dimensions have a gap in the middle."""
+    """Return the text of one dimension with all below it. cut: which dimensions have a gap in the middle."""
     if texts.ndim == 1:
         rows, comma, gap = list(texts), ", ", " ... "
     else:
@@ -59,7 +59,7 @@ def _lines(texts: np.ndarray, length: int) -> str:
 
 
 def _padded(array: np.ndarray) -> list[str]:
-    """The elements of a flat array, padded as they stand in a row."""
+    """Return the texts of the elements of a flat array, padded to the width that they have in a row."""
     kind, values = array.dtype.kind, array.tolist()
     if kind == "f":
         width, digits = (11, 4) if array.dtype.itemsize == 2 else (15, 8)
@@ -71,7 +71,7 @@ def _padded(array: np.ndarray) -> list[str]:
 
 
 def _short(values: list[Any], kind: str) -> list[str]:
-    """Elements as C++ streams write them by default: floating ones with six significant digits."""
+    """Return elements as C++ streams write them by default: floating ones with six significant digits."""
     if kind in "bui":
         return [str(value) for value in values]
     if kind == "c":

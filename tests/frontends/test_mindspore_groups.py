@@ -7,7 +7,7 @@ from shmcoll.mindspore.communication import communicator, create_group, destroy_
 from shmcoll.mindspore.tensor import Tensor
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 2, 4, pytest.param(8, marks=pytest.mark.slow)])
 def test_members_make_groups_alone(ranks, n):
     """Halves, every second rank and pairs; each is made, used, destroyed and made again."""
 

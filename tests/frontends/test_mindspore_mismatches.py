@@ -1,10 +1,11 @@
-"""Tensors that differ between ranks: an error on all ranks of the group, and other groups go on."""
+"""Calls that differ between ranks: an error on all ranks of the group, and other groups go on."""
 
 import numpy as np
+import pytest
 
-from shmcoll.errors import CollectiveMismatch
+from shmcoll.errors import CollectiveMismatch, RankFailed
 from shmcoll.mindspore import Tensor, communication, ops
-from shmcoll.mindspore.mint.distributed import gather
+from shmcoll.mindspore.mint.distributed import all_reduce, gather
 
 
 def test_different_shapes_and_types_are_an_error_on_all_ranks(ranks):
@@ -34,3 +35,24 @@ def test_different_shapes_and_types_are_an_error_on_all_ranks(ranks):
         return [*found, ops.AllReduce()(Tensor([1.0])).tolist()]
 
     assert ranks(2, run) == [[True] * 6 + [[2]]] * 2
+
+
+@pytest.mark.parametrize("wrong", ["type", "list", "operator"])
+def test_a_rank_that_refuses_and_ends_makes_the_others_fail(ranks, wrong):
+    """Their error names it; nobody waits for the time-out."""
+
+    def run(comm) -> None:
+        communication.init()
+        x, bad = Tensor([1.0, 2.0]), comm.rank == 1
+        if wrong == "type":
+            ops.AllReduce()(Tensor([True]) if bad else x)
+        elif wrong == "list":
+            gather(x, [Tensor([0.0])] if bad else [x, x], dst=1)
+            ops.Barrier()()
+        else:
+            all_reduce(x, "xor" if bad else "sum")
+
+    one, other = ranks.outcomes(2, run)
+    assert isinstance(other.error, TypeError)
+    assert isinstance(one.error, RankFailed)
+    assert "rank 1 raised TypeError" in str(one.error)

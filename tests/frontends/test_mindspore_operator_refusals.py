@@ -210,7 +210,7 @@ def test_refused_by_the_call(ranks, told):
             ),
             (
                 lambda: ops.NeighborExchange([9], [0], ([2],), ([2],), ms.int64)((Tensor([1, 2]),)),
-                "ValueError: There is no rank 9 in the group of 1 ranks.",
+                "ValueError: Rank 9 is not in the group: its ranks are 0 to 0.",
             ),
             (
                 lambda: border((-1,), NO_BORDER)(image),

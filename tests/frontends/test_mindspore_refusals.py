@@ -352,10 +352,9 @@ def test_what_does_not_fit_together_is_refused_on_every_rank(ranks, told):
             told(lambda: d.broadcast_object_list([comm.rank] * (comm.rank + 1))),
         ]
         if comm.rank:
-            d.send(np.ones(1), 0)
             d.send_object_list([1], 0)
         else:
-            found += [told(lambda: d.recv(out, 1)), told(lambda: d.recv_object_list([1, 2], 1))]
+            found.append(told(lambda: d.recv_object_list([1, 2], 1)))
         d.all_reduce(x)
         return [*found, x.tolist()]
 
@@ -371,10 +370,7 @@ def test_what_does_not_fit_together_is_refused_on_every_rank(ranks, told):
             else "nothing wrong: None"
         )
         if rank == 0:
-            assert found[6:8] == [
-                "ValueError: For recv, rank 1 has sent 1 elements for a tensor of 2",
-                "ValueError: For recv_object_list, rank 0 has a list of 2 objects, but got 1 objects",
-            ]
+            assert found[6] == "ValueError: For recv_object_list, rank 0 has a list of 2 objects, but got 1 objects"
         assert found[-1] == [2.0, 2.0]
 
 

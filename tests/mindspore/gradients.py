@@ -10,9 +10,11 @@ from typing import Any
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn
+from mindspore import ops as ms_ops
 
 import shmcoll
-from shmcoll.mindspore import communication, ops
+from shmcoll.mindspore import communication, mint, ops
+from shmcoll.mindspore.communication import comm_func
 
 communication.init()
 comm = shmcoll.init()
@@ -111,12 +113,58 @@ check("product with a zero", zero.asnumpy(), [n * others, n])
 nothing = ms.grad(lambda x: ops.AlltoAllV()(x, [0] * n, [0] * n).sum())(Tensor(np.zeros(0, np.float32)))
 check("nothing", nothing.shape, (0,))
 
-# refused aloud
+# allowed: outside of gradients, and what is cut from them
+
+parameter = ms.Parameter(Tensor([float(rank)]), name="outside")
+mint.distributed.broadcast(parameter, n - 1)
+check("a parameter, outside of gradients", parameter.asnumpy(), [n - 1])
+
+
+def beside(x: Any) -> Any:
+    y = ms_ops.stop_gradient(x * 2)
+    mint.distributed.all_reduce(y)
+    ops.Send(7, rank)(y)
+    return (x * ops.Receive(7, rank, [n, 2], ms.float32)()).sum()
+
+
+check("beside", ms.grad(beside)(Tensor(np.ones((n, 2), np.float32))).asnumpy(), np.full((n, 2), 2 * n))
+
+# refused aloud; MindSpore believes afterwards that it still records
 
 t = Tensor(np.ones((n, 2), np.float32))
 only_sum = "bprop only support ReduceOp.SUM until now."
 refused("max", lambda: ms.grad(lambda x: ops.ReduceScatter("max")(x).sum())(t), f"The reducescatter {only_sum}")
-refused("message", lambda: ms.grad(lambda x: ops.Send(0, rank)(x).sum())(t), "For 'Send', there is no gradient")
+
+
+def dropped(x: Any) -> Any:
+    """The message is not part of the result."""
+    ops.Send(0, rank)(x * 2)
+    return x.sum()
+
+
+def in_place(x: Any) -> Any:
+    y = x * 2
+    mint.distributed.all_reduce(y)
+    return y.sum()
+
+
+batch = ops.BatchISendIRecv(["isend"], [rank])
+room = Tensor(np.ones((n * n, 2), np.float32))
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "'Send'": lambda x: ops.Send(0, rank)(x).sum(),
+    "'Send' ": dropped,
+    "'BatchISendIRecv'": lambda x: batch((x,))[0].sum(),
+    "'all_reduce'": in_place,
+    "'broadcast'": lambda x: (mint.distributed.broadcast(x, 0), x.sum())[1],
+    "'all_gather_into_tensor'": lambda x: (mint.distributed.all_gather_into_tensor(room, x * 2), room.sum())[1],
+    "'gather'": lambda x: (mint.distributed.gather(x, [x] * n), x.sum())[1],
+    "'all_to_all_single'": lambda x: (mint.distributed.all_to_all_single(t.copy(), x), x.sum())[1],
+    "'send'": lambda x: (mint.distributed.send(x, after), x.sum())[1],
+    "'all_reduce' ": lambda x: comm_func.all_reduce(x)[0].sum(),
+    "'reduce_scatter_tensor'": lambda x: comm_func.reduce_scatter_tensor(x)[0].sum(),
+}
+for operation, f in REFUSED.items():
+    refused(operation, lambda: ms.grad(f)(t), f"For {operation.strip()}, there is no gradient")  # noqa: B023
 PYNATIVE = "For 'AllReduce' of shmcoll.mindspore, Graph mode and jit are not supported: use PyNative mode"
 
 

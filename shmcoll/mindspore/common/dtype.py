@@ -38,6 +38,6 @@ def dtype_to_nptype(type_: Any) -> type[np.generic]:
         type_: such as `mindspore.float32`.
 
     Raises:
-        TypeError: it is no element type.
+        TypeError: it is not an element type.
     """
     return as_numpy_dtype(type_).type

@@ -5,6 +5,7 @@ MindSpore. Checks, their order and the types of errors are those of MindSpore 2.
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from shmcoll.mindspore import context
@@ -77,8 +78,7 @@ def get_rank(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
         TypeError: the group is not a string.
         RuntimeError: there is no such group, or this rank is not a member of it.
     """
-    check_name("get_rank", group)
-    return groups.communicator(group).rank if GlobalComm.INITED else int(os.environ.get("RANK_ID", "0"))
+    return _number("get_rank", group, _rank, "RANK_ID", 0)
 
 
 def get_local_rank(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
@@ -94,8 +94,7 @@ def get_local_rank(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
         TypeError: the group is not a string.
         RuntimeError: there is no such group, or this rank is not a member of it.
     """
-    check_name("get_local_rank", group)
-    return groups.communicator(group).rank if GlobalComm.INITED else int(os.environ.get("LOCAL_RANK", "0"))
+    return _number("get_local_rank", group, _rank, "LOCAL_RANK", 0)
 
 
 def get_group_size(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
@@ -111,8 +110,7 @@ def get_group_size(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
         TypeError: the group is not a string.
         RuntimeError: there is no such group.
     """
-    check_name("get_group_size", group)
-    return len(groups.ranks_of(group)) if GlobalComm.INITED else int(os.environ.get("RANK_SIZE", "1"))
+    return _number("get_group_size", group, _size, "RANK_SIZE", 1)
 
 
 def get_local_rank_size(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
@@ -128,8 +126,7 @@ def get_local_rank_size(group: str = GlobalComm.WORLD_COMM_GROUP) -> int:
         TypeError: the group is not a string.
         RuntimeError: there is no such group.
     """
-    check_name("get_local_rank_size", group)
-    return len(groups.ranks_of(group)) if GlobalComm.INITED else int(os.environ.get("LOCAL_RANK_SIZE", "1"))
+    return _number("get_local_rank_size", group, _size, "LOCAL_RANK_SIZE", 1)
 
 
 def get_world_rank_from_group_rank(group: str, group_rank_id: int) -> int:
@@ -230,6 +227,20 @@ def destroy_group(group: str) -> None:
     """
     check_name("destroy_group", group)
     groups.destroy(group)
+
+
+def _number(operation: str, group: Any, after: Callable[[str], int], variable: str, otherwise: int) -> int:
+    """Return a number of a group. Before `init` it is that of the launcher, and `otherwise` without one."""
+    check_name(operation, group)
+    return after(group) if GlobalComm.INITED else int(os.environ.get(variable, otherwise))
+
+
+def _rank(group: str) -> int:
+    return groups.communicator(group).rank
+
+
+def _size(group: str) -> int:
+    return len(groups.ranks_of(group))
 
 
 def check_name(operation: str, group: Any, otherwise: str = "") -> None:

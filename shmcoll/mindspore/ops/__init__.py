@@ -7,7 +7,7 @@
     messages      Send, Receive, BatchISendIRecv
 
 Checks, their order and their words are those of MindSpore 2.10, quirks included; where the documents promise more (bool
-in `AllReduce`, a `fusion` that is no integer), that is checked too. Ranks are numbers in the group.
+in `AllReduce`, a `fusion` that is not an integer), that is checked too. Ranks are numbers in the group.
 """
 
 from shmcoll.mindspore.ops import adjoints as _  # noqa: F401

@@ -1,7 +1,8 @@
 """The gradient of each operator, written with operators: so that a gradient has gradients again.
 
 A collective is linear unless it reduces by something else than a sum. The gradient of a linear one is the transposed
-movement: the gradient of a gather is a scatter, that of a copy is a sum.
+movement: the gradient of a gather is a scatter, that of a copy is a sum. Messages have none, and refuse tensors that
+MindSpore records.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,6 @@ import numpy as np
 from shmcoll.mindspore import arrays
 from shmcoll.mindspore.ops.all_to_all import AlltoAll, AlltoAllV, AlltoAllVC
 from shmcoll.mindspore.ops.gradients import BY_OPERATOR
-from shmcoll.mindspore.ops.messages import BatchISendIRecv, Send
 from shmcoll.mindspore.ops.moves import AllGather, AllGatherV, Broadcast, CollectiveGather, CollectiveScatter
 from shmcoll.mindspore.ops.neighbors import NeighborExchange, NeighborExchangeV2, NeighborExchangeV2Grad
 from shmcoll.mindspore.ops.primitive import Primitive
@@ -124,14 +124,6 @@ def _neighbor_exchange_v2(made: NeighborExchangeV2, xs: Sequence[Any], out: Any,
     )
 
 
-@_of(Send, BatchISendIRecv)
-def _message(made: Primitive, *_: Any) -> Any:
-    raise RuntimeError(
-        f"For '{made.name}', there is no gradient: the other end of a message is on a rank that need not take part in "
-        "the backward pass. Use a collective, such as NeighborExchange or AlltoAllV."
-    )
-
-
 def _check_sum(made: Any) -> None:
     if made.op != ReduceOp.SUM:
         raise RuntimeError(f"The {made.name.lower()} bprop only support ReduceOp.SUM until now.")
@@ -142,10 +134,10 @@ def _zeros(x: Any) -> Any:
 
 
 def _flat(gradient: Any, out: Any) -> Any:
-    """The gradient of a result of one dimension, which is one of shape () if nothing was received."""
+    """Return the gradient of a result of one dimension. It has shape () if nothing was received."""
     return gradient if out.shape else gradient.reshape((1,))[:0]
 
 
 def _whole(found: Any, x: Any) -> Any:
-    """The gradient of `x` from a result of one dimension, also if `x` has no elements."""
+    """Return the gradient of `x` from a result of one dimension, also if `x` has no elements."""
     return found.reshape(x.shape) if x.size else x

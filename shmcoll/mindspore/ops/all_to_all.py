@@ -99,8 +99,10 @@ class AlltoAllV(Collective):
         return super().__call__(input_x, send_numel_list, recv_numel_list)
 
     def _forward(self, x: np.ndarray, send_numel_list: Any, recv_numel_list: Any) -> Any:
-        sent = counts(self.name, "send_numel_list", send_numel_list) * self.block_size
-        received = counts(self.name, "recv_numel_list", recv_numel_list) * self.block_size
+        sent = counts(self.name, "send_numel_list", send_numel_list)
+        received = counts(self.name, "recv_numel_list", recv_numel_list)
+        if self.block_size != 1:
+            sent, received = np.multiply(sent, self.block_size), np.multiply(received, self.block_size)
         return or_scalar(self.comm.all_to_all_v(x, sent, recv_counts=received)[0])
 
 
@@ -138,13 +140,14 @@ class AlltoAllVC(Collective):
 
     def _forward(self, x: np.ndarray, send_count_matrix: Any) -> Any:
         comm = self.comm
-        matrix = counts(self.name, "send_count_matrix", send_count_matrix) * self.block_size
-        if matrix.size != comm.size**2:
+        rank, size = comm.rank, comm.size
+        matrix = counts(self.name, "send_count_matrix", send_count_matrix)
+        if len(matrix) != size**2:
             raise ValueError(
-                f"For '{self.name}', the 'send_count_matrix' must have {comm.size} * {comm.size} elements, "
-                f"but has {matrix.size}."
+                f"For '{self.name}', the 'send_count_matrix' must have {size} * {size} elements, but has {len(matrix)}."
             )
-        square = matrix.reshape(comm.size, comm.size)
-        if self.transpose:
-            square = square.T
-        return or_scalar(comm.all_to_all_v(x, square[comm.rank], recv_counts=square[:, comm.rank])[0])
+        if self.block_size != 1:
+            matrix = np.multiply(matrix, self.block_size)
+        row, column = matrix[rank * size : (rank + 1) * size], matrix[rank::size]
+        sent, received = (column, row) if self.transpose else (row, column)
+        return or_scalar(comm.all_to_all_v(x, sent, recv_counts=received)[0])

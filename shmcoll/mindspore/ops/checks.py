@@ -8,7 +8,7 @@ from shmcoll.mindspore import arrays
 
 
 def check_type(operation: str, argument: str, value: Any, *types: type) -> None:
-    """Raise `TypeError` if a value is of none of the types. A bool is no int."""
+    """Raise `TypeError` if a value does not have one of the types. A bool is not an int."""
     if isinstance(value, types) and not isinstance(value, bool):
         return
     wanted = f"one of '{[one.__name__ for one in types]}'" if len(types) > 1 else f"'{types[0].__name__}'"
@@ -18,7 +18,7 @@ def check_type(operation: str, argument: str, value: Any, *types: type) -> None:
 
 
 def check_is_int(value: Any) -> None:
-    """Raise `TypeError` if a value is no integer. MindSpore's text has the type where the argument's name belongs."""
+    """Raise `TypeError` if a value is not an integer. MindSpore's text has the type in place of a name."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"The type of '<class 'int'>' must be 'int', but got '{type(value).__name__}'.")
 
@@ -46,11 +46,11 @@ def check_divisible(shape: tuple[int, ...], size: int) -> None:
         )
 
 
-def counts(operation: str, argument: str, value: Any) -> np.ndarray:
-    """Return a list, tuple or tensor of counts as a flat array.
-
-    Raises `TypeError` if they are not integers.
-    """
+def counts(operation: str, argument: str, value: Any) -> Any:
+    """Return a list, tuple or tensor of counts as a list or a flat array. Raise `TypeError` if they are not
+    integers."""
+    if type(value) in (list, tuple) and set(map(type, value)) == {int}:  # the common call
+        return value
     found = np.asarray(arrays.to_numpy(value) if arrays.is_tensor(value) else value).reshape(-1)
     if found.dtype.kind not in "iu":
         raise TypeError(f"For '{operation}', the '{argument}' must be integers, but got {value!r}.")

@@ -8,23 +8,16 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from shmcoll.mindspore.communication import comm_func
-from shmcoll.mindspore.mint.distributed import distributed, lists
-from shmcoll.mindspore.mint.distributed.distributed import (
-    P2POp,
-    TCPStore,
-    destroy_process_group,
-    get_backend,
-    get_global_rank,
-    get_group_rank,
-    get_process_group_ranks,
-    get_rank,
-    get_world_size,
-    init_process_group,
-    is_available,
-    is_initialized,
-    new_group,
-)
+from shmcoll.mindspore.mint.distributed import distributed
+from shmcoll.mindspore.mint.distributed.exchanges import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.lists import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.messages import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.objects import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.parts import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.process_group import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.tcp_store import TCPStore as TCPStore
+from shmcoll.mindspore.mint.distributed.tensors import *  # noqa: F403
+from shmcoll.mindspore.ops.returning import RETURNING
 
 _is_in_place: dict[str, bool] = {}
 
@@ -62,7 +55,7 @@ def set_comm_ops_inplace(is_enable: bool, func_list: Sequence[str] | None = None
 def _switched(in_place: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls `in_place`, or its counterpart that returns a tensor."""
     name = in_place.__name__
-    returning = comm_func.RETURNING.get(name)
+    returning = RETURNING.get(name)
     _is_in_place[name] = True
 
     @wraps(in_place)
@@ -76,76 +69,7 @@ def _switched(in_place: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-all_gather = _switched(distributed.all_gather)
-all_gather_into_tensor = _switched(distributed.all_gather_into_tensor)
-all_gather_into_tensor_uneven = _switched(distributed.all_gather_into_tensor_uneven)
-all_gather_object = _switched(distributed.all_gather_object)
-all_reduce = _switched(distributed.all_reduce)
-all_to_all = _switched(distributed.all_to_all)
-all_to_all_single = _switched(distributed.all_to_all_single)
-all_to_all_v_c = _switched(lists.all_to_all_v_c)
-barrier = _switched(distributed.barrier)
-batch_isend_irecv = _switched(distributed.batch_isend_irecv)
-broadcast = _switched(distributed.broadcast)
-broadcast_object_list = _switched(distributed.broadcast_object_list)
-gather = _switched(distributed.gather)
-gather_into_tensor = _switched(distributed.gather_into_tensor)
-gather_object = _switched(distributed.gather_object)
-irecv = _switched(distributed.irecv)
-isend = _switched(distributed.isend)
-recv = _switched(distributed.recv)
-recv_object_list = _switched(distributed.recv_object_list)
-reduce = _switched(distributed.reduce)
-reduce_scatter = _switched(distributed.reduce_scatter)
-reduce_scatter_tensor = _switched(distributed.reduce_scatter_tensor)
-reduce_scatter_tensor_uneven = _switched(distributed.reduce_scatter_tensor_uneven)
-scatter = _switched(distributed.scatter)
-scatter_object_list = _switched(distributed.scatter_object_list)
-scatter_tensor = _switched(distributed.scatter_tensor)
-send = _switched(distributed.send)
-send_object_list = _switched(distributed.send_object_list)
+_SWITCHED = {name: _switched(getattr(distributed, name)) for name in distributed.COLLECTIVES if name != "P2POp"}
+globals().update(_SWITCHED)
 
-__all__ = [
-    "P2POp",
-    "TCPStore",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_into_tensor_uneven",
-    "all_gather_object",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "all_to_all_v_c",
-    "barrier",
-    "batch_isend_irecv",
-    "broadcast",
-    "broadcast_object_list",
-    "destroy_process_group",
-    "gather",
-    "gather_into_tensor",
-    "gather_object",
-    "get_backend",
-    "get_global_rank",
-    "get_group_rank",
-    "get_process_group_ranks",
-    "get_rank",
-    "get_world_size",
-    "init_process_group",
-    "irecv",
-    "is_available",
-    "is_initialized",
-    "isend",
-    "new_group",
-    "recv",
-    "recv_object_list",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "reduce_scatter_tensor_uneven",
-    "scatter",
-    "scatter_object_list",
-    "scatter_tensor",
-    "send",
-    "send_object_list",
-    "set_comm_ops_inplace",
-]
+__all__ = [*sorted({*distributed.__all__, *_SWITCHED, "set_comm_ops_inplace"} - {"CommHandle"})]

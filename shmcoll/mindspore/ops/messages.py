@@ -9,7 +9,6 @@ import numpy as np
 import shmcoll
 from shmcoll.mindspore import arrays, dtypes
 from shmcoll.mindspore.communication import GlobalComm
-from shmcoll.mindspore.ops import gradients
 from shmcoll.mindspore.ops.checks import check_type
 from shmcoll.mindspore.ops.primitive import Collective, Primitive
 
@@ -33,7 +32,9 @@ class Send(Collective):
     Raises:
         TypeError: by the call, the input is not a tensor.
         ValueError: by the call, there is no such rank.
-        RuntimeError: by the call, there is no such group, or `communication.init` has not been called.
+        RuntimeError: by the call, there is no such group, or `communication.init` has not been called. Or MindSpore
+            records a gradient of the input: a message has none, because its other end is on a rank that need not take
+            part in the backward pass.
     """
 
     def __init__(
@@ -47,6 +48,10 @@ class Send(Collective):
         self.rank = self.dest_rank = dest_rank
         self.sr_tag = sr_tag
         self.attrs.update(no_eliminate=True)
+
+    def __call__(self, input_x: Any) -> Any:
+        arrays.check_unrecorded(self.name, input_x)
+        return arrays.like(input_x, self._forward(self._as_array(input_x)))
 
     def _forward(self, x: np.ndarray) -> Any:
         self.comm.send(x, self.dest_rank, self.sr_tag)
@@ -67,7 +72,7 @@ class Receive(Primitive):
         group_back: has no effect, as in `Send`.
 
     Raises:
-        TypeError: the type is none of integers and floating types. The call raises it if the message has another type.
+        TypeError: the type is not an integer or floating type. The call raises it if the message has another type.
         ValueError: by the call, there is no such rank, or the message has another size.
         RuntimeError: by the call, as for `Send`.
     """
@@ -105,8 +110,8 @@ class Receive(Primitive):
 class BatchISendIRecv(Primitive):
     """Send and receive several tensors at once: `BatchISendIRecv(op_types, remote_ranks, ..., group)((input_x, ...))`.
 
-    The call takes a tuple with a tensor for each "isend"; `(None,)` or `()` if there is none. It returns a tuple with a
-    tensor for each entry of `op_types`: at an "irecv" the tensor received, at an "isend" one without meaning.
+    The call takes a tuple with a tensor for each "isend"; `(None,)` or `()` without an "isend". It returns a tuple with
+    a tensor for each entry of `op_types`: at an "irecv" the tensor received, at an "isend" one without meaning.
 
     Args:
         op_types: "isend" or "irecv", in the order of the messages.
@@ -120,8 +125,7 @@ class BatchISendIRecv(Primitive):
             of tensors, and for a message of another type.
         ValueError: lists have different lengths. The call raises it for another word in `op_types`, a shape too few or
             too many, a rank that does not exist, and a message of another size.
-        RuntimeError: by the call, there is not one tensor for each "isend"; or there is no such group, or
-            `communication.init` has not been called.
+        RuntimeError: by the call, there is not one tensor for each "isend"; or as for `Send`.
     """
 
     def __init__(
@@ -162,8 +166,8 @@ class BatchISendIRecv(Primitive):
     def __call__(self, input_x: Any = ()) -> tuple[Any, ...]:
         given = [x for x in input_x if x is not None] if isinstance(input_x, (tuple, list)) else input_x
         plain = self._as_arrays(given)
-        if given and arrays.is_foreign(given[0]):
-            return tuple(gradients.recorded(self, self._forward, tuple(given), ()))
+        for x in given:
+            arrays.check_unrecorded(self.name, x)
         result = self._forward(*plain)
         return tuple(arrays.like(given[0], one) if given else arrays.new(one) for one in result)
 

@@ -96,7 +96,8 @@ class Broadcast(Collective):
 
     def __call__(self, input_x: Any) -> Any:
         self._as_arrays(input_x)
-        return tuple(super(Broadcast, self).__call__(x) for x in input_x)
+        copy = super().__call__
+        return tuple([copy(x) for x in input_x])
 
     def _forward(self, x: np.ndarray) -> Any:
         comm = self.comm

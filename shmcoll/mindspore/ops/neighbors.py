@@ -244,7 +244,7 @@ def exchange(
     outgoing, incoming = sorted(sent, key=_rank), list(expected)
     for rank in (*map(_rank, outgoing), *map(_rank, incoming)):
         if not 0 <= rank < comm.size:
-            raise ValueError(f"There is no rank {rank} in the group of {comm.size} ranks.")
+            raise ValueError(f"Rank {rank} is not in the group: its ranks are 0 to {comm.size - 1}.")
     counts = np.zeros((2, comm.size), np.int64)
     for rank, x in outgoing:
         counts[0, rank] += x.size

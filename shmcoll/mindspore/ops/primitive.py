@@ -23,7 +23,7 @@ def or_scalar(x: np.ndarray) -> np.ndarray:
 
 
 class Primitive:
-    """An operation with named attributes, which describe it to MindSpore's graph compiler; there is none here."""
+    """An operation with named attributes. In MindSpore they describe it to the compiler of graphs."""
 
     group: Any
     cell: Any = None  # made by `gradients`
@@ -59,7 +59,7 @@ class Primitive:
 
     @property
     def comm(self) -> Communicator:
-        """The communicator of the group. Raises `RuntimeError` if there is none."""
+        """The communicator of the group. Raises `RuntimeError` if the group does not exist."""
         return communicator(self.group)
 
     def _as_array(self, x: Any) -> np.ndarray:

@@ -2,7 +2,9 @@
 
     process_group    the job and its groups
     tensors          collectives on one tensor of each rank
+    parts            collectives on one tensor of each rank that consists of blocks
     lists            collectives on a list of tensors
+    exchanges        all_to_all of lists, and of one tensor with counts
     messages         from rank to rank
     objects          collectives and messages of objects
     tcp_store        TCPStore
@@ -12,88 +14,16 @@ Checks, their order and their words are those of MindSpore 2.10: nearly everythi
 """
 
 from shmcoll.mindspore.mint.distributed import distributed as distributed
-from shmcoll.mindspore.mint.distributed.distributed import (
-    CommHandle as CommHandle,
-)
-from shmcoll.mindspore.mint.distributed.distributed import (
-    P2POp,
-    all_gather,
-    all_gather_into_tensor,
-    all_gather_into_tensor_uneven,
-    all_gather_object,
-    all_reduce,
-    all_to_all,
-    all_to_all_single,
-    barrier,
-    batch_isend_irecv,
-    broadcast,
-    broadcast_object_list,
-    destroy_process_group,
-    gather,
-    gather_object,
-    get_backend,
-    get_global_rank,
-    get_group_rank,
-    get_process_group_ranks,
-    get_rank,
-    get_world_size,
-    init_process_group,
-    irecv,
-    is_available,
-    is_initialized,
-    isend,
-    new_group,
-    recv,
-    recv_object_list,
-    reduce,
-    reduce_scatter,
-    reduce_scatter_tensor,
-    reduce_scatter_tensor_uneven,
-    scatter,
-    scatter_object_list,
-    send,
-    send_object_list,
-)
-from shmcoll.mindspore.mint.distributed.distributed import (
-    TCPStore as TCPStore,
-)
+from shmcoll.mindspore.mint.distributed.exchanges import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.handle import CommHandle as CommHandle
+from shmcoll.mindspore.mint.distributed.lists import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.messages import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.objects import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.parts import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.process_group import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.tcp_store import TCPStore as TCPStore
+from shmcoll.mindspore.mint.distributed.tensors import *  # noqa: F403
 
-__all__ = [
-    "P2POp",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_into_tensor_uneven",
-    "all_gather_object",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "barrier",
-    "batch_isend_irecv",
-    "broadcast",
-    "broadcast_object_list",
-    "destroy_process_group",
-    "gather",
-    "gather_object",
-    "get_backend",
-    "get_global_rank",
-    "get_group_rank",
-    "get_process_group_ranks",
-    "get_rank",
-    "get_world_size",
-    "init_process_group",
-    "irecv",
-    "is_available",
-    "is_initialized",
-    "isend",
-    "new_group",
-    "recv",
-    "recv_object_list",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "reduce_scatter_tensor_uneven",
-    "scatter",
-    "scatter_object_list",
-    "send",
-    "send_object_list",
-]
+_only_there = {"CommHandle", "TCPStore", "gather_into_tensor", "scatter_tensor"}  # as in MindSpore
+
+__all__ = [*sorted({*distributed.__all__} - _only_there)]

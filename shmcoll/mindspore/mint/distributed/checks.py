@@ -10,31 +10,42 @@ from typing import Any
 import numpy as np
 
 from shmcoll.mindspore import arrays
-from shmcoll.mindspore.communication.groups import GlobalComm, communicator, find
+from shmcoll.mindspore.communication.groups import GlobalComm, communicator, find, root_in
 from shmcoll.mindspore.memory import memory_of
+from shmcoll.mindspore.tensor import Tensor
+
+_view = np.ndarray.view  # `Tensor.view` is MindSpore's
 
 OPERATORS = ("sum", "prod", "min", "max", "avg")
 
 
 def array_of(operation: str, tensor: Any, what: str = "input") -> np.ndarray:
     """Return the memory of a tensor. Raise `TypeError` if this is not a tensor. what: "input" or "output"."""
-    if type(tensor) is np.ndarray:
-        return tensor
-    if not isinstance(tensor, np.ndarray) and not arrays.is_foreign(tensor):
+    kind = type(tensor)
+    if kind is np.ndarray:
+        return tensor  # type: ignore[no-any-return]
+    if kind is Tensor:
+        return _view(tensor, np.ndarray)
+    if not arrays.is_tensor(tensor):
         raise TypeError(f"For {operation}, the {what} tensor must be tensor")
+    arrays.check_unrecorded(operation, tensor)
     return memory_of(tensor)
 
 
-def arrays_of(tensors: Any) -> list[np.ndarray]:
+def arrays_of(operation: str, tensors: Any) -> list[np.ndarray]:
     """Return the memory of each tensor. Raise `TypeError` if this is not a list or tuple of tensors."""
     if not isinstance(tensors, (list, tuple)):
         raise TypeError(f"Expected list or tuple, but got {type(tensors)}.")
-    return [one if type(one) is np.ndarray else _member(one) for one in tensors]
+    return [one if type(one) is np.ndarray else member_of(operation, one) for one in tensors]
 
 
-def _member(tensor: Any) -> np.ndarray:
+def member_of(operation: str, tensor: Any) -> np.ndarray:
+    """Return the memory of a member of a list of tensors. Raise `TypeError` if this is not a tensor."""
+    if type(tensor) is Tensor:
+        return _view(tensor, np.ndarray)
     if not arrays.is_tensor(tensor):
         raise TypeError(f"Expected tensor, but got {type(tensor)}")
+    arrays.check_unrecorded(operation, tensor)
     return memory_of(tensor)
 
 
@@ -72,6 +83,14 @@ def group_of(group: Any, async_op: Any = False) -> Any:
     return communicator(group_name(group, async_op))
 
 
+def rooted(operation: str, name: str, rank: Any, group: Any, async_op: Any = False) -> tuple[Any, int]:
+    """Return the communicator of a group, and the number in it of a rank of the world, the argument `name`. Raise as
+    `check_int`, `group_of` and `root_in`."""
+    check_int(operation, name, rank)
+    comm = group_of(group, async_op)
+    return comm, root_in(group, rank)
+
+
 def check_same_dtype(places: Sequence[np.ndarray]) -> None:
     """Raise `TypeError` if the element types differ. The text is that of all_to_all, in every operation."""
     for one in places[1:]:
@@ -97,7 +116,9 @@ def check_length(tensors: Sequence[Any], size: int) -> None:
 
 
 def check_fit(places: Sequence[np.ndarray], x: np.ndarray, size: int) -> None:
-    """Raise `TypeError` if there is not one array like `x` for each rank."""
+    """Raise `TypeError` if there is not one array like `x` for each rank. The arrays are alike."""
+    if len(places) == size and places[0].shape == x.shape and places[0].dtype == x.dtype:  # the common call
+        return
     check_length(places, size)
     found = _difference(places[0], x)
     if found:
@@ -105,14 +126,18 @@ def check_fit(places: Sequence[np.ndarray], x: np.ndarray, size: int) -> None:
         raise TypeError(f"The argument list tensor {what} must be equal to tensor {what}, but got {room}.")
 
 
-def check_own(operation: str, x: np.ndarray, places: Sequence[np.ndarray], rank: int) -> None:
-    """Raise `TypeError` if `x` is not like the member of the list that belongs to this rank."""
-    wanted = places[rank]
+def check_own(operation: str, x: np.ndarray, places: Sequence[np.ndarray], comm: Any) -> None:
+    """Raise `TypeError` if there is not one array for each rank, or `x` is not like that of this rank, or its elements
+    are bool or complex."""
+    if len(places) != comm.size:
+        check_length(places, comm.size)
+    wanted = places[comm.rank]
     if wanted.shape != x.shape:
         raise TypeError(f"For {operation}, the output shape should be {wanted.shape}, but got {x.shape}.")
     if wanted.dtype != x.dtype:
         room, given = arrays.dtype_of(wanted), arrays.dtype_of(x)
         raise TypeError(f"For {operation}, the output dtype should be {room}, but got {given}.")
+    check_moved(operation, x)
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> tuple[str, Any, Any] | None:

@@ -1,90 +1,24 @@
-"""All functions of `mint.distributed`, under the path where MindSpore has them."""
+"""All functions of `mint.distributed`, under the path where MindSpore has them.
 
-from shmcoll.mindspore.mint.distributed.handle import CommHandle
-from shmcoll.mindspore.mint.distributed.lists import (
-    all_gather,
-    all_to_all,
-    all_to_all_single,
-    gather,
-    reduce_scatter,
-    scatter,
-)
-from shmcoll.mindspore.mint.distributed.messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
-from shmcoll.mindspore.mint.distributed.objects import (
-    all_gather_object,
-    broadcast_object_list,
-    gather_object,
-    recv_object_list,
-    scatter_object_list,
-    send_object_list,
-)
-from shmcoll.mindspore.mint.distributed.process_group import (
-    destroy_process_group,
-    get_backend,
-    get_global_rank,
-    get_group_rank,
-    get_process_group_ranks,
-    get_rank,
-    get_world_size,
-    init_process_group,
-    is_available,
-    is_initialized,
-    new_group,
-)
-from shmcoll.mindspore.mint.distributed.tcp_store import TCPStore
-from shmcoll.mindspore.mint.distributed.tensors import (
-    all_gather_into_tensor,
-    all_gather_into_tensor_uneven,
-    all_reduce,
-    barrier,
-    broadcast,
-    gather_into_tensor,
-    reduce,
-    reduce_scatter_tensor,
-    reduce_scatter_tensor_uneven,
-    scatter_tensor,
-)
+Their names are listed once, in the `__all__` of the file that has the functions.
+"""
 
-__all__ = [
-    "CommHandle",
-    "P2POp",
-    "TCPStore",
-    "all_gather",
-    "all_gather_into_tensor",
-    "all_gather_into_tensor_uneven",
-    "all_gather_object",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_single",
-    "barrier",
-    "batch_isend_irecv",
-    "broadcast",
-    "broadcast_object_list",
-    "destroy_process_group",
-    "gather",
-    "gather_into_tensor",
-    "gather_object",
-    "get_backend",
-    "get_global_rank",
-    "get_group_rank",
-    "get_process_group_ranks",
-    "get_rank",
-    "get_world_size",
-    "init_process_group",
-    "irecv",
-    "is_available",
-    "is_initialized",
-    "isend",
-    "new_group",
-    "recv",
-    "recv_object_list",
-    "reduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "reduce_scatter_tensor_uneven",
-    "scatter",
-    "scatter_object_list",
-    "scatter_tensor",
-    "send",
-    "send_object_list",
+from shmcoll.mindspore.mint.distributed import exchanges, lists, messages, objects, parts, process_group, tensors
+from shmcoll.mindspore.mint.distributed.exchanges import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.handle import CommHandle as CommHandle
+from shmcoll.mindspore.mint.distributed.lists import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.messages import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.objects import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.parts import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.process_group import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.tcp_store import TCPStore as TCPStore
+from shmcoll.mindspore.mint.distributed.tensors import *  # noqa: F403
+
+#: the functions that communicate
+COLLECTIVES = [
+    *(*tensors.__all__, *parts.__all__, *lists.__all__),
+    *(*exchanges.__all__, *messages.__all__, *objects.__all__),
 ]
+_elsewhere = {"all_to_all_v_c"}  # MindSpore has it in `ops.communication`
+
+__all__ = [*sorted({"CommHandle", "TCPStore", *COLLECTIVES, *process_group.__all__} - _elsewhere)]

@@ -14,17 +14,26 @@ import numpy as np
 from shmcoll import calls
 
 
-def collect(comm: Any, operation: str, *arguments: Any, out: Sequence[np.ndarray], async_op: bool) -> Any:
-    """Make a call that writes a list of arrays of one shape, "gather" or "all_gather". Arrays may share memory: then
-    what the last of the ranks has sent stays."""
-    through_copies: Callable[..., Any] = _gather if operation == "gather" else _all_gather
-    if async_op and _share_memory(out):
+def collect(comm: Any, call: Callable[..., Any], *arguments: Any, out: Sequence[np.ndarray], async_op: bool) -> Any:
+    """Make a call that writes a list of arrays of one shape. Arrays may share memory: then what the last of the ranks
+    has sent stays.
+
+    Args:
+        comm: the communicator.
+        call: its method, `gather` or `all_gather`.
+        arguments: those of the call before `out`.
+        out: the arrays.
+        async_op: as for the call.
+    """
+    if not async_op or not _share_memory(out):
+        try:
+            return call(*arguments, out=out, async_op=async_op)
+        except ValueError:  # nothing has been sent
+            if not _share_memory(out):
+                raise
+    through_copies = _gather if call == comm.gather else _all_gather
+    if async_op:
         return comm._submit(through_copies, *arguments, out)
-    try:
-        return getattr(comm, operation)(*arguments, out=out, async_op=async_op)
-    except ValueError:  # nothing has been sent
-        if not _share_memory(out):
-            raise
     return calls.perform(through_copies, comm._dispatcher, (*arguments, out))
 
 

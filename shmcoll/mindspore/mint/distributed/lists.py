@@ -1,33 +1,25 @@
-"""Collectives on a list of tensors: all_gather, reduce_scatter, gather, scatter, all_to_all; and all_to_all of one
-tensor with counts.
+"""Collectives on a list of tensors: all_gather, reduce_scatter, gather, scatter.
 
 What is wrong with a list of tensors raises on every rank; what does not fit together, only on the rank that receives.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from shmcoll.mindspore import arrays
-from shmcoll.mindspore.communication.groups import root_in
 from shmcoll.mindspore.mint.distributed import list_calls
 from shmcoll.mindspore.mint.distributed.checks import (
     array_of,
     arrays_of,
     check_alike,
     check_fit,
-    check_int,
-    check_length,
     check_moved,
     check_operator,
     check_own,
     check_same_dtype,
     group_name,
     group_of,
+    rooted,
 )
 from shmcoll.mindspore.mint.distributed.handle import CommHandle, handle_of
-from shmcoll.mindspore.mint.distributed.tensors import even_split
 
 
 def all_gather(tensor_list: Any, tensor: Any, group: str | None = None, async_op: bool = False) -> CommHandle | None:
@@ -46,17 +38,15 @@ def all_gather(tensor_list: Any, tensor: Any, group: str | None = None, async_op
         TypeError: an argument is not as above.
         RuntimeError: before `init`; or there is no such group, or this rank is not a member of it.
     """
-    out = arrays_of(tensor_list)
+    out = arrays_of("all_gather", tensor_list)
     check_same_dtype(out)
     x = array_of("all_gather_into_tensor", tensor)
     comm = group_of(group, async_op)
-    check_length(out, comm.size)
-    check_own("all_gather", x, out, comm.rank)
-    check_moved("all_gather", x)
-    if any(one.shape != x.shape for one in out):
+    check_own("all_gather", x, out, comm)
+    if [one.shape for one in out].count(x.shape) < len(out):
         work = list_calls.all_gather_unequal(comm, x, out, async_op=async_op)
     else:
-        work = list_calls.collect(comm, "all_gather", x, out=out, async_op=async_op)
+        work = list_calls.collect(comm, comm.all_gather, x, out=out, async_op=async_op)
     return handle_of(work, async_op)
 
 
@@ -80,15 +70,13 @@ def reduce_scatter(
         TypeError: an argument is not as above.
         RuntimeError: as for `all_gather`.
     """
-    blocks = arrays_of(input_list)
+    blocks = arrays_of("reduce_scatter", input_list)
     check_same_dtype(blocks)
     out = array_of("reduce_scatter", output, "output")
     group_name(group, async_op)
     check_operator("reduce_scatter", op)
     comm = group_of(group, async_op)
-    check_length(blocks, comm.size)
-    check_own("reduce_scatter", out, blocks, comm.rank)
-    check_moved("reduce_scatter", out)
+    check_own("reduce_scatter", out, blocks, comm)
     counts = [one.size for one in blocks]
     work = comm.reduce_scatter_v(list_calls.joined(blocks), counts, op, out=out, async_op=async_op)
     return handle_of(work, async_op)
@@ -117,17 +105,15 @@ def gather(
         RuntimeError: as for `all_gather`, or `dst` is not a rank of the group.
     """
     x = array_of("gather", tensor)
-    out = arrays_of(gather_list)
+    out = arrays_of("gather", gather_list)
     check_alike(out)
-    check_int("gather", "dst", dst)
-    comm = group_of(group, async_op)
-    root = root_in(group, dst)
+    comm, root = rooted("gather", "dst", dst, group, async_op)
     if comm.rank == root:
         check_fit(out, x, comm.size)
     check_moved("gather", x)
     if comm.rank != root:
         return handle_of(comm.gather(x, root, async_op=async_op), async_op)
-    return handle_of(list_calls.collect(comm, "gather", x, root, out=out, async_op=async_op), async_op)
+    return handle_of(list_calls.collect(comm, comm.gather, x, root, out=out, async_op=async_op), async_op)
 
 
 def scatter(
@@ -150,170 +136,14 @@ def scatter(
         TypeError: an argument is not as above.
         RuntimeError: as for `all_gather`, or `src` is not a rank of the group.
     """
-    x = arrays_of(scatter_list)
+    x = arrays_of("scatter", scatter_list)
     check_alike(x)
     out = array_of("scatter_tensor", tensor, "output")  # MindSpore's text has this name
-    check_int("scatter_tensor", "src", src)
-    comm = group_of(group, async_op)
-    root = root_in(group, src)
+    comm, root = rooted("scatter_tensor", "src", src, group, async_op)
     if comm.rank == root:
         check_fit(x, out, comm.size)
     check_moved("scatter", out)
     return handle_of(comm.scatter(x if comm.rank == root else None, root, out=out, async_op=async_op), async_op)
 
 
-def all_to_all(
-    output_tensor_list: Any, input_tensor_list: Any, group: str | None = None, async_op: bool = False
-) -> CommHandle | None:
-    """Send the r-th tensor of the input list to rank r; write what comes from rank r into the r-th output tensor.
-
-    Args:
-        output_tensor_list: a tensor for each rank, of as many elements as that rank sends, of any shape. Tensors behind
-            these stay as they are.
-        input_tensor_list: a tensor for each rank, of one integer or floating type. The shapes may differ.
-        group: as for `all_gather`.
-        async_op: as for `all_gather`.
-
-    Returns:
-        As `all_gather`.
-
-    Raises:
-        TypeError: an argument is not as above.
-        ValueError: there is not a tensor for each rank. On every rank, before a byte moves: an output tensor has not as
-            many elements as are sent to it.
-        RuntimeError: as for `all_gather`.
-    """
-    group_name(group, async_op)
-    x, out = arrays_of(input_tensor_list), arrays_of(output_tensor_list)
-    check_same_dtype(x)
-    check_same_dtype(out)
-    comm = group_of(group, async_op)
-    size = comm.size
-    if len(x) != size or len(out) < size:
-        raise ValueError(
-            f"For all_to_all, there must be a tensor for each of {size} ranks, "
-            f"but got {len(x)} inputs and {len(out)} outputs"
-        )
-    check_types("all_to_all", x[0], out[0])
-    check_moved("all_to_all", x[0])
-    return handle_of(list_calls.all_to_all(comm, x, out[:size], async_op=async_op), async_op)
-
-
-def check_types(operation: str, x: np.ndarray, out: np.ndarray) -> None:
-    """Raise `ValueError` if the element types differ."""
-    if x.dtype != out.dtype:
-        given, room = arrays.dtype_of(x), arrays.dtype_of(out)
-        raise ValueError(f"For {operation}, the outputs must be of the type of the inputs, {given}, but got {room}")
-
-
-def all_to_all_single(
-    output: Any,
-    input: Any,
-    output_split_sizes: Sequence[int] | None = None,
-    input_split_sizes: Sequence[int] | None = None,
-    group: str | None = None,
-    async_op: bool = False,
-) -> CommHandle | None:
-    """Split a tensor along dimension 0, send part r to rank r, and concatenate what comes from the ranks.
-
-    Args:
-        output: tensor of the type of the input, with room for what comes.
-        input: tensor of an integer or floating type.
-        output_split_sizes: the number of rows that come from each rank. By default from each as many.
-        input_split_sizes: the number of rows for each rank. By default for each as many.
-        group: as for `all_gather`.
-        async_op: as for `all_gather`.
-
-    Returns:
-        As `all_gather`.
-
-    Raises:
-        TypeError: an argument is not as above.
-        ValueError: there are no sizes and the rows cannot be split evenly; or the types differ. On every rank, before a
-            byte moves: the sizes of the ranks do not fit together, or do not fit the tensors.
-        RuntimeError: as for `all_gather`.
-    """
-    (x,), (out,) = arrays_of([input]), arrays_of([output])
-    comm = group_of(group, async_op)
-    check_types("all_to_all_single", x, out)
-    check_moved("all_to_all_single", x)
-    if not output_split_sizes and not input_split_sizes and x.ndim and x.size == out.size:
-        even_split("input", x.shape, comm.size)
-        even_split("output", out.shape, comm.size)
-        x = x if x.shape == out.shape else x.reshape(out.shape)
-        return handle_of(comm.all_to_all(x, out=out, async_op=async_op), async_op)
-    send, recv = elements_of(x.shape, out.shape, output_split_sizes, input_split_sizes, comm.size)
-    return handle_of(comm.all_to_all_v(x, send, recv_counts=recv, out=out, async_op=async_op), async_op)
-
-
-def elements_of(
-    sent: tuple[int, ...],
-    received: tuple[int, ...],
-    output_split_sizes: Sequence[int] | None,
-    input_split_sizes: Sequence[int] | None,
-    size: int,
-) -> tuple[list[int], list[int]]:
-    """Return how many elements go to each rank, and how many come from it.
-
-    Args:
-        sent: the shape of the input.
-        received: the shape of the output.
-        output_split_sizes: as for `all_to_all_single`.
-        input_split_sizes: as for `all_to_all_single`.
-        size: the number of ranks.
-    """
-    rows_out = input_split_sizes or even_split("input", sent, size)
-    rows_in = output_split_sizes or even_split("output", received, size)
-    width, room = row_size(sent), row_size(received)
-    return [rows * width for rows in rows_out], [rows * room for rows in rows_in]
-
-
-def all_to_all_v_c(
-    output: Any, input: Any, send_count_matrix: list[int], group: str | None = None, async_op: bool = False
-) -> CommHandle | None:
-    """Do as `all_to_all_single`, with the numbers of rows for all ranks in one matrix.
-
-    Args:
-        output: as for `all_to_all_single`.
-        input: as for `all_to_all_single`.
-        send_count_matrix: n * n integers for n ranks, the same on all ranks: [i * n + j] is the number of rows that
-            rank i sends to rank j.
-        group: as for `all_gather`.
-        async_op: as for `all_gather`.
-
-    Returns:
-        As `all_gather`.
-
-    Raises:
-        TypeError: an argument is not as above.
-        ValueError: the rows of the tensors have different sizes, or their types differ. On every rank, before a byte
-            moves: the numbers do not fit the tensors.
-        RuntimeError: as for `all_gather`.
-    """
-    (x,), (out,) = arrays_of([input]), arrays_of([output])
-    group_name(group, async_op)
-    if not isinstance(send_count_matrix, list):
-        raise TypeError(f"send_count_matrix must be list, but got {type(send_count_matrix)}")
-    if not all(isinstance(one, int) for one in send_count_matrix):
-        raise TypeError("send_count_matrix elements must be of type int")
-    comm = group_of(group, async_op)
-    if comm.size**2 != len(send_count_matrix):
-        raise TypeError(f"send_count_matrix must be square matrix, but got {len(send_count_matrix)}.")
-    check_types("all_to_all_v_c", x, out)
-    check_moved("all_to_all_v_c", x)
-    width, other = row_size(x.shape), row_size(out.shape)
-    if width != other:
-        raise ValueError(
-            f"The input and output dimensions except 0 must be of equal size, but got {width} and {other}."
-        )
-    send = [width * rows for rows in send_count_matrix[comm.rank * comm.size :][: comm.size]]
-    recv = [width * rows for rows in send_count_matrix[comm.rank :: comm.size]]
-    return handle_of(comm.all_to_all_v(x, send, recv_counts=recv, out=out, async_op=async_op), async_op)
-
-
-def row_size(shape: tuple[int, ...]) -> int:
-    """Return the number of elements of a row, a part of length 1 of dimension 0."""
-    size = 1
-    for extent in shape[1:]:
-        size *= extent
-    return size
+__all__ = ["all_gather", "gather", "reduce_scatter", "scatter"]

@@ -7,7 +7,7 @@ from shmcoll.mindspore import arrays
 from shmcoll.mindspore.communication import groups
 from shmcoll.mindspore.communication.groups import communicator, rank_in
 from shmcoll.mindspore.mint.distributed.checks import array_of, check_int, check_moved, group_name
-from shmcoll.mindspore.mint.distributed.handle import CommHandle
+from shmcoll.mindspore.mint.distributed.handle import CommHandle, Works
 
 
 def send(tensor: Any, dst: int = 0, group: str | None = None, tag: int = 0) -> None:
@@ -53,7 +53,8 @@ def recv(tensor: Any, src: int = 0, group: str | None = None, tag: int = 0) -> i
     """Receive a tensor from rank `src`.
 
     Args:
-        tensor: tensor of the type of that which was sent and with as many elements, which are written.
+        tensor: tensor of the type of the message and of at least as many elements. A shorter message is written into
+            the first elements, as on MindSpore's CPU target, and the others stay as they are.
         src: a rank, as it is numbered in the world.
         group: as for `send`.
         tag: as for `send`.
@@ -63,7 +64,7 @@ def recv(tensor: Any, src: int = 0, group: str | None = None, tag: int = 0) -> i
 
     Raises:
         TypeError: an argument is not as above.
-        ValueError: the message has another number of elements. A longer one stays; a shorter one has been received.
+        ValueError: the message has more elements. It stays, and can be received again.
         KeyError: there is no such group, or `src` is not a rank of it.
         RuntimeError: as for `send`.
     """
@@ -72,9 +73,7 @@ def recv(tensor: Any, src: int = 0, group: str | None = None, tag: int = 0) -> i
     group = group_name(group)
     source = peer_in(group, src)
     check_moved("recv", out)
-    received, _, _ = communicator(group).recv(out, source, tag)
-    if received.size != out.size:
-        raise ValueError(f"For recv, rank {src} has sent {received.size} elements for a tensor of {out.size}")
+    communicator(group).recv(out, source, tag)
     return 0
 
 
@@ -82,7 +81,7 @@ def irecv(tensor: Any, src: int = 0, group: str | None = None, tag: int = 0) -> 
     """Begin to receive a tensor from rank `src`. It is complete when `wait()` of the handle returns.
 
     Args:
-        tensor: as for `recv`. A shorter message fills its first elements.
+        tensor: as for `recv`.
         src: as for `recv`.
         group: as for `send`.
         tag: as for `send`.
@@ -135,7 +134,7 @@ class P2POp:
 
     @property
     def sends(self) -> bool:
-        """Whether the message is sent, not received."""
+        """Whether the message is sent and not received."""
         return (self.op if isinstance(self.op, str) else self.op.__name__) == "isend"
 
 
@@ -165,7 +164,7 @@ def batch_isend_irecv(p2p_op_list: Any) -> list[CommHandle]:
         peer, array = rank_in(group, one.peer), array_of("batch_isend_irecv", one.tensor)
         check_moved("batch_isend_irecv", array)
         messages.append(Send(array, peer) if one.sends else Recv(array, peer, 0))
-    return [CommHandle(*comm.batch(messages))]
+    return [CommHandle(Works(comm.batch(messages)))]
 
 
 def _send(operation: str, tensor: Any, dst: int, group: str | None, tag: int, *, later: bool) -> Any:
@@ -199,3 +198,6 @@ def peer_in(group: str, rank: int) -> int:
         return rank_in(group, rank)
     groups.check_inited()
     return groups.cached_rank_in(group, rank)
+
+
+__all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]

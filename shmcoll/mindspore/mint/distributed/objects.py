@@ -4,7 +4,7 @@ from typing import Any
 
 from shmcoll.mindspore.communication.groups import communicator, root_in, world
 from shmcoll.mindspore.communication.management import check_name
-from shmcoll.mindspore.mint.distributed.checks import check_int, group_name
+from shmcoll.mindspore.mint.distributed.checks import check_int, group_name, rooted
 from shmcoll.mindspore.mint.distributed.messages import check_destination, peer_in
 
 
@@ -40,7 +40,7 @@ def gather_object(
         TypeError: as for `all_gather_object`.
         RuntimeError: as for `all_gather_object`, or `dst` is not a rank of the group.
     """
-    comm, root = _rooted("gather_object", "dst", dst, group)
+    comm, root = rooted("gather_object", "dst", dst, _group_name("gather_object", group))
     if comm.rank == root:
         _check_length("object_gather_list", object_gather_list, comm.size)
     found = comm.gather_object(obj, root)
@@ -93,7 +93,7 @@ def scatter_object_list(
     group = _group_name("scatter_object_list", group)
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
         raise TypeError("The scatter_object_output_list can not be empty.")
-    comm, root = _rooted("scatter_object_list", "src", src, group)
+    comm, root = rooted("scatter_object_list", "src", src, group)
     values = None
     if comm.rank == root:
         _check_length("scatter_object_input_list", scatter_object_input_list, comm.size)
@@ -159,12 +159,6 @@ def _group_name(operation: str, group: Any) -> str:
     return group_name(group)
 
 
-def _rooted(operation: str, name: str, root: Any, group: Any) -> tuple[Any, int]:
-    group = _group_name(operation, group)
-    check_int(operation, name, root)
-    return communicator(group), root_in(group, root)
-
-
 def _check_length(name: str, objects: Any, size: int, text: str = "The len of") -> None:
     if not isinstance(objects, list) or len(objects) != size:
         got = len(objects) if hasattr(objects, "__len__") else type(objects)
@@ -177,3 +171,13 @@ def _fill(operation: str, objects: list[Any], found: list[Any]) -> None:
             f"For {operation}, rank {world().rank} has a list of {len(objects)} objects, but got {len(found)} objects"
         )
     objects[:] = found
+
+
+__all__ = [
+    "all_gather_object",
+    "broadcast_object_list",
+    "gather_object",
+    "recv_object_list",
+    "scatter_object_list",
+    "send_object_list",
+]

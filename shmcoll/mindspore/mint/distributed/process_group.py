@@ -289,3 +289,18 @@ def get_process_group_ranks(group: str | None = None) -> list[int]:
     group = GlobalComm.WORLD_COMM_GROUP if group is None else group
     check_name("get_process_group_ranks", group, " or None")
     return groups.ranks_of(group)
+
+
+__all__ = [
+    "destroy_process_group",
+    "get_backend",
+    "get_global_rank",
+    "get_group_rank",
+    "get_process_group_ranks",
+    "get_rank",
+    "get_world_size",
+    "init_process_group",
+    "is_available",
+    "is_initialized",
+    "new_group",
+]
