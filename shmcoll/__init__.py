@@ -45,12 +45,14 @@ if TYPE_CHECKING:
     from shmcoll.runner.shared_memory import shared
     from shmcoll.runtime.work import Work, wait_all, wait_any, wait_some
     from shmcoll.startup.join import init
+    from shmcoll.startup.several_nodes import from_mpi
 
 __version__ = "0.1.0"
 
 _HOME = {
     "jit": "shmcoll.jit",
     "init": "shmcoll.startup.join",
+    "from_mpi": "shmcoll.startup.several_nodes",
     "run": "shmcoll.runner.api",
     "map": "shmcoll.runner.api",
     "ranks": "shmcoll.runner.pool",
@@ -116,6 +118,7 @@ __all__ = [
     "ShmcollError",
     "Work",
     "__version__",
+    "from_mpi",
     "init",
     "op",
     "pair_dtype",

@@ -88,6 +88,16 @@ class Communicator(ProcessBound, ObjectReductions, TwoWayMessages, Collectives):
         return self._local_rank.launcher
 
     @property
+    def nodes(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks of each machine. A group on one machine has one node; see `shmcoll.from_mpi`."""
+        return (tuple(range(self._size)),)
+
+    @property
+    def node(self) -> Communicator:
+        """The communicator of the ranks on this rank's machine: this one, if all ranks are on one machine."""
+        return self
+
+    @property
     def timeout(self) -> float:
         """The limit of one wait, in seconds. It can be set, from 1e-6 to 1e9.
 

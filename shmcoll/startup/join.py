@@ -20,17 +20,23 @@ from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.switches import is_on
 from shmcoll.startup import foreign_end, rank_process, rendezvous, warm
 from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
-from shmcoll.startup.launchers import Placement, die_with_launcher, find_placement
+from shmcoll.startup.launchers import MPI_LAUNCHERS, Placement, SeveralMachines, die_with_launcher, find_placement
 
 _joined: tuple[int, Communicator] | None = None
 
 
-def init(*, rank: int | None = None, size: int | None = None, job: str | None = None) -> Communicator:
+def init(
+    *, rank: int | None = None, size: int | None = None, job: str | None = None, leaders: int | None = None
+) -> Communicator:
     """Join the job, and return its communicator. Further calls return the same communicator.
 
     Under shmrun, torchrun, mpiexec (Open MPI, MPICH, Intel MPI), srun and msrun, and in processes that have RANK and
     WORLD_SIZE in their environment, the environment says which rank this process is. Ranks that are started in any
     other way pass `rank`, `size` and `job`. A process without any of this is a job of one rank.
+
+    Ranks that mpiexec or srun has started on several machines form one communicator, too: between machines MPI carries
+    the messages, through mpi4py (`pip install 'shmcoll[nodes]'`). SHMCOLL_NODE makes ranks of one machine belong to
+    different nodes, for tests.
 
     Waits until rank 0 has joined, and on rank 0 until all ranks have, for up to 60 s (SHMCOLL_JOIN_TIMEOUT).
 
@@ -38,18 +44,19 @@ def init(*, rank: int | None = None, size: int | None = None, job: str | None = 
         rank: this process's number, 0 to `size` - 1.
         size: the number of ranks.
         job: a name that the ranks share, and no other job of this user has.
+        leaders: how many ranks of each machine talk to other machines about long arrays; see `shmcoll.from_mpi`.
 
     Returns:
         The communicator of all ranks.
 
     Raises:
         ArenaError: shared memory is not available, or is another job's.
-        ShmcollError: ranks do not join in time, disagree on the size, or are on several machines.
+        ShmcollError: ranks do not join in time or disagree on the size; or they are on several machines, and mpi4py is
+            missing, or a machine has another version of shmcoll.
         CallNotAllowed: this process was forked by a rank, and is not a rank itself.
         ValueError: `rank`, `size` and `job` are not given together, or do not fit each other; or SHMCOLL_TIMEOUT or
             SHMCOLL_JOIN_TIMEOUT is not a number of seconds.
     """
-    global _joined
     if _joined is not None:
         pid, comm = _joined
         if pid != os.getpid():
@@ -58,14 +65,29 @@ def init(*, rank: int | None = None, size: int | None = None, job: str | None = 
                 f"use collectives in the rank, or start more ranks with shmrun -n"
             )
         return comm
-    arena, rank, launcher = _take_place(rank, size, job)
+    try:
+        arena, rank, launcher = _take_place(rank, size, job)
+    except SeveralMachines as several:
+        if several.launcher not in MPI_LAUNCHERS:
+            raise
+        found = several
+    else:
+        return _join(arena, rank, launcher)
+    from shmcoll.startup import several_nodes
+
+    comm = several_nodes.join(found.why, found.size_of_job, found.launcher, limits(), leaders)
+    note_joined(comm)
+    return comm
+
+
+def _join(arena: Arena, rank: int, launcher: str) -> Communicator:
     if rank:
         object_cache.leave_to_rank_0()
     local_rank = LocalRank(arena, rank, launcher)
     comm = Communicator(local_rank, Group.world(arena), "world")
     if is_on("SHMCOLL_SHARE_ARRAYS"):
         local_rank.share_arrays().share_everywhere()
-    _joined = os.getpid(), comm
+    note_joined(comm)
     return comm
 
 
@@ -86,10 +108,9 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
         place = find_placement(os.environ)
         if place is not None:
             die_with_launcher(place, os.environ)
-    timeout = seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT)
+    timeout, patience = limits()
     if place is None or place.size == 1:
         return arenas.create(1, timeout=timeout), 0, place.launcher if place else "none"
-    patience = seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
     check_proc()  # without it, any process that is checked seems to have ended
     arena = rendezvous.meet(place.key, place.rank, place.size, wait_timeout=timeout, patience=patience)
     rank_process.let_ranks_read(os.getppid())
@@ -106,6 +127,22 @@ def _explicit(rank: int | None, size: int | None, job: str | None) -> Placement:
         raise ValueError(f"rank {rank} is not a rank of a job of {size}")
     arenas.check_ranks(size)
     return Placement("explicit", rank, size, f"explicit:{job}")
+
+
+def limits() -> tuple[float, float]:
+    """Return the limits of one wait and of joining, in seconds."""
+    return seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT), seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
+
+
+def has_joined() -> bool:
+    """Return whether this process has joined a job."""
+    return _joined is not None and _joined[0] == os.getpid()
+
+
+def note_joined(comm: Communicator) -> None:
+    """Have `init` return this communicator from now on."""
+    global _joined
+    _joined = os.getpid(), comm
 
 
 def preload(progress: Callable[[str], None] | None = None) -> None:

@@ -18,6 +18,21 @@ from shmcoll.startup import rank_process
 _Environment = Mapping[str, str]
 
 
+#: launchers whose ranks are joined over MPI if they are on several machines
+MPI_LAUNCHERS = ("openmpi", "hydra", "srun")
+
+
+class SeveralMachines(ShmcollError):
+    """A launcher has started ranks on several machines. why: how that shows. size: the number of ranks."""
+
+    def __init__(self, launcher: str, why: str, size: int):
+        super().__init__(
+            f"{launcher} has started ranks on several machines ({why}), and without MPI shmcoll joins those of one. "
+            f"Start them with mpiexec or srun, or on one machine"
+        )
+        self.launcher, self.why, self.size_of_job = launcher, why, size
+
+
 @dataclass(frozen=True)
 class Placement:
     """This process's place in a job that another launcher started."""
@@ -31,7 +46,8 @@ class Placement:
 def find_placement(environment: _Environment) -> Placement | None:
     """Return the place that a launcher has given this process; None if it has no launcher.
 
-    Raises `ShmcollError` if the ranks are on several machines, or if the variables contradict each other.
+    Raises `SeveralMachines` if the ranks are on several machines, and `ShmcollError` if the variables contradict each
+    other.
     """
     for find in (_torchrun, _open_mpi, _hydra, _srun, _msrun, _variables):
         place = find(environment)
@@ -116,9 +132,10 @@ def _srun(e: _Environment) -> Placement | None:
         return None
     key = f"{e.get('SLURM_JOB_ID', '')}.{step}"
     nodes = e.get("SLURM_STEP_NUM_NODES", e.get("SLURM_NNODES", "1"))
-    if nodes != "1":
-        raise _several_machines("srun", f"SLURM_STEP_NUM_NODES={nodes}")
     size = "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in e else "SLURM_NTASKS"
+    if nodes != "1":
+        tasks = e.get(size, "")
+        raise SeveralMachines("srun", f"SLURM_STEP_NUM_NODES={nodes}", int(tasks) if tasks.isdigit() else 0)
     return _place(e, "srun", "SLURM_PROCID", size, None, lambda: key)
 
 
@@ -154,15 +171,10 @@ def _place(
     except ValueError:
         raise ShmcollError(f"{launcher}: {rank}={e[rank]!r} and {size}={e[size]!r} are not numbers") from None
     if local_size and e.get(local_size, e[size]) != e[size]:
-        raise _several_machines(launcher, f"{size}={e[size]} but {local_size}={e[local_size]}")
+        raise SeveralMachines(launcher, f"{size}={e[size]} but {local_size}={e[local_size]}", numbers[1])
+    if launcher in MPI_LAUNCHERS and "SHMCOLL_NODE" in e:
+        raise SeveralMachines(launcher, f"SHMCOLL_NODE={e['SHMCOLL_NODE']}", numbers[1])
     return Placement(launcher, *numbers, f"{launcher}:{key()}")
-
-
-def _several_machines(launcher: str, why: str) -> ShmcollError:
-    return ShmcollError(
-        f"{launcher} has started ranks on several machines ({why}), and shmcoll joins those of one. "
-        f"Start them on one machine, or use torch.distributed or mpi4py across machines"
-    )
 
 
 def _starter(*names: str) -> str:

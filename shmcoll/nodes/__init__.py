@@ -1,0 +1,18 @@
+"""One communicator over several machines: shared memory within a node, MPI between nodes.
+
+Nothing of this room is imported in a job of one machine. `startup/several_nodes.py` makes the communicator; it has the
+methods of every other one, because its dispatcher takes the checked arguments of the same `calls/`.
+
+    topology.py       which ranks are on which node
+    wire.py           MPI: sends, receives, tags, the control channel
+    progress.py       the wait loop: MPI requests, deadlines, dead ranks, the ends of groups
+    failures.py       why a group has ended, and how all its ranks learn it
+    agreement.py      the opening of every collective: ranks of all nodes make the same call
+    dispatcher.py     from the arguments of a routine to the algorithm
+    communicator.py   what a user sees
+    reduction.py, prefix.py, moves.py, rooted.py, counted.py, halos.py, transport.py    the algorithms
+
+The shape of every collective: the ranks of a node agree in shared memory, one leader per node exchanges a short message
+with each other leader, the leader publishes the verdict in shared memory. A short array travels in that message. Longer
+ones follow, on as many ranks of a node at once as `leaders` says.
+"""

@@ -1,0 +1,191 @@
+"""The opening of every collective: all ranks of all nodes make the same call. Short arrays travel with it.
+
+    1. all_gather in the node     the mark of each rank's call: a hash of its number, operation, arguments
+    2. exchange of the leaders    each leader sends one message to each other one: the mark of its node, or 0 if its
+                                  ranks disagree, and what its node offers
+    3. broadcast in the node      the verdict of the leader, and the result that it has made from all offers
+
+A rank leaves step 3 only after every rank of every node has entered step 1. All leaders see the same marks, so all ranks
+reach the same verdict, before a byte of a result moves. If they disagree, every rank makes step 4: all of them exchange
+what they have called, in words, and raise.
+
+Who waits for whom: a rank for the ranks of its node (in shared memory), a leader for the other leaders (`progress.py`).
+All of them have the same order of steps, so there is no circle. A leader of a node that disagrees sends its message all
+the same.
+
+A call has two marks. The first must be equal on all ranks. The second describes what only some ranks know, such as the
+shape of an array that others have not allocated yet. It must be equal on all ranks on which it is not 0.
+
+The message of a leader: both marks and the length of the offer, in words, then the offer. A receiver provides LONGEST_OFFER bytes, so a message of
+another call, which may be longer than expected, does no harm.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll.diagnostics.call_site import at_site
+from shmcoll.errors import CollectiveMismatch
+from shmcoll.nodes.wire import OPENING, Pending
+
+if TYPE_CHECKING:
+    from shmcoll.nodes.dispatcher import NodesDispatcher
+
+LONGEST_OFFER = 64 << 10  # bytes that a leader sends to another one in an opening
+WORD = 8
+_MARKS = 2
+_HEAD = (_MARKS + 1) * WORD  # bytes before the offer
+NOTHING = np.empty(0, np.uint8)
+
+Offer = np.ndarray | Sequence[np.ndarray]  # bytes for all nodes, or for each
+Facts = tuple[Any, ...]
+
+UNLIKE = CollectiveMismatch, "the ranks disagree"
+
+
+class Agreement:
+    """The openings of one group."""
+
+    def __init__(self, dispatcher: "NodesDispatcher"):
+        self._dispatcher = dispatcher
+        self.sequence = 0
+        self._messages: list[np.ndarray] = []  # memory for the messages of the other leaders
+
+    def open(
+        self,
+        facts: Facts,
+        length: int = 0,
+        offer: Callable[[], Offer] | None = None,
+        combine: Callable[[list[np.ndarray], np.ndarray], None] | None = None,
+        *,
+        partly_known: Facts | None = None,
+        unlike: tuple[type[Exception], str] = UNLIKE,
+    ) -> np.ndarray:
+        """Agree on a call, and return `length` bytes that `combine` has made on the leader from the offers of all nodes.
+
+        Args:
+            facts: what must be equal on all ranks: the operation and its arguments.
+            length: bytes of the result, equal on all ranks of a node.
+            offer: makes the offer of this node; called on all its ranks once they agree; the leader's counts. By
+                default nothing is offered.
+            combine: writes the result, on the leader, from the offers by node.
+            partly_known: what must be equal on all ranks that know it.
+            unlike: the exception for `partly_known` that is not equal, and the beginning of its text.
+        """
+        d = self._dispatcher
+        self.sequence += 1
+        own = np.array([(_mark(facts) + self.sequence) & _MOST or 1, _mark(partly_known)], np.int64)
+        marks = d.inner.all_gather(own).reshape(-1, _MARKS)
+        node = np.array([_common(marks[:, 0]), _known(marks[:, 1])])
+        agree = (node[0] != 0) and node[1] >= 0
+        offered = offer() if agree and offer else NOTHING
+        told = np.zeros(WORD + length, np.uint8)
+        if d.is_leader:
+            heard = self._exchange(node, offered)
+            first = _common(np.array([one[:WORD].view(np.int64)[0] for one in heard]))
+            second = _known(np.array([one[WORD : 2 * WORD].view(np.int64)[0] for one in heard]))
+            told[:WORD].view(np.int64)[0] = 1 if first == 0 else 2 if second < 0 else 0
+            if first and second >= 0 and combine:
+                combine([one[_HEAD:] for one in heard], told[WORD:])
+        if len(d.topology.local) > 1:
+            d.inner.broadcast(told, 0)
+        if verdict := int(told[:WORD].view(np.int64)[0]):
+            self._disagree(facts, partly_known, UNLIKE if verdict == 1 else unlike)
+        return told[WORD:]
+
+    def texts(self, text: str) -> list[str]:
+        """Return the texts of all ranks, by rank, each shortened if necessary. Every rank calls it."""
+        d = self._dispatcher
+        most = LONGEST_OFFER // (8 * max(map(len, d.topology.nodes)))
+        local = d.inner.gather_object(text[:most], 0)
+        mine = np.frombuffer(json.dumps(local).encode(), np.uint8) if local is not None else NOTHING
+        found: list[str] = [""] * d.size
+        if d.is_leader:
+            heard = self._exchange(np.zeros(_MARKS, np.int64), mine)
+            for ranks, one in zip(d.topology.nodes, heard, strict=True):
+                for rank, told in zip(ranks, json.loads(one[_HEAD:].tobytes()), strict=True):
+                    found[rank] = told
+        told_all: list[str] = d.inner.broadcast_object(found, 0)
+        return told_all
+
+    def _exchange(self, marks: np.ndarray, offered: Offer) -> list[np.ndarray]:
+        """Send the message of this node to all other leaders, and return theirs by node."""
+        d = self._dispatcher
+        leaders = [ranks[0] for ranks in d.topology.nodes]
+        own = d.topology.node
+        for_each = [offered] * len(leaders) if isinstance(offered, np.ndarray) else list(offered)
+        if not self._messages:
+            self._messages = [np.empty(_HEAD + LONGEST_OFFER, np.uint8) for _ in leaders]
+        pending = Pending(d.channel)
+        for node, leader in enumerate(leaders):
+            if node != own:
+                pending.recv(self._messages[node], leader, OPENING)
+        sent = [np.concatenate([np.array([*marks, one.size]).view(np.uint8), one]) for one in for_each]
+        for i in range(1, len(leaders)):
+            node = (own + i) % len(leaders)
+            pending.send(sent[node], leaders[node], OPENING)
+        d.wait(pending)
+        found = []
+        for node, message in enumerate(self._messages):
+            message = sent[own] if node == own else message
+            length = int(message[_MARKS * WORD : _HEAD].view(np.int64)[0])
+            found.append(message[: _HEAD + length])
+        return found
+
+    def _disagree(self, facts: Facts, partly_known: Facts | None, unlike: tuple[type[Exception], str]) -> None:
+        """Raise on all ranks what each of them has called."""
+        d = self._dispatcher
+        kind, beginning = unlike
+        texts = self.texts(_in_words(facts, partly_known) + at_site())
+        calls: dict[str, list[int]] = {}
+        for rank, text in enumerate(texts):
+            calls.setdefault(text, []).append(rank)
+        told = "; ".join(
+            f"{', '.join(d.topology.describe(rank) for rank in ranks)} called {text}" for text, ranks in calls.items()
+        )
+        text = f"{beginning} in operation #{self.sequence}: {told}"
+        self.refuse(kind, text, dict(enumerate(texts)))
+
+    def refuse(self, kind: type[Exception], text: str, calls: dict[int, str] | None = None) -> None:
+        """Raise an error that all ranks raise now. It ends the group if it is a `CollectiveMismatch`."""
+        failures = self._dispatcher.failures
+        if not issubclass(kind, CollectiveMismatch):
+            error = kind(text)
+            error.is_common = True  # type: ignore[attr-defined]
+            raise error
+        failures.end(kind, text, telling=False)
+        assert failures.ended is not None
+        failures.ended.calls = calls
+        failures.raise_if_ended(self._dispatcher.operation)
+
+
+_MOST = (1 << 62) - 1
+
+
+@lru_cache(maxsize=4096)
+def _mark(facts: Facts | None) -> int:
+    """Return a hash that is above 0 and the same in every process; 0 for None."""
+    if facts is None:
+        return 0
+    return int.from_bytes(blake2b(repr(facts).encode(), digest_size=8).digest(), "little") >> 2 or 1
+
+
+def _common(marks: np.ndarray) -> int:
+    """Return the value that all have; 0 if they differ."""
+    return int(marks[0]) if (marks == marks[0]).all() else 0
+
+
+def _known(marks: np.ndarray) -> int:
+    """Return the value of all that are not 0; 0 if all are, and -1 if they differ."""
+    known = marks[marks != 0]
+    return 0 if known.size == 0 else int(known[0]) if known[0] > 0 and (known == known[0]).all() else -1
+
+
+def _in_words(facts: Facts, partly_known: Facts | None) -> str:
+    """Return a call in words: `all_reduce(shape (4,), float32, sum)`."""
+    operation, *more = (*facts, *(partly_known or ()))
+    return f"{operation}({', '.join(str(one) for one in more if one not in (None, ''))})"

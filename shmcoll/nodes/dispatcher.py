@@ -1,0 +1,268 @@
+"""From a checked call to its algorithm over nodes. It has the methods of `runtime/dispatcher.py` that `calls/` use.
+
+`calls/` check the arguments of every call, and pass them to `run`, or in phases to `routine` and `complete`, in the form
+of the native entry. Here a function in Python takes the same arguments. It works in three places: `inner`, a
+communicator of the group's ranks on this node that only the algorithms use; `channel`, MPI; and this process. `node` is
+another one of the same ranks, for the user.
+
+A group over nodes has a line of turns and a worker of its own (`runtime/turns.py`), so its calls are made one after the
+other, and asynchronous ones in the order in which they were submitted. Inside a turn no other call of this group uses
+`inner`. An exception that comes out of an algorithm has left the protocol, so it ends the group on all nodes, except one
+that all ranks raise together: `ValueError` about what the ranks find together, as in `agreement.py`.
+"""
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from shmcoll.communicator.native_call import unrouted
+from shmcoll.diagnostics.call_site import at_site
+from shmcoll.engine import context as c
+from shmcoll.engine.kernels.dtypes import DType
+from shmcoll.engine.memory.group import Group, RankName, names
+from shmcoll.engine.native import entry
+from shmcoll.errors import CallNotAllowed, RankFailed, ShmcollError
+from shmcoll.nodes import counted, halos, moves, prefix, reduction, rooted
+from shmcoll.nodes.agreement import Agreement
+from shmcoll.nodes.failures import Checking, Failures
+from shmcoll.nodes.mail import Mail, Posted
+from shmcoll.runtime.async_worker import AsyncWorker, check_rank
+from shmcoll.runtime.switches import is_on
+
+if TYPE_CHECKING:
+    from shmcoll.communicator import Communicator
+    from shmcoll.nodes.progress import Progress
+    from shmcoll.nodes.topology import Topology
+    from shmcoll.nodes.wire import Channel, Pending
+
+ALGORITHMS: dict[str, Callable[..., int]] = {
+    "barrier": moves.barrier,
+    "all_reduce": reduction.all_reduce,
+    "reduce": reduction.reduce,
+    "reduce_scatter": reduction.reduce_scatter,
+    "scan": prefix.scan,
+    "exscan": prefix.exscan,
+    "all_gather": moves.all_gather,
+    "all_to_all": moves.all_to_all,
+    "collective_permute": moves.collective_permute,
+    "broadcast": rooted.broadcast,
+    "scatter": rooted.scatter,
+    "gather": rooted.gather,
+    "all_to_all_v": counted.exchange,
+    "all_gather_v": counted.exchange,
+    "gather_v": counted.exchange,
+    "scatter_v": counted.exchange,
+    "halo_exchange": halos.exchange,
+}
+
+
+class NodesGroup:
+    """A group over nodes, as the files beside this one and `runtime/` name its ranks."""
+
+    def __init__(self, inner: Group, index: int, ranks: tuple[int, ...]):
+        self._inner, self._index = inner, index
+        self.ranks = ranks
+
+    @property
+    def size(self) -> int:
+        return len(self.ranks)
+
+    def name(self, rank: int) -> RankName:
+        """Return the name of a rank of the group, for messages."""
+        return RankName(rank, self.ranks[rank])
+
+    def names(self, ranks: Any) -> str:
+        """Return the names of some of its ranks, for messages."""
+        return names(self.name(rank) for rank in ranks)
+
+    @property
+    def title(self) -> str:
+        """The members, for messages."""
+        return f"world {names(self.ranks)}"
+
+    def has_ended(self) -> bool:
+        return self._inner.has_ended()
+
+    def ring_one(self, _rank: int) -> None:
+        """Post this rank's doorbell."""
+        self._inner.ring_one(self._index)
+
+
+class NodesDispatcher:
+    """Makes the calls of one group over nodes. leaders: how many ranks of a node talk to others about a long array."""
+
+    only_records = False  # see `runtime/dispatcher.py`
+
+    def __init__(
+        self,
+        topology: "Topology",
+        channel: "Channel",
+        inner: "Communicator",
+        node: "Communicator",
+        progress: "Progress",
+        leaders: int,
+    ):
+        self.topology = topology
+        self.channel = channel
+        self.inner = inner
+        self.node = node
+        self.progress = progress
+        self.rank, self.size = topology.rank, topology.size
+        self.leaders = max(1, min(leaders, topology.smallest))
+        self.is_leader = topology.index == 0
+        self.local_rank = inner._local_rank
+        self.group = NodesGroup(inner._dispatcher.group, inner.rank, channel.ranks)
+        self.words = entry.new_context(self.size)
+        self.failures = Failures(topology, channel, inner, self.group.name(self.rank))
+        # The turns and the worker need of a group what `NodesGroup` has
+        self.worker = AsyncWorker(self.words, self.group, self.rank, self.failures)  # type: ignore[arg-type]
+        self.agreement = Agreement(self)
+        self.mail = Mail(self)
+        self.posted = Posted(self.mail)
+        self.checks_buffers = is_on("SHMCOLL_CHECK")
+        self._timeout = inner.timeout
+        self.timeout = inner.timeout
+        self.operation = ""
+        self.kept: Any = None  # what the first phase of a call leaves for the second
+        self._pid = os.getpid()
+        self._routines: dict[str, Callable[..., int]] = {}
+        progress.groups[channel.number] = self.failures
+        os.register_at_fork(after_in_child=_shut_in_child(self))
+
+    # --- what `calls/` use --------------------------------------------------------------------------------------------
+
+    def checking(self, operation: str) -> Checking:
+        return self.failures.checking(operation)
+
+    def kernel(self, dtype: DType, reduction: str, number: int) -> int:
+        """Return the address of the kernel for a dtype and a reduction."""
+        address: int = self.inner._dispatcher.kernel(dtype, reduction, number)
+        return address
+
+    def routine(self, name: str) -> Callable[..., int]:
+        """Return what takes the arguments of the native entry of a collective, and returns its status."""
+        if name in ("send", "recv"):  # these are `mail.py`'s
+            return unrouted
+        if name not in self._routines:
+            algorithm = ALGORITHMS.get(name)
+            if algorithm is None:
+                raise CallNotAllowed(f"{name}: there is no such operation between nodes; use comm.node.{name}")
+            self._routines[name] = self._make_routine(name, algorithm)
+        return self._routines[name]
+
+    def run(self, operation: str, *arguments: Any) -> None:
+        """Make a call with the arguments of the native entry."""
+        self.complete(operation, self.routine(operation), arguments)
+
+    def complete(
+        self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...] = (), status: int = c.BUSY
+    ) -> int:
+        """Make a call in its turn, and return its status."""
+        turns = self.worker.turns
+        if turns.is_mine():
+            return self._guarded(operation, call, arguments)
+        self.check_open(operation)
+        done: int = turns.run(lambda: self._guarded(operation, call, arguments), operation)
+        return done
+
+    def left(self, operation: str) -> None:
+        """End the group on all nodes, because an exception has come out of one of its calls."""
+        where = f"{self.topology.describe(self.rank)} was interrupted in {operation}{at_site()}"
+        self.failures.end(RankFailed, where, rank=self.rank)
+
+    def check_outside(self, operation: str) -> None:
+        """Raise if a call of this thread is inside already."""
+        if self.worker.turns.is_within():
+            raise CallNotAllowed(
+                f"{operation} on rank {self.failures.name}: called by a signal handler, or a finaliser, in the midst of "
+                f"another call of the same thread"
+            )
+
+    def check_rank(self, operation: str) -> None:
+        """Raise in a process that this rank has forked."""
+        check_rank(self._pid, operation, f"rank {self.failures.name}")
+
+    def check_open(self, operation: str) -> None:
+        """Raise if no call is possible any more."""
+        if self.is_shut:
+            self.check_rank(operation)
+            raise CallNotAllowed(
+                f"{operation} on rank {self.failures.name}: this communicator is closed; make a new one"
+            )
+        self.channel.wire.check_open()
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether all calls are refused: the group is closed, or this process is a fork of the rank."""
+        return self.worker.turns.is_shut
+
+    def finish(self) -> None:
+        """Complete what is pending, and refuse further calls."""
+        self.check_outside("close")
+        self.worker.finish()
+        self.mail.close()
+        self.worker.turns.drain()
+        self.failures.shut()
+
+    def shut(self) -> None:
+        """Refuse all calls from now on: this process is a fork of the rank."""
+        self.worker.turns.shut()
+
+    @property
+    def timeout(self) -> float:
+        """The limit of one wait, in seconds."""
+        return self._timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        # A rank waits for its leader while that waits for a late rank of this node, and then for another node. So the
+        # leader's limit passes first, and its error names the node
+        self._timeout = seconds
+        self.inner.timeout = seconds if len(self.topology.nodes) == 1 else min(2 * seconds + 5, 1e9)
+
+    # --- what the algorithms use --------------------------------------------------------------------------------------
+
+    def wait(self, pending: "Pending") -> None:
+        """Wait until sends and receives of this operation are complete."""
+        self.progress.wait(self.failures, pending, self.operation, self.timeout)
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _make_routine(self, name: str, algorithm: Callable[..., int]) -> Callable[..., int]:
+        def routine(*arguments: Any) -> int:
+            return self.complete(name, lambda: algorithm(self, name, *arguments))
+
+        return routine
+
+    def _guarded(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int:
+        """Make a call within this thread's turn."""
+        outer, self.operation = self.operation, self.operation or operation
+        try:
+            self.failures.raise_if_ended(self.operation)
+            return call(*arguments)
+        except CallNotAllowed:
+            raise
+        except ValueError as error:
+            if not getattr(error, "is_common", False):
+                self.left(operation)
+            raise
+        except ShmcollError:
+            self.failures.raise_if_ended(self.operation)  # also what the node's group has found
+            self.left(operation)
+            raise
+        except BaseException:
+            self.left(operation)
+            raise
+        finally:
+            self.operation = outer
+
+
+def _shut_in_child(dispatcher: NodesDispatcher) -> Callable[[], None]:
+    known = weakref.ref(dispatcher)
+
+    def shut() -> None:
+        if (found := known()) is not None:
+            found.shut()
+
+    return shut

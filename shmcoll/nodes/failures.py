@@ -1,0 +1,165 @@
+"""Why a group over nodes has ended, and how all its ranks learn it.
+
+A rank that finds a reason (`end`) does three things, in this order. It keeps the error for its own later calls. It
+writes the reason into the region of the node's group and ends that group, which wakes the ranks of its node. It sends
+the reason to each rank of the other nodes on the control channel (`wire.py`). A rank that hears of a reason there ends
+the group of its node in the same way, and sends nothing. So the reason reaches each node on as many ways as it has
+ranks that wait for MPI, and each rank of a node through shared memory.
+
+A rank that is in shared memory when its node's group ends takes the reason from there (`of_node`). If the engine has
+found it, because a rank of the node has died or raised, this rank is the first that can tell the other nodes, and does.
+
+Nobody waits for a control message to arrive, so a rank that does not listen keeps no other rank waiting.
+"""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.group import RankName
+from shmcoll.errors import (
+    CollectiveMismatch,
+    CollectiveTimeout,
+    InternalError,
+    RankFailed,
+    ShmcollError,
+)
+from shmcoll.runtime.failure_facts import again
+
+if TYPE_CHECKING:
+    from shmcoll.communicator import Communicator
+    from shmcoll.nodes.topology import Topology
+    from shmcoll.nodes.wire import Channel
+
+_KINDS: dict[str, type[ShmcollError]] = {
+    kind.__name__: kind for kind in (RankFailed, CollectiveTimeout, CollectiveMismatch, InternalError)
+}
+_CAUSES: dict[type[ShmcollError], int] = {
+    CollectiveTimeout: records.TIMED_OUT,
+    CollectiveMismatch: records.MISMATCHED,
+    InternalError: records.BROKEN,
+}
+_KIND_OF_CAUSE = {cause: kind for kind, cause in _CAUSES.items()}
+_FACTS = "nodes"  # in the record of the node's group: class of the error, and its attributes
+
+
+class Failures:
+    """What has ended one group over nodes. inner: the communicator of the group's ranks on this node."""
+
+    def __init__(self, topology: "Topology", channel: "Channel", inner: "Communicator", name: RankName):
+        self.name = name  # in messages
+        self.topology = topology
+        self._channel = channel
+        self._inner = inner
+        self.ended: ShmcollError | None = None
+        self.is_told = False  # whether a call of the program has raised why the group has ended
+        self.is_shut = False
+
+    def world(self, rank: int) -> int:
+        """Return the number in the job of a rank of the group."""
+        return self._channel.ranks[rank]
+
+    def has_failed(self) -> bool:
+        """Return whether an exception has ended this rank's program."""
+        return self._inner._dispatcher.failures.has_failed()
+
+    def checking(self, operation: str) -> "Checking":
+        return Checking(operation, self.name)
+
+    def raise_if_ended(self, operation: str) -> None:
+        """Raise why the group has ended, if it has."""
+        if self.ended is None and self._inner._dispatcher.group.has_ended():
+            self.of_node(operation)
+        if self.ended is not None:
+            self.is_told = True
+            error = again(self.ended)
+            error.operation = operation
+            raise error
+
+    def end(
+        self,
+        kind: type[ShmcollError],
+        text: str,
+        *,
+        rank: int | None = None,
+        missing: Sequence[int] = (),
+        dead: int | None = None,
+        telling: bool = True,
+    ) -> None:
+        """End the group, unless it has ended. dead: the rank of the job that has died, if that is the reason. telling:
+        whether to send it to the other nodes."""
+        if self.ended is not None:
+            return
+        error = kind(text)
+        error.rank, error.missing = rank, tuple(missing) or None
+        self.ended = error
+        facts = {_FACTS: [kind.__name__, rank, list(missing)[:16], dead]}
+        dispatcher = self._inner._dispatcher
+        if not dispatcher.group.has_ended():
+            records.end(dispatcher.group, self._inner.rank, _CAUSES.get(kind, records.ABORTED), text, facts)
+        if telling:
+            message = {"group": self._channel.number, "kind": kind.__name__, "text": text, "rank": rank}
+            self._tell(message | {"missing": list(missing)[:64], "dead": dead})
+
+    def heard(self, message: dict[str, Any]) -> None:
+        """End the group for the reason that a rank of another node has sent."""
+        self.end(
+            _KINDS.get(message["kind"], RankFailed),
+            message["text"],
+            rank=message["rank"],
+            missing=message["missing"],
+            telling=False,
+        )
+
+    def of_node(self, operation: str) -> None:
+        """Take the reason from the group of the node, which has ended."""
+        group = self._inner._dispatcher.group
+        failure = records.first_failure(group)
+        if failure is None:
+            self.end(RankFailed, f"the group of {self._here()} was ended without a reason")
+            return
+        if _FACTS in failure.facts:
+            kind, rank, missing, dead = failure.facts[_FACTS]
+            self.end(_KINDS[kind], failure.text, rank=rank, missing=missing, dead=dead, telling=False)
+            return
+        local = group.ranks.index(failure.rank)
+        culprit = self.topology.local[local]
+        own = f"rank {group.name(local)} "
+        who = self.topology.describe(culprit)
+        text = f"{who} {failure.text.removeprefix(own)}" if failure.text.startswith(own) else failure.text
+        is_dead = failure.cause not in (*_KIND_OF_CAUSE, records.ABORTED, records.INTERRUPTED)
+        dead = self._channel.ranks[culprit] if is_dead else None
+        if text == failure.text:
+            text = f"on {self._here()}, whose ranks are numbered there from 0: {text}"
+        kind = _KIND_OF_CAUSE.get(failure.cause, RankFailed)
+        self.end(kind, text, rank=culprit if kind is RankFailed else None, dead=dead)
+
+    def died(self, world: int, text: str, *, telling: bool) -> None:
+        """End the group because a rank of the job has died. It does nothing if that is not a member."""
+        if world in self._channel.ranks:
+            rank = self._channel.ranks.index(world)
+            self.end(RankFailed, f"{self.topology.describe(rank)} {text}", rank=rank, dead=world, telling=telling)
+
+    def shut(self) -> None:
+        self.is_shut = True
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        local = set(self.topology.local)
+        self._channel.wire.tell([rank for i, rank in enumerate(self._channel.ranks) if i not in local], message)
+
+    def _here(self) -> str:
+        return self.topology.describe_node(self.topology.node)
+
+
+class Checking:
+    """`with failures.checking(op) as check`: what the checks of arguments name in their messages."""
+
+    def __init__(self, operation: str, name: RankName):
+        self._check = operation, name
+
+    def __enter__(self) -> tuple[str, int]:
+        return self._check
+
+    def __exit__(self, _type: object, _error: BaseException | None, _traceback: TracebackType | None) -> None:
+        pass

@@ -1,0 +1,97 @@
+"""A job over nodes, as one of its processes knows it: what all its groups share, and how it ends.
+
+The end of a process. A rank whose program ends by an exception tells the other nodes which, at once. At the end of each
+process, before MPI's own end, the rank tells the other nodes that it leaves, and withdraws what it has posted: MPICH
+aborts at its end if a request is left.
+"""
+
+import atexit
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shmcoll.communicator import Communicator
+from shmcoll.nodes.communicator import NodesCommunicator
+from shmcoll.nodes.dispatcher import NodesDispatcher
+from shmcoll.nodes.wire import Channel
+from shmcoll.runtime import uncaught
+from shmcoll.runtime.group_registry import identity
+
+if TYPE_CHECKING:
+    from shmcoll.nodes.progress import Progress
+    from shmcoll.nodes.topology import Topology
+    from shmcoll.nodes.wire import Wire
+
+_WORLD = 1  # the number of the group of all ranks
+
+
+class Job:
+    """All groups of this process. node: the communicator of all ranks on this node, whose numbers are the indices of
+    `topology`."""
+
+    def __init__(self, topology: "Topology", wire: "Wire", progress: "Progress", node: Communicator, leaders: int):
+        self.topology = topology
+        self.wire = wire
+        self.progress = progress
+        self.node = node
+        self._leaders = leaders
+        self._number = _WORLD
+        self._pid = os.getpid()
+        self.subgroups: dict[tuple[int, tuple[int, ...], str], Communicator] = {}
+        self.world = self._open(topology, range(topology.size), _WORLD, "world", node)
+        self._open_groups: list[NodesCommunicator] = [self.world]
+        uncaught.tell_of_end(self._failed)
+        atexit.register(self._end)
+
+    def free_number(self) -> int:
+        """Return a number that no group of this process has."""
+        return self._number + 1
+
+    def take_number(self, number: int) -> None:
+        """Note that a group has this number."""
+        self._number = max(self._number, number)
+
+    def make(self, parent: NodesCommunicator, members: Sequence[int], number: int, label: str) -> Communicator:
+        """Make the group of some ranks of a group, numbered in this order. All of them call it."""
+        d = parent._dispatcher
+        topology = d.topology.among(members, members.index(parent.rank))
+        ranks = [d.channel.ranks[rank] for rank in members]
+        if len(topology.nodes) == 1:
+            return self._in_node(ranks, number, label)
+        local = self._in_node([ranks[rank] for rank in topology.local], number, f"{label}, for the user")
+        made = self._open(topology, ranks, number, f"{ranks}", local)
+        made.timeout = parent.timeout
+        self._open_groups.append(made)
+        return made
+
+    def forget(self, comm: NodesCommunicator) -> None:
+        """Forget a group that has been closed."""
+        self._open_groups.remove(comm)
+        self.subgroups = {key: one for key, one in self.subgroups.items() if one is not comm}
+
+    def _open(
+        self, topology: "Topology", ranks: Sequence[int], number: int, name: str, node: Communicator
+    ) -> NodesCommunicator:
+        inner = self._in_node([ranks[rank] for rank in topology.local], number, "for algorithms")
+        channel = Channel(self.wire, number, ranks)
+        dispatcher = NodesDispatcher(topology, channel, inner, node, self.progress, self._leaders)
+        return NodesCommunicator(self, dispatcher, name)
+
+    def _in_node(self, ranks: Sequence[int], number: int, label: str) -> Communicator:
+        """Return a communicator of ranks of the job that are all on this node."""
+        local = tuple(self.topology.places[rank][1] for rank in ranks)
+        return self.node._join(local, identity(local, "nodes", str(number), label))
+
+    def _failed(self, error: BaseException) -> None:
+        """Tell the other nodes that an exception ends this process."""
+        if os.getpid() == self._pid and not uncaught.is_consequence(error):
+            self.progress.rank_died(self.wire.rank, f"raised {uncaught.in_words(error)}")
+
+    def _end(self) -> None:
+        """Leave, before MPI ends."""
+        if os.getpid() != self._pid or self.wire.mpi.Is_finalized():
+            return
+        for comm in list(self._open_groups):
+            comm._dispatcher.mail.close()
+        self.progress.leave()
+        self.progress.close()

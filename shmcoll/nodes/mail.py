@@ -1,0 +1,494 @@
+"""Messages between two ranks of a group over nodes. All of them go through MPI, also within a node, so one place decides
+which receive gets which message, and ANY works across nodes.
+
+A message is a head and its bytes. The head has tag, form, dtype, shape, number. A short message is one MPI message.
+For a longer one the bytes follow in a second MPI message of another kind; they come in the order of the heads. The
+receiver begins to receive the bytes when it reads the head: into the array of the receive that the message fits, or
+else into memory of its own, where the message stays until it is received. So a sender never waits for its receiver. It
+copies what it sends, because `x` may be changed when `send` returns.
+
+A receive is always posted (`runtime/posted_receive.py`), in the list `_posted`. Each head is compared with the list in
+its order, and each new receive with the messages that have come, in their order. So two messages of one rank never
+overtake each other.
+
+Who moves messages: every thread that waits for a receive (`help`), the worker while receives are posted (`is_waiting`),
+and a thread of its own while sends are on their way (`_Sender`), because MPI moves a long message only while the
+sender is inside MPI. All of them hold `_lock`.
+
+A synchronous send ends when the receiver has taken its message: it sends back the number of the message (RECEIPT).
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll.calls.probe import Envelope, Message
+from shmcoll.calls.recv import part_of
+from shmcoll.diagnostics.call_site import Site, here
+from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
+from shmcoll.engine.layout import ANY
+from shmcoll.engine.messages.ring_buffers import ARRAY, SOURCE_SHIFT, WHOLE
+from shmcoll.errors import CollectiveTimeout, ShmcollError
+from shmcoll.nodes.transport import at_address
+from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes
+from shmcoll.runtime.posted_receive import Finish, PostedReceive
+from shmcoll.runtime.work import Work
+
+if TYPE_CHECKING:
+    from shmcoll.nodes.dispatcher import NodesDispatcher
+
+INLINE_BYTES = 16 << 10  # of a message that is sent with its head
+_TAG, _CODE, _BYTES, _NUMBER, _WANTS_RECEIPT, _DIMS = range(6)  # words of a head; the shape follows
+_WORD = 8
+_OBJECT = 0  # in place of the code of a dtype
+_POLLS = 2000  # looks of a thread that waits before it sleeps between two of them
+_NAP = 100e-6  # seconds
+_SLICE = 500e-6  # seconds that the worker naps in its turn
+
+
+class Arrived:
+    """A message whose head has come."""
+
+    def __init__(self, source: int, head: np.ndarray):
+        self.source, self.tag, self.code = source, int(head[_TAG]), int(head[_CODE])
+        self.bytes, self.number = int(head[_BYTES]), int(head[_NUMBER])
+        self.wants_receipt = bool(head[_WANTS_RECEIPT])
+        self.shape = tuple(head[_DIMS + 1 : _DIMS + 1 + int(head[_DIMS])].tolist())
+        self.memory = np.empty(0, np.uint8)
+        self.pending: Pending | None = None  # the rest of its bytes
+        self.receive: PostedReceive | None = None  # that gets it
+
+    def fits(self, source: int, tag: int) -> bool:
+        return source in (ANY, self.source) and tag in (ANY, self.tag)
+
+    @property
+    def envelope(self) -> Envelope:
+        return Envelope(self.source, self.tag, None if self.code == _OBJECT else self.dtype, self.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.uint8) if self.code == _OBJECT else BY_CODE[self.code].numpy
+
+    def array(self) -> np.ndarray:
+        """Return what has come, once all of it has."""
+        made = np.empty(self.shape, self.dtype)
+        as_bytes(made)[:] = self.memory
+        return made
+
+
+class Posted:
+    """The posted receives as `calls/` know them. They are never empty, so `calls/` post each receive."""
+
+    def __init__(self, mail: "Mail"):
+        self._mail = mail
+
+    def is_empty(self) -> bool:
+        return False
+
+    def make(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> PostedReceive:
+        """Make a receive, to be put into the list by `enter`."""
+        d = self._mail.dispatcher
+        return PostedReceive(d.worker, here(), operation, place, source, tag, time.monotonic() + d.timeout, finish)
+
+    def enter(self, *receives: PostedReceive) -> None:
+        """Post receives. After an exception they are withdrawn, because the user has no handles."""
+        try:
+            self._mail.enter(receives)
+        except BaseException:
+            for receive in receives:
+                receive.withdraw()
+            raise
+
+    def wants(self, source: int, tag: int) -> bool:
+        """Return whether a posted receive fits a message."""
+        return self._mail.wants(source, tag)
+
+
+class Mail:
+    """The messages of one group, and the listener of its worker (`runtime/async_worker.py`)."""
+
+    def __init__(self, dispatcher: "NodesDispatcher"):
+        self.dispatcher = dispatcher
+        self.served = 0
+        self._lock = threading.RLock()
+        self._posted: list[PostedReceive] = []
+        self._arrived: list[Arrived] = []  # that no receive has got, in the order of their heads
+        self._coming: list[Arrived] = []  # whose bytes are on their way
+        self._receipts: dict[int, tuple[Work[Any], float, int, str]] = {}  # synchronous sends, by number
+        self._sent = 0
+        self._lives_at = 0.0
+        self._sender = _Sender(self)
+        dispatcher.worker.listener = self
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def send(self, array: np.ndarray, dest: int, tag: int, form: int = ARRAY, work: Work[Any] | None = None) -> None:
+        """Send an array, or the bytes of an object as `calls/pickling.as_message` returns them. work: the handle of a
+        synchronous send, which ends when the message has been taken."""
+        d = self.dispatcher
+        d.check_open("send")
+        d.failures.raise_if_ended("send")
+        is_object = form != ARRAY
+        data = _joined(array) if form not in (ARRAY, WHOLE) else as_bytes(array)
+        with self._lock:
+            self._sent += 1
+            number = self._sent
+            if work is not None:
+                name = "send_object" if is_object else "send"
+                self._receipts[number] = work, time.monotonic() + d.timeout, dest, name
+            shape = (data.size,) if is_object else array.shape
+            code = _OBJECT if is_object else BY_NUMPY[array.dtype].code
+            head = np.array([tag, code, data.size, number, work is not None, len(shape), *shape], np.int64)
+            if dest == d.rank:
+                one = Arrived(dest, head)
+                one.memory = data.copy()
+                self._come(one)
+                return
+            pending = Pending(d.channel)
+            if data.size <= INLINE_BYTES:
+                pending.send(np.concatenate([head.view(np.uint8), data]), dest, MESSAGE)
+            else:
+                pending.send(head.view(np.uint8), dest, MESSAGE)
+                pending.send(data.copy(), dest, PAYLOAD)
+            self._sender.add(pending)
+        if work is not None:
+            self._watch()
+
+    def send_synchronously(self, operation: str, array: np.ndarray, dest: int, tag: int, form: int) -> Work[Any]:
+        """Send, and return the handle that ends when the receiver has taken the message."""
+        work: Work[Any] = _Receipt(self.dispatcher.worker, here())
+        self.send(array, dest, tag, form, work)
+        return work
+
+    # --- receiving ----------------------------------------------------------------------------------------------------
+
+    def enter(self, receives: Sequence[PostedReceive]) -> None:
+        """Post receives."""
+        d = self.dispatcher
+        d.check_open(receives[0].operation)
+        d.failures.raise_if_ended(receives[0].operation)
+        with self._lock:
+            for receive in receives:
+                self._posted.append(receive)
+                for one in self._arrived:
+                    if receive.fits(one.source, one.tag):
+                        self._give(one, receive)
+                        break
+        if not self.is_empty():
+            self._watch()
+
+    def wants(self, source: int, tag: int) -> bool:
+        """Return whether a posted receive fits a message."""
+        with self._lock:
+            return any(receive.fits(source, tag) for receive in self._posted)
+
+    def probe(self, operation: str, source: int, tag: int, *, waits: bool, takes: bool) -> Any:
+        """Return the `Envelope` of the first message that fits, or the `Message` itself; None if it has not come and
+        the call does not wait."""
+        d = self.dispatcher
+        d.check_open(operation)
+        end, turn = time.monotonic() + d.timeout, 0
+        while True:
+            d.failures.raise_if_ended(operation)
+            self._look()
+            with self._lock:
+                one = next((one for one in self._arrived if one.fits(source, tag)), None)
+                if one is not None and takes:
+                    self._arrived.remove(one)
+                    self._take(one)
+            if one is not None:
+                break
+            if not waits:
+                return None
+            turn += 1
+            self._check(operation, source, end)
+            _pause(turn)
+        if not takes:
+            return one.envelope
+        while one.pending is not None:
+            self._look()
+            d.failures.raise_if_ended(operation)
+            time.sleep(0)
+        return Message(one.envelope, one.memory if one.code == _OBJECT else one.array(), d.failures.name)
+
+    # --- the listener -------------------------------------------------------------------------------------------------
+
+    def is_empty(self) -> bool:
+        """Return whether nothing is awaited."""
+        return not (self._posted or self._receipts or any(one.receive for one in self._coming))
+
+    def is_waiting(self, *, is_ending: bool) -> bool:
+        """Serve what has come; see `Listener`."""
+        self._look()
+        if not is_ending:
+            self._fail_late()
+        time.sleep(_SLICE)
+        return not is_ending or bool(self._receipts)
+
+    def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
+        """Serve what has come in a thread that waits for one of these; see `Listener`."""
+        turn = 0
+        while not any(work._latch.is_set for work in works):
+            self._look()
+            if not polls or (turn > _POLLS and not sleeps):
+                return
+            turn += 1
+            if turn % 16 == 0:
+                self._fail_late()
+            _pause(turn)
+
+    def withdraw(self, *, all_of_them: bool) -> list[Site | None]:
+        """Withdraw the receives, at the end; see `Listener`."""
+        with self._lock:
+            found = [receive for receive in self._posted if all_of_them and receive.withdraw()]
+            self._posted = [receive for receive in self._posted if receive not in found]
+        return [receive.site for receive in found]
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Have the worker serve what is awaited."""
+        worker = self.dispatcher.worker
+        with worker.turns.guard:
+            worker.start("recv")
+        worker.watch()
+
+    def _look(self) -> None:
+        """Take what has come."""
+        d = self.dispatcher
+        with self._lock:
+            while (found := d.channel.wire.probe(d.channel.tag(MESSAGE))) is not None:
+                self._read_head(*found)
+            while (found := d.channel.wire.probe(d.channel.tag(RECEIPT))) is not None:
+                number = int(self._read(*found, RECEIPT).view(np.int64)[0])
+                work, *_ = self._receipts.pop(number)
+                work.settle(None)
+                self.served += 1
+            for one in list(self._coming):
+                if one.pending is None or d.channel.wire.tests(one.pending.requests):
+                    one.pending = None
+                    self._coming.remove(one)
+                    if one.receive is not None:
+                        self._complete(one, one.receive)
+
+    def _read(self, source: int, length: int, kind: int) -> np.ndarray:
+        d = self.dispatcher
+        data = np.empty(length, np.uint8)
+        d.channel.wire.comm.Recv([data, d.channel.wire.mpi.BYTE], source, d.channel.tag(kind))  # it has come
+        return data
+
+    def _read_head(self, world: int, length: int) -> None:
+        d = self.dispatcher
+        data = self._read(world, length, MESSAGE)
+        dims = int(data[_DIMS * _WORD :][:_WORD].view(np.int64)[0])
+        end = (_DIMS + 1 + dims) * _WORD
+        one = Arrived(d.channel.ranks.index(world), data[:end].view(np.int64))
+        if one.bytes <= INLINE_BYTES:
+            one.memory = data[end:]
+        else:
+            one.memory = np.empty(one.bytes, np.uint8)
+            one.pending = Pending(d.channel)
+            one.pending.recv(one.memory, one.source, PAYLOAD)
+            self._coming.append(one)
+        self._come(one)
+
+    def _come(self, one: Arrived) -> None:
+        """Give a new message to the first receive that it fits."""
+        self._arrived.append(one)
+        for receive in list(self._posted):
+            if receive.fits(one.source, one.tag):
+                self._give(one, receive)
+                if one not in self._arrived:
+                    return
+
+    def _give(self, one: Arrived, receive: PostedReceive) -> None:
+        """Have a receive take a message that its source and tag fit. If its array does not, the receive fails, and the
+        message stays."""
+        wrong = self._misfit(one, receive)
+        if not receive.take():
+            return  # withdrawn
+        self._posted.remove(receive)
+        self.served += 1
+        if wrong is not None:
+            receive.settle(wrong)
+            return
+        self._arrived.remove(one)
+        self._take(one)
+        if one.pending is None:
+            self._complete(one, receive)
+        else:
+            one.receive = receive
+
+    def _take(self, one: Arrived) -> None:
+        """Tell the sender that its message has been taken, if it waits for that."""
+        if not one.wants_receipt:
+            return
+        d = self.dispatcher
+        if one.source == d.rank:
+            work, *_ = self._receipts.pop(one.number)
+            work.settle(None)
+            return
+        pending = Pending(d.channel)
+        pending.send(np.array([one.number], np.int64).view(np.uint8), one.source, RECEIPT)
+        self._sender.add(pending)
+
+    def _misfit(self, one: Arrived, receive: PostedReceive) -> Exception | None:
+        name, place = self.dispatcher.failures.name, receive.place
+        where = f"{receive.operation} on rank {name}: the message of rank {one.source} with tag {one.tag}"
+        if receive.operation == "recv_object":
+            return None if one.code == _OBJECT else TypeError(f"{where} is an array of {one.dtype}; use recv")
+        if one.code == _OBJECT:
+            return TypeError(f"{where} is an object; use recv_object")
+        if place is None:
+            return None
+        if BY_NUMPY[place.dtype].code != one.code:
+            return TypeError(f"{where} has dtype {one.dtype}, out has {place.dtype}")
+        count = one.bytes // one.dtype.itemsize
+        if count > place.size:
+            return ValueError(f"{where} has {count} elements, out has room for {place.size}")
+        return None
+
+    def _complete(self, one: Arrived, receive: PostedReceive) -> None:
+        """Make the result of a receive whose message has come."""
+        if one.code == _OBJECT:
+            array = one.memory if one.memory.ctypes.data % _WORD == 0 else one.memory.copy()
+        elif receive.place is None:
+            array = one.array()
+        else:
+            array = part_of(receive.place, one.bytes // one.dtype.itemsize)
+            as_bytes(array)[:] = one.memory
+        outcome: Any
+        try:
+            outcome = receive.finish(array, -1 - (one.source << SOURCE_SHIFT | one.tag))
+        except BaseException as error:
+            outcome = error
+        receive.settle(outcome)
+
+    # --- failures -----------------------------------------------------------------------------------------------------
+
+    def _fail_late(self) -> None:
+        """Make receives and synchronous sends fail that are late or cannot complete."""
+        d, now = self.dispatcher, time.monotonic()
+        d.progress.look()
+        with self._lock:
+            if now >= self._lives_at:
+                self._lives_at = now + 0.02
+                d.progress.look_at_lives(d.failures, [r.source for r in self._posted if r.source != ANY], now)
+            late = [(receive.operation, [receive.source]) for receive in self._posted if now > receive.deadline]
+            late += [(name, [dest]) for _, end, dest, name in self._receipts.values() if now > end]
+        if late and d.failures.ended is None:
+            self._timed_out(*late[0])
+        if d.failures.ended is None and not d.group.has_ended():
+            return
+        try:
+            d.failures.raise_if_ended("recv")
+        except ShmcollError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: ShmcollError) -> None:
+        """Make all receives and synchronous sends fail."""
+        with self._lock:
+            works: list[Work[Any]] = [receive for receive in self._posted if receive.take()]
+            works += [one.receive for one in self._coming if one.receive is not None]
+            works += [work for work, *_ in self._receipts.values()]
+            self._posted.clear()
+            self._receipts.clear()
+            for one in self._coming:
+                one.receive = None
+        for work in works:
+            work.settle(error)
+
+    def _check(self, operation: str, source: int, end: float) -> None:
+        d = self.dispatcher
+        d.progress.look()
+        if time.monotonic() > end:
+            self._timed_out(operation, [source])
+
+    def _timed_out(self, operation: str, sources: list[int]) -> None:
+        d = self.dispatcher
+        others = [rank for rank in range(d.size) if rank != d.rank]
+        missing = others if sources == [ANY] else sources
+        who = "every other rank" if sources == [ANY] else d.topology.describe(sources[0])
+        what = "has not taken the message" if operation.startswith("send") else "has not sent a message that fits"
+        where = f"{operation} on {d.topology.describe(d.rank)}"
+        text = f"{where}: timed out after {d.timeout:g} s; {who} {what}. Raise comm.timeout if it is only slow"
+        d.failures.end(CollectiveTimeout, text, missing=missing)
+
+    def close(self) -> None:
+        """Wait until what has been sent has left, as far as MPI moves it, and stop."""
+        self._sender.finish()
+
+
+class _Receipt(Work[Any]):
+    """The handle of a synchronous send."""
+
+    is_receive = True  # a thread that waits for it serves the messages
+
+
+class _Sender:
+    """Keeps MPI moving while sends are on their way: in a thread that runs as long as there are any."""
+
+    def __init__(self, mail: Mail):
+        self._mail = mail
+        self._pending: list[Pending] = []
+        self._is_running = False
+        self._pid = os.getpid()
+
+    def add(self, pending: Pending) -> None:
+        """Keep a send, with its memory, until it has left. Called with the lock of the mail."""
+        self._drop()
+        if self._mail.dispatcher.channel.wire.tests(pending.requests):
+            return
+        self._pending.append(pending)
+        if not self._is_running:
+            self._is_running = True
+            threading.Thread(target=self._run, name="shmcoll-sends", daemon=True).start()
+
+    def finish(self, seconds: float = 10.0) -> None:
+        """Wait until all sends have left, up to a limit."""
+        end = time.monotonic() + seconds
+        while self._pending and os.getpid() == self._pid:
+            with self._mail._lock:
+                self._drop()
+            if time.monotonic() > end:
+                name = self._mail.dispatcher.failures.name
+                print(
+                    f"shmcoll: rank {name} ends, and {len(self._pending)} of its messages have not been received",
+                    file=sys.stderr,
+                )
+                return
+            time.sleep(_NAP)
+
+    def _run(self) -> None:
+        while True:
+            with self._mail._lock:
+                self._drop()
+                if not self._pending:
+                    self._is_running = False
+                    return
+            time.sleep(_SLICE)
+
+    def _drop(self) -> None:
+        wire = self._mail.dispatcher.channel.wire
+        if self._pending and not wire.mpi.Is_finalized():
+            self._pending = [one for one in self._pending if not wire.tests(one.requests)]
+
+
+def _joined(table: np.ndarray) -> np.ndarray:
+    """Return the bytes of an object that a table describes: rows of begin, address and length, then the end."""
+    made = np.zeros(int(table[-1, 0]), np.uint8)
+    for begin, address, length in table[:-1].tolist():
+        made[begin : begin + length] = at_address(address, length)
+    return made
+
+
+def _pause(turn: int) -> None:
+    if turn > _POLLS:
+        time.sleep(_NAP)
+    else:
+        os.sched_yield()

@@ -1,0 +1,166 @@
+"""barrier, all_gather, all_to_all and collective_permute over nodes.
+
+A function takes the dispatcher, the name of the operation, and the arguments of the native entry as `calls/` pass them,
+and returns OK.
+
+all_gather   short: the leaders exchange the arrays of their nodes in the opening. Long: `gather_everywhere`
+all_to_all   short: one message for each pair of nodes, in the opening: all blocks for the ranks there, by receiver. Long:
+             a message for each pair of ranks
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll.collectives.collective_permute import NOBODY
+from shmcoll.engine import context as c
+from shmcoll.engine.kernels.element_marks import MARK_SHIFT
+from shmcoll.nodes.agreement import LONGEST_OFFER, NOTHING, Facts
+from shmcoll.nodes.transport import at_address, gather_everywhere, put, swap, table_at
+from shmcoll.nodes.wire import Pending, as_bytes
+
+if TYPE_CHECKING:
+    from shmcoll.nodes.dispatcher import NodesDispatcher
+
+_OK = int(c.OK)
+
+
+def array_facts(array: np.ndarray, mark: int = 0) -> Facts:
+    """Return what must be equal on all ranks about an array."""
+    return f"{array.dtype}{list(array.shape)}", mark or ""
+
+
+def barrier(d: "NodesDispatcher", name: str) -> int:
+    d.agreement.open((name,))
+    return _OK
+
+
+def all_gather(
+    d: "NodesDispatcher", name: str, x: np.ndarray, out: Any, _0: int, _1: int, mark: int, _2: int, table: int
+) -> int:
+    block = as_bytes(x)
+    length, topology = block.size, d.topology
+    facts = (name, *array_facts(x, mark))
+    if length * max(map(len, topology.nodes)) <= LONGEST_OFFER // 2 and length * d.size <= 2 * LONGEST_OFFER:
+
+        def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
+            rows = told.reshape(d.size, length)
+            for ranks, offer in zip(topology.nodes, offers, strict=True):
+                rows[list(ranks)] = offer.reshape(len(ranks), length)
+
+        told = d.agreement.open(facts, length * d.size, lambda: gather_in_node(d, block), combine)
+        rows = told.reshape(d.size, length)
+    else:
+        d.agreement.open(facts)
+        rows = gather_everywhere(d, block)
+    if table:
+        for address, row in zip(table_at(table, d.size), rows, strict=True):
+            at_address(int(address), length)[:] = row
+    else:
+        put(out, rows.reshape(-1))
+    return _OK
+
+
+def gather_in_node(d: "NodesDispatcher", block: np.ndarray) -> np.ndarray:
+    """Return the blocks of this node's ranks on its leader, by index; nothing on the others."""
+    found = d.inner.gather(block, 0)
+    return NOTHING if found is None else found
+
+
+def all_to_all(
+    d: "NodesDispatcher",
+    name: str,
+    x: np.ndarray,
+    out: Any,
+    _0: int,
+    split: int,
+    concat: int,
+    _1: int,
+    length: int,
+    *more: int,
+) -> int:
+    sources, targets, extents = more[4:]
+    mark, concat = concat >> MARK_SHIFT, concat & ((1 << MARK_SHIFT) - 1)
+    shape = table_at(extents, 1 + int(table_at(extents, 1)[0]))[1:].tolist() if extents else list(x.shape)
+    facts = (name, f"{x.dtype}{shape}", mark or "", f"split_axis={split}", f"concat_axis={concat}")
+    if sources:
+        blocks = np.concatenate([at_address(int(one), length) for one in table_at(sources, d.size)])
+    else:
+        apart = x.reshape(*x.shape[:split], d.size, x.shape[split] // d.size, *x.shape[split + 1 :])
+        blocks = as_bytes(np.ascontiguousarray(np.moveaxis(apart, split, 0)))
+    got = personalised(d, facts, blocks.reshape(d.size, length))
+    if targets:
+        for address, row in zip(table_at(targets, d.size), got, strict=True):
+            at_address(int(address), length)[:] = row
+        return _OK
+    block = list(x.shape)
+    block[split] //= d.size
+    parts = got.reshape(-1).view(x.dtype).reshape(d.size, *block) if x.size else np.empty((d.size, *block), x.dtype)
+    put(out, as_bytes(np.ascontiguousarray(np.moveaxis(parts, 0, concat))))
+    return _OK
+
+
+def personalised(d: "NodesDispatcher", facts: Facts, blocks: np.ndarray, **more: Any) -> np.ndarray:
+    """Open a call, and send row r of `blocks` to rank r. Return the rows that all ranks have sent to this one.
+
+    facts, more: see `Agreement.open`.
+    """
+    topology, length = d.topology, blocks.shape[1]
+    most = max(map(len, topology.nodes))
+    if length * most * most > LONGEST_OFFER:
+        d.agreement.open(facts, **more)
+        got = np.empty_like(blocks)
+        counts, displs = np.full(d.size, length), np.arange(d.size) * length
+        swap(d, blocks.reshape(-1), counts, displs, got.reshape(-1), counts, displs)
+        return got
+    by_receiver = np.empty((len(topology.local), d.size, length), np.uint8)  # on the leader
+
+    def offer() -> list[np.ndarray]:
+        found = gather_in_node(d, blocks.reshape(-1))
+        if not found.size:
+            return [NOTHING] * len(topology.nodes)
+        by_sender = found.reshape(len(topology.local), d.size, length)
+        return [as_bytes(np.ascontiguousarray(by_sender[:, list(ranks)])) for ranks in topology.nodes]
+
+    def combine(offers: list[np.ndarray], _told: np.ndarray) -> None:
+        for ranks, one in zip(topology.nodes, offers, strict=True):
+            senders = one.reshape(len(ranks), len(topology.local), length)
+            by_receiver[:, list(ranks)] = senders.swapaxes(0, 1)
+
+    d.agreement.open(facts, 0, offer, combine, **more)
+    if length == 0:
+        return np.empty_like(blocks)
+    if len(topology.local) == 1:
+        return by_receiver[0]
+    got = np.empty((d.size, length), np.uint8)
+    d.inner.scatter(by_receiver.reshape(len(topology.local), -1) if d.is_leader else None, 0, out=got.reshape(1, -1))
+    return got
+
+
+def collective_permute(
+    d: "NodesDispatcher",
+    name: str,
+    x: np.ndarray,
+    out: np.ndarray,
+    _0: int,
+    pairs: int,
+    mark: int,
+    _1: int,
+    source: int,
+    target: int,
+) -> int:
+    d.agreement.open((name, *array_facts(x, mark), f"pairs of hash {pairs:x}"))
+    local = {rank: i for i, rank in enumerate(d.topology.local)}
+    # x may be `out`: what is sent to another node is copied, and what comes from one is received beside it
+    pending, got = Pending(d.channel), np.zeros(x.nbytes, np.uint8)
+    if source not in local and source != NOBODY:
+        pending.recv(got, source)
+    if target not in local and target != NOBODY:
+        pending.send(as_bytes(x).copy(), target)
+    place = as_bytes(out) if source in local else np.empty_like(got)
+    ends = (local.get(source, NOBODY), local.get(target, NOBODY))
+    d.inner._dispatcher.run("collective_permute", as_bytes(x), place, 0, pairs, 0, 0, *ends)
+    d.wait(pending)
+    if source not in local:
+        put(out, got)
+    return _OK

@@ -1,0 +1,102 @@
+"""The arithmetic of reductions over nodes: by the kernels of shmcoll, in the order of the nodes, so that all ranks get
+the same bits, whatever the MPI.
+
+Partial results are kept in the accumulator's type: float16 and bfloat16 are widened once, before the first addition,
+and rounded once, at the end. avg is a sum until the end. So the routines of a node see a `Partial`, and `finish` makes
+the result from the last partial result.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shmcoll.engine.compiler.user_operators import of_kernel
+from shmcoll.engine.kernels.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, REDUCTIONS, USER
+from shmcoll.engine.kernels.kernels import JOIN, STORE
+from shmcoll.engine.native.entry_counts import mark_of
+from shmcoll.nodes.agreement import Facts
+from shmcoll.nodes.wire import as_bytes
+
+if TYPE_CHECKING:
+    from shmcoll.nodes.dispatcher import NodesDispatcher
+
+_KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)
+
+
+class Partial:
+    """A reduction of arrays of one dtype over nodes, from the arguments of a reducing routine."""
+
+    def __init__(self, d: "NodesDispatcher", dtype: np.dtype, kind: int, identity: int, kernel: int, ordered: int):
+        known = BY_NUMPY[dtype]
+        self._d, self._dtype, self.wide = d, dtype, known.accumulator
+        self._kind, self._identity, self._last = kind, identity, kernel
+        self._ordered = ordered
+        wide = BY_NUMPY[self.wide]
+        if kind == USER:
+            self._kernel = of_kernel(kernel).kernel(wide) if wide is not known else kernel
+        elif kind == PREMUL_SUM:
+            self._kernel = kernel
+        else:
+            name = "sum" if REDUCTION_NAMES[kind] == "avg" else REDUCTION_NAMES[kind]
+            self._kind = REDUCTIONS[name]
+            self._kernel = d.kernel(wide, name, self._kind)
+        self.is_finished = kind != REDUCTIONS["avg"] and wide is known  # nothing is left to do at the end
+        # Of nodes that are not in the order of ranks the partial results cannot be combined in that order
+        self.needs_all = bool(ordered) and not d.topology.in_rank_order
+        self.facts: Facts = (
+            REDUCTION_NAMES.get(kind, f"function {identity:x}"),
+            f"{dtype}" if wide is not known else "",
+        )
+
+    def widened(self, operand: np.ndarray) -> np.ndarray:
+        """Return an operand, flat, in the type of partial results."""
+        flat = operand.reshape(-1)
+        return flat if flat.dtype == self.wide else flat.astype(self.wide)
+
+    def in_node(self, operation: str, operand: np.ndarray, target: np.ndarray | None) -> None:
+        """Run a reducing routine of the node on partial results; its root is the leader."""
+        kind, identity, ordered = self._kind, self._identity, self._ordered
+        arguments = operand, target, kind, 0, identity, 0, self._kernel, ordered, 0
+        self._d.inner._dispatcher.run(operation, *arguments)
+
+    def reduce_scatter_in_node(
+        self, starts: Sequence[int] | np.ndarray, lengths: Sequence[int], operand: np.ndarray
+    ) -> np.ndarray:
+        """Reduce block i over the ranks of this node, for its rank i, and return this rank's. starts, lengths: of the
+        blocks in `operand`, in elements."""
+        target = np.empty(lengths[self._d.inner.rank], self.wide)
+        counts = np.array(lengths, np.int64)
+        table = np.concatenate([operand.ctypes.data + np.asarray(starts, np.int64) * operand.itemsize, counts])
+        mark = mark_of(counts.ctypes.data, counts.size)
+        dispatcher, ordered = self._d.inner._dispatcher, self._ordered
+        arguments = operand, target, self._kind, mark, self._identity, 0, self._kernel, ordered, table.ctypes.data
+        dispatcher.complete("reduce_scatter_v", dispatcher.routine("reduce_scatter"), arguments)
+        return target
+
+    def fold(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Combine partial results in this order. The first one is overwritten, and returned."""
+        total = parts[0]
+        for part in parts[1:]:
+            self.combine(total, part, total)
+        return total
+
+    def combine(self, first: np.ndarray, second: np.ndarray, target: np.ndarray) -> None:
+        """Combine two partial results; `target` may be one of them. Raises what a user's function raises."""
+        count = first.size
+        if count == 0:
+            return
+        addresses = target.ctypes.data, first.ctypes.data, second.ctypes.data
+        if failed := _KERNEL(self._kernel)(JOIN, *addresses, count, self._d.size):
+            values = first[failed - 1].item(), second[failed - 1].item()
+            raise of_kernel(self._kernel).raised(*values)
+
+    def finish(self, total: np.ndarray, target: np.ndarray) -> None:
+        """Write the result, in the dtype of the operands."""
+        if self.is_finished:
+            if total.ctypes.data != target.ctypes.data:
+                as_bytes(target)[:] = as_bytes(total)
+        elif total.size:
+            addresses = target.ctypes.data, total.ctypes.data, 0
+            _KERNEL(self._last)(STORE, *addresses, total.size, self._d.size)

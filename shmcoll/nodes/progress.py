@@ -1,0 +1,165 @@
+"""The only loop that waits for MPI, and what it watches while it waits.
+
+A rank that waits for messages of other nodes tests its requests, which is also what moves them. Between two tests it
+looks at four things, so that it never waits forever:
+
+    the control channel     a rank of another node has ended a group, or has found a rank dead
+    the node's group        a rank of this node has ended the group
+    the lives of its node   every 20 ms: a rank of this node has died, which the other nodes cannot see
+    the clock               the limit of one wait has passed: `CollectiveTimeout` names the nodes that are missing
+
+It tests without a pause at first, then yields its core between two tests, then sleeps. With more ranks than cores it
+yields from the start. Signal handlers run between two tests.
+
+Requests of a wait that has failed are kept (`_abandoned`), because MPI may still write their memory, and withdrawn at
+the end.
+"""
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from shmcoll.engine.memory import records
+from shmcoll.errors import CollectiveTimeout, RankFailed
+
+if TYPE_CHECKING:
+    from shmcoll.nodes.failures import Failures
+    from shmcoll.nodes.wire import Pending, Wire
+    from shmcoll.runtime.local_rank import LocalRank
+
+POLLS, YIELDS = 200, 2000  # tests without a pause, and tests with a yield
+LONGEST_SLEEP = 200e-6  # seconds
+LIVES = 0.02  # seconds between two looks at the lives of the node's ranks
+PATIENCE_AFTER_LEAVING = 1.0  # seconds until a message of a rank that has left counts as lost
+
+
+class Progress:
+    """Waits for what this process sends and receives. crowded: whether this node has more ranks than cores."""
+
+    def __init__(self, wire: "Wire", local_rank: "LocalRank", world: tuple[int, ...], crowded: bool):
+        self.wire = wire
+        self._local_rank = local_rank
+        self._world = world  # the ranks of the job on this node, by their rank in the arena
+        self._polls = 0 if crowded else POLLS
+        self._abandoned: list[Any] = []
+        self._lock = threading.Lock()  # of the control channel
+        self._has_left: dict[int, float] = {}
+        self.groups: weakref.WeakValueDictionary[int, Failures] = weakref.WeakValueDictionary()
+
+    def wait(self, failures: "Failures", pending: "Pending", operation: str, timeout: float) -> None:
+        """Wait until all requests are complete. Raises why the group has ended, if it does."""
+        try:
+            self._wait(failures, pending, operation, timeout)
+        except BaseException:
+            self._abandoned.append(pending)
+            raise
+
+    def _wait(self, failures: "Failures", pending: "Pending", operation: str, timeout: float) -> None:
+        wire, turn, begun, lives_at = self.wire, 0, 0.0, 0.0
+        while True:
+            try:
+                if wire.tests(pending.requests):
+                    return
+            except wire.mpi.Exception as error:
+                self._lost(failures, pending, error)
+                failures.raise_if_ended(operation)
+            turn += 1
+            if turn <= self._polls:
+                continue
+            if turn & 7 == 0 or turn > YIELDS:
+                self.look()
+                failures.raise_if_ended(operation)
+                now = time.monotonic()
+                begun = begun or now
+                if now >= lives_at:
+                    lives_at = now + LIVES
+                    self.look_at_lives(failures, pending.missing(), now)
+                if now - begun > timeout:
+                    self._timed_out(failures, pending, timeout)
+                failures.raise_if_ended(operation)
+            if turn < YIELDS:
+                os.sched_yield()
+            else:
+                time.sleep(min(LONGEST_SLEEP, 2e-6 * (turn - YIELDS + 1)))
+
+    def look(self) -> None:
+        """Handle the control messages that have come."""
+        if not self._lock.acquire(blocking=False):
+            return  # another thread does it
+        try:
+            while (message := self.wire.heard()) is not None:
+                self._handle(message)
+        finally:
+            self._lock.release()
+
+    def rank_died(self, world: int, text: str) -> None:
+        """End all groups of a rank of the job, because it has died."""
+        for failures in list(self.groups.values()):
+            failures.died(world, text, telling=True)
+
+    def leave(self, *, seconds: float = 2.0) -> None:
+        """Tell the other nodes that this rank leaves, and wait until that has been sent, but not long."""
+        here = set(self._world)
+        others = [rank for rank in range(self.wire.size) if rank not in here]
+        self.wire.tell(others, {"group": 0, "kind": "left", "text": "", "dead": self.wire.rank})
+        end = time.monotonic() + seconds
+        while not self.wire.has_sent() and time.monotonic() < end:
+            time.sleep(1e-3)
+
+    def close(self) -> None:
+        """Withdraw what is left, before MPI ends."""
+        for pending in self._abandoned:
+            for request in pending.requests:
+                with contextlib.suppress(self.wire.mpi.Exception):
+                    if request != self.wire.mpi.REQUEST_NULL:
+                        request.Cancel()
+                        request.Free()
+        self.wire.close()
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        if message["kind"] == "left":
+            self._has_left[message["dead"]] = time.monotonic()
+            return
+        own = self.groups.get(message["group"])
+        if message["dead"] is not None:
+            for failures in list(self.groups.values()):
+                if failures is not own:
+                    failures.died(message["dead"], "has failed", telling=False)
+        if own is not None:
+            own.heard(message)
+
+    def look_at_lives(self, failures: "Failures", awaited: list[int], now: float) -> None:
+        """End the groups of a rank of this node that has died, and this group if an awaited rank has left."""
+        arena = self._local_rank.arena
+        for local, world in enumerate(self._world):
+            if local != self._local_rank.rank:
+                told = records.how_ended(arena, local)
+                if told and not told.endswith(" has ended"):
+                    self.rank_died(world, told.removeprefix(f"rank {local} ").removeprefix(f"rank {local}'s "))
+        for rank in awaited if self._has_left else ():
+            left = self._has_left.get(failures.world(rank))
+            if left is not None and now - left > PATIENCE_AFTER_LEAVING:
+                text = "left the job without taking part: its program has ended. Every rank must make this call"
+                failures.died(failures.world(rank), text, telling=True)
+
+    def _timed_out(self, failures: "Failures", pending: "Pending", timeout: float) -> None:
+        missing = pending.missing()
+        topology = failures.topology
+        nodes = sorted({topology.places[rank][0] for rank in missing})
+        who = "; ".join(topology.describe_node(node) for node in nodes) or "the receivers"
+        text = (
+            f"rank {failures.name} (node {topology.names[topology.node]}) timed out after {timeout:g} s; nothing has "
+            f"come from {who}. Raise comm.timeout or SHMCOLL_TIMEOUT if these ranks are only slow; else look whether "
+            f"the node and its link are up"
+        )
+        failures.end(CollectiveTimeout, text, missing=missing)
+
+    def _lost(self, failures: "Failures", pending: "Pending", error: Any) -> None:
+        """End the group because MPI reports an error, which it does for a rank that has died, if it goes on at all."""
+        missing = pending.missing()
+        who = ", ".join(failures.topology.describe(rank) for rank in missing) or "a peer"
+        culprit = missing[0] if len(missing) == 1 else None
+        failures.end(RankFailed, f"MPI reports an error with {who}: {error}", rank=culprit)

@@ -1,0 +1,322 @@
+"""all_reduce, reduce and reduce_scatter over nodes.
+
+short        each node reduces to its leader, the leaders exchange the results of their nodes in the opening, and each of
+             them combines all. One exchange of messages. Cost: R + A + (N - 1) S / B
+all_reduce   rails: in segments, the ranks of a node reduce and divide a segment; rank i exchanges its slice with the
+             ranks i of the other nodes; the ranks of a node collect the slices. While the messages of a segment are on
+             their way, the next one is reduced. With 2 nodes the slices are exchanged whole; with more, each rank of a
+             rail reduces one piece of the slice and sends the result to the others: 2 (N - 1) / N S in all
+reduce       the same, to the ranks of the root's node, which give their slices to the root
+reduce_scatter
+             for each node, its blocks are reduced and divided in the sender's node; each block goes to its owner, who
+             combines what it gets from all nodes. (N - 1) / N S on the wire
+ordered      an operator that is not commutative, where ranks of a node are not neighbours: every rank gets the arrays of
+             all ranks, and combines them in their order
+
+N nodes, S bytes of an array, A the time of a message, B bytes per second between two nodes, R a reduction in a node.
+Source: rails are those of DPML (Bayatpour et al., SC'17) and of UCC's split_rail.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from shmcoll.collectives.reduce_scatter import EVEN, LISTED
+from shmcoll.engine import context as c
+from shmcoll.nodes.agreement import LONGEST_OFFER, Facts
+from shmcoll.nodes.moves import array_facts
+from shmcoll.nodes.operators import Partial
+from shmcoll.nodes.transport import at_address, gather_everywhere, table_at
+from shmcoll.nodes.wire import Pending, as_bytes
+
+if TYPE_CHECKING:
+    from shmcoll.nodes.dispatcher import NodesDispatcher
+
+_OK = int(c.OK)
+SHORT_BYTES = LONGEST_OFFER // 2  # of partial results, which travel in an opening
+SEGMENT_BYTES = 1 << 20
+
+
+def all_reduce(
+    d: "NodesDispatcher",
+    name: str,
+    operand: np.ndarray,
+    target: np.ndarray | None,
+    kind: int,
+    root: int,
+    identity: int,
+    _0: int,
+    kernel: int,
+    ordered: int,
+    _1: int,
+) -> int:
+    return _to(d, name, operand, target, None, Partial(d, operand.dtype, kind, identity, kernel, ordered))
+
+
+def reduce(
+    d: "NodesDispatcher",
+    name: str,
+    operand: np.ndarray,
+    target: np.ndarray | None,
+    kind: int,
+    root: int,
+    identity: int,
+    _0: int,
+    kernel: int,
+    ordered: int,
+    _1: int,
+) -> int:
+    return _to(d, name, operand, target, root, Partial(d, operand.dtype, kind, identity, kernel, ordered))
+
+
+def _to(
+    d: "NodesDispatcher",
+    name: str,
+    operand: np.ndarray,
+    target: np.ndarray | None,
+    root: int | None,
+    partial: Partial,
+) -> int:
+    """Reduce on all ranks, or on the root."""
+    facts = (name, *array_facts(operand), *partial.facts, "" if root is None else f"root={root}")
+    wide = partial.widened(operand)
+    if wide.nbytes <= SHORT_BYTES and not partial.needs_all:
+        total = combined_in_opening(d, facts, wide, partial)
+    else:
+        d.agreement.open(facts)
+        if partial.needs_all:
+            total = fold_in_rank_order(d, wide, partial)
+        elif root is None:
+            total = _along_rails(d, wide, partial, target)
+        else:
+            total = _to_root(d, wide, partial, root)
+    if target is not None:
+        partial.finish(total, target)
+    return _OK
+
+
+def combined_in_opening(d: "NodesDispatcher", facts: Facts, wide: np.ndarray, partial: Partial) -> np.ndarray:
+    """Open the call, and return the reduction of the arrays of all ranks."""
+
+    def offer() -> np.ndarray:
+        own = np.empty_like(wide) if d.is_leader else None
+        partial.in_node("reduce", wide, own)
+        return as_bytes(own) if own is not None else np.empty(0, np.uint8)
+
+    def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
+        parts = [np.frombuffer(one.tobytes(), wide.dtype).copy() for one in offers]
+        told[:] = as_bytes(partial.fold(parts))
+
+    return aligned(d.agreement.open(facts, wide.nbytes, offer, combine), wide.dtype)
+
+
+def fold_in_rank_order(
+    d: "NodesDispatcher", wide: np.ndarray, partial: Partial, ranks: Sequence[int] | None = None
+) -> np.ndarray:
+    """Gather the arrays of all ranks, and combine those of some ranks in their order. The call has been agreed on."""
+    rows = gather_everywhere(d, as_bytes(wide))
+    return partial.fold([aligned(rows[rank], wide.dtype) for rank in (range(d.size) if ranks is None else ranks)])
+
+
+def aligned(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return bytes as an array of its own of a dtype."""
+    made = np.empty(found.size // dtype.itemsize, dtype)
+    as_bytes(made)[:] = found
+    return made
+
+
+# --- rails ------------------------------------------------------------------------------------------------------------
+
+
+def shares(count: int, parts: int) -> list[int]:
+    """Divide a number of elements into parts as equal as possible."""
+    return [count * (i + 1) // parts - count * i // parts for i in range(parts)]
+
+
+def _along_rails(d: "NodesDispatcher", wide: np.ndarray, partial: Partial, target: np.ndarray | None) -> np.ndarray:
+    # Written segment by segment, each after all ranks of the node have read it: `target` may be the operand
+    result = np.empty_like(wide) if target is None or not partial.is_finished else target.reshape(-1)
+    step = max(SEGMENT_BYTES // wide.itemsize, 1)
+    before: _Slice | None = None
+    for begin in range(0, wide.size, step):
+        now = _Slice(d, partial, wide[begin : begin + step], result[begin : begin + step])
+        if before is not None:
+            before.finish()
+        before = now
+    if before is not None:
+        before.finish()
+    return result
+
+
+class _Slice:
+    """One segment of an all_reduce: reduced in the node and sent on its way when it is made, collected by `finish`."""
+
+    def __init__(self, d: "NodesDispatcher", partial: Partial, segment: np.ndarray, result: np.ndarray):
+        self._d, self._partial, self._result = d, partial, result
+        ranks = len(d.topology.local)
+        self._lengths = [*shares(segment.size, d.leaders), *[0] * (ranks - d.leaders)]
+        starts = np.cumsum(self._lengths) - self._lengths
+        self._own = partial.reduce_scatter_in_node(starts, self._lengths, segment)
+        self._pieces = [self._own.size] if len(d.topology.nodes) <= 2 else shares(self._own.size, len(d.topology.nodes))
+        self._exchange_partials()
+
+    def _exchange_partials(self) -> None:
+        d, own = self._d, self._own
+        nodes, here = d.topology.nodes, d.topology.node
+        self._pending = Pending(d.channel)
+        is_whole = len(self._pieces) == 1
+        mine = 0 if is_whole else here
+        self._begins = np.cumsum(self._pieces) - self._pieces
+        self._parts = [own[self._begins[mine] :][: self._pieces[mine]]] * len(nodes)
+        if d.topology.index >= d.leaders:
+            return
+        for i in range(1, len(nodes)):
+            node = (here + i) % len(nodes)
+            self._parts[node] = np.empty(self._pieces[mine], own.dtype)
+            self._pending.recv(as_bytes(self._parts[node]), nodes[node][d.topology.index])
+        for i in range(1, len(nodes)):
+            node = (here + i) % len(nodes)
+            piece = 0 if is_whole else node
+            sent = own[self._begins[piece] :][: self._pieces[piece]]
+            self._pending.send(as_bytes(sent), nodes[node][d.topology.index])
+
+    def finish(self) -> None:
+        d = self._d
+        d.wait(self._pending)
+        if d.topology.index < d.leaders:
+            total = self._partial.fold([self._parts[0].copy(), *self._parts[1:]])
+            if len(self._pieces) > 1:
+                total = self._exchange_totals(total)
+            self._own = total
+        if len(set(self._lengths)) == 1:
+            d.inner.all_gather(self._own, out=self._result)
+        else:
+            d.inner.all_gather_v(self._own, recv_counts=self._lengths, out=self._result)
+
+    def _exchange_totals(self, total: np.ndarray) -> np.ndarray:
+        d = self._d
+        nodes, here = d.topology.nodes, d.topology.node
+        whole, pending = np.empty_like(self._own), Pending(d.channel)
+        for i in range(1, len(nodes)):
+            node = (here + i) % len(nodes)
+            place = whole[self._begins[node] :][: self._pieces[node]]
+            pending.recv(as_bytes(place), nodes[node][d.topology.index])
+        for i in range(1, len(nodes)):
+            pending.send(as_bytes(total), nodes[(here + i) % len(nodes)][d.topology.index])
+        whole[self._begins[here] :][: self._pieces[here]] = total
+        d.wait(pending)
+        return whole
+
+
+def _to_root(d: "NodesDispatcher", wide: np.ndarray, partial: Partial, root: int) -> np.ndarray:
+    """Return the reduction on the root; anything on the others."""
+    topology = d.topology
+    node, at = topology.places[root]
+    lengths = [*shares(wide.size, d.leaders), *[0] * (len(topology.local) - d.leaders)]
+    own = partial.reduce_scatter_in_node(np.cumsum(lengths) - lengths, lengths, wide)
+    pending, parts = Pending(d.channel), [own] * len(topology.nodes)
+    if topology.index < d.leaders:
+        for other, ranks in enumerate(topology.nodes):
+            if topology.node == node != other:
+                parts[other] = np.empty_like(own)
+                pending.recv(as_bytes(parts[other]), ranks[topology.index])
+        if topology.node != node:
+            pending.send(as_bytes(own), topology.nodes[node][topology.index])
+    d.wait(pending)
+    if topology.node != node:
+        return own
+    if topology.index < d.leaders:
+        own = partial.fold([parts[0].copy(), *parts[1:]])
+    result = np.empty_like(wide) if d.rank == root else None
+    d.inner.gather_v(own, at, recv_counts=lengths if d.rank == root else None, out=result)
+    return own if result is None else result
+
+
+# --- reduce_scatter ---------------------------------------------------------------------------------------------------
+
+
+def reduce_scatter(
+    d: "NodesDispatcher",
+    name: str,
+    operand: np.ndarray,
+    target: np.ndarray,
+    kind: int,
+    form: int,
+    identity: int,
+    _0: int,
+    kernel: int,
+    ordered: int,
+    table: int,
+) -> int:
+    """Blocks are equal parts of the operand, arrays of a list, or parts of different lengths: as `form` says."""
+    partial = Partial(d, operand.dtype, kind, identity, kernel, ordered)
+    blocks, shape = _blocks(d, operand, form, table)
+    lengths = [block.size for block in blocks]
+    hashed = "" if form in (EVEN, LISTED) else f"counts {lengths}"
+    facts = (name, f"{operand.dtype}{shape}", hashed, *partial.facts)
+    wide = np.concatenate([partial.widened(block) for block in blocks]) if form == LISTED else partial.widened(operand)
+    begins = np.cumsum(lengths) - lengths
+    own = slice(begins[d.rank], begins[d.rank] + lengths[d.rank])
+    if partial.needs_all:
+        d.agreement.open(facts)
+        total = fold_in_rank_order(d, wide, partial)[own]
+    elif wide.nbytes <= SHORT_BYTES:
+        total = combined_in_opening(d, facts, wide, partial)[own]
+    else:
+        d.agreement.open(facts)
+        total = _to_owners(d, wide, partial, begins, lengths)
+    partial.finish(np.ascontiguousarray(total), target)
+    return _OK
+
+
+def _blocks(d: "NodesDispatcher", operand: np.ndarray, form: int, table: int) -> tuple[list[np.ndarray], list[int]]:
+    """Return the block for each rank, flat, and what messages call the shape of all."""
+    if form == EVEN:
+        return np.split(operand.reshape(-1), d.size) if operand.size else [operand.reshape(-1)] * d.size, list(
+            operand.shape
+        )
+    if form == LISTED:
+        addresses = table_at(table, d.size)
+        found = [at_address(int(one), operand.nbytes).view(operand.dtype) for one in addresses]
+        first, *rest = operand.shape or (1,)
+        return found, [first * d.size, *rest]
+    lengths = table_at(table, 2 * d.size)[d.size :].tolist()
+    return np.split(operand.reshape(-1), np.cumsum(lengths)[:-1]), [operand.size]
+
+
+def _to_owners(
+    d: "NodesDispatcher", wide: np.ndarray, partial: Partial, begins: np.ndarray, lengths: list[int]
+) -> np.ndarray:
+    """Return the reduction of this rank's block. Block j of a node is reduced in each other node by rank j, modulo its
+    ranks there."""
+    topology = d.topology
+    here, mine, n = topology.node, topology.index, len(topology.local)
+    pending = Pending(d.channel)
+    parts = [np.empty(lengths[d.rank], wide.dtype) for _ in topology.nodes]
+    for node, ranks in enumerate(topology.nodes):
+        if node != here:
+            pending.recv(as_bytes(parts[node]), ranks[mine % len(ranks)])
+    kept = []
+    for i in range(1, len(topology.nodes) + 1):
+        node = (here + i) % len(topology.nodes)  # this node last: the others wait for theirs
+        ranks = topology.nodes[node]
+        by_owner = [[rank for j, rank in enumerate(ranks) if j % n == owner] for owner in range(n)]
+        counts = [sum(lengths[rank] for rank in owned) for owned in by_owner]
+        if all(len(owned) <= 1 for owned in by_owner):
+            starts = [int(begins[owned[0]]) if owned else 0 for owned in by_owner]
+            reduced = partial.reduce_scatter_in_node(starts, counts, wide)
+        else:
+            pieces = [wide[begins[rank] :][: lengths[rank]] for owned in by_owner for rank in owned]
+            joined = np.concatenate(pieces)
+            reduced = partial.reduce_scatter_in_node(np.cumsum(counts) - counts, counts, joined)
+        if node == here:
+            parts[here] = reduced
+            break
+        kept.append(reduced)
+        at = 0
+        for rank in by_owner[mine]:
+            pending.send(as_bytes(reduced[at : at + lengths[rank]]), rank)
+            at += lengths[rank]
+    d.wait(pending)
+    return partial.fold(parts)

@@ -1,0 +1,197 @@
+"""MPI as the other files use it: sends and receives of bytes between two ranks of a group.
+
+One duplicate of the user's MPI communicator carries everything that a job sends. Groups share it: a message of group g
+has the tag `KINDS * g + kind`. MPI keeps messages of one sender and one tag in order, and all ranks of a group post
+their sends and receives in the order of the group's operations, so a tag needs no number of the operation.
+
+No call of this file blocks. `progress.py` has the only loop that waits for requests.
+
+Who uses the control channel: every rank has one receive posted, from any rank. A rank that ends a group, or has found
+another rank dead, sends a text there (`failures.py`). The receive is posted again before the text is handled.
+
+Messages longer than LONGEST bytes are sent in parts, because MPI counts in 32 bits.
+"""
+
+import contextlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from shmcoll.errors import ArenaError, CallNotAllowed, ShmcollError
+
+LONGEST = 1 << 30
+CONTROL_BYTES = 16384
+LONGEST_TEXT = 2000  # characters of a text on the control channel; JSON writes each in 6 bytes at most
+
+OPENING, DATA, MESSAGE, PAYLOAD, RECEIPT, SUBGROUP = range(6)  # the kinds of messages of a group
+KINDS = 8
+CONTROL = 0  # the tag of the control channel; groups are numbered from 1
+
+
+class Wire:
+    """The MPI side of a job. mpi: the module `mpi4py.MPI`. comm: an intracommunicator of its own."""
+
+    def __init__(self, mpi: Any, comm: Any):
+        self.mpi = mpi
+        self.comm = comm
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+        comm.Set_errhandler(mpi.ERRORS_RETURN)
+        self.most_groups = int(comm.Get_attr(mpi.TAG_UB)) // KINDS - 1
+        self._control = np.empty(CONTROL_BYTES, np.uint8)
+        self._posted: Any = self._post()
+        self._sending: list[tuple[Any, Any]] = []  # control messages on their way, with their memory
+
+    def check_open(self) -> None:
+        """Raise if MPI has been finalised, or this wire has been closed."""
+        if self.mpi.Is_finalized():
+            raise CallNotAllowed("MPI has been finalised; make the last call of a communicator before MPI.Finalize()")
+        if self._posted is None:
+            raise CallNotAllowed("the communicator is closed: the program is ending")
+
+    def isend(self, array: np.ndarray, peer: int, tag: int) -> list[Any]:
+        """Begin to send bytes to a rank of the job, and return the requests."""
+        return [self.comm.Isend([part, self.mpi.BYTE], peer, tag) for part in _parts(array)]
+
+    def irecv(self, array: np.ndarray, peer: int, tag: int) -> list[Any]:
+        """Begin to receive exactly as many bytes from a rank of the job, and return the requests."""
+        return [self.comm.Irecv([part, self.mpi.BYTE], peer, tag) for part in _parts(array)]
+
+    def tests(self, requests: list[Any]) -> bool:
+        """Return whether all requests are complete. Moves what can be moved."""
+        return bool(self.mpi.Request.Testall(requests))
+
+    def probe(self, tag: int) -> tuple[int, int] | None:
+        """Return source and bytes of the first message with this tag that has come; None if none has."""
+        status = self.mpi.Status()
+        if not self.comm.Iprobe(self.mpi.ANY_SOURCE, tag, status):
+            return None
+        return status.Get_source(), status.Get_count(self.mpi.BYTE)
+
+    # --- the control channel ------------------------------------------------------------------------------------------
+
+    def tell(self, peers: Sequence[int], message: dict[str, Any]) -> None:
+        """Send a control message to some ranks of the job. It never raises and never waits."""
+        data = np.frombuffer(json.dumps(message | {"text": message["text"][:LONGEST_TEXT]}).encode(), np.uint8)
+        for peer in peers:
+            with contextlib.suppress(self.mpi.Exception):
+                self._sending.append((self.comm.Isend([data, self.mpi.BYTE], peer, CONTROL), data))
+
+    def heard(self) -> dict[str, Any] | None:
+        """Return the next control message; None if none has come."""
+        self._sending = [one for one in self._sending if not _is_done(self.mpi, one[0])]
+        if self._posted is None:
+            return None
+        status = self.mpi.Status()
+        if not self._posted.Test(status):
+            return None
+        found: dict[str, Any] = json.loads(self._control[: status.Get_count(self.mpi.BYTE)].tobytes())
+        self._posted = self._post()
+        return found
+
+    def has_sent(self) -> bool:
+        """Return whether all control messages have left."""
+        self._sending = [one for one in self._sending if not _is_done(self.mpi, one[0])]
+        return not self._sending
+
+    def close(self) -> None:
+        """Withdraw the receive of the control channel and free the communicator, before MPI ends: MPICH aborts if a
+        request is left."""
+        if self._posted is None or self.mpi.Is_finalized():
+            return
+        posted, self._posted = self._posted, None
+        with contextlib.suppress(self.mpi.Exception):
+            posted.Cancel()
+            posted.Wait()  # returns at once: the receive has been cancelled, or was complete
+
+    def _post(self) -> Any:
+        return self.comm.Irecv([self._control, self.mpi.BYTE], self.mpi.ANY_SOURCE, CONTROL)
+
+
+class Pending:
+    """Sends and receives of one operation that have begun, with their peers, so that messages can name those that are
+    missing. MPI reads and writes their memory until they are complete."""
+
+    def __init__(self, channel: "Channel"):
+        self._channel = channel
+        self.requests: list[Any] = []
+        self._receives: list[tuple[int, int]] = []  # the number of a request, and its peer
+
+    def send(self, array: np.ndarray, peer: int, kind: int = DATA) -> None:
+        """Begin to send bytes to a rank of the group."""
+        if array.nbytes:
+            self.requests += self._channel.isend(array, peer, kind)
+
+    def recv(self, array: np.ndarray, peer: int, kind: int = DATA) -> None:
+        """Begin to receive bytes from a rank of the group."""
+        if array.nbytes:
+            self._receives.append((len(self.requests), peer))
+            self.requests += self._channel.irecv(array, peer, kind)
+
+    def missing(self) -> list[int]:
+        """Return the ranks from which bytes are still missing."""
+        null = self._channel.wire.mpi.REQUEST_NULL
+        return sorted({peer for number, peer in self._receives if self.requests[number] != null})
+
+
+class Channel:
+    """What one group sends: the wire, with ranks of the group. number: that of the group, equal on all its ranks."""
+
+    def __init__(self, wire: Wire, number: int, ranks: Sequence[int]):
+        if number > wire.most_groups:
+            raise ArenaError(
+                f"there are too many groups at once: this MPI has tags for {wire.most_groups}; close some of them"
+            )
+        self.wire = wire
+        self.number = number
+        self.ranks = tuple(ranks)
+
+    def isend(self, array: np.ndarray, peer: int, kind: int = DATA) -> list[Any]:
+        """Begin to send bytes to a rank of the group."""
+        return self.wire.isend(array, self.ranks[peer], self.tag(kind))
+
+    def irecv(self, array: np.ndarray, peer: int, kind: int = DATA) -> list[Any]:
+        """Begin to receive bytes from a rank of the group."""
+        return self.wire.irecv(array, self.ranks[peer], self.tag(kind))
+
+    def tag(self, kind: int) -> int:
+        return KINDS * self.number + kind
+
+
+def as_bytes(array: np.ndarray) -> np.ndarray:
+    """Return the bytes of a C-contiguous array, on the same memory."""
+    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+
+
+def check_thread_level(mpi: Any) -> str:
+    """Return what is wrong with how MPI was started; empty if nothing is."""
+    if mpi.Query_thread() < mpi.THREAD_MULTIPLE:
+        return "MPI was started without THREAD_MULTIPLE; import mpi4py.MPI before anything else starts MPI"
+    return ""
+
+
+def import_mpi(why: str) -> Any:
+    """Return the module `mpi4py.MPI`. Raises `ShmcollError` if it is not installed, or finds no MPI."""
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise ShmcollError(
+            f"{why}; between machines shmcoll uses MPI through mpi4py, which cannot be imported here ({error}). "
+            f"Install it on every machine: pip install 'shmcoll[nodes]'"
+        ) from error
+    return MPI
+
+
+def _parts(array: np.ndarray) -> list[np.ndarray]:
+    if array.nbytes <= LONGEST:
+        return [array]
+    return [array[i : i + LONGEST] for i in range(0, array.nbytes, LONGEST)]
+
+
+def _is_done(mpi: Any, request: Any) -> bool:
+    try:
+        return bool(request.Test())
+    except mpi.Exception:
+        return True  # the peer has gone

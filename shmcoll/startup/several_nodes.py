@@ -1,0 +1,225 @@
+"""Joining a job whose ranks are on several machines: over MPI, through mpi4py.
+
+Nodes. MPI says which ranks can share memory (`Split_type(SHARED)`). Within these, ranks are on one node if they have the
+same boot, the same /dev/shm, and the same SHMCOLL_NODE. So two containers of one host are two nodes, and a user can
+pretend that ranks of one machine are on several. Host names are only for messages, and variables of launchers are not
+read.
+
+The steps, which all ranks take together. Each is an exchange of MPI, so no rank guesses, and a rank that is late is
+waited for as MPI waits:
+
+1. duplicate the communicator; exchange the facts about each rank. What does not fit is an error on all ranks that names
+   the node: another version, another byte order, an MPI without threads
+2. the lowest rank of a node draws a random name; all ranks learn the names. The ranks of a node meet in an arena under
+   it (`rendezvous.py`)
+3. exchange how that went: if a node has no room in /dev/shm, all ranks of all nodes raise what it says
+4. make the communicator of the node, and the one over nodes
+
+With all ranks on one node there is nothing more to do: the result is an ordinary communicator.
+"""
+
+import hashlib
+import os
+import secrets
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import shmcoll
+from shmcoll.communicator import Communicator
+from shmcoll.engine.compiler import object_cache
+from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system.cores import usable_cores
+from shmcoll.errors import CallNotAllowed, ShmcollError
+from shmcoll.nodes.job import Job
+from shmcoll.nodes.progress import Progress
+from shmcoll.nodes.topology import Topology, group_by_key, node_names
+from shmcoll.nodes.wire import Wire, check_thread_level, import_mpi
+from shmcoll.runtime.local_rank import LocalRank
+from shmcoll.startup import foreign_end, rank_process, rendezvous
+
+LEADERS = 4  # at most, by default
+
+
+def join(why: str, size: int, launcher: str, limits: tuple[float, float], leaders: int | None) -> Communicator:
+    """Join the job that an MPI launcher has started on several nodes, and return the communicator of all ranks.
+
+    Args:
+        why: why MPI is needed, for messages.
+        size: the number of ranks that the launcher says.
+        launcher: its name.
+        limits: seconds of one wait, and of joining.
+        leaders: see `connect`.
+    """
+    mpi = import_mpi(why)
+    found = mpi.COMM_WORLD.Get_size()
+    if found != size:
+        library = mpi.Get_library_version().splitlines()[0]
+        raise ShmcollError(
+            f"{launcher} has started {size} ranks, and the MPI of mpi4py ({library}) finds {found} on {_host()}: "
+            f"mpi4py is built for another MPI than this mpiexec. Install mpi4py and start the job with the same MPI"
+        )
+    return connect(mpi, mpi.COMM_WORLD, launcher, limits, leaders)
+
+
+def connect(mpi: Any, comm: Any, launcher: str, limits: tuple[float, float], leaders: int | None) -> Communicator:
+    """Return the communicator of all ranks of an MPI communicator. All of them call it.
+
+    leaders: how many ranks of a node talk to other nodes about long arrays; None for the default.
+
+    Raises:
+        ShmcollError: on all ranks, what does not fit.
+        TypeError: `comm` is not an intracommunicator.
+        ValueError: `leaders` is not positive.
+    """
+    if leaders is not None and leaders < 1:
+        raise ValueError(f"leaders must be at least 1, got {leaders}")
+    if not isinstance(comm, mpi.Comm) or comm == mpi.COMM_NULL or comm.Is_inter():
+        raise TypeError(
+            f"from_mpi needs an intracommunicator of mpi4py, such as MPI.COMM_WORLD, got {_kind(mpi, comm)}; merge an "
+            f"inter-communicator with Merge() first"
+        )
+    own = comm.Dup()
+    topology, told = _find_nodes(mpi, own, leaders)
+    here = topology.local
+    tokens = own.allgather(secrets.token_hex(8))
+    arena, error = None, ""
+    try:
+        arena = _meet(f"nodes:{tokens[here[0]]}", topology.index, len(here), limits)
+    except Exception as failure:
+        error = f"{type(failure).__name__}: {failure}"
+    _raise_together(own, topology.names, topology, error)
+    assert arena is not None
+    if topology.index:
+        object_cache.leave_to_rank_0()
+    rank_process.let_ranks_read(os.getppid())
+    foreign_end.install()
+    local_rank = LocalRank(arena, topology.index, launcher)
+    node = Communicator(local_rank, Group.world(arena), "world")
+    if len(topology.nodes) == 1:
+        return node
+    wire = Wire(mpi, own)
+    progress = Progress(wire, local_rank, here, crowded=len(here) > usable_cores())
+    usual = min(LEADERS, *(max(one["cores"] // 2, 1) for one in told))
+    job = Job(topology, wire, progress, node, leaders or usual)
+    return job.world
+
+
+def from_mpi(comm: Any, *, leaders: int | None = None) -> Communicator:
+    """Return a communicator of the ranks of an MPI communicator, on one machine or on several.
+
+    All ranks of `comm` call it. It is duplicated, so the program's own MPI messages do not meet those of shmcoll.
+    `shmcoll.init()` returns the same communicator afterwards.
+
+    Args:
+        comm: an intracommunicator of mpi4py.
+        leaders: how many ranks of each node talk to other nodes about long arrays. By default 4, or fewer if a node has
+            fewer ranks or cores.
+
+    Returns:
+        The communicator. If all ranks are on one node, it is one as on any machine.
+
+    Raises:
+        TypeError: `comm` is not an intracommunicator.
+        ShmcollError: mpi4py is missing; or, on all ranks, a node has another version of shmcoll, another byte order, an
+            MPI without THREAD_MULTIPLE, or no room in /dev/shm.
+        CallNotAllowed: this process has joined a job already.
+        ValueError: `leaders` is not positive.
+    """
+    from shmcoll.startup import join as joining
+
+    mpi = import_mpi("from_mpi needs MPI")
+    if mpi.Is_finalized() or not mpi.Is_initialized():
+        raise CallNotAllowed("from_mpi: MPI is not running: call it after MPI.Init() and before MPI.Finalize()")
+    if joining.has_joined():
+        raise CallNotAllowed(
+            "from_mpi: this process has joined a job already; use its communicator, shmcoll.init(), and its split or "
+            "subgroup for other ranks"
+        )
+    made = connect(mpi, comm, "mpi4py", joining.limits(), leaders)
+    joining.note_joined(made)
+    return made
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+
+
+def _find_nodes(mpi: Any, comm: Any, leaders: int | None) -> tuple[Topology, list[dict[str, Any]]]:
+    """Return the nodes, and what each rank has said. Raises on all ranks if something does not fit."""
+    shared = comm.Split_type(mpi.COMM_TYPE_SHARED)
+    first = shared.bcast(comm.Get_rank())
+    shared.Free()
+    pretended = os.environ.get("SHMCOLL_NODE", "")
+    mine = {
+        "key": [first, Path("/proc/sys/kernel/random/boot_id").read_text().strip(), _memory_device(), pretended],
+        "host": pretended or _host(),
+        "version": shmcoll.__version__,
+        "routines": _sources_hash(),
+        "byteorder": sys.byteorder,
+        "wrong": check_thread_level(mpi),
+        "leaders": leaders,
+        "cores": usable_cores(),
+    }
+    told: list[dict[str, Any]] = comm.allgather(mine)
+    nodes = group_by_key([tuple(one["key"]) for one in told])
+    topology = Topology(nodes, node_names(nodes, [one["host"] for one in told]), comm.Get_rank())
+    for rank, one in enumerate(told):
+        if one["wrong"]:
+            raise ShmcollError(f"{topology.describe(rank)}: {one['wrong']}")
+    for fact, what in (
+        ("version", "version of shmcoll"),
+        ("routines", "code of shmcoll's routines"),
+        ("byteorder", "byte order"),
+        ("leaders", "number of leaders"),
+    ):
+        values = {one[fact] for one in told}
+        if len(values) > 1:
+            said = "; ".join(
+                f"{topology.describe_node(node)}: {told[ranks[0]][fact]}" for node, ranks in enumerate(nodes)
+            )
+            raise ShmcollError(f"the nodes of this job differ in the {what}: {said}. Make it the same on all nodes")
+    return topology, told
+
+
+def _raise_together(comm: Any, names: tuple[str, ...], topology: Topology, error: str) -> None:
+    """Raise on all ranks if one of them has an error."""
+    errors = comm.allgather(error)
+    for rank, text in enumerate(errors):
+        if text:
+            raise ShmcollError(f"{topology.describe(rank)} cannot join: {text}")
+
+
+def _meet(key: str, index: int, size: int, limits: tuple[float, float]) -> Arena:
+    timeout, patience = limits
+    if size == 1:
+        return arenas.create(1, timeout=timeout)
+    return rendezvous.meet(key, index, size, wait_timeout=timeout, patience=patience)
+
+
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _sources_hash() -> str:
+    """Return a hash of the sources that the machine code of routines is made from."""
+    package = Path(shmcoll.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted([*package.glob("engine/**/*.py"), *package.glob("collectives/*.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _memory_device() -> int:
+    try:
+        return Path("/dev/shm").stat().st_dev
+    except OSError:
+        return 0
+
+
+def _kind(mpi: Any, comm: Any) -> str:
+    if not isinstance(comm, mpi.Comm):
+        return type(comm).__name__
+    return "MPI.COMM_NULL" if comm == mpi.COMM_NULL else "an inter-communicator"

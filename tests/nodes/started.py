@@ -1,0 +1,79 @@
+"""Jobs over simulated nodes: each starts mpiexec, whose ranks belong to nodes by SHMCOLL_NODE.
+
+SHMCOLL_MPI    folder of environments with an MPI each (bin/mpiexec, and mpi4py for it); by default the environment of
+               the interpreter that runs the tests, which `make test-nodes` makes
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DEADLINE = 120.0  # seconds
+
+#: the node of each rank
+LAYOUTS = {"2x2": "aabb", "2+1": "aab", "cyclic": "abab", "3 nodes": "abc"}
+
+#: an MPI for tests: what mpiexec needs beside -n
+_OPTIONS = {
+    "mpich": [],
+    "openmpi": ["--allow-run-as-root", "--oversubscribe"],
+}
+
+
+def mpi_or_skip() -> list[str]:
+    """Return the beginning of the command line of mpiexec. Skips the test if there is no MPI, or no mpi4py."""
+    found = Path(sys.executable).parent / "mpiexec"
+    mpiexec = str(found) if found.exists() else shutil.which("mpiexec")
+    if mpiexec is None or importlib.util.find_spec("mpi4py") is None:
+        pytest.skip("mpi4py and an MPI are not installed; make test-nodes does it")
+    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
+    kind = "openmpi" if "Open MPI" in version or "PRRTE" in version or "OpenRTE" in version else "mpich"
+    return [mpiexec, *_OPTIONS[kind]]
+
+
+def command(script: str, nodes: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
+    """Return the command line that runs a script on ranks of these nodes."""
+    run = (
+        "import os, runpy, sys; "
+        "rank = int(os.environ.get('PMI_RANK') or os.environ['OMPI_COMM_WORLD_RANK']); "
+        f"os.environ['SHMCOLL_NODE'] = {list(nodes)!r}[rank]; "
+        f"sys.argv = {[script, *arguments]!r}; runpy.run_path({script!r}, run_name='__main__')"
+    )
+    return [*mpi_or_skip(), "-n", str(len(nodes)), sys.executable, "-c", run]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of a job, without what a surrounding one has set."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SHMCOLL_ARENA", "SHMCOLL_NODE")
+    kept = {k: v for k, v in os.environ.items() if k not in names and not k.startswith(("OMPI_", "PMI", "SLURM_"))}
+    path = os.pathsep.join([str(ROOT), *filter(None, [kept.get("PYTHONPATH")])])
+    return {**kept, "PYTHONPATH": path, "SHMCOLL_TIMEOUT": "30", "SHMCOLL_TUNING": "0", **more}
+
+
+def run_script(folder: Path, text: str, layout: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a script on the ranks of a layout, to its end."""
+    path = folder / "job.py"
+    path.write_text(text)
+    return subprocess.run(
+        command(str(path), LAYOUTS[layout], arguments),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        env=environment(**more),
+        cwd=folder,
+        check=False,
+    )
+
+
+def results(folder: Path, ranks: int) -> list[Any]:
+    """Return what the ranks have written as JSON, by rank."""
+    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(ranks)]
