@@ -7,13 +7,14 @@ it fits, before a byte of a result moves. In DATA and BOTH the blocks move (`tra
 A rank of scatter_v without `out` learns the dtype from the root's counts.
 """
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_CODE
-from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
+from shmcoll.engine.kernels.element_marks import MARK_SHIFT, ROWS, in_words
 from shmcoll.engine.layout import (
     COUNT_UNIT,
     ELEMENT_TYPE,
@@ -112,41 +113,45 @@ def raise_together(d: "NodesDispatcher", name: str, wrong: str, kind: type[Excep
 
     if not d.agreement.open((name, "what ranks have found"), 1, offer, combine)[0]:
         return
-    found = [text for text in d.agreement.texts(wrong) if text]
-    text = f"{name}: {'; '.join(found[:4])}{f'; and {len(found) - 4} more' if len(found) > 4 else ''}"
+    first = next(text for text in d.agreement.texts(wrong) if text)
+    text = f"{name} #{d.agreement.sequence - 1}: {first}"
     d.agreement.refuse(kind, text)
 
 
 def _what_is_wrong(d: "NodesDispatcher", table: _Table, counts: np.ndarray) -> str:
     """Return what does not fit of what this rank sends and receives; empty if all of it does. counts: what all ranks
     send to this one."""
-    rows, ends, unit = table.rows, table.ends, max(int(table.ends[COUNT_UNIT]), 1)
-    me = f"rank {d.failures.name}"
-    for peer in range(d.size):
+    rows, ends = table.rows, table.ends
+    unit = max(int(ends[COUNT_UNIT]), 1)
+    mark = int(ends[ELEMENT_TYPE]) >> MARK_SHIFT if ends[ELEMENT_TYPE] >= 0 else 0
+    what = "rows" if mark & ROWS else "elements"
+    me, ranks = d.failures.name, [d.group.name(rank) for rank in range(d.size)]
+    for peer in np.flatnonzero(rows[SEND_COUNTS] > 0):
         count, start = int(rows[SEND_COUNTS, peer]), int(rows[SEND_DISPLS, peer])
-        if count and (start < 0 or start + count > ends[SOURCE_SIZE]):
+        if start + count > ends[SOURCE_SIZE]:
             return (
-                f"{me} sends {count // unit} from {start // unit} on to rank {peer}, and its array has "
-                f"{int(ends[SOURCE_SIZE]) // unit}"
+                f"rank {me} sends {count // unit} {what} from displacement {start // unit} to rank {ranks[peer]}, but "
+                f"its source has {int(ends[SOURCE_SIZE]) // unit}"
             )
     packed, spans = 0, []
     for peer, count in enumerate(map(int, counts)):
         expected, room, place = (int(rows[row, peer]) for row in (RECV_COUNTS, RECV_ROOM, RECV_DISPLS))
-        if expected >= 0 and expected != count:
-            return f"rank {peer} sends {count // unit} to {me}, which expects {expected // unit}"
-        if 0 <= room < count:
-            return f"rank {peer} sends {count // unit} to {me}, which has room for {room // unit}"
         start = packed if place < 0 else place
         packed += count
+        if 0 <= expected != count:
+            return f"rank {me} expects {expected // unit} {what} from rank {ranks[peer]}, which sends {count // unit}"
+        if 0 <= room < count:
+            return f"rank {ranks[peer]} sends {count // unit} {what} to rank {me}, which has room for {room // unit}"
+        if count and 0 <= ends[RESULT_SIZE] < start + count:
+            return (
+                f"{count // unit} {what} from rank {ranks[peer]} at displacement {start // unit} of rank {me} do not "
+                f"fit its result of {int(ends[RESULT_SIZE]) // unit}"
+            )
         if count:
-            if 0 <= ends[RESULT_SIZE] < start + count:
-                return (
-                    f"rank {peer} sends {count // unit} to {me}, to be written from {start // unit} on, and the result "
-                    f"has {int(ends[RESULT_SIZE]) // unit}"
-                )
             spans.append((start, start + count, peer))
     spans.sort()
-    for (_, end, one), (start, _, other) in zip(spans, spans[1:], strict=False):
+    for (_, end, one), (start, _, other) in pairwise(spans):
         if start < end:
-            return f"what ranks {one} and {other} send to {me} overlaps in the result"
+            both = f"ranks {ranks[one]} and {ranks[other]}"
+            return f"what rank {me} receives from {both} overlaps at displacement {start // unit}"
     return ""

@@ -14,7 +14,7 @@ import numpy as np
 
 from shmcoll.engine.compiler.user_operators import of_kernel
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, REDUCTIONS, USER
-from shmcoll.engine.kernels.kernels import JOIN, STORE
+from shmcoll.engine.kernels.kernels import JOIN, START, STORE
 from shmcoll.engine.native.entry_counts import mark_of
 from shmcoll.nodes.agreement import Facts
 from shmcoll.nodes.wire import as_bytes
@@ -66,14 +66,22 @@ class Partial:
     ) -> np.ndarray:
         """Reduce block i over the ranks of this node, for its rank i, and return this rank's. starts, lengths: of the
         blocks in `operand`, in elements."""
-        target = np.empty(lengths[self._d.inner.rank], self.wide)
-        counts = np.array(lengths, np.int64)
+        inner, counts = self._d.inner, np.array(lengths, np.int64)
+        if inner.size == 1:
+            return self.started(operand[int(starts[0]) :][: lengths[0]])
+        target = np.empty(lengths[inner.rank], self.wide)
         table = np.concatenate([operand.ctypes.data + np.asarray(starts, np.int64) * operand.itemsize, counts])
-        mark = mark_of(counts.ctypes.data, counts.size)
-        dispatcher, ordered = self._d.inner._dispatcher, self._ordered
-        arguments = operand, target, self._kind, mark, self._identity, 0, self._kernel, ordered, table.ctypes.data
-        dispatcher.complete("reduce_scatter_v", dispatcher.routine("reduce_scatter"), arguments)
+        whole, mark = operand[: counts.sum()], mark_of(counts.ctypes.data, counts.size)
+        arguments = whole, target, self._kind, mark, self._identity, 0, self._kernel, self._ordered, table.ctypes.data
+        inner._dispatcher.complete("reduce_scatter_v", inner._dispatcher.routine("reduce_scatter"), arguments)
         return target
+
+    def started(self, array: np.ndarray) -> np.ndarray:
+        """Return the partial result of one array alone, which is not always its copy: of "lor" it is 0 or 1."""
+        made = np.empty_like(array)
+        if array.size:
+            _KERNEL(self._kernel)(START, made.ctypes.data, 0, array.ctypes.data, array.size, 1)
+        return made
 
     def fold(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Combine partial results in this order. The first one is overwritten, and returned."""

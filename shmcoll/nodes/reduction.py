@@ -116,7 +116,8 @@ def fold_in_rank_order(
 ) -> np.ndarray:
     """Gather the arrays of all ranks, and combine those of some ranks in their order. The call has been agreed on."""
     rows = gather_everywhere(d, as_bytes(wide))
-    return partial.fold([aligned(rows[rank], wide.dtype) for rank in (range(d.size) if ranks is None else ranks)])
+    parts = [aligned(rows[rank], wide.dtype) for rank in (range(d.size) if ranks is None else ranks)]
+    return partial.fold([partial.started(parts[0]), *parts[1:]])
 
 
 def aligned(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
