@@ -5,9 +5,9 @@
                                   ranks disagree, and what its node offers
     3. broadcast in the node      the verdict of the leader, and the result that it has made from all offers
 
-A rank leaves step 3 only after every rank of every node has entered step 1. All leaders see the same marks, so all ranks
-reach the same verdict, before a byte of a result moves. If they disagree, every rank makes step 4: all of them exchange
-what they have called, in words, and raise.
+A rank leaves step 3 only after every rank of every node has entered step 1. All leaders see the same marks, so all
+ranks reach the same verdict, before a byte of a result moves. If they disagree, every rank makes step 4: all of them
+exchange what they have called, in words, and raise.
 
 Who waits for whom: a rank for the ranks of its node (in shared memory), a leader for the other leaders (`progress.py`).
 All of them have the same order of steps, so there is no circle. A leader of a node that disagrees sends its message all
@@ -16,8 +16,8 @@ the same.
 A call has two marks. The first must be equal on all ranks. The second describes what only some ranks know, such as the
 shape of an array that others have not allocated yet. It must be equal on all ranks on which it is not 0.
 
-The message of a leader: both marks and the length of the offer, in words, then the offer. A receiver provides LONGEST_OFFER bytes, so a message of
-another call, which may be longer than expected, does no harm.
+The message of a leader: both marks and the length of the offer, in words, then the offer. A receiver provides
+LONGEST_OFFER bytes, so a message of another call, which may be longer than expected, does no harm.
 """
 
 import json
@@ -65,7 +65,7 @@ class Agreement:
         partly_known: Facts | None = None,
         unlike: tuple[type[Exception], str] = UNLIKE,
     ) -> np.ndarray:
-        """Agree on a call, and return `length` bytes that `combine` has made on the leader from the offers of all nodes.
+        """Agree on a call, and return `length` bytes that `combine` has made on the leader from all nodes' offers.
 
         Args:
             facts: what must be equal on all ranks: the operation and its arguments.
@@ -83,7 +83,7 @@ class Agreement:
         node = np.array([_common(marks[:, 0]), _known(marks[:, 1])])
         agree = (node[0] != 0) and node[1] >= 0
         offered = offer() if agree and offer else NOTHING
-        told = np.zeros(WORD + length, np.uint8)
+        told = np.zeros(WORD + (length if agree else 0), np.uint8)  # else the ranks of a node may differ in it
         if d.is_leader:
             heard = self._exchange(node, offered)
             first = _common(np.array([one[:WORD].view(np.int64)[0] for one in heard]))

@@ -126,7 +126,7 @@ def _what_is_wrong(d: "NodesDispatcher", table: _Table, counts: np.ndarray) -> s
     mark = int(ends[ELEMENT_TYPE]) >> MARK_SHIFT if ends[ELEMENT_TYPE] >= 0 else 0
     what = "rows" if mark & ROWS else "elements"
     me, ranks = d.failures.name, [d.group.name(rank) for rank in range(d.size)]
-    for peer in np.flatnonzero(rows[SEND_COUNTS] > 0):
+    for peer in map(int, np.flatnonzero(rows[SEND_COUNTS] > 0)):
         count, start = int(rows[SEND_COUNTS, peer]), int(rows[SEND_DISPLS, peer])
         if start + count > ends[SOURCE_SIZE]:
             return (

@@ -1,14 +1,14 @@
 """From a checked call to its algorithm over nodes. It has the methods of `runtime/dispatcher.py` that `calls/` use.
 
-`calls/` check the arguments of every call, and pass them to `run`, or in phases to `routine` and `complete`, in the form
-of the native entry. Here a function in Python takes the same arguments. It works in three places: `inner`, a
+`calls/` check the arguments of every call, and pass them to `run`, or in phases to `routine` and `complete`, in the
+form of the native entry. Here a function in Python takes the same arguments. It works in three places: `inner`, a
 communicator of the group's ranks on this node that only the algorithms use; `channel`, MPI; and this process. `node` is
 another one of the same ranks, for the user.
 
 A group over nodes has a line of turns and a worker of its own (`runtime/turns.py`), so its calls are made one after the
 other, and asynchronous ones in the order in which they were submitted. Inside a turn no other call of this group uses
-`inner`. An exception that comes out of an algorithm has left the protocol, so it ends the group on all nodes, except one
-that all ranks raise together: `ValueError` about what the ranks find together, as in `agreement.py`.
+`inner`. An exception that comes out of an algorithm has left the protocol, so it ends the group on all nodes, except
+one that all ranks raise together: `ValueError` about what the ranks find together, as in `agreement.py`.
 """
 
 import os
@@ -175,8 +175,8 @@ class NodesDispatcher:
         """Raise if a call of this thread is inside already."""
         if self.worker.turns.is_within():
             raise CallNotAllowed(
-                f"{operation} on rank {self.failures.name}: called by a signal handler, or a finaliser, in the midst of "
-                f"another call of the same thread"
+                f"{operation} on rank {self.failures.name}: called by a signal handler, or a finaliser, in the midst "
+                f"of another call of the same thread"
             )
 
     def check_rank(self, operation: str) -> None:
@@ -239,6 +239,8 @@ class NodesDispatcher:
         """Make a call within this thread's turn."""
         outer, self.operation = self.operation, self.operation or operation
         try:
+            if not outer:
+                self.progress.look()
             self.failures.raise_if_ended(self.operation)
             return call(*arguments)
         except CallNotAllowed:

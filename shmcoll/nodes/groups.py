@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def split(comm: "NodesCommunicator", call: str, mine: tuple[bool, int, int]) -> "Communicator | None":
     """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
-    d, job = comm._dispatcher, comm._job
+    job = comm._job
     with comm._parts(call) as parts:
         free = job.free_number()
         told = parts.all_gather(np.array([[*mine, free]], np.int64)).tolist()

@@ -40,6 +40,8 @@ class Job:
         self.subgroups: dict[tuple[int, tuple[int, ...], str], Communicator] = {}
         self.world = self._open(topology, range(topology.size), _WORLD, "world", node)
         self._open_groups: list[NodesCommunicator] = [self.world]
+        if topology.index == 0:
+            progress.watch()
         uncaught.tell_of_end(self._failed)
         atexit.register(self._end)
 

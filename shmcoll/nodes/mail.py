@@ -1,5 +1,5 @@
-"""Messages between two ranks of a group over nodes. All of them go through MPI, also within a node, so one place decides
-which receive gets which message, and ANY works across nodes.
+"""Messages between two ranks of a group over nodes. All of them go through MPI, also within a node, so one place
+decides which receive gets which message, and ANY works across nodes.
 
 A message is a head and its bytes. The head has tag, form, dtype, shape, number. A short message is one MPI message.
 For a longer one the bytes follow in a second MPI message of another kind; they come in the order of the heads. The
@@ -22,7 +22,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,9 +62,6 @@ class Arrived:
         self.memory = np.empty(0, np.uint8)
         self.pending: Pending | None = None  # the rest of its bytes
         self.receive: PostedReceive | None = None  # that gets it
-
-    def fits(self, source: int, tag: int) -> bool:
-        return source in (ANY, self.source) and tag in (ANY, self.tag)
 
     @property
     def envelope(self) -> Envelope:
@@ -121,6 +118,7 @@ class Mail:
         self._coming: list[Arrived] = []  # whose bytes are on their way
         self._receipts: dict[int, tuple[Work[Any], float, int, str]] = {}  # synchronous sends, by number
         self._sent = 0
+        self._taken: dict[int, int] = {}  # by source, when a message of it was taken last
         self._lives_at = 0.0
         self._sender = _Sender(self)
         dispatcher.worker.listener = self
@@ -175,10 +173,8 @@ class Mail:
         with self._lock:
             for receive in receives:
                 self._posted.append(receive)
-                for one in self._arrived:
-                    if receive.fits(one.source, one.tag):
-                        self._give(one, receive)
-                        break
+                if (one := self._first(receive.fits)) is not None:
+                    self._give(one, receive)
         if not self.is_empty():
             self._watch()
 
@@ -197,7 +193,7 @@ class Mail:
             d.failures.raise_if_ended(operation)
             self._look()
             with self._lock:
-                one = next((one for one in self._arrived if one.fits(source, tag)), None)
+                one = self._first(lambda sender, its_tag: source in (ANY, sender) and tag in (ANY, its_tag))
                 if one is not None and takes:
                     self._arrived.remove(one)
                     self._take(one)
@@ -324,8 +320,18 @@ class Mail:
         else:
             one.receive = receive
 
+    def _first(self, fits: Callable[[int, int], bool]) -> Arrived | None:
+        """Return the message that a new receive gets: the first one that fits of the source served longest ago."""
+        found: dict[int, Arrived] = {}
+        for one in self._arrived:
+            if one.source not in found and fits(one.source, one.tag):
+                found[one.source] = one
+        return min(found.values(), key=lambda one: self._taken.get(one.source, 0), default=None)
+
     def _take(self, one: Arrived) -> None:
         """Tell the sender that its message has been taken, if it waits for that."""
+        self.served += 1
+        self._taken[one.source] = self.served
         if not one.wants_receipt:
             return
         d = self.dispatcher

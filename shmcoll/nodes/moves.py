@@ -4,8 +4,8 @@ A function takes the dispatcher, the name of the operation, and the arguments of
 and returns OK.
 
 all_gather   short: the leaders exchange the arrays of their nodes in the opening. Long: `gather_everywhere`
-all_to_all   short: one message for each pair of nodes, in the opening: all blocks for the ranks there, by receiver. Long:
-             a message for each pair of ranks
+all_to_all   short: one message for each pair of nodes, in the opening: all blocks for the ranks there, by receiver.
+             Long: a message for each pair of ranks
 """
 
 from typing import TYPE_CHECKING, Any

@@ -11,6 +11,9 @@ looks at four things, so that it never waits forever:
 It tests without a pause at first, then yields its core between two tests, then sleeps. With more ranks than cores it
 yields from the start. Signal handlers run between two tests.
 
+Ranks that wait in shared memory do not look at the control channel. So the leader of a node has a thread that does,
+every 50 ms, and ends the groups of the node.
+
 Requests of a wait that has failed are kept (`_abandoned`), because MPI may still write their memory, and withdrawn at
 the end.
 """
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 POLLS, YIELDS = 200, 2000  # tests without a pause, and tests with a yield
 LONGEST_SLEEP = 200e-6  # seconds
 LIVES = 0.02  # seconds between two looks at the lives of the node's ranks
+WATCH = 0.05  # seconds between two looks of the thread at the control channel
 PATIENCE_AFTER_LEAVING = 1.0  # seconds until a message of a rank that has left counts as lost
 
 
@@ -47,7 +51,18 @@ class Progress:
         self._abandoned: list[Any] = []
         self._lock = threading.Lock()  # of the control channel
         self._has_left: dict[int, float] = {}
+        self._is_over = threading.Event()
+        self._watcher: threading.Thread | None = None
         self.groups: weakref.WeakValueDictionary[int, Failures] = weakref.WeakValueDictionary()
+
+    def watch(self) -> None:
+        """Begin to look at the control channel in a thread."""
+        self._watcher = threading.Thread(target=self._watch, name="shmcoll-nodes", daemon=True)
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(WATCH):
+            self.look()
 
     def wait(self, failures: "Failures", pending: "Pending", operation: str, timeout: float) -> None:
         """Wait until all requests are complete. Raises why the group has ended, if it does."""
@@ -111,6 +126,9 @@ class Progress:
 
     def close(self) -> None:
         """Withdraw what is left, before MPI ends."""
+        self._is_over.set()
+        if self._watcher is not None:
+            self._watcher.join()
         for pending in self._abandoned:
             for request in pending.requests:
                 with contextlib.suppress(self.wire.mpi.Exception):

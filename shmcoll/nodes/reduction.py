@@ -1,7 +1,7 @@
 """all_reduce, reduce and reduce_scatter over nodes.
 
-short        each node reduces to its leader, the leaders exchange the results of their nodes in the opening, and each of
-             them combines all. One exchange of messages. Cost: R + A + (N - 1) S / B
+short        each node reduces to its leader, the leaders exchange the results of their nodes in the opening, and each
+             of them combines all. One exchange of messages. Cost: R + A + (N - 1) S / B
 all_reduce   rails: in segments, the ranks of a node reduce and divide a segment; rank i exchanges its slice with the
              ranks i of the other nodes; the ranks of a node collect the slices. While the messages of a segment are on
              their way, the next one is reduced. With 2 nodes the slices are exchanged whole; with more, each rank of a
@@ -10,8 +10,8 @@ reduce       the same, to the ranks of the root's node, which give their slices 
 reduce_scatter
              for each node, its blocks are reduced and divided in the sender's node; each block goes to its owner, who
              combines what it gets from all nodes. (N - 1) / N S on the wire
-ordered      an operator that is not commutative, where ranks of a node are not neighbours: every rank gets the arrays of
-             all ranks, and combines them in their order
+ordered      an operator that is not commutative, where ranks of a node are not neighbours: every rank gets the arrays
+             of all ranks, and combines them in their order
 
 N nodes, S bytes of an array, A the time of a message, B bytes per second between two nodes, R a reduction in a node.
 Source: rails are those of DPML (Bayatpour et al., SC'17) and of UCC's split_rail.

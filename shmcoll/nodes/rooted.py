@@ -1,14 +1,14 @@
 """broadcast, scatter and gather over nodes.
 
 Ranks without an array do not know dtype and shape. The root's node offers these in the opening, as the words that
-`calls/foreign_dtypes.py` reads: dtype code and mark, number of dimensions, dimensions. So a call has the phases OPEN and
-DATA on such a rank, and BOTH on others.
+`calls/foreign_dtypes.py` reads: dtype code and mark, number of dimensions, dimensions. So a call has the phases OPEN
+and DATA on such a rank, and BOTH on others.
 
-broadcast    in the root's node; then along a tree of the nodes, each rail with its part; then in each node. A short array
-             goes along the tree of the leaders
+broadcast    in the root's node; then along a tree of the nodes, each rail with its part; then in each node. A short
+             array goes along the tree of the leaders
 scatter      the root sends its part to each rank of another node, while its node shares its own parts
-gather       short: the leaders offer the arrays of their nodes to the root's leader. Long: each rank of another node sends
-             to the root
+gather       short: the leaders offer the arrays of their nodes to the root's leader. Long: each rank of another node
+             sends to the root
 
 Source: the tree is the binomial one, over the nodes in order behind the root's.
 """
@@ -82,7 +82,7 @@ def gather(
     d: "NodesDispatcher", name: str, x: np.ndarray, out: Any, _0: int, root: int, mark: int, _1: int, table: int
 ) -> int:
     block, topology = as_bytes(x), d.topology
-    length, (node, at) = block.size, topology.places[root]
+    length, (node, _) = block.size, topology.places[root]
     facts = (name, *array_facts(x, mark), f"root={root}")
     is_here = topology.node == node
     if length * max(map(len, topology.nodes)) <= LONGEST_OFFER and length * d.size <= 2 * LONGEST_OFFER:

@@ -1,7 +1,7 @@
 """Joining a job whose ranks are on several machines: over MPI, through mpi4py.
 
-Nodes. MPI says which ranks can share memory (`Split_type(SHARED)`). Within these, ranks are on one node if they have the
-same boot, the same /dev/shm, and the same SHMCOLL_NODE. So two containers of one host are two nodes, and a user can
+Nodes. MPI says which ranks can share memory (`Split_type(SHARED)`). Within these, ranks are on one node if they have
+the same boot, the same /dev/shm, and the same SHMCOLL_NODE. So two containers of one host are two nodes, and a user can
 pretend that ranks of one machine are on several. Host names are only for messages, and variables of launchers are not
 read.
 

@@ -1,8 +1,8 @@
 """A door for the tests of one machine: `pytest -p tests.nodes.door --nodes 2+1 tests/conformance` runs them over nodes.
 
-The `ranks` of a test are then started by mpiexec, on simulated nodes, and run the test's function with the communicator
-over nodes. Of the tests for several numbers of ranks those for 3 are run. Tests that look into the arena, or share other
-memory with their ranks, do not come through this door and are left out.
+The `ranks` of a test are then started by mpiexec, on simulated nodes, and run the test's function with the
+communicator over nodes. Of the tests for several numbers of ranks those for 3 are run. Tests that look into the arena,
+or share other memory with their ranks, do not come through this door and are left out.
 """
 
 import pickle

@@ -1,7 +1,7 @@
 """Jobs over simulated nodes: each starts mpiexec, whose ranks belong to nodes by SHMCOLL_NODE.
 
-SHMCOLL_MPI    folder of environments with an MPI each (bin/mpiexec, and mpi4py for it); by default the environment of
-               the interpreter that runs the tests, which `make test-nodes` makes
+The MPI is that of the environment of the interpreter that runs the tests, or of the PATH; `make test-nodes` makes such
+environments.
 """
 
 import importlib.util
@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DEADLINE = 120.0  # seconds
+DEADLINE = 240.0  # seconds
 
 #: the node of each rank
 LAYOUTS = {"2x2": "aabb", "2+1": "aab", "cyclic": "abab", "3 nodes": "abc"}
@@ -29,15 +30,20 @@ _OPTIONS = {
 }
 
 
-def mpi_or_skip() -> list[str]:
-    """Return the beginning of the command line of mpiexec. Skips the test if there is no MPI, or no mpi4py."""
+def mpi_or_skip() -> str:
+    """Return the path of mpiexec. Skips the test if there is no MPI, or no mpi4py."""
     found = Path(sys.executable).parent / "mpiexec"
     mpiexec = str(found) if found.exists() else shutil.which("mpiexec")
     if mpiexec is None or importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py and an MPI are not installed; make test-nodes does it")
-    version = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
-    kind = "openmpi" if "Open MPI" in version or "PRRTE" in version or "OpenRTE" in version else "mpich"
-    return [mpiexec, *_OPTIONS[kind]]
+    return mpiexec
+
+
+@cache
+def kind_of_mpi() -> str:
+    """Return which MPI there is."""
+    version = subprocess.run([mpi_or_skip(), "--version"], capture_output=True, text=True, check=False).stdout
+    return "openmpi" if any(name in version for name in ("Open MPI", "PRRTE", "OpenRTE")) else "mpich"
 
 
 def command(script: str, nodes: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
@@ -48,7 +54,7 @@ def command(script: str, nodes: Sequence[str], arguments: Sequence[str] = ()) ->
         f"os.environ['SHMCOLL_NODE'] = {list(nodes)!r}[rank]; "
         f"sys.argv = {[script, *arguments]!r}; runpy.run_path({script!r}, run_name='__main__')"
     )
-    return [*mpi_or_skip(), "-n", str(len(nodes)), sys.executable, "-c", run]
+    return [mpi_or_skip(), *_OPTIONS[kind_of_mpi()], "-n", str(len(nodes)), sys.executable, "-c", run]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -59,12 +65,10 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "SHMCOLL_TIMEOUT": "30", "SHMCOLL_TUNING": "0", **more}
 
 
-def run_script(folder: Path, text: str, layout: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, script: str, layout: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a script on the ranks of a layout, to its end."""
-    path = folder / "job.py"
-    path.write_text(text)
     return subprocess.run(
-        command(str(path), LAYOUTS[layout], arguments),
+        command(script, LAYOUTS[layout], arguments),
         capture_output=True,
         text=True,
         timeout=DEADLINE,
@@ -74,6 +78,11 @@ def run_script(folder: Path, text: str, layout: str, *arguments: str, **more: st
     )
 
 
+def result(folder: Path, rank: int) -> Any:
+    """Return what a rank has written as JSON."""
+    return json.loads((folder / f"rank{rank}.json").read_text())
+
+
 def results(folder: Path, ranks: int) -> list[Any]:
-    """Return what the ranks have written as JSON, by rank."""
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(ranks)]
+    """Return what the ranks have written, by rank."""
+    return [result(folder, rank) for rank in range(ranks)]

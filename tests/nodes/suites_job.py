@@ -1,7 +1,7 @@
 """What each rank of a job over nodes runs: the random cases of some collectives, the same as on one machine.
 
-Arguments: seed, folder of the results, collectives. Each rank writes `rankN.json`: by collective, how many cases ran and
-what has failed.
+Arguments: seed, folder of the results, collectives. Each rank writes `rankN.json`: by collective, how many cases ran
+and what has failed.
 """
 
 import json

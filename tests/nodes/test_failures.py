@@ -1,0 +1,64 @@
+"""What the ranks of all nodes see when one rank fails, calls something else, or is late."""
+
+import pytest
+
+from tests.nodes import started
+from tests.nodes.failures_job import CULPRIT
+
+JOB = str(started.ROOT / "tests/nodes/failures_job.py")
+RANKS = 4
+
+
+def outcomes(folder, case, survivors=range(RANKS), **more):
+    """Run a case; return what the ranks have raised."""
+    done = started.run(folder, JOB, "2x2", case, str(folder), **more)
+    missing = [rank for rank in survivors if not (folder / f"rank{rank}.json").exists()]
+    assert missing == [], done.stdout + done.stderr
+    return [started.result(folder, rank) for rank in survivors]
+
+
+@pytest.mark.parametrize("case", ["other_operation", "other_shape"])
+def test_a_mismatch_is_the_same_error_on_all_ranks(tmp_path, case):
+    told = outcomes(tmp_path, case)
+    assert {one["kind"] for one in told} == {one["again"] for one in told} == {"CollectiveMismatch"}
+    assert len({one["text"] for one in told}) == 1
+    assert "rank 3 (node b) called" in told[0]["text"]
+    assert "failures_job.py:" in told[0]["text"]
+
+
+def test_an_exception_of_one_rank_is_raised_on_the_ranks_of_all_nodes(tmp_path):
+    told = outcomes(tmp_path, "raises", [rank for rank in range(RANKS) if rank != CULPRIT])
+    for one in told:
+        assert (one["kind"], one["rank"], one["operation"]) == ("RankFailed", CULPRIT, "all_reduce")
+        assert "rank 3 (node b) raised KeyError: 'a bad sample'" in one["text"]
+
+
+@pytest.mark.parametrize("case", ["aborts", "in_message"])
+def test_abort_reaches_collectives_and_messages_of_all_nodes(tmp_path, case):
+    told = outcomes(tmp_path, case)
+    assert [(one["kind"], one["rank"]) for one in told] == [("RankFailed", CULPRIT)] * RANKS
+    assert all("rank 3 (node b) aborted: no more" in one["text"] for one in told)
+
+
+def test_a_late_rank_is_a_timeout_that_names_its_node_on_all_ranks(tmp_path):
+    told = outcomes(tmp_path, "late")
+    assert {one["kind"] for one in told} == {"CollectiveTimeout"}
+    assert all("nothing has come from node b (ranks 2, 3)" in one["text"] for one in told)
+
+
+def test_an_interrupt_in_a_call_ends_the_group_on_all_nodes(tmp_path):
+    told = outcomes(tmp_path, "interrupted")
+    assert [one["kind"] for one in told] == ["RankFailed"] * 3 + ["KeyboardInterrupt"]
+    assert all("rank 3 (node b) was interrupted in" in one["text"] for one in told[:3])
+
+
+def test_after_a_mistake_of_one_rank_the_group_goes_on(tmp_path):
+    assert [one["kind"] for one in outcomes(tmp_path, "bad_argument")] == [""] * RANKS
+
+
+def test_survivors_learn_of_a_killed_rank(tmp_path):
+    """Where the launcher leaves them the time: MPICH's kills all ranks at once."""
+    if started.kind_of_mpi() != "openmpi":
+        pytest.skip("MPICH's mpiexec kills all ranks as soon as one has died")
+    told = outcomes(tmp_path, "killed", [rank for rank in range(RANKS) if rank != CULPRIT])
+    assert [(one["kind"], one["rank"]) for one in told] == [("RankFailed", CULPRIT)] * 3
