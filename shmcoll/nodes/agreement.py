@@ -44,6 +44,7 @@ NOTHING = np.empty(0, np.uint8)
 Offer = np.ndarray | Sequence[np.ndarray]  # bytes for all nodes, or for each
 Facts = tuple[Any, ...]
 
+UNKNOWN: Facts = ("None",)  # of a rank without an array, which messages call so
 UNLIKE = CollectiveMismatch, "the ranks disagree"
 
 
@@ -169,7 +170,7 @@ _MOST = (1 << 62) - 1
 @lru_cache(maxsize=4096)
 def _mark(facts: Facts | None) -> int:
     """Return a hash that is above 0 and the same in every process; 0 for None."""
-    if facts is None:
+    if facts is None or facts == UNKNOWN:
         return 0
     return int.from_bytes(blake2b(repr(facts).encode(), digest_size=8).digest(), "little") >> 2 or 1
 
@@ -187,5 +188,6 @@ def _known(marks: np.ndarray) -> int:
 
 def _in_words(facts: Facts, partly_known: Facts | None) -> str:
     """Return a call in words: `all_reduce(shape (4,), float32, sum)`."""
-    operation, *more = (*facts, *(partly_known or ()))
+    operation, *more = facts
+    more = [*(partly_known or ()), *more]
     return f"{operation}({', '.join(str(one) for one in more if one not in (None, ''))})"

@@ -11,6 +11,7 @@ other, and asynchronous ones in the order in which they were submitted. Inside a
 one that all ranks raise together: `ValueError` about what the ranks find together, as in `agreement.py`.
 """
 
+import inspect
 import os
 import weakref
 from collections.abc import Callable
@@ -230,7 +231,12 @@ class NodesDispatcher:
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _make_routine(self, name: str, algorithm: Callable[..., int]) -> Callable[..., int]:
+        code = algorithm.__code__
+        least, takes_more = code.co_argcount - 2, bool(code.co_flags & inspect.CO_VARARGS)
+
         def routine(*arguments: Any) -> int:
+            if len(arguments) != least and not (takes_more and len(arguments) > least):
+                return int(c.NEEDS_PYTHON)  # a form that the native entry would read itself
             return self.complete(name, lambda: algorithm(self, name, *arguments))
 
         return routine

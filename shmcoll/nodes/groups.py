@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.errors import CallNotAllowed
+from shmcoll.errors import CallNotAllowed, CollectiveMismatch
 from shmcoll.nodes.wire import SUBGROUP, Pending, as_bytes
+from shmcoll.runtime.group_registry import identity
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
@@ -56,41 +57,51 @@ def subgroup(comm: "NodesCommunicator", ranks: Iterable[SupportsIndex], name: st
     known = comm._job.subgroups.get((d.channel.number, tuple(members), name))
     if known is not None:
         return known
-    number = d.worker.turns.run(lambda: _agree_on_number(comm, members), "subgroup")
+    number = d.worker.turns.run(lambda: _agree_on_number(comm, members, name), "subgroup")
     made = comm._job.make(comm, members, number, f"subgroup {name} {number}")
     comm._job.subgroups[d.channel.number, tuple(members), name] = made
     return made
 
 
-def _agree_on_number(comm: "NodesCommunicator", members: list[int]) -> int:
-    """Return the largest of the members' free numbers: the first member asks the others, and answers them."""
+def _agree_on_number(comm: "NodesCommunicator", members: list[int], name: str) -> int:
+    """Return the largest of the members' free numbers: all tell the first one, which answers all. A member that makes
+    another group at the same time is a mismatch."""
     d, job = comm._dispatcher, comm._job
-    d.operation, before = "subgroup", d.operation
+    outer, d.operation = d.operation, "subgroup"
     try:
-        free = np.array([job.free_number()], np.int64)
-        first, pending = members[0], Pending(d.channel)
+        d.failures.raise_if_ended("subgroup")
+        own = np.array([identity(tuple(members), name)[0], job.free_number()], np.int64)
+        told = np.tile(own, (len(members), 1))
+        pending, first = Pending(d.channel), members[0]
         if comm.rank == first:
-            told = np.empty((len(members), 1), np.int64)
-            told[0] = free
             for row, rank in zip(told[1:], members[1:], strict=True):
                 pending.recv(as_bytes(row), rank, SUBGROUP)
             d.wait(pending)
-            free = told.max(axis=0)
+            answer = told.max(axis=0)
+            answer[0] = own[0] if (told[:, 0] == own[0]).all() else 0
             pending = Pending(d.channel)
             for rank in members[1:]:
-                pending.send(as_bytes(free), rank, SUBGROUP)
-            d.wait(pending)
+                pending.send(as_bytes(answer), rank, SUBGROUP)
         else:
-            pending.send(as_bytes(free), first, SUBGROUP)
-            answer = np.empty(1, np.int64)
-            pending.recv(as_bytes(answer), first, SUBGROUP)
-            d.wait(pending)
-            free = answer
-        number = int(free[0])
+            pending.send(as_bytes(own), first, SUBGROUP)
+            pending.recv(as_bytes(told[0]), first, SUBGROUP)
+        d.wait(pending)
+        others = [rank for rank, row in zip(members, told, strict=True) if row[0] != own[0]]
+        if others:
+            who = ", ".join(map(d.topology.describe, others))
+            text = (
+                f"subgroup: {d.topology.describe(d.rank)} makes the group of ranks {members}, name={name!r}, and {who} "
+            )
+            d.failures.end(CollectiveMismatch, f"{text}makes another one at the same time")
+            d.failures.raise_if_ended("subgroup")
+        number = int(told[:, 1].max())
         job.take_number(number)
         return number
+    except BaseException:
+        d.left("subgroup")
+        raise
     finally:
-        d.operation = before
+        d.operation = outer
 
 
 def close(comm: Any) -> None:

@@ -10,8 +10,10 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls.delivery import check_other_rank
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.recv import wanted
+from shmcoll.calls.recv_object import make_object
 from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.send_object import check_object
+from shmcoll.calls.sendrecv import begin
 from shmcoll.communicator.batch import batch
 from shmcoll.communicator.communicator import Communicator
 from shmcoll.communicator.messages import ANY
@@ -48,11 +50,13 @@ class NodesMessages(Communicator):
         async_op: bool = False,
     ) -> Any:
         """Send a message and receive another one; see `Communicator.sendrecv`."""
+        if async_op:
+            return self._start_both(x, dest, out, source, sendtag, recvtag)
         array, _, tag = check_send(self._dispatcher, x, self._rank if dest is None else dest, sendtag)
         check_recv(self._dispatcher, given.as_memory(out), ANY if source is None else source, recvtag)
         if dest is not None:
             self._put("send", array, dest, tag, ARRAY, False, False)
-        return self.recv(out, source, recvtag, async_op=async_op)  # type: ignore[call-overload]
+        return self.recv(out, source, recvtag)
 
     def sendrecv_object(
         self,
@@ -67,8 +71,12 @@ class NodesMessages(Communicator):
         """Send an object and receive another one; see `Communicator.sendrecv_object`."""
         with self._dispatcher.checking("sendrecv_object") as check:
             wanted(self._dispatcher, ANY if source is None else source, recvtag, *check)
-        self.send_object(value, dest, sendtag)
-        return self.recv_object(source, recvtag, async_op=async_op)  # type: ignore[call-overload]
+        if not async_op:
+            self.send_object(value, dest, sendtag)
+            return self.recv_object(source, recvtag)
+        d = self._dispatcher
+        receive = d.worker.ended((None, None, None)) if source is None else make_object(d, source, recvtag)
+        return begin(d, receive, lambda: self.send_object(value, dest, sendtag, async_op=True))
 
     def probe(self, source: int = ANY, tag: int = ANY) -> Any:
         """Wait for a message and say what it is; see `Communicator.probe`."""

@@ -22,7 +22,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
 from shmcoll.engine.layout import MOST_DIMENSIONS
-from shmcoll.nodes.agreement import LONGEST_OFFER, NOTHING, UNLIKE
+from shmcoll.nodes.agreement import LONGEST_OFFER, NOTHING, UNKNOWN, UNLIKE
 from shmcoll.nodes.moves import array_facts, gather_in_node
 from shmcoll.nodes.reduction import shares
 from shmcoll.nodes.transport import at_address, put, table_at
@@ -136,7 +136,7 @@ def _open(
     def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
         told[:] = offers[node]
 
-    known = None
+    known = UNKNOWN
     if own is not None:
         code, mark = int(own[0]) & ((1 << MARK_SHIFT) - 1), int(own[0]) >> MARK_SHIFT
         known = (f"{BY_CODE[code].name}{own[2 : 2 + own[1]].tolist()}{in_words(mark)}",)
