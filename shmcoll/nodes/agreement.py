@@ -1,6 +1,7 @@
 """The opening of every collective: all ranks of all nodes make the same call. Short arrays travel with it.
 
-    1. all_gather in the node     the mark of each rank's call: a hash of its number, operation, arguments
+    1. all_gather in the node     the mark of each rank's call: a hash of its number, operation, arguments. What a rank
+                                  brings travels with it, up to TINY bytes
     2. exchange of the leaders    each leader sends one message to each other one: the mark of its node, or 0 if its
                                   ranks disagree, and what its node offers
     3. broadcast in the node      the verdict of the leader, and the result that it has made from all offers
@@ -39,6 +40,7 @@ LONGEST_OFFER = 64 << 10  # bytes that a leader sends to another one in an openi
 WORD = 8
 _MARKS = 2
 _HEAD = (_MARKS + 1) * WORD  # bytes before the offer
+TINY = 240  # bytes that a rank can bring into the opening; equal for all operations, so that they always meet
 NOTHING = np.empty(0, np.uint8)
 
 Offer = np.ndarray | Sequence[np.ndarray]  # bytes for all nodes, or for each
@@ -63,6 +65,8 @@ class Agreement:
         offer: Callable[[], Offer] | None = None,
         combine: Callable[[list[np.ndarray], np.ndarray], None] | None = None,
         *,
+        brought: np.ndarray | None = None,
+        merge: Callable[[np.ndarray], Offer] | None = None,
         partly_known: Facts | None = None,
         unlike: tuple[type[Exception], str] = UNLIKE,
     ) -> np.ndarray:
@@ -74,16 +78,25 @@ class Agreement:
             offer: makes the offer of this node; called on all its ranks once they agree; the leader's counts. By
                 default nothing is offered.
             combine: writes the result, on the leader, from the offers by node.
+            brought: bytes of this rank, TINY at most and as many on all ranks; and
+            merge: in place of `offer`, makes the offer on the leader, from rows of what its ranks have brought.
             partly_known: what must be equal on all ranks that know it.
             unlike: the exception for `partly_known` that is not equal, and the beginning of its text.
         """
         d = self._dispatcher
         self.sequence += 1
-        own = np.array([(_mark(facts) + self.sequence) & _MOST or 1, _mark(partly_known)], np.int64)
-        marks = d.inner.all_gather(own).reshape(-1, _MARKS)
+        own = np.empty((1, _MARKS * WORD + TINY), np.uint8)
+        own[0, : _MARKS * WORD].view(np.int64)[:] = (_mark(facts) + self.sequence) & _MOST or 1, _mark(partly_known)
+        length_brought = 0 if brought is None else brought.size
+        if brought is not None:
+            own[0, _MARKS * WORD :][:length_brought] = brought
+        rows = d.inner.all_gather(own) if len(d.topology.local) > 1 else own
+        marks = np.ascontiguousarray(rows[:, : _MARKS * WORD]).view(np.int64)
         node = np.array([_common(marks[:, 0]), _known(marks[:, 1])])
         agree = (node[0] != 0) and node[1] >= 0
         offered = offer() if agree and offer else NOTHING
+        if agree and merge and d.is_leader:
+            offered = merge(rows[:, _MARKS * WORD :][:, :length_brought])
         told = np.zeros(WORD + (length if agree else 0), np.uint8)  # else the ranks of a node may differ in it
         if d.is_leader:
             heard = self._exchange(node, offered)

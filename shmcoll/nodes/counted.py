@@ -105,13 +105,11 @@ def _find_counts(d: "NodesDispatcher", name: str, table: _Table, root: int) -> N
 def raise_together(d: "NodesDispatcher", name: str, wrong: str, kind: type[Exception] = ValueError) -> None:
     """Raise on all ranks if something is wrong on one of them. `ValueError` leaves the group as it is."""
 
-    def offer() -> np.ndarray:
-        return d.inner.all_reduce(np.array([wrong != ""], np.uint8), "max")
-
     def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
         told[0] = max(int(one[0]) for one in offers)
 
-    if not d.agreement.open((name, "what ranks have found"), 1, offer, combine)[0]:
+    own, facts = np.array([wrong != ""], np.uint8), (name, "what ranks have found")
+    if not d.agreement.open(facts, 1, None, combine, brought=own, merge=lambda rows: rows.max(axis=0))[0]:
         return
     first = next(text for text in d.agreement.texts(wrong) if text)
     text = f"{name} #{d.agreement.sequence - 1}: {first}"

@@ -21,6 +21,7 @@ from shmcoll.communicator.native_call import unrouted
 from shmcoll.diagnostics.call_site import at_site
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import DType
+from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.group import Group, RankName, names
 from shmcoll.engine.native import entry
 from shmcoll.errors import CallNotAllowed, RankFailed, ShmcollError
@@ -128,6 +129,9 @@ class NodesDispatcher:
         self.kept: Any = None  # what the first phase of a call leaves for the second
         self._pid = os.getpid()
         self._routines: dict[str, Callable[..., int]] = {}
+        if progress.crowded:
+            inner._dispatcher.words[c.POLLS // WORD] = 0
+            inner._dispatcher.words[c.YIELDS // WORD] = 32
         progress.groups[channel.number] = self.failures
         os.register_at_fork(after_in_child=_shut_in_child(self))
 

@@ -89,7 +89,7 @@ class Failures:
     ) -> None:
         """End the group, unless it has ended. dead: the rank of the job that has died, if that is the reason. telling:
         whether to send it to the other nodes."""
-        if self.ended is not None:
+        if self.ended is not None or self.is_shut:
             return
         error = kind(text)
         error.rank, error.missing = rank, tuple(missing) or None

@@ -2,7 +2,8 @@
 
 The end of a process. A rank whose program ends by an exception tells the other nodes which, at once. At the end of each
 process, before MPI's own end, the rank tells the other nodes that it leaves, and withdraws what it has posted: MPICH
-aborts at its end if a request is left.
+aborts at its end if a request is left. A program may end MPI before: MPI deletes the attributes of COMM_SELF first, and
+one of them is ours.
 """
 
 import atexit
@@ -36,6 +37,7 @@ class Job:
         self.node = node
         self._leaders = leaders
         self._number = _WORLD
+        self._has_ended = False
         self._pid = os.getpid()
         self.subgroups: dict[tuple[int, tuple[int, ...], str], Communicator] = {}
         self.world = self._open(topology, range(topology.size), _WORLD, "world", node)
@@ -44,6 +46,9 @@ class Job:
             progress.watch()
         uncaught.tell_of_end(self._failed)
         atexit.register(self._end)
+        mpi = wire.mpi
+        ending = mpi.Comm.Create_keyval(delete_fn=lambda *_: self._end())
+        mpi.COMM_SELF.Set_attr(ending, True)
 
     def free_number(self) -> int:
         """Return a number that no group of this process has."""
@@ -91,8 +96,9 @@ class Job:
 
     def _end(self) -> None:
         """Leave, before MPI ends."""
-        if os.getpid() != self._pid or self.wire.mpi.Is_finalized():
+        if os.getpid() != self._pid or self._has_ended or self.wire.mpi.Is_finalized():
             return
+        self._has_ended = True
         for comm in list(self._open_groups):
             comm._dispatcher.mail.close()
         self.progress.leave()

@@ -15,7 +15,7 @@ import numpy as np
 from shmcoll.collectives.collective_permute import NOBODY
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT
-from shmcoll.nodes.agreement import LONGEST_OFFER, NOTHING, Facts
+from shmcoll.nodes.agreement import LONGEST_OFFER, NOTHING, TINY, Facts
 from shmcoll.nodes.transport import at_address, gather_everywhere, put, swap, table_at
 from shmcoll.nodes.wire import Pending, as_bytes
 
@@ -48,7 +48,10 @@ def all_gather(
             for ranks, offer in zip(topology.nodes, offers, strict=True):
                 rows[list(ranks)] = offer.reshape(len(ranks), length)
 
-        told = d.agreement.open(facts, length * d.size, lambda: gather_in_node(d, block), combine)
+        if length <= TINY:
+            told = d.agreement.open(facts, length * d.size, None, combine, brought=block, merge=np.ravel)
+        else:
+            told = d.agreement.open(facts, length * d.size, lambda: gather_in_node(d, block), combine)
         rows = told.reshape(d.size, length)
     else:
         d.agreement.open(facts)
@@ -116,17 +119,24 @@ def personalised(d: "NodesDispatcher", facts: Facts, blocks: np.ndarray, **more:
     by_receiver = np.empty((len(topology.local), d.size, length), np.uint8)  # on the leader
 
     def offer() -> list[np.ndarray]:
-        found = gather_in_node(d, blocks.reshape(-1))
+        return merge(gather_in_node(d, blocks.reshape(-1)))
+
+    def merge(found: np.ndarray) -> list[np.ndarray]:
         if not found.size:
             return [NOTHING] * len(topology.nodes)
         by_sender = found.reshape(len(topology.local), d.size, length)
         return [as_bytes(np.ascontiguousarray(by_sender[:, list(ranks)])) for ranks in topology.nodes]
 
-    def combine(offers: list[np.ndarray], _told: np.ndarray) -> None:
+    def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
         for ranks, one in zip(topology.nodes, offers, strict=True):
             senders = one.reshape(len(ranks), len(topology.local), length)
             by_receiver[:, list(ranks)] = senders.swapaxes(0, 1)
+        if told.size:
+            told[:] = by_receiver.reshape(-1)
 
+    if 0 < blocks.size <= TINY:  # all ranks of the node get the blocks of all of them
+        told = d.agreement.open(facts, by_receiver.size, None, combine, brought=blocks.reshape(-1), merge=merge, **more)
+        return told.reshape(by_receiver.shape)[topology.index].copy()
     d.agreement.open(facts, 0, offer, combine, **more)
     if length == 0:
         return np.empty_like(blocks)

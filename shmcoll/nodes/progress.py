@@ -47,6 +47,7 @@ class Progress:
         self.wire = wire
         self._local_rank = local_rank
         self._world = world  # the ranks of the job on this node, by their rank in the arena
+        self.crowded = crowded
         self._polls = 0 if crowded else POLLS
         self._abandoned: list[Any] = []
         self._lock = threading.Lock()  # of the control channel

@@ -24,7 +24,7 @@ import numpy as np
 
 from shmcoll.collectives.reduce_scatter import EVEN, LISTED
 from shmcoll.engine import context as c
-from shmcoll.nodes.agreement import LONGEST_OFFER, Facts
+from shmcoll.nodes.agreement import LONGEST_OFFER, TINY, Facts
 from shmcoll.nodes.moves import array_facts
 from shmcoll.nodes.operators import Partial
 from shmcoll.nodes.transport import at_address, gather_everywhere, table_at
@@ -108,7 +108,15 @@ def combined_in_opening(d: "NodesDispatcher", facts: Facts, wide: np.ndarray, pa
         parts = [np.frombuffer(one.tobytes(), wide.dtype).copy() for one in offers]
         told[:] = as_bytes(partial.fold(parts))
 
-    return aligned(d.agreement.open(facts, wide.nbytes, offer, combine), wide.dtype)
+    def merge(rows: np.ndarray) -> np.ndarray:
+        first, *rest = (aligned(row, wide.dtype) for row in rows)
+        return as_bytes(partial.fold([partial.started(first), *rest]))
+
+    if wide.nbytes <= TINY:
+        told = d.agreement.open(facts, wide.nbytes, None, combine, brought=as_bytes(wide), merge=merge)
+    else:
+        told = d.agreement.open(facts, wide.nbytes, offer, combine)
+    return aligned(told, wide.dtype)
 
 
 def fold_in_rank_order(

@@ -49,7 +49,7 @@ class Wire:
         if self.mpi.Is_finalized():
             raise CallNotAllowed("MPI has been finalised; make the last call of a communicator before MPI.Finalize()")
         if self._posted is None:
-            raise CallNotAllowed("the communicator is closed: the program is ending")
+            raise CallNotAllowed("the communicator is closed: the program, or MPI, is ending")
 
     def isend(self, array: np.ndarray, peer: int, tag: int) -> list[Any]:
         """Begin to send bytes to a rank of the job, and return the requests."""

@@ -10,9 +10,11 @@ import shmcoll
 
 
 def groups(comm: Any) -> None:
-    other = comm.split(comm.rank % 2, -comm.rank)  # of ranks on different nodes, in descending order
-    assert other.ranks == [rank for rank in reversed(range(comm.size)) if rank % 2 == comm.rank % 2]
+    index = comm.node.rank
+    other = comm.split(index, -comm.rank)  # of ranks on different nodes, in descending order
+    assert other.ranks == [rank for rank in reversed(range(comm.size)) if rank in {node[index] for node in comm.nodes}]
     assert other.all_gather([comm.rank]).tolist() == other.ranks
+    assert len(other.nodes) == len(comm.nodes)
     within = comm.split(comm.nodes.index(comm.nodes[0]) if comm.rank in comm.nodes[0] else 1)
     assert within.size == comm.node.size
     assert within.all_reduce(np.ones(2)).tolist() == [within.size] * 2
