@@ -3,13 +3,19 @@
     import shmcoll.torch
     dist.init_process_group("shmcoll")
 
-Importing this module registers the backend. The rest of a program stays as it is. torchrun, shmrun and
-`torch.multiprocessing.spawn` start the ranks. `docs/guide/torch.md` has the table of what is there.
+Importing this module registers the backend; torch 2.14 and later find it without the import. The rest of a program
+stays as it is. torchrun, shmrun and `torch.multiprocessing.spawn` start the ranks. `docs/guide/torch.md` has the table
+of what is there.
 
-process_group   what torch calls: a `ProcessGroup`, for torch up to 2.13
+process_group   the backend for torch up to 2.13: a `ProcessGroup`
+backend         the backend for torch from 2.14 on: a `Backend`
+group           what both are: the memory and the end of a group
+calls           what both do: the collectives and messages that torch calls
 collectives     the same calls, blocking, with tensors as arrays
 works           the handles of asynchronous calls
 join            how the ranks of a group meet, through torch's store
+shrink          going on without some ranks
+flight_records  the flight recorder, as files for torch's analyser
 tensors         the memory of tensors, as arrays
 operators       torch's reductions, by their names in shmcoll
 errors          shmcoll's errors, as torch's
@@ -18,11 +24,12 @@ errors          shmcoll's errors, as torch's
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
-from shmcoll.torch.process_group import ProcessGroup, create
-
-NAME = "shmcoll"
+from shmcoll.torch.flight_records import write_flight_records
+from shmcoll.torch.group import NAME, backend_of
+from shmcoll.torch.shrink import shrink_group
 
 
 def register() -> None:
@@ -30,8 +37,40 @@ def register() -> None:
 
     Source: `torch.distributed.Backend.register_backend`, and the entry points `torch.distributed.backends`.
     """
-    if NAME.upper() not in dist.Backend._plugins:
-        dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
+    if NAME.upper() in dist.Backend._plugins:
+        return
+    if torch.__version__ >= (2, 14):
+        from shmcoll.torch.backend import create
+    else:
+        from shmcoll.torch.process_group import create
+    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
+
+
+def empty(*size: Any, dtype: torch.dtype | None = None, group: Any = None) -> torch.Tensor:
+    """Make a tensor in the memory that the ranks share. Not a collective.
+
+    Collectives of such tensors, and of their parts, copy less. The memory is freed with the tensor. `torch.from_numpy`
+    of an array that was made under `shmcoll.init().allocating()` has the same effect.
+
+    Args:
+        size: the shape, as for `torch.empty`.
+        dtype: by default torch's default dtype.
+        group: a group of this backend; the default group if None.
+
+    Returns:
+        A contiguous tensor of zeros on the CPU.
+
+    Raises:
+        TypeError: the group is not one of this backend, the dtype cannot be in shared memory, or `size` is not a shape.
+        torch.distributed.DistBackendError: the ranks would take more than the heap allows (`shmrun --heap`,
+            SHMCOLL_HEAP). It is an `shmcoll.ArenaError` as well.
+
+    Example:
+        >>> x = shmcoll.torch.empty(1024, 1024, dtype=torch.bfloat16)
+        >>> dist.all_reduce(x)
+    """
+    shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
+    return backend_of(group, "empty").allocate_tensor(shape, dtype)
 
 
 def monitored_barrier(
@@ -51,12 +90,9 @@ def monitored_barrier(
             `missing` have their numbers in the group. The group has ended, as after any other timeout.
         TypeError: the group is not one of this backend.
     """
-    found = dist.group.WORLD if group is None else group
-    if not isinstance(found, ProcessGroup):
-        raise TypeError(f"monitored_barrier: the group must be one of the backend {NAME!r}, got {found!r}")
-    found.monitored_barrier(timeout, wait_all_ranks)
+    backend_of(group, "monitored_barrier").monitored_barrier(timeout, wait_all_ranks)
 
 
 register()
 
-__all__ = ["NAME", "ProcessGroup", "monitored_barrier", "register"]
+__all__ = ["NAME", "backend_of", "empty", "monitored_barrier", "register", "shrink_group", "write_flight_records"]

@@ -3,11 +3,25 @@
 So a program may catch either, and the attributes of `ShmcollError` (`rank`, `missing`, ...) are there.
 """
 
-import torch.distributed as dist
+from collections.abc import Callable
+from typing import Any
 
+import torch.distributed as dist
+from torch._C._distributed_c10d import ErrorType
+
+from shmcoll.communicator import Communicator
+from shmcoll.engine.memory import records
 from shmcoll.errors import ShmcollError
 
 _kinds: dict[type[ShmcollError], type[ShmcollError]] = {}
+
+#: by the cause of the first failure; REMOTE_ERROR for others
+_TYPES = {
+    records.TIMED_OUT: ErrorType.TIMEOUT,
+    records.DEADLOCKED: ErrorType.TIMEOUT,
+    records.MISMATCHED: ErrorType.COMM_ERROR,
+    records.BROKEN: ErrorType.COMM_ERROR,
+}
 
 
 def _both(kind: type[ShmcollError]) -> type[ShmcollError]:
@@ -27,10 +41,33 @@ def as_torch(error: ShmcollError) -> ShmcollError:
     return made
 
 
+def raising(call: Callable[[], Any]) -> Any:
+    """Make a call, and return its result; its errors are torch's as well."""
+    try:
+        return call()
+    except ShmcollError as error:
+        raise as_torch(error) from error.__cause__
+
+
 def timed_out(operation: str, seconds: float) -> Exception:
     """Return the error of a wait for a handle whose call goes on."""
     error: Exception = dist.DistBackendError(f"{operation} has not ended within {seconds:g} s; it continues")
     return error
 
 
-__all__ = ["as_torch", "timed_out"]
+def error_type(comm: Communicator) -> Any:
+    """Return torch's `ErrorType` for the state of a group; see `Group.get_error`."""
+    dispatcher = comm._dispatcher
+    if dispatcher.failures.is_shut:  # its memory may belong to another group by now
+        return ErrorType.COMM_ERROR
+    group = dispatcher.group
+    if group.has_ended():
+        endings = [records.ending(group, rank) for rank in range(group.size)]
+        first = min((one for one in endings if one.state == records.FAILED), key=lambda one: one.time, default=None)
+        return _TYPES.get(first.cause, ErrorType.REMOTE_ERROR) if first else ErrorType.REMOTE_ERROR
+    if any(records.how_ended(group.arena, rank) for rank in group.ranks):
+        return ErrorType.REMOTE_ERROR
+    return ErrorType.SUCCESS
+
+
+__all__ = ["as_torch", "error_type", "raising", "timed_out"]

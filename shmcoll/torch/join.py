@@ -29,12 +29,11 @@ from typing import Any
 import torch.distributed as dist
 
 from shmcoll.communicator import Communicator
-from shmcoll.startup.join import init
+from shmcoll.startup import join as startup
 
 #: variables of the launchers whose own meeting place is used
 _LAUNCHED = ("SHMCOLL_ARENA", "TORCHELASTIC_RUN_ID")
 
-_has_joined = False
 _kept_store: Any = None
 
 
@@ -79,20 +78,22 @@ def join(store: Any, rank: int, size: int, members: Sequence[int], timeout: time
 
 def _job(rank: int, size: int, members: Sequence[int], name: str) -> Communicator:
     """Join the job of all ranks, or return its communicator if this process has joined it."""
-    global _has_joined
-    place = (dist.get_rank(), dist.get_world_size()) if members else (rank, size)
-    given = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    is_launched = given == (str(place[0]), str(place[1])) and any(one in os.environ for one in _LAUNCHED)
-    if _has_joined or is_launched:
-        world = init()
-    elif size == place[1]:
-        world = init(rank=rank, size=size, job=f"torch {name}")
-    else:
+    if startup._joined is None:
+        here, ranks = (dist.get_rank(), dist.get_world_size()) if members else (rank, size)
+        given = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+        if given != (str(here), str(ranks)) or not any(one in os.environ for one in _LAUNCHED):
+            if size != ranks:
+                raise ValueError(
+                    f"the first group of the backend shmcoll has {size} of {ranks} ranks, and every rank must join the "
+                    f'job; call dist.new_group(backend="shmcoll") for all ranks before'
+                )
+            return startup.init(rank=rank, size=size, job=f"torch {name}")
+    world = startup.init()
+    if world.size < size:
         raise ValueError(
-            f"the first group of the backend shmcoll has {size} of {place[1]} ranks, and every rank must join the job; "
-            f'call dist.new_group(backend="shmcoll") for all ranks before'
+            f"this process is rank {world.rank} of a job of {world.size}, which it has joined before, and the group "
+            f"has {size} ranks; call dist.init_process_group before shmcoll.init()"
         )
-    _has_joined = True
     return world
 
 

@@ -1,13 +1,12 @@
-"""The backend as torch up to 2.13 calls it: a subclass of `torch.distributed.ProcessGroup`.
+"""The backend for torch up to 2.13: a subclass of `torch.distributed.ProcessGroup`.
 
-Torch takes the place of its own group by what `create` returns. Its functions in Python call the methods below by name,
-and its code in C++ (DDP, functional collectives) calls those that its trampoline knows. Methods with two names have the
-second one for torch before 2.13.
+Torch takes the place of its own group by what `create` returns. So this group is its own and only backend, for tensors
+of the CPU, and it answers the questions that torch asks its groups.
 
 Source: `torch/distributed/distributed_c10d.py` and `torch/csrc/distributed/c10d/PyProcessGroup.hpp` of torch 2.13.
 """
 
-from collections.abc import Sequence
+import sys
 from datetime import timedelta
 from functools import partial
 from typing import Any, NoReturn
@@ -16,14 +15,9 @@ import torch
 import torch.distributed as dist
 
 from shmcoll.communicator import Communicator
-from shmcoll.engine.layout import ANY
-from shmcoll.errors import ShmcollError
-from shmcoll.torch import collectives
-from shmcoll.torch.collectives import Call, Tensors
-from shmcoll.torch.errors import as_torch
+from shmcoll.torch.errors import raising
+from shmcoll.torch.group import NAME, Group, no_options
 from shmcoll.torch.join import join
-from shmcoll.torch.tensors import Written, read, seconds
-from shmcoll.torch.works import DONE, Pending
 
 
 def create(options: Any, backend_options: Any = None) -> "ProcessGroup":
@@ -35,154 +29,44 @@ def create(options: Any, backend_options: Any = None) -> "ProcessGroup":
 
     Raises:
         TypeError: there are options.
+        ValueError: the group is to have another backend as well.
     """
-    if backend_options is not None:
-        raise TypeError(f"the backend shmcoll has no options, got pg_options={backend_options!r}")
-    return ProcessGroup(
-        options.store, options.group_rank, options.group_size, options.global_ranks_in_group, options.timeout
-    )
+    no_options(backend_options)
+    _check_alone()
+    ranks = options.global_ranks_in_group
+    meeting = partial(join, options.store, options.group_rank, options.group_size, ranks, options.timeout)
+    return ProcessGroup(raising(meeting), options.store, options.timeout)
 
 
-class ProcessGroup(dist.ProcessGroup):
-    """A torch group over a communicator of its own."""
+def _check_alone() -> None:
+    """Raise if torch makes a group of several backends: it would drop the others without a word. It passes the list of
+    backends to none of them, so the list is read where torch keeps it, in the caller."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
+        frame = frame.f_back  # type: ignore[assignment]
+    config = frame.f_locals.get("backend_config") if frame is not None else None
+    wanted = config.get_device_backend_map() if config is not None else {}
+    if set(wanted.values()) - {NAME}:
+        raise ValueError(
+            f"torch {torch.__version__} makes no group of several backends with {NAME}, and this one is {config}. Make "
+            f'the group of the other backend, such as dist.init_process_group("nccl"), and beside it a group for '
+            f'tensors of the CPU: dist.new_group(backend="{NAME}"). From torch 2.14 on, one group has both'
+        )
 
-    def __init__(self, store: Any, rank: int, size: int, members: Sequence[int], timeout: timedelta):
-        super().__init__(rank, size)
-        self._store = store
+
+class ProcessGroup(Group, dist.ProcessGroup):
+    """A torch group that is its own backend."""
+
+    bound_device_id = None
+    supports_splitting = supports_coalescing = supports_time_estimate = False
+    supports_shrinking = False  # `torch.distributed.shrink_group` of 2.13 needs another class: `shmcoll.torch.shrink`
+
+    def __init__(self, comm: Communicator, store: Any, timeout: timedelta):
+        super().__init__(comm, store, timeout)
         self._names = {"name": "", "desc": ""}
-        self.comm: Communicator = _blocking(partial(join, store, rank, size, members, timeout))
-        self.set_timeout(timeout)
 
-    # --- collectives --------------------------------------------------------------------------------------------------
-
-    def allreduce(self, tensors: Tensors, opts: Any = None) -> dist.Work:
-        opts = opts or dist.AllreduceOptions()
-        return self._made("all_reduce", opts, tensors, collectives.all_reduce(self.comm, tensors, opts.reduceOp))
-
-    allreduce_coalesced = allreduce
-
-    def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
-        call = collectives.reduce(self.comm, tensors, opts.rootRank, opts.reduceOp)
-        return self._made("reduce", opts, tensors, call)
-
-    def broadcast(self, tensors: Tensors, opts: Any) -> dist.Work:
-        return self._made("broadcast", opts, tensors, collectives.broadcast(self.comm, tensors, opts.rootRank))
-
-    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
-        call = collectives.all_gather(self.comm, outputs, inputs)
-        return self._made("all_gather", opts, [one for lists in outputs for one in lists], call)
-
-    def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
-        """Gather tensor i of each rank r into list r, at i."""
-        if any(len(lists) != len(inputs) for lists in outputs):
-            raise ValueError("all_gather_coalesced: each list must have a tensor for each tensor of the input")
-        return self.allgather([list(lists) for lists in zip(*outputs, strict=True)], inputs, opts)
-
-    def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
-        call = collectives.all_gather_single(self.comm, outputs, inputs)
-        return self._made("all_gather_into_tensor", opts, outputs, call)
-
-    def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> dist.Work:
-        return self.all_gather_single_coalesced([output], [tensor], opts)
-
-    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> dist.Work:
-        call = collectives.gather(self.comm, outputs, inputs, opts.rootRank)
-        return self._made("gather", opts, [one for lists in outputs for one in lists], call)
-
-    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> dist.Work:
-        call = collectives.scatter(self.comm, outputs, inputs, opts.rootRank)
-        return self._made("scatter", opts, outputs, call)
-
-    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> dist.Work:
-        opts = opts or dist.ReduceScatterOptions()
-        call = collectives.reduce_scatter(self.comm, outputs, inputs, opts.reduceOp)
-        return self._made("reduce_scatter", opts, outputs, call)
-
-    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
-        opts = opts or dist.ReduceScatterOptions()
-        call = collectives.reduce_scatter_single(self.comm, outputs, inputs, opts.reduceOp)
-        return self._made("reduce_scatter_tensor", opts, outputs, call)
-
-    def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> dist.Work:
-        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
-
-    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
-        return self._made("all_to_all", opts, outputs, collectives.all_to_all(self.comm, outputs, inputs))
-
-    def all_to_all_single(
-        self,
-        output: torch.Tensor,
-        tensor: torch.Tensor,
-        recv_rows: Sequence[int],
-        send_rows: Sequence[int],
-        opts: Any = None,
-    ) -> dist.Work:
-        call = collectives.all_to_all_single(self.comm, output, tensor, recv_rows, send_rows)
-        return self._made("all_to_all_single", opts, [output], call)
-
-    def barrier(self, opts: Any = None) -> dist.Work:
-        return self._made("barrier", opts, [], self.comm.barrier)
-
-    _allgather_base = all_gather_single
-    _reduce_scatter_base = reduce_scatter_single
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
-    alltoall_base = all_to_all_single
-
-    def monitored_barrier(self, timeout: timedelta | float | None = None, wait_all_ranks: bool = False) -> None:
-        """Wait for all ranks within a timeout of this call; see `shmcoll.torch.monitored_barrier`."""
-        usual, limit = self.comm.timeout, seconds(timeout)
-        self.comm.timeout = limit or usual
-        try:
-            _blocking(self.comm.barrier)
-        finally:
-            self.comm.timeout = usual
-
-    # --- messages -----------------------------------------------------------------------------------------------------
-
-    def send(self, tensors: Tensors, rank: int, tag: int) -> dist.Work:
-        tensor = collectives.single("send", tensors)
-        return Pending("send", self.comm.send(read(tensor), rank, tag, async_op=True), tensors)
-
-    def recv(self, tensors: Tensors, rank: int, tag: int) -> dist.Work:
-        tensor, written = collectives.single("recv", tensors), Written()
-        array = written.array(tensor)
-
-        def finish(received: Any) -> int:
-            elements, source, _ = received
-            if elements.size != array.size:
-                raise ValueError(
-                    f"recv: rank {source} has sent {elements.size} elements, and the tensor has {array.size}"
-                )
-            written.finish()
-            return int(source)
-
-        return Pending("recv", self.comm.recv(array, rank, tag, async_op=True), tensors, finish)
-
-    def recv_anysource(self, tensors: Tensors, tag: int) -> dist.Work:
-        return self.recv(tensors, ANY, tag)
-
-    # --- the group ----------------------------------------------------------------------------------------------------
-
-    def set_timeout(self, timeout: timedelta) -> None:
-        """Set the limit of each wait from now on."""
-        self.comm.timeout = seconds(timeout) or self.comm.timeout
-
-    _set_default_timeout = set_timeout
-
-    def shutdown(self) -> None:
-        """Leave the group: pending calls are completed, posted receives without a message are withdrawn."""
-        self.comm.close()
-
-    def abort(self) -> None:
-        """End the group: pending and later calls of every rank raise."""
-        self.comm.abort("torch.distributed has aborted the group")
-        self.comm.close()
-
-    def getBackendName(self) -> str:
-        return "shmcoll"
-
-    name = getBackendName
+    def name(self) -> str:
+        return NAME
 
     def getRank(self) -> int:
         return self.comm.rank
@@ -208,7 +92,6 @@ class ProcessGroup(dist.ProcessGroup):
     def get_group_store(self) -> Any:
         return self._store
 
-    # Torch asks its own groups for a backend of each device; this group is its only backend
     @property
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
@@ -219,15 +102,6 @@ class ProcessGroup(dist.ProcessGroup):
                 f"No backend type associated with device type {device}: this group has tensors of the CPU"
             )
         return self
-
-    bound_device_id = None
-    supports_splitting = supports_coalescing = supports_time_estimate = False
-
-    def _has_hooks(self) -> bool:
-        return False
-
-    def _wait_for_pending_works(self) -> None:
-        pass  # what torch calls before hooks are removed; there are none
 
     # --- not there ----------------------------------------------------------------------------------------------------
 
@@ -243,22 +117,5 @@ class ProcessGroup(dist.ProcessGroup):
     def merge_remote_group(self, *_: Any, **__: Any) -> NoReturn:
         raise NotImplementedError("the backend shmcoll does not merge groups; use dist.new_group")
 
-    def _register_on_completion_hook(self, hook: Any) -> NoReturn:
-        raise NotImplementedError("the backend shmcoll has no completion hooks; use Work.get_future().then")
 
-    # --- making calls -------------------------------------------------------------------------------------------------
-
-    def _made(self, operation: str, opts: Any, tensors: Tensors, call: Call) -> dist.Work:
-        """Make a call, or have the worker make it."""
-        if opts is not None and not opts.asyncOp:
-            _blocking(call)
-            return DONE
-        return Pending(operation, self.comm._dispatcher.worker.submit(call), tensors)
-
-
-def _blocking(call: Call) -> Any:
-    """Make a call; its errors are torch's as well."""
-    try:
-        return call()
-    except ShmcollError as error:
-        raise as_torch(error) from error.__cause__
+__all__ = ["ProcessGroup", "create"]

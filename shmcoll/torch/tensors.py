@@ -4,11 +4,14 @@ A collective reads and writes the memory of the tensor itself. A tensor whose me
 its elements is copied: `read` makes a copy, and `Written` copies back when the call has ended.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import torch
+
+from shmcoll.communicator import Communicator
 
 #: dtypes that numpy does not have: how their bytes are viewed in torch, and then in numpy. Reductions know bfloat16
 _VIEWS = {
@@ -84,10 +87,22 @@ def _unusual(tensor: torch.Tensor) -> np.ndarray:
         raise TypeError(f"the backend shmcoll has no dtype for a tensor of {tensor.dtype}: {error}") from None
 
 
+def empty(comm: Communicator, shape: int | Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor of zeros whose memory is that of `comm.empty`.
+
+    Raises:
+        TypeError: the dtype has no numpy dtype of as many bytes, or `shape` is not a shape.
+        ArenaError: the heap is full.
+    """
+    bits = _VIEWS.get(dtype, (dtype,))[0]
+    made: torch.Tensor = torch.from_numpy(comm.empty(shape, read(torch.empty(0, dtype=bits)).dtype))
+    return made.view(dtype)
+
+
 def seconds(timeout: Any) -> float | None:
     """Return a timeout of torch in seconds; None if it is not set, which torch writes as a negative number or 0."""
     given = timeout.total_seconds() if hasattr(timeout, "total_seconds") else timeout
     return given if given and given > 0 else None
 
 
-__all__ = ["Written", "read", "read_flat", "seconds"]
+__all__ = ["Written", "empty", "read", "read_flat", "seconds"]

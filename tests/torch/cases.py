@@ -30,6 +30,10 @@ SHAPES = ((), (0,), (5,), (2, 3), (1000,))
 
 Op = dist.ReduceOp
 
+#: torch 2.14 puts a handle of its own around ours, which passes on `wait` and `get_future` alone, and its dispatcher
+#: sees tensors before we do: it replaces views that negate by copies, and answers for tensors of the device "meta"
+IS_WRAPPED = torch.__version__ >= (2, 14)
+
 
 def case(function: Case) -> Case:
     CASES[function.__name__] = function
@@ -127,8 +131,9 @@ def all_reduce_of_complex_and_bool(rank: int, size: int) -> None:
     both = torch.complex(given(rank), given(rank + 1))
     negative = both.conj().imag  # a view that negates when it is read
     assert negative.is_neg()
-    dist.all_reduce(negative)
-    same(both.imag, reduced(Op.SUM, [given(r + 1) for r in range(size)]))
+    if not IS_WRAPPED:
+        dist.all_reduce(negative)
+        same(both.imag, reduced(Op.SUM, [given(r + 1) for r in range(size)]))
     truth = torch.tensor([rank == 0, True, False])
     dist.all_reduce(truth, Op.BOR)
     same(truth, torch.tensor([True, True, False]))
@@ -273,7 +278,7 @@ def messages(rank: int, size: int) -> None:
         out = apart(torch.zeros(4))
         work = dist.irecv(out, before, tag=tag)
         work.wait()
-        assert work.is_completed() and work.source_rank() == before
+        assert IS_WRAPPED or (work.is_completed() and work.source_rank() == before)
         same(out, given(10 * before + tag))
     # from any rank: each sends to rank 0
     if rank:
@@ -282,7 +287,12 @@ def messages(rank: int, size: int) -> None:
         seen = set()
         for _ in range(size - 1):
             out = torch.zeros(4)
-            source = dist.recv(out, tag=4)
+            if IS_WRAPPED:
+                with pytest.raises(RuntimeError, match="sourceRank"):  # the message has been received
+                    dist.recv(out, tag=4)
+                (source,) = (r for r in range(1, size) if torch.equal(out, given(r)) and r not in seen)
+            else:
+                source = dist.recv(out, tag=4)
             same(out, given(source))
             seen.add(source)
         assert seen == set(range(1, size))
@@ -357,7 +367,8 @@ def asynchronous_calls(rank: int, size: int) -> None:
     now = given(rank)
     dist.all_reduce(now)  # in turn, after those that are pending
     for i, (work, tensor) in enumerate(zip(works, tensors, strict=True)):
-        assert work.wait() is True and work.is_completed() and work.is_success() and work.exception() is None
+        assert work.wait() is True and (IS_WRAPPED or (work.is_completed() and work.is_success()))
+        assert IS_WRAPPED or work.exception() is None
         same(tensor, reduced(Op.SUM, [given(r, (i + 1,)) for r in range(size)]))
     spread = apart(given(rank))
     future = dist.all_reduce(spread, async_op=True).get_future()
@@ -376,7 +387,8 @@ def a_wait_with_a_limit(rank: int, size: int) -> None:
     work = dist.irecv(torch.zeros(1), (rank + 1) % size, tag=77)
     with pytest.raises(dist.DistBackendError, match=r"recv has not ended within 0\.01 s; it continues"):
         work.wait(timedelta(milliseconds=10))
-    assert not work.is_completed()
+    assert IS_WRAPPED or not work.is_completed()
+    dist.barrier()  # no rank sends before all have waited
     dist.send(torch.ones(1), (rank - 1) % size, tag=77)
     work.wait()
 
@@ -414,7 +426,7 @@ def groups(rank: int, size: int) -> None:
 def monitored_barriers(rank: int, size: int) -> None:
     shmcoll.torch.monitored_barrier()
     shmcoll.torch.monitored_barrier(timeout=20, wait_all_ranks=True)
-    assert dist.group.WORLD.comm.timeout > 20
+    assert shmcoll.torch.backend_of().comm.timeout > 20
     with pytest.raises(TypeError, match="the group must be one of the backend 'shmcoll'"):
         shmcoll.torch.monitored_barrier(7)
 
@@ -455,7 +467,6 @@ def mistakes_are_refused_before_anything_moves(rank: int, size: int) -> None:
     x, out = torch.ones(4), torch.zeros(4 * size)
     for error, text, call in (
         (TypeError, "dense tensors", lambda: dist.all_reduce(x.to_sparse())),
-        (TypeError, "moves tensors of the CPU", lambda: dist.all_reduce(torch.ones(2, device="meta"))),
         (TypeError, "avg", lambda: dist.all_reduce(torch.ones(2, dtype=torch.int64), Op.AVG)),
         (TypeError, "bor", lambda: dist.all_reduce(x, Op.BOR)),
         (TypeError, "float8", lambda: dist.all_reduce(x.to(torch.float8_e5m2))),
@@ -466,11 +477,23 @@ def mistakes_are_refused_before_anything_moves(rank: int, size: int) -> None:
         (ValueError, "output size times world size", lambda: dist.reduce_scatter_tensor(x, out[1:])),
         (RuntimeError, "does not divide equally", lambda: dist.all_to_all_single(out[:1], torch.ones(2 * size + 1))),
         (RuntimeError, "Split sizes", lambda: dist.all_to_all_single(x, x, [1] * size, [9] * size)),
-        (NotImplementedError, "use dist.batch_isend_irecv", lambda: dist.group.WORLD._start_coalescing("cpu")),
-        (NotImplementedError, "use dist.new_group", lambda: dist.group.WORLD.split_group([0])),
         (NotImplementedError, "sort_ranks=True", lambda: dist.new_group([*range(size)][::-1], sort_ranks=False)),
         (TypeError, "has no options", lambda: dist.new_group(pg_options=object())),
     ):
         with pytest.raises(error, match=text):
             call()
     dist.barrier()
+
+
+@case
+def what_only_a_group_that_is_its_own_backend_refuses(rank: int, size: int) -> None:
+    if IS_WRAPPED:
+        return
+    group = dist.group.WORLD
+    for error, text, call in (
+        (TypeError, "moves tensors of the CPU", lambda: dist.all_reduce(torch.ones(2, device="meta"))),
+        (NotImplementedError, "use dist.batch_isend_irecv", lambda: group._start_coalescing("cpu")),
+        (NotImplementedError, "use dist.new_group", lambda: group.split_group([0])),
+    ):
+        with pytest.raises(error, match=text):
+            call()

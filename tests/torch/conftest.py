@@ -8,5 +8,8 @@ import importlib.util
 if importlib.util.find_spec("torch"):
     import torch
     import torch._dynamo
+    import torch.distributed.checkpoint
+    import torch.distributed.fsdp
+    import torch.distributed.tensor.parallel
 
     torch.set_num_threads(1)

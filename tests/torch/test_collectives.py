@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: make test-torch")
 
-from tests.torch import cases
+from tests.torch import cases, feature_cases  # noqa: F401  # which adds to the table
 
 
 @pytest.mark.parametrize("n", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])

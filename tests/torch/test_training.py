@@ -39,24 +39,37 @@ def train(model: torch.nn.Module, rows: slice) -> list[torch.Tensor]:
     return [parameter.detach() for parameter in model.parameters()]
 
 
-def trained(_comm: Any, store: Path, batch_norm: bool, bucket_mb: float) -> list[Any]:
+def loss_of_unseen(model: torch.nn.Module) -> float:
+    x, y = batch(STEPS)
+    with torch.no_grad():
+        return float(torch.nn.functional.mse_loss(model(x), y))
+
+
+def trained(_comm: Any, store: Path, batch_norm: bool, bucket_mb: float, backend: str = "shmcoll") -> Any:
     rank, size = _comm.rank, _comm.size
-    dist.init_process_group("shmcoll", store=dist.FileStore(str(store), size), rank=rank, world_size=size)
+    dist.init_process_group(backend, store=dist.FileStore(str(store), size), rank=rank, world_size=size)
     model = DistributedDataParallel(made(batch_norm), bucket_cap_mb=bucket_mb)
     rows = slice(rank * 16 // size, (rank + 1) * 16 // size)
     found = [parameter.numpy() for parameter in train(model, rows)]
+    loss = loss_of_unseen(model.module)
     dist.destroy_process_group()
-    return found
+    return found, loss
 
 
 def test_twenty_steps_are_those_of_one_process(ranks: Any, tmp_path: Path) -> None:
-    found = ranks(2, trained, tmp_path / "store", False, 0.004)  # several buckets
-    expected = train(made(False), slice(None))
-    for first, second, one in zip(*found, expected, strict=True):
+    (one, loss), (two, _) = ranks(2, trained, tmp_path / "store", False, 0.004)  # several buckets
+    model = made(False)
+    for first, second, expected in zip(one, two, train(model, slice(None)), strict=True):
         assert (first == second).all()  # bit for bit
-        assert torch.allclose(torch.from_numpy(first), one, rtol=1e-9, atol=1e-12)
+        assert torch.allclose(torch.from_numpy(first), expected, rtol=1e-9, atol=1e-12)
+    assert loss == pytest.approx(loss_of_unseen(model), rel=1e-9)
 
 
 def test_all_ranks_have_the_same_parameters_with_buffers(ranks: Any, tmp_path: Path) -> None:
-    found = ranks(2, trained, tmp_path / "store", True, 25)
-    assert all((first == second).all() for first, second in zip(*found, strict=True))
+    (one, _), (two, _) = ranks(2, trained, tmp_path / "store", True, 25)
+    assert all((first == second).all() for first, second in zip(one, two, strict=True))
+
+
+def test_the_loss_is_that_of_gloo(ranks: Any, tmp_path: Path) -> None:
+    losses = [ranks(2, trained, tmp_path / backend, False, 25, backend)[0][1] for backend in ("shmcoll", "gloo")]
+    assert losses[0] == losses[1]  # a sum of two is the same in any order
