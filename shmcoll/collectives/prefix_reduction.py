@@ -12,28 +12,35 @@ array; the last rank adds nothing.
     rank n - 1. Cells (s + 1) & 1 are not used, so the next operation may fill them at once. The operation after that
     fills the slots only after all ranks have left this one.
 
-No rank waits forever: a rank waits for the rank before it to finish the same slice, and rank 0 waits for a slice that
-it has begun earlier.
+direct: if x of every rank is in the arena, no rank works in place, and there are at most MOST_DIRECT ranks. Each rank
+reduces the arrays where they are, and leaves after all ranks have read its array (`engine/protocol/exposure.py`).
+
+No rank waits forever: in the chain a rank waits for the rank before it to finish the same slice, and rank 0 waits for a
+slice that it has begun earlier.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels.kernels import FINISH, START, STEP, STORE
+from shmcoll.engine.protocol.exposure import end_exposure, expose_in_arena, results_are_apart, works_in_place
 from shmcoll.engine.protocol.reduction import (
     SHORTEST_SLICE,
     SLICE_UNIT,
     accumulator_bytes,
+    chosen,
     fold,
     is_flat,
     reduce,
     scratch_length,
     shortest_slice,
 )
+from shmcoll.engine.protocol.shared_reduction import are_all_in_arena, fold_shared
 from shmcoll.engine.protocol.sync import await_step, cell, exchange_headers, payload, publish_step
 
 ALGORITHMS = ("flat", "chain")
 FLAT, CHAIN = range(1, 3)
 
+MOST_DIRECT = 2  # ranks; the last of four read so much that the chain took 0.7 of the time
 FILLINGS = 4  # the array is cut so that every rank has about this many slices for filling and for emptying the chain
 
 
@@ -41,8 +48,24 @@ def prefix_reduce(ctx, sequence, includes_own):
     """Reduce the arrays of the ranks before this one, and its own if `includes_own`, into its result."""
     if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
         return flat(ctx, sequence, peek(ctx + c.RANK) + includes_own)
+    has_result = peek(ctx + c.RANK) + includes_own > 0
+    is_exposed = not has_result or not works_in_place(ctx)
+    expose_in_arena(ctx, sequence, peek(ctx + c.X + c.BYTES) if is_exposed else 0, has_result)
     status = exchange_headers(ctx, sequence)
-    return chain(ctx, sequence, includes_own) if status == c.OK else status
+    if status != c.OK:
+        return status
+    is_chain = chosen(ctx) or peek(ctx + c.SIZE) > MOST_DIRECT
+    if is_chain or not are_all_in_arena(ctx, sequence, peek(ctx + c.X + c.BYTES)):
+        return chain(ctx, sequence, includes_own)
+    return direct(ctx, sequence, includes_own) if results_are_apart(ctx, sequence) else c.OVERLAP
+
+
+def direct(ctx, sequence, includes_own):
+    """Reduce the arrays of ranks 0, 1, ..., where they are, into the result."""
+    ranks, status = peek(ctx + c.RANK) + includes_own, c.OK
+    if ranks > 0:
+        status = fold_shared(ctx, sequence, peek(ctx + c.OUT + c.DATA), 0, peek(ctx + c.X + c.COUNT), 0, ranks)
+    return end_exposure(ctx, sequence, 1) if status == c.OK else status
 
 
 def flat(ctx, sequence, ranks):

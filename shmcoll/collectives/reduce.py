@@ -10,7 +10,10 @@ Cost for each round of n slices: n a + slice b + (n - 1) slice g, and another (n
 
 cells: for operators that are not commutative, and up to (n - 2) RING_BYTES. The root alone collects the parts.
 
-Protocol: `all_reduce_ring.py`, `all_reduce_cells.py`.
+If x of every rank is in shared memory, another algorithm replaces the ring: each rank reduces its part of all arrays
+where they are.
+
+Protocol: `all_reduce_ring.py`, `all_reduce_cells.py`, `reduce_shared.py`.
 
 Argument: ARGUMENT is the root.
 """
@@ -18,10 +21,13 @@ Argument: ARGUMENT is the root.
 from shmcoll.collectives.all_reduce import ALGORITHMS, CELLS, FLAT, flat
 from shmcoll.collectives.all_reduce_cells import reduce_in_cells
 from shmcoll.collectives.all_reduce_ring import reduce_in_ring
+from shmcoll.collectives.reduce_shared import reduce_shared
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import ALIKE, OUT_AT_ROOT, REDUCING, ROOTED, SHAPE, Collective
-from shmcoll.engine.protocol.reduction import goes_through_cells, is_flat, reduce_alone
+from shmcoll.engine.protocol.exposure import expose_in_arena, results_are_apart
+from shmcoll.engine.protocol.reduction import chosen, goes_through_cells, is_flat, reduce_alone
+from shmcoll.engine.protocol.shared_reduction import are_all_in_arena
 from shmcoll.engine.protocol.sync import begin, exchange_headers
 
 COVERS = SHAPE
@@ -35,8 +41,13 @@ def reduce(ctx):
         return flat(ctx, sequence, root)
     if goes_through_cells(ctx, CELLS, peek(ctx + c.X + c.BYTES)):
         return reduce_in_cells(ctx, sequence, root)
+    expose_in_arena(ctx, sequence, peek(ctx + c.X + c.BYTES), peek(ctx + c.RANK) == root)
     status = exchange_headers(ctx, sequence)
-    return reduce_in_ring(ctx, sequence, root) if status == c.OK else status
+    if status != c.OK:
+        return status
+    if chosen(ctx) or not are_all_in_arena(ctx, sequence, peek(ctx + c.X + c.BYTES)):
+        return reduce_in_ring(ctx, sequence, root)
+    return reduce_shared(ctx, sequence, root) if results_are_apart(ctx, sequence) else c.OVERLAP
 
 
 COLLECTIVE = Collective(

@@ -39,6 +39,7 @@ SITES_PATIENCE = 0.1  # seconds: how long who tells of a mismatch waits for the 
 #: operations whose headers say where their arrays are when these have been refused
 _EXPOSING = frozenset(
     {"all_reduce", "all_gather", "all_to_all", "broadcast", "gather", "scatter", "collective_permute"}
+    | {"reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan"}
     | {"all_gather_v", "all_to_all_v", "gather_v", "scatter_v"}
 )
 

@@ -78,6 +78,7 @@ SANCTIONED = {
     "shmcoll.engine.messages.send": {"copy", "load_acquire", "peek", "poke", "store"},
     "shmcoll.engine.messages.recv": {"load", "load_acquire", "peek", "poke", "store"},
     "shmcoll.engine.messages.read_message": {"copy", "load", "load_acquire", "peek", "poke", "store", "stream"},
+    "shmcoll.engine.protocol.shared_reduction": {"load", "peek"},
     "shmcoll.engine.protocol.reduction": {"call_kernel", "copy", "peek", "poke"},
     "shmcoll.collectives": {"copy", "load", "peek", "poke", "store"},
 }  # fmt: skip

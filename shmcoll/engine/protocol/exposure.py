@@ -96,6 +96,15 @@ def note_result(ctx, sequence, is_array):
     store(my_header(ctx, sequence) + HEADER_RESULT_BYTES, peek(ctx + c.OUT + c.BYTES))
 
 
+def expose_in_arena(ctx, sequence, length, has_result):
+    """Note, before the opening, where `length` bytes of x are if they are in the arena, and where this rank's result
+    is. With 0 bytes x is not exposed. For reductions: they read the arrays of all ranks where they are, or of none."""
+    note_result(ctx, sequence, has_result)
+    if length > 0:
+        store(my_header(ctx, sequence) + HEADER_EXPOSED, place_in_arena(ctx, peek(ctx + c.X + c.DATA)))
+    store(my_header(ctx, sequence) + HEADER_EXPOSED_BYTES, length)
+
+
 def place_in_arena(ctx, address):
     offset = address - peek(ctx + c.ARENA)
     return offset + 1 if 0 <= offset < peek(ctx + c.ARENA_BYTES) else 0

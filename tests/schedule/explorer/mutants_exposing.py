@@ -39,6 +39,35 @@ MUTANTS_EXPOSING = {
         "        publish_step(ctx, sequence, 1)\n        status = read_exposed(",
         "exposed broadcast",
     ),
+    "a rank leaves before its array has been reduced": Mutant(
+        "collectives.reduce_scatter.shared", "end_exposure(ctx, sequence, 1) if", "c.OK if", "shared reduce_scatter"
+    ),
+    "a rank leaves before its array is part of a scan": Mutant(
+        "collectives.prefix_reduction.direct", "end_exposure(ctx, sequence, 1) if", "c.OK if", "shared scan"
+    ),
+    "a rank leaves before its part of a reduce has been read": Mutant(
+        "collectives.reduce_shared.reduce_shared", "end_exposure(ctx, sequence, rounds + 1)", "c.OK", "shared reduce"
+    ),
+    "a rank fills a cell that the root still reads": Mutant(
+        "collectives.reduce_shared.reduce_part",
+        "if k >= 2:",
+        "if False:",
+        "shared reduce of 3 rounds",
+        sampled=True,
+    ),
+    "a root replaces elements that another rank still reads": Mutant(
+        "collectives.reduce_shared.collect_parts",
+        "await_step(ctx, sequence, k + 1, peer)",
+        "c.OK",
+        "shared reduce",
+    ),
+    "a scan reads an array that its rank replaces": Mutant(
+        "collectives.prefix_reduction.prefix_reduce",
+        "not has_result or not works_in_place(ctx)",
+        "True",
+        "shared scan in place, 3 ranks",
+        sampled=True,
+    ),
     "a rank that exposes does not make the steps of the others": Mutant(
         "collectives.all_gather.fetch",
         "    if k > 0:\n",

@@ -155,6 +155,29 @@ SCENARIOS = {
         2, (AllReduceShared(10, private=1), AllReduceShared(10, overlap=True), INLINE), settings=RING
     ),
     "shared all_reduce, 3 ranks": Scenario(3, (AllReduceShared(10, in_place=True),), settings=RING),
+    "shared reduce": Scenario(
+        2, (Exposing(Reduce(words=20, root=1, in_place=True), IN_ARENA),), words=20, settings=RING
+    ),
+    "shared reduce of 3 rounds": Scenario(
+        2, (Exposing(Reduce(words=140), IN_ARENA), IN_CELL), words=140, settings=RING
+    ),
+    "shared reduce, 3 ranks": Scenario(
+        3, (Exposing(Reduce(words=40, root=1), IN_ARENA), IN_CELL), words=40, settings=RING_OF_3
+    ),
+    "shared reduce_scatter": Scenario(2, (Exposing(ReduceScatter(words=12), IN_ARENA),), words=24, settings=RING),
+    "shared reduce_scatter, 3 ranks": Scenario(
+        3, (Exposing(ReduceScatter(words=12), IN_ARENA), IN_CELL), words=36, settings=RING_OF_3
+    ),
+    "shared scan": Scenario(2, (Exposing(Scan(words=20), IN_ARENA),), words=20, settings=RING),
+    "shared scan in place, 3 ranks": Scenario(
+        3, (Exposing(Scan(words=20, in_place=True), IN_ARENA),), words=20, settings=RING_OF_3
+    ),
+    "shared exscan, 3 ranks": Scenario(
+        3, (Exposing(Exscan(words=20), IN_ARENA), IN_CELL), words=20, settings=RING_OF_3
+    ),
+    "scans of shared and of private arrays": Scenario(
+        2, (Exposing(Scan(words=20), IN_ARENA, (1,)), Exposing(Exscan(words=20), IN_ARENA)), words=20, settings=RING
+    ),
     "ring, 3 ranks": Scenario(3, (AllReduce(20), IN_CELL), words=20, settings=RING_OF_3),
     "ordered all_reduce": Scenario(2, (AllReduce(40, ordered=True), IN_CELL), words=40),
     "reduce": Scenario(2, (Reduce(), Reduce(root=1, in_place=True))),

@@ -27,6 +27,7 @@ from shmcoll.engine.protocol import (
     peer_memory,
     placement,
     reduction,
+    shared_reduction,
     sync,
     wait,
 )
@@ -57,6 +58,7 @@ MODULES: tuple[ModuleType, ...] = (
     offer,
     read_message,
     reduction,
+    shared_reduction,
     ring_buffers,
     count_tables,
     deadlock,
@@ -218,7 +220,9 @@ def exploring() -> Iterator[None]:
                     put(module, name, stand_in)
         put(sys.modules["shmcoll.engine.messages.send"], "PAGE", 64)
         put(offer, "LONGER", 1)
+        put(sys.modules["shmcoll.collectives.prefix_reduction"], "MOST_DIRECT", 3)
         put(offer, "has_room", lambda _ctx, _peer, _length: False)  # short messages are offered, too
+        put(sys.modules["shmcoll.collectives.all_reduce_shared"], "PIECE_BYTES", 32)
         put(atomics, "hooks", Hooks())
         put(atomics, "python_kernels", {KERNEL: add_words})
         put(group, "ctypes", SimpleNamespace(c_void_p=int))
