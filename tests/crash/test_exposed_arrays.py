@@ -16,7 +16,8 @@ from shmcoll.errors import CollectiveTimeout, RankFailed
 LENGTH = 4 << 20  # bytes
 
 
-def test_memory_that_is_protected_meanwhile(ranks: Any) -> None:
+@pytest.mark.parametrize("lost", ["protected", "unmapped"])
+def test_memory_that_is_lost_meanwhile(ranks: Any, lost: str) -> None:
     """All ranks get an error that names its owner; no rank returns what it has not read."""
 
     def work(comm: Any) -> str:
@@ -26,7 +27,8 @@ def test_memory_that_is_protected_meanwhile(ranks: Any) -> None:
             comm.broadcast(x if comm.rank else np.empty_like(x), 1)
         if comm.rank == 1:
             libc = ctypes.CDLL(None, use_errno=True)
-            assert libc.mprotect(ctypes.c_void_p(x.ctypes.data), ctypes.c_size_t(LENGTH), 0) == 0
+            place, length = ctypes.c_void_p(x.ctypes.data), ctypes.c_size_t(LENGTH)
+            assert (libc.mprotect(place, length, 0) if lost == "protected" else libc.munmap(place, length)) == 0
         with pytest.raises(RankFailed) as told:
             comm.broadcast(x if comm.rank else np.empty_like(x), 1)
         assert told.value.rank == 1
@@ -71,6 +73,61 @@ def test_a_limit_that_passes_while_others_read(ranks: Any) -> None:
             threading.Event().wait(1.0)
         with pytest.raises((CollectiveTimeout, RankFailed)):
             comm.broadcast(x, 0)
+        return True
+
+    assert all(ranks(2, work))
+
+
+def test_a_view_of_an_array_of_a_rank_that_has_died(ranks: Any) -> None:
+    """The memory of a shared array remains for the ranks that view it. They can read it, and send it on."""
+
+    def work(comm: Any) -> bool:
+        mine = comm.full(100_000, comm.rank)
+        theirs = comm.views(mine)[2]
+        comm.barrier()
+        if comm.rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        with pytest.raises(RankFailed):
+            comm.barrier()
+        rest = comm.shrink()
+        for _ in range(3):
+            assert (rest.all_gather(theirs) == 2).all()
+            assert (rest.all_reduce(theirs) == 4).all()
+            assert (rest.sendrecv(theirs, 1 - rest.rank, None, 1 - rest.rank)[0] == 2).all()
+        return True
+
+    job = ranks.start(3, work, tell=True)
+    assert [outcome.value for outcome in job.finish()] == [True, True, None]
+
+
+def test_arrays_that_are_mapped_from_a_file(ranks: Any, tmp_path: Any) -> None:
+    """They are private memory like any other."""
+
+    def work(comm: Any) -> bool:
+        x = np.memmap(tmp_path / f"x{comm.rank}", np.int64, "w+", shape=LENGTH // 8)
+        out = np.memmap(tmp_path / f"out{comm.rank}", np.int64, "w+", shape=comm.size * LENGTH // 8)
+        x[:] = np.arange(len(x)) + comm.rank
+        for _ in range(3):
+            assert comm.all_gather(x, out=out) is out
+            assert all(
+                np.array_equal(row, np.arange(len(x)) + rank) for rank, row in enumerate(out.reshape(comm.size, -1))
+            )
+            comm.sendrecv(x, 1 - comm.rank, out[: len(x)], 1 - comm.rank)
+            assert np.array_equal(out[: len(x)], np.arange(len(x)) + 1 - comm.rank)
+        return True
+
+    assert all(ranks(2, work))
+
+
+def test_an_array_that_is_to_be_resized_while_it_is_used(ranks: Any) -> None:
+    """numpy refuses to move memory to which another object refers, and a call does, until it has ended."""
+
+    def work(comm: Any) -> bool:
+        x = np.arange(LENGTH // 8) + comm.rank
+        gathering = comm.all_gather(x, async_op=True)
+        with pytest.raises(ValueError, match="referenc"):
+            x.resize(2 * len(x))
+        assert np.array_equal(gathering.wait().reshape(2, -1)[0], np.arange(LENGTH // 8))
         return True
 
     assert all(ranks(2, work))
