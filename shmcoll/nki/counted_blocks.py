@@ -176,9 +176,10 @@ def send_blocks(comm: Any, source: np.ndarray, target: np.ndarray, rows: np.ndar
         rows: the metadata, from `checked` or a copy of it.
         has_rdispls: it has row 3.
     """
-    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, comm.size)
+    counts = rows[SEND_COUNTS]
+    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, len(counts))
     received: np.ndarray
-    _, received = comm.all_to_all_v(source, rows[SEND_COUNTS], rows[SEND_DISPLS], recv_displs=places, out=target)
+    _, received = comm.all_to_all_v(source, counts, rows[SEND_DISPLS], recv_displs=places, out=target)
     return received
 
 

@@ -116,9 +116,7 @@ def collective_permute_implicit_reduce(
     left = _by_channel(srcs0_by_channel, "srcs0_by_channel", channel_ids, operation)
     right = _by_channel(srcs1_by_channel, "srcs1_by_channel", channel_ids, operation)
     dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
-    results = []
-    for a, b in zip(left, right, strict=True):
-        results.append(_reduced(function, a, b))
+    results = [_reduced(function, a, right[i]) for i, a in enumerate(left)]
     _send_around(results, dsts, communicator(replica_group, operation))
 
 
@@ -179,8 +177,8 @@ def _send_around(srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communica
     if len(srcs) > 1:
         check_results(list(zip(srcs, dsts, strict=True)), lambda src: src.shape, "collective_permute", comm)
     ring = _ring(comm.size)
-    for src, dst in zip(srcs, dsts, strict=True):
-        comm.collective_permute(src, ring, out=dst)
+    for i, src in enumerate(srcs):
+        comm.collective_permute(src, ring, out=dsts[i])
 
 
 def _by_channel(lists: Any, what: str, channel_ids: Any, operation: str) -> list[np.ndarray]:

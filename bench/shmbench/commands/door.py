@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     import shmcoll
     from shmbench.report.json_report import machine
 
-    lines: list[Line] = shmcoll.run(_on_rank, given.ranks, given.door, given.rounds)[0]
+    lines: list[Line] = shmcoll.run(_on_rank, given.ranks, given.door, given.rounds, given.call)[0]
     print(_head(given), *map(_text, lines), sep="\n")
     here, wrong = machine(), sum(line.wrong for line in lines)
     print(f"# shmcoll {shmcoll.__version__}; {here['processor']}, {here['cores']} cores")
@@ -59,14 +59,14 @@ def main(argv: list[str]) -> int:
     return 1 if wrong else 0
 
 
-def _on_rank(door: str, rounds: int) -> list[Line]:
+def _on_rank(door: str, rounds: int, text: str) -> list[Line]:
     import shmcoll
     from shmbench.doors import find
     from shmbench.timing.ab_timing import Contest, Settings
 
     comm = shmcoll.init()
     contest = Contest(comm, Settings(rounds, quick=False))
-    return [_measure(contest, call) for call in find(door)(comm)]
+    return [_measure(contest, call) for call in find(door)(comm) if text in call.name]
 
 
 def _measure(contest: "Contest", call: "Call") -> Line:
@@ -120,7 +120,7 @@ def _keep(given: argparse.Namespace, machine: dict[str, Any], lines: Sequence[Li
         "library": "shmcoll",
         "library_version": shmcoll.__version__,
         "machine": machine,
-        "options": {"door": given.door, "ranks": given.ranks, "rounds": given.rounds},
+        "options": {"door": given.door, "call": given.call, "ranks": given.ranks, "rounds": given.rounds},
         "calls": calls,
     }
     write(given.json, document)
@@ -145,6 +145,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--door", type=one_of("door", DOORS), required=True, metavar="NAME", help=", ".join(DOORS))
+    add("--call", default="", metavar="TEXT", help="only operations whose name contains TEXT, such as all_reduce")
     add("-n", "--ranks", type=at_least(1), default=1, metavar="N", help="ranks (1)")
     add("--rounds", type=at_least(1), default=ROUNDS, metavar="N", help=f"rounds, whose medians are printed ({ROUNDS})")
     add("-J", "--json", type=Path, metavar="FILE", help="write all figures")

@@ -236,6 +236,11 @@ def _messages_and_objects(comm: Any, a: _Arrays) -> Iterator[Call]:
             lambda: (mint.isend(X, after).wait(), comm.recv(a.OUT.asnumpy(), before)),
             a.one,
         )
+        yield Call(
+            f"{name}send_object_list and recv_object_list",
+            lambda: (comm.send_object([me], after), comm.recv_object(before))[1][0],
+            lambda: (mint.send_object_list([me], after), mint.recv_object_list(objects[:1], before), [before])[2],
+        )
     yield Call(
         f"{name}recv",
         lambda: (comm.send(x, me), comm.recv(out, me)),

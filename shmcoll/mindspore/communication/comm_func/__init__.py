@@ -5,8 +5,7 @@
     messages     from rank to rank
     results      the tensors that are returned
 
-Each makes a tensor for the result and calls the function of `mint.distributed` that writes it. So both have the same
-checks.
+Each makes a tensor for the result, into which the communicator writes. The checks are those of `mint.distributed`.
 """
 
 from shmcoll.mindspore.communication.comm_func import exchanges, messages, tensors

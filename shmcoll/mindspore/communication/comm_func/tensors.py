@@ -5,20 +5,18 @@ from typing import Any
 
 from shmcoll.mindspore.communication import GlobalComm
 from shmcoll.mindspore.communication.comm_func.results import Result, nothing_like
-from shmcoll.mindspore.communication.groups import communicator
 from shmcoll.mindspore.memory import new_like
 from shmcoll.mindspore.mint import distributed
-from shmcoll.mindspore.mint.distributed import parts
 from shmcoll.mindspore.mint.distributed.checks import (
     array_of,
     check_int,
     check_moved,
     check_operator,
-    group_name,
     group_of,
     rooted,
 )
 from shmcoll.mindspore.mint.distributed.handle import handle_of
+from shmcoll.mindspore.mint.distributed.parts import joined_shape, part_shape
 
 _WORLD = GlobalComm.WORLD_COMM_GROUP
 _OPERATORS = ("sum", "prod", "min", "max")
@@ -76,10 +74,11 @@ def all_gather_into_tensor(tensor: Any, group: str | None = _WORLD, async_op: bo
         TypeError: an argument is not as above.
         RuntimeError: as for `all_reduce`.
     """
-    array_of("all_gather_into_tensor", tensor)
-    size = communicator(group_name(group, async_op)).size
-    out, _ = new_like(tensor, parts.joined_shape(tuple(tensor.shape), size))
-    return out, distributed.all_gather_into_tensor(out, tensor, group, async_op)
+    x = array_of("all_gather_into_tensor", tensor)
+    comm = group_of(group, async_op)
+    check_moved("all_gather_into_tensor", x)
+    out, place = new_like(tensor, joined_shape(x.shape, comm.size))
+    return out, handle_of(comm.all_gather(x, out=place, async_op=async_op), async_op)
 
 
 def reduce_scatter_tensor(tensor: Any, op: str = "sum", group: str | None = _WORLD, async_op: bool = False) -> Result:
@@ -99,11 +98,12 @@ def reduce_scatter_tensor(tensor: Any, op: str = "sum", group: str | None = _WOR
         ValueError: the first dimension is not divisible by n.
         RuntimeError: as for `all_reduce`.
     """
-    array_of("reduce_scatter_tensor", tensor)
+    x = array_of("reduce_scatter_tensor", tensor)
     check_operator("reduce_scatter_tensor", op)
-    size = communicator(group_name(group, async_op)).size
-    out, _ = new_like(tensor, parts.part_shape("reduce_scatter_tensor", tuple(tensor.shape), size))
-    return out, distributed.reduce_scatter_tensor(out, tensor, op, group, async_op)
+    comm = group_of(group, async_op)
+    check_moved("reduce_scatter_tensor", x)
+    out, place = new_like(tensor, part_shape("reduce_scatter_tensor", x.shape, comm.size))
+    return out, handle_of(comm.reduce_scatter(x, op, out=place, async_op=async_op), async_op)
 
 
 def reduce(tensor: Any, dst: int, op: str = "sum", group: str = _WORLD) -> Any:
@@ -179,7 +179,7 @@ def gather_into_tensor(tensor: Any, dst: int = 0, group: str = _WORLD) -> Any:
     if comm.rank != root:
         comm.gather(x, root)
         return nothing_like(tensor)
-    out, place = new_like(tensor, parts.joined_shape(x.shape, comm.size))
+    out, place = new_like(tensor, joined_shape(x.shape, comm.size))
     comm.gather(x, root, out=place)
     return out
 
@@ -200,11 +200,11 @@ def scatter_tensor(tensor: Any, src: int = 0, group: str = _WORLD) -> Any:
         ValueError: the first dimension is not divisible by n.
         RuntimeError: as for `all_reduce`, or `src` is not a rank of the group.
     """
-    array_of("scatter_tensor", tensor)
-    check_int("scatter_tensor", "src", src)
-    size = communicator(group_name(group)).size
-    out, _ = new_like(tensor, parts.part_shape("scatter_tensor", tuple(tensor.shape), size))
-    parts.scatter_tensor(out, tensor, src, group)
+    x = array_of("scatter_tensor", tensor)
+    comm, root = rooted("scatter_tensor", "src", src, group)
+    check_moved("scatter_tensor", x)
+    out, place = new_like(tensor, part_shape("scatter_tensor", x.shape, comm.size))
+    comm.scatter(x if comm.rank == root else None, root, out=place)
     return out
 
 

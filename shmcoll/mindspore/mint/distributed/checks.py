@@ -93,7 +93,7 @@ def rooted(operation: str, name: str, rank: Any, group: Any, async_op: Any = Fal
 
 def check_same_dtype(places: Sequence[np.ndarray]) -> None:
     """Raise `TypeError` if the element types differ. The text is that of all_to_all, in every operation."""
-    for one in places[1:]:
+    for one in places:
         if one.dtype != places[0].dtype:
             first, other = arrays.dtype_of(places[0]), arrays.dtype_of(one)
             raise TypeError(f"all_to_all input dtype must be the same, but got {first} and {other}.")
@@ -101,7 +101,7 @@ def check_same_dtype(places: Sequence[np.ndarray]) -> None:
 
 def check_alike(places: Sequence[np.ndarray]) -> None:
     """Raise `TypeError` if the element types or shapes differ."""
-    for one in places[1:]:
+    for one in places:
         found = _difference(places[0], one)
         if found:
             what, first, other = found
@@ -116,14 +116,23 @@ def check_length(tensors: Sequence[Any], size: int) -> None:
 
 
 def check_fit(places: Sequence[np.ndarray], x: np.ndarray, size: int) -> None:
-    """Raise `TypeError` if there is not one array like `x` for each rank. The arrays are alike."""
-    if len(places) == size and places[0].shape == x.shape and places[0].dtype == x.dtype:  # the common call
+    """Raise `TypeError` if there is not one array like `x` for each rank."""
+    if are_like(places, x, size):  # the common call
         return
     check_length(places, size)
     found = _difference(places[0], x)
     if found:
         what, room, _ = found
         raise TypeError(f"The argument list tensor {what} must be equal to tensor {what}, but got {room}.")
+
+
+def are_like(places: Sequence[np.ndarray], x: np.ndarray, size: int) -> bool:
+    """Return whether there is an array like `x` for each rank."""
+    shape, dtype = x.shape, x.dtype
+    for one in places:
+        if one.shape != shape or one.dtype != dtype:
+            return False
+    return len(places) == size
 
 
 def check_own(operation: str, x: np.ndarray, places: Sequence[np.ndarray], comm: Any) -> None:

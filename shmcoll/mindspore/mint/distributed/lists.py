@@ -7,6 +7,7 @@ from typing import Any
 
 from shmcoll.mindspore.mint.distributed import list_calls
 from shmcoll.mindspore.mint.distributed.checks import (
+    are_like,
     array_of,
     arrays_of,
     check_alike,
@@ -42,11 +43,12 @@ def all_gather(tensor_list: Any, tensor: Any, group: str | None = None, async_op
     check_same_dtype(out)
     x = array_of("all_gather_into_tensor", tensor)
     comm = group_of(group, async_op)
-    check_own("all_gather", x, out, comm)
-    if [one.shape for one in out].count(x.shape) < len(out):
-        work = list_calls.all_gather_unequal(comm, x, out, async_op=async_op)
-    else:
+    if are_like(out, x, comm.size):
+        check_moved("all_gather", x)
         work = list_calls.collect(comm, comm.all_gather, x, out=out, async_op=async_op)
+    else:
+        check_own("all_gather", x, out, comm)
+        work = list_calls.all_gather_unequal(comm, x, out, async_op=async_op)
     return handle_of(work, async_op)
 
 
@@ -140,10 +142,12 @@ def scatter(
     check_alike(x)
     out = array_of("scatter_tensor", tensor, "output")  # MindSpore's text has this name
     comm, root = rooted("scatter_tensor", "src", src, group, async_op)
+    given = None
     if comm.rank == root:
         check_fit(x, out, comm.size)
+        given = x
     check_moved("scatter", out)
-    return handle_of(comm.scatter(x if comm.rank == root else None, root, out=out, async_op=async_op), async_op)
+    return handle_of(comm.scatter(given, root, out=out, async_op=async_op), async_op)
 
 
 __all__ = ["all_gather", "gather", "reduce_scatter", "scatter"]
