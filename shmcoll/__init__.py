@@ -44,15 +44,14 @@ if TYPE_CHECKING:
     from shmcoll.runner.pool import Ranks, ranks
     from shmcoll.runner.shared_memory import shared
     from shmcoll.runtime.work import Work, wait_all, wait_any, wait_some
-    from shmcoll.startup.join import init
-    from shmcoll.startup.several_nodes import from_mpi
+    from shmcoll.startup.join import from_mpi, init
 
 __version__ = "0.1.0"
 
 _HOME = {
     "jit": "shmcoll.jit",
     "init": "shmcoll.startup.join",
-    "from_mpi": "shmcoll.startup.several_nodes",
+    "from_mpi": "shmcoll.startup.join",
     "run": "shmcoll.runner.api",
     "map": "shmcoll.runner.api",
     "ranks": "shmcoll.runner.pool",

@@ -34,7 +34,7 @@ from shmcoll.errors import CollectiveMismatch
 from shmcoll.nodes.wire import OPENING, Pending
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.dispatcher import NodesDispatcher
+    from shmcoll.nodes.interfaces import NodesDispatcher
 
 LONGEST_OFFER = 64 << 10  # bytes that a leader sends to another one in an opening
 WORD = 8

@@ -20,7 +20,6 @@ from shmcoll.nodes.messages import NodesMessages
 
 if TYPE_CHECKING:
     from shmcoll.communicator.types import Array, DTypeLike, Shape
-    from shmcoll.nodes.job import Job
 
 
 class NodesCommunicator(NodesMessages):
@@ -33,8 +32,8 @@ class NodesCommunicator(NodesMessages):
     _title = "a communicator over nodes"
     _dispatcher: Any  # `NodesDispatcher`, which has what the methods use
 
-    def __init__(self, job: Job, dispatcher: NodesDispatcher, name: str):
-        self._job = job
+    def __init__(self, job: Any, dispatcher: NodesDispatcher, name: str):
+        self._job = job  # `job.Job`, which makes the communicators
         self._name = name
         self._local_rank = dispatcher.local_rank
         self._splits = self._shrinks = 0

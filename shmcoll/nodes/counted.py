@@ -35,7 +35,7 @@ from shmcoll.nodes.transport import swap, table_at
 from shmcoll.nodes.wire import as_bytes
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.dispatcher import NodesDispatcher
+    from shmcoll.nodes.interfaces import NodesDispatcher
 
 _OK, _COUNTS_KNOWN = int(c.OK), int(c.COUNTS_KNOWN)
 _ROOTED = ("gather_v", "scatter_v")

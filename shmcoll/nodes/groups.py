@@ -19,10 +19,9 @@ from shmcoll.runtime.group_registry import identity
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
-    from shmcoll.nodes.communicator import NodesCommunicator
 
 
-def split(comm: "NodesCommunicator", call: str, mine: tuple[bool, int, int]) -> "Communicator | None":
+def split(comm: Any, call: str, mine: tuple[bool, int, int]) -> "Communicator | None":
     """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
     job = comm._job
     with comm._parts(call) as parts:
@@ -39,7 +38,7 @@ def split(comm: "NodesCommunicator", call: str, mine: tuple[bool, int, int]) -> 
     return job.make(comm, members, number, f"{call} {comm._splits}")
 
 
-def subgroup(comm: "NodesCommunicator", ranks: Iterable[SupportsIndex], name: str) -> "Communicator":
+def subgroup(comm: Any, ranks: Iterable[SupportsIndex], name: str) -> "Communicator":
     """Return the group of some ranks. Only its members call it."""
     d = comm._dispatcher
     with d.checking("subgroup") as check:
@@ -63,7 +62,7 @@ def subgroup(comm: "NodesCommunicator", ranks: Iterable[SupportsIndex], name: st
     return made
 
 
-def _agree_on_number(comm: "NodesCommunicator", members: list[int], name: str) -> int:
+def _agree_on_number(comm: Any, members: list[int], name: str) -> int:
     """Return the largest of the members' free numbers: all tell the first one, which answers all. A member that makes
     another group at the same time is a mismatch."""
     d, job = comm._dispatcher, comm._job

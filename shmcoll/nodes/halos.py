@@ -20,7 +20,7 @@ from shmcoll.nodes.transport import swap, table_at
 from shmcoll.nodes.wire import as_bytes
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.dispatcher import NodesDispatcher
+    from shmcoll.nodes.interfaces import NodesDispatcher
 
 _OK = int(c.OK)
 _COLUMNS = 4  # of the table: axis, ranks along it, the distance of neighbours in ranks, whether it is periodic

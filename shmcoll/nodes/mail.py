@@ -40,7 +40,7 @@ from shmcoll.runtime.posted_receive import Finish, PostedReceive
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.dispatcher import NodesDispatcher
+    from shmcoll.nodes.interfaces import NodesDispatcher
 
 INLINE_BYTES = 16 << 10  # of a message that is sent with its head
 _TAG, _CODE, _BYTES, _NUMBER, _WANTS_RECEIPT, _DIMS = range(6)  # words of a head; the shape follows

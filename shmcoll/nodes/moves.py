@@ -20,7 +20,7 @@ from shmcoll.nodes.transport import at_address, gather_everywhere, put, swap, ta
 from shmcoll.nodes.wire import Pending, as_bytes
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.dispatcher import NodesDispatcher
+    from shmcoll.nodes.interfaces import NodesDispatcher
 
 _OK = int(c.OK)
 

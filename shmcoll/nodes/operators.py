@@ -20,7 +20,7 @@ from shmcoll.nodes.agreement import Facts
 from shmcoll.nodes.wire import as_bytes
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.dispatcher import NodesDispatcher
+    from shmcoll.nodes.interfaces import NodesDispatcher
 
 _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)
 

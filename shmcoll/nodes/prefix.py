@@ -16,7 +16,7 @@ from shmcoll.nodes.reduction import SHORT_BYTES, aligned, fold_in_rank_order
 from shmcoll.nodes.wire import Pending, as_bytes
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.dispatcher import NodesDispatcher
+    from shmcoll.nodes.interfaces import NodesDispatcher
 
 _OK = int(c.OK)
 

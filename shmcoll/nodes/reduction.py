@@ -31,7 +31,7 @@ from shmcoll.nodes.transport import at_address, gather_everywhere, table_at
 from shmcoll.nodes.wire import Pending, as_bytes
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.dispatcher import NodesDispatcher
+    from shmcoll.nodes.interfaces import NodesDispatcher
 
 _OK = int(c.OK)
 SHORT_BYTES = LONGEST_OFFER // 2  # of partial results, which travel in an opening

@@ -29,7 +29,7 @@ from shmcoll.nodes.transport import at_address, put, table_at
 from shmcoll.nodes.wire import Pending, as_bytes
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.dispatcher import NodesDispatcher
+    from shmcoll.nodes.interfaces import NodesDispatcher
 
 _OK = int(c.OK)
 _WORDS = 2 + MOST_DIMENSIONS

@@ -15,7 +15,7 @@ import numpy as np
 from shmcoll.nodes.wire import Pending, as_bytes
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.dispatcher import NodesDispatcher
+    from shmcoll.nodes.interfaces import NodesDispatcher
 
 Counts = Sequence[int] | np.ndarray
 

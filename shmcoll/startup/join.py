@@ -7,6 +7,7 @@ its own, of one rank.
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from shmcoll.communicator import Communicator
 from shmcoll.engine import layout
@@ -80,6 +81,40 @@ def init(
     return comm
 
 
+def from_mpi(comm: Any, *, leaders: int | None = None) -> Communicator:
+    """Return a communicator of the ranks of an MPI communicator, on one machine or on several.
+
+    All ranks of `comm` call it. It is duplicated, so the program's own MPI messages do not meet those of shmcoll.
+    `shmcoll.init()` returns the same communicator afterwards.
+
+    Args:
+        comm: an intracommunicator of mpi4py.
+        leaders: how many ranks of each node talk to other nodes about long arrays. By default 4, or fewer if a node has
+            fewer ranks or cores.
+
+    Returns:
+        The communicator. If all ranks are on one node, it is one as on any machine.
+
+    Raises:
+        TypeError: `comm` is not an intracommunicator.
+        ShmcollError: mpi4py is missing; or, on all ranks, a node has another version of shmcoll, another byte order, an
+            MPI without THREAD_MULTIPLE, or no room in /dev/shm.
+        CallNotAllowed: this process has joined a job already.
+        ValueError: `leaders` is not positive.
+    """
+    from shmcoll.startup import several_nodes
+
+    mpi = several_nodes.running_mpi()
+    if _joined is not None:
+        raise CallNotAllowed(
+            "from_mpi: this process has joined a job already; use its communicator, shmcoll.init(), and its split or "
+            "subgroup for other ranks"
+        )
+    made = several_nodes.connect(mpi, comm, "mpi4py", limits(), leaders)
+    note_joined(made)
+    return made
+
+
 def _join(arena: Arena, rank: int, launcher: str) -> Communicator:
     if rank:
         object_cache.leave_to_rank_0()
@@ -132,11 +167,6 @@ def _explicit(rank: int | None, size: int | None, job: str | None) -> Placement:
 def limits() -> tuple[float, float]:
     """Return the limits of one wait and of joining, in seconds."""
     return seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT), seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
-
-
-def has_joined() -> bool:
-    """Return whether this process has joined a job."""
-    return _joined is not None and _joined[0] == os.getpid()
 
 
 def note_joined(comm: Communicator) -> None:

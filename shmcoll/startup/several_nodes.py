@@ -110,40 +110,12 @@ def connect(mpi: Any, comm: Any, launcher: str, limits: tuple[float, float], lea
     return job.world
 
 
-def from_mpi(comm: Any, *, leaders: int | None = None) -> Communicator:
-    """Return a communicator of the ranks of an MPI communicator, on one machine or on several.
-
-    All ranks of `comm` call it. It is duplicated, so the program's own MPI messages do not meet those of shmcoll.
-    `shmcoll.init()` returns the same communicator afterwards.
-
-    Args:
-        comm: an intracommunicator of mpi4py.
-        leaders: how many ranks of each node talk to other nodes about long arrays. By default 4, or fewer if a node has
-            fewer ranks or cores.
-
-    Returns:
-        The communicator. If all ranks are on one node, it is one as on any machine.
-
-    Raises:
-        TypeError: `comm` is not an intracommunicator.
-        ShmcollError: mpi4py is missing; or, on all ranks, a node has another version of shmcoll, another byte order, an
-            MPI without THREAD_MULTIPLE, or no room in /dev/shm.
-        CallNotAllowed: this process has joined a job already.
-        ValueError: `leaders` is not positive.
-    """
-    from shmcoll.startup import join as joining
-
+def running_mpi() -> Any:
+    """Return the module `mpi4py.MPI`. Raises `CallNotAllowed` if MPI does not run."""
     mpi = import_mpi("from_mpi needs MPI")
     if mpi.Is_finalized() or not mpi.Is_initialized():
         raise CallNotAllowed("from_mpi: MPI is not running: call it after MPI.Init() and before MPI.Finalize()")
-    if joining.has_joined():
-        raise CallNotAllowed(
-            "from_mpi: this process has joined a job already; use its communicator, shmcoll.init(), and its split or "
-            "subgroup for other ranks"
-        )
-    made = connect(mpi, comm, "mpi4py", joining.limits(), leaders)
-    joining.note_joined(made)
-    return made
+    return mpi
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,42 @@
+"""What the algorithms and the messages use of the dispatcher, which is above them (`dispatcher.py`)."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from shmcoll.communicator import Communicator
+from shmcoll.engine.kernels.dtypes import DType
+from shmcoll.nodes.failures import Failures
+from shmcoll.nodes.progress import Progress
+from shmcoll.nodes.topology import Topology
+from shmcoll.nodes.wire import Channel, Pending
+from shmcoll.runtime.async_worker import AsyncWorker
+
+
+class NodesDispatcher(Protocol):
+    """One rank of one group over nodes; see `dispatcher.py`."""
+
+    topology: Topology
+    channel: Channel
+    inner: Communicator
+    progress: Progress
+    failures: Failures
+    worker: AsyncWorker
+    words: np.ndarray
+    agreement: Any  # `agreement.py`, which uses this file
+    group: Any
+    rank: int
+    size: int
+    leaders: int
+    is_leader: bool
+    operation: str
+
+    @property
+    def timeout(self) -> float: ...
+
+    def wait(self, pending: Pending) -> None:
+        """Wait until sends and receives of this operation are complete."""
+
+    def kernel(self, dtype: DType, reduction: str, number: int) -> int: ...
+
+    def check_open(self, operation: str) -> None: ...
