@@ -25,7 +25,7 @@ from shmcoll.errors import (
     RankFailed,
     ShmcollError,
 )
-from shmcoll.runtime.failure_facts import again
+from shmcoll.runtime.failure_facts import CULPRIT, again
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
@@ -123,7 +123,7 @@ class Failures:
             kind, rank, missing, dead = failure.facts[_FACTS]
             self.end(_KINDS[kind], failure.text, rank=rank, missing=missing, dead=dead, telling=False)
             return
-        local = group.ranks.index(failure.rank)
+        local = failure.facts.get(CULPRIT, group.ranks.index(failure.rank))
         culprit = self.topology.local[local]
         own = f"rank {group.name(local)} "
         who = self.topology.describe(culprit)
