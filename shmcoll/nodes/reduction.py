@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _OK = int(c.OK)
 SHORT_BYTES = LONGEST_OFFER // 2  # of partial results, which travel in an opening
-SEGMENT_BYTES = 1 << 20
+SEGMENT_BYTES = 2 << 20
 
 
 def all_reduce(

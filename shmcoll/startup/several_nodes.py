@@ -105,7 +105,7 @@ def connect(mpi: Any, comm: Any, launcher: str, limits: tuple[float, float], lea
     # Also the ranks of other nodes that are simulated on this machine want its cores
     neighbours = sum(one["key"][1] == told[topology.rank]["key"][1] for one in told)
     progress = Progress(wire, local_rank, here, crowded=neighbours > usable_cores())
-    usual = min(LEADERS, *(max(one["cores"] // 2, 1) for one in told))
+    usual = min(LEADERS, *(max(one["cores"] // 2, 2) for one in told))
     job = Job(topology, wire, progress, node, leaders or usual)
     return job.world
 
