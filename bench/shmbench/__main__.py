@@ -2,7 +2,8 @@
 
 Its subcommands: `compare` starts one job after another, of shmcoll and its peers. `plot` draws the results of runs, and
 `diff` compares them. `predict` computes the cost formulas for more ranks. `tune` measures the thresholds of later jobs.
-`beyond` measures features that the peers do not have. `--door` measures what a front end adds to calls.
+`beyond` measures features that the peers do not have. `--door` measures what a front end adds to calls;
+`compare --door` measures a front end beside the library that its users come from.
 
 Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) the process is a rank itself.
 """
@@ -20,6 +21,8 @@ from shmbench.cli.options import SUBCOMMANDS, Options, parse
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark. Returns 0, or 1 if a result was wrong. Exits with 2 for wrong options (SystemExit)."""
     arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == ["compare"] and "--door" in arguments:
+        return printing("shmbench", lambda: int(import_module("shmbench.commands.door_compare").main(arguments[1:])))
     if arguments and arguments[0] in SUBCOMMANDS:
         return printing("shmbench", lambda: int(import_module(f"shmbench.commands.{arguments[0]}").main(arguments[1:])))
     if any(word.partition("=")[0] == "--door" for word in arguments):

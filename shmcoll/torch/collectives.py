@@ -181,7 +181,11 @@ def all_to_all_single(
 ) -> Call:
     if output.dtype != tensor.dtype:
         raise TypeError("output tensor must have the same type as input tensor")
-    recv_counts, send_counts = _counts(output, recv_rows, comm.size), _counts(tensor, send_rows, comm.size)
+    if recv_rows or send_rows:
+        recv_counts, send_counts = _counts(output, recv_rows, comm.size), _counts(tensor, send_rows, comm.size)
+    else:
+        _check_equal_parts(output, comm.size)
+        _check_equal_parts(tensor, comm.size)
     written = Written()
     array, out = read_flat(tensor), written.flat(output)
 
@@ -204,16 +208,20 @@ def single(operation: str, items: Sequence[Any]) -> Any:
 
 def _counts(tensor: torch.Tensor, rows: Sequence[int], size: int) -> list[int]:
     """Return how many elements of a tensor belong to each rank."""
-    length = tensor.shape[0] if tensor.ndim else 0
     if not rows:
-        if tensor.ndim == 0 or length % size:
-            raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
+        _check_equal_parts(tensor, size)
         return [tensor.numel() // size] * size
+    length = tensor.shape[0] if tensor.ndim else 0
     if len(rows) != size:
         raise RuntimeError("Number of tensor splits not equal to group size")
     if sum(rows) != length:
         raise RuntimeError("Split sizes doesn't match total dim 0 size")
     return [count * (tensor.numel() // length if length else 0) for count in rows]
+
+
+def _check_equal_parts(tensor: torch.Tensor, size: int) -> None:
+    if tensor.ndim == 0 or tensor.shape[0] % size:
+        raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
 
 
 def _check_count(operation: str, tensors: Tensors, size: int) -> None:

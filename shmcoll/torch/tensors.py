@@ -49,8 +49,13 @@ class Written:
 
     def array(self, tensor: torch.Tensor) -> np.ndarray:
         """Return the array that a call writes in place of the tensor; it has the values of the tensor."""
-        array = read(tensor)
-        if array.flags.c_contiguous and not (tensor.is_conj() or tensor.is_neg()):
+        try:
+            array: np.ndarray = (tensor.detach() if tensor.requires_grad else tensor).numpy()
+            shows = True
+        except (AttributeError, TypeError, RuntimeError):
+            array = _unusual(tensor)
+            shows = not (tensor.is_conj() or tensor.is_neg())
+        if shows and array.flags.c_contiguous:
             return array
         made = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
         self._copies.append((tensor.detach(), made))

@@ -138,6 +138,6 @@ def test_it_starts_its_own_ranks(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_doors_of_two_ranks():
-    for name in DOORS:
+    for name in set(DOORS) - {"torch"}:  # tests/torch/test_door.py
         done = run_shmbench("--door", name, "-n", 2, "--rounds", 1, "--call", "reduce")
         assert "# Out of bounds values : 0 OK\n" in done.stdout

@@ -35,7 +35,7 @@ COLLECTIVES = (
     "collective_permute",
 )
 LIMITS = ("memcpy", "add")
-DOORS = ("mindspore", "nki")
+DOORS = ("mindspore", "nki", "torch")
 SUBCOMMANDS = ("beyond", "compare", "diff", "plot", "predict", "tune")
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
 ALGORITHMS = {

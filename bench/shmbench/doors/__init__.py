@@ -2,9 +2,12 @@
 
 A file has `calls(comm)`, which prepares all arguments and yields a `Call` for each operation, of 8 bytes per rank or
 block. To measure one more operation, add a `yield`.
+
+A file may have `rivals(comm, quick)` as well, which yields a `Rivals` for each line of `shmbench compare --door`.
+quick: whether short arrays are enough.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -40,6 +43,22 @@ class Call:
         return sum(int(np.count_nonzero((mine != theirs) | (theirs == SPOILT))) for mine, theirs in pairs)
 
 
+@dataclass(frozen=True)
+class Rivals:
+    """An operation of the library that users come from, made through it in several ways.
+
+    entries: one call each, by the name of the column. All use the same memory.
+    given: writes the inputs, and outputs that are wrong.
+    wrong: returns how many elements are wrong after `given` and one call.
+    """
+
+    name: str
+    bytes: int
+    entries: Mapping[str, Callable[[], Any]]
+    given: Callable[[], None]
+    wrong: Callable[[], int]
+
+
 def _flat(results: Any) -> list[np.ndarray]:
     """Return the arrays, which share the memory of the tensors, of a tensor or of a list of them at any depth."""
     if isinstance(results, (list, tuple)):
@@ -51,3 +70,9 @@ def find(name: str) -> Callable[[Any], Iterator[Call]]:
     """Return the calls of the door called `name`."""
     calls: Callable[[Any], Iterator[Call]] = import_module(f"shmbench.doors.{name}").calls
     return calls
+
+
+def find_rivals(name: str) -> Callable[[Any, bool], Iterator[Rivals]]:
+    """Return the comparison of the door called `name`. Raises `AttributeError` if it has none."""
+    rivals: Callable[[Any, bool], Iterator[Rivals]] = import_module(f"shmbench.doors.{name}").rivals
+    return rivals
