@@ -327,14 +327,23 @@ def test_who_waits_for_a_rank_that_has_returned(name: str) -> None:
     assert all(set(outcome) == {0, 6} for outcome in report.outcomes)
 
 
-@pytest.mark.parametrize("options", [{}, BOTH], ids=["plain", "both"])
+@pytest.mark.parametrize(
+    "options", [pytest.param({}, id="plain"), pytest.param(BOTH, id="both", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", LARGE_CASES)
 def test_random_schedules(name: str, options: dict[str, bool], seed: int) -> None:
     sample(SCENARIOS[name].machine(**options), seed, runs=RUNS)
     tally.count("random schedules of larger jobs", RUNS)
 
 
-@pytest.mark.parametrize("options", [SIGNAL, {"signals": 3}, SIGNAL | BOTH], ids=["signal", "signals", "both"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(SIGNAL, id="signal", marks=pytest.mark.slow),
+        pytest.param({"signals": 3}, id="signals"),
+        pytest.param(SIGNAL | BOTH, id="both", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", [*LARGE_EVENT_CASES, *EVENT_CASES])
 def test_random_schedules_with_events(name: str, options: dict[str, int], seed: int) -> None:
     sample(SCENARIOS[name].machine(**options), seed, runs=RUNS)

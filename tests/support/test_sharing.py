@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 CONFTEST = """
@@ -72,7 +74,6 @@ def test_each_test_runs_once_and_output_is_kept_apart(run) -> None:
     assert sum(map(int, re.findall(r"(\d+) passed", output))) == 32
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "status", "shown"),
     [("assert 'this' == 'that'", 1, "AssertionError: assert 'this' == 'that'"), ("os._exit(7)", 7, "test_it.py")],
