@@ -25,43 +25,46 @@ def is_read_in_place(comm: Any) -> bool:
 
 
 def compare(comm: Any) -> bool:
-    """Reduce shared arrays, with results of every kind; each result has the bits of the private algorithm."""
-    n, me = comm.size, comm.rank
     for length in LENGTHS:
         for dtype, op in KINDS:
-            values = (np.random.default_rng([me, length]).standard_normal(length) * 9).astype(dtype)
-            private, x, out = values.copy(), comm.full(length, values), comm.empty(length, dtype)
-            part = length // n
-
-            def same(result: Any, wanted: Any) -> None:
-                assert is_read_in_place(comm)
-                assert result.tobytes() == wanted.tobytes(), (op, dtype, length)
-                assert x.tobytes() == values.tobytes(), "x has changed"
-
-            root = length % n
-            wanted = comm.reduce(private, root, op)
-            for result in (out if me == root else None, np.empty_like(private) if me == root else None):
-                got = comm.reduce(x, root, op, out=result)
-                same(got if me == root else out, wanted if me == root else out)
-            in_place = comm.full(length, values)
-            comm.reduce(in_place, root, op, out=in_place if me == root else None)
-            assert is_read_in_place(comm)
-            assert in_place.tobytes() == (wanted if me == root else values).tobytes()
-            wanted = comm.reduce_scatter(private[: n * part], op)
-            same(comm.reduce_scatter(x[: n * part], op, out=out[:part]), wanted)
-            in_place[:] = values
-            comm.reduce_scatter(in_place[: n * part], op, out=in_place[me * part : (me + 1) * part])
-            assert in_place[me * part : (me + 1) * part].tobytes() == wanted.tobytes()
-            if op == "avg":
-                continue  # it has no running form
-            wanted = comm.scan(private, op)
-            same(comm.scan(x, op, out=out), wanted)
-            in_place[:] = values
-            assert comm.scan(in_place, op, out=in_place).tobytes() == wanted.tobytes()
-            wanted = comm.exscan(private, op)
-            got = comm.exscan(x, op, out=out if me else None)
-            same(got if me else out, wanted if me else out)
+            compare_one(comm, length, dtype, op)
     return True
+
+
+def compare_one(comm: Any, length: int, dtype: Any, op: str) -> None:
+    """Reduce shared arrays, with results of every kind; each result has the bits of the private algorithm."""
+    n, me = comm.size, comm.rank
+    values = (np.random.default_rng([me, length]).standard_normal(length) * 9).astype(dtype)
+    private, x, out = values.copy(), comm.full(length, values), comm.empty(length, dtype)
+    in_place, part = comm.full(length, values), length // n
+
+    def same(result: Any, wanted: Any) -> None:
+        assert is_read_in_place(comm)
+        assert result.tobytes() == wanted.tobytes(), (op, dtype, length)
+        assert x.tobytes() == values.tobytes(), "x has changed"
+
+    root = length % n
+    wanted = comm.reduce(private, root, op)
+    for result in (out if me == root else None, np.empty_like(private) if me == root else None):
+        got = comm.reduce(x, root, op, out=result)
+        same(got if me == root else out, wanted if me == root else out)
+    comm.reduce(in_place, root, op, out=in_place if me == root else None)
+    assert is_read_in_place(comm)
+    assert in_place.tobytes() == (wanted if me == root else values).tobytes()
+    wanted = comm.reduce_scatter(private[: n * part], op)
+    same(comm.reduce_scatter(x[: n * part], op, out=out[:part]), wanted)
+    in_place[:] = values
+    comm.reduce_scatter(in_place[: n * part], op, out=in_place[me * part : (me + 1) * part])
+    assert in_place[me * part : (me + 1) * part].tobytes() == wanted.tobytes()
+    if op == "avg":
+        return  # it has no running form
+    wanted = comm.scan(private, op)
+    same(comm.scan(x, op, out=out), wanted)
+    in_place[:] = values
+    assert comm.scan(in_place, op, out=in_place).tobytes() == wanted.tobytes()
+    wanted = comm.exscan(private, op)
+    got = comm.exscan(x, op, out=out if me else None)
+    same(got if me else out, wanted if me else out)
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
