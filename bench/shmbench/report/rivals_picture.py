@@ -38,7 +38,7 @@ def draw(rows: Sequence[tuple[str, Mapping[str, float]]], title: str, note: str,
         axes.set_yticks(range(len(rows)), [name for name, _ in rows])
         axes.invert_yaxis()
         axes.grid(axis="y", visible=False)
-        axes.legend(frameon=False, loc="lower right")
+        axes.legend(frameon=False, loc="upper right")
         figure.text(0.02, 1 - 0.4 * inch, title, fontsize=15, weight="bold")
         figure.text(0.02, 0.1 * inch, note, **SMALL)
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
