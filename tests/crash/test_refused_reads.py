@@ -87,7 +87,7 @@ def test_reads_that_are_refused_from_the_start(ranks: Any, refuse: Any) -> None:
         comm.barrier()
         return use_every_way(comm)
 
-    assert ranks(3, work, environment=SMALL) == [NO] * 3
+    assert ranks(2, work, environment=SMALL) == [NO] * 2
 
 
 def test_reads_that_are_refused_later(ranks: Any) -> None:
