@@ -155,9 +155,9 @@ class Progress:
         arena = self._local_rank.arena
         for local, world in enumerate(self._world):
             if local != self._local_rank.rank:
-                told = records.how_ended(arena, local).removeprefix(f"rank {local}")
-                if told and told != " has ended":  # which says that its program has come to its end
-                    self.rank_died(world, told.strip() if told.startswith(" ") else "died: its process has ended")
+                told = records.how_failed(arena, local)
+                if told:
+                    self.rank_died(world, told)
         for rank in awaited if self._has_left else ():
             left = self._has_left.get(failures.world(rank))
             if left is not None and now - left > PATIENCE_AFTER_LEAVING:

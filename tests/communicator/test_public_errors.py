@@ -17,6 +17,7 @@ INTERNAL = {
     "shmcoll.runner.client.Lost": "caught in run, which raises RankFailed",
     "shmcoll.runner.answers.Unreachable": "caught in the rank",
     "shmcoll.runner.pickling.Unsendable": "a TypeError to users",
+    "shmcoll.startup.launchers.SeveralMachines": "a ShmcollError to users",
 }
 
 

@@ -136,14 +136,22 @@ def knew_of_a_failure(group: Group, rank: int) -> bool:
 
 def how_ended(arena: Arena, rank: int) -> str:
     """Return how the process of a rank of the world has ended; empty while it lives or has not joined yet."""
+    failed = how_failed(arena, rank)
+    if failed:
+        return f"rank {rank} {failed}"
+    states = (read(arena, rank, by).state for by in (layout.BY_LAUNCHER, layout.BY_RANK))
+    return f"rank {rank} has ended" if DEPARTED in states else ""
+
+
+def how_failed(arena: Arena, rank: int) -> str:
+    """Return how a rank of the world has failed, to follow its name; empty unless it has. A rank that has left did
+    not fail."""
     launcher, own = (read(arena, rank, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK))
     for record in (launcher, own):
         if record.state == FAILED:
-            return f"rank {rank} {record.text}"
-    if DEPARTED in (launcher.state, own.state):
-        return f"rank {rank} has ended"
-    if own.pid and has_ended(own.pid, own.start):
-        return f"rank {rank}'s process has ended"
+            return record.text
+    if DEPARTED not in (launcher.state, own.state) and own.pid and has_ended(own.pid, own.start):
+        return "died: its process has ended"
     return ""
 
 

@@ -99,8 +99,8 @@ MUTANTS = {
     ),
     "takes a ring for the word": Mutant(
         "engine.protocol.wait.sleep_until",
-        "        if has_come(ctx, word, wanted):\n            return c.OK\n        if is_gone",
-        "        return c.OK\n        if is_gone",
+        "        if has_come(ctx, word, wanted):\n            if slept",
+        "        if True:\n            if slept",
         "barrier, 2 ranks",
     ),
     "wakes rank 0 alone": Mutant("engine.protocol.wait.wake", "range(size)", "range(1)", "park in turn"),
