@@ -128,7 +128,7 @@ def test_the_group_goes_on_after_a_refusal(tmp_path: Path, asks: str) -> None:
         if text or rank == 0:
             assert rank == leader or f"rank {leader} found no memory for it" in text
             needed, available = amounts(text)
-            assert needed > available, text
+            assert needed >= available, text  # both are rounded
             assert available < MEMORY
     assert any(count for _, count, _ in told) or asks == "subgroups"
     if "groups" in asks:

@@ -52,15 +52,19 @@ def _names() -> set[str]:
 
 
 def _belongs_to_others(path: Path) -> bool:
-    """Whether the arena was made by a living process that is neither this one nor below it."""
+    """Whether another user made the file, or it is not a file (a test beside us may have made a FIFO), or the arena
+    was made by a living process that is neither this one nor below it."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # a test beside us may have made a FIFO
-        with open(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return True
-            page = file.read(layout.JOB_CREATED)
+        found = path.lstat()
+        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
+            return True
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be something else by now
+        try:
+            page = os.read(fd, layout.JOB_CREATED)
+        finally:
+            os.close(fd)
     except OSError:
-        return True  # gone meanwhile, or another user's
+        return True  # gone meanwhile
     creator = int.from_bytes(page[layout.JOB_CREATOR :], "little")
     return process_start(creator) > 0 and creator not in {os.getpid(), *_descendants()}
 
