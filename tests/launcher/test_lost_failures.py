@@ -168,7 +168,12 @@ def test_a_daemon_thread_that_waits_at_the_end(shmrun):
         JOINS
         + """
     work = comm.recv(source=comm.rank, async_op=True)
-    threading.Thread(target=work.wait, daemon=True).start()
+    def wait():
+        try:
+            work.wait()
+        except shmcoll.Cancelled:
+            pass  # a daemon thread that prints while the interpreter ends can abort it
+    threading.Thread(target=wait, daemon=True).start()
     time.sleep(0.2)
     """
     )
@@ -176,4 +181,4 @@ def test_a_daemon_thread_that_waits_at_the_end(shmrun):
     told = shmrun("-n", 2, script)
     assert told.returncode == 0, told.stderr
     assert "job.py:7" in told.stderr
-    assert time.monotonic() - begin < 20
+    assert time.monotonic() - begin < 100  # and not until the limit of a wait, 300 s
