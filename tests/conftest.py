@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tests.support import leaks, prepare, tally
+from tests.support.patience import PATIENCE
 from tests.support.ranks import Job, Outcome
 from tests.support.sharing import Sharing
 
@@ -108,7 +109,7 @@ class Ranks:
         return [outcome.value for outcome in outcomes]
 
     def outcomes(self, n: int, function: Any, *args: Any, **options: Any) -> list[Outcome]:
-        deadline = options.pop("deadline", 40.0)
+        deadline = options.pop("deadline", PATIENCE)
         return self.start(n, function, *args, **options).finish(deadline)
 
     def start(self, n: int, function: Any, *args: Any, **options: Any) -> Job:

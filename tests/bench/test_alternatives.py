@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[2] / "bench" / "alternatives"
@@ -31,6 +33,6 @@ def test_each_of_them_is_tried_and_told():
 def test_it_runs(name):
     options = ["-n", "4"] if name == "sessions.py" else []
     command = [*COMMANDS[name], str(FOLDER / name), *options, "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) >= 1

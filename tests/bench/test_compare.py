@@ -13,6 +13,8 @@ from shmbench.report.curves import compared
 from shmbench.timing.launch import Failed
 from shmbench.timing.peers import PEERS
 
+from tests.support.patience import PATIENCE
+
 pytestmark = pytest.mark.slow
 
 needs_matplotlib = pytest.mark.skipif(
@@ -209,7 +211,7 @@ def test_a_picture_has_a_line_for_each_library_and_the_limit(folder, runs, tmp_p
     assert compared([]) is None
 
     if find_spec("matplotlib"):
-        subprocess.run([sys.executable, "-c", DRAW, kept, drawn], check=True, timeout=50)
+        subprocess.run([sys.executable, "-c", DRAW, kept, drawn], check=True, timeout=PATIENCE)
         text = drawn.read_text()
         assert text.count(">broadcast, 2 ranks, float32, in place<") == text.count(">reduce, 2 ranks, float32<") == 1
         assert "barrier" not in text and "dashed" not in text
@@ -247,7 +249,7 @@ def test_for_real(folder, tmp_path):
     line = ["broadcast", "--libraries", "mpich", "gloo", "--peers", folder, "--sizes", "8,64K", "--iters", 3]
     line += ["--rounds", 1, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.png"]
     command = [sys.executable, "-m", "shmbench", "compare", *map(str, line)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("  ")]
     assert [row[:4] for row in rows] == [["broadcast", "8", "in", "place"], ["broadcast", "64K", "in", "place"]]

@@ -23,6 +23,7 @@ from shmbench.timing.peers import PEERS
 
 from tests.bench.test_diff import document
 from tests.bench.test_measure import Alone
+from tests.support.patience import PATIENCE
 
 WORDS = {
     Conditions(): "buffers: auto (up to 16 pairs of arrays in turn, within 256M of a rank)",
@@ -219,7 +220,7 @@ def test_a_disturbed_run_names_its_conditions_and_leaves_nothing(tmp_path):
     command = ["all_reduce", "-n", 2, "--sizes", "8,4K", "--iters", 5, "--rounds", 1, "--buffers", 2]
     words = [sys.executable, "-m", "shmbench", *map(str, command), "--disturb", f"20@{core}", "-J", str(out)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-        told, complaint = run.communicate(timeout=55)
+        told, complaint = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, complaint
     asked = Conditions(2, Neighbour(20, core))
     assert told.splitlines()[2] == f"# {asked}"
@@ -244,7 +245,7 @@ def test_a_killed_run_leaves_no_neighbour():
 @pytest.mark.slow
 def test_ranks_that_run_already_take_no_neighbour():
     command = [sys.executable, "-m", "shmrun", "-n", "2", "-m", "shmbench", "barrier", "--disturb", "30"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 2 and done.stdout == ""
     told = "shmbench: --disturb needs ranks that shmbench starts: the neighbour comes before them\n"
     assert done.stderr.count(told) == 1
@@ -335,6 +336,11 @@ def test_a_peer_without_shmcoll_installed_finds_the_harness(tmp_path):
         (tmp_path / "numpy.libs").symlink_to(libraries)
     code = IMPORT.format(numpy=str(tmp_path))
     done = subprocess.run(
-        [sys.executable, "-S", "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=50
+        [sys.executable, "-S", "-c", code],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr

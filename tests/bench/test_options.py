@@ -6,6 +6,8 @@ import sys
 import pytest
 from shmbench.cli.options import COLLECTIVES, LIMITS, parse
 
+from tests.support.patience import PATIENCE
+
 
 def test_flags():
     line = "all_reduce -n 2 -b 8 -e 64M -f 8 -d float -o max --iters 7 -w 0 --rounds 3 -c 0"
@@ -63,7 +65,7 @@ def test_help_names_everything_and_loads_no_numpy():
         "try: main(['--help'])\n"
         "finally: sys.stderr.write(str('numpy' in sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0
     assert done.stderr == "False"
     assert all(name in done.stdout for name in COLLECTIVES + LIMITS)

@@ -8,6 +8,7 @@ import pytest
 from shmbench.cli.options import ALGORITHMS, COLLECTIVES
 
 from tests.support.benched import shmbench
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +63,7 @@ def in_one_job(folder, ranks, lines):
     script = folder / "in_one_job.py"
     script.write_text(IN_ONE_JOB)
     command = [sys.executable, "-m", "shmrun", "-n", str(ranks), str(script), json.dumps(lines)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("codes" + len(lines) * " 0" + "\n")
     assert done.stdout.count("# Out of bounds values : 0 OK\n") == len(lines)
@@ -86,7 +87,7 @@ def test_other_types_at_three_ranks(tmp_path):
 
 def test_as_a_rank_of_a_job_that_runs_already():
     command = [sys.executable, "-m", "shmrun", "-n", "3", "-m", "shmbench", "gather", "-r", "2", "-e", "8", *QUICK]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ", 3 ranks on " in done.stdout
     assert done.stdout.count("concluded") == 1
@@ -126,6 +127,6 @@ def test_a_wrong_result_ends_in_exit_code_1(tmp_path):
     script = tmp_path / "broken.py"
     script.write_text(BROKEN)
     command = [sys.executable, "-m", "shmrun", "-n", "2", script, "all_to_all", "-b", "1K", "-e", "1K", *QUICK]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 1
     assert "# Out of bounds values : 64 FAILED" in done.stdout  # out of place and in place

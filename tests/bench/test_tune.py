@@ -12,6 +12,7 @@ from shmbench.timing.other_load import Others
 
 from shmcoll.engine.layout import CELL_BYTES
 from shmcoll.engine.memory import thresholds
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +78,7 @@ def test_what_is_measured_fits_the_cells(n):
 def tune(folder, *arguments, expect=0, **variables):
     environment = os.environ | {"SHMCOLL_CACHE_DIR": str(folder)} | variables
     line = [sys.executable, "-m", "shmbench", "tune", *map(str, arguments)]
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout if expect == 0 else done.stderr
 

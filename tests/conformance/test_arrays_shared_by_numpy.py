@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
 from tests.support.suites import ALGORITHMS, SUITES, sample
 
@@ -27,5 +28,5 @@ def test_results_are_those_of_numpy(
 ) -> None:
     monkeypatch.setattr("shmcoll.runtime.array_sharing.THRESHOLD", 128)
     environment = SHARED | (ALGORITHMS["ring"] if SUITES[name].has_algorithms else {})
-    told = ranks(few, random_cases, name, seed, factor, environment=environment, deadline=40 * factor)
+    told = ranks(few, random_cases, name, seed, factor, environment=environment, deadline=PATIENCE * factor)
     judge(told, at_least=SUITES[name].at_least)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
 from tests.support.suites import ALGORITHMS, SUITES, sample
 
@@ -43,5 +44,5 @@ def mixed(comm, seed: int, factor: int):
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_all_collectives_mixed(ranks, few, algorithm, seed, factor):
-    told = ranks(few, mixed, seed, factor, environment=ALGORITHMS[algorithm], deadline=40 * factor)
+    told = ranks(few, mixed, seed, factor, environment=ALGORITHMS[algorithm], deadline=PATIENCE * factor)
     judge(told, at_least=140)

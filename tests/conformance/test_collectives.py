@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
 from tests.support.suites import ALGORITHMS, SUITES, sample
 
@@ -20,7 +21,7 @@ def run(comm: Any, name: str, seed: int, factor: int) -> tuple[int, list[str]]:
 
 
 def check(ranks: Any, n: int, name: str, seed: int, factor: int, **settings: str) -> None:
-    told = ranks(n, run, name, seed, factor, environment=settings, deadline=40 * factor)
+    told = ranks(n, run, name, seed, factor, environment=settings, deadline=PATIENCE * factor)
     judge(told, at_least=SUITES[name].at_least)
 
 

@@ -326,7 +326,7 @@ def send_slowly(comm: Any, board: np.ndarray) -> None:
         board[1] = 1
         comm.send(np.ones(5 * 131072), 1, 2)
     else:
-        assert poll(lambda: board[1], 20)
+        assert poll(lambda: board[1])
         for _ in range(board[0]):
             comm.recv(tag=1)
             time.sleep(0.02)

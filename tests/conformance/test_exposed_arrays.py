@@ -13,6 +13,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.peer_memory import NO, YES
+from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
 from tests.support.suites import SUITES, sample
 
@@ -36,7 +37,7 @@ def random_cases(comm: Any, name: str, seed: int, factor: int) -> tuple[int, lis
 @pytest.mark.parametrize("name", [name for name in (*MOVES, *MOVES_WITH_COUNTS) if name in SUITES])
 def test_results_are_those_of_numpy(ranks: Any, few: int, name: str, seed: int, factor: int) -> None:
     """By any rank whose array is longer than a cache line, as far as ranks can read each other."""
-    told = ranks(few, random_cases, name, seed, factor, environment=SMALL, deadline=40 * factor)
+    told = ranks(few, random_cases, name, seed, factor, environment=SMALL, deadline=PATIENCE * factor)
     judge(told, at_least=SUITES[name].at_least)
 
 
@@ -138,7 +139,7 @@ def test_every_move_takes_this_way(ranks: Any, kind: str, size: int) -> None:
         return [every_move(comm, kind, length) for length in (9_000, 70_000)]
 
     private = EXPOSING - NEVER - (TO_ALL if size > 2 else set())
-    for rank, names in enumerate(ranks(size, work, environment=SMALL, deadline=60)):
+    for rank, names in enumerate(ranks(size, work, environment=SMALL)):
         assert set(itertools.chain(*names)) == (EXPOSING if is_shared(kind, rank) else private)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import shmcoll
+from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
 
 
@@ -76,7 +77,7 @@ def run(comm, seed: int, factor: int):
 
 
 def test_drawn_graphs(ranks, n, seed, factor):
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=8)
+    judge(ranks(n, run, seed, factor, deadline=PATIENCE * factor), at_least=8)
 
 
 def around_a_grid(comm) -> list:

@@ -18,6 +18,7 @@ from numba.core.errors import TypingError
 from shmcoll import jit
 from shmcoll.communicator import jit_handle
 from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
+from tests.support.patience import PATIENCE
 
 HANDLE = types.Array(types.int64, 1, "C", readonly=True)
 #: around the bytes beside a header, a part, a ring, and a ring that is followed by another
@@ -331,7 +332,7 @@ def test_a_cached_function_works_in_the_next_job(tmp_path):
     environment, told = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}, []
     for n in "12":
         command = [sys.executable, "-m", "shmrun", "-n", n, str(script)]
-        job = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+        job = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True, env=environment)
         told.append(sorted(job.stdout.splitlines()))
     assert told[0] == ["((0, 3, 2), array([0.5, 0.5])) 0"]
     assert told[1] == ["((0, 3, 2), array([0.5, 0.5])) 1", "((1, 3, 2), array([1.5, 1.5])) 1"]

@@ -10,6 +10,7 @@ import pytest
 
 from shmcoll.errors import OperatorFailed
 from tests.support.drawn_objects import drawn, same
+from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
 
 
@@ -49,7 +50,7 @@ def run(comm, seed: int, factor: int):
 
 
 def test_what_is_drawn(ranks, n, seed, factor):
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=30)
+    judge(ranks(n, run, seed, factor, deadline=PATIENCE * factor), at_least=30)
 
 
 def extended(left, right):

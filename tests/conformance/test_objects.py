@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.support.drawn_objects import drawn, same
+from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
 
 
@@ -41,7 +42,7 @@ def run(comm, seed: int, factor: int):
 
 
 def test_objects(ranks, n, seed, factor):
-    judge(ranks(n, run, seed, factor, deadline=40 * factor), at_least=100)
+    judge(ranks(n, run, seed, factor, deadline=PATIENCE * factor), at_least=100)
 
 
 def what_arrives(comm) -> list:

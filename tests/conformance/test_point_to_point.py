@@ -400,7 +400,7 @@ def woken(comm) -> None:
         if comm.rank == 0:
             assert comm.recv()[1] == sender
         elif comm.rank == sender:
-            assert poll(lambda: comm._local_rank.arena.load(comm._dispatcher.group.mailbox(0) + layout.PARKED), 20)
+            assert poll(lambda: comm._local_rank.arena.load(comm._dispatcher.group.mailbox(0) + layout.PARKED))
             comm.send(np.ones(1), 0)
         comm.barrier()
 

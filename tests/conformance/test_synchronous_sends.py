@@ -12,6 +12,7 @@ import pytest
 
 import shmcoll
 from shmcoll.errors import CollectiveTimeout, RankFailed
+from tests.support.patience import PATIENCE
 from tests.support.ranks import poll
 
 LONG = 1 << 20  # elements: more than the rings hold
@@ -28,7 +29,7 @@ def receive_some_way(comm, way: str, tag: int):
     if way == "mprobe":
         return comm.mprobe(0, tag).recv()[0]
     if way == "improbe":
-        assert poll(lambda: comm.iprobe(0, tag) is not None, 20)
+        assert poll(lambda: comm.iprobe(0, tag) is not None)
         return comm.improbe(0, tag).recv()[0]
     if way == "batch":
         return comm.batch([shmcoll.Recv(source=0, tag=tag)])[0].wait()[0][0]
@@ -196,7 +197,7 @@ def test_another_thread_of_the_sender_receives_meanwhile(ranks):
 def test_the_limit_passes(ranks, board, way):
     def work(comm) -> str:
         if comm.rank == 1:
-            assert poll(lambda: board[0], 20)
+            assert poll(lambda: board[0])
             return ""
         comm.timeout = 0.2
         send = comm.send_object if way == "async object" else comm.send
@@ -227,7 +228,7 @@ def test_the_receiver_leaves(ranks, board, later):
             comm.barrier()
             return ""
         received = group.send(np.zeros(1), 1, 1, synchronous=True, async_op=True)
-        assert poll(lambda: board[0], 20)
+        assert poll(lambda: board[0])
         received.wait(10)
         with pytest.raises(RankFailed, match="rank 1 has closed the group") as told:
             work = group.send(np.zeros(1), 1, 2, synchronous=True, async_op=later)
@@ -265,7 +266,7 @@ def test_the_receiver_is_killed(ranks, board, later, launched):
             comm.barrier()
         if comm.rank == 1:
             comm.recv(source=0, tag=1)
-            assert poll(lambda: board[0], 20)
+            assert poll(lambda: board[0])
             time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGKILL)
         comm.send(np.zeros(1), 1, 1, synchronous=True)
@@ -319,7 +320,7 @@ def test_a_program_that_waits_for_its_end_says_why(tmp_path):
         "else:\n    time.sleep(4)\n    comm.recv()\n"
     )
     command = [sys.executable, "-m", "shmrun", "-n", "2", str(script)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ended.returncode == 0
     assert "this program ends when its synchronous sends have been received: " in ended.stderr
     assert "late.py:5\n" in ended.stderr

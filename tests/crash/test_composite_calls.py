@@ -330,7 +330,7 @@ def test_the_flight_recorder_and_a_limit_that_passes_name_the_composite_call(ran
     def late(comm) -> Any:
         if comm.rank:
             comm.all_gather_object("x")
-            assert poll(lambda: board[0], 20)
+            assert poll(lambda: board[0])
             return [flight.words() for flight in flights(comm._dispatcher.group, 1)]
         comm.all_gather_object("x")
         comm.timeout = 0.3

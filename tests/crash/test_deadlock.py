@@ -174,7 +174,7 @@ def test_a_stopped_rank_may_have_its_message(ranks, board):
     def run(comm) -> int:
         quick(comm)
         if comm.rank == 0:
-            assert poll(lambda: board[0], 20)
+            assert poll(lambda: board[0])
             comm.send(X, 1)
             board[1] = 1
             return comm.recv(source=1)[1]
@@ -207,7 +207,7 @@ def test_a_circle_with_a_stopped_rank_is_found(ranks, board):
     def run(comm) -> str:
         quick(comm)
         if comm.rank == 0:
-            assert poll(lambda: board[0], 20)
+            assert poll(lambda: board[0])
         return caught(lambda: comm.recv(source=1 - comm.rank, tag=3))[1]
 
     job = ranks.start(2, run)

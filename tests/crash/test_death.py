@@ -54,7 +54,7 @@ def victim_or_survivor(comm, board, operation: str, cause: str, place: str, vict
     if comm.rank == victim:
         if place == "inside":
             others = [r for r in comm.ranks if r != victim]
-            assert poll(lambda: all(published(comm._local_rank.arena, r) for r in others), 20)
+            assert poll(lambda: all(published(comm._local_rank.arena, r) for r in others))
         board[0] = time.monotonic_ns()
         return CAUSES[cause]()
     texts = []

@@ -64,7 +64,7 @@ def wait_for_who_knows(comm, board, members: int, everywhere: bool, call: str) -
         if pair:
             while True:
                 pair.barrier()
-        poll(lambda: board[0], 20)
+        poll(lambda: board[0])
         begun = time.monotonic()
         if call == "barrier":
             larger.barrier()
@@ -74,7 +74,7 @@ def wait_for_who_knows(comm, board, members: int, everywhere: bool, call: str) -
             larger.recv(source=last, async_op=True).wait()
     late = time.monotonic() - begun if pair is None else 0
     if pair:
-        assert poll(lambda: board[31 : 30 + last].all(), 20)
+        assert poll(lambda: board[31 : 30 + last].all())
         return str(error.value)
     board[30 + comm.rank] = 1
     return f"{late < 2} {error.value}"
@@ -114,7 +114,7 @@ def receive_from_who_is_left(comm, board) -> int:
         group.close()
         os._exit(3)
     if comm.rank == 1:
-        assert poll(lambda: board[0], 20)
+        assert poll(lambda: board[0])
         time.sleep(0.2)
         group.send(np.array([5]), 0)
         return 0
@@ -143,7 +143,7 @@ def look_while_one_leaves(comm, board) -> int:
 
         wait.process_has_ended = look
         return comm.recv(source=1)[0].item()
-    assert poll(lambda: board[0], 20)
+    assert poll(lambda: board[0])
     if comm.rank == 1:
         time.sleep(0.3)
         comm.send(np.array([5]), 0)
@@ -166,8 +166,8 @@ def wait_for_who_has_left(comm) -> str:
     if comm.rank == 2:
         return ""
     arena = comm._local_rank.arena
-    assert poll(lambda: records.read(arena, 0, layout.BY_LAUNCHER).state == records.FAILED, 20)
-    assert poll(lambda: records.how_ended(arena, 2), 20)
+    assert poll(lambda: records.read(arena, 0, layout.BY_LAUNCHER).state == records.FAILED)
+    assert poll(lambda: records.how_ended(arena, 2))
     with pytest.raises(RankFailed) as error:
         group.recv(source=2)
     return str(error.value)

@@ -88,7 +88,7 @@ def test_a_rank_that_goes_on_before_the_limit_is_only_slow(ranks, board):
     def wait_then_come(comm):
         if comm.rank == 2:
             board[1] = 1
-            assert poll(lambda: board[0], 20)
+            assert poll(lambda: board[0])
         return come(comm)
 
     job = ranks.start(4, wait_then_come)
@@ -145,7 +145,7 @@ def test_a_rank_that_stops_within_an_operation_is_named(ranks, board, seed, oper
 def receive_while_stopped(comm, board, posted: bool) -> int:
     """The time for which rank 0 is stopped does not count for its limit."""
     if comm.rank == 1:
-        assert poll(lambda: board[1], 20)
+        assert poll(lambda: board[1])
         comm.send(np.array([5]), 0)
         return 5
     comm.timeout = LIMIT

@@ -33,7 +33,7 @@ def test_a_chain_across_groups(ranks, board):
     def chain(comm) -> None:
         pair = comm.subgroup([1, 2]) if comm.rank else None
         if comm.rank == 2:
-            assert poll(lambda: board[0], 20)
+            assert poll(lambda: board[0])
         if pair:
             pair.barrier()
         comm.barrier()
@@ -75,12 +75,12 @@ def test_a_receive_names_who_has_sent_nothing(ranks, board):
     def receive(comm) -> None:
         if comm.rank == 1:
             for step in (1, 2):
-                assert poll(lambda step=step: board[0] >= step, 20)
+                assert poll(lambda step=step: board[0] >= step)
                 comm.send(np.ones(1), 0, 3 + 2 * (step == 2))
         elif comm.rank == 0:
             assert comm.recv(source=1, tag=5)[1:] == (1, 5)
             board[1] = 1
-            assert poll(lambda: board[0] == 3, 20)
+            assert poll(lambda: board[0] == 3)
 
     job = ranks.start(3, receive)
     job.until(lambda: [s.state for s in standings(job.arena)][:2] == ["waits", "outside"], "rank 0 waits")
@@ -92,7 +92,7 @@ def test_a_receive_names_who_has_sent_nothing(ranks, board):
     board[0] = 1
     assert not poll(lambda: standings(job.arena)[0].message != before.message, 0.05)
     board[0] = 2
-    assert poll(lambda: board[1], 20)
+    assert poll(lambda: board[1])
     assert standings(job.arena)[0].state == "outside"
     board[0] = 3
     assert [outcome.error for outcome in job.finish()] == [None] * 3
@@ -121,7 +121,7 @@ def test_a_posted_receive_keeps_no_rank(ranks, board):
     def post(comm) -> None:
         work = comm.recv(async_op=True)
         board[1 + comm.rank] = 1
-        assert poll(lambda: board[0], 20)
+        assert poll(lambda: board[0])
         comm.send(np.ones(1), 1 - comm.rank)
         work.wait(20)
 
@@ -134,7 +134,7 @@ def test_a_posted_receive_keeps_no_rank(ranks, board):
 def wait_in_vain(comm) -> str:
     comm.timeout = 0.3
     if comm.rank:
-        poll(comm._dispatcher.group.has_ended, 20)
+        poll(comm._dispatcher.group.has_ended)
         return ""
     with pytest.raises(CollectiveTimeout) as error:
         comm.recv(source=1, tag=5)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 DOCUMENTS = Path(__file__).parents[2] / "docs"
 
 
@@ -42,7 +44,7 @@ def test_examples_run_on_two_ranks(tmp_path: Path, page: str, examples: int) -> 
     text = blocks(f"guide/{page}.md")
     (tmp_path / "example.py").write_text(text)
     command = [sys.executable, "-m", "shmrun", "-n", "2", "--tag-output", str(tmp_path / "example.py")]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     promised = re.findall(r"print\(.*\) +# (.*)", text)
     assert len(promised) == examples
     for rank in (0, 1):

@@ -11,6 +11,7 @@ import pytest
 from shmcoll import mindspore
 from shmcoll.mindspore.communication import comm_func
 from shmcoll.mindspore.ops import communication as ops_communication
+from tests.support.patience import PATIENCE
 
 PAGE = (Path(__file__).parents[2] / "docs" / "guide" / "mindspore.md").read_text()
 
@@ -46,6 +47,6 @@ def test_the_example_runs_on_two_ranks(tmp_path: Path) -> None:
     text = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[1]
     (tmp_path / "example.py").write_text(text)
     command = [sys.executable, "-m", "shmrun", "-n", "2", "--tag-output", str(tmp_path / "example.py")]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert sorted(told.stdout.splitlines()) == ["[0] -1", "[0] [3.] [0, 1]", "[1] 0", "[1] [3.] [0, 1]"]
     assert re.findall(r"print\(.*\) +# (.*)", text) == ["[3.] [0, 1]", "rank 0: -1; rank 1: 0"]

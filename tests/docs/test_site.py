@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -12,7 +14,7 @@ def build(sources: Path, target: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(
-        command, cwd=sources, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=sources, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

@@ -22,6 +22,8 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +97,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(target)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=60, check=True)
+    subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, timeout=PATIENCE, check=True)
     return target
 
 
@@ -178,7 +180,7 @@ def follow(site: Path, scratch: Path) -> Iterator[Any]:
         command.append(f"http://127.0.0.1:{server.server_port}/follow")
         browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True)
         try:
-            yield seen.get(timeout=50)
+            yield seen.get(timeout=PATIENCE)
         finally:
             browser.terminate()
             browser.wait()

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -22,7 +24,7 @@ def _load(name: str) -> ModuleType:
 
 def _printed(name: str, n: int, *arguments: object) -> str:
     command = [sys.executable, "-m", "shmrun", "-n", str(n), str(EXAMPLES / f"{name}.py"), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

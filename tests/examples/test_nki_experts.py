@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from shmcoll.nki.collectives import ReplicaGroup
+from tests.support.patience import PATIENCE
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "nki_experts.py"
 
@@ -33,7 +34,7 @@ def test_it_runs_where_nki_is_imported(tmp_path):
     program = SCRIPT.read_text().replace("from shmcoll.nki import", "from nki import")
     (tmp_path / "kernel.py").write_text(program)
     command = [sys.executable, "-m", "shmrun", "-n", "4", "--nki", str(tmp_path / "kernel.py"), "100"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     line = re.compile(r"expert (\d): (\d+) of 400 tokens; off by (\S+) at most")
     found = [match.groups() for match in map(line.fullmatch, done.stdout.splitlines()) if match]

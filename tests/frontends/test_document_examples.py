@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.frontends.test_examples import GATHERED, UNTOUCHED
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 LAUNCHERS = Path(os.environ.get("SHMCOLL_LAUNCHERS") or ROOT / ".launchers")
@@ -157,7 +158,7 @@ def test_under_shmrun(example, environment, name):
     flag = "--nki" if name == "all_to_all_v" else "--mindspore"
     done = subprocess.run(
         [sys.executable, "-m", "shmrun", flag, "-l", "-n", str(len(printed)), str(path)],
-        env=environment, capture_output=True, text=True, timeout=60,
+        env=environment, capture_output=True, text=True, timeout=PATIENCE,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.patience import PATIENCE
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 GATHERED = """\
@@ -24,7 +26,7 @@ UNTOUCHED = """\
 def printed(name: str, n: int) -> list[str]:
     """What each rank of the example printed."""
     command = [sys.executable, "-m", "shmrun", "-l", "-n", str(n), str(EXAMPLES / name)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     return ["\n".join(line[4:] for line in lines if line.startswith(f"[{rank}] ")) for rank in range(n)]

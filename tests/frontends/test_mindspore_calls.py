@@ -10,6 +10,7 @@ import pytest
 import shmcoll.mindspore as ms
 from shmcoll.mindspore import Parameter, Tensor, common, context
 from tests.support import mindspore_calls
+from tests.support.patience import PATIENCE
 
 
 def test_calls_are_answered_as_mindspore_answered_them(monkeypatch):
@@ -103,7 +104,7 @@ except ImportError as error:
 def test_our_package_serves_as_mindspore():
     """Each module is the one that is there already, so that none has a second state."""
     done = subprocess.run(
-        [sys.executable, "-c", UNCHANGED], capture_output=True, text=True, timeout=60, env={**os.environ}
+        [sys.executable, "-c", UNCHANGED], capture_output=True, text=True, timeout=PATIENCE, env={**os.environ}
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "No module named 'mindspore.no_such_module'\nModuleNotFoundError\n"

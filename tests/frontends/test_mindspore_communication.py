@@ -10,6 +10,7 @@ import pytest
 from shmcoll.mindspore import communication, context
 from shmcoll.mindspore.communication import GlobalComm
 from shmcoll.mindspore.mint import distributed
+from tests.support.patience import PATIENCE
 
 NOT_INITED = (
     "RuntimeError: Distributed Communication has not been inited."
@@ -134,7 +135,7 @@ def test_processes_without_a_launcher_join_by_address():
         subprocess.Popen([sys.executable, "-c", program, str(rank)], env=environment, stdout=subprocess.PIPE, text=True)
         for rank in range(2)
     ]
-    assert [process.communicate(timeout=60)[0] for process in processes] == ["3.0\n"] * 2
+    assert [process.communicate(timeout=PATIENCE)[0] for process in processes] == ["3.0\n"] * 2
 
 
 def test_old_import_paths():

@@ -10,6 +10,7 @@ import pytest
 from shmrun.cli.options import Options, parse
 
 import shmcoll
+from tests.support.patience import PATIENCE
 from tests.support.small_memory import with_little_memory
 
 
@@ -159,7 +160,9 @@ def test_no_room_for_the_launcher_is_one_clear_line(shmrun):
         """,
         "without.py",
     )
-    done = subprocess.run([sys.executable, "without.py"], cwd=shmrun.folder, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "without.py"], cwd=shmrun.folder, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("shmrun: cannot start the launcher: ")
     assert "ulimit -u" in done.stderr

@@ -19,6 +19,8 @@ from shmbench.cli.options import SUBCOMMANDS as OF_SHMBENCH
 from shmrun.cli.settings import SETTINGS
 from shmrun.cli.subcommands import SUBCOMMANDS
 
+from tests.support.patience import PATIENCE
+
 ASK = """
 source "$1"; shift
 [[ $(complete -p "$1") == *"-F _$1 $1" ]] || exit 1
@@ -38,7 +40,7 @@ def script(tmp_path_factory: pytest.TempPathFactory):
         path = folder / f"{program}.{shell}"
         if not path.exists():
             command = [sys.executable, "-m", program, "--completion", shell]
-            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
             assert done.stderr == ""
             path.write_text(done.stdout)
         return path
@@ -49,7 +51,11 @@ def script(tmp_path_factory: pytest.TempPathFactory):
 def offered(script: Path, *words: str) -> set[str]:
     """What bash offers for the last word."""
     done = subprocess.run(
-        ["bash", "--norc", "-c", ASK, "bash", script, *words], capture_output=True, text=True, check=False, timeout=60
+        ["bash", "--norc", "-c", ASK, "bash", script, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return set(done.stdout.split())
@@ -95,7 +101,7 @@ def test_every_flag_is_offered(script) -> None:
 @pytest.mark.parametrize("program", ["shmrun", "shmbench"])
 def test_a_shell_that_is_not_known(program: str) -> None:
     command = [sys.executable, "-m", program, "--completion", "fish"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--completion" in done.stderr and "'fish'" in done.stderr and done.stderr.count("\n") == 1
 

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 # shmrun, with a SIGQUIT to the process that imports a module of this name first
 EARLY = """
 import os, signal, sys
@@ -52,4 +54,4 @@ def test_a_quit_in_the_first_moments_shows_where_the_ranks_are(shmrun, until, mo
 
 def test_subcommands_end_by_it_as_ever(shmrun):
     job = _start(shmrun, "shmrun.commands.ps", "ps")
-    assert job.wait(timeout=60) == -signal.SIGQUIT
+    assert job.wait(timeout=PATIENCE) == -signal.SIGQUIT

@@ -11,12 +11,13 @@ from shmrun.cli.config_sources import OTHER_VARIABLES
 from shmrun.cli.settings import SETTINGS
 
 import shmcoll
+from tests.support.patience import PATIENCE
 
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "reference" / "environment.md"
 
 
 def told(*command: str, **variables: str) -> tuple[int, str]:
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}, timeout=PATIENCE)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -6,6 +6,8 @@ import subprocess
 import pytest
 from shmrun.watch.output import Sink
 
+from tests.support.patience import PATIENCE
+
 
 @pytest.mark.parametrize("way", [(), ("--fresh",)])
 def test_lines_are_tagged_and_streams_apart(shmrun, way):
@@ -52,13 +54,13 @@ def test_a_reader_that_leaves_ends_the_ranks_output(shmrun):
     job = shmrun.start("-n", 2, "-l", "yes")
     assert job.stdout.readline().endswith("] y\n")
     job.stdout.close()
-    assert job.wait(timeout=60) == 128 + 13
+    assert job.wait(timeout=PATIENCE) == 128 + 13
     assert "was killed by signal 13 (SIGPIPE)" in job.stderr.read()
 
 
 def test_a_reader_that_stops_does_not_stop_the_time_limit(shmrun):
     job = shmrun.start("-n", 2, "-l", "--timeout", "0.3", "--grace", "0.1", "yes")
-    assert job.wait(timeout=60) == 124  # without anybody reading stdout
+    assert job.wait(timeout=PATIENCE) == 124  # without anybody reading stdout
     assert "still running: ranks 0, 1" in job.stderr.read()
 
 

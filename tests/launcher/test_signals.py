@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 # Each rank says that it is ready (a file with its pid, complete by rename), then waits for a signal.
 READY = """
     import os, signal, sys, time
@@ -308,7 +310,7 @@ def test_a_quit_by_a_process_shows_where_a_job_in_the_background_is(shmrun, pids
     os.kill(int((shmrun.folder / "pid").read_text()), signal.SIGQUIT)
     until(lambda: "job.py:" in (shmrun.folder / "where").read_text())
     (shmrun.folder / "enough").touch()
-    assert script.wait(timeout=60) == 0
+    assert script.wait(timeout=PATIENCE) == 0
     assert (shmrun.folder / "where").read_text().startswith("shmrun: where the ranks are:\n")
 
 

@@ -21,6 +21,7 @@ import pytest
 from shmcoll.errors import RankFailed
 from tests.support import kills, leaks
 from tests.support.calls import LONG, SHORT, barrier
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.stress
 
@@ -124,7 +125,7 @@ def test_nothing_is_left_of_jobs_killed_at_random_instants(tmp_path: Path, seed:
             draw.choice(ranks).kill()
         if whom != "rank" or not ranks:
             job.kill()
-        job.wait(timeout=30)
+        job.wait(timeout=PATIENCE)
         left = leaks.left_since(before)
         assert not left, f"seed {seed}, kill {number} of {whom}: {left}"
     print(f"figure: {INSTANTS} random instants of killing launcher, rank or both: 0 names, processes, descriptors left")

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.nodes import started
+from tests.support.patience import PATIENCE
 
 JOB = str(started.ROOT / "tests/nodes/joining_job.py")
 
@@ -34,7 +35,7 @@ def plain_process(folder, **variables):
     script = "import shmcoll\ntry:\n    shmcoll.init()\nexcept shmcoll.ShmcollError as error:\n    print(error)\n"
     environment = {**started.environment(), "PYTHONPATH": f"{folder}{os.pathsep}{started.ROOT}", **variables}
     done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -74,7 +75,7 @@ def test_one_machine_imports_no_mpi():
         env=started.environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=True,
     )
     assert done.stdout.strip() == "[]"

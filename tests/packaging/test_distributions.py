@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +26,7 @@ def build(source: Path, into: Path, *kinds: str) -> None:
     for kind in kinds:
         command += ["-t", kind]
     environment = os.environ | {"SHMCOLL_BUILD_OBJECTS": "0"}
-    subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=True)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,9 @@ def test_the_wheel_describes_itself(built: Path) -> None:
 
 
 def test_the_sdist_has_every_file_of_the_project(built: Path) -> None:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     if listed.returncode:
         pytest.skip("this is not a git checkout, so nothing says which files there must be")
     (unpacked,) = (built / "unpacked").iterdir()

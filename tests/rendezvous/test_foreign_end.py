@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shmcoll.startup import foreign_end
+from tests.support.patience import PATIENCE
 
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -38,7 +39,7 @@ def test_the_first_failure_ends_first_and_alone_writes_the_file(start: Start, sc
         start(RANK=str(rank), JOB=job, TORCHELASTIC_ERROR_FILE=str(files[rank]), PYTHONUNBUFFERED="1")
         for rank in (0, 1)
     ]
-    told = [rank.communicate(timeout=30)[1].splitlines() for rank in ranks]
+    told = [rank.communicate(timeout=PATIENCE)[1].splitlines() for rank in ranks]
     assert [rank.returncode for rank in ranks] == [1, 1]
     assert told[0][-1] == f"slept {foreign_end.PATIENCE}"  # after the traceback
     assert told[0][-2].startswith("shmcoll.errors.RankFailed: ")

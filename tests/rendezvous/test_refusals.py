@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from shmcoll.startup import arena_names, rendezvous_errors
+from tests.support.patience import PATIENCE
 from tests.support.small_memory import amounts, in_small_memory, with_little_memory
 
 pytestmark = pytest.mark.slow
@@ -72,13 +73,13 @@ def test_every_rank_tells_how_much_is_missing(tmp_path: Path, script: Path, envi
 
 def test_a_rank_0_that_nobody_asks_goes_on(refused: Start) -> None:
     process = refused("unasked", SHMCOLL_JOIN_TIMEOUT="0.3")
-    _, err = process.communicate(timeout=50)
+    _, err = process.communicate(timeout=PATIENCE)
     assert "ArenaError: too little shared memory for the arena of 3 ranks" in err.splitlines()[-1]
 
 
 def test_a_setting_that_is_none_is_told_too(start: Start) -> None:
     processes = [start(rank, 2, "setting", SHMCOLL_HEAP="plenty") for rank in (0, 1)]
-    told = [process.communicate(timeout=50)[1].splitlines()[-1] for process in processes]
+    told = [process.communicate(timeout=PATIENCE)[1].splitlines()[-1] for process in processes]
     assert told[0].startswith("ValueError: SHMCOLL_HEAP='plenty' is not an amount of memory")
     assert told[1].endswith(told[0].removeprefix("ValueError: "))
 
@@ -88,14 +89,14 @@ def test_rank_0_is_killed_while_it_tells(start: Start, refused: Start) -> None:
     telling = refused("killed")
     wait_for(lambda: lines("killed"))
     told = start(1, 3, "killed")
-    assert "could not make the arena" in told.communicate(timeout=50)[1]
+    assert "could not make the arena" in told.communicate(timeout=PATIENCE)[1]
     telling.kill()
     telling.wait()
     assert not lines("killed")
-    _, err = start(2, 3, "killed", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=50)
+    _, err = start(2, 3, "killed", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=PATIENCE)
     assert "rank 2 has not found rank 0" in err
     again = [start(rank, 2, "killed") for rank in (0, 1)]
-    assert all(process.communicate(timeout=50)[0] for process in again)
+    assert all(process.communicate(timeout=PATIENCE)[0] for process in again)
 
 
 @pytest.mark.stress
@@ -109,7 +110,7 @@ def test_rank_0_is_stopped_while_it_tells(start: Start, refused: Start, then: si
     wait_for(lambda: lines("halted") == 2)
     telling.send_signal(then)
     expected = "could not make the arena" if then == signal.SIGCONT else "has not found rank 0"
-    assert expected in asking.communicate(timeout=50)[1]
+    assert expected in asking.communicate(timeout=PATIENCE)[1]
 
 
 def test_a_rank_0_that_is_never_let_go_on_keeps_nobody(start: Start, refused: Start) -> None:
@@ -117,7 +118,7 @@ def test_a_rank_0_that_is_never_let_go_on_keeps_nobody(start: Start, refused: St
     wait_for(lambda: lines("locked"))
     telling.send_signal(signal.SIGSTOP)
     begun = time.monotonic()
-    _, err = start(1, 3, "locked", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=50)
+    _, err = start(1, 3, "locked", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=PATIENCE)
     assert "has not found rank 0" in err
     assert time.monotonic() - begun < 5
 
@@ -136,7 +137,7 @@ def test_what_somebody_else_says_is_not_believed(start: Start) -> None:
     liar = subprocess.Popen([sys.executable, "-c", stranger, name])
     try:
         wait_for(lambda: lines("strange"))
-        _, err = start(1, 2, "strange", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=50)
+        _, err = start(1, 2, "strange", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=PATIENCE)
         assert "has not found rank 0" in err
     finally:
         liar.kill()

@@ -14,6 +14,7 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.startup import rendezvous
 from tests.support.named_arenas import files_of, is_open
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -31,14 +32,14 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def test_ranks_meet_in_any_order(start: Start, order: tuple[int, ...]) -> None:
     processes = {rank: start(rank, 3, "any-order") for rank in order}
     for rank, process in processes.items():
-        out, err = process.communicate(timeout=50)
+        out, err = process.communicate(timeout=PATIENCE)
         assert (out, err) == (f"rank {rank} of 3 by explicit\n", "")
     assert not files_of("explicit:any-order")
 
 
 def test_jobs_with_different_names_do_not_meet(start: Start) -> None:
     jobs = [start(rank, 2, job) for job in ("one", "two") for rank in (0, 1)]
-    assert [p.communicate(timeout=50)[0] for p in jobs] == [
+    assert [p.communicate(timeout=PATIENCE)[0] for p in jobs] == [
         "rank 0 of 2 by explicit\n",
         "rank 1 of 2 by explicit\n",
     ] * 2
@@ -46,30 +47,30 @@ def test_jobs_with_different_names_do_not_meet(start: Start) -> None:
 
 def test_rank_0_alone_names_who_is_missing_and_takes_its_name_away(start: Start) -> None:
     process = start(0, 3, "alone", SHMCOLL_JOIN_TIMEOUT="0.3")
-    _, err = process.communicate(timeout=50)
+    _, err = process.communicate(timeout=PATIENCE)
     assert "ranks [1, 2] of 3 have not joined within the time given" in err.splitlines()[-1]
     assert process.returncode == 1 and not files_of("explicit:alone")
 
 
 def test_a_rank_whose_rank_0_never_comes_says_so(start: Start) -> None:
-    _, err = start(1, 2, "waiting", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=50)
+    _, err = start(1, 2, "waiting", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=PATIENCE)
     assert "rank 1 has not found rank 0 of job 'explicit:waiting' within the time given" in err.splitlines()[-1]
 
 
 def test_ranks_that_disagree_on_the_size(start: Start) -> None:
     first = start(0, 2, "sizes", SHMCOLL_JOIN_TIMEOUT="3")
-    _, err = start(1, 3, "sizes").communicate(timeout=50)
+    _, err = start(1, 3, "sizes").communicate(timeout=PATIENCE)
     assert "rank 1 says that job 'explicit:sizes' has 3 ranks, rank 0 says 2" in err.splitlines()[-1]
-    assert "ranks [1] of 2 have not joined" in first.communicate(timeout=50)[1]
+    assert "ranks [1] of 2 have not joined" in first.communicate(timeout=PATIENCE)[1]
 
 
 def test_a_name_that_a_living_rank_0_holds_is_an_error(start: Start) -> None:
     first = start(0, 2, "held")
     wait_for(lambda: is_open("explicit:held"))
-    _, err = start(0, 2, "held").communicate(timeout=50)
+    _, err = start(0, 2, "held").communicate(timeout=PATIENCE)
     assert "job 'explicit:held' is running already" in err.splitlines()[-1]
-    assert start(1, 2, "held").communicate(timeout=50)[0] == "rank 1 of 2 by explicit\n"
-    assert first.communicate(timeout=50)[0] == "rank 0 of 2 by explicit\n"
+    assert start(1, 2, "held").communicate(timeout=PATIENCE)[0] == "rank 1 of 2 by explicit\n"
+    assert first.communicate(timeout=PATIENCE)[0] == "rank 0 of 2 by explicit\n"
 
 
 def test_a_left_over_name_is_replaced(start: Start) -> None:
@@ -79,7 +80,7 @@ def test_a_left_over_name_is_replaced(start: Start) -> None:
     dead.wait()
     assert files_of("explicit:left-over")
     processes = [start(rank, 2, "left-over") for rank in (1, 0)]
-    assert [p.communicate(timeout=50)[0] for p in processes] == [
+    assert [p.communicate(timeout=PATIENCE)[0] for p in processes] == [
         "rank 1 of 2 by explicit\n",
         "rank 0 of 2 by explicit\n",
     ]
@@ -91,7 +92,7 @@ def test_a_left_over_of_another_job_is_swept_up(start: Start) -> None:
     dead.kill()
     dead.wait()
     processes = [start(rank, 2, "sweeper") for rank in (0, 1)]
-    assert all(p.communicate(timeout=50)[0] for p in processes)
+    assert all(p.communicate(timeout=PATIENCE)[0] for p in processes)
     assert not files_of("explicit:swept")
 
 
@@ -102,8 +103,8 @@ def test_a_rank_that_waits_removes_the_name_of_a_dead_rank_0(start: Start) -> No
     dying.kill()
     dying.wait()
     late = start(2, 3, "dies", SHMCOLL_JOIN_TIMEOUT="1")
-    assert late.communicate(timeout=50)[1]
-    assert waiting.communicate(timeout=50)[1]
+    assert late.communicate(timeout=PATIENCE)[1]
+    assert waiting.communicate(timeout=PATIENCE)[1]
     assert not files_of("explicit:dies")
 
 
@@ -114,10 +115,10 @@ def test_one_rank_taken_by_two_processes(start: Start) -> None:
     wait_for(lambda: any(p.poll() is not None for p in claims))
     (loser,) = (p for p in claims if p.poll() is not None)
     (winner,) = (p for p in claims if p is not loser)
-    _, err = loser.communicate(timeout=50)
+    _, err = loser.communicate(timeout=PATIENCE)
     assert f"rank 1 of job 'explicit:twice' is taken by process {winner.pid}; is the job started twice?" in err
     last = start(2, 3, "twice")
-    assert all(p.communicate(timeout=50)[0] for p in (first, winner, last))
+    assert all(p.communicate(timeout=PATIENCE)[0] for p in (first, winner, last))
 
 
 def test_survivors_learn_of_a_death_without_a_launcher(start: Start, script: Path) -> None:
@@ -133,8 +134,8 @@ def test_survivors_learn_of_a_death_without_a_launcher(start: Start, script: Pat
         "    print(time.monotonic() - begun < 1.0, e)\n"
     )
     processes = [start(0), start(1)]
-    out, err = processes[0].communicate(timeout=50)
-    assert processes[1].wait(timeout=50) == -signal.SIGKILL
+    out, err = processes[0].communicate(timeout=PATIENCE)
+    assert processes[1].wait(timeout=PATIENCE) == -signal.SIGKILL
     assert out.startswith("True barrier #2 on rank 0: rank 1 left the job without taking part"), (out, err)
 
 
@@ -152,8 +153,8 @@ def test_a_rank_that_was_gone_before_anybody_looked(start: Start, script: Path) 
         "    print(time.monotonic() - begun < 1.0, e)\n"
     )
     survivor = start(0)
-    assert start(1).wait(timeout=50) == 0
-    out, err = survivor.communicate("", timeout=50)
+    assert start(1).wait(timeout=PATIENCE) == 0
+    out, err = survivor.communicate("", timeout=PATIENCE)
     assert out.startswith("True barrier #1 on rank 0: rank 1 left the job without taking part"), (out, err)
 
 
@@ -177,7 +178,7 @@ def test_killed_at_any_instant_nothing_stays(start: Start, instant: float, victi
     time.sleep(instant)
     processes[victim].kill()
     for process in processes:
-        process.communicate(timeout=50)
+        process.communicate(timeout=PATIENCE)
     again = [start(rank, 2, "instants") for rank in (0, 1)]
-    assert all(p.communicate(timeout=50)[0] for p in again)
+    assert all(p.communicate(timeout=PATIENCE)[0] for p in again)
     assert not files_of("explicit:instants")

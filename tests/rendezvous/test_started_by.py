@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 pytestmark = pytest.mark.slow
 
 LAUNCHERS = Path(os.environ.get("SHMCOLL_LAUNCHERS") or Path(__file__).parents[2] / ".launchers")
@@ -33,7 +35,7 @@ def command(launcher: str) -> list[str]:
 @pytest.mark.parametrize("launcher", COMMANDS)
 def test_ranks_join(launcher: str, script: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
-        [*command(launcher), str(script)], env=environment, capture_output=True, text=True, timeout=50
+        [*command(launcher), str(script)], env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr
     name = COMMANDS[launcher][0]
@@ -53,7 +55,7 @@ def test_a_rank_that_raises_ends_the_job(launcher: str, script: Path, environmen
         "    print(f'{e}\\n', end='', flush=True)\n"
     )
     done = subprocess.run(
-        [*command(launcher), str(script)], env=environment, capture_output=True, text=True, timeout=50
+        [*command(launcher), str(script)], env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.returncode != 0
     assert "ValueError: bad sample 41" in done.stdout + done.stderr
@@ -75,5 +77,7 @@ def test_multiprocessing(script: Path, environment: dict[str, str]) -> None:
         "    for p in started: p.join()\n"
         "    print([p.exitcode for p in started])\n"
     )
-    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=50)
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
     assert done.stdout == "[0, 0]\n", done.stderr

@@ -19,6 +19,7 @@ from shmcoll.errors import ShmcollError
 from shmcoll.startup import arena_names, rendezvous
 from shmcoll.startup.launchers import find_placement
 from tests.support.named_arenas import files_of, is_open
+from tests.support.patience import PATIENCE
 from tests.support.users import needs_two_users, start_as_them
 
 pytestmark = pytest.mark.slow
@@ -60,7 +61,7 @@ class Job:
         """Run the job. All files that belong to it have the same owner as before: it has left none."""
         before = files_of(self.key)
         processes = {rank: self.start_rank(rank) for rank in order}
-        ended = {rank: process.communicate(timeout=50) for rank, process in processes.items()}
+        ended = {rank: process.communicate(timeout=PATIENCE) for rank, process in processes.items()}
         assert ended == {rank: (f"rank {rank} of 2 by {self.launcher}\n", "") for rank in order}
         assert files_of(self.key) == before
 
@@ -161,7 +162,7 @@ def test_a_rank_that_waits_does_not_mind_what_another_user_puts_in_its_way(job: 
     end = start_as_them(come_and_go)
     try:
         rank_0 = job.start_rank(0)
-        assert [process.communicate(timeout=50)[0] for process in (rank_0, first)] == [
+        assert [process.communicate(timeout=PATIENCE)[0] for process in (rank_0, first)] == [
             f"rank {rank} of 2 by {job.launcher}\n" for rank in (0, 1)
         ]
     finally:
@@ -177,7 +178,7 @@ def test_an_error_of_rank_0_arrives_whoever_listens(start: Start) -> None:
         for process in processes:
             assert (
                 "SHMCOLL_HEAP='plenty' is not an amount of memory"
-                in process.communicate(timeout=50)[1].splitlines()[-1]
+                in process.communicate(timeout=PATIENCE)[1].splitlines()[-1]
             )
     finally:
         end()
@@ -196,12 +197,12 @@ def test_a_second_name_of_the_jobs_own_arena(job: Job) -> None:
     try:
         rank_1 = job.start_rank(1)
         for process in (rank_0, rank_1):
-            assert process.communicate(timeout=50)[1] == ""
+            assert process.communicate(timeout=PATIENCE)[1] == ""
         path.hardlink_to(kept)  # the very name once more
         alias.unlink()
         rank_0, rank_1 = job.start_rank(0), job.start_rank(1)
         for process in (rank_0, rank_1):
-            assert process.communicate(timeout=50)[1] == ""
+            assert process.communicate(timeout=PATIENCE)[1] == ""
         assert not files_of(job.key)
     finally:
         kept.unlink()
@@ -236,7 +237,7 @@ def test_a_stopped_process_that_registers_is_not_waited_for(start: Start) -> Non
         time.sleep(0.002)
     with open(os.open(files_of(key)[0], os.O_RDWR)) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        _, err = start(1, 2, "stopped", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=50)
+        _, err = start(1, 2, "stopped", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=PATIENCE)
     assert "rank 1 of job 'explicit:stopped': a stopped process holds the lock" in err.splitlines()[-1]
     rank_0.send_signal(signal.SIGKILL)
     rank_0.communicate()

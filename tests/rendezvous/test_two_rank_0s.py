@@ -18,6 +18,7 @@ from shmcoll.errors import ArenaError, ShmcollError
 from shmcoll.startup import arena_names, rendezvous
 from shmcoll.startup.rendezvous import Stage
 from tests.support.named_arenas import files_of, is_open
+from tests.support.patience import PATIENCE
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -190,7 +191,7 @@ def test_a_rank_0_that_gives_up_and_begins_again(start: Start, script: Path) -> 
     assert "have not joined within the time given" in rank_0.stdout.readline()
     rank_2 = start(2, 3, "begins again")
     for rank, process in enumerate((rank_0, rank_1, rank_2)):
-        assert process.communicate(timeout=50) == (f"rank {rank} of 3 by explicit\n", "")
+        assert process.communicate(timeout=PATIENCE) == (f"rank {rank} of 3 by explicit\n", "")
     assert not files_of("explicit:begins again")
 
 
@@ -210,8 +211,8 @@ def test_one_of_several_rank_0s_meets_the_others(start: Start) -> None:
         if process is not winner:
             assert f"job '{key}' is running already" in process.communicate()[1].splitlines()[-1]
     rank_1 = start(1, 2, *job)
-    assert winner.communicate(timeout=50) == ("rank 0 of 2 by explicit\n", "")
-    assert rank_1.communicate(timeout=50) == ("rank 1 of 2 by explicit\n", "")
+    assert winner.communicate(timeout=PATIENCE) == ("rank 0 of 2 by explicit\n", "")
+    assert rank_1.communicate(timeout=PATIENCE) == ("rank 1 of 2 by explicit\n", "")
     assert not files_of(key)
 
 
@@ -229,5 +230,5 @@ def test_rank_0_is_started_again_while_the_others_wait(start: Start) -> None:
     others.append(start(2, 3, *job))
     rank_0 = start(0, 3, *job)
     for rank, process in enumerate((rank_0, *others)):
-        assert process.communicate(timeout=50) == (f"rank {rank} of 3 by explicit\n", "")
+        assert process.communicate(timeout=PATIENCE) == (f"rank {rank} of 3 by explicit\n", "")
     assert not files_of(key)

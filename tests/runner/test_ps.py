@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from shmrun.commands import ps
 
+from tests.support.patience import PATIENCE
+
 CALLER = """
     import time, shmcoll
 
@@ -27,13 +29,13 @@ def test_a_script(scripts: Any, call: str) -> None:
     script = scripts.start(CALLER.format(call=call))
     assert script.stdout.readline() == "running\n", script.stderr.read()
     command = [sys.executable, "-m", "shmrun", "ps"]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    lines = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.splitlines()
     assert any(line.endswith("  shmcoll.run: script0.py") for line in lines), lines
     command[-1:] = ["inspect", str(script.pid)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout
     assert told.splitlines()[0].split()[:3] == ["rank", "pid", "state"]
     script.send_signal(signal.SIGKILL)
-    script.communicate(timeout=60)
+    script.communicate(timeout=PATIENCE)
 
 
 def test_a_notebook() -> None:

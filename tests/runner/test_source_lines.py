@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import shmcoll
+from tests.support.patience import PATIENCE
 
 CELL = """\
 def inner(x):
@@ -72,6 +73,6 @@ for line in ('import shmcoll', 'def fail():', '    return 1 // 0', '', 'shmcoll.
 
 def test_a_function_of_a_prompt(scripts: Any) -> None:
     script = scripts.start(INTERACTIVE)
-    _, err = script.communicate(timeout=60)
+    _, err = script.communicate(timeout=PATIENCE)
     assert "ZeroDivisionError" in err
     assert "in fail\n" in err

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import shmcoll
+from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +65,7 @@ def test_ctrl_c(scripts: Any, call: str) -> None:
         assert script.stdout.readline() == "running\n"
     time.sleep(1.2)  # shorter waits blame nobody
     script.send_signal(signal.SIGINT)
-    out, err = script.communicate(timeout=60)
+    out, err = script.communicate(timeout=PATIENCE)
     assert (err, script.returncode) == ("", 0)
     title, _, *rows, verdict = out.splitlines()
     assert title == f"{call.partition('(')[0]}: where the ranks were:"

@@ -18,7 +18,7 @@ from tests.support.ranks import poll
 def held(comm, board) -> None:
     """Rank 0 comes when the test says so; the others come at once."""
     if comm.rank == 0:
-        assert poll(lambda: board[0], 20)
+        assert poll(lambda: board[0])
 
 
 def test_results_come_by_wait_in_any_order(ranks):

@@ -63,14 +63,14 @@ def test_while_a_thread_attends_the_context_names_the_first_receive(ranks, board
 
     def wait(comm) -> tuple[int, ...]:
         if comm.rank == 1:
-            assert poll(lambda: board[0], 20)
+            assert poll(lambda: board[0])
             comm.send(np.ones(1), 0, 5)
             return ()
         work = comm.recv(source=1, tag=5, async_op=True)
         thread = threading.Thread(target=work.wait)
         thread.start()
         group = comm._dispatcher.group
-        assert poll(lambda: group.arena.load(group.mailbox(0) + layout.PARKED), 20)
+        assert poll(lambda: group.arena.load(group.mailbox(0) + layout.PARKED))
         told = tuple(comm._dispatcher.words.item(word // WORD) for word in (c.ARGUMENT, c.ARGUMENT_2))
         board[0] = 1
         thread.join()

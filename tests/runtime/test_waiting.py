@@ -73,7 +73,7 @@ def test_any_and_some(ranks, board):
 
     def take(comm) -> list[int]:
         if comm.rank:
-            assert poll(lambda: board[0], 20)
+            assert poll(lambda: board[0])
             comm.send(np.array([comm.rank]), 0, comm.rank)
             return []
         works = [comm.recv(source=rank, async_op=True) for rank in range(1, comm.size)]
@@ -103,7 +103,7 @@ def test_any_of_a_receive_and_a_collective(ranks, board):
         shmcoll.wait_all(works)
         if comm.rank == 1:  # the message: this rank comes to the barrier only when rank 0 has received it
             comm.send(np.ones(1), 0, 2)
-            assert poll(lambda: board[0], 20)
+            assert poll(lambda: board[0])
             own.barrier()
         else:
             works = [comm.recv(source=1, tag=2, async_op=True), own.barrier(async_op=True)]

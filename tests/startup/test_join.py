@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 
 def python(source: str, **environment: str) -> subprocess.CompletedProcess:
     """Run a program in a process that no launcher started."""
@@ -16,7 +18,7 @@ def python(source: str, **environment: str) -> subprocess.CompletedProcess:
         env=clean | environment,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -131,7 +133,7 @@ CHILD = """
 def test_a_child_of_a_rank_keeps_nothing_of_the_arena(launcher, tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(textwrap.dedent(CHILD))
-    done = subprocess.run([sys.executable, *launcher, str(script)], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, *launcher, str(script)], capture_output=True, text=True, timeout=PATIENCE)
     assert (done.stdout, done.stderr) == ("child keeps nothing\n", "")
 
 

@@ -25,6 +25,7 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.runtime import uncaught
+from tests.support.patience import PATIENCE
 
 PR_SET_PDEATHSIG = 1
 
@@ -57,7 +58,7 @@ class Job:
         args: tuple = (),
         *,
         environment: dict[str, str] | None = None,
-        timeout: float = 30.0,
+        timeout: float = PATIENCE / 2,
         tell: bool = False,
     ):
         self.size = n
@@ -94,7 +95,7 @@ class Job:
 
     # --- looking on ---------------------------------------------------------------------------------------------------
 
-    def until(self, condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
         """Poll until `condition()`; fails with the ranks' stacks when it does not come about."""
         if not poll(condition, seconds):
             self._fail(f"in {seconds} s never: {what}")
@@ -116,7 +117,7 @@ class Job:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def finish(self, deadline: float = 40.0) -> list[Outcome]:
+    def finish(self, deadline: float = PATIENCE) -> list[Outcome]:
         """Wait for all ranks. After `deadline` seconds it fails with the stacks of all."""
         __tracebackhide__ = True
         end = time.monotonic() + deadline
@@ -212,7 +213,7 @@ def close(arena: arenas.Arena) -> None:
     arena.address = 0
 
 
-def poll(condition: Callable[[], Any], seconds: float) -> bool:
+def poll(condition: Callable[[], Any], seconds: float = PATIENCE) -> bool:
     """Whether `condition()` becomes true within so many seconds."""
     end = time.monotonic() + seconds
     while not condition():

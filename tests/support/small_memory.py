@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 
 def in_small_memory(folder: Path, mib: float, command: list[str], **environment: str) -> Any:
     """Run a command where /dev/shm has so many MiB. The test is skipped where nobody may mount."""
@@ -18,7 +20,7 @@ def in_small_memory(folder: Path, mib: float, command: list[str], **environment:
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     if done.returncode == 99 or "unshare" in done.stderr:

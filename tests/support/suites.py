@@ -20,7 +20,7 @@ class Suite:
 #: settings that make short arrays take the way of long ones, and the other way round
 ALGORITHMS = {
     "usual": {},
-    "ring": {"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_RING_BYTES": "1", "SHMCOLL_SLICE_BYTES": "512"},
+    "ring": {"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_RING_BYTES": "1", "SHMCOLL_SLICE_BYTES": "4096"},
     "flat": {"SHMCOLL_FLAT_BYTES": str(256 << 10), "SHMCOLL_SLICE_BYTES": "4096"},
 }
 

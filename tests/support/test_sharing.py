@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +48,7 @@ def run(tmp_path: Path):
             env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=PATIENCE,
         )
         ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
         return Counter(name for name, _ in ran), len({pid for _, pid in ran}), done.stdout, done.returncode

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.patience import PATIENCE
 from tests.support.ranks import poll
 
 pytestmark = pytest.mark.slow
@@ -144,7 +145,7 @@ def test_somebody_whose_program_hangs_or_crashes(tmp_path: Path, name: str) -> N
     program.write_text(f"import shmcoll\ncomm = shmcoll.init()\ncomm.barrier()\n{text}\n")
     ended = subprocess.run(
         [sys.executable, "-m", "shmrun", "-n", "2", "--wait-timeout", "5", "stuck.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert ended.returncode not in (0, 124)
     said = ended.stderr
@@ -191,7 +192,7 @@ def test_an_administrator(tmp_path: Path) -> None:
     script(tmp_path, "import shmcoll, time\ncomm = shmcoll.init()\ncomm.barrier()\ntime.sleep(60)\n", "long.py")
     job = subprocess.Popen([sys.executable, "-m", "shmrun", "-n", "2", "long.py"], cwd=tmp_path)
     try:
-        assert poll(lambda: f'"pid": {job.pid}' in run(tmp_path, "shmrun", "ps", "--json").stdout, 20)
+        assert poll(lambda: f'"pid": {job.pid}' in run(tmp_path, "shmrun", "ps", "--json").stdout)
     finally:
         job.send_signal(signal.SIGTERM)
         assert job.wait(20) in (128 + signal.SIGTERM, -signal.SIGTERM)

@@ -149,7 +149,7 @@ def how_failed(arena: Arena, rank: int) -> str:
     launcher, own = (read(arena, rank, by) for by in (layout.BY_LAUNCHER, layout.BY_RANK))
     for record in (launcher, own):
         if record.state == FAILED:
-            return record.text
+            return record.text or "failed"
     if DEPARTED not in (launcher.state, own.state) and own.pid and has_ended(own.pid, own.start):
         return "died: its process has ended"
     return ""
