@@ -9,7 +9,7 @@ import pytest
 import shmbench
 from shmbench import doors
 from shmbench.cli.options import DOORS
-from shmbench.commands import door
+from shmbench.commands import door, door_compare
 from shmbench.commands.door import ASKED, Line
 from shmbench.doors import Call
 
@@ -143,3 +143,11 @@ def test_doors_of_two_ranks():
     for name in SMALL:
         done = run_shmbench("--door", name, "-n", 2, "--rounds", 1, "--call", "reduce")
         assert "# Out of bounds values : 0 OK\n" in done.stdout
+
+
+@pytest.mark.parametrize("main", [door.main, door_compare.main])
+def test_a_door_whose_library_is_missing(main, monkeypatch, capsys):
+    monkeypatch.setattr("shmbench.cli.flags.find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match="2"):
+        main(["--door", "torch"])
+    assert "--door torch needs torch: pip install 'shmcoll[torch]' (see shmbench " in capsys.readouterr().err

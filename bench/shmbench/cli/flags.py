@@ -33,6 +33,13 @@ def picture_complaint(flag: str, path: Path) -> str | None:
     return None
 
 
+def door_complaint(name: str) -> str | None:
+    """Return why a front end cannot be measured, or None."""
+    if name == "torch" and find_spec("torch") is None:  # the other doors bring what they need
+        return "--door torch needs torch: pip install 'shmcoll[torch]'"
+    return None
+
+
 def one_of(what: str, names: Sequence[str], others: Sequence[str] = ()) -> Callable[[str], str]:
     """Return the type of an option that is one of these names. others: other meanings of a word that is not one of
     them."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from shmbench.cli.flags import Parser, at_least, one_of
+from shmbench.cli.flags import Parser, at_least, door_complaint, one_of
 from shmbench.cli.options import DOORS
 from shmbench.cli.sizes import microseconds
 
@@ -129,6 +129,8 @@ def _keep(given: argparse.Namespace, machine: dict[str, Any], lines: Sequence[Li
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = make_parser()
     given = parser.parse_args(argv)
+    if complaint := door_complaint(given.door):
+        parser.error(complaint)
     if "SHMCOLL_ARENA" in os.environ:
         parser.error("it starts its own ranks (-n N): leave shmrun out")
     if given.json and not given.json.absolute().parent.is_dir():

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from shmbench.cli.flags import Parser, at_least, one_of
+from shmbench.cli.flags import Parser, at_least, door_complaint, one_of
 from shmbench.cli.sizes import microseconds, short_size
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def main(argv: list[str]) -> int:
     """Measure, print, write. Returns 0, or 1 if a result was wrong. Raises `SystemExit(2)` for mistakes."""
     parser = make_parser()
     given = parser.parse_args(argv)
+    if complaint := door_complaint(given.door):
+        parser.error(complaint)
     if "SHMCOLL_ARENA" in os.environ:
         parser.error("it starts its own ranks (-n N): leave shmrun out")
     import shmcoll
