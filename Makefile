@@ -92,7 +92,7 @@ TORCH := .torch
 $(TORCH)/.ready: pyproject.toml
 	@echo "== installing torch, shmcoll and what the tests need into $(TORCH) (some minutes, once)"
 	@$(PYTHON) -m venv $(TORCH) \
-	  && $(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 expecttest transformers --editable '.[test]' \
+	  && $(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 expecttest transformers accelerate --editable '.[test]' \
 	  && touch $@
 
 test-torch: $(TORCH)/.ready  ## run the tests that need torch

@@ -13,3 +13,8 @@ if importlib.util.find_spec("torch"):
     import torch.distributed.tensor.parallel
 
     torch.set_num_threads(1)
+
+if importlib.util.find_spec("tqdm"):
+    import tqdm
+
+    tqdm.tqdm.monitor_interval = 0  # no thread that outlives its test

@@ -12,7 +12,7 @@ from shmbench.report.rivals_picture import draw
 
 
 def calls_of_the_door(_comm: Any) -> list[door.Line]:
-    return door._on_rank("torch", 1)
+    return door._on_rank("torch", 1, "")
 
 
 def test_the_door_gives_what_native_calls_give(ranks: Any) -> None:
