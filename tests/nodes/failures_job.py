@@ -62,7 +62,7 @@ def interrupted(comm: Any) -> None:
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.3)
     elif comm.rank == 0:
-        time.sleep(20)
+        time.sleep(6)
     comm.barrier()
 
 
