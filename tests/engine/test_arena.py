@@ -79,10 +79,17 @@ def test_thresholds_come_from_the_creators_environment(monkeypatch):
         assert arena.load(layout.JOB_SLICE_BYTES) == 4096
 
 
-@pytest.mark.parametrize("value", ["0", "-5", "much", ""])
+@pytest.mark.parametrize(("given", "bytes_"), [("64K", 65536), ("1.5 KiB", 1536), ("1T", 1 << 40)])
+def test_a_threshold_may_have_a_unit(monkeypatch, given, bytes_):
+    monkeypatch.setenv("SHMCOLL_STREAM_BYTES", given)
+    with created() as arena:
+        assert arena.load(layout.JOB_STREAM_BYTES) == bytes_
+
+
+@pytest.mark.parametrize("value", ["0", "-5", "much", "", "2T", "9" * 30, "9" * 400])
 def test_a_threshold_that_is_no_number_is_refused(monkeypatch, value):
     monkeypatch.setenv("SHMCOLL_FLAT_BYTES", value)
-    with pytest.raises(ValueError, match=f"SHMCOLL_FLAT_BYTES='{value}' is not a positive number of bytes"):
+    with pytest.raises(ValueError, match=f"SHMCOLL_FLAT_BYTES='{value}' is not an amount of memory up to 1T; give one"):
         arenas.create(1, timeout=1)
 
 

@@ -185,7 +185,7 @@ def test_the_limit_is_read_from_the_environment(monkeypatch, text, bytes_):
     close(arena)
 
 
-@pytest.mark.parametrize("text", ["plenty", "-1", "0", "1X", "8000T"])
+@pytest.mark.parametrize("text", ["plenty", "-1", "0", "1X", "8000T", "9" * 400])
 def test_a_limit_that_is_none_is_refused(monkeypatch, text):
     monkeypatch.setenv("SHMCOLL_HEAP", text)
     with pytest.raises(ValueError, match=r"SHMCOLL_HEAP=.* is not an amount of memory; give one like 512M or 2G"):

@@ -13,10 +13,10 @@ _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
 
 def amount(text: str) -> int:
-    """Return bytes from text such as 4096, 64K, 1.5G or 2GiB (units of 1024); 0 for text that is not a positive
-    amount."""
+    """Return bytes from text such as 4096, 64K, 1.5G or 2GiB (units of 1024), at most 2^62; 0 for text that is not a
+    positive amount."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    return int(float(match[1]) * (1 << _UNITS[match[2].upper()])) if match else 0
+    return int(min(float(match[1]) * (1 << _UNITS[match[2].upper()]), 2.0**62)) if match else 0
 
 
 def available(place: int | str | None) -> int:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from shmcoll.engine import layout
+from shmcoll.engine.memory.available_memory import amount
 from shmcoll.engine.system import trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.caches import last_level_caches
@@ -75,12 +76,10 @@ def of_job(ranks: int, cores: int) -> Thresholds:
 
 
 def _setting(name: str, default: int) -> int:
-    try:
-        value = int(os.environ.get(name, default))
-    except ValueError:
-        value = -1
-    if value <= 0:
-        raise ValueError(f"{name}={os.environ[name]!r} is not a positive number of bytes")
+    given = os.environ.get(name)
+    value = default if given is None else amount(given)
+    if not 0 < value <= MOST:
+        raise ValueError(f"{name}={given!r} is not an amount of memory up to 1T; give one like 65536, 64K or 2M")
     if name == "SHMCOLL_SLICE_BYTES" and value < layout.LINE:
         raise ValueError(f"{name}={value} is less than the shortest slice; give {layout.LINE} or more bytes")
     return layout.align(value, layout.LINE)
