@@ -34,13 +34,15 @@ from shmcoll.errors import CollectiveMismatch
 from shmcoll.nodes.wire import OPENING, Pending
 
 if TYPE_CHECKING:
+    from shmcoll.communicator import Communicator
     from shmcoll.nodes.interfaces import NodesDispatcher
 
 LONGEST_OFFER = 64 << 10  # bytes that a leader sends to another one in an opening
 WORD = 8
 _MARKS = 2
 _HEAD = (_MARKS + 1) * WORD  # bytes before the offer
-TINY = 240  # bytes that a rank can bring into the opening; equal for all operations, so that they always meet
+_SLOT = 256  # bytes of a rank's slot in the calls in the node: its marks, and what it brings
+TINY = _SLOT - _MARKS * WORD  # bytes that a rank can bring; equal for all operations, so that they always meet
 NOTHING = np.empty(0, np.uint8)
 
 Offer = np.ndarray | Sequence[np.ndarray]  # bytes for all nodes, or for each
@@ -56,7 +58,9 @@ class Agreement:
     def __init__(self, dispatcher: "NodesDispatcher"):
         self._dispatcher = dispatcher
         self.sequence = 0
-        self._messages: list[np.ndarray] = []  # memory for the messages of the other leaders
+        self._slots = _Slots(dispatcher.inner)
+        self._leaders = [ranks[0] for ranks in dispatcher.topology.nodes]
+        self._messages: list[_Message] = []  # of the leaders, by node; sent ones behind them
 
     def open(
         self,
@@ -83,31 +87,32 @@ class Agreement:
             partly_known: what must be equal on all ranks that know it.
             unlike: the exception for `partly_known` that is not equal, and the beginning of its text.
         """
-        d = self._dispatcher
+        d, slots = self._dispatcher, self._slots
         self.sequence += 1
-        own = np.empty((1, _MARKS * WORD + TINY), np.uint8)
-        own[0, : _MARKS * WORD].view(np.int64)[:] = (_mark(facts) + self.sequence) & _MOST or 1, _mark(partly_known)
+        slots.marks[:] = (_mark(facts) + self.sequence) & _MOST or 1, _mark(partly_known)
         length_brought = 0 if brought is None else brought.size
         if brought is not None:
-            own[0, _MARKS * WORD :][:length_brought] = brought
-        rows = d.inner.all_gather(own) if len(d.topology.local) > 1 else own
-        marks = np.ascontiguousarray(rows[:, : _MARKS * WORD]).view(np.int64)
-        node = np.array([_common(marks[:, 0]), _known(marks[:, 1])])
-        agree = (node[0] != 0) and node[1] >= 0
+            slots.brought[:length_brought] = brought
+        slots.gather()
+        marks = slots.all_marks.tolist()
+        first, second = _common([one for one, _ in marks]), _known([two for _, two in marks])
+        agree = first != 0 and second >= 0
         offered = offer() if agree and offer else NOTHING
         if agree and merge and d.is_leader:
-            offered = merge(rows[:, _MARKS * WORD :][:, :length_brought])
-        told = np.zeros(WORD + (length if agree else 0), np.uint8)  # else the ranks of a node may differ in it
+            offered = merge(slots.all_brought[:, :length_brought])
+        size = WORD + (length if agree else 0)  # else the ranks of a node may differ in it
+        told = slots.told[:size] if size <= _SLOT else np.empty(size, np.uint8)
         if d.is_leader:
-            heard = self._exchange(node, offered)
-            first = _common(np.array([one[:WORD].view(np.int64)[0] for one in heard]))
-            second = _known(np.array([one[WORD : 2 * WORD].view(np.int64)[0] for one in heard]))
-            told[:WORD].view(np.int64)[0] = 1 if first == 0 else 2 if second < 0 else 0
-            if first and second >= 0 and combine:
-                combine([one[_HEAD:] for one in heard], told[WORD:])
-        if len(d.topology.local) > 1:
+            heard = self._exchange((first, second), offered)
+            first, second = _common([one.first for one in heard]), _known([one.second for one in heard])
+            told[:WORD].view(np.int64)[0] = verdict = 1 if first == 0 else 2 if second < 0 else 0
+            if combine and not verdict:
+                combine([one.offer for one in heard], told[WORD:])
+        if size <= _SLOT:
+            slots.publish()
+        elif slots.are_shared:
             d.inner.broadcast(told, 0)
-        if verdict := int(told[:WORD].view(np.int64)[0]):
+        if verdict := told[:WORD].view(np.int64).item(0):
             self._disagree(facts, partly_known, UNLIKE if verdict == 1 else unlike)
         return told[WORD:]
 
@@ -119,36 +124,35 @@ class Agreement:
         mine = np.frombuffer(json.dumps(local).encode(), np.uint8) if local is not None else NOTHING
         found: list[str] = [""] * d.size
         if d.is_leader:
-            heard = self._exchange(np.zeros(_MARKS, np.int64), mine)
+            heard = self._exchange((0, 0), mine)
             for ranks, one in zip(d.topology.nodes, heard, strict=True):
-                for rank, told in zip(ranks, json.loads(one[_HEAD:].tobytes()), strict=True):
+                for rank, told in zip(ranks, json.loads(one.offer.tobytes()), strict=True):
                     found[rank] = told
         told_all: list[str] = d.inner.broadcast_object(found, 0)
         return told_all
 
-    def _exchange(self, marks: np.ndarray, offered: Offer) -> list[np.ndarray]:
+    def _exchange(self, marks: tuple[int, int], offered: Offer) -> "list[_Message]":
         """Send the message of this node to all other leaders, and return theirs by node."""
         d = self._dispatcher
-        leaders = [ranks[0] for ranks in d.topology.nodes]
-        own = d.topology.node
-        for_each = [offered] * len(leaders) if isinstance(offered, np.ndarray) else list(offered)
+        leaders, own = self._leaders, d.topology.node
         if not self._messages:
-            self._messages = [np.empty(_HEAD + LONGEST_OFFER, np.uint8) for _ in leaders]
+            self._messages = [_Message() for _ in range(2 * len(leaders))]
+        heard, sent = self._messages[: len(leaders)], self._messages[len(leaders) :]
         pending = Pending(d.channel)
         for node, leader in enumerate(leaders):
             if node != own:
-                pending.recv(self._messages[node], leader, OPENING)
-        sent = [np.concatenate([np.array([*marks, one.size]).view(np.uint8), one]) for one in for_each]
-        for i in range(1, len(leaders)):
-            node = (own + i) % len(leaders)
-            pending.send(sent[node], leaders[node], OPENING)
+                pending.recv(heard[node].memory, leader, OPENING)
+        if isinstance(offered, np.ndarray):
+            sent[own].write(marks, offered)
+            to = [sent[own]] * len(leaders)
+        else:
+            to = sent
+            for message, one in zip(sent, offered, strict=True):
+                message.write(marks, one)
+        for node in (*range(own + 1, len(leaders)), *range(own)):
+            pending.send(to[node].written, leaders[node], OPENING)
         d.wait(pending)
-        found = []
-        for node, message in enumerate(self._messages):
-            message = sent[own] if node == own else message
-            length = int(message[_MARKS * WORD : _HEAD].view(np.int64)[0])
-            found.append(message[: _HEAD + length])
-        return found
+        return [sent[own] if node == own else message for node, message in enumerate(heard)]
 
     def _disagree(self, facts: Facts, partly_known: Facts | None, unlike: tuple[type[Exception], str]) -> None:
         """Raise on all ranks what each of them has called."""
@@ -188,15 +192,63 @@ def _mark(facts: Facts | None) -> int:
     return int.from_bytes(blake2b(repr(facts).encode(), digest_size=8).digest(), "little") >> 2 or 1
 
 
-def _common(marks: np.ndarray) -> int:
+def _common(marks: list[int]) -> int:
     """Return the value that all have; 0 if they differ."""
-    return int(marks[0]) if (marks == marks[0]).all() else 0
+    return marks[0] if marks.count(marks[0]) == len(marks) else 0
 
 
-def _known(marks: np.ndarray) -> int:
+def _known(marks: list[int]) -> int:
     """Return the value of all that are not 0; 0 if all are, and -1 if they differ."""
-    known = marks[marks != 0]
-    return 0 if known.size == 0 else int(known[0]) if known[0] > 0 and (known == known[0]).all() else -1
+    known = [mark for mark in marks if mark]
+    return 0 if not known else known[0] if known[0] > 0 and known.count(known[0]) == len(known) else -1
+
+
+class _Slots:
+    """The memory of the two calls in the node, with their plans. What `publish` has brought is there until the next
+    opening."""
+
+    def __init__(self, inner: "Communicator"):
+        self.are_shared = inner.size > 1
+        own = np.zeros((1, _SLOT), np.uint8)
+        rows = np.zeros((inner.size, _SLOT), np.uint8) if self.are_shared else own
+        self.told = np.zeros(_SLOT, np.uint8)
+        self.marks = own[0].view(np.int64)[:_MARKS]
+        self.brought = own[0, _MARKS * WORD :]
+        self.all_marks = rows.view(np.int64)[:, :_MARKS]
+        self.all_brought = rows[:, _MARKS * WORD :]
+        self.gather: Callable[[], object] = lambda: None
+        self.publish = self.gather
+        if self.are_shared:
+            self.gather = inner.plan("all_gather", own, out=rows)
+            self.publish = inner.plan("broadcast", self.told, 0)
+
+
+class _Message:
+    """Memory for one message of a leader."""
+
+    def __init__(self) -> None:
+        self.memory = np.empty(_HEAD + LONGEST_OFFER, np.uint8)
+        self._head = self.memory[:_HEAD].view(np.int64)
+
+    def write(self, marks: tuple[int, int], offer: np.ndarray) -> None:
+        self._head[:] = *marks, offer.size
+        self.memory[_HEAD : _HEAD + offer.size] = offer
+
+    @property
+    def written(self) -> np.ndarray:
+        return self.memory[: _HEAD + self._head.item(2)]
+
+    @property
+    def first(self) -> int:
+        return self._head.item(0)
+
+    @property
+    def second(self) -> int:
+        return self._head.item(1)
+
+    @property
+    def offer(self) -> np.ndarray:
+        return self.memory[_HEAD : _HEAD + self._head.item(2)]
 
 
 def _in_words(facts: Facts, partly_known: Facts | None) -> str:

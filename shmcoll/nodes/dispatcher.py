@@ -129,6 +129,8 @@ class NodesDispatcher:
         self.kept: Any = None  # what the first phase of a call leaves for the second
         self._pid = os.getpid()
         self._routines: dict[str, Callable[..., int]] = {}
+        self._kernels: dict[tuple[int, int], int] = {}  # by code of the dtype and number of the reduction
+        self.partials: dict[Any, Any] = {}  # `operators.py`
         if progress.crowded:
             inner._dispatcher.words[c.POLLS // WORD] = 0
             inner._dispatcher.words[c.YIELDS // WORD] = 32
@@ -142,8 +144,10 @@ class NodesDispatcher:
 
     def kernel(self, dtype: DType, reduction: str, number: int) -> int:
         """Return the address of the kernel for a dtype and a reduction."""
-        address: int = self.inner._dispatcher.kernel(dtype, reduction, number)
-        return address
+        key = dtype.code, number
+        if key not in self._kernels:
+            self._kernels[key] = self.inner._dispatcher.kernel(dtype, reduction, number)
+        return self._kernels[key]
 
     def routine(self, name: str) -> Callable[..., int]:
         """Return what takes the arguments of the native entry of a collective, and returns its status."""
@@ -241,6 +245,8 @@ class NodesDispatcher:
         def routine(*arguments: Any) -> int:
             if len(arguments) != least and not (takes_more and len(arguments) > least):
                 return int(c.NEEDS_PYTHON)  # a form that the native entry would read itself
+            if self.operation and self.worker.turns.is_mine():  # inside `_guarded`
+                return algorithm(self, name, *arguments)
             return self.complete(name, lambda: algorithm(self, name, *arguments))
 
         return routine

@@ -25,6 +25,7 @@ class NodesDispatcher(Protocol):
     words: np.ndarray
     agreement: Any  # `agreement.py`, which uses this file
     group: Any
+    partials: dict[Any, Any]  # `operators.py`
     rank: int
     size: int
     leaders: int

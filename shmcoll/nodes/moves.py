@@ -8,6 +8,7 @@ all_to_all   short: one message for each pair of nodes, in the opening: all bloc
              Long: a message for each pair of ranks
 """
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,12 @@ _OK = int(c.OK)
 
 def array_facts(array: np.ndarray, mark: int = 0) -> Facts:
     """Return what must be equal on all ranks about an array."""
-    return f"{array.dtype}{list(array.shape)}", mark or ""
+    return _in_words(array.dtype, array.shape), mark or ""
+
+
+@lru_cache(maxsize=1024)
+def _in_words(dtype: np.dtype, shape: tuple[int, ...]) -> str:
+    return f"{dtype}{list(shape)}"
 
 
 def barrier(d: "NodesDispatcher", name: str) -> int:

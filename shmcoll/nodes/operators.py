@@ -17,12 +17,26 @@ from shmcoll.engine.kernels.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES,
 from shmcoll.engine.kernels.kernels import JOIN, START, STORE
 from shmcoll.engine.native.entry_counts import mark_of
 from shmcoll.nodes.agreement import Facts
+from shmcoll.nodes.transport import at_address
 from shmcoll.nodes.wire import as_bytes
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
 
 _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)
+
+
+def partial_of(
+    d: "NodesDispatcher", dtype: np.dtype, kind: int, identity: int, kernel: int, ordered: int
+) -> "Partial":
+    """Return the reduction that the arguments of a reducing routine describe. Those of named operators are kept: their
+    kernels stay where they are as long as the process lives."""
+    if kind in (USER, PREMUL_SUM):
+        return Partial(d, dtype, kind, identity, kernel, ordered)
+    key = dtype, kind, identity, kernel, ordered
+    if key not in d.partials:
+        d.partials[key] = Partial(d, dtype, kind, identity, kernel, ordered)
+    return d.partials[key]
 
 
 class Partial:
@@ -42,6 +56,7 @@ class Partial:
             name = "sum" if REDUCTION_NAMES[kind] == "avg" else REDUCTION_NAMES[kind]
             self._kind = REDUCTIONS[name]
             self._kernel = d.kernel(wide, name, self._kind)
+        self._call = _KERNEL(self._kernel)
         self.is_finished = kind != REDUCTIONS["avg"] and wide is known  # nothing is left to do at the end
         # Of nodes that are not in the order of ranks the partial results cannot be combined in that order
         self.needs_all = bool(ordered) and not d.topology.in_rank_order
@@ -80,8 +95,22 @@ class Partial:
         """Return the partial result of one array alone, which is not always its copy: of "lor" it is 0 or 1."""
         made = np.empty_like(array)
         if array.size:
-            _KERNEL(self._kernel)(START, made.ctypes.data, 0, array.ctypes.data, array.size, 1)
+            self._call(START, made.ctypes.data, 0, array.ctypes.data, array.size, 1)
         return made
+
+    def fold_bytes(self, parts: Sequence[np.ndarray], *, starting: bool, into: np.ndarray | None = None) -> np.ndarray:
+        """Combine partial results, or arrays of single ranks (`starting`), that are given as bytes at addresses of
+        whole words. Returns bytes: `into`, by default new ones."""
+        first, *rest = parts
+        total = np.empty(first.size, np.uint8) if into is None else into
+        address, count = total.ctypes.data, total.size // self.wide.itemsize
+        if starting and count:
+            self._call(START, address, 0, first.ctypes.data, count, 1)
+        else:
+            total[:] = first
+        for part in rest:
+            self._join(address, address, part.ctypes.data, count)
+        return total
 
     def fold(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Combine partial results in this order. The first one is overwritten, and returned."""
@@ -92,12 +121,12 @@ class Partial:
 
     def combine(self, first: np.ndarray, second: np.ndarray, target: np.ndarray) -> None:
         """Combine two partial results; `target` may be one of them. Raises what a user's function raises."""
-        count = first.size
-        if count == 0:
-            return
-        addresses = target.ctypes.data, first.ctypes.data, second.ctypes.data
-        if failed := _KERNEL(self._kernel)(JOIN, *addresses, count, self._d.size):
-            values = first[failed - 1].item(), second[failed - 1].item()
+        self._join(target.ctypes.data, first.ctypes.data, second.ctypes.data, first.size)
+
+    def _join(self, target: int, first: int, second: int, count: int) -> None:
+        if count and (failed := self._call(JOIN, target, first, second, count, self._d.size)):
+            at, item = failed - 1, self.wide.itemsize
+            values = (at_address(one + at * item, item).view(self.wide)[0].item() for one in (first, second))
             raise of_kernel(self._kernel).raised(*values)
 
     def finish(self, total: np.ndarray, target: np.ndarray) -> None:

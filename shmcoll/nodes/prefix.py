@@ -11,7 +11,7 @@ import numpy as np
 
 from shmcoll.engine import context as c
 from shmcoll.nodes.moves import array_facts
-from shmcoll.nodes.operators import Partial
+from shmcoll.nodes.operators import Partial, partial_of
 from shmcoll.nodes.reduction import SHORT_BYTES, aligned, fold_in_rank_order
 from shmcoll.nodes.wire import Pending, as_bytes
 
@@ -34,7 +34,7 @@ def scan(
     ordered: int,
     _2: int,
 ) -> int:
-    return _running(d, name, operand, target, Partial(d, operand.dtype, kind, identity, kernel, ordered))
+    return _running(d, name, operand, target, partial_of(d, operand.dtype, kind, identity, kernel, ordered))
 
 
 exscan = scan  # the name says which

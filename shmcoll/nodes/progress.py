@@ -9,7 +9,8 @@ looks at four things, so that it never waits forever:
     the clock               the limit of one wait has passed: `CollectiveTimeout` names the nodes that are missing
 
 It tests without a pause at first, then yields its core between two tests, then sleeps. With more ranks than cores it
-yields from the start. Signal handlers run between two tests.
+yields from the start. It looks at the four things after LOOKS tests, and whenever it sleeps. Signal handlers run between
+two tests.
 
 Ranks that wait in shared memory do not look at the control channel. So the leader of a node has a thread that does,
 every 50 ms, and ends the groups of the node.
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from shmcoll.nodes.wire import Pending, Wire
     from shmcoll.runtime.local_rank import LocalRank
 
-POLLS, YIELDS = 200, 2000  # tests without a pause, and tests with a yield
+POLLS, YIELDS = 200, 2000  # tests without a pause, and tests before it sleeps
+LOOKS = 32  # tests between two looks at everything else, as long as it does not sleep
 LONGEST_SLEEP = 200e-6  # seconds
 LIVES = 0.02  # seconds between two looks at the lives of the node's ranks
 WATCH = 0.05  # seconds between two looks of the thread at the control channel
@@ -74,32 +76,33 @@ class Progress:
             raise
 
     def _wait(self, failures: "Failures", pending: "Pending", operation: str, timeout: float) -> None:
-        wire, turn, begun, lives_at = self.wire, 0, 0.0, 0.0
+        wire, requests, turn, begun, lives_at = self.wire, pending.requests, 0, 0.0, 0.0
+        tests, polls = wire.tests, self._polls
         while True:
             try:
-                if wire.tests(pending.requests):
+                while not tests(requests):
+                    turn += 1
+                    if turn > YIELDS or turn % LOOKS == 0:
+                        break
+                    if turn > polls:
+                        os.sched_yield()
+                else:
                     return
             except wire.mpi.Exception as error:
                 self._lost(failures, pending, error)
                 failures.raise_if_ended(operation)
-            turn += 1
-            if turn <= self._polls:
-                continue
-            if turn & 7 == 0 or turn > YIELDS:
-                self.look()
-                failures.raise_if_ended(operation)
-                now = time.monotonic()
-                begun = begun or now
-                if now >= lives_at:
-                    lives_at = now + LIVES
-                    self.look_at_lives(failures, pending.missing(), now)
-                if now - begun > timeout:
-                    self._timed_out(failures, pending, timeout)
-                failures.raise_if_ended(operation)
-            if turn < YIELDS:
-                os.sched_yield()
-            else:
-                time.sleep(min(LONGEST_SLEEP, 2e-6 * (turn - YIELDS + 1)))
+            self.look()
+            failures.raise_if_ended(operation)
+            now = time.monotonic()
+            begun = begun or now
+            if now >= lives_at:
+                lives_at = now + LIVES
+                self.look_at_lives(failures, pending.missing(), now)
+            if now - begun > timeout:
+                self._timed_out(failures, pending, timeout)
+            failures.raise_if_ended(operation)
+            if turn > YIELDS:
+                time.sleep(min(LONGEST_SLEEP, 2e-6 * (turn - YIELDS)))
 
     def look(self) -> None:
         """Handle the control messages that have come."""

@@ -26,7 +26,7 @@ from shmcoll.collectives.reduce_scatter import EVEN, LISTED
 from shmcoll.engine import context as c
 from shmcoll.nodes.agreement import LONGEST_OFFER, TINY, Facts
 from shmcoll.nodes.moves import array_facts
-from shmcoll.nodes.operators import Partial
+from shmcoll.nodes.operators import Partial, partial_of
 from shmcoll.nodes.transport import at_address, gather_everywhere, table_at
 from shmcoll.nodes.wire import Pending, as_bytes
 
@@ -51,7 +51,7 @@ def all_reduce(
     ordered: int,
     _1: int,
 ) -> int:
-    return _to(d, name, operand, target, None, Partial(d, operand.dtype, kind, identity, kernel, ordered))
+    return _to(d, name, operand, target, None, partial_of(d, operand.dtype, kind, identity, kernel, ordered))
 
 
 def reduce(
@@ -67,7 +67,7 @@ def reduce(
     ordered: int,
     _1: int,
 ) -> int:
-    return _to(d, name, operand, target, root, Partial(d, operand.dtype, kind, identity, kernel, ordered))
+    return _to(d, name, operand, target, root, partial_of(d, operand.dtype, kind, identity, kernel, ordered))
 
 
 def _to(
@@ -97,7 +97,7 @@ def _to(
 
 
 def combined_in_opening(d: "NodesDispatcher", facts: Facts, wide: np.ndarray, partial: Partial) -> np.ndarray:
-    """Open the call, and return the reduction of the arrays of all ranks."""
+    """Open the call, and return the reduction of the arrays of all ranks, which is there until the next opening."""
 
     def offer() -> np.ndarray:
         own = np.empty_like(wide) if d.is_leader else None
@@ -105,18 +105,16 @@ def combined_in_opening(d: "NodesDispatcher", facts: Facts, wide: np.ndarray, pa
         return as_bytes(own) if own is not None else np.empty(0, np.uint8)
 
     def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
-        parts = [np.frombuffer(one.tobytes(), wide.dtype).copy() for one in offers]
-        told[:] = as_bytes(partial.fold(parts))
+        partial.fold_bytes(offers, starting=False, into=told)
 
     def merge(rows: np.ndarray) -> np.ndarray:
-        first, *rest = (aligned(row, wide.dtype) for row in rows)
-        return as_bytes(partial.fold([partial.started(first), *rest]))
+        return partial.fold_bytes(list(rows), starting=True)
 
     if wide.nbytes <= TINY:
         told = d.agreement.open(facts, wide.nbytes, None, combine, brought=as_bytes(wide), merge=merge)
     else:
         told = d.agreement.open(facts, wide.nbytes, offer, combine)
-    return aligned(told, wide.dtype)
+    return told.view(wide.dtype)
 
 
 def fold_in_rank_order(
@@ -259,7 +257,7 @@ def reduce_scatter(
     table: int,
 ) -> int:
     """Blocks are equal parts of the operand, arrays of a list, or parts of different lengths: as `form` says."""
-    partial = Partial(d, operand.dtype, kind, identity, kernel, ordered)
+    partial = partial_of(d, operand.dtype, kind, identity, kernel, ordered)
     blocks, shape = _blocks(d, operand, form, table)
     lengths = [block.size for block in blocks]
     hashed = "" if form in (EVEN, LISTED) else f"counts {lengths}"

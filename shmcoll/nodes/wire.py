@@ -14,7 +14,7 @@ Messages longer than LONGEST bytes are sent in parts, because MPI counts in 32 b
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,9 +38,12 @@ class Wire:
         self.comm = comm
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
+        #: returns whether all requests of a list are complete, and moves what can be moved
+        self.tests: Callable[[list[Any]], bool] = mpi.Request.Testall
         comm.Set_errhandler(mpi.ERRORS_RETURN)
         self.most_groups = int(comm.Get_attr(mpi.TAG_UB)) // KINDS - 1
         self._control = np.empty(CONTROL_BYTES, np.uint8)
+        self._status = mpi.Status()  # of the control channel; its users hold a lock (`progress.py`)
         self._posted: Any = self._post()
         self._sending: list[tuple[Any, Any]] = []  # control messages on their way, with their memory
 
@@ -58,10 +61,6 @@ class Wire:
     def irecv(self, array: np.ndarray, peer: int, tag: int) -> list[Any]:
         """Begin to receive exactly as many bytes from a rank of the job, and return the requests."""
         return [self.comm.Irecv([part, self.mpi.BYTE], peer, tag) for part in _parts(array)]
-
-    def tests(self, requests: list[Any]) -> bool:
-        """Return whether all requests are complete. Moves what can be moved."""
-        return bool(self.mpi.Request.Testall(requests))
 
     def probe(self, tag: int) -> tuple[int, int] | None:
         """Return source and bytes of the first message with this tag that has come; None if none has."""
@@ -81,13 +80,13 @@ class Wire:
 
     def heard(self) -> dict[str, Any] | None:
         """Return the next control message; None if none has come."""
-        self._sending = [one for one in self._sending if not _is_done(self.mpi, one[0])]
+        if self._sending:
+            self._sending = [one for one in self._sending if not _is_done(self.mpi, one[0])]
         if self._posted is None:
             return None
-        status = self.mpi.Status()
-        if not self._posted.Test(status):
+        if not self._posted.Test(self._status):
             return None
-        found: dict[str, Any] = json.loads(self._control[: status.Get_count(self.mpi.BYTE)].tobytes())
+        found: dict[str, Any] = json.loads(self._control[: self._status.Get_count(self.mpi.BYTE)].tobytes())
         self._posted = self._post()
         return found
 
