@@ -3,9 +3,11 @@
 Its subcommands: `compare` starts one job after another, of shmcoll and its peers. `plot` draws the results of runs, and
 `diff` compares them. `predict` computes the cost formulas for more ranks. `tune` measures the thresholds of later jobs.
 `beyond` measures features that the peers do not have. `--door` measures what a front end adds to calls;
-`compare --door` measures a front end beside the library that its users come from.
+`compare --door` measures a front end beside the library that its users come from; `compare --nodes` measures shmcoll
+over simulated nodes beside MPI.
 
-Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`) the process is a rank itself.
+Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`, `mpiexec -n 16 shmbench all_reduce`)
+the process is a rank itself.
 """
 
 import os
@@ -23,15 +25,28 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["compare"] and "--door" in arguments:
         return printing("shmbench", lambda: int(import_module("shmbench.commands.door_compare").main(arguments[1:])))
+    if arguments[:1] == ["compare"] and any(word.partition("=")[0] == "--nodes" for word in arguments):
+        return printing("shmbench", lambda: int(import_module("shmbench.commands.nodes_compare").main(arguments[1:])))
     if arguments and arguments[0] in SUBCOMMANDS:
         return printing("shmbench", lambda: int(import_module(f"shmbench.commands.{arguments[0]}").main(arguments[1:])))
     if any(word.partition("=")[0] == "--door" for word in arguments):
         return printing("shmbench", lambda: int(import_module("shmbench.commands.door").main(arguments)))
-    if "SHMCOLL_ARENA" not in os.environ:
+    if "SHMCOLL_ARENA" not in os.environ and not _is_rank_of_mpi():
         _become_job(parse(arguments), arguments)
     from shmbench.commands.worker import main as work
 
     return work(arguments)
+
+
+def _is_rank_of_mpi() -> bool:
+    """Return whether mpiexec or srun has started this process as a rank of a job."""
+    from shmcoll.startup.launchers import MPI_LAUNCHERS, SeveralMachines, find_placement
+
+    try:
+        place = find_placement(os.environ)
+    except SeveralMachines:
+        return True
+    return place is not None and place.launcher in MPI_LAUNCHERS
 
 
 def _become_job(options: Options, arguments: list[str]) -> NoReturn:

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 _KERNEL = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 6)
 
 
-def partial_of(
-    d: "NodesDispatcher", dtype: np.dtype, kind: int, identity: int, kernel: int, ordered: int
-) -> "Partial":
+def partial_of(d: "NodesDispatcher", dtype: np.dtype, kind: int, identity: int, kernel: int, ordered: int) -> "Partial":
     """Return the reduction that the arguments of a reducing routine describe. Those of named operators are kept: their
     kernels stay where they are as long as the process lives."""
     if kind in (USER, PREMUL_SUM):

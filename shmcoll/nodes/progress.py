@@ -9,8 +9,8 @@ looks at four things, so that it never waits forever:
     the clock               the limit of one wait has passed: `CollectiveTimeout` names the nodes that are missing
 
 It tests without a pause at first, then yields its core between two tests, then sleeps. With more ranks than cores it
-yields from the start. It looks at the four things after LOOKS tests, and whenever it sleeps. Signal handlers run between
-two tests.
+yields from the start. It looks at the four things after LOOKS tests, and whenever it sleeps. Signal handlers run
+between two tests.
 
 Ranks that wait in shared memory do not look at the control channel. So the leader of a node has a thread that does,
 every 50 ms, and ends the groups of the node.

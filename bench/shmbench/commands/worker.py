@@ -100,8 +100,10 @@ def _title(library: Library, o: Options) -> str:
     sizes = f"minBytes {o.min_bytes} maxBytes {o.max_bytes} step: {step}"
     if o.sizes:
         sizes = f"sizes: {','.join(map(str, o.sizes))}"
+    nodes = len(getattr(library.comm, "nodes", ()))
+    where = f"{nodes} nodes, here " if nodes > 1 else ""
     return (
-        f"# {library.name} {library.version}, {library.size} ranks on {json_report.machine()['cores']} cores\n"
+        f"# {library.name} {library.version}, {library.size} ranks on {where}{json_report.machine()['cores']} cores\n"
         f"# {sizes} warmup iters: {o.warmup} iters: {o.iters or 'by time'} rounds: {o.rounds} "
         f"validation: {int(o.check)}" + (f" algorithm: {o.algorithm}" if o.algorithm else "") + f"\n# {o.conditions}"
     )

@@ -1,0 +1,102 @@
+"""One rank of `shmbench compare --nodes`: times flat MPI and shmcoll over nodes in turn. Its argument is JSON.
+
+A round of a line is a loop of one library and then a loop of the other, over the same kinds of arrays, each after a
+barrier of its own. Every result is checked.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi import MPI, Mpi
+from shmbench.collectives import Case, Collective, find
+from shmbench.collectives.payload import dtype_of
+from shmbench.report.json_report import machine
+from shmbench.timing.library import Shmcoll
+from shmbench.timing.measure import Bench, Plan, cases
+
+import shmcoll
+
+MOST_ITERATIONS = 200  # in a round: short rounds keep both libraries in the same conditions
+
+
+def lines(asked: dict[str, Any], benches: dict[str, Bench]) -> list[dict[str, Any]]:
+    """Return the seconds of all rounds, for each collective and size."""
+    found = []
+    for name in asked["collectives"]:
+        collective = find(name)
+        for case in sized(collective, asked["sizes"]):
+            found.append(line(name, case, asked["rounds"], benches))
+    return found
+
+
+def sized(collective: Collective, sizes: list[int]) -> list[Case]:
+    """Return a case for each size, with arrays of float32."""
+    dtype, world = dtype_of("float32"), MPI.COMM_WORLD
+    elements = [max(1, size // dtype.itemsize) for size in sizes] if collective.sized else [0]
+    made = [
+        Case(
+            dtype=dtype,
+            op="sum" if collective.reduces else "none",
+            root=0 if collective.rooted else -1,
+            rank=world.rank,
+            ranks=world.size,
+            counts=counts,
+        )
+        for counts in dict.fromkeys(collective.counts(n, world.size) for n in elements)
+    ]
+    return [next(cases(collective, case)) for case in made]
+
+
+def line(name: str, case: Case, rounds: int, benches: dict[str, Bench]) -> dict[str, Any]:
+    seconds: dict[str, list[float]] = {who: [] for who in benches}
+    iterations: dict[str, int | None] = dict.fromkeys(benches)
+    wrong = 0
+    for _ in range(rounds):
+        for who, bench in benches.items():
+            bench.collective = bench.library.collective(name)
+            timing = bench.measure(case, Plan(iterations[who], warmup=1, rounds=1, check=True, buffers=1))
+            iterations[who] = min(timing.iterations, MOST_ITERATIONS)
+            seconds[who].append(timing.seconds)
+            wrong += timing.wrong or 0
+    return {"collective": name, "size": case.counts.size * case.dtype.itemsize, **seconds, "wrong": wrong}
+
+
+class OverNodes(Shmcoll):
+    """shmcoll over MPI's simulated nodes."""
+
+    def __init__(self) -> None:
+        self.version = shmcoll.__version__
+        self.comm = shmcoll.from_mpi(MPI.COMM_WORLD)
+        self.rank, self.size = self.comm.rank, self.comm.size
+
+    def exchange(self, values: np.ndarray) -> np.ndarray:
+        return self.comm.all_gather(values).reshape(self.size, -1)
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    flat, ours = Mpi(), OverNodes()
+    found_nodes = len(getattr(ours.comm, "nodes", [()]))
+    if found_nodes != asked["nodes"]:
+        sys.exit(f"MPI finds {found_nodes} nodes and not {asked['nodes']}: it does not simulate them")
+    barrier = find("barrier")
+    measured = lines(asked, {"flat": Bench(flat, barrier), "shmcoll": Bench(ours, barrier)})
+    if flat.rank == 0:
+        document = {
+            "format": 1,
+            "nodes": found_nodes,
+            "ranks": flat.size,
+            "rounds": asked["rounds"],
+            "mpi": f"{flat.name} {flat.version}",
+            "shmcoll": ours.version,
+            "machine": machine(),
+            "lines": measured,
+        }
+        Path(asked["out"]).write_text(json.dumps(document))
+
+
+if __name__ == "__main__":
+    main()
