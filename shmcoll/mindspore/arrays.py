@@ -29,7 +29,7 @@ def is_foreign(x: Any) -> bool:
 
 def check_unrecorded(operation: str, x: Any) -> None:
     """Raise `RuntimeError` if MindSpore records what becomes of one of its own tensors, to find a gradient."""
-    if getattr(x, "_requires_grad", False):
+    if not isinstance(x, np.ndarray) and getattr(x, "_requires_grad", False):
         executor = sys.modules["mindspore._c_expression"].PyNativeExecutor_.get_instance()
         if executor.grad_flag():
             raise RuntimeError(

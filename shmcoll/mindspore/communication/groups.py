@@ -136,6 +136,12 @@ def find(group: str | None) -> Any:
     return _communicators.get(group)
 
 
+def number_in(group: str, world_rank: int) -> int | None:
+    """Return the number in a group of a rank of the world; None if it has none, or this rank is not a member."""
+    numbers = _numbers.get(group)
+    return None if numbers is None else numbers.get(world_rank)
+
+
 def root_in(group: str | None, world_rank: int) -> int:
     """Return the number in a group of a rank of the world, as `rank_in`; None is the world."""
     root = _numbers[group].get(world_rank)

@@ -3,7 +3,8 @@
     reductions    AllReduce, Reduce, ReduceScatter, ReduceScatterV, ReduceOp
     moves         AllGather, AllGatherV, Broadcast, CollectiveScatter, CollectiveGather, Barrier
     all_to_all    AlltoAll, AlltoAllV, AlltoAllVC
-    neighbors     NeighborExchange, NeighborExchangeV2
+    neighbors     NeighborExchange
+    halos         NeighborExchangeV2
     messages      Send, Receive, BatchISendIRecv
 
 Checks, their order and their words are those of MindSpore 2.10, quirks included; where the documents promise more (bool

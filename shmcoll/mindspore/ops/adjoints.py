@@ -15,8 +15,9 @@ import numpy as np
 from shmcoll.mindspore import arrays
 from shmcoll.mindspore.ops.all_to_all import AlltoAll, AlltoAllV, AlltoAllVC
 from shmcoll.mindspore.ops.gradients import BY_OPERATOR
+from shmcoll.mindspore.ops.halos import NeighborExchangeV2, NeighborExchangeV2Grad
 from shmcoll.mindspore.ops.moves import AllGather, AllGatherV, Broadcast, CollectiveGather, CollectiveScatter
-from shmcoll.mindspore.ops.neighbors import NeighborExchange, NeighborExchangeV2, NeighborExchangeV2Grad
+from shmcoll.mindspore.ops.neighbors import NeighborExchange
 from shmcoll.mindspore.ops.primitive import Primitive
 from shmcoll.mindspore.ops.reductions import AllReduce, Reduce, ReduceOp, ReduceScatter, ReduceScatterV
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.mindspore import arrays, dtypes
-from shmcoll.mindspore.communication import GlobalComm, get_group_size, get_rank
+from shmcoll.mindspore.communication import GlobalComm, communicator, get_group_size, get_rank
 from shmcoll.mindspore.ops.checks import check_is_int, check_type, counts
 from shmcoll.mindspore.ops.primitive import Collective, or_scalar
 
@@ -46,7 +46,7 @@ class AlltoAll(Collective):
 
     def _forward(self, x: np.ndarray) -> Any:
         self._check(x)
-        return self.comm.all_to_all(x, self.split_dim, self.concat_dim)
+        return communicator(self.group).all_to_all(x, self.split_dim, self.concat_dim)
 
     def _check(self, x: np.ndarray) -> None:
         if x.dtype.num not in _ACCEPTED:
@@ -96,14 +96,15 @@ class AlltoAllV(Collective):
         self.block_size = block_size
 
     def __call__(self, input_x: Any, send_numel_list: Any, recv_numel_list: Any) -> Any:
-        return super().__call__(input_x, send_numel_list, recv_numel_list)
+        return self._call(input_x, send_numel_list, recv_numel_list)
 
     def _forward(self, x: np.ndarray, send_numel_list: Any, recv_numel_list: Any) -> Any:
         sent = counts(self.name, "send_numel_list", send_numel_list)
         received = counts(self.name, "recv_numel_list", recv_numel_list)
         if self.block_size != 1:
             sent, received = np.multiply(sent, self.block_size), np.multiply(received, self.block_size)
-        return or_scalar(self.comm.all_to_all_v(x, sent, recv_counts=received)[0])
+        result, _ = communicator(self.group).all_to_all_v(x, sent, recv_counts=received)
+        return result if result.size else or_scalar(result)
 
 
 class AlltoAllVC(Collective):
@@ -136,10 +137,10 @@ class AlltoAllVC(Collective):
         self.attrs.update(rank_size=self.rank_size, rank_id=self.rank_id)
 
     def __call__(self, input_x: Any, send_count_matrix: Any) -> Any:
-        return super().__call__(input_x, send_count_matrix)
+        return self._call(input_x, send_count_matrix)
 
     def _forward(self, x: np.ndarray, send_count_matrix: Any) -> Any:
-        comm = self.comm
+        comm = communicator(self.group)
         rank, size = comm.rank, comm.size
         matrix = counts(self.name, "send_count_matrix", send_count_matrix)
         if len(matrix) != size**2:
@@ -150,4 +151,5 @@ class AlltoAllVC(Collective):
             matrix = np.multiply(matrix, self.block_size)
         row, column = matrix[rank * size : (rank + 1) * size], matrix[rank::size]
         sent, received = (column, row) if self.transpose else (row, column)
-        return or_scalar(comm.all_to_all_v(x, sent, recv_counts=received)[0])
+        result, _ = comm.all_to_all_v(x, sent, recv_counts=received)
+        return result if result.size else or_scalar(result)

@@ -49,8 +49,12 @@ def check_divisible(shape: tuple[int, ...], size: int) -> None:
 def counts(operation: str, argument: str, value: Any) -> Any:
     """Return a list, tuple or tensor of counts as a list or a flat array. Raise `TypeError` if they are not
     integers."""
-    if type(value) in (list, tuple) and set(map(type, value)) == {int}:  # the common call
-        return value
+    if type(value) in (list, tuple) and value:
+        for one in value:
+            if type(one) is not int:
+                break
+        else:  # the common call
+            return value
     found = np.asarray(arrays.to_numpy(value) if arrays.is_tensor(value) else value).reshape(-1)
     if found.dtype.kind not in "iu":
         raise TypeError(f"For '{operation}', the '{argument}' must be integers, but got {value!r}.")

@@ -1,16 +1,17 @@
 """Operators for messages between two ranks: Send, Receive, BatchISendIRecv."""
 
 from collections.abc import Sequence
-from math import prod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 import shmcoll
 from shmcoll.mindspore import arrays, dtypes
-from shmcoll.mindspore.communication import GlobalComm
+from shmcoll.mindspore.communication import GlobalComm, communicator
 from shmcoll.mindspore.ops.checks import check_type
 from shmcoll.mindspore.ops.primitive import Collective, Primitive
+from shmcoll.mindspore.tensor import Tensor
 
 _RECEIVED = (
     dtypes.float16, dtypes.float32, dtypes.float64, dtypes.bfloat16, dtypes.int8, dtypes.int16, dtypes.int32,
@@ -54,7 +55,7 @@ class Send(Collective):
         return arrays.like(input_x, self._forward(self._as_array(input_x)))
 
     def _forward(self, x: np.ndarray) -> Any:
-        self.comm.send(x, self.dest_rank, self.sr_tag)
+        communicator(self.group).send(x, self.dest_rank, self.sr_tag)
         return x.copy()
 
 
@@ -92,19 +93,17 @@ class Receive(Primitive):
         self.attrs.update(no_eliminate=True)
         if str(dtype) not in map(str, _RECEIVED):
             raise TypeError(f"For '{self.name}', the type of 'dtype' must be in {list(_RECEIVED)}, but got {dtype}.")
+        self._numpy_dtype = dtypes.as_numpy_dtype(dtype)
 
     def __call__(self, input_x: Any = None) -> Any:
-        out = np.empty(tuple(self.shape), dtypes.as_numpy_dtype(self.dtype))
-        received, _, _ = self.comm.recv(out, self.rank, self.tag)
-        return arrays.new(self._whole(received, out))
-
-    def _whole(self, received: np.ndarray, out: np.ndarray) -> np.ndarray:
+        out = np.empty(tuple(self.shape), self._numpy_dtype)
+        received, _, _ = communicator(self.group).recv(out, self.rank, self.tag)
         if received.size != out.size:
             raise ValueError(
                 f"For '{self.name}', the 'shape' {self.shape} has {out.size} elements, but the message of rank "
                 f"{self.rank} with 'sr_tag' {self.tag} has {received.size}."
             )
-        return out
+        return arrays.new(out)
 
 
 class BatchISendIRecv(Primitive):
@@ -167,37 +166,50 @@ class BatchISendIRecv(Primitive):
         given = [x for x in input_x if x is not None] if isinstance(input_x, (tuple, list)) else input_x
         plain = self._as_arrays(given)
         for x in given:
-            arrays.check_unrecorded(self.name, x)
-        result = self._forward(*plain)
-        return tuple(arrays.like(given[0], one) if given else arrays.new(one) for one in result)
+            if type(x) is not Tensor:
+                arrays.check_unrecorded(self.name, x)
+        result = self._forward(plain)
+        return tuple([arrays.like(given[0], one) for one in result] if given else map(arrays.new, result))
 
-    def _forward(self, *tensors: np.ndarray) -> tuple[np.ndarray, ...]:
+    @cached_property
+    def _messages(self) -> list[tuple[int, tuple[int, ...] | None, Any]]:
+        """For each message the rank at the other end and, if it is received, the shape and the numpy dtype. They are
+        read once, at the first call."""
         sends, receives = (self.op_types.count(one) for one in ("isend", "irecv"))
         if sends + receives < len(self.op_types) or receives != len(self.receive_shapes):
             raise ValueError(
                 f"For '{self.name}', the 'op_types' must be 'isend' or 'irecv', with a shape for each 'irecv', "
                 f"but got {self.op_types} and shapes {self.receive_shapes}."
             )
+        rooms = zip(map(tuple, self.receive_shapes), map(dtypes.as_numpy_dtype, self.receive_dtypes), strict=True)
+        return [
+            (rank, None, None) if op == "isend" else (rank, *next(rooms))
+            for op, rank in zip(self.op_types, self.remote_ranks, strict=True)
+        ]
+
+    def _forward(self, tensors: list[np.ndarray]) -> list[np.ndarray]:
+        described = self._messages
+        sends = len(described) - len(self.receive_shapes)
         if len(tensors) != sends:
             raise RuntimeError(
                 f"For '{self.name}', there must be one tensor for each 'isend', "
                 f"but got {len(tensors)} tensors and {sends} 'isend'."
             )
         rest = iter(tensors)
-        types = map(dtypes.as_numpy_dtype, self.receive_dtypes)
-        rooms = iter([np.empty(tuple(s), t) for s, t in zip(self.receive_shapes, types, strict=True)])
-        result = [np.zeros((), np.float32) if op == "isend" else next(rooms) for op in self.op_types]
-        works = self.comm.batch(
-            [
-                shmcoll.Send(next(rest), rank) if op == "isend" else shmcoll.Recv(room, rank)
-                for op, rank, room in zip(self.op_types, self.remote_ranks, result, strict=True)
-            ]
-        )
-        for work, room, op, rank in zip(works, result, self.op_types, self.remote_ranks, strict=True):
+        result: list[np.ndarray] = []
+        messages: list[Any] = []
+        for rank, shape, dtype in described:
+            if shape is None:
+                result.append(np.zeros((), np.float32))
+                messages.append(shmcoll.Send(next(rest), rank))
+            else:
+                result.append(np.empty(shape, dtype))
+                messages.append(shmcoll.Recv(result[-1], rank))
+        for i, work in enumerate(communicator(self.group).batch(messages)):
             received = work.wait()
-            if op == "irecv" and received[0].size != prod(room.shape):
+            if received is not None and received[0].size != result[i].size:
                 raise ValueError(
-                    f"For '{self.name}', a tensor of shape {room.shape} was expected from rank {rank}, "
-                    f"but its message has {received[0].size} elements."
+                    f"For '{self.name}', a tensor of shape {result[i].shape} was expected from rank "
+                    f"{described[i][0]}, but its message has {received[0].size} elements."
                 )
-        return tuple(result)
+        return result

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.mindspore import arrays
-from shmcoll.mindspore.communication import GlobalComm, get_group_size, get_rank
+from shmcoll.mindspore.communication import GlobalComm, communicator, get_group_size, get_rank
 from shmcoll.mindspore.ops.checks import check_divisible, check_type, counts
 from shmcoll.mindspore.ops.primitive import Collective, Primitive, or_scalar
 
@@ -36,7 +36,7 @@ class AllGather(Collective):
     def _forward(self, x: np.ndarray) -> Any:
         if not x.ndim:
             raise ValueError(f"For '{self.name}', the 'x shape' must be int and must > 0, but got '0' with type 'int'.")
-        return self.comm.all_gather(x)
+        return communicator(self.group).all_gather(x)
 
 
 class AllGatherV(Collective):
@@ -63,11 +63,12 @@ class AllGatherV(Collective):
         self.attrs.update(rank_size=self.rank_size, mean_flag=False, rank_id=self.rank_id)
 
     def __call__(self, input_x: Any, output_split_sizes: Any) -> Any:
-        return super().__call__(input_x, output_split_sizes)
+        return self._call(input_x, output_split_sizes)
 
     def _forward(self, x: np.ndarray, sizes: Any) -> Any:
         lengths = counts(self.name, "output_split_sizes", sizes)
-        return or_scalar(self.comm.all_gather_v(x, recv_counts=lengths)[0])
+        result, _ = communicator(self.group).all_gather_v(x, recv_counts=lengths)
+        return result if result.size else or_scalar(result)
 
 
 class Broadcast(Collective):
@@ -95,12 +96,11 @@ class Broadcast(Collective):
         self.attrs.update(no_eliminate=True)
 
     def __call__(self, input_x: Any) -> Any:
-        self._as_arrays(input_x)
-        copy = super().__call__
-        return tuple([copy(x) for x in input_x])
+        self._as_arrays(input_x)  # checks all before the first one is sent
+        return tuple([self._call(x) for x in input_x])
 
     def _forward(self, x: np.ndarray) -> Any:
-        comm = self.comm
+        comm = communicator(self.group)
         return comm.broadcast(x.copy() if comm.rank == self.root_rank else np.empty_like(x), self.root_rank)
 
 
@@ -132,7 +132,7 @@ class CollectiveScatter(Collective):
     def _forward(self, x: np.ndarray) -> Any:
         check_divisible(x.shape, self.rank_size)
         out = np.empty((x.shape[0] // self.rank_size, *x.shape[1:]), x.dtype)
-        return self.comm.scatter(x, self.src_rank, out=out)
+        return communicator(self.group).scatter(x, self.src_rank, out=out)
 
 
 class CollectiveGather(Collective):
@@ -162,7 +162,7 @@ class CollectiveGather(Collective):
     def _forward(self, x: np.ndarray) -> Any:
         if not x.ndim:
             raise ValueError(f"For '{self.name}', the input must have at least one dimension, but its shape is ().")
-        result = self.comm.gather(x, self.dest_rank)
+        result = communicator(self.group).gather(x, self.dest_rank)
         return np.zeros(1, x.dtype) if result is None else result
 
 
@@ -184,5 +184,5 @@ class Barrier(Primitive):
         self.attrs.update(side_effect_mem=True)
 
     def __call__(self) -> Any:
-        self.comm.barrier()
+        communicator(self.group).barrier()
         return arrays.new(np.zeros(1, np.float32))

@@ -63,6 +63,8 @@ class Primitive:
         return communicator(self.group)
 
     def _as_array(self, x: Any) -> np.ndarray:
+        if type(x) is Tensor:  # the common call
+            return _view(x, np.ndarray)
         if not arrays.is_tensor(x):
             got = "Int64" if type(x) is int else type(x).__name__  # as MindSpore names a number
             raise TypeError(f"For '{self.name}', input must be a Tensor, but got: {got}.")
@@ -72,13 +74,13 @@ class Primitive:
         if not isinstance(xs, (tuple, list)):
             got = f"Tensor[{arrays.dtype_of(xs)}]" if arrays.is_tensor(xs) else type(xs).__name__
             raise TypeError(f"For primitive[{self.name}], the input[0] should be a Tuple, but got {got}.")
-        return [self._as_array(x) for x in xs]
+        return [_view(x, np.ndarray) if type(x) is Tensor else self._as_array(x) for x in xs]
 
 
 class Collective(Primitive):
-    """An operator of one tensor. `arguments` are the other arguments of a call."""
+    """An operator of one tensor. If a call has other `arguments`, the operator has a `__call__` that names them."""
 
-    def __call__(self, input_x: Any, *arguments: Any) -> Any:
+    def _call(self, input_x: Any, *arguments: Any) -> Any:
         kind = type(input_x)
         if kind is Tensor or kind is np.ndarray:  # the common calls take the shortest way
             result = self._forward(_view(input_x, np.ndarray) if kind is Tensor else input_x, *arguments)
@@ -88,6 +90,8 @@ class Collective(Primitive):
         if arrays.is_foreign(input_x):
             return gradients.recorded(self, self._forward, (input_x,), arguments)
         return arrays.like(input_x, self._forward(self._as_array(input_x), *arguments))
+
+    __call__ = _call
 
     def _forward(self, x: np.ndarray, *arguments: Any) -> Any:
         """Return the result, an array or a scalar."""

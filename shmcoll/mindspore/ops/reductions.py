@@ -1,6 +1,6 @@
 """Operators that compute: AllReduce, Reduce, ReduceScatter, ReduceScatterV, and the names of their operators."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -26,9 +26,8 @@ class Reduction(Collective):
 
     op: str
 
-    def _check(self, x: np.ndarray) -> None:
-        if x.dtype.num == _BOOL:
-            raise TypeError(f"For '{self.name}', the dtype of the input must be a number, but got Bool.")
+    def _refuse_bool(self) -> NoReturn:
+        raise TypeError(f"For '{self.name}', the dtype of the input must be a number, but got Bool.")
 
 
 class AllReduce(Reduction):
@@ -56,7 +55,7 @@ class AllReduce(Reduction):
 
     def _forward(self, x: np.ndarray) -> Any:
         if x.dtype.num == _BOOL:
-            self._check(x)
+            self._refuse_bool()
         return communicator(self.group).all_reduce(x, self.op)
 
 
@@ -84,8 +83,9 @@ class Reduce(Reduction):
         self.dest_rank = dest_rank
 
     def _forward(self, x: np.ndarray) -> Any:
-        self._check(x)
-        result = self.comm.reduce(x, self.dest_rank, self.op)
+        if x.dtype.num == _BOOL:
+            self._refuse_bool()
+        result = communicator(self.group).reduce(x, self.dest_rank, self.op)
         return np.zeros(1, x.dtype) if result is None else result
 
 
@@ -113,9 +113,10 @@ class ReduceScatter(Reduction):
         self.attrs.update(rank_size=self.rank_size, fusion=0, no_eliminate=True)
 
     def _forward(self, x: np.ndarray) -> Any:
-        self._check(x)
+        if x.dtype.num == _BOOL:
+            self._refuse_bool()
         check_divisible(x.shape, self.rank_size)
-        return self.comm.reduce_scatter(x, self.op)
+        return communicator(self.group).reduce_scatter(x, self.op)
 
 
 class ReduceScatterV(Reduction):
@@ -145,9 +146,11 @@ class ReduceScatterV(Reduction):
         self.attrs.update(rank_size=self.rank_size, rank_id=self.rank_id)
 
     def __call__(self, input_x: Any, input_split_sizes: Any) -> Any:
-        return super().__call__(input_x, input_split_sizes)
+        return self._call(input_x, input_split_sizes)
 
     def _forward(self, x: np.ndarray, sizes: Any) -> Any:
-        self._check(x)
+        if x.dtype.num == _BOOL:
+            self._refuse_bool()
         lengths = counts(self.name, "input_split_sizes", sizes)
-        return or_scalar(self.comm.reduce_scatter_v(x, lengths, self.op))
+        result = communicator(self.group).reduce_scatter_v(x, lengths, self.op)
+        return result if result.size else or_scalar(result)

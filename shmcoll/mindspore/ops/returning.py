@@ -9,7 +9,7 @@ from shmcoll.mindspore.communication.comm_func.exchanges import exchanged
 from shmcoll.mindspore.communication.comm_func.results import Result
 from shmcoll.mindspore.communication.comm_func.tensors import reduced
 from shmcoll.mindspore.mint import distributed
-from shmcoll.mindspore.mint.distributed.checks import OPERATORS, arrays_of
+from shmcoll.mindspore.mint.distributed.checks import OPERATORS, member_of
 
 
 def _all_gather(output_tensor: Any, input_tensor: Any, group: str | None = None, async_op: bool = False) -> Result:
@@ -34,8 +34,8 @@ def _all_to_all_single(
     group: str | None = None,
     async_op: bool = False,
 ) -> Result:
-    arrays_of("all_to_all_single", [input])
-    return exchanged(tuple(input.shape), input, output_split_sizes, input_split_sizes, group, async_op)
+    x = member_of("all_to_all_single", input)
+    return exchanged(tuple(input.shape), input, x, output_split_sizes, input_split_sizes, group, async_op)
 
 
 #: by the name in `ops.communication`

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from shmcoll.mindspore import arrays
 from shmcoll.mindspore.communication.comm_func.results import Result
 from shmcoll.mindspore.memory import new_like
 from shmcoll.mindspore.mint import distributed
-from shmcoll.mindspore.mint.distributed.checks import arrays_of
-from shmcoll.mindspore.mint.distributed.exchanges import all_to_all_v_c
+from shmcoll.mindspore.mint.distributed.checks import arrays_of, member_of
+from shmcoll.mindspore.mint.distributed.exchanges import all_to_all_v_c, exchange
 from shmcoll.mindspore.mint.distributed.handle import CommHandle
 
 
@@ -33,9 +35,11 @@ def all_to_all_with_output_shape(
         RuntimeError: as for `all_reduce`.
     """
     arrays_of("all_to_all_with_output_shape", input_tensor_list)
-    _check_shapes(output_shape_list)
+    if not isinstance(output_shape_list, (list, tuple)):
+        raise TypeError(f"Expected list or tuple, but got {type(output_shape_list)}.")
+    shapes = [_shape(one) for one in output_shape_list]
     like = input_tensor_list[0] if input_tensor_list else None
-    out = [] if like is None else [new_like(like, _shape(one))[0] for one in output_shape_list]
+    out = [] if like is None else [new_like(like, one)[0] for one in shapes]
     handle = distributed.all_to_all(out, input_tensor_list, group, async_op)
     return tuple(out), handle
 
@@ -66,35 +70,32 @@ def all_to_all_single_with_output_shape(
         ValueError: as `mint.distributed.all_to_all_single`.
         RuntimeError: as for `all_reduce`.
     """
-    arrays_of("all_to_all_single_with_output_shape", [tensor])
-    _check_shapes([output_shape])
-    return exchanged(_shape(output_shape), tensor, output_split_sizes, input_split_sizes, group, async_op)
+    x = member_of("all_to_all_single_with_output_shape", tensor)
+    return exchanged(_shape(output_shape), tensor, x, output_split_sizes, input_split_sizes, group, async_op)
 
 
 def exchanged(
     shape: tuple[int, ...],
     tensor: Any,
+    x: np.ndarray,
     output_split_sizes: Sequence[int] | None,
     input_split_sizes: Sequence[int] | None,
     group: str | None,
     async_op: bool,
 ) -> Result:
-    """Do as `all_to_all_single_with_output_shape`, with checked arguments."""
+    """Do as `all_to_all_single_with_output_shape`, with a shape that has been checked. x: the memory of the tensor."""
     rows = sum(output_split_sizes) if output_split_sizes else shape[0] if shape else 1
-    out, _ = new_like(tensor, (rows, *shape[1:]))
-    return out, distributed.all_to_all_single(out, tensor, output_split_sizes, input_split_sizes, group, async_op)
-
-
-def _check_shapes(shapes: Any) -> None:
-    if not isinstance(shapes, (list, tuple)):
-        raise TypeError(f"Expected list or tuple, but got {type(shapes)}.")
-    for one in shapes:
-        if not (arrays.is_tensor(one) or isinstance(one, (list, tuple))):
-            raise TypeError(f"Expected tensor or tuple, but got {type(one)}")
+    out, place = new_like(tensor, (rows, *shape[1:]))
+    return out, exchange(x, place, output_split_sizes, input_split_sizes, group, async_op)
 
 
 def _shape(given: Any) -> tuple[int, ...]:
-    return tuple(given.shape) if arrays.is_tensor(given) else tuple(given)
+    """Return a shape that is given itself or by a tensor. Raise `TypeError` for anything else."""
+    if arrays.is_tensor(given):
+        return tuple(given.shape)
+    if not isinstance(given, (list, tuple)):
+        raise TypeError(f"Expected tensor or tuple, but got {type(given)}")
+    return tuple(given)
 
 
 __all__ = [

@@ -94,6 +94,7 @@ class P2POp:
         if recv_dtype is not None and dtypes.BY_PRINTED.get(str(recv_dtype)) is None:
             raise TypeError(f"recv_dtype must be type of mindspore dtype, but got type of {type(recv_dtype)}")
         self.op = op
+        self.sends = name == "isend"
         self.tensor = tensor
         self.peer = peer
         self.group = group
@@ -121,21 +122,19 @@ def batch_isend_irecv(p2p_op_list: Any) -> tuple[Any, ...]:
     if not p2p_op_list:
         raise TypeError("p2p_op_list can not be empty list.")
     group = p2p_op_list[0].group if isinstance(p2p_op_list[0], P2POp) else None
-    started, results = [], []
+    described, results = [], []
     for i, one in enumerate(p2p_op_list):
         if not isinstance(one, P2POp):
             raise TypeError("must be type of P2POp")
-        name = one.op if isinstance(one.op, str) else one.op.__name__
-        if name == "irecv":
-            tensor = _room(i, one)
-            results.append(tensor)
-        else:
+        if one.sends:
             array_of("isend", one.tensor)
-            tensor = one.tensor
-            results.append(nothing_like(tensor))
-        started.append(messages.P2POp(name, tensor, one.peer, group))
-    for handle in messages.batch_isend_irecv(started):
-        handle.wait()
+            results.append(nothing_like(one.tensor))
+            described.append((True, one.tensor, one.peer))
+        else:
+            results.append(_room(i, one))
+            described.append((False, results[-1], one.peer))
+    for work in messages.started(group, described):
+        work.wait()
     return tuple(results)
 
 

@@ -36,12 +36,15 @@ def arrays_of(operation: str, tensors: Any) -> list[np.ndarray]:
     """Return the memory of each tensor. Raise `TypeError` if this is not a list or tuple of tensors."""
     if not isinstance(tensors, (list, tuple)):
         raise TypeError(f"Expected list or tuple, but got {type(tensors)}.")
-    return [one if type(one) is np.ndarray else member_of(operation, one) for one in tensors]
+    return [_view(one, np.ndarray) if type(one) is Tensor else member_of(operation, one) for one in tensors]
 
 
 def member_of(operation: str, tensor: Any) -> np.ndarray:
     """Return the memory of a member of a list of tensors. Raise `TypeError` if this is not a tensor."""
-    if type(tensor) is Tensor:
+    kind = type(tensor)
+    if kind is np.ndarray:
+        return tensor  # type: ignore[no-any-return]
+    if kind is Tensor:
         return _view(tensor, np.ndarray)
     if not arrays.is_tensor(tensor):
         raise TypeError(f"Expected tensor, but got {type(tensor)}")
@@ -86,14 +89,14 @@ def group_of(group: Any, async_op: Any = False) -> Any:
 def rooted(operation: str, name: str, rank: Any, group: Any, async_op: Any = False) -> tuple[Any, int]:
     """Return the communicator of a group, and the number in it of a rank of the world, the argument `name`. Raise as
     `check_int`, `group_of` and `root_in`."""
-    check_int(operation, name, rank)
-    comm = group_of(group, async_op)
-    return comm, root_in(group, rank)
+    if type(rank) is not int:
+        check_int(operation, name, rank)
+    return group_of(group, async_op), root_in(group, rank)
 
 
 def check_same_dtype(places: Sequence[np.ndarray]) -> None:
     """Raise `TypeError` if the element types differ. The text is that of all_to_all, in every operation."""
-    for one in places:
+    for one in places[1:]:
         if one.dtype != places[0].dtype:
             first, other = arrays.dtype_of(places[0]), arrays.dtype_of(one)
             raise TypeError(f"all_to_all input dtype must be the same, but got {first} and {other}.")
@@ -101,7 +104,7 @@ def check_same_dtype(places: Sequence[np.ndarray]) -> None:
 
 def check_alike(places: Sequence[np.ndarray]) -> None:
     """Raise `TypeError` if the element types or shapes differ."""
-    for one in places:
+    for one in places[1:]:
         found = _difference(places[0], one)
         if found:
             what, first, other = found
@@ -116,9 +119,7 @@ def check_length(tensors: Sequence[Any], size: int) -> None:
 
 
 def check_fit(places: Sequence[np.ndarray], x: np.ndarray, size: int) -> None:
-    """Raise `TypeError` if there is not one array like `x` for each rank."""
-    if are_like(places, x, size):  # the common call
-        return
+    """Raise `TypeError` if there is not one array like `x` for each rank. The arrays are alike."""
     check_length(places, size)
     found = _difference(places[0], x)
     if found:

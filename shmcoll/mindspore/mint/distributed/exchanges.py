@@ -1,6 +1,7 @@
 """all_to_all of lists of tensors, and of one tensor with counts: all_to_all, all_to_all_single, all_to_all_v_c."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,18 @@ def all_to_all_single(
         RuntimeError: as for `all_to_all`.
     """
     x, out = member_of("all_to_all_single", input), member_of("all_to_all_single", output)
+    return exchange(x, out, output_split_sizes, input_split_sizes, group, async_op)
+
+
+def exchange(
+    x: np.ndarray,
+    out: np.ndarray,
+    output_split_sizes: Sequence[int] | None,
+    input_split_sizes: Sequence[int] | None,
+    group: str | None,
+    async_op: bool,
+) -> CommHandle | None:
+    """Do as `all_to_all_single`, with the memory of the tensors."""
     comm = group_of(group, async_op)
     check_types("all_to_all_single", x, out)
     check_moved("all_to_all_single", x)
@@ -110,7 +123,7 @@ def elements_of(
     output_split_sizes: Sequence[int] | None,
     input_split_sizes: Sequence[int] | None,
     size: int,
-) -> tuple[list[int], list[int]]:
+) -> tuple[Sequence[int], Sequence[int]]:
     """Return how many elements go to each rank, and how many come from it.
 
     Args:
@@ -122,8 +135,12 @@ def elements_of(
     """
     rows_out = input_split_sizes or even_split("input", sent, size)
     rows_in = output_split_sizes or even_split("output", received, size)
-    width, room = row_size(sent), row_size(received)
-    return [rows * width for rows in rows_out], [rows * room for rows in rows_in]
+    return in_elements(rows_out, row_size(sent)), in_elements(rows_in, row_size(received))
+
+
+def in_elements(rows: Sequence[int], width: int) -> Sequence[int]:
+    """Return numbers of rows of `width` elements as numbers of elements."""
+    return rows if width == 1 else [one * width for one in rows]
 
 
 def all_to_all_v_c(
@@ -152,8 +169,9 @@ def all_to_all_v_c(
     group_name(group, async_op)
     if not isinstance(send_count_matrix, list):
         raise TypeError(f"send_count_matrix must be list, but got {type(send_count_matrix)}")
-    if not all(isinstance(one, int) for one in send_count_matrix):
-        raise TypeError("send_count_matrix elements must be of type int")
+    for one in send_count_matrix:
+        if not isinstance(one, int):
+            raise TypeError("send_count_matrix elements must be of type int")
     comm = group_of(group, async_op)
     if comm.size**2 != len(send_count_matrix):
         raise TypeError(f"send_count_matrix must be square matrix, but got {len(send_count_matrix)}.")
@@ -164,17 +182,15 @@ def all_to_all_v_c(
         raise ValueError(
             f"The input and output dimensions except 0 must be of equal size, but got {width} and {other}."
         )
-    send = [width * rows for rows in send_count_matrix[comm.rank * comm.size :][: comm.size]]
-    recv = [width * rows for rows in send_count_matrix[comm.rank :: comm.size]]
+    rank, size = comm.rank, comm.size
+    send = in_elements(send_count_matrix[rank * size : (rank + 1) * size], width)
+    recv = in_elements(send_count_matrix[rank::size], width)
     return handle_of(comm.all_to_all_v(x, send, recv_counts=recv, out=out, async_op=async_op), async_op)
 
 
 def row_size(shape: tuple[int, ...]) -> int:
     """Return the number of elements of a row, a part of length 1 of dimension 0."""
-    size = 1
-    for extent in shape[1:]:
-        size *= extent
-    return size
+    return prod(shape[1:])
 
 
 __all__ = ["all_to_all", "all_to_all_single", "all_to_all_v_c"]

@@ -51,13 +51,15 @@ def all_to_all(comm: Any, x: Sequence[np.ndarray], out: Sequence[np.ndarray], *,
     if async_op:
         return comm._submit(_all_to_all, x, out)
     sizes, counts = [one.size for one in x], [one.size for one in out]
-    _copy_parts(comm.all_to_all_v(joined(x), sizes, recv_counts=counts)[0], out)
+    found = np.empty(sum(counts), out[0].dtype)
+    comm.all_to_all_v(joined(x), sizes, recv_counts=counts, out=found)
+    _copy_parts(found, out)
     return None
 
 
 def joined(x: Sequence[np.ndarray]) -> np.ndarray:
     """Return the elements of all arrays as one."""
-    return np.concatenate([one.reshape(-1) for one in x]) if len(x) > 1 else x[0].reshape(-1)
+    return np.concatenate([one.ravel() for one in x]) if len(x) > 1 else x[0].ravel()
 
 
 # --- in the worker ----------------------------------------------------------------------------------------------------
@@ -93,7 +95,8 @@ def _copy_parts(found: np.ndarray, out: Sequence[np.ndarray]) -> None:
     first = 0
     for place in out:
         end = first + place.size
-        place[...] = found[first:end].reshape(place.shape)
+        part = found[first:end]
+        place[...] = part if place.ndim == 1 else part.reshape(place.shape)
         first = end
 
 

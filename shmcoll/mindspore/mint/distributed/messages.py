@@ -1,12 +1,13 @@
 """Messages from rank to rank: send, recv, isend, irecv, and several at once."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from shmcoll.communicator.messages import Recv, Send
 from shmcoll.mindspore import arrays
 from shmcoll.mindspore.communication import groups
-from shmcoll.mindspore.communication.groups import communicator, rank_in
-from shmcoll.mindspore.mint.distributed.checks import array_of, check_int, check_moved, group_name
+from shmcoll.mindspore.communication.groups import communicator, number_in, rank_in, root_in
+from shmcoll.mindspore.mint.distributed.checks import array_of, check_int, check_moved, group_name, group_of
 from shmcoll.mindspore.mint.distributed.handle import CommHandle, Works
 
 
@@ -127,15 +128,11 @@ class P2POp:
         if tag != 0:
             raise NotImplementedError("tag is not support yet.")
         self.op = op
+        self.sends = name == "isend"
         self.tensor = tensor
         self.peer = peer
         self.group = group
         self.tag = tag
-
-    @property
-    def sends(self) -> bool:
-        """Whether the message is sent and not received."""
-        return (self.op if isinstance(self.op, str) else self.op.__name__) == "isend"
 
 
 def batch_isend_irecv(p2p_op_list: Any) -> list[CommHandle]:
@@ -153,18 +150,38 @@ def batch_isend_irecv(p2p_op_list: Any) -> list[CommHandle]:
     """
     if not p2p_op_list:
         raise TypeError("p2p_op_list can not be empty list.")
-    if not all(isinstance(one, P2POp) for one in p2p_op_list):
-        raise TypeError("The elements in p2p_op_list must be type of P2POp.")
-    if any(one.group != p2p_op_list[0].group for one in p2p_op_list):
-        raise TypeError("The group name in p2p_op_list must be consistent.")
-    group = group_name(p2p_op_list[0].group)
-    comm: Any = communicator(group)
-    messages: list[Any] = []
     for one in p2p_op_list:
-        peer, array = rank_in(group, one.peer), array_of("batch_isend_irecv", one.tensor)
+        if not isinstance(one, P2POp):
+            raise TypeError("The elements in p2p_op_list must be type of P2POp.")
+    group = p2p_op_list[0].group
+    for one in p2p_op_list:
+        if one.group != group:
+            raise TypeError("The group name in p2p_op_list must be consistent.")
+    return [CommHandle(Works(started(group, ((one.sends, one.tensor, one.peer) for one in p2p_op_list))))]
+
+
+def started(group: Any, messages: Iterable[tuple[bool, Any, int]]) -> list[Any]:
+    """Begin to send and receive tensors.
+
+    Args:
+        group: the name of the group; None for the world.
+        messages: for each message whether it is sent, the tensor, and the other rank as it is numbered in the world.
+
+    Returns:
+        A `Work` for each message.
+
+    Raises:
+        TypeError: a tensor cannot be sent.
+        RuntimeError: as for `batch_isend_irecv`.
+    """
+    comm = group_of(group)
+    described: list[Any] = []
+    for sends, tensor, world_rank in messages:
+        peer, array = root_in(group, world_rank), array_of("batch_isend_irecv", tensor)
         check_moved("batch_isend_irecv", array)
-        messages.append(Send(array, peer) if one.sends else Recv(array, peer, 0))
-    return [CommHandle(Works(comm.batch(messages)))]
+        described.append(Send(array, peer) if sends else Recv(array, peer, 0))
+    works: list[Any] = comm.batch(described)
+    return works
 
 
 def _send(operation: str, tensor: Any, dst: int, group: str | None, tag: int, *, later: bool) -> Any:
@@ -194,6 +211,9 @@ def peer_in(group: str, rank: int) -> int:
         KeyError: there is no such group, or it has no such rank.
         RuntimeError: before `init`, or the world has no such rank.
     """
+    known = number_in(group, rank)
+    if known is not None:
+        return known
     if groups.is_world(group):
         return rank_in(group, rank)
     groups.check_inited()
