@@ -154,7 +154,8 @@ def checked(
         rows = _as_uint32(rows, operation)
     shape = rows.shape
     if len(shape) == 3 and shape[0] == 1:
-        rows, shape = rows[0], shape[1:]
+        rows = rows[0]
+        shape = rows.shape
     if (has_rdispls or shape != (3, size)) and shape != (4, size):
         wanted = f"(4, {size})" if has_rdispls else f"(3, {size}) or (4, {size})"
         raise ValueError(

@@ -116,19 +116,16 @@ def collective_permute_implicit_reduce(
     left = _by_channel(srcs0_by_channel, "srcs0_by_channel", channel_ids, operation)
     right = _by_channel(srcs1_by_channel, "srcs1_by_channel", channel_ids, operation)
     dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
-    results = [_reduced(function, a, right[i]) for i, a in enumerate(left)]
+    results = []
+    for i, a in enumerate(left):
+        b = right[i]
+        if a.dtype != b.dtype:
+            raise TypeError(f"{operation}: the operands of a channel have dtypes {a.dtype} and {b.dtype}")
+        if a.shape != b.shape:
+            raise ValueError(f"{operation}: the operands of a channel have shapes {a.shape} and {b.shape}")
+        result = function(a, b)
+        results.append(result if a.ndim else np.asarray(result))
     _send_around(results, dsts, communicator(replica_group, operation))
-
-
-def _reduced(function: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the reduction of the two operands of a channel."""
-    operands = "collective_permute_implicit_reduce: the operands of a channel have"
-    if a.dtype != b.dtype:
-        raise TypeError(f"{operands} dtypes {a.dtype} and {b.dtype}")
-    if a.shape != b.shape:
-        raise ValueError(f"{operands} shapes {a.shape} and {b.shape}")
-    result = function(a, b)
-    return result if a.ndim else np.asarray(result)
 
 
 def collective_permute_implicit_current_processing_rank_id(

@@ -62,9 +62,9 @@ def only_tensor(tensors: Any, name: str, operation: str) -> np.ndarray:
 
 def only_pair(srcs: Any, dsts: Any, operation: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the one source and the one destination."""
-    if type(srcs) is type(dsts) is list and len(srcs) == len(dsts) == 1:
-        src, dst = srcs[0], dsts[0]
-        if type(src) is type(dst) is np.ndarray:  # the common call
+    if type(srcs) is list and type(dsts) is list and len(srcs) == 1 and len(dsts) == 1:
+        (src,), (dst,) = srcs, dsts
+        if type(src) is np.ndarray and type(dst) is np.ndarray:  # the common call
             return src, dst
     return only_tensor(srcs, "srcs", operation), only_tensor(dsts, "dsts", operation)
 

@@ -22,6 +22,7 @@ def calls(comm: Any) -> Iterator[Call]:
     one, all_of = part[0], parts[0]  # that the native calls write
     dst, dsts = [part[1]], [parts[1]]
     metadata = np.array([counts, 2 * np.arange(size), 0 * counts], np.uint32)
+    behind_one = metadata[None]
     one_block = np.array([counts, 0 * counts, 0 * counts], np.uint32)
     split = ncc.all_to_all_v_prepare, ncc.all_to_all_v_trigger
     split_gather = ncc.all_gather_v_prepare, ncc.all_gather_v_trigger
@@ -42,7 +43,7 @@ def calls(comm: Any) -> Iterator[Call]:
     yield Call(
         "all_to_all_v, metadata of (1, 3, n)",
         all_to_all_v,
-        lambda: ncc.all_to_all_v([blocks], dsts, group, metadata[None]),
+        lambda: ncc.all_to_all_v([blocks], dsts, group, behind_one),
         parts,
     )
     yield Call(

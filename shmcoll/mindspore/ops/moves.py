@@ -96,7 +96,8 @@ class Broadcast(Collective):
         self.attrs.update(no_eliminate=True)
 
     def __call__(self, input_x: Any) -> Any:
-        self._as_arrays(input_x)  # checks all before the first one is sent
+        if type(input_x) is not tuple or len(input_x) != 1:
+            self._as_arrays(input_x)  # checks all before the first one is sent
         return tuple([self._call(x) for x in input_x])
 
     def _forward(self, x: np.ndarray) -> Any:

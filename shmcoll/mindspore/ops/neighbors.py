@@ -64,10 +64,12 @@ class NeighborExchange(Primitive):
 
     def __call__(self, input_x: Any) -> tuple[Any, ...]:
         plain = self._as_arrays(input_x)
-        if input_x and arrays.is_foreign(input_x[0]):
+        if not input_x:
+            return tuple(map(arrays.new, self._forward()))
+        first = input_x[0]
+        if not isinstance(first, np.ndarray) and arrays.is_foreign(first):
             return tuple(gradients.recorded(self, self._forward, tuple(input_x), ()))
-        result = self._forward(*plain)
-        return tuple([arrays.like(input_x[0], one) for one in result] if input_x else map(arrays.new, result))
+        return tuple([arrays.like(first, one) for one in self._forward(*plain)])
 
     def _forward(self, *tensors: np.ndarray) -> tuple[np.ndarray, ...]:
         shapes = self._shapes

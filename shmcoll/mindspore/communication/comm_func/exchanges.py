@@ -12,6 +12,7 @@ from shmcoll.mindspore.mint import distributed
 from shmcoll.mindspore.mint.distributed.checks import arrays_of, member_of
 from shmcoll.mindspore.mint.distributed.exchanges import all_to_all_v_c, exchange
 from shmcoll.mindspore.mint.distributed.handle import CommHandle
+from shmcoll.mindspore.tensor import Tensor
 
 
 def all_to_all_with_output_shape(
@@ -84,13 +85,16 @@ def exchanged(
     async_op: bool,
 ) -> Result:
     """Do as `all_to_all_single_with_output_shape`, with a shape that has been checked. x: the memory of the tensor."""
-    rows = sum(output_split_sizes) if output_split_sizes else shape[0] if shape else 1
-    out, place = new_like(tensor, (rows, *shape[1:]))
+    if output_split_sizes:
+        shape = (sum(output_split_sizes), *shape[1:])
+    out, place = new_like(tensor, shape or (1,))
     return out, exchange(x, place, output_split_sizes, input_split_sizes, group, async_op)
 
 
 def _shape(given: Any) -> tuple[int, ...]:
     """Return a shape that is given itself or by a tensor. Raise `TypeError` for anything else."""
+    if type(given) is Tensor:  # the common call
+        return given.shape
     if arrays.is_tensor(given):
         return tuple(given.shape)
     if not isinstance(given, (list, tuple)):

@@ -177,8 +177,8 @@ def all_to_all_v_c(
         raise TypeError(f"send_count_matrix must be square matrix, but got {len(send_count_matrix)}.")
     check_types("all_to_all_v_c", x, out)
     check_moved("all_to_all_v_c", x)
-    width, other = row_size(x.shape), row_size(out.shape)
-    if width != other:
+    width = row_size(x.shape)
+    if x.shape[1:] != out.shape[1:] and width != (other := row_size(out.shape)):
         raise ValueError(
             f"The input and output dimensions except 0 must be of equal size, but got {width} and {other}."
         )

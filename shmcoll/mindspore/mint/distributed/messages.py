@@ -157,7 +157,7 @@ def batch_isend_irecv(p2p_op_list: Any) -> list[CommHandle]:
     for one in p2p_op_list:
         if one.group != group:
             raise TypeError("The group name in p2p_op_list must be consistent.")
-    return [CommHandle(Works(started(group, ((one.sends, one.tensor, one.peer) for one in p2p_op_list))))]
+    return [CommHandle(Works(started(group, [(one.sends, one.tensor, one.peer) for one in p2p_op_list])))]
 
 
 def started(group: Any, messages: Iterable[tuple[bool, Any, int]]) -> list[Any]:
