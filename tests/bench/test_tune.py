@@ -17,6 +17,7 @@ from tests.support.patience import PATIENCE
 pytestmark = pytest.mark.slow
 
 DEFAULT = 32
+ORDER = ("ring_bytes", "flat_bytes", "stream_bytes", "exchange_bytes", "direct_bytes")
 
 
 def ratios(**told):
@@ -73,6 +74,10 @@ def test_what_is_measured_fits_the_cells(n):
         assert all(edge * (n - 2) >= size > (edge - 1) * (n - 2) and size <= CELL_BYTES for _, size in calls)
     for edge, calls in found["stream_bytes"].items():
         assert all(size == edge - 1 for _, size in calls)
+    for name in ("exchange_bytes", "direct_bytes"):
+        for edge, calls in found[name].items():
+            whole = ("broadcast", "collective_permute")
+            assert all(size == (edge - 1) * (1 if call in whole else n) for call, size in calls)
 
 
 def tune(folder, *arguments, expect=0, **variables):
@@ -90,7 +95,7 @@ def test_a_short_run():
     try:
         told = tune(path.parent, "-n", 3, "--rounds", 1, "--anyway")
         measured = [line.split(";")[0].split()[:3] for line in told.splitlines() if ";" in line]
-        assert measured == [["3", "ranks:", name] for name in ("ring_bytes", "flat_bytes", "stream_bytes")]
+        assert measured == [["3", "ranks:", name] for name in ORDER]
         assert told.splitlines()[-1] == f"kept in {path}"
         assert 3 in thresholds.known()
         assert tune(path.parent, "--show").splitlines()[-2:] == told.splitlines()[-2:]

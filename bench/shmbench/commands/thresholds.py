@@ -54,7 +54,15 @@ def crossings(ranks: int) -> list[Crossing]:
     # A result of exactly this number of bytes is streamed, so one more is added
     stream = {size + 1: [("all_reduce", size), ("all_gather", size)] for size in (1 << p for p in range(19, 23))}
     found.append(Crossing("stream_bytes", stream, reads=True))
-    return found
+    # Of exactly this share for each peer an array is read where it is, so one more is added
+    exchanged: dict[int, list[tuple[str, int]]] = {}
+    read: dict[int, list[tuple[str, int]]] = {}
+    for share in (1 << p for p in range(13, 21)):
+        exchanged[share + 1] = [("collective_permute", share), ("all_to_all", ranks * share)]
+        read[share + 1] = [("scatter", ranks * share)]
+        if ranks == 2:
+            read[share + 1] += [("broadcast", share), ("all_gather", ranks * share)]
+    return [*found, Crossing("exchange_bytes", exchanged), Crossing("direct_bytes", read)]
 
 
 def choose(default: int, ratios: Ratios) -> int:

@@ -114,9 +114,9 @@ def _measure(rounds: int, into: Path) -> None:
 
 def _lines(ranks: int, crossing: "Crossing", value: int, ratios: "Ratios") -> Iterator[str]:
     yield f"{ranks} ranks: {crossing.name} {value:,}; time by the short way / the long way, where they cross at"
-    yield f"{'':12}" + "".join(f"{edge:>11,}" for edge in ratios)
+    yield f"{'':18}" + "".join(f"{edge:>11,}" for edge in ratios)
     for k, (name, _) in enumerate(next(iter(crossing.calls.values()))):
-        yield f"{name:>12}" + "".join(f"{exp(median(told[k] for told in rounds)):>11.2f}" for rounds in ratios.values())
+        yield f"{name:>18}" + "".join(f"{exp(median(told[k] for told in rounds)):>11.2f}" for rounds in ratios.values())
 
 
 def _show() -> None:
@@ -131,11 +131,11 @@ def _show() -> None:
 def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench tune",
-        description="Measure from which length on one algorithm overtakes another on this machine, in under a minute, "
+        description="Measure from which length on one algorithm overtakes another on this machine, in about a minute, "
         "and keep it beside the compiled code. Jobs of as many ranks go by it from then on; results stay the same, bit "
         "for bit. A threshold is moved only where that gains clearly more than the noise, and nothing is kept that was "
         "measured while others were at work on the machine. If they are at work already, nothing is measured.",
-        epilog="The variables SHMCOLL_FLAT_BYTES, SHMCOLL_RING_BYTES and SHMCOLL_STREAM_BYTES go before what was "
+        epilog=f"The variables {', '.join(f'SHMCOLL_{name.upper()}' for name in thresholds.TUNED)} go before what was "
         "measured; with SHMCOLL_TUNING=0 a job ignores it. Exit code: 0, 1 when something was not kept, 2 for "
         "wrong options, or that of a job that failed.",
     )

@@ -27,7 +27,8 @@ from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.caches import last_level_caches
 from shmcoll.engine.system.cores import usable_cores
 
-TUNED = ("flat_bytes", "ring_bytes", "stream_bytes")  # no bit of a result depends on them
+# No bit of a result depends on them
+TUNED = ("flat_bytes", "ring_bytes", "stream_bytes", "exchange_bytes", "direct_bytes")
 MOST = 1 << 40
 
 CACHED_PART = 8
