@@ -7,7 +7,7 @@ TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all shuffled launchers test-launchers test-mindspore test-torch test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all shuffled launchers test-launchers test-mindspore test-mindspore-calls test-torch test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -75,18 +75,22 @@ $(LAUNCHERS)/%/.ready:
 test-launchers: $(TESTS) launchers  ## run the tests that need these launchers
 	@$(BIN)/python -m pytest tests/rendezvous/test_started_by.py tests/rendezvous/test_random_kills_started_by.py $(ARGS)
 
-# In an environment of its own: MindSpore 2.10 is built for numpy 1, and its package may not be had everywhere
+# In an environment of its own: MindSpore 2.10 is built for numpy 1, and its package may not be had everywhere.
+# These tests need pytest alone, not all that the others need
 MINDSPORE := .mindspore
 
 $(MINDSPORE)/.ready: pyproject.toml
-	@echo "== installing MindSpore, shmcoll and what the tests need into $(MINDSPORE) (some minutes, once)"
+	@echo "== installing MindSpore (2.6 GB), shmcoll and pytest into $(MINDSPORE) (some minutes, once)"
 	@$(PYTHON) -m venv $(MINDSPORE) \
-	  && $(MINDSPORE)/bin/python -m pip install --quiet --disable-pip-version-check mindspore==2.10.0 'numpy<2' --editable '.[test]' \
+	  && $(MINDSPORE)/bin/python -m pip install --quiet --disable-pip-version-check mindspore==2.10.0 'numpy<2' 'pytest>=8.2' --editable . \
 	  && touch $@
 
 test-mindspore: $(MINDSPORE)/.ready  ## run the tests that need MindSpore itself
 	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest \
 	  tests/mindspore tests/frontends/test_mindspore_own_*.py $(ARGS)
+
+test-mindspore-calls: $(MINDSPORE)/.ready  ## make the same calls on MindSpore and here, once, at 2 ranks
+	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest tests/mindspore -k 'recorded or of_mindspore' $(ARGS)
 
 # In the environment of torchrun: torch takes gigabytes
 TORCH := $(LAUNCHERS)/torch

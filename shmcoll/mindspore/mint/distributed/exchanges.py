@@ -178,13 +178,14 @@ def all_to_all_v_c(
     check_types("all_to_all_v_c", x, out)
     check_moved("all_to_all_v_c", x)
     width = row_size(x.shape)
-    if x.shape[1:] != out.shape[1:] and width != (other := row_size(out.shape)):
+    other = width if x.shape == out.shape else row_size(out.shape)
+    if width != other:
         raise ValueError(
             f"The input and output dimensions except 0 must be of equal size, but got {width} and {other}."
         )
     rank, size = comm.rank, comm.size
-    send = in_elements(send_count_matrix[rank * size : (rank + 1) * size], width)
-    recv = in_elements(send_count_matrix[rank::size], width)
+    matrix = in_elements(send_count_matrix, width)
+    send, recv = matrix[rank * size : (rank + 1) * size], matrix[rank::size]
     return handle_of(comm.all_to_all_v(x, send, recv_counts=recv, out=out, async_op=async_op), async_op)
 
 
