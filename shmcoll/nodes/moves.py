@@ -61,6 +61,11 @@ def all_gather(
         rows = told.reshape(d.size, length)
     else:
         d.agreement.open(facts)
+        place = None if table else as_bytes(out).reshape(d.size, length)
+        is_own_row = place is not None and place[d.rank].ctypes.data == block.ctypes.data
+        if place is not None and (is_own_row or not np.may_share_memory(place, block)):
+            gather_everywhere(d, block, place)
+            return _OK
         rows = gather_everywhere(d, block)
     if table:
         for address, row in zip(table_at(table, d.size), rows, strict=True):

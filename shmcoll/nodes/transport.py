@@ -8,6 +8,7 @@ is no circle.
 
 import ctypes
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,36 +49,64 @@ def swap(
     d.wait(pending)
 
 
-def gather_everywhere(d: "NodesDispatcher", block: np.ndarray) -> np.ndarray:
+def gather_everywhere(d: "NodesDispatcher", block: np.ndarray, into: np.ndarray | None = None) -> np.ndarray:
     """Return the blocks of all ranks, of equal length in bytes, as rows by rank.
 
+    into: memory for the rows. It may hold the block as this rank's row, and overlaps it nowhere else.
+
     Rails: rank j of a node sends its block once to each other node, to the rank j (modulo its ranks) there. Then the
-    ranks of a node share what they have received. Cost for N nodes: (N - 1) blocks per rank on the wire, and an
-    all_gather_v in the node.
+    ranks of a node share what they have received, from one node after the other. Cost for N nodes: (N - 1) blocks per
+    rank on the wire, and an all_gather_v in the node for each of them.
     """
     topology = d.topology
-    length, mine = block.size, topology.index
+    length, mine, here = block.size, topology.index, len(topology.local)
+    rows = np.empty((d.size, length), np.uint8) if into is None else into
     if length == 0:
-        return np.empty((d.size, 0), np.uint8)
+        return rows
     pending = Pending(d.channel)
-    remote = [node for node in range(len(topology.nodes)) if node != topology.node]
-    order = [rank for node in remote for rank in topology.nodes[node]]  # of the ranks of other nodes
-    takers = [i % len(topology.local) for node in remote for i in range(len(topology.nodes[node]))]
-    received = np.empty((takers.count(mine), length), np.uint8)
-    for row, rank in zip(received, (r for r, t in zip(order, takers, strict=True) if t == mine), strict=True):
-        pending.recv(row, rank)
-    for node in (*remote[topology.node :], *remote[: topology.node]):
-        ranks = topology.nodes[node]
+    remote = [ranks for node, ranks in enumerate(topology.nodes) if node != topology.node]
+    received = []
+    for ranks in remote:
+        taken = ranks[mine::here]  # by this rank
+        got = [rows[rank] for rank in taken] if here == 1 else np.empty((len(taken), length), np.uint8)
+        received.append(got)
+        for row, rank in zip(got, taken, strict=True):
+            pending.recv(row, rank)
+    for ranks in (*remote[topology.node :], *remote[: topology.node]):
         pending.send(block, ranks[mine % len(ranks)])
-    result = np.empty((d.size, length), np.uint8)
-    result[list(topology.local)] = d.inner.all_gather(block).reshape(-1, length)
+    _share(d, block, [1] * here, topology.local, rows)
     d.wait(pending)
-    if order:
-        counts = [takers.count(i) * length for i in range(len(topology.local))]
-        shared, _ = d.inner.all_gather_v(received.reshape(-1), recv_counts=counts)
-        by_taker = sorted(range(len(order)), key=lambda k: takers[k])  # stable: as each taker has them
-        result[[order[k] for k in by_taker]] = shared.reshape(-1, length)
-    return result
+    for ranks, got in zip(remote, received, strict=True):
+        if isinstance(got, np.ndarray):
+            _share(d, got, [len(ranks[i::here]) for i in range(here)], _by_taker(ranks, here), rows)
+    return rows
+
+
+def _share(
+    d: "NodesDispatcher", own: np.ndarray, counts: Sequence[int], ranks: Sequence[int], rows: np.ndarray
+) -> None:
+    """Write the blocks that the ranks of this node have into the rows of `ranks`; each has so many, one after the
+    other."""
+    length = rows.shape[1]
+    found = rows[ranks[0] : ranks[-1] + 1] if _are_neighbours(ranks) else np.empty((len(ranks), length), np.uint8)
+    if len(counts) == 1:
+        found[:] = own.reshape(-1, length)
+    elif len(set(counts)) == 1:
+        d.inner.all_gather(own.reshape(-1), out=found.reshape(-1))
+    else:
+        d.inner.all_gather_v(own.reshape(-1), recv_counts=[one * length for one in counts], out=found.reshape(-1))
+    if not _are_neighbours(ranks):
+        rows[list(ranks)] = found
+
+
+def _by_taker(ranks: Sequence[int], takers: int) -> list[int]:
+    """Return ranks in the order in which the takers 0, 1, ... have their blocks."""
+    return [rank for taker in range(takers) for rank in ranks[taker::takers]]
+
+
+def _are_neighbours(ranks: Sequence[int]) -> bool:
+    """Return whether the rows of these ranks follow one another."""
+    return all(after == rank + 1 for rank, after in pairwise(ranks))
 
 
 def at_address(address: int, length: int) -> np.ndarray:
