@@ -102,7 +102,11 @@ def all_to_all(
     else:
         apart = x.reshape(*x.shape[:split], d.size, x.shape[split] // d.size, *x.shape[split + 1 :])
         blocks = as_bytes(np.ascontiguousarray(np.moveaxis(apart, split, 0)))
-    got = personalised(d, facts, blocks.reshape(d.size, length))
+    is_plain = not targets and concat == 0 and not np.may_share_memory(out, x)
+    rows = as_bytes(out).reshape(d.size, length) if is_plain else None
+    got = personalised(d, facts, blocks.reshape(d.size, length), rows)
+    if got is rows:
+        return _OK
     if targets:
         for address, row in zip(table_at(targets, d.size), got, strict=True):
             at_address(int(address), length)[:] = row
@@ -114,16 +118,18 @@ def all_to_all(
     return _OK
 
 
-def personalised(d: "NodesDispatcher", facts: Facts, blocks: np.ndarray, **more: Any) -> np.ndarray:
+def personalised(
+    d: "NodesDispatcher", facts: Facts, blocks: np.ndarray, into: np.ndarray | None = None, **more: Any
+) -> np.ndarray:
     """Open a call, and send row r of `blocks` to rank r. Return the rows that all ranks have sent to this one.
 
-    facts, more: see `Agreement.open`.
+    facts, more: see `Agreement.open`. into: memory for the rows, which long ones are received in.
     """
     topology, length = d.topology, blocks.shape[1]
     most = max(map(len, topology.nodes))
     if length * most * most > LONGEST_OFFER:
         d.agreement.open(facts, **more)
-        got = np.empty_like(blocks)
+        got = np.empty_like(blocks) if into is None else into
         counts, displs = np.full(d.size, length), np.arange(d.size) * length
         swap(d, blocks.reshape(-1), counts, displs, got.reshape(-1), counts, displs)
         return got
