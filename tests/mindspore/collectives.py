@@ -12,8 +12,8 @@ if len(sys.argv) > 1:
 
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor
-from mindspore.communication import get_rank, init
+from mindspore import Tensor, ops
+from mindspore.communication import get_group_size, get_rank, init
 
 CALLS = """
 get_rank(), get_group_size()
@@ -38,9 +38,12 @@ ms.set_context(device_target="CPU")
 init()
 rank = get_rank()
 x = Tensor(np.arange(4).reshape(2, 2) + rank, ms.float32)
+names = {"Tensor": Tensor, "get_group_size": get_group_size, "get_rank": get_rank, "ms": ms, "ops": ops, "x": x}
 for call in CALLS.strip().splitlines():
     try:
-        answer = repr(eval(call))
+        answer = repr(eval(call, names))
+    except NameError:  # of this program
+        raise
     except Exception as error:
         answer = f"{type(error).__name__}: {str(error).splitlines()[0]}"
     print(f"{rank}|{call}|{answer}".replace("\n", " "), flush=True)

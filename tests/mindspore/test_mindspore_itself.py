@@ -16,6 +16,12 @@ pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("mindspore") is None, reason="MindSpore is not installed"),
 ]
 
+#: calls that MindSpore 2.10 answers in another way, and why ours does not
+EXPLAINED = {
+    "ops.AlltoAll(2, 0, 0)(Tensor([1.0, 2.0, 3.0]))": "its text lacks a quote and shows {x_shape[0]} for a number",
+    "ops.Broadcast(0)((x, x))": "on a CPU it sends the first tensor only; the second result has not been written",
+}
+
 
 @pytest.fixture
 def run(tmp_path):
@@ -41,7 +47,7 @@ def test_gradients(run, n):
 
 
 def test_collectives_are_those_of_mindspore(run, tmp_path):
-    """The same program, started by each launcher."""
+    """The same program, started by each launcher. It ends with an error if a call names what it does not know."""
     ours = run("-m", "shmrun", "-n", 2, HERE / "collectives.py", "ours")
     run(
         "-m", "mindspore.parallel.cluster.run", "--worker_num", 2, "--local_worker_num", 2, "--master_port", 18118,
@@ -49,5 +55,6 @@ def test_collectives_are_those_of_mindspore(run, tmp_path):
     )  # fmt: skip
     theirs = [line for log in tmp_path.glob("logs/worker_*.log") for line in log.read_text().splitlines()]
     theirs = [line for line in theirs if line.startswith(("0|", "1|"))]
-    assert len(ours) > 30
-    assert sorted(ours) == sorted(theirs)
+    assert len(ours) == len(theirs) > 30
+    differ = {line.split("|")[1] for line in set(ours) ^ set(theirs)}
+    assert differ <= set(EXPLAINED), sorted(set(ours) ^ set(theirs))
