@@ -30,6 +30,13 @@ def raises(comm: Any) -> None:
     comm.all_reduce(np.ones(4))
 
 
+def exits(comm: Any) -> None:
+    """The end of a program that the other ranks do not expect, with no exception to report."""
+    if comm.rank == CULPRIT:
+        sys.exit(3)
+    comm.all_reduce(np.ones(4))
+
+
 def other_operation(comm: Any) -> None:
     comm.barrier() if comm.rank == CULPRIT else comm.all_reduce(np.ones(4))
 
@@ -76,7 +83,18 @@ def bad_argument(comm: Any) -> None:
 
 CASES: dict[str, Callable[[Any], None]] = {
     one.__name__: one
-    for one in (killed, raises, other_operation, other_shape, late, aborts, in_message, interrupted, bad_argument)
+    for one in (
+        killed,
+        raises,
+        exits,
+        other_operation,
+        other_shape,
+        late,
+        aborts,
+        in_message,
+        interrupted,
+        bad_argument,
+    )
 }
 
 
@@ -88,7 +106,7 @@ def main() -> None:
     told: dict[str, Any] = {"kind": "", "text": ""}
     try:
         CASES[case](comm)
-    except KeyError:
+    except (KeyError, SystemExit):
         raise
     except BaseException as error:
         told = {"kind": type(error).__name__, "text": str(error)}

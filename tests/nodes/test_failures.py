@@ -33,6 +33,13 @@ def test_an_exception_of_one_rank_is_raised_on_the_ranks_of_all_nodes(tmp_path):
         assert "rank 3 (node b) raised KeyError: 'a bad sample'" in one["text"]
 
 
+def test_the_end_of_one_program_is_raised_on_the_ranks_of_all_nodes(tmp_path):
+    told = outcomes(tmp_path, "exits", [rank for rank in range(RANKS) if rank != CULPRIT])
+    for one in told:
+        assert (one["kind"], one["rank"], one["operation"]) == ("RankFailed", CULPRIT, "all_reduce")
+        assert one["text"].startswith("rank 3 (node b) left the job without taking part")
+
+
 @pytest.mark.parametrize("case", ["aborts", "in_message"])
 def test_abort_reaches_collectives_and_messages_of_all_nodes(tmp_path, case):
     told = outcomes(tmp_path, case)
