@@ -178,16 +178,13 @@ def collective_permute(
 ) -> int:
     d.agreement.open((name, *array_facts(x, mark), f"pairs of hash {pairs:x}"))
     local = {rank: i for i, rank in enumerate(d.topology.local)}
-    # x may be `out`: what is sent to another node is copied, and what comes from one is received beside it
-    pending, got = Pending(d.channel), np.zeros(x.nbytes, np.uint8)
-    if source not in local and source != NOBODY:
-        pending.recv(got, source)
+    pending = Pending(d.channel)
     if target not in local and target != NOBODY:
-        pending.send(as_bytes(x).copy(), target)
-    place = as_bytes(out) if source in local else np.empty_like(got)
+        pending.send(as_bytes(x).copy() if np.may_share_memory(x, out) else as_bytes(x), target)
     ends = (local.get(source, NOBODY), local.get(target, NOBODY))
-    d.inner._dispatcher.run("collective_permute", as_bytes(x), place, 0, pairs, 0, 0, *ends)
+    # It clears the result if no rank of this node sends it, so the receive begins afterwards
+    d.inner._dispatcher.run("collective_permute", as_bytes(x), as_bytes(out), 0, pairs, 0, 0, *ends)
+    if source not in local and source != NOBODY:
+        pending.recv(as_bytes(out), source)
     d.wait(pending)
-    if source not in local:
-        put(out, got)
     return _OK

@@ -14,6 +14,7 @@ import pytest
 
 import shmcoll
 from shmcoll.diagnostics import stack_client, stack_server
+from tests.support.patience import PATIENCE
 
 PACKAGE = Path(shmcoll.__file__).parent
 
@@ -96,7 +97,7 @@ def test_threads_that_run_python_code_are_asked_without_harm():
         for _ in range(10_000):
             process.send_signal(stack_server.SIGNAL)
             time.sleep(1e-4)
-        told = stack_client.ask({0: (process.pid, 0)}, 5.0)[0]
+        told = stack_client.ask({0: (process.pid, 0)}, PATIENCE)[0]
         assert process.poll() is None
         assert [line for line in told if line.endswith(":")] == ["main thread:", "thread 1:", "thread 2:"]
         assert sum(" in busy" in line or " in deep" in line for line in told) >= 2
@@ -162,8 +163,8 @@ def slow_writer():
 @pytest.mark.parametrize("pause", [0.0, 0.3])
 def test_a_rank_may_be_kept_from_its_core_while_it_writes(slow_writer, pause):
     pid = slow_writer(pause)
-    assert stack_client.ask({5: (pid, 0)}, 5.0) == {5: TOLD}
-    assert stack_client.ask({5: (pid, 0)}, 5.0) == {5: TOLD}
+    assert stack_client.ask({5: (pid, 0)}, PATIENCE) == {5: TOLD}
+    assert stack_client.ask({5: (pid, 0)}, PATIENCE) == {5: TOLD}
     if pause:
         assert stack_client.ask({5: (pid, 0)}, pause / 10) == {5: [f"(no stack within {pause / 10:g} s)"]}
 
@@ -222,4 +223,4 @@ def test_an_answer_is_whole_however_the_rank_runs_meanwhile(monkeypatch, speaks)
 def test_two_may_ask_at_once(slow_writer):
     pid = slow_writer(0.1)
     with ThreadPoolExecutor() as pool:
-        assert list(pool.map(lambda _: stack_client.ask({5: (pid, 0)}, 5.0), range(3))) == [{5: TOLD}] * 3
+        assert list(pool.map(lambda _: stack_client.ask({5: (pid, 0)}, PATIENCE), range(3))) == [{5: TOLD}] * 3
