@@ -140,7 +140,7 @@ def elements_of(
 
 def in_elements(rows: Sequence[int], width: int) -> Sequence[int]:
     """Return numbers of rows of `width` elements as numbers of elements."""
-    return rows if width == 1 else [one * width for one in rows]
+    return [one * width for one in rows]  # of bools too, which are integers to MindSpore
 
 
 def all_to_all_v_c(
