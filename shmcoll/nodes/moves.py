@@ -28,7 +28,10 @@ _OK = int(c.OK)
 
 def array_facts(array: np.ndarray, mark: int = 0) -> Facts:
     """Return what must be equal on all ranks about an array."""
-    return _in_words(array.dtype, array.shape), mark or ""
+    dtype = array.dtype
+    # Structured dtypes may be equal and have different words: then those in the cache depend on the calls before
+    in_words = _in_words if dtype.fields is None else _in_words.__wrapped__
+    return in_words(dtype, array.shape), mark or ""
 
 
 @lru_cache(maxsize=1024)
@@ -62,11 +65,11 @@ def all_gather(
     else:
         d.agreement.open(facts)
         place = None if table else as_bytes(out).reshape(d.size, length)
-        is_own_row = place is not None and place[d.rank].ctypes.data == block.ctypes.data
-        if place is not None and (is_own_row or not np.may_share_memory(place, block)):
-            gather_everywhere(d, block, place)
+        if place is not None and place[d.rank].ctypes.data != block.ctypes.data and np.may_share_memory(place, block):
+            place = None  # other rows overlap the block
+        rows = gather_everywhere(d, block, place)
+        if rows is place:
             return _OK
-        rows = gather_everywhere(d, block)
     if table:
         for address, row in zip(table_at(table, d.size), rows, strict=True):
             at_address(int(address), length)[:] = row
