@@ -18,6 +18,7 @@ from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.compiler.levels import levels
 from shmcoll.engine.compiler.lowering import lowered
 from shmcoll.engine.compiler.object_cache import packaged_name, sealed
+from shmcoll.nodes.short import collectives as short_calls
 from shmcoll.startup.rank_process import die_with
 
 
@@ -25,6 +26,7 @@ def everything() -> dict[str, code.Functions]:
     """What a job can need, except the kernels around functions of users."""
     found = {name: code.routine_functions(record) for name, record in RECORDS.items()}
     found |= {"gate": code.gate_functions(), "array_allocator": code.allocator_functions()}
+    found["calls_over_nodes"] = short_calls.functions()
     return found | {f"{r}_{d.name}": code.kernel_functions(d, r) for d, r in code.all_kernels()}
 
 

@@ -30,6 +30,7 @@ schedule explorer runs the routines' own source that way.
     call_kernel              a reduce kernel by its address
     call_routine             the plain form of a routine by its address, for a context that is filled
     call                     a C function of up to three words by its address; its result is a word
+    call_long                the same of up to seven words
     reached                  compares sequence words; nothing else does
     wrapping_multiply        for hashes
 """
@@ -251,6 +252,10 @@ def call_routine(address, ctx):
 
 def call(function, a, b, c):
     return ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(function)(a, b, c)
+
+
+def call_long(function, *words):
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 7)(function)(*words)
 
 
 def reached(value, wanted):

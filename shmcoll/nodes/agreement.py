@@ -1,7 +1,7 @@
 """The opening of every collective: all ranks of all nodes make the same call. Short arrays travel with it.
 
     1. all_gather in the node     the mark of each rank's call: a hash of its number, operation, arguments. What a rank
-                                  brings travels with it, up to TINY bytes
+                                  brings travels with it, up to 240 bytes
     2. exchange of the leaders    each leader sends one message to each other one: the mark of its node, or 0 if its
                                   ranks disagree, and what its node offers
     3. broadcast in the node      the verdict of the leader, and the result that it has made from all offers
@@ -9,6 +9,10 @@
 A rank leaves step 3 only after every rank of every node has entered step 1. All leaders see the same marks, so all
 ranks reach the same verdict, before a byte of a result moves. If they disagree, every rank makes step 4: all of them
 exchange what they have called, in words, and raise.
+
+There are two forms, in the same memory and with the same formats, so that they always meet. In `open_rows`, which is
+native (`short/opening.py`), a node offers what its ranks have brought, and all ranks get all of it. In `open`, which is
+here, a node offers what its ranks have made together, and the leaders make the result.
 
 Who waits for whom: a rank for the ranks of its node (in shared memory), a leader for the other leaders (`progress.py`).
 All of them have the same order of steps, so there is no circle. A leader of a node that disagrees sends its message all
@@ -29,27 +33,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shmcoll.collectives import OPERATION_NAMES
 from shmcoll.diagnostics.call_site import at_site
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import WORD
 from shmcoll.errors import CollectiveMismatch
+from shmcoll.nodes.progress import Wait
+from shmcoll.nodes.short.layout import EVERYBODY, HEAD, PARTLY_UNLIKE, SLOT_BYTES, UNLIKE
+from shmcoll.nodes.short.state import LONGEST_OFFER, OpeningState
 from shmcoll.nodes.wire import OPENING, Pending
 
 if TYPE_CHECKING:
-    from shmcoll.communicator import Communicator
     from shmcoll.nodes.interfaces import NodesDispatcher
 
-LONGEST_OFFER = 64 << 10  # bytes that a leader sends to another one in an opening
-WORD = 8
-_MARKS = 2
-_HEAD = (_MARKS + 1) * WORD  # bytes before the offer
-_SLOT = 256  # bytes of a rank's slot in the calls in the node: its marks, and what it brings
-TINY = _SLOT - _MARKS * WORD  # bytes that a rank can bring; equal for all operations, so that they always meet
 NOTHING = np.empty(0, np.uint8)
 
 Offer = np.ndarray | Sequence[np.ndarray]  # bytes for all nodes, or for each
 Facts = tuple[Any, ...]
 
 UNKNOWN: Facts = ("None",)  # of a rank without an array, which messages call so
-UNLIKE = CollectiveMismatch, "the ranks disagree"
+DISAGREE = CollectiveMismatch, "the ranks disagree"
 
 
 class Agreement:
@@ -57,10 +60,60 @@ class Agreement:
 
     def __init__(self, dispatcher: "NodesDispatcher"):
         self._dispatcher = dispatcher
-        self.sequence = 0
-        self._slots = _Slots(dispatcher.inner)
+        self.state = OpeningState(dispatcher, self._watch)
         self._leaders = [ranks[0] for ranks in dispatcher.topology.nodes]
-        self._messages: list[_Message] = []  # of the leaders, by node; sent ones behind them
+        self._is_alone = len(dispatcher.topology.local) == 1  # on its node
+        self._wait: Wait | None = None  # of a leader in a native opening
+        self.verdict = 0  # of a native opening, for the call that Python makes to report it
+        inner, state = dispatcher.inner, self.state
+        self._marks = state.slots.view(np.int64)[:, :2]
+        self._gather: Callable[[], object] = lambda: None
+        self._publish = self._gather
+        if not self._is_alone:
+            self._gather = inner.plan("all_gather", state.slot, out=state.slots)
+            self._publish = inner.plan("broadcast", state.told[:SLOT_BYTES], 0)
+
+    @property
+    def most_row(self) -> int:
+        """The bytes that a rank can bring to `open_rows`."""
+        return self.state.most_row
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last opening."""
+        return self.state.sequence
+
+    def open_rows(
+        self,
+        facts: Facts,
+        brought: np.ndarray,
+        only: int = EVERYBODY,
+        *,
+        partly_known: Facts | None = None,
+        unlike: tuple[type[Exception], str] = DISAGREE,
+        native: tuple[np.ndarray | None, int, int] | None = None,
+    ) -> np.ndarray:
+        """Agree on a call, and return what all ranks have brought, as rows by rank, or what one of them has.
+
+        Args:
+            facts: what must be equal on all ranks: the operation and its arguments.
+            brought: bytes of this rank, as many on all ranks, and `most_row` at most; MOST_BROUGHT for one rank's.
+            only: the rank whose bytes all ranks get, if not all of them.
+            partly_known: what must be equal on all ranks that know it.
+            unlike: the exception for `partly_known` that is not equal, and the beginning of its text.
+            native: operand, reduction and root of the call, if native code may make calls of this form by itself.
+        """
+        state, marks = self.state, (_mark(facts), _mark(partly_known))
+        if not self.verdict:
+            if native is not None:
+                state.remember(facts[0], marks, *native)
+            status = state.open_rows(*marks, brought, only)
+            if status != c.MISMATCH:
+                self.check(status)
+            self.verdict = state.verdict if status == c.MISMATCH else 0
+        if self.verdict:
+            self._disagree(facts, partly_known, unlike)
+        return state.rows(brought.size) if only < 0 else state.row(brought.size)
 
     def open(
         self,
@@ -69,52 +122,78 @@ class Agreement:
         offer: Callable[[], Offer] | None = None,
         combine: Callable[[list[np.ndarray], np.ndarray], None] | None = None,
         *,
-        brought: np.ndarray | None = None,
-        merge: Callable[[np.ndarray], Offer] | None = None,
         partly_known: Facts | None = None,
-        unlike: tuple[type[Exception], str] = UNLIKE,
+        unlike: tuple[type[Exception], str] = DISAGREE,
     ) -> np.ndarray:
         """Agree on a call, and return `length` bytes that `combine` has made on the leader from all nodes' offers.
 
         Args:
-            facts: what must be equal on all ranks: the operation and its arguments.
+            facts: see `open_rows`.
             length: bytes of the result, equal on all ranks of a node.
             offer: makes the offer of this node; called on all its ranks once they agree; the leader's counts. By
                 default nothing is offered.
             combine: writes the result, on the leader, from the offers by node.
-            brought: bytes of this rank, TINY at most and as many on all ranks; and
-            merge: in place of `offer`, makes the offer on the leader, from rows of what its ranks have brought.
-            partly_known: what must be equal on all ranks that know it.
-            unlike: the exception for `partly_known` that is not equal, and the beginning of its text.
+            partly_known: see `open_rows`.
+            unlike: see `open_rows`.
         """
-        d, slots = self._dispatcher, self._slots
-        self.sequence += 1
-        slots.marks[:] = (_mark(facts) + self.sequence) & _MOST or 1, _mark(partly_known)
-        length_brought = 0 if brought is None else brought.size
-        if brought is not None:
-            slots.brought[:length_brought] = brought
-        slots.gather()
-        marks = slots.all_marks.tolist()
+        d, state = self._dispatcher, self.state
+        state.next_slot(_mark(facts), _mark(partly_known))
+        self._gather()
+        marks = self._marks.tolist()
         first, second = _common([one for one, _ in marks]), _known([two for _, two in marks])
         agree = first != 0 and second >= 0
         offered = offer() if agree and offer else NOTHING
-        if agree and merge and d.is_leader:
-            offered = merge(slots.all_brought[:, :length_brought])
         size = WORD + (length if agree else 0)  # else the ranks of a node may differ in it
-        told = slots.told[:size] if size <= _SLOT else np.empty(size, np.uint8)
+        told = state.told[:size] if size <= SLOT_BYTES else np.empty(size, np.uint8)
         if d.is_leader:
             heard = self._exchange((first, second), offered)
             first, second = _common([one.first for one in heard]), _known([one.second for one in heard])
-            told[:WORD].view(np.int64)[0] = verdict = 1 if first == 0 else 2 if second < 0 else 0
+            told[:WORD].view(np.int64)[0] = verdict = UNLIKE if first == 0 else PARTLY_UNLIKE if second < 0 else 0
             if combine and not verdict:
                 combine([one.offer for one in heard], told[WORD:])
-        if size <= _SLOT:
-            slots.publish()
-        elif slots.are_shared:
+        if size <= SLOT_BYTES:
+            self._publish()
+        elif not self._is_alone:
             d.inner.broadcast(told, 0)
-        if verdict := told[:WORD].view(np.int64).item(0):
-            self._disagree(facts, partly_known, UNLIKE if verdict == 1 else unlike)
+        self.verdict = told[:WORD].view(np.int64).item(0)
+        if self.verdict:
+            self._disagree(facts, partly_known, unlike)
         return told[WORD:]
+
+    def check(self, status: int) -> int:
+        """Return the status OK of native code of an opening; raise why it has returned another one."""
+        if status == c.OK:
+            return status
+        d, (where, code) = self._dispatcher, self.state.failed
+        if where == "MPI":
+            mpi = d.channel.wire.mpi
+            text = mpi.Get_error_string(code) if code else "a message of another length than this call has"
+            d.progress.lost(d.failures, self._missing(), text)
+            d.failures.raise_if_ended(d.operation)
+        raise d.inner._dispatcher.failures.error(where, code)
+
+    def withdraw(self) -> None:
+        """Make no native opening any more, and leave what has been posted, and is not complete, to the end of the
+        job."""
+        self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
+        mpi, handles = self._dispatcher.channel.wire.mpi, self.state.abandoned()
+        if handles:
+            self._dispatcher.progress.abandon([mpi.Request.fromhandle(one) for one in handles], self.state)
+
+    def _watch(self, turn: int) -> None:
+        """Look around; called by native code while this leader waits."""
+        d, wait = self._dispatcher, self._wait
+        if wait is None or turn <= self._turn:
+            operation = d.operation or OPERATION_NAMES[d.words.item(c.OPERATION // WORD)]
+            self._wait = wait = Wait(operation, d.timeout, self._missing)
+        self._turn = turn
+        d.progress.look_around(d.failures, wait, turn)
+
+    _turn = 0
+
+    def _missing(self) -> list[int]:
+        """Return the leaders whose message has not come."""
+        return [self._leaders[node] for node in self.state.missing()]
 
     def texts(self, text: str) -> list[str]:
         """Return the texts of all ranks, by rank, each shortened if necessary. Every rank calls it."""
@@ -135,29 +214,29 @@ class Agreement:
         """Send the message of this node to all other leaders, and return theirs by node."""
         d = self._dispatcher
         leaders, own = self._leaders, d.topology.node
-        if not self._messages:
-            self._messages = [_Message() for _ in range(2 * len(leaders))]
-        heard, sent = self._messages[: len(leaders)], self._messages[len(leaders) :]
+        heard = [_Message(memory) for memory in self.state.messages]
         pending = Pending(d.channel)
         for node, leader in enumerate(leaders):
             if node != own:
                 pending.recv(heard[node].memory, leader, OPENING)
         if isinstance(offered, np.ndarray):
-            sent[own].write(marks, offered)
-            to = [sent[own]] * len(leaders)
+            heard[own].write(marks, offered)
+            to = [heard[own]] * len(leaders)
         else:
-            to = sent
-            for message, one in zip(sent, offered, strict=True):
+            to = [_Message(np.empty(HEAD + one.size, np.uint8)) for one in offered]
+            to[own] = heard[own]
+            for message, one in zip(to, offered, strict=True):
                 message.write(marks, one)
         for node in (*range(own + 1, len(leaders)), *range(own)):
             pending.send(to[node].written, leaders[node], OPENING)
         d.wait(pending)
-        return [sent[own] if node == own else message for node, message in enumerate(heard)]
+        return heard
 
     def _disagree(self, facts: Facts, partly_known: Facts | None, unlike: tuple[type[Exception], str]) -> None:
         """Raise on all ranks what each of them has called."""
         d = self._dispatcher
-        kind, beginning = unlike
+        verdict, self.verdict = self.verdict, 0
+        kind, beginning = DISAGREE if verdict == UNLIKE else unlike
         texts = self.texts(_in_words(facts, partly_known) + at_site())
         calls: dict[str, list[int]] = {}
         for rank, text in enumerate(texts):
@@ -181,9 +260,6 @@ class Agreement:
         failures.raise_if_ended(self._dispatcher.operation)
 
 
-_MOST = (1 << 62) - 1
-
-
 @lru_cache(maxsize=4096)
 def _mark(facts: Facts | None) -> int:
     """Return a hash that is above 0 and the same in every process; 0 for None."""
@@ -203,40 +279,20 @@ def _known(marks: list[int]) -> int:
     return 0 if not known else known[0] if known[0] > 0 and known.count(known[0]) == len(known) else -1
 
 
-class _Slots:
-    """The memory of the two calls in the node, with their plans. What `publish` has brought is there until the next
-    opening."""
-
-    def __init__(self, inner: "Communicator"):
-        self.are_shared = inner.size > 1
-        own = np.zeros((1, _SLOT), np.uint8)
-        rows = np.zeros((inner.size, _SLOT), np.uint8) if self.are_shared else own
-        self.told = np.zeros(_SLOT, np.uint8)
-        self.marks = own[0].view(np.int64)[:_MARKS]
-        self.brought = own[0, _MARKS * WORD :]
-        self.all_marks = rows.view(np.int64)[:, :_MARKS]
-        self.all_brought = rows[:, _MARKS * WORD :]
-        self.gather: Callable[[], object] = lambda: None
-        self.publish = self.gather
-        if self.are_shared:
-            self.gather = inner.plan("all_gather", own, out=rows)
-            self.publish = inner.plan("broadcast", self.told, 0)
-
-
 class _Message:
-    """Memory for one message of a leader."""
+    """A message of a leader, in its memory."""
 
-    def __init__(self) -> None:
-        self.memory = np.empty(_HEAD + LONGEST_OFFER, np.uint8)
-        self._head = self.memory[:_HEAD].view(np.int64)
+    def __init__(self, memory: np.ndarray) -> None:
+        self.memory = memory
+        self._head = memory[:HEAD].view(np.int64)
 
     def write(self, marks: tuple[int, int], offer: np.ndarray) -> None:
         self._head[:] = *marks, offer.size
-        self.memory[_HEAD : _HEAD + offer.size] = offer
+        self.memory[HEAD : HEAD + offer.size] = offer
 
     @property
     def written(self) -> np.ndarray:
-        return self.memory[: _HEAD + self._head.item(2)]
+        return self.memory[: HEAD + self._head.item(2)]
 
     @property
     def first(self) -> int:
@@ -248,7 +304,7 @@ class _Message:
 
     @property
     def offer(self) -> np.ndarray:
-        return self.memory[_HEAD : _HEAD + self._head.item(2)]
+        return self.memory[HEAD : HEAD + self._head.item(2)]
 
 
 def _in_words(facts: Facts, partly_known: Facts | None) -> str:

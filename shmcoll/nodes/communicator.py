@@ -1,7 +1,7 @@
 """The communicator over nodes. It has the methods of every other one; what differs is below.
 
-A method leaves the arguments to `calls/`, which check them and call the dispatcher of this room. The native entries of
-one machine are not used: every method finds the one that answers that Python goes on.
+Short calls have native entries of this room (`short/`). All others leave the arguments to `calls/`, which check them
+and call the dispatcher of this room: their methods find the entry that answers that Python goes on.
 """
 
 from __future__ import annotations
@@ -129,8 +129,12 @@ class NodesCommunicator(NodesMessages):
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _load(self, name: str) -> Callable[..., int]:
-        setattr(self, f"_{name}", unrouted)
-        return unrouted
+        entry: Callable[..., int] = self._dispatcher.native_entry(name)
+        setattr(self, f"_{name}", entry)
+        return entry
+
+    def _again(self, operation: str, status: int, call: Callable[..., Any], *arguments: Any) -> Any:
+        return self._dispatcher.go_on(operation, status, call, arguments)
 
     def _parts(self, call: str, root: int = -1) -> Parts:
         if ("", -1) not in self._composite:

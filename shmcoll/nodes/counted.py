@@ -29,7 +29,7 @@ from shmcoll.engine.layout import (
     table_words,
 )
 from shmcoll.engine.protocol.count_tables import COUNTS, DATA
-from shmcoll.nodes.agreement import NOTHING, UNLIKE
+from shmcoll.nodes.agreement import DISAGREE, NOTHING
 from shmcoll.nodes.moves import personalised
 from shmcoll.nodes.transport import swap, table_at
 from shmcoll.nodes.wire import as_bytes
@@ -90,7 +90,7 @@ def _find_counts(d: "NodesDispatcher", name: str, table: _Table, root: int) -> N
         known = (f"{BY_CODE[code].name}{in_words(mark)}",)
     words = np.empty((d.size, 3), np.int64)
     words[:, 0], words[:, 1], words[:, 2] = rows[SEND_COUNTS], ends[ELEMENT_TYPE], ends[COUNT_UNIT]
-    unlike = _REFUSED if name == "scatter_v" else UNLIKE
+    unlike = _REFUSED if name == "scatter_v" else DISAGREE
     told = personalised(d, facts, words.view(np.uint8), partly_known=known, unlike=unlike)
     counts, types, units = told.reshape(-1).view(np.int64).reshape(d.size, 3).T
     wrong = _what_is_wrong(d, table, counts)
@@ -104,12 +104,8 @@ def _find_counts(d: "NodesDispatcher", name: str, table: _Table, root: int) -> N
 
 def raise_together(d: "NodesDispatcher", name: str, wrong: str, kind: type[Exception] = ValueError) -> None:
     """Raise on all ranks if something is wrong on one of them. `ValueError` leaves the group as it is."""
-
-    def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
-        told[0] = max(int(one[0]) for one in offers)
-
     own, facts = np.array([wrong != ""], np.uint8), (name, "what ranks have found")
-    if not d.agreement.open(facts, 1, None, combine, brought=own, merge=lambda rows: rows.max(axis=0))[0]:
+    if not d.agreement.open_rows(facts, own).any():
         return
     first = next(text for text in d.agreement.texts(wrong) if text)
     text = f"{name} #{d.agreement.sequence - 1}: {first}"

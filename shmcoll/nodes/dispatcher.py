@@ -13,10 +13,12 @@ one that all ranks raise together: `ValueError` about what the ranks find togeth
 
 import inspect
 import os
+import time
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from shmcoll import calls
 from shmcoll.communicator.native_call import unrouted
 from shmcoll.diagnostics.call_site import at_site
 from shmcoll.engine import context as c
@@ -116,7 +118,8 @@ class NodesDispatcher:
         self.local_rank = inner._local_rank
         self.group = NodesGroup(inner._dispatcher.group, inner.rank, channel.ranks)
         self.words = entry.new_context(self.size)
-        self.failures = Failures(topology, channel, inner, self.group.name(self.rank))
+        self.words[c.RANK // WORD], self.words[c.SIZE // WORD] = self.rank, self.size
+        self.failures = Failures(topology, channel, inner, self.group.name(self.rank), self.words)
         # The turns and the worker need of a group what `NodesGroup` has
         self.worker = AsyncWorker(self.words, self.group, self.rank, self.failures)  # type: ignore[arg-type]
         self.agreement = Agreement(self)
@@ -159,6 +162,24 @@ class NodesDispatcher:
                 raise CallNotAllowed(f"{name}: there is no such operation between nodes; use comm.node.{name}")
             self._routines[name] = self._make_routine(name, algorithm)
         return self._routines[name]
+
+    def native_entry(self, name: str) -> Callable[..., int]:
+        """Return the entry that makes short calls of a collective, and leaves the others to Python."""
+        return self.agreement.state.entry(name, self.words) or unrouted
+
+    def go_on(self, operation: str, status: int, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """Make a call that native code has not made, or report why its opening has failed."""
+        if status == c.UNREADABLE:
+            return self.complete(operation, lambda: self.agreement.check(status))
+        agreement = self.agreement
+        if status == c.MISMATCH:
+            agreement.verdict = agreement.state.verdict
+        try:
+            return calls.perform(call, self, arguments)  # type: ignore[arg-type]
+        finally:
+            if agreement.verdict:  # what it has not reported
+                agreement.verdict = 0
+                self.left(operation)
 
     def run(self, operation: str, *arguments: Any) -> None:
         """Make a call with the arguments of the native entry."""
@@ -213,6 +234,7 @@ class NodesDispatcher:
         self.mail.close()
         self.worker.turns.drain()
         self.failures.shut()
+        self.agreement.withdraw()
 
     def shut(self) -> None:
         """Refuse all calls from now on: this process is a fork of the rank."""
@@ -256,7 +278,7 @@ class NodesDispatcher:
         outer, self.operation = self.operation, self.operation or operation
         try:
             if not outer:
-                self.progress.look()
+                self._await_native_call()
             self.failures.raise_if_ended(self.operation)
             return call(*arguments)
         except CallNotAllowed:
@@ -274,6 +296,11 @@ class NodesDispatcher:
             raise
         finally:
             self.operation = outer
+
+    def _await_native_call(self) -> None:
+        """Wait until the native call of another thread has ended, which began before this thread had its turn."""
+        while self.words.item(c.ACTIVE // WORD) not in (0, c.ENDED):
+            time.sleep(1e-4)
 
 
 def _shut_in_child(dispatcher: NodesDispatcher) -> Callable[[], None]:

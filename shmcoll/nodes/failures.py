@@ -16,6 +16,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import RankName
 from shmcoll.errors import (
@@ -47,8 +51,11 @@ _FACTS = "nodes"  # in the record of the node's group: class of the error, and i
 class Failures:
     """What has ended one group over nodes. inner: the communicator of the group's ranks on this node."""
 
-    def __init__(self, topology: "Topology", channel: "Channel", inner: "Communicator", name: RankName):
+    def __init__(
+        self, topology: "Topology", channel: "Channel", inner: "Communicator", name: RankName, words: np.ndarray
+    ):
         self.name = name  # in messages
+        self._words = words  # the context of the group
         self.topology = topology
         self._channel = channel
         self._inner = inner
@@ -94,6 +101,7 @@ class Failures:
         error = kind(text)
         error.rank, error.missing = rank, tuple(missing) or None
         self.ended = error
+        self._words[c.ACTIVE // WORD] = c.ENDED  # no native call begins any more
         facts = {_FACTS: [kind.__name__, rank, list(missing)[:16], dead]}
         dispatcher = self._inner._dispatcher
         if not dispatcher.group.has_ended():

@@ -11,6 +11,7 @@ from shmcoll.nodes.progress import Progress
 from shmcoll.nodes.topology import Topology
 from shmcoll.nodes.wire import Channel, Pending
 from shmcoll.runtime.async_worker import AsyncWorker
+from shmcoll.runtime.local_rank import LocalRank
 
 
 class NodesDispatcher(Protocol):
@@ -31,6 +32,8 @@ class NodesDispatcher(Protocol):
     leaders: int
     is_leader: bool
     operation: str
+    local_rank: LocalRank
+    kept: Any  # what the first phase of a call leaves for the second
 
     @property
     def timeout(self) -> float: ...

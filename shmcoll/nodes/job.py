@@ -101,5 +101,6 @@ class Job:
         self._has_ended = True
         for comm in list(self._open_groups):
             comm._dispatcher.mail.close()
+            comm._dispatcher.agreement.withdraw()
         self.progress.leave()
         self.progress.close()

@@ -3,9 +3,12 @@
 A function takes the dispatcher, the name of the operation, and the arguments of the native entry as `calls/` pass them,
 and returns OK.
 
-all_gather   short: the leaders exchange the arrays of their nodes in the opening. Long: `gather_everywhere`
-all_to_all   short: one message for each pair of nodes, in the opening: all blocks for the ranks there, by receiver.
-             Long: a message for each pair of ranks
+all_gather   short: the opening gives all ranks the arrays of all. Longer: the leaders exchange the arrays of their
+             nodes in the opening. Long: `gather_everywhere`
+collective_permute
+             short: the opening gives all ranks the arrays of all. Long: a message for each pair of nodes
+all_to_all   short: the same, and each rank takes its blocks. Longer: one message for each pair of nodes, in the
+             opening: all blocks for the ranks there, by receiver. Long: a message for each pair of ranks
 """
 
 from functools import lru_cache
@@ -16,7 +19,7 @@ import numpy as np
 from shmcoll.collectives.collective_permute import NOBODY
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT
-from shmcoll.nodes.agreement import LONGEST_OFFER, NOTHING, TINY, Facts
+from shmcoll.nodes.agreement import LONGEST_OFFER, NOTHING, Facts
 from shmcoll.nodes.transport import at_address, gather_everywhere, put, swap, table_at
 from shmcoll.nodes.wire import Pending, as_bytes
 
@@ -40,7 +43,7 @@ def _in_words(dtype: np.dtype, shape: tuple[int, ...]) -> str:
 
 
 def barrier(d: "NodesDispatcher", name: str) -> int:
-    d.agreement.open((name,))
+    d.agreement.open_rows((name,), NOTHING, native=(None, 0, 0))
     return _OK
 
 
@@ -50,17 +53,16 @@ def all_gather(
     block = as_bytes(x)
     length, topology = block.size, d.topology
     facts = (name, *array_facts(x, mark))
-    if length * max(map(len, topology.nodes)) <= LONGEST_OFFER // 2 and length * d.size <= 2 * LONGEST_OFFER:
+    if length <= d.agreement.most_row:
+        rows = d.agreement.open_rows(facts, block, native=(x, 0, 0) if not mark else None)
+    elif length * max(map(len, topology.nodes)) <= LONGEST_OFFER // 2 and length * d.size <= 2 * LONGEST_OFFER:
 
         def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
             rows = told.reshape(d.size, length)
             for ranks, offer in zip(topology.nodes, offers, strict=True):
                 rows[list(ranks)] = offer.reshape(len(ranks), length)
 
-        if length <= TINY:
-            told = d.agreement.open(facts, length * d.size, None, combine, brought=block, merge=np.ravel)
-        else:
-            told = d.agreement.open(facts, length * d.size, lambda: gather_in_node(d, block), combine)
+        told = d.agreement.open(facts, length * d.size, lambda: gather_in_node(d, block), combine)
         rows = told.reshape(d.size, length)
     else:
         d.agreement.open(facts)
@@ -107,7 +109,8 @@ def all_to_all(
         blocks = as_bytes(np.ascontiguousarray(np.moveaxis(apart, split, 0)))
     is_plain = not targets and concat == 0 and not np.may_share_memory(out, x)
     rows = as_bytes(out).reshape(d.size, length) if is_plain else None
-    got = personalised(d, facts, blocks.reshape(d.size, length), rows)
+    native = (x, 0, 0) if is_plain and not mark and split == 0 and not sources else None
+    got = personalised(d, facts, blocks.reshape(d.size, length), rows, native)
     if got is rows:
         return _OK
     if targets:
@@ -122,13 +125,21 @@ def all_to_all(
 
 
 def personalised(
-    d: "NodesDispatcher", facts: Facts, blocks: np.ndarray, into: np.ndarray | None = None, **more: Any
+    d: "NodesDispatcher",
+    facts: Facts,
+    blocks: np.ndarray,
+    into: np.ndarray | None = None,
+    native: tuple[np.ndarray, int, int] | None = None,
+    **more: Any,
 ) -> np.ndarray:
     """Open a call, and send row r of `blocks` to rank r. Return the rows that all ranks have sent to this one.
 
-    facts, more: see `Agreement.open`. into: memory for the rows, which long ones are received in.
+    facts, native, more: see `Agreement.open_rows`. into: memory for the rows, which long ones are received in.
     """
     topology, length = d.topology, blocks.shape[1]
+    if blocks.size <= d.agreement.most_row:
+        rows = d.agreement.open_rows(facts, blocks.reshape(-1), native=native, **more)
+        return rows.reshape(d.size, d.size, length)[:, d.rank]
     most = max(map(len, topology.nodes))
     if length * most * most > LONGEST_OFFER:
         d.agreement.open(facts, **more)
@@ -139,9 +150,7 @@ def personalised(
     by_receiver = np.empty((len(topology.local), d.size, length), np.uint8)  # on the leader
 
     def offer() -> list[np.ndarray]:
-        return merge(gather_in_node(d, blocks.reshape(-1)))
-
-    def merge(found: np.ndarray) -> list[np.ndarray]:
+        found = gather_in_node(d, blocks.reshape(-1))
         if not found.size:
             return [NOTHING] * len(topology.nodes)
         by_sender = found.reshape(len(topology.local), d.size, length)
@@ -151,15 +160,8 @@ def personalised(
         for ranks, one in zip(topology.nodes, offers, strict=True):
             senders = one.reshape(len(ranks), len(topology.local), length)
             by_receiver[:, list(ranks)] = senders.swapaxes(0, 1)
-        if told.size:
-            told[:] = by_receiver.reshape(-1)
 
-    if 0 < blocks.size <= TINY:  # all ranks of the node get the blocks of all of them
-        told = d.agreement.open(facts, by_receiver.size, None, combine, brought=blocks.reshape(-1), merge=merge, **more)
-        return told.reshape(by_receiver.shape)[topology.index].copy()
     d.agreement.open(facts, 0, offer, combine, **more)
-    if length == 0:
-        return np.empty_like(blocks)
     if len(topology.local) == 1:
         return by_receiver[0]
     got = np.empty((d.size, length), np.uint8)
@@ -179,14 +181,20 @@ def collective_permute(
     source: int,
     target: int,
 ) -> int:
-    d.agreement.open((name, *array_facts(x, mark), f"pairs of hash {pairs:x}"))
+    facts = (name, *array_facts(x, mark), f"pairs of hash {pairs:x}")
+    block = as_bytes(x)
+    if block.size <= d.agreement.most_row:
+        rows = d.agreement.open_rows(facts, block, native=(x, 0, pairs) if not mark else None)
+        put(out, rows[source] if source != NOBODY else np.zeros_like(block))
+        return _OK
+    d.agreement.open(facts)
     local = {rank: i for i, rank in enumerate(d.topology.local)}
     pending = Pending(d.channel)
     if target not in local and target != NOBODY:
-        pending.send(as_bytes(x).copy() if np.may_share_memory(x, out) else as_bytes(x), target)
+        pending.send(block.copy() if np.may_share_memory(x, out) else block, target)
     ends = (local.get(source, NOBODY), local.get(target, NOBODY))
     # It clears the result if no rank of this node sends it, so the receive begins afterwards
-    d.inner._dispatcher.run("collective_permute", as_bytes(x), as_bytes(out), 0, pairs, 0, 0, *ends)
+    d.inner._dispatcher.run("collective_permute", block, as_bytes(out), 0, pairs, 0, 0, *ends)
     if source not in local and source != NOBODY:
         pending.recv(as_bytes(out), source)
     d.wait(pending)

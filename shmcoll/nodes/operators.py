@@ -15,6 +15,7 @@ import numpy as np
 from shmcoll.engine.compiler.user_operators import of_kernel
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, REDUCTIONS, USER
 from shmcoll.engine.kernels.kernels import JOIN, START, STORE
+from shmcoll.engine.native.entry import kernel_slot
 from shmcoll.engine.native.entry_counts import mark_of
 from shmcoll.nodes.agreement import Facts
 from shmcoll.nodes.transport import at_address
@@ -96,19 +97,23 @@ class Partial:
             self._call(START, made.ctypes.data, 0, array.ctypes.data, array.size, 1)
         return made
 
-    def fold_bytes(self, parts: Sequence[np.ndarray], *, starting: bool, into: np.ndarray | None = None) -> np.ndarray:
-        """Combine partial results, or arrays of single ranks (`starting`), that are given as bytes at addresses of
-        whole words. Returns bytes: `into`, by default new ones."""
-        first, *rest = parts
-        total = np.empty(first.size, np.uint8) if into is None else into
-        address, count = total.ctypes.data, total.size // self.wide.itemsize
-        if starting and count:
-            self._call(START, address, 0, first.ctypes.data, count, 1)
-        else:
-            total[:] = first
-        for part in rest:
-            self._join(address, address, part.ctypes.data, count)
-        return total
+    def fold_bytes(self, parts: Sequence[np.ndarray], *, into: np.ndarray) -> None:
+        """Combine partial results that are given as bytes at addresses of whole words."""
+        into[:] = parts[0]
+        for part in parts[1:]:
+            self._join(into.ctypes.data, into.ctypes.data, part.ctypes.data, into.size // self.wide.itemsize)
+
+    def fold_ranks(self, rows: Sequence[np.ndarray]) -> np.ndarray:
+        """Combine the arrays of all ranks: those of a node in their order, then the nodes."""
+        nodes = self._d.topology.nodes
+        return self.fold([self.fold([self.started(rows[ranks[0]]), *(rows[i] for i in ranks[1:])]) for ranks in nodes])
+
+    def native(self, operand: np.ndarray, root: int) -> tuple[np.ndarray, int, int] | None:
+        """Return what native code must know to make this reduction by itself; None if it cannot."""
+        if not self.is_finished or self._kind not in REDUCTION_NAMES or self._kind == PREMUL_SUM:
+            return None
+        self._d.words[kernel_slot(BY_NUMPY[self._dtype].code, self._kind)] = self._kernel
+        return operand, self._kind, root
 
     def fold(self, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Combine partial results in this order. The first one is overwritten, and returned."""

@@ -15,6 +15,8 @@ between two tests.
 Ranks that wait in shared memory do not look at the control channel. So the leader of a node has a thread that does,
 every 50 ms, and ends the groups of the node.
 
+A leader in the opening of a short call tests its requests in native code, and calls `look_around` from there.
+
 Requests of a wait that has failed are kept (`_abandoned`), because MPI may still write their memory, and withdrawn at
 the end.
 """
@@ -24,6 +26,7 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.engine.memory import records
@@ -50,7 +53,7 @@ class Progress:
         self._local_rank = local_rank
         self._world = world  # the ranks of the job on this node, by their rank in the arena
         self.crowded = crowded
-        self._polls = 0 if crowded else POLLS
+        self.polls = 0 if crowded else POLLS
         self._abandoned: list[Any] = []
         self._lock = threading.Lock()  # of the control channel
         self._has_left: dict[int, float] = {}
@@ -70,14 +73,14 @@ class Progress:
     def wait(self, failures: "Failures", pending: "Pending", operation: str, timeout: float) -> None:
         """Wait until all requests are complete. Raises why the group has ended, if it does."""
         try:
-            self._wait(failures, pending, operation, timeout)
+            self._wait(failures, pending, Wait(operation, timeout, pending.missing))
         except BaseException:
-            self._abandoned.append(pending)
+            self.abandon(pending.requests)
             raise
 
-    def _wait(self, failures: "Failures", pending: "Pending", operation: str, timeout: float) -> None:
-        wire, requests, turn, begun, lives_at = self.wire, pending.requests, 0, 0.0, 0.0
-        tests, polls = wire.tests, self._polls
+    def _wait(self, failures: "Failures", pending: "Pending", wait: "Wait") -> None:
+        wire, requests, turn = self.wire, pending.requests, 0
+        tests, polls = wire.tests, self.polls
         while True:
             try:
                 while not tests(requests):
@@ -89,20 +92,29 @@ class Progress:
                 else:
                     return
             except wire.mpi.Exception as error:
-                self._lost(failures, pending, error)
-                failures.raise_if_ended(operation)
-            self.look()
-            failures.raise_if_ended(operation)
-            now = time.monotonic()
-            begun = begun or now
-            if now >= lives_at:
-                lives_at = now + LIVES
-                self.look_at_lives(failures, pending.missing(), now)
-            if now - begun > timeout:
-                self._timed_out(failures, pending, timeout)
-            failures.raise_if_ended(operation)
-            if turn > YIELDS:
-                time.sleep(min(LONGEST_SLEEP, 2e-6 * (turn - YIELDS)))
+                self.lost(failures, pending.missing(), str(error))
+                failures.raise_if_ended(wait.operation)
+            self.look_around(failures, wait, turn)
+
+    def look_around(self, failures: "Failures", wait: "Wait", turn: int) -> None:
+        """Raise if the group has ended, or if this wait ends it. Then sleep if there have been so many tests. turn: the
+        number of the test."""
+        self.look()
+        failures.raise_if_ended(wait.operation)
+        now = time.monotonic()
+        wait.begun = wait.begun or now
+        if now >= wait.lives_at:
+            wait.lives_at = now + LIVES
+            self.look_at_lives(failures, wait.missing(), now)
+        if now - wait.begun > wait.timeout:
+            self._timed_out(failures, wait.missing(), wait.timeout)
+        failures.raise_if_ended(wait.operation)
+        if turn > YIELDS:
+            time.sleep(min(LONGEST_SLEEP, 2e-6 * (turn - YIELDS)))
+
+    def abandon(self, requests: list[Any], memory: Any = None) -> None:
+        """Keep requests that nobody waits for any more, and the memory that MPI may still write, until the end."""
+        self._abandoned.append((requests, memory))
 
     def look(self) -> None:
         """Handle the control messages that have come."""
@@ -133,8 +145,8 @@ class Progress:
         self._is_over.set()
         if self._watcher is not None:
             self._watcher.join()
-        for pending in self._abandoned:
-            for request in pending.requests:
+        for requests, _memory in self._abandoned:
+            for request in requests:
                 with contextlib.suppress(self.wire.mpi.Exception):
                     if request != self.wire.mpi.REQUEST_NULL:
                         request.Cancel()
@@ -167,8 +179,7 @@ class Progress:
                 text = "left the job without taking part: its program has ended. Every rank must make this call"
                 failures.died(failures.world(rank), text, telling=True)
 
-    def _timed_out(self, failures: "Failures", pending: "Pending", timeout: float) -> None:
-        missing = pending.missing()
+    def _timed_out(self, failures: "Failures", missing: list[int], timeout: float) -> None:
         topology = failures.topology
         nodes = sorted({topology.places[rank][0] for rank in missing})
         who = "; ".join(topology.describe_node(node) for node in nodes) or "the receivers"
@@ -179,9 +190,16 @@ class Progress:
         )
         failures.end(CollectiveTimeout, text, missing=missing)
 
-    def _lost(self, failures: "Failures", pending: "Pending", error: Any) -> None:
+    def lost(self, failures: "Failures", missing: list[int], error: str) -> None:
         """End the group because MPI reports an error, which it does for a rank that has died, if it goes on at all."""
-        missing = pending.missing()
         who = ", ".join(failures.topology.describe(rank) for rank in missing) or "a peer"
         culprit = missing[0] if len(missing) == 1 else None
         failures.end(RankFailed, f"MPI reports an error with {who}: {error}", rank=culprit)
+
+
+class Wait:
+    """One wait for MPI. missing: returns the ranks from which something is still to come."""
+
+    def __init__(self, operation: str, timeout: float, missing: Callable[[], list[int]]):
+        self.operation, self.timeout, self.missing = operation, timeout, missing
+        self.begun = self.lives_at = 0.0

@@ -1,5 +1,6 @@
 """all_reduce, reduce and reduce_scatter over nodes.
 
+shortest     the opening gives all ranks the arrays of all, and each of them combines them
 short        each node reduces to its leader, the leaders exchange the results of their nodes in the opening, and each
              of them combines all. One exchange of messages. Cost: R + A + (N - 1) S / B
 all_reduce   rails: in segments, the ranks of a node reduce and divide a segment; rank i exchanges its slice with the
@@ -24,7 +25,7 @@ import numpy as np
 
 from shmcoll.collectives.reduce_scatter import EVEN, LISTED
 from shmcoll.engine import context as c
-from shmcoll.nodes.agreement import LONGEST_OFFER, TINY, Facts
+from shmcoll.nodes.agreement import LONGEST_OFFER, Facts
 from shmcoll.nodes.moves import array_facts
 from shmcoll.nodes.operators import Partial, partial_of
 from shmcoll.nodes.transport import at_address, gather_everywhere, table_at
@@ -81,8 +82,8 @@ def _to(
     """Reduce on all ranks, or on the root."""
     facts = (name, *array_facts(operand), *partial.facts, "" if root is None else f"root={root}")
     wide = partial.widened(operand)
-    if wide.nbytes <= SHORT_BYTES and not partial.needs_all:
-        total = combined_in_opening(d, facts, wide, partial)
+    if wide.nbytes <= most_in_opening(d) and not partial.needs_all:
+        total = combined_in_opening(d, facts, operand, wide, partial, root or 0)
     else:
         d.agreement.open(facts)
         if partial.needs_all:
@@ -96,7 +97,15 @@ def _to(
     return _OK
 
 
-def combined_in_opening(d: "NodesDispatcher", facts: Facts, wide: np.ndarray, partial: Partial) -> np.ndarray:
+def most_in_opening(d: "NodesDispatcher") -> int:
+    """Return the bytes that `combined_in_opening` reduces."""
+    most: int = d.agreement.most_row
+    return max(SHORT_BYTES, most)
+
+
+def combined_in_opening(
+    d: "NodesDispatcher", facts: Facts, operand: np.ndarray, wide: np.ndarray, partial: Partial, root: int = 0
+) -> np.ndarray:
     """Open the call, and return the reduction of the arrays of all ranks, which is there until the next opening."""
 
     def offer() -> np.ndarray:
@@ -105,16 +114,12 @@ def combined_in_opening(d: "NodesDispatcher", facts: Facts, wide: np.ndarray, pa
         return as_bytes(own) if own is not None else np.empty(0, np.uint8)
 
     def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
-        partial.fold_bytes(offers, starting=False, into=told)
+        partial.fold_bytes(offers, into=told)
 
-    def merge(rows: np.ndarray) -> np.ndarray:
-        return partial.fold_bytes(list(rows), starting=True)
-
-    if wide.nbytes <= TINY:
-        told = d.agreement.open(facts, wide.nbytes, None, combine, brought=as_bytes(wide), merge=merge)
-    else:
-        told = d.agreement.open(facts, wide.nbytes, offer, combine)
-    return told.view(wide.dtype)
+    if wide.nbytes <= d.agreement.most_row:
+        rows = d.agreement.open_rows(facts, as_bytes(wide), native=partial.native(operand, root))
+        return partial.fold_ranks([aligned(row, wide.dtype) for row in rows])
+    return d.agreement.open(facts, wide.nbytes, offer, combine).view(wide.dtype)
 
 
 def fold_in_rank_order(
@@ -268,8 +273,8 @@ def reduce_scatter(
     if partial.needs_all:
         d.agreement.open(facts)
         total = fold_in_rank_order(d, wide, partial)[own]
-    elif wide.nbytes <= SHORT_BYTES:
-        total = combined_in_opening(d, facts, wide, partial)[own]
+    elif wide.nbytes <= most_in_opening(d):
+        total = combined_in_opening(d, facts, operand, wide, partial)[own]
     else:
         d.agreement.open(facts)
         total = _to_owners(d, wide, partial, begins, lengths)

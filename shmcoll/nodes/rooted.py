@@ -1,14 +1,16 @@
 """broadcast, scatter and gather over nodes.
 
-Ranks without an array do not know dtype and shape. The root's node offers these in the opening, as the words that
+Ranks without an array do not know dtype and shape. The root brings these to the opening, as the words that
 `calls/foreign_dtypes.py` reads: dtype code and mark, number of dimensions, dimensions. So a call has the phases OPEN
-and DATA on such a rank, and BOTH on others.
+and DATA on such a rank, and BOTH on others. What the root brings has always the same length: behind the words there is
+room for a short array, and words for which there is no room follow by a broadcast.
 
-broadcast    in the root's node; then along a tree of the nodes, each rail with its part; then in each node. A short
-             array goes along the tree of the leaders
+broadcast    short: the root brings the array. Longer: in the root's node; then along a tree of the nodes, each rail
+             with its part; then in each node. An array up to SPREAD_BYTES goes along the tree of the leaders, in
+             native code (`short/opening.py`)
 scatter      the root sends its part to each rank of another node, while its node shares its own parts
-gather       short: the leaders offer the arrays of their nodes to the root's leader. Long: each rank of another node
-             sends to the root
+gather       short: the opening gives all ranks the arrays of all. Longer: the leaders offer the arrays of their nodes
+             to the root's leader. Long: each rank of another node sends to the root
 
 Source: the tree is the binomial one, over the nodes in order behind the root's.
 """
@@ -21,10 +23,12 @@ from shmcoll.collectives.scatter import DATA, OPEN
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
-from shmcoll.engine.layout import MOST_DIMENSIONS
-from shmcoll.nodes.agreement import LONGEST_OFFER, NOTHING, UNKNOWN, UNLIKE
+from shmcoll.engine.layout import MOST_DIMENSIONS, WORD
+from shmcoll.nodes.agreement import DISAGREE, LONGEST_OFFER, NOTHING, UNKNOWN, Facts
 from shmcoll.nodes.moves import array_facts, gather_in_node
 from shmcoll.nodes.reduction import shares
+from shmcoll.nodes.short.collectives import ARRAY_DIMENSIONS, ARRAY_DIMS, ARRAY_LENGTH, ARRAY_TYPE, LONG, SPREAD_BYTES
+from shmcoll.nodes.short.layout import MOST_BROUGHT
 from shmcoll.nodes.transport import at_address, put, table_at
 from shmcoll.nodes.wire import Pending, as_bytes
 
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 
 _OK = int(c.OK)
 _WORDS = 2 + MOST_DIMENSIONS
-SHORT_BYTES = 64 << 10  # along the leaders instead of the rails
+_MOST_BROUGHT_DIMENSIONS = (MOST_BROUGHT - ARRAY_DIMS) // WORD
 
 
 def broadcast(
@@ -41,12 +45,16 @@ def broadcast(
 ) -> int:
     if phase != DATA:
         own = _described(x.dtype, x.shape, mark) if x is not None else None
-        words = _open(d, name, root, own)
+        native = (x, 0, root) if x is not None and not mark else None
+        words, d.kept = _open(d, name, root, own, as_bytes(x) if d.rank == root else None, native=native)
         if phase == OPEN:
             table_at(more[1], _WORDS)[:] = words
             return int(c.SHAPE_KNOWN)
-    array = x if d.rank == root else out
-    _spread(d, as_bytes(array), root)
+    array, brought = as_bytes(x if d.rank == root else out), d.kept
+    if brought is None:
+        _spread(d, array, root)
+    elif d.rank != root:
+        array[:] = brought
     return _OK
 
 
@@ -70,7 +78,7 @@ def scatter(
             if d.rank == root and not table:
                 shape = (x.shape[0] // d.size, *x.shape[1:])
             own = _described(x.dtype, shape, last)
-        words = _open(d, name, root, own, (ValueError, "scatter: the parts do not fit the `out` of all ranks"))
+        words, _ = _open(d, name, root, own, None, (ValueError, "scatter: the parts do not fit the `out` of all ranks"))
         if phase == OPEN:
             table_at(last, _WORDS)[:] = words
             return int(c.SHAPE_KNOWN)
@@ -85,7 +93,9 @@ def gather(
     length, (node, _) = block.size, topology.places[root]
     facts = (name, *array_facts(x, mark), f"root={root}")
     is_here = topology.node == node
-    if length * max(map(len, topology.nodes)) <= LONGEST_OFFER and length * d.size <= 2 * LONGEST_OFFER:
+    if length <= d.agreement.most_row:
+        rows = d.agreement.open_rows(facts, block, native=(x, 0, root) if not mark else None)
+    elif length * max(map(len, topology.nodes)) <= LONGEST_OFFER and length * d.size <= 2 * LONGEST_OFFER:
 
         def offer() -> list[np.ndarray]:
             found = gather_in_node(d, block)
@@ -104,7 +114,7 @@ def gather(
             for address, row in zip(table_at(table, d.size), rows.reshape(d.size, length), strict=True):
                 at_address(int(address), length)[:] = row
         elif rows.size and rows.ctypes.data != out.ctypes.data:
-            put(out, rows)
+            put(out, rows.reshape(-1))
     return _OK
 
 
@@ -121,28 +131,52 @@ def _described(dtype: np.dtype, shape: tuple[int, ...], mark: int) -> np.ndarray
 
 
 def _open(
-    d: "NodesDispatcher", name: str, root: int, own: np.ndarray | None, unlike: tuple[type[Exception], str] = UNLIKE
-) -> np.ndarray:
-    """Open the call, and return the words that describe the root's array, on all ranks."""
-    node, at = d.topology.places[root]
+    d: "NodesDispatcher",
+    name: str,
+    root: int,
+    own: np.ndarray | None,
+    array: np.ndarray | None,
+    unlike: tuple[type[Exception], str] = DISAGREE,
+    native: tuple[np.ndarray, int, int] | None = None,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Open the call. Return the words that describe the root's array, and its bytes, on all ranks; None in place of the
+    bytes if they are too long for an opening.
 
-    def offer() -> np.ndarray:
-        if d.topology.node != node:
-            return NOTHING
-        words = own.copy() if d.rank == root and own is not None else np.empty(_WORDS, np.int64)
-        d.inner.broadcast(words, at)
-        return words.view(np.uint8)
-
-    def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
-        told[:] = offers[node]
-
-    known = UNKNOWN
+    own: the words of this rank's array, if it has one. array: its bytes, on the root of a broadcast. native: see
+    `Agreement.open_rows`.
+    """
+    brought, known = np.zeros(MOST_BROUGHT, np.uint8), UNKNOWN
     if own is not None:
         code, mark = int(own[0]) & ((1 << MARK_SHIFT) - 1), int(own[0]) >> MARK_SHIFT
         known = (f"{BY_CODE[code].name}{own[2 : 2 + own[1]].tolist()}{in_words(mark)}",)
-    facts = (name, f"root={root}")
-    told = d.agreement.open(facts, 8 * _WORDS, offer, combine, partly_known=known, unlike=unlike)
-    return told.view(np.int64).copy()
+        if d.rank == root:
+            _bring(brought, own, array)
+    facts: Facts = (name, f"root={root}")
+    told = d.agreement.open_rows(facts, brought, root, partly_known=known, unlike=unlike, native=native).copy()
+    head = told[: MOST_BROUGHT // WORD * WORD].view(np.int64)
+    length, dimensions = int(head[ARRAY_LENGTH // WORD]), int(head[ARRAY_DIMENSIONS // WORD])
+    words = np.zeros(_WORDS, np.int64)
+    if dimensions > _MOST_BROUGHT_DIMENSIONS:
+        if own is not None:
+            words[:] = own
+        _spread(d, words.view(np.uint8), root)
+    else:
+        words[: 2 + dimensions] = head[ARRAY_TYPE // WORD :][: 2 + dimensions]
+    begin = ARRAY_DIMS + dimensions * WORD
+    return words, None if length == LONG else told[begin : begin + length]
+
+
+def _bring(brought: np.ndarray, own: np.ndarray, array: np.ndarray | None) -> None:
+    """Write what the root brings; see `short/collectives.py`."""
+    dimensions = int(own[1])
+    head = brought[: MOST_BROUGHT // WORD * WORD].view(np.int64)
+    begin = ARRAY_DIMS + dimensions * WORD
+    head[ARRAY_LENGTH // WORD] = LONG
+    given = 2 + min(dimensions, _MOST_BROUGHT_DIMENSIONS)
+    head[ARRAY_TYPE // WORD :][:given] = own[:given]
+    if array is not None and begin + array.size <= MOST_BROUGHT:
+        head[ARRAY_LENGTH // WORD] = array.size
+        brought[begin : begin + array.size] = array
 
 
 # --- moving -----------------------------------------------------------------------------------------------------------
@@ -152,9 +186,11 @@ def _spread(d: "NodesDispatcher", array: np.ndarray, root: int) -> None:
     """Copy the bytes of the root to all ranks. The call has been agreed on."""
     if not array.size:
         return
-    topology = d.topology
+    if array.size <= SPREAD_BYTES:
+        d.agreement.check(d.agreement.state.spread(array, root))
+        return
+    topology, rails = d.topology, d.leaders
     node, at = topology.places[root]
-    rails = 1 if array.size <= SHORT_BYTES else d.leaders
     if topology.node == node:
         d.inner.broadcast(array, at)
     lengths = [*shares(array.size, rails), *[0] * (len(topology.local) - rails)]
@@ -163,10 +199,7 @@ def _spread(d: "NodesDispatcher", array: np.ndarray, root: int) -> None:
     if topology.index < rails:
         _along_tree(d, own, node)
     if topology.node != node:
-        if rails == 1:
-            d.inner.broadcast(array, 0)
-        else:
-            d.inner.all_gather_v(own.copy(), recv_counts=lengths, out=array)
+        d.inner.all_gather_v(own.copy(), recv_counts=lengths, out=array)
 
 
 def _along_tree(d: "NodesDispatcher", part: np.ndarray, root: int) -> None:

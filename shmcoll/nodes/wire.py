@@ -13,6 +13,7 @@ Messages longer than LONGEST bytes are sent in parts, because MPI counts in 32 b
 """
 
 import contextlib
+import ctypes
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -46,6 +47,18 @@ class Wire:
         self._status = mpi.Status()  # of the control channel; its users hold a lock (`progress.py`)
         self._posted: Any = self._post()
         self._sending: list[tuple[Any, Any]] = []  # control messages on their way, with their memory
+
+    def function(self, name: str) -> int:
+        """Return the address of a function of MPI."""
+        try:
+            found = getattr(ctypes.CDLL(self.mpi.__file__), name)
+        except AttributeError:
+            library = self.mpi.Get_library_version().splitlines()[0]
+            raise ShmcollError(
+                f"{name} cannot be found in {self.mpi.__file__} or a library that it loads ({library}); "
+                f"mpi4py must use an MPI in a shared library"
+            ) from None
+        return ctypes.cast(found, ctypes.c_void_p).value or 0
 
     def check_open(self) -> None:
         """Raise if MPI has been finalised, or this wire has been closed."""

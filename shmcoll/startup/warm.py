@@ -25,10 +25,21 @@ Progress = Callable[[str], None]
 #: routines that nearly every job uses
 USUAL = ("all_reduce", "barrier")
 GATE = "gate"  # for jitted code
-OTHERS: dict[str, Callable[[], object]] = {GATE: load_gate, "array_allocator": load_allocator}
+OTHERS: dict[str, Callable[[], object]] = {
+    GATE: load_gate,
+    "array_allocator": load_allocator,
+    "calls_over_nodes": lambda: _calls_over_nodes(),
+}
 ALL = (*RECORDS, *OTHERS)
 
 _ROUTINE = 6  # time to compile a routine, in units of the time for a reduction
+
+
+def _calls_over_nodes() -> object:
+    """Load them. A job on one machine imports nothing of `nodes/`."""
+    from shmcoll.nodes.short import collectives
+
+    return collectives.load()
 
 
 def preload(progress: Progress | None = None) -> None:

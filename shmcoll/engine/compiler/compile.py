@@ -73,6 +73,11 @@ def load_allocator(progress: Progress | None = None) -> tuple[int, ...]:
     return _load("array_allocator", allocator_functions, progress)
 
 
+def load_functions(name: str, make: Callable[[], Functions], progress: Progress | None = None) -> tuple[int, ...]:
+    """Return the addresses of the functions that `make` returns. `object_cache.py` knows the sources of this name."""
+    return _load(name, make, progress)
+
+
 def load_kernel(dtype: DType, reduction: str, progress: Progress | None = None) -> int:
     """Return the address of the reduce kernel of a pair; the pair must have one."""
     (address,) = _load(f"{reduction}_{dtype.name}", lambda: kernel_functions(dtype, reduction), progress)

@@ -39,7 +39,7 @@ TWINS: set[Callable[..., Any]] = {kernels.element, kernels.set_element, kernels.
 def _twin(function: Callable[..., Any], argument_types: tuple, result: Any) -> Callable[[Callable[..., Any]], None]:
     """Make `emit(builder, module, *values)` the compiled form of `function`; every argument is cast to its type."""
     count = len(argument_types)
-    names = ", ".join("abcdefg"[:count])
+    names = ", ".join("abcdefgh"[:count])
 
     def register(emit: Callable[..., Any]) -> None:
         def typer(_context, *_actual):
@@ -453,10 +453,13 @@ def _call_routine(builder, _module, address, ctx):
     return builder.call(builder.inttoptr(address, signature.as_pointer()), (ctx, I64(0)))
 
 
-@_twin(atomics.call, (types.int64,) * 4, types.int64)
 def _call_address(builder, _module, address, *arguments):
-    signature = ir.FunctionType(I64, [I64] * 3)  # the callee ignores what it has no parameter for
+    signature = ir.FunctionType(I64, [I64] * len(arguments))  # the callee ignores what it has no parameter for
     return builder.call(builder.inttoptr(address, signature.as_pointer()), arguments)
+
+
+_twin(atomics.call, (types.int64,) * 4, types.int64)(_call_address)
+_twin(atomics.call_long, (types.int64,) * 8, types.int64)(_call_address)
 
 
 @_twin(atomics.reached, (types.int64, types.int64), types.boolean)

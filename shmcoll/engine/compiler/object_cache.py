@@ -56,7 +56,11 @@ _ROOT = Path(shmcoll.__file__).parent
 _PACKAGED = _ROOT / "objects"
 
 #: objects with a source of their own
-_SOURCE = {"gate": "engine/native/jit_gate.py", "array_allocator": "engine/native/array_allocator.py"}
+_SOURCE = {
+    "gate": "engine/native/jit_gate.py",
+    "array_allocator": "engine/native/array_allocator.py",
+    "calls_over_nodes": "nodes/short/collectives.py",
+}
 
 Progress = Callable[[str], None]
 

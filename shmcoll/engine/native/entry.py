@@ -155,9 +155,12 @@ def kernel_slot(dtype_code: int, reduction: int) -> int:
 # --- compiled ---------------------------------------------------------------------------------------------------------
 
 
-def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[int, int, int], int]:
-    """Return the METH_FASTCALL form of a routine."""
+def make_entry(
+    routine: Callable[[int], int], record: Collective, run: Callable[..., int] | None = None
+) -> Callable[[int, int, int], int]:
+    """Return the METH_FASTCALL form of a routine. `run` calls it; by default `run_routine`."""
     judge, place, operation, kind = make_judge(record.form), phase_argument(record.form), record.code, record.form
+    run = run or run_routine
 
     def entry(self, args, nargs):
         ctx = peek(self + py.ARRAY_DATA)
@@ -261,7 +264,7 @@ def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[i
             if kind & PEER and waits_for_turn(ctx, kind):
                 return c.BUSY
             poke(ctx + c.OPERATION, operation)
-        return run(ctx, routine, kind)
+        return run_routine(ctx, routine, kind)
 
     return plain
 
@@ -302,7 +305,8 @@ def goes_on(ctx, phase):
     return phase >= c.LATER and peek(ctx + c.ACTIVE) == -py.thread_id()
 
 
-def run(ctx, routine, kind):
+def run_routine(ctx, routine, kind):
+    """Call a routine without the GIL, and return its status."""
     me = py.thread_id()
     poke(ctx + c.KIND, kind)
     poke(ctx + c.ACTIVE, me)
@@ -522,19 +526,29 @@ class PlainEntry:
         self._ctx = words.ctypes.data
 
     def __call__(self, *arguments: Any) -> int:
-        written = np.zeros(c.CONTEXT_WORDS, np.int64)
-        written[ARGUMENT_COUNT // WORD] = len(arguments)
-        shapes = []  # alive until the call has ended
-        for array, view, writeable in zip(arguments[:2], (c.X, c.OUT), (False, True), strict=False):
-            shape = _write_down(array, written[view // WORD :], writeable)
-            if shape is None:
-                return c.NEEDS_PYTHON
-            shapes.append(shape)
-        for i, value in enumerate(arguments[2:], start=2):
-            if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
-                return c.NEEDS_PYTHON
-            written[argument_word(i) // WORD] = value
+        found = written_call(*arguments)
+        if found is None:
+            return c.NEEDS_PYTHON
+        written, _shapes = found  # alive until the call has ended
         return self._routine(self._ctx, written.ctypes.data)
+
+
+def written_call(*arguments: Any) -> tuple[np.ndarray, list[np.ndarray]] | None:
+    """Return a call in memory, for the plain form of a routine, and the shapes of its arrays, which it refers to. None
+    if native code cannot read an argument."""
+    written = np.zeros(c.CONTEXT_WORDS, np.int64)
+    written[ARGUMENT_COUNT // WORD] = len(arguments)
+    shapes = []
+    for array, view, writeable in zip(arguments[:2], (c.X, c.OUT), (False, True), strict=False):
+        shape = _write_down(array, written[view // WORD :], writeable)
+        if shape is None:
+            return None
+        shapes.append(shape)
+    for i, value in enumerate(arguments[2:], start=2):
+        if type(value) is not int or not -(1 << 63) <= value < 1 << 63:
+            return None
+        written[argument_word(i) // WORD] = value
+    return written, shapes
 
 
 def _write_down(array: np.ndarray | None, view: np.ndarray, writeable: bool) -> np.ndarray | None:

@@ -55,7 +55,7 @@ from shmcoll.engine.native.entry import (
     item_in,
     read_call,
     read_integer,
-    run,
+    run_routine,
     taken,
     type_of_plain,
 )
@@ -87,7 +87,7 @@ def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[i
         if not read_call(ctx, args, FIXED) or not prepare(ctx, args):
             return py.new_integer(c.NEEDS_PYTHON)
         poke(ctx + c.OPERATION, operation)
-        status = run(ctx, routine, kind)
+        status = run_routine(ctx, routine, kind)
         tell_received(ctx, peek(args + RECEIVED * WORD), status)
         return answer(status)
 
