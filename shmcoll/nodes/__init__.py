@@ -8,6 +8,7 @@ methods of every other one, because its dispatcher takes the checked arguments o
     progress.py       the wait loop: MPI requests, deadlines, dead ranks, the ends of groups
     failures.py       why a group has ended, and how all its ranks learn it
     agreement.py      the opening of every collective: ranks of all nodes make the same call
+    short/            openings and short calls in native code
     mail.py           messages between two ranks
     operators.py      the arithmetic of reductions, by the kernels of one machine
     reduction.py, prefix.py, moves.py, rooted.py, counted.py, halos.py, transport.py    the algorithms
@@ -15,7 +16,7 @@ methods of every other one, because its dispatcher takes the checked arguments o
     communicator.py, messages.py, groups.py    what a user sees
     job.py            all groups of a process, and its end
 
-The shape of every collective: the ranks of a node agree in shared memory, one leader per node exchanges a short message
-with each other leader, the leader publishes the verdict in shared memory. A short array travels in that message. Longer
-ones follow, on as many ranks of a node at once as `leaders` says.
+The shape of every collective: the ranks of a node agree in shared memory, one leader per node exchanges a message with
+each other leader, the leader publishes the verdict in shared memory. Short arrays travel in that message. Longer ones
+follow, on as many ranks of a node at once as `leaders` says.
 """

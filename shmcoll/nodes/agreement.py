@@ -185,9 +185,9 @@ class Agreement:
         d, wait = self._dispatcher, self._wait
         if wait is None or turn <= self._turn:
             operation = d.operation or OPERATION_NAMES[d.words.item(c.OPERATION // WORD)]
-            self._wait = wait = Wait(operation, d.timeout, self._missing)
+            self._wait = wait = Wait(operation, d.timeout, self._missing, self.state.messages.shape[1])
         self._turn = turn
-        d.progress.look_around(d.failures, wait, turn)
+        d.progress.look_around(d.failures, wait)
 
     _turn = 0
 

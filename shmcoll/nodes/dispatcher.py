@@ -134,6 +134,7 @@ class NodesDispatcher:
         self._routines: dict[str, Callable[..., int]] = {}
         self._kernels: dict[tuple[int, int], int] = {}  # by code of the dtype and number of the reduction
         self.partials: dict[Any, Any] = {}  # `operators.py`
+        self.staging: dict[Any, Any] = {}  # `transport.py`
         if progress.crowded:
             inner._dispatcher.words[c.POLLS // WORD] = 0
             inner._dispatcher.words[c.YIELDS // WORD] = 32

@@ -15,6 +15,7 @@ import numpy as np
 from shmcoll.engine.compiler.user_operators import of_kernel
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, REDUCTIONS, USER
 from shmcoll.engine.kernels.kernels import JOIN, START, STORE
+from shmcoll.engine.kernels.operators import is_logical
 from shmcoll.engine.native.entry import kernel_slot
 from shmcoll.engine.native.entry_counts import mark_of
 from shmcoll.nodes.agreement import Facts
@@ -57,6 +58,10 @@ class Partial:
             self._kernel = d.kernel(wide, name, self._kind)
         self._call = _KERNEL(self._kernel)
         self.is_finished = kind != REDUCTIONS["avg"] and wide is known  # nothing is left to do at the end
+        # The partial result of one array alone is the array
+        self.starts_as_it_is = (
+            self._kind in REDUCTION_NAMES and self._kind != PREMUL_SUM and not is_logical(REDUCTION_NAMES[self._kind])
+        )
         # Of nodes that are not in the order of ranks the partial results cannot be combined in that order
         self.needs_all = bool(ordered) and not d.topology.in_rank_order
         self.facts: Facts = (

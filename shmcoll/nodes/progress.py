@@ -9,8 +9,8 @@ looks at four things, so that it never waits forever:
     the clock               the limit of one wait has passed: `CollectiveTimeout` names the nodes that are missing
 
 It tests without a pause at first, then yields its core between two tests, then sleeps. With more ranks than cores it
-yields from the start. It looks at the four things after LOOKS tests, and whenever it sleeps. Signal handlers run
-between two tests.
+yields from the start. It sleeps only when the bytes would have come, had they been on their way. It looks at the four
+things after LOOKS tests, and whenever it sleeps. Signal handlers run between two tests.
 
 Ranks that wait in shared memory do not look at the control channel. So the leader of a node has a thread that does,
 every 50 ms, and ends the groups of the node.
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from shmcoll.nodes.wire import Pending, Wire
     from shmcoll.runtime.local_rank import LocalRank
 
-POLLS, YIELDS = 200, 2000  # tests without a pause, and tests before it sleeps
+POLLS = 200  # tests without a pause
+AWAKE = 2e-3  # seconds before it sleeps between two tests, if there are few bytes; and
+SLOWEST = 200e6  # bytes per second of a message that is on its way: MPI moves a part of it in each test
 LOOKS = 32  # tests between two looks at everything else, as long as it does not sleep
 LONGEST_SLEEP = 200e-6  # seconds
 LIVES = 0.02  # seconds between two looks at the lives of the node's ranks
@@ -73,7 +75,7 @@ class Progress:
     def wait(self, failures: "Failures", pending: "Pending", operation: str, timeout: float) -> None:
         """Wait until all requests are complete. Raises why the group has ended, if it does."""
         try:
-            self._wait(failures, pending, Wait(operation, timeout, pending.missing))
+            self._wait(failures, pending, Wait(operation, timeout, pending.missing, pending.bytes))
         except BaseException:
             self.abandon(pending.requests)
             raise
@@ -85,7 +87,7 @@ class Progress:
             try:
                 while not tests(requests):
                     turn += 1
-                    if turn > YIELDS or turn % LOOKS == 0:
+                    if wait.sleeps or turn % LOOKS == 0:
                         break
                     if turn > polls:
                         os.sched_yield()
@@ -94,11 +96,10 @@ class Progress:
             except wire.mpi.Exception as error:
                 self.lost(failures, pending.missing(), str(error))
                 failures.raise_if_ended(wait.operation)
-            self.look_around(failures, wait, turn)
+            self.look_around(failures, wait)
 
-    def look_around(self, failures: "Failures", wait: "Wait", turn: int) -> None:
-        """Raise if the group has ended, or if this wait ends it. Then sleep if there have been so many tests. turn: the
-        number of the test."""
+    def look_around(self, failures: "Failures", wait: "Wait") -> None:
+        """Raise if the group has ended, or if this wait ends it. Then sleep if it has taken long."""
         self.look()
         failures.raise_if_ended(wait.operation)
         now = time.monotonic()
@@ -109,8 +110,9 @@ class Progress:
         if now - wait.begun > wait.timeout:
             self._timed_out(failures, wait.missing(), wait.timeout)
         failures.raise_if_ended(wait.operation)
-        if turn > YIELDS:
-            time.sleep(min(LONGEST_SLEEP, 2e-6 * (turn - YIELDS)))
+        wait.sleeps = now - wait.begun > wait.awake
+        if wait.sleeps:
+            time.sleep(LONGEST_SLEEP)
 
     def abandon(self, requests: list[Any], memory: Any = None) -> None:
         """Keep requests that nobody waits for any more, and the memory that MPI may still write, until the end."""
@@ -198,8 +200,11 @@ class Progress:
 
 
 class Wait:
-    """One wait for MPI. missing: returns the ranks from which something is still to come."""
+    """One wait for MPI. missing: returns the ranks from which something is still to come. length: bytes that go to and
+    fro."""
 
-    def __init__(self, operation: str, timeout: float, missing: Callable[[], list[int]]):
+    def __init__(self, operation: str, timeout: float, missing: Callable[[], list[int]], length: int):
         self.operation, self.timeout, self.missing = operation, timeout, missing
+        self.awake = AWAKE + length / SLOWEST
         self.begun = self.lives_at = 0.0
+        self.sleeps = False

@@ -28,7 +28,7 @@ from shmcoll.engine import context as c
 from shmcoll.nodes.agreement import LONGEST_OFFER, Facts
 from shmcoll.nodes.moves import array_facts
 from shmcoll.nodes.operators import Partial, partial_of
-from shmcoll.nodes.transport import at_address, gather_everywhere, table_at
+from shmcoll.nodes.transport import at_address, gather_everywhere, staging, table_at
 from shmcoll.nodes.wire import Pending, as_bytes
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ def _along_rails(d: "NodesDispatcher", wide: np.ndarray, partial: Partial, targe
     result = np.empty_like(wide) if target is None or not partial.is_finished else target.reshape(-1)
     step = max(SEGMENT_BYTES // wide.itemsize, 1)
     before: _Slice | None = None
-    for begin in range(0, wide.size, step):
-        now = _Slice(d, partial, wide[begin : begin + step], result[begin : begin + step])
+    for number, begin in enumerate(range(0, wide.size, step)):
+        now = _Slice(d, partial, wide[begin : begin + step], result[begin : begin + step], number)
         if before is not None:
             before.finish()
         before = now
@@ -162,63 +162,85 @@ def _along_rails(d: "NodesDispatcher", wide: np.ndarray, partial: Partial, targe
 
 
 class _Slice:
-    """One segment of an all_reduce: reduced in the node and sent on its way when it is made, collected by `finish`."""
+    """One segment of an all_reduce: reduced in the node and sent on its way when it is made, collected by `finish`.
 
-    def __init__(self, d: "NodesDispatcher", partial: Partial, segment: np.ndarray, result: np.ndarray):
-        self._d, self._partial, self._result = d, partial, result
+    number: of the segment. Two segments are on their way at a time, so what a segment receives is stored in one of two
+    places, which are used again: new memory would cost more than the sum.
+
+    The only rank of a node sends its operand as it is, and writes the result of the segment directly. Otherwise a rank
+    works on `_own`, its slice of the segment. What it has sent from there, it may overwrite.
+    """
+
+    def __init__(
+        self, d: "NodesDispatcher", partial: Partial, segment: np.ndarray, result: np.ndarray, number: int
+    ) -> None:
+        self._d, self._partial, self._result, self._key = d, partial, result, number % 2
         ranks = len(d.topology.local)
         self._lengths = [*shares(segment.size, d.leaders), *[0] * (ranks - d.leaders)]
         starts = np.cumsum(self._lengths) - self._lengths
-        self._own = partial.reduce_scatter_in_node(starts, self._lengths, segment)
-        self._pieces = [self._own.size] if len(d.topology.nodes) <= 2 else shares(self._own.size, len(d.topology.nodes))
-        self._exchange_partials()
+        if ranks == 1 and partial.starts_as_it_is:
+            self._own = segment
+        else:
+            self._own = partial.reduce_scatter_in_node(starts, self._lengths, segment)
+        self._total = result if ranks == 1 else self._own
+        nodes = len(d.topology.nodes)
+        self._pieces = [self._own.size] if nodes <= 2 else shares(self._own.size, nodes)
+        self._begins = np.cumsum(self._pieces) - self._pieces
+        self._pending = Pending(d.channel)
+        if d.topology.index < d.leaders:
+            self._exchange_partials()
+
+    def _piece(self, array: np.ndarray, node: int) -> np.ndarray:
+        """Return the part of a slice that the rank of this rail on a node combines: all of it for 2 nodes."""
+        piece = node if len(self._pieces) > 1 else 0
+        return array[self._begins[piece] :][: self._pieces[piece]]
+
+    def _others(self) -> list[tuple[int, int]]:
+        """Return the other nodes, beginning behind this one, with the rank of this rail there."""
+        nodes, here = self._d.topology.nodes, self._d.topology.node
+        behind = [(here + i) % len(nodes) for i in range(1, len(nodes))]
+        return [(node, nodes[node][self._d.topology.index]) for node in behind]
 
     def _exchange_partials(self) -> None:
-        d, own = self._d, self._own
-        nodes, here = d.topology.nodes, d.topology.node
-        self._pending = Pending(d.channel)
-        is_whole = len(self._pieces) == 1
-        mine = 0 if is_whole else here
-        self._begins = np.cumsum(self._pieces) - self._pieces
-        self._parts = [own[self._begins[mine] :][: self._pieces[mine]]] * len(nodes)
-        if d.topology.index >= d.leaders:
-            return
-        for i in range(1, len(nodes)):
-            node = (here + i) % len(nodes)
-            self._parts[node] = np.empty(self._pieces[mine], own.dtype)
-            self._pending.recv(as_bytes(self._parts[node]), nodes[node][d.topology.index])
-        for i in range(1, len(nodes)):
-            node = (here + i) % len(nodes)
-            piece = 0 if is_whole else node
-            sent = own[self._begins[piece] :][: self._pieces[piece]]
-            self._pending.send(as_bytes(sent), nodes[node][d.topology.index])
+        d, here = self._d, self._d.topology.node
+        self._parts = [self._piece(self._own, here)] * len(d.topology.nodes)
+        for node, rank in self._others():
+            self._parts[node] = staging(d, (self._key, node), self._parts[here].size, self._own.dtype)
+            self._pending.recv(as_bytes(self._parts[node]), rank)
+        for node, rank in self._others():
+            self._pending.send(as_bytes(self._piece(self._own, node)), rank)
 
     def finish(self) -> None:
         d = self._d
         d.wait(self._pending)
         if d.topology.index < d.leaders:
-            total = self._partial.fold([self._parts[0].copy(), *self._parts[1:]])
+            self._combine()
             if len(self._pieces) > 1:
-                total = self._exchange_totals(total)
-            self._own = total
+                self._exchange_totals()
+        if self._total is self._result:
+            return
         if len(set(self._lengths)) == 1:
             d.inner.all_gather(self._own, out=self._result)
         else:
             d.inner.all_gather_v(self._own, recv_counts=self._lengths, out=self._result)
 
-    def _exchange_totals(self, total: np.ndarray) -> np.ndarray:
-        d = self._d
-        nodes, here = d.topology.nodes, d.topology.node
-        whole, pending = np.empty_like(self._own), Pending(d.channel)
-        for i in range(1, len(nodes)):
-            node = (here + i) % len(nodes)
-            place = whole[self._begins[node] :][: self._pieces[node]]
-            pending.recv(as_bytes(place), nodes[node][d.topology.index])
-        for i in range(1, len(nodes)):
-            pending.send(as_bytes(total), nodes[(here + i) % len(nodes)][d.topology.index])
-        whole[self._begins[here] :][: self._pieces[here]] = total
+    def _combine(self) -> None:
+        """Combine the parts of all nodes in their order, in this rank's piece of the total. That may be the memory of
+        its own part, which must be read before."""
+        here, parts = self._d.topology.node, self._parts
+        into = self._piece(self._total, here)
+        so_far = into if here < 2 else parts[0]
+        for node, part in enumerate(parts[1:], 1):
+            first = parts[0] if node == 1 else so_far
+            self._partial.combine(first, part, into if node == len(parts) - 1 else so_far)
+
+    def _exchange_totals(self) -> None:
+        d, pending = self._d, Pending(self._d.channel)
+        for node, rank in self._others():
+            pending.recv(as_bytes(self._piece(self._total, node)), rank)
+        for _, rank in self._others():
+            pending.send(as_bytes(self._piece(self._total, d.topology.node)), rank)
         d.wait(pending)
-        return whole
 
 
 def _to_root(d: "NodesDispatcher", wide: np.ndarray, partial: Partial, root: int) -> np.ndarray:

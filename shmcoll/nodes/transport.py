@@ -9,7 +9,7 @@ is no circle.
 import ctypes
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -109,6 +109,14 @@ def _are_neighbours(ranks: Sequence[int]) -> bool:
     return all(after == rank + 1 for rank, after in pairwise(ranks))
 
 
+def staging(d: "NodesDispatcher", key: Any, count: int, dtype: np.dtype) -> np.ndarray:
+    """Return memory of the group for what is received, the same for a key each time, so that its pages are there."""
+    kept = d.staging.get(key)
+    if kept is None or kept.size < count * dtype.itemsize:
+        kept = d.staging[key] = np.empty(count * dtype.itemsize, np.uint8)
+    return kept[: count * dtype.itemsize].view(dtype)
+
+
 def at_address(address: int, length: int) -> np.ndarray:
     """Return the bytes at an address, which the caller keeps alive."""
     if length == 0:
@@ -127,4 +135,4 @@ def put(target: np.ndarray, found: np.ndarray) -> None:
     as_bytes(target)[:] = found
 
 
-__all__ = ["at_address", "gather_everywhere", "put", "swap", "table_at"]
+__all__ = ["at_address", "gather_everywhere", "put", "staging", "swap", "table_at"]

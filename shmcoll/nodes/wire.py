@@ -130,15 +130,18 @@ class Pending:
         self._channel = channel
         self.requests: list[Any] = []
         self._receives: list[tuple[int, int]] = []  # the number of a request, and its peer
+        self.bytes = 0
 
     def send(self, array: np.ndarray, peer: int, kind: int = DATA) -> None:
         """Begin to send bytes to a rank of the group."""
         if array.nbytes:
+            self.bytes += array.nbytes
             self.requests += self._channel.isend(array, peer, kind)
 
     def recv(self, array: np.ndarray, peer: int, kind: int = DATA) -> None:
         """Begin to receive bytes from a rank of the group."""
         if array.nbytes:
+            self.bytes += array.nbytes
             self._receives.append((len(self.requests), peer))
             self.requests += self._channel.irecv(array, peer, kind)
 

@@ -36,6 +36,13 @@ def test_what_was_written_is_read(arena):
     assert records.read(arena, 0, layout.BY_RANK).state == records.UNBORN
 
 
+@pytest.mark.parametrize(("text", "told"), [("", "failed"), ("was killed", "was killed")])
+def test_a_failure_without_a_text_is_one(arena, text, told):
+    records.write(arena, 1, layout.BY_LAUNCHER, records.FAILED, records.KILLED, 9, text)
+    assert records.how_failed(arena, 1) == told
+    assert not records.how_failed(arena, 0)
+
+
 def test_long_texts_are_cut_and_stay_text(arena):
     records.write(arena, 0, layout.BY_RANK, records.FAILED, text="é" * 5000)
     text = records.read(arena, 0, layout.BY_RANK).text

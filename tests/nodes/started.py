@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -62,6 +63,8 @@ def environment(**more: str) -> dict[str, str]:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SHMCOLL_ARENA", "SHMCOLL_NODE")
     kept = {k: v for k, v in os.environ.items() if k not in names and not k.startswith(("OMPI_", "PMI", "SLURM_"))}
     path = os.pathsep.join([str(ROOT), *filter(None, [kept.get("PYTHONPATH")])])
+    # Open MPI keeps a file of shared memory for each rank, which a killed one leaves behind
+    kept["OMPI_MCA_btl_sm_backing_directory"] = tempfile.gettempdir()
     return {**kept, "PYTHONPATH": path, "SHMCOLL_TIMEOUT": "30", "SHMCOLL_TUNING": "0", **more}
 
 
