@@ -79,6 +79,28 @@ def test_a_long_message_is_refused_and_can_be_received_again(ranks, told):
     assert large == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
+def test_a_message_is_what_its_arguments_are_when_it_begins(ranks, told):
+    """As in MindSpore: a `P2POp` is an object whose attributes may be changed."""
+
+    def run(comm) -> list:
+        d.init_process_group()
+        other, x, y = 1 - comm.rank, Tensor([comm.rank + 1.0]), Tensor([0.0])
+        found = []
+        for api in (d, comm_func):
+            first, second = api.P2POp("irecv", x, other), api.P2POp(api.isend, y, other)
+            first.op, second.op = api.isend, "irecv"
+            result = api.batch_isend_irecv([first, second])
+            found.append((y if api is d else result[1]).tolist())
+            first.op = "send"
+            found.append(told(lambda api=api, first=first: api.batch_isend_irecv([first])))
+            first.op = 5
+            found.append(told(lambda api=api, first=first: api.batch_isend_irecv([first])))
+        return found
+
+    refused = ["TypeError: p2p_op.op must be isend or irecv"] * 2
+    assert ranks(2, run) == [[[theirs], *refused] * 2 for theirs in (2.0, 1.0)]
+
+
 def test_handles_show_what_they_wait_for(ranks):
     """`handle` and `exec_sync`, as MindSpore's handles do; a handle may be made around another one."""
 

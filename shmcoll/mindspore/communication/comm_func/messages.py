@@ -64,7 +64,7 @@ class P2POp:
     """A message for `batch_isend_irecv`.
 
     Args:
-        op: "isend" or "irecv", or the function.
+        op: "isend" or "irecv", or the function. Like all arguments, it is read again when the message begins.
         tensor: the tensor to send; for "irecv" a tensor like that which comes, or its shape as a tuple.
         peer: the other rank, as it is numbered in the world.
         group: the name of the group; None for the world.
@@ -94,7 +94,6 @@ class P2POp:
         if recv_dtype is not None and dtypes.BY_PRINTED.get(str(recv_dtype)) is None:
             raise TypeError(f"recv_dtype must be type of mindspore dtype, but got type of {type(recv_dtype)}")
         self.op = op
-        self.sends = name == "isend"
         self.tensor = tensor
         self.peer = peer
         self.group = group
@@ -113,7 +112,7 @@ def batch_isend_irecv(p2p_op_list: Any) -> tuple[Any, ...]:
         zero.
 
     Raises:
-        TypeError: it is not a list, is empty, or has something else.
+        TypeError: it is not a list, is empty, has something else, or an `op` has become another function.
         ValueError: a shape is given without `recv_dtype`.
         RuntimeError: before `init`; or there is no such group, or it has no such rank.
     """
@@ -126,7 +125,7 @@ def batch_isend_irecv(p2p_op_list: Any) -> tuple[Any, ...]:
     for i, one in enumerate(p2p_op_list):
         if not isinstance(one, P2POp):
             raise TypeError("must be type of P2POp")
-        if one.sends:
+        if messages.sends(one.op):
             array_of("isend", one.tensor)
             results.append(nothing_like(one.tensor))
             described.append((True, one.tensor, one.peer))

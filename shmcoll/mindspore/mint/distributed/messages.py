@@ -10,6 +10,8 @@ from shmcoll.mindspore.communication.groups import communicator, number_in, rank
 from shmcoll.mindspore.mint.distributed.checks import array_of, check_int, check_moved, group_name, group_of
 from shmcoll.mindspore.mint.distributed.handle import CommHandle, Works
 
+_NAMES = ("isend", "irecv")  # of what a message does
+
 
 def send(tensor: Any, dst: int = 0, group: str | None = None, tag: int = 0) -> None:
     """Send a tensor to rank `dst`. Returns when the tensor may be changed.
@@ -107,7 +109,7 @@ class P2POp:
     """A message for `batch_isend_irecv`.
 
     Args:
-        op: "isend" or "irecv", or the function.
+        op: "isend" or "irecv", or the function. Like all arguments, it is read again when the message begins.
         tensor: the tensor to send, or the one to receive into.
         peer: the other rank, as it is numbered in the world.
         group: the name of the group; None for the world.
@@ -119,8 +121,7 @@ class P2POp:
     """
 
     def __init__(self, op: Any, tensor: Any, peer: int, group: str | None = None, tag: int = 0):
-        name = op if isinstance(op, str) else getattr(op, "__name__", None)
-        if name not in ("isend", "irecv"):
+        if name_of(op) not in _NAMES:
             raise TypeError(f"Expected op to be of type isend or irecv, but got {op}")
         if not arrays.is_tensor(tensor):
             raise TypeError(f"Expected tensor to be Tensor, but got {type(tensor)}.")
@@ -128,7 +129,6 @@ class P2POp:
         if tag != 0:
             raise NotImplementedError("tag is not support yet.")
         self.op = op
-        self.sends = name == "isend"
         self.tensor = tensor
         self.peer = peer
         self.group = group
@@ -145,7 +145,7 @@ def batch_isend_irecv(p2p_op_list: Any) -> list[CommHandle]:
         A list of one `CommHandle`, for all of them.
 
     Raises:
-        TypeError: the list is empty, has something else, or groups differ.
+        TypeError: the list is empty, has something else, groups differ, or an `op` has become another function.
         RuntimeError: before `init`; or there is no such group, or it has no such rank.
     """
     if not p2p_op_list:
@@ -157,7 +157,21 @@ def batch_isend_irecv(p2p_op_list: Any) -> list[CommHandle]:
     for one in p2p_op_list:
         if one.group != group:
             raise TypeError("The group name in p2p_op_list must be consistent.")
-    return [CommHandle(Works(started(group, [(one.sends, one.tensor, one.peer) for one in p2p_op_list])))]
+    return [CommHandle(Works(started(group, [(sends(one.op), one.tensor, one.peer) for one in p2p_op_list])))]
+
+
+def name_of(op: Any) -> Any:
+    """Return the name of what a message does, which is given itself or by the function of that name. None if the object
+    has no name."""
+    return op if isinstance(op, str) else getattr(op, "__name__", None)
+
+
+def sends(op: Any) -> bool:
+    """Return whether a message is sent. Raise `TypeError` if `op` is neither "isend" nor "irecv", nor the function."""
+    name = name_of(op)
+    if name not in _NAMES:
+        raise TypeError("p2p_op.op must be isend or irecv")
+    return bool(name == "isend")
 
 
 def started(group: Any, messages: Iterable[tuple[bool, Any, int]]) -> list[Any]:
