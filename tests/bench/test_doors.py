@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def test_a_door_for_real(name, first, tmp_path):
     """The table and the document say the same; one line for each operation that is asked for."""
     out = tmp_path / "out.json"
     done = run_shmbench("--door", name, "--rounds", 2, "--call", first, "-J", out)
-    assert done.stdout.startswith(f"# {name}, 1 rank: microseconds of a call of 8 bytes, medians of 2 rounds")
+    assert done.stdout.startswith(f"# {name}, 1 rank: microseconds of an operation of 8 bytes, medians of 2 rounds")
     assert done.stdout.endswith("# Out of bounds values : 0 OK\n")
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
     document = json.loads(out.read_text())
@@ -42,6 +43,7 @@ def test_a_door_for_real(name, first, tmp_path):
         assert what == call["name"] and call["wrong"] == 0
         differences = [theirs - ours for ours, theirs in zip(call["native"], call["door"], strict=True)]
         assert len(differences) == 2 and call["added"] == pytest.approx(np.median(differences))
+        assert call["asked"] == ASKED * call["calls"] and int(figures[3]) == call["calls"]
         assert call["short"] == (call["added"] > call["asked"]) == ("short" in figures)
         assert float(figures[2]) == pytest.approx(call["added"], rel=0.01, abs=0.0051)
 
@@ -54,15 +56,34 @@ def test_every_door_has_its_file():
     assert Path(shmbench.__file__).parent == Path(doors.__file__).parents[1]
 
 
-def test_every_operation_has_a_line(ranks):
-    """And gives what the native call gives, on both ranks. A function of `ops.communication` is that of
-    `mint.distributed` behind a switch: one of them is enough."""
+def called(door) -> int:
+    """Make a call. Return how many functions of the front ends it calls; a `wait` is native, too."""
+    home = str(Path(shmcoll.__file__).parent)
+    found = []
 
-    def lines(comm) -> dict[str, int]:
-        return {call.name: call.differences() for name in SMALL for call in doors.find(name)(comm)}
+    def note(frame, event, _argument):
+        if event == "call" and not frame.f_back.f_code.co_filename.startswith(home):
+            found.append((frame.f_code.co_filename, frame.f_code.co_name))
+
+    sys.setprofile(note)
+    try:
+        door()
+    finally:
+        sys.setprofile(None)
+    rooms = tuple(f"{home}/{room}/" for room in SMALL)
+    return sum(file.startswith(rooms) and name not in ("wait", "asnumpy") for file, name in found)
+
+
+def test_every_operation_has_a_line(ranks):
+    """And gives what the native call gives, on both ranks, and says how many calls of the door it makes. A function of
+    `ops.communication` is that of `mint.distributed` behind a switch: one of them is enough."""
+
+    def lines(comm) -> dict[str, tuple[int, int]]:
+        made = [call for name in SMALL for call in doors.find(name)(comm)]
+        return {call.name: (call.differences(), called(call.door) - call.calls) for call in made}
 
     found, other = ranks(2, lines)
-    assert found == other == dict.fromkeys(found, 0)
+    assert found == other == dict.fromkeys(found, (0, 0))
     measured = set(re.findall(r"\w+", " ".join(found))) | {"P2POp"}
     wanted = {*ops.__all__, *distributed.COLLECTIVES, *comm_func.__all__, *collectives.__all__}
     names = {"ReduceOp", "operations", "NkiInstruction", "ReplicaGroup", "rg_partition_op"}
@@ -100,15 +121,19 @@ def test_what_is_printed_of_lines_that_fall_short_or_are_wrong(monkeypatch, caps
     lines = [
         Line("slow", [1.0, 1.0, 2.0], [2.0, 3.0, 9.0], 0),
         Line("quick", [1.0], [1.0 + ASKED], 0),
+        Line("two calls", [1.0], [1.0 + 2 * ASKED], 0, calls=2),
+        Line("slow calls", [1.0], [1.1 + 2 * ASKED], 0, calls=2),
         Line("wrong", [1.0], [1.0], 4),
     ]
     monkeypatch.setattr(shmcoll, "run", lambda *_: [lines])
     assert door.main(["--door", "nki"]) == 1
     out = capsys.readouterr().out
     assert [line.split() for line in out.splitlines() if not line.startswith("#")] == [
-        ["slow", "1.00", "3.00", "2.00", "short"],  # the median of 1, 2 and 7 is added
-        ["quick", "1.00", "2.50", "1.50"],
-        ["wrong", "1.00", "1.00", "0.00", "4", "wrong"],
+        ["slow", "1.00", "3.00", "2.00", "1", "short"],  # the median of 1, 2 and 7 is added
+        ["quick", "1.00", "2.50", "1.50", "1"],
+        ["two", "calls", "1.00", "4.00", "3.00", "2"],
+        ["slow", "calls", "1.00", "4.10", "3.10", "2", "short"],
+        ["wrong", "1.00", "1.00", "0.00", "1", "4", "wrong"],
     ]
     assert out.endswith("# Out of bounds values : 4 FAILED\n")
 

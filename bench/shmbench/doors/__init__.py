@@ -21,15 +21,17 @@ SPOILT = -1  # in outputs before a call; no rank sends it
 class Call:
     """An operation of a door, and the native call that a user would write instead.
 
-    native, door: one call each. They return their results, or write them into `outputs`.
+    native, door: one operation each. They return their results, or write them into `outputs`.
     outputs: the array or list of arrays that the native call writes, and what the door writes; None if they return
         their results.
+    calls: how many functions of the door `door` calls. Each may add as much as is asked of one call.
     """
 
     name: str
     native: Callable[[], Any]
     door: Callable[[], Any]
     outputs: tuple[Any, Any] | None = None
+    calls: int = 1
 
     def differences(self) -> int:
         """Make both calls. Returns how many elements of their results differ, or have not been written."""

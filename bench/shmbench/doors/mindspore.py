@@ -111,6 +111,7 @@ def _operators(comm: Any, a: _Arrays) -> Iterator[Call]:
         "ops.Send and Receive",
         lambda: (comm.send(x, me, 1), comm.recv(np.empty_like(x), me, 1)[0])[1],
         lambda: (send(X), receive())[1],
+        calls=2,
     )
     yield Call(
         "ops.BatchISendIRecv",
@@ -229,6 +230,7 @@ def _messages_and_objects(comm: Any, a: _Arrays) -> Iterator[Call]:
             lambda: (comm.send(x, after), comm.recv(out, before)),
             lambda: (mint.send(X, after), mint.recv(OUT, before)),
             a.one,
+            calls=2,
         )
         yield Call(
             f"{name}isend",
@@ -240,6 +242,7 @@ def _messages_and_objects(comm: Any, a: _Arrays) -> Iterator[Call]:
             f"{name}send_object_list and recv_object_list",
             lambda: (comm.send_object([me], after), comm.recv_object(before))[1][0],
             lambda: (mint.send_object_list([me], after), mint.recv_object_list(objects[:1], before), [before])[2],
+            calls=2,
         )
     yield Call(
         f"{name}recv",
@@ -258,6 +261,7 @@ def _messages_and_objects(comm: Any, a: _Arrays) -> Iterator[Call]:
         lambda: [work.wait() for work in comm.batch([shmcoll.Recv(out, me), shmcoll.Send(x, me)])],
         lambda: mint.batch_isend_irecv([mint.P2POp("irecv", OUT, me), mint.P2POp("isend", X, me)])[0].wait(),
         a.one,
+        calls=3,
     )
     yield Call(
         f"{name}all_gather_object",
@@ -325,6 +329,7 @@ def _returning(comm: Any, a: _Arrays) -> Iterator[Call]:
         f"{name}batch_isend_irecv",
         lambda: _both(comm.batch([shmcoll.Recv(a.out, me), shmcoll.Send(x, me)])),
         lambda: f.batch_isend_irecv([f.P2POp("irecv", X, me), f.P2POp("isend", X, me)])[0],
+        calls=3,
     )
     yield Call(
         "ops.communication.all_gather_into_tensor",

@@ -51,6 +51,7 @@ def calls(comm: Any) -> Iterator[Call]:
         all_to_all_v,
         lambda: split[1](split[0]([blocks], dsts, group, metadata)),
         parts,
+        calls=2,
     )
     yield Call("all_gather_v", all_gather_v, lambda: ncc.all_gather_v([block], dsts, group, one_block), parts)
     yield Call(
@@ -58,6 +59,7 @@ def calls(comm: Any) -> Iterator[Call]:
         all_gather_v,
         lambda: split_gather[1](split_gather[0]([block], dsts, group, one_block)),
         parts,
+        calls=2,
     )
     yield Call(
         "all_reduce", lambda: comm.all_reduce(block, out=one), lambda: ncc.all_reduce([block], dst, group, add), part
