@@ -127,12 +127,20 @@ def _of_mindspore() -> Iterator[str]:
     yield from _of_modules(comm_func, communication)
 
 
+_FUNCTIONS_OF_NKI = {
+    "language": ("ndarray", "zeros", "program_id", "num_programs"),
+    "isa": ("dma_copy", "tensor_copy", "memset", "core_barrier"),
+}
+
+
 def _of_nki() -> Iterator[str]:
-    for module in (nki.collectives, nki.language):
+    for function in (nki.jit, nki.simulate):
+        yield _function(function.__name__, function)
+    for module in (nki.collectives, nki.language, nki.isa):
         path = module.__name__.removeprefix("shmcoll.nki.")
-        if module is nki.language:
+        if module is not nki.collectives:
             yield _section(path, _doc(module))
-        for name in getattr(module, "__all__", ("ndarray", "zeros")):
+        for name in getattr(module, "__all__", _FUNCTIONS_OF_NKI.get(path, ())):
             yield _function(f"{path}.{name}", getattr(module, name))
             if name == "ReplicaGroup":
                 yield from _of_class(nki.collectives.ReplicaGroup, "ReplicaGroup.")

@@ -1,8 +1,11 @@
 """The collectives of AWS's Neuron Kernel Interface (NKI), on shared memory.
 
-`collectives` has the public names of `nki.collectives`, and `language` those of `nki.language` that collectives need.
-Both only collect names: an import of `nki.collectives` by another path gives the same functions and classes.
+`collectives` has the public names of `nki.collectives`. The others are as much of the rest of NKI as a kernel needs
+around a collective. An import of `nki.collectives` by another path gives the same functions and classes.
 
+    kernels         `jit` and `simulate`: a kernel runs as Python
+    isa             what copies and fills arrays
+    language        operators, dtypes, arrays, loops
     replica_group   which ranks take part, and the communicator of a rank-list
     tensors         the checks of lists of tensors, `priority` and the operator
     equal_blocks    all_reduce, all_gather, reduce_scatter, all_to_all
@@ -11,6 +14,7 @@ Both only collect names: an import of `nki.collectives` by another path gives th
     permutes        collective_permute, the implicit ring, rank_id
 """
 
-from shmcoll.nki import collectives, language
+from shmcoll.nki import collectives, isa, language
+from shmcoll.nki.kernels import jit, simulate
 
-__all__ = ["collectives", "language"]
+__all__ = ["collectives", "isa", "jit", "language", "simulate"]

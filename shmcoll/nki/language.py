@@ -1,7 +1,8 @@
-"""`nki.language`, as far as collectives need it: operators, dtypes, and arrays to pass.
+"""`nki.language`, as far as kernels need it around a collective: operators, dtypes, arrays to pass, and loops.
 
 The operators are numpy's functions, so that they also work on numpy arrays. A buffer is a place in the memory of the
-hardware; the names of buffers are here so that programs can pass them, and have no effect.
+hardware; the names of buffers are here so that programs can pass them, and have no effect. A kernel runs as one
+program, number 0 of 1.
 """
 
 from typing import Any
@@ -17,7 +18,37 @@ float16, float32, bfloat16 = np.float16, np.float32, ml_dtypes.bfloat16
 float8_e3m4, float8_e4m3, float8_e5m2 = ml_dtypes.float8_e3m4, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2
 float8_e4m3fn = ml_dtypes.float8_e4m3fn
 
-hbm, private_hbm, shared_hbm, sbuf = "hbm", "private_hbm", "shared_hbm", "sbuf"
+hbm, private_hbm, shared_hbm, sbuf, psum = "hbm", "private_hbm", "shared_hbm", "sbuf", "psum"
+
+NkiTensor = np.ndarray
+affine_range = sequential_range = static_range = range
+
+
+class tile_size:  # NKI's name
+    """The largest tiles of the hardware. Kernels cut their loops by these numbers; arrays here may be larger."""
+
+    pmax = 128
+    psum_fmax = 512
+    gemm_stationary_fmax = 128
+    gemm_moving_fmax = 512
+
+
+def program_id(axis: int) -> int:
+    """Return 0.
+
+    Args:
+        axis: has no effect.
+    """
+    return 0
+
+
+def num_programs(axes: Any = None) -> int:
+    """Return 1.
+
+    Args:
+        axes: has no effect.
+    """
+    return 1
 
 
 def ndarray(shape: Any, dtype: Any, *, buffer: str = sbuf, name: str | None = None) -> np.ndarray:

@@ -1,7 +1,7 @@
 """collective_permute, the ring of the implicit permutes, and the numbers of ranks.
 
 In a ring of n ranks, position p sends to (p + 1) mod n. The data of position (p - i) mod n have arrived after i steps.
-All channels go around the same ring.
+All channels go around the same ring. A call may use any of them, such as channel 1 alone.
 
 Sources: the documentation of `nki.collectives` in the Neuron SDK, 2.30 to 2.33. It does not say whether the number of
 `collective_permute_implicit_current_processing_rank_id` is a rank of the job or a position. AWS's kernels use it as an
@@ -65,19 +65,19 @@ def collective_permute_implicit(
         srcs_by_channel: for each channel, a list of one array. Shapes and dtypes are equal on all ranks of the list.
         dsts_by_channel: for each channel, a list of one array of the same shape and dtype.
         replica_group: which ranks take part.
-        channel_ids: 0, 1, ..., one for each channel.
+        channel_ids: a number for each channel, all different.
         priority: 0 to 3, or None; has no effect.
         name: a label, which has no effect.
 
     Raises:
-        TypeError: a list is not one, or the dtypes differ.
-        ValueError: the shapes differ, the channels differ in number, or this rank is in no rank-list.
+        TypeError: a list is not one, a channel is not an integer, or the dtypes differ.
+        ValueError: the shapes differ, the channels differ in number or are not all different, or this rank is in no
+            rank-list.
     """
     operation = "collective_permute_implicit"
     if priority is not None:
         check_priority(priority, operation)
-    srcs = _by_channel(srcs_by_channel, "srcs_by_channel", channel_ids, operation)
-    dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
+    srcs, dsts = _by_channel(operation, channel_ids, srcs_by_channel=srcs_by_channel, dsts_by_channel=dsts_by_channel)
     _send_around(srcs, dsts, communicator(replica_group, operation))
 
 
@@ -101,25 +101,29 @@ def collective_permute_implicit_reduce(
             before.
         replica_group: which ranks take part.
         op: `nl.add`, `nl.minimum` or `nl.maximum`.
-        channel_ids: 0, 1, ..., one for each channel.
+        channel_ids: a number for each channel, all different.
         priority: 0 to 3, or None; has no effect.
         name: a label, which has no effect.
 
     Raises:
-        TypeError: a list is not one, `op` is another operator, or the dtypes differ.
-        ValueError: the shapes differ, the channels differ in number, or this rank is in no rank-list.
+        TypeError: a list is not one, a channel is not an integer, `op` is another operator, or the dtypes differ.
+        ValueError: the shapes differ, the channels differ in number or are not all different, or this rank is in no
+            rank-list.
     """
     operation = "collective_permute_implicit_reduce"
     if priority is not None:
         check_priority(priority, operation)
     function = _FUNCTIONS[reduction(op, operation)]
-    left = _by_channel(srcs0_by_channel, "srcs0_by_channel", channel_ids, operation)
-    right = _by_channel(srcs1_by_channel, "srcs1_by_channel", channel_ids, operation)
-    dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
+    left, right, dsts = _by_channel(
+        operation,
+        channel_ids,
+        srcs0_by_channel=srcs0_by_channel,
+        srcs1_by_channel=srcs1_by_channel,
+        dsts_by_channel=dsts_by_channel,
+    )
     results = []
-    for i, a in enumerate(left):
-        b = right[i]
-        if a.dtype != b.dtype:
+    for a, b in zip(left, right, strict=True):
+        if a.dtype is not b.dtype and a.dtype != b.dtype:
             raise TypeError(f"{operation}: the operands of a channel have dtypes {a.dtype} and {b.dtype}")
         if a.shape != b.shape:
             raise ValueError(f"{operation}: the operands of a channel have shapes {a.shape} and {b.shape}")
@@ -147,11 +151,8 @@ def collective_permute_implicit_current_processing_rank_id(
         ValueError: a number is negative, or this rank is in no rank-list.
     """
     operation = "collective_permute_implicit_current_processing_rank_id"
-    for value, what in ((iteration_id, "iteration_id"), (channel_id, "channel_id")):
-        if type(value) is not int and (isinstance(value, bool) or not isinstance(value, np.integer)):
-            raise TypeError(f"{operation}: {what} must be an integer, got {type(value).__name__}")
-        if value < 0:
-            raise ValueError(f"{operation}: {what} must not be negative, got {value}")
+    _check_number(iteration_id, "iteration_id", operation)
+    _check_number(channel_id, "channel_id", operation)
     comm = communicator(replica_group, operation)
     return int((comm.rank - iteration_id) % comm.size)
 
@@ -178,18 +179,38 @@ def _send_around(srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communica
         comm.collective_permute(src, ring, out=dsts[i])
 
 
-def _by_channel(lists: Any, what: str, channel_ids: Any, operation: str) -> list[np.ndarray]:
-    """Return the one tensor of each channel."""
-    if channel_ids is _FIRST and type(lists) is list and len(lists) == 1:  # the common call
-        only = lists[0]
-        if type(only) is list and len(only) == 1 and type(only[0]) is np.ndarray:
-            return only
+def _check_number(value: Any, what: str, operation: str) -> None:
+    """Raise `TypeError` or `ValueError` unless this is an integer that is not negative."""
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, np.integer)):
+        raise TypeError(f"{operation}: {what} must be an integer, got {type(value).__name__}")
+    if value < 0:
+        raise ValueError(f"{operation}: {what} must not be negative, got {value}")
+
+
+def _by_channel(operation: str, channel_ids: Any, **arguments: Any) -> list[list[np.ndarray]]:
+    """Return for each argument the one tensor of each channel."""
+    found = []
+    for what, lists in arguments.items():
+        if channel_ids is _FIRST and type(lists) is list and len(lists) == 1:  # the common call
+            only = lists[0]
+            if type(only) is list and len(only) == 1 and type(only[0]) is np.ndarray:
+                found.append(only)
+                continue
+        found.append(_checked(lists, what, channel_ids, operation))
+    return found
+
+
+def _checked(lists: Any, what: str, channel_ids: Any, operation: str) -> list[np.ndarray]:
+    """Return the one tensor of each channel, after all checks."""
     if not isinstance(lists, (list, tuple)):
         raise TypeError(f"{operation}: {what} must be a list with a list for each channel, got {type(lists).__name__}")
     if not isinstance(channel_ids, (list, tuple)):
         raise TypeError(f"{operation}: channel_ids must be a list of integers, got {type(channel_ids).__name__}")
-    if not lists or list(channel_ids) != list(range(len(lists))):
+    for channel in channel_ids:
+        _check_number(channel, "a number of channel_ids", operation)
+    if not lists or len(set(channel_ids)) != len(lists) or len(channel_ids) != len(lists):
         raise ValueError(
-            f"{operation}: channel_ids must be 0, 1, ... for the {len(lists)} channels of {what}, got {channel_ids!r}"
+            f"{operation}: channel_ids must be different numbers for the {len(lists)} channels of {what}, "
+            f"got {channel_ids!r}"
         )
     return [only_tensor(tensors, what, operation) for tensors in lists]

@@ -166,13 +166,31 @@ def refusals() -> list[tuple]:
         (around, ([x], [[x]], group), f"TypeError: {RING}: srcs_by_channel must be a list of one array, got ndarray"),
         (
             around,
-            ([[x]], [[x]], group, [1]),
-            f"ValueError: {RING}: channel_ids must be 0, 1, ... for the 1 channels of srcs_by_channel, got [1]",
+            ([[x]], [[x]], group, [0, 1]),
+            f"ValueError: {RING}: channel_ids must be different numbers for the 1 channels of srcs_by_channel, "
+            "got [0, 1]",
+        ),
+        (
+            around,
+            ([[x], [x]], [[x], [x]], group, [1, 1]),
+            f"ValueError: {RING}: channel_ids must be different numbers for the 2 channels of srcs_by_channel, "
+            "got [1, 1]",
         ),
         (
             around,
             ([[x], [x]], [[x]], group, [0, 1]),
-            f"ValueError: {RING}: channel_ids must be 0, 1, ... for the 1 channels of dsts_by_channel, got [0, 1]",
+            f"ValueError: {RING}: channel_ids must be different numbers for the 1 channels of dsts_by_channel, "
+            "got [0, 1]",
+        ),
+        (
+            around,
+            ([[x]], [[x]], group, [-1]),
+            f"ValueError: {RING}: a number of channel_ids must not be negative, got -1",
+        ),
+        (
+            around,
+            ([[x]], [[x]], group, [True]),
+            f"TypeError: {RING}: a number of channel_ids must be an integer, got bool",
         ),
         (around, ([[x]], [[x]], group, 0), f"TypeError: {RING}: channel_ids must be a list of integers, got int"),
         (

@@ -1,0 +1,129 @@
+"""`nki.isa`, as far as kernels need it around a collective: what copies and fills arrays.
+
+Kernels must not pass their own arguments to a collective, so they copy them to arrays of their own, and the results
+back. What computes is not here: numpy does that. One program runs on each rank, so there are no other cores to wait
+for. Engines and modes have names, and no effect.
+"""
+
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from shmcoll.nki import language
+
+
+class engine(Enum):  # NKI's name
+    """What would execute an instruction."""
+
+    tensor = "tensor"
+    vector = "vector"
+    scalar = "scalar"
+    gpsimd = "gpsimd"
+    dma = "dma"
+    sync = "sync"
+    unknown = "unknown"
+
+
+class dge_mode(Enum):  # NKI's name
+    """What would make the descriptors of a copy."""
+
+    none = "none"
+    swdge = "swdge"
+    hwdge = "hwdge"
+    unknown = "unknown"
+
+
+tensor_engine, vector_engine, scalar_engine = engine.tensor, engine.vector, engine.scalar
+gpsimd_engine, dma_engine, sync_engine, unknown_engine = engine.gpsimd, engine.dma, engine.sync, engine.unknown
+
+
+def dma_copy(
+    dst: np.ndarray,
+    src: np.ndarray,
+    dst_rmw_op: Any = None,
+    *,
+    dge_mode: Any = dge_mode.unknown,
+    engine: Any = engine.unknown,
+    name: str | None = None,
+) -> None:
+    """Copy the elements of an array into another one, in row-major order.
+
+    Args:
+        dst: an array of as many elements, of any shape and dtype.
+        src: an array.
+        dst_rmw_op: `nl.add` to add the elements to those of `dst`.
+        dge_mode: has no effect.
+        engine: has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: an argument is not an array, or `dst_rmw_op` is another function.
+        ValueError: the arrays have different numbers of elements.
+    """
+    given = _in_shape_of(dst, src, "dma_copy")
+    if dst_rmw_op is not None and dst_rmw_op is not language.add:
+        raise TypeError(f"dma_copy: dst_rmw_op must be None or nl.add, got {dst_rmw_op!r}")
+    dst[...] = given if dst_rmw_op is None else dst + given
+
+
+def tensor_copy(dst: np.ndarray, src: np.ndarray, engine: Any = engine.unknown, name: str | None = None) -> None:
+    """Copy the elements of an array into another one, as `dma_copy`.
+
+    Args:
+        dst: as for `dma_copy`.
+        src: as for `dma_copy`.
+        engine: has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: as for `dma_copy`.
+        ValueError: as for `dma_copy`.
+    """
+    dst[...] = _in_shape_of(dst, src, "tensor_copy")
+
+
+def memset(dst: np.ndarray, value: Any, engine: Any = engine.unknown, name: str | None = None) -> None:
+    """Fill an array with a number.
+
+    Args:
+        dst: an array.
+        value: the number.
+        engine: has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: `dst` is not an array.
+    """
+    _check_arrays("memset", dst=dst)
+    dst[...] = value
+
+
+def core_barrier(data: np.ndarray, cores: Any, engine: Any = engine.unknown, name: str | None = None) -> None:
+    """Do nothing: one program runs on each rank. This is no barrier of ranks.
+
+    Args:
+        data: an array.
+        cores: has no effect.
+        engine: has no effect.
+        name: a label, which has no effect.
+
+    Raises:
+        TypeError: `data` is not an array.
+    """
+    _check_arrays("core_barrier", data=data)
+
+
+def _in_shape_of(dst: Any, src: Any, operation: str) -> np.ndarray:
+    """Return the elements of `src` in the shape of `dst`."""
+    _check_arrays(operation, dst=dst, src=src)
+    if dst.size != src.size:
+        raise ValueError(f"{operation}: dst has {dst.size} elements, and src {src.size}")
+    shaped: np.ndarray = src.reshape(dst.shape)
+    return shaped
+
+
+def _check_arrays(operation: str, **arguments: Any) -> None:
+    for name, array in arguments.items():
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{operation}: {name} must be a numpy array, got {type(array).__name__}")
