@@ -5,8 +5,8 @@
     mint.distributed       init_process_group, gather, CommHandle, ...
 
 Where MindSpore is not installed, scripts find here what else they need: `Tensor`, `Parameter`, the dtypes, `nn.Cell`,
-`context`. A script written for MindSpore changes only its import lines: `import shmcoll.mindspore as ms`. Or none, if
-`sys.modules["mindspore"]` is this package.
+`context`, `log`, and functions of `ops` and `mint` that make, join and cut tensors. A script written for MindSpore
+changes only its import lines: `import shmcoll.mindspore as ms`. Or none, if `sys.modules["mindspore"]` is this package.
 
 A collective returns the kind of tensor that it is given: a numpy array, a `Tensor` of this package, or a tensor of
 MindSpore itself (PyNative mode), with gradients. This package never imports MindSpore.
@@ -15,7 +15,7 @@ What MindSpore's documents demand of the machine (device target, full-mesh netwo
 not apply.
 """
 
-from shmcoll.mindspore import common, communication, context, mint, nn, ops
+from shmcoll.mindspore import common, communication, context, log, mint, nn, ops
 from shmcoll.mindspore.common import Parameter, ParameterTuple, Tensor, dtype, get_seed, set_seed, tensor
 from shmcoll.mindspore.context import (
     GRAPH_MODE,
@@ -27,6 +27,7 @@ from shmcoll.mindspore.context import (
     set_auto_parallel_context,
     set_context,
 )
+from shmcoll.mindspore.device import set_device
 from shmcoll.mindspore.dtypes import (
     bfloat16,
     bool_,
@@ -73,12 +74,14 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "log",
     "mint",
     "nn",
     "ops",
     "reset_auto_parallel_context",
     "set_auto_parallel_context",
     "set_context",
+    "set_device",
     "set_seed",
     "tensor",
     "uint8",

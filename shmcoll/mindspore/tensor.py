@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.mindspore import dtypes, promotion
+from shmcoll.mindspore import cuts, dtypes, promotion
 from shmcoll.mindspore.initializers import fill
 from shmcoll.mindspore.text import describe
 
@@ -163,6 +163,21 @@ class Tensor(np.ndarray):
         """Return the tensor repeated to a shape."""
         return _tensor(np.broadcast_to(self.asnumpy(), shape))
 
+    def split(self, split_size_or_sections: Any, axis: Any = 0) -> Any:
+        """Return the parts: of a length, of which the last may be shorter, or of the lengths of a list. They share the
+        memory of the tensor."""
+        return tuple(map(_tensor, cuts.split("split", self.asnumpy(), split_size_or_sections, axis)))
+
+    def chunk(self, chunks: Any, axis: Any = 0) -> Any:
+        """Return at most `chunks` parts of one length; the last may be shorter. They share the memory of the tensor."""
+        return tuple(map(_tensor, cuts.chunk("chunk", self.asnumpy(), chunks, axis)))
+
+    def new_zeros(self, size: Any, dtype: Any = None) -> "Tensor":
+        """Return a tensor of zeros, of the element type of this one by default."""
+        return Tensor(shape=size, dtype=self.dtype if dtype is None else dtype)
+
+    new_empty = new_zeros
+
     def abs(self) -> "Tensor":
         """Return the absolute values."""
         return _tensor(abs(self.asnumpy()))
@@ -170,6 +185,14 @@ class Tensor(np.ndarray):
     def sqrt(self) -> "Tensor":
         """Return the square roots."""
         return _tensor(np.sqrt(self))
+
+    def sum(self, *arguments: Any, dim: Any = None, keepdim: Any = False, **options: Any) -> Any:
+        """Return the sum, as `numpy.ndarray.sum` does. `dim` and `keepdim` are other names of `axis` and `keepdims`."""
+        if dim is not None:
+            options["axis"] = dim
+        if keepdim:
+            options["keepdims"] = True
+        return _tensor(super().sum(*arguments, **options))
 
     def argmax(self, *arguments: Any, **options: Any) -> Any:
         """Return the index of the largest element, as `numpy.ndarray.argmax` does."""

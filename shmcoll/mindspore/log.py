@@ -1,0 +1,10 @@
+"""`mindspore.log`: what programs log, through Python's `logging`. Warnings and what is worse go to stderr."""
+
+import logging
+
+_logger = logging.getLogger("mindspore")
+
+debug, info, warning = _logger.debug, _logger.info, _logger.warning
+error, critical, exception = _logger.error, _logger.critical, _logger.exception
+
+__all__ = ["critical", "debug", "error", "exception", "info", "warning"]
