@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.nki.replica_group import ReplicaGroup, communicator
+from shmcoll.nki.replica_group import ReplicaGroup, joined
 from shmcoll.nki.tensors import check_priority, only_pair
 
 SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS = range(4)
@@ -69,10 +69,10 @@ def all_to_all_v(
             argument has a wrong shape, or this rank is in no rank-list.
         TypeError: on this rank alone, an argument has a wrong type.
     """
-    comm, source, target, rows = checked(
+    comm, size, source, target, rows = checked(
         "all_to_all_v", srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority
     )
-    received = send_blocks(comm, source, target, rows, has_rdispls)
+    received = send_blocks(comm, size, source, target, rows, has_rdispls)
     if not recv_counts_known:
         rows[RECV_COUNTS] = received
 
@@ -109,10 +109,10 @@ def all_gather_v(
             argument has a wrong shape, or this rank is in no rank-list.
         TypeError: on this rank alone, an argument has a wrong type.
     """
-    comm, source, target, rows = checked(
+    comm, size, source, target, rows = checked(
         "all_gather_v", srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority
     )
-    received = gather_blocks(comm, source, target, rows, has_rdispls)
+    received = gather_blocks(comm, size, source, target, rows, has_rdispls)
     if not recv_counts_known:
         rows[RECV_COUNTS] = received
 
@@ -129,7 +129,7 @@ def checked(
     known: bool,
     has_rdispls: bool,
     priority: Any,
-) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[Any, int, np.ndarray, np.ndarray, np.ndarray]:
     """Check the arguments of a call.
 
     Args:
@@ -143,19 +143,19 @@ def checked(
         priority: as for `all_to_all_v`.
 
     Returns:
-        (communicator, source, destination, metadata): the metadata is a view of shape (rows, n) and dtype uint32.
+        (communicator, n, source, destination, metadata): n is the size of the communicator; the metadata is a view of
+        shape (rows, n) and dtype uint32.
     """
     if priority is not None:
         check_priority(priority, operation)
     source, target = only_pair(srcs, dsts, operation)
-    comm = communicator(group, operation)
-    size, rows = comm.size, metadata
+    comm, size = joined(group, operation)
+    rows = metadata
     if type(rows) is not np.ndarray or rows.dtype is not _UINT32:
         rows = _as_uint32(rows, operation)
     shape = rows.shape
     if len(shape) == 3 and shape[0] == 1:
-        rows = rows[0]
-        shape = rows.shape
+        rows, shape = rows[0], shape[1:]
     if (has_rdispls or shape != (3, size)) and shape != (4, size):
         wanted = f"(4, {size})" if has_rdispls else f"(3, {size}) or (4, {size})"
         raise ValueError(
@@ -164,40 +164,45 @@ def checked(
         )
     if not known and not rows.flags.writeable:
         raise ValueError(f"{operation}: metadata_tensor is read-only, but row 2 is written unless recv_counts_known")
-    return comm, source, target, rows
+    return comm, size, source, target, rows
 
 
-def send_blocks(comm: Any, source: np.ndarray, target: np.ndarray, rows: np.ndarray, has_rdispls: bool) -> np.ndarray:
+def send_blocks(
+    comm: Any, size: int, source: np.ndarray, target: np.ndarray, rows: np.ndarray, has_rdispls: bool
+) -> np.ndarray:
     """Make the call of an all_to_all_v. Return the received counts.
 
     Args:
         comm: from `checked`.
+        size: from `checked`.
         source: from `checked`.
         target: from `checked`.
         rows: the metadata, from `checked` or a copy of it.
         has_rdispls: it has row 3.
     """
-    counts = rows[SEND_COUNTS]
-    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, len(counts))
+    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, size)
     received: np.ndarray
-    _, received = comm.all_to_all_v(source, counts, rows[SEND_DISPLS], recv_displs=places, out=target)
+    _, received = comm.all_to_all_v(source, rows[SEND_COUNTS], rows[SEND_DISPLS], recv_displs=places, out=target)
     return received
 
 
-def gather_blocks(comm: Any, source: np.ndarray, target: np.ndarray, rows: np.ndarray, has_rdispls: bool) -> np.ndarray:
+def gather_blocks(
+    comm: Any, size: int, source: np.ndarray, target: np.ndarray, rows: np.ndarray, has_rdispls: bool
+) -> np.ndarray:
     """Make the call of an all_gather_v. Return the received counts.
 
     Args:
         comm: from `checked`.
+        size: from `checked`.
         source: from `checked`.
         target: from `checked`.
         rows: the metadata, from `checked` or a copy of it.
         has_rdispls: it has row 3.
     """
-    count, begin = rows.item(SEND_COUNTS, 0), rows.item(SEND_DISPLS, 0)
+    count, begin = rows.item(SEND_COUNTS * size), rows.item(SEND_DISPLS * size)  # column 0
     if begin or count != source.size:
         source = _block(source, count, begin)
-    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, comm.size)
+    places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, size)
     received: np.ndarray
     _, received = comm.all_gather_v(source, recv_displs=places, out=target)
     return received

@@ -16,7 +16,7 @@ import numpy as np
 
 import shmcoll
 from shmcoll.communicator import Communicator
-from shmcoll.nki.replica_group import ReplicaGroup, communicator
+from shmcoll.nki.replica_group import ReplicaGroup, joined
 from shmcoll.nki.tensors import OPERATORS, check_priority, check_results, only_pair, only_tensor, reduction
 
 _FIRST = (0,)  # the default of channel_ids
@@ -77,8 +77,10 @@ def collective_permute_implicit(
     operation = "collective_permute_implicit"
     if priority is not None:
         check_priority(priority, operation)
-    srcs, dsts = _by_channel(operation, channel_ids, srcs_by_channel=srcs_by_channel, dsts_by_channel=dsts_by_channel)
-    _send_around(srcs, dsts, communicator(replica_group, operation))
+    srcs = _by_channel(srcs_by_channel, "srcs_by_channel", channel_ids, operation)
+    dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
+    comm, size = joined(replica_group, operation)
+    _send_around(srcs, dsts, comm, size)
 
 
 def collective_permute_implicit_reduce(
@@ -114,22 +116,20 @@ def collective_permute_implicit_reduce(
     if priority is not None:
         check_priority(priority, operation)
     function = _FUNCTIONS[reduction(op, operation)]
-    left, right, dsts = _by_channel(
-        operation,
-        channel_ids,
-        srcs0_by_channel=srcs0_by_channel,
-        srcs1_by_channel=srcs1_by_channel,
-        dsts_by_channel=dsts_by_channel,
-    )
+    left = _by_channel(srcs0_by_channel, "srcs0_by_channel", channel_ids, operation)
+    right = _by_channel(srcs1_by_channel, "srcs1_by_channel", channel_ids, operation)
+    dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
     results = []
-    for a, b in zip(left, right, strict=True):
+    for i, a in enumerate(left):
+        b = right[i]
         if a.dtype is not b.dtype and a.dtype != b.dtype:
             raise TypeError(f"{operation}: the operands of a channel have dtypes {a.dtype} and {b.dtype}")
         if a.shape != b.shape:
             raise ValueError(f"{operation}: the operands of a channel have shapes {a.shape} and {b.shape}")
         result = function(a, b)
         results.append(result if a.ndim else np.asarray(result))
-    _send_around(results, dsts, communicator(replica_group, operation))
+    comm, size = joined(replica_group, operation)
+    _send_around(results, dsts, comm, size)
 
 
 def collective_permute_implicit_current_processing_rank_id(
@@ -153,8 +153,8 @@ def collective_permute_implicit_current_processing_rank_id(
     operation = "collective_permute_implicit_current_processing_rank_id"
     _check_number(iteration_id, "iteration_id", operation)
     _check_number(channel_id, "channel_id", operation)
-    comm = communicator(replica_group, operation)
-    return int((comm.rank - iteration_id) % comm.size)
+    comm, size = joined(replica_group, operation)
+    return int((comm.rank - iteration_id) % size)
 
 
 def rank_id(name: str | None = None) -> int:
@@ -171,10 +171,10 @@ def _ring(size: int) -> tuple[tuple[int, int], ...]:
     return tuple((p, (p + 1) % size) for p in range(size))
 
 
-def _send_around(srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communicator) -> None:
+def _send_around(srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communicator, size: int) -> None:
     if len(srcs) > 1:
         check_results(list(zip(srcs, dsts, strict=True)), lambda src: src.shape, "collective_permute", comm)
-    ring = _ring(comm.size)
+    ring = _ring(size)
     for i, src in enumerate(srcs):
         comm.collective_permute(src, ring, out=dsts[i])
 
@@ -187,21 +187,12 @@ def _check_number(value: Any, what: str, operation: str) -> None:
         raise ValueError(f"{operation}: {what} must not be negative, got {value}")
 
 
-def _by_channel(operation: str, channel_ids: Any, **arguments: Any) -> list[list[np.ndarray]]:
-    """Return for each argument the one tensor of each channel."""
-    found = []
-    for what, lists in arguments.items():
-        if channel_ids is _FIRST and type(lists) is list and len(lists) == 1:  # the common call
-            only = lists[0]
-            if type(only) is list and len(only) == 1 and type(only[0]) is np.ndarray:
-                found.append(only)
-                continue
-        found.append(_checked(lists, what, channel_ids, operation))
-    return found
-
-
-def _checked(lists: Any, what: str, channel_ids: Any, operation: str) -> list[np.ndarray]:
-    """Return the one tensor of each channel, after all checks."""
+def _by_channel(lists: Any, what: str, channel_ids: Any, operation: str) -> list[np.ndarray]:
+    """Return the one tensor of each channel."""
+    if channel_ids is _FIRST and type(lists) is list and len(lists) == 1:  # the common call
+        only = lists[0]
+        if type(only) is list and len(only) == 1 and type(only[0]) is np.ndarray:
+            return only
     if not isinstance(lists, (list, tuple)):
         raise TypeError(f"{operation}: {what} must be a list with a list for each channel, got {type(lists).__name__}")
     if not isinstance(channel_ids, (list, tuple)):

@@ -51,7 +51,7 @@ class ReplicaGroup:
         ValueError: a list is empty, or a rank is negative or named twice.
     """
 
-    __slots__ = ("_communicator", "_lists")
+    __slots__ = ("_joined", "_lists")
 
     def __init__(self, rank_lists: Sequence[Sequence[int]]):
         if not isinstance(rank_lists, (list, tuple)):
@@ -73,7 +73,7 @@ class ReplicaGroup:
                     raise ValueError(f"ReplicaGroup: rank {rank} is named twice; rank-lists must not overlap")
                 named.add(int(rank))
         self._lists = tuple(tuple(map(int, ranks)) for ranks in rank_lists)
-        self._communicator: Communicator | None = None  # of this rank's list, after the first call
+        self._joined: tuple[Communicator, int] | None = None  # see `joined`, after the first call
 
     @staticmethod
     def from_partition_op(world_size: int, op: rg_partition_op, operand: int) -> "ReplicaGroup":
@@ -131,14 +131,19 @@ class ReplicaGroup:
 
 
 def communicator(group: ReplicaGroup, operation: str) -> Communicator:
-    """Return the communicator of this rank's list, in which a rank's number is its position.
+    """Return the communicator of this rank's list, in which a rank's number is its position. Raises as `joined`."""
+    return joined(group, operation)[0]
+
+
+def joined(group: ReplicaGroup, operation: str) -> tuple[Communicator, int]:
+    """Return the communicator of this rank's list, in which a rank's number is its position, and its size.
 
     Raises:
         TypeError: `group` is not a `ReplicaGroup`.
         ValueError: a rank does not exist, or this rank is in no list.
     """
     try:
-        known = group._communicator
+        known = group._joined
     except AttributeError:
         name = type(group).__name__
         raise TypeError(f"{operation}: replica_group must be a ReplicaGroup, got {name}") from None
@@ -148,7 +153,7 @@ def communicator(group: ReplicaGroup, operation: str) -> Communicator:
 _communicators: dict[tuple[int, ...], Communicator] = {}
 
 
-def _join(group: ReplicaGroup, operation: str) -> Communicator:
+def _join(group: ReplicaGroup, operation: str) -> tuple[Communicator, int]:
     world = shmcoll.init()
     beyond = [rank for ranks in group._lists for rank in ranks if rank >= world.size]
     if beyond:
@@ -156,14 +161,14 @@ def _join(group: ReplicaGroup, operation: str) -> Communicator:
     mine = next((ranks for ranks in group._lists if world.rank in ranks), None)
     if mine is None:
         raise ValueError(f"{operation}: rank {world.rank} is in no rank-list of {group}, so it must not call")
-    if mine == tuple(range(world.size)):
-        group._communicator = world
-    else:
+    comm = world
+    if mine != tuple(range(world.size)):
         if mine not in _communicators:
             members = world if len(mine) == world.size else world.subgroup(mine)
             made = members.split(0, key=mine.index(world.rank))
             if made is None or made.ranks != list(mine):
                 raise ValueError(f"{operation}: the ranks of {list(mine)} have passed them in different orders")
             _communicators[mine] = made
-        group._communicator = _communicators[mine]
-    return group._communicator
+        comm = _communicators[mine]
+    group._joined = comm, comm.size
+    return group._joined

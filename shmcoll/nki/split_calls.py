@@ -79,10 +79,10 @@ def _in_two_parts(
                 f"{operation}_prepare: {_prepared} has been prepared and not triggered; each prepare needs its trigger "
                 f"before the next prepare"
             )
-        comm, source, target, rows = checked(
+        comm, size, source, target, rows = checked(
             operation, srcs, dsts, replica_group, metadata_tensor, recv_counts_known, has_rdispls, priority
         )
-        call = comm, source, target, rows.copy(), has_rdispls
+        call = comm, size, source, target, rows.copy(), has_rdispls
         _prepared = NkiInstruction(operation, name, call, None if recv_counts_known else rows)
         return _prepared
 

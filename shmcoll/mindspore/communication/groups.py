@@ -48,6 +48,8 @@ class _Group(NamedTuple):
 _groups: dict[str, _Group] = {}  # all but the world
 #: the communicators of the groups that this rank is a member of, the world among them; None is a name of the world, too
 _communicators: dict[str | None, Communicator] = {}
+#: return the communicator of a group, as `communicator`; for None that of the world. None if it raises
+find = _communicators.get
 _numbers: dict[str | None, dict[int, int]] = {}  # of the same groups: for each rank of the world its rank in the group
 
 
@@ -129,11 +131,6 @@ def rank_in(group: str, world_rank: int) -> int:
     if world_rank not in ranks:
         raise RuntimeError(f"Group {group} doesn't contain the global rank {int(world_rank)}; its ranks are {ranks}")
     return ranks.index(world_rank)
-
-
-def find(group: str | None) -> Any:
-    """Return the communicator of a group, as `communicator`; for None that of the world. None if it raises."""
-    return _communicators.get(group)
 
 
 def number_in(group: str, world_rank: int) -> int | None:

@@ -143,7 +143,7 @@ class AlltoAllVC(Collective):
         comm = communicator(self.group)
         rank, size = comm.rank, comm.size
         matrix = counts(self.name, "send_count_matrix", send_count_matrix)
-        if len(matrix) != size**2:
+        if len(matrix) != size * size:
             raise ValueError(
                 f"For '{self.name}', the 'send_count_matrix' must have {size} * {size} elements, but has {len(matrix)}."
             )

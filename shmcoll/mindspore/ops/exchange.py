@@ -46,7 +46,7 @@ class Plan(NamedTuple):
         return cls(size, None if order == sorted(order) else order, outgoing, incoming, parts, result)
 
 
-def exchange(comm: Communicator, plan: Plan, tensors: Sequence[np.ndarray], dtype: np.dtype) -> list[np.ndarray]:
+def exchange(comm: Communicator, plan: Plan, tensors: Sequence[np.ndarray], dtype: np.dtype) -> tuple[np.ndarray, ...]:
     """Send arrays to some ranks and receive arrays of known shapes from some.
 
     Args:
@@ -70,8 +70,8 @@ def exchange(comm: Communicator, plan: Plan, tensors: Sequence[np.ndarray], dtyp
     result = np.empty(plan.result, dtype)
     comm.all_to_all_v(flat, plan.sent, recv_counts=plan.received, out=result)
     if len(plan.parts) == 1:
-        return [result]
-    return [result[part].reshape(shape) for part, shape in plan.parts]
+        return (result,)
+    return tuple([result[part].reshape(shape) for part, shape in plan.parts])
 
 
 def _elements(size: int, arrays: Sequence[tuple[int, tuple[int, ...]]]) -> list[int]:

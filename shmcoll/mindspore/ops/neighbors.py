@@ -15,6 +15,9 @@ from shmcoll.mindspore.dtypes import as_numpy_dtype
 from shmcoll.mindspore.ops import gradients
 from shmcoll.mindspore.ops.exchange import Plan, exchange
 from shmcoll.mindspore.ops.primitive import Primitive
+from shmcoll.mindspore.tensor import Tensor
+
+_view = np.ndarray.view  # `Tensor.view` is MindSpore's
 
 
 class NeighborExchange(Primitive):
@@ -69,9 +72,20 @@ class NeighborExchange(Primitive):
         first = input_x[0]
         if not isinstance(first, np.ndarray) and arrays.is_foreign(first):
             return tuple(gradients.recorded(self, self._forward, tuple(input_x), ()))
-        return tuple([arrays.like(first, one) for one in self._forward(*plain)])
+        found = self._forward(*plain)
+        if type(first) is Tensor:  # the common call
+            return tuple([_view(one, Tensor) for one in found])
+        return tuple([arrays.like(first, one) for one in found])
 
     def _forward(self, *tensors: np.ndarray) -> tuple[np.ndarray, ...]:
+        self._check(tensors)
+        comm = communicator(self.group)
+        plan = self._plan
+        if plan is None or plan.size != comm.size:
+            plan = self._plan = self._plan_for(comm.size)
+        return exchange(comm, plan, tensors, self._dtype)
+
+    def _check(self, tensors: Sequence[np.ndarray]) -> None:
         shapes = self._shapes
         if [x.shape for x in tensors] != shapes or len(shapes) != len(self.send_rank_ids):
             raise ValueError(
@@ -80,16 +94,11 @@ class NeighborExchange(Primitive):
             )
         dtype = self._dtype
         for x in tensors:
-            if x.dtype != dtype:
+            if x.dtype is not dtype and x.dtype != dtype:
                 raise TypeError(
                     f"For '{self.name}', the input must be of 'recv_type' {self.recv_type}, "
                     f"but got {arrays.dtype_of(x)}."
                 )
-        comm = communicator(self.group)
-        plan = self._plan
-        if plan is None or plan.size != comm.size:
-            plan = self._plan = self._plan_for(comm.size)
-        return tuple(exchange(comm, plan, tensors, dtype))
 
     def _plan_for(self, size: int) -> Plan:
         sent = zip(self.send_rank_ids, self._shapes, strict=True)

@@ -130,13 +130,13 @@ def check_fit(places: Sequence[np.ndarray], x: np.ndarray, size: int) -> None:
         raise TypeError(f"The argument list tensor {what} must be equal to tensor {what}, but got {room}.")
 
 
-def are_like(places: Sequence[np.ndarray], x: np.ndarray, size: int) -> bool:
-    """Return whether there is an array like `x` for each rank."""
+def are_like(places: Sequence[np.ndarray], x: np.ndarray) -> bool:
+    """Return whether all arrays have the shape and the element type of `x`."""
     shape, dtype = x.shape, x.dtype
-    for one in places:
-        if one.shape != shape or one.dtype != dtype:
+    for one in places:  # noqa: SIM110  # `all` takes longer
+        if one.shape != shape or (one.dtype is not dtype and one.dtype != dtype):
             return False
-    return len(places) == size
+    return True
 
 
 def check_own(operation: str, x: np.ndarray, places: Sequence[np.ndarray], comm: Any) -> None:
@@ -158,6 +158,17 @@ def _difference(a: np.ndarray, b: np.ndarray) -> tuple[str, Any, Any] | None:
     if a.dtype != b.dtype:
         return "type", arrays.dtype_of(a), arrays.dtype_of(b)
     return None if a.shape == b.shape else ("shape", a.shape, b.shape)
+
+
+def check_exchanged(operation: str, x: np.ndarray, out: np.ndarray) -> None:
+    """Raise `ValueError` if the element types differ, or `TypeError` if they are bool or complex."""
+    dtype = x.dtype
+    if dtype is out.dtype and dtype.kind not in "bc":  # the common call
+        return
+    if dtype != out.dtype:
+        given, room = arrays.dtype_of(x), arrays.dtype_of(out)
+        raise ValueError(f"For {operation}, the outputs must be of the type of the inputs, {given}, but got {room}")
+    check_moved(operation, x)
 
 
 def check_moved(operation: str, x: np.ndarray) -> None:

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.mindspore import arrays
 from shmcoll.mindspore.mint.distributed import list_calls
 from shmcoll.mindspore.mint.distributed.checks import (
     arrays_of,
-    check_moved,
+    check_exchanged,
     check_same_dtype,
     group_name,
     group_of,
@@ -52,16 +51,8 @@ def all_to_all(
             f"For all_to_all, there must be a tensor for each of {size} ranks, "
             f"but got {len(x)} inputs and {len(out)} outputs"
         )
-    check_types("all_to_all", x[0], out[0])
-    check_moved("all_to_all", x[0])
+    check_exchanged("all_to_all", x[0], out[0])
     return handle_of(list_calls.all_to_all(comm, x, out[:size], async_op=async_op), async_op)
-
-
-def check_types(operation: str, x: np.ndarray, out: np.ndarray) -> None:
-    """Raise `ValueError` if the element types differ."""
-    if x.dtype != out.dtype:
-        given, room = arrays.dtype_of(x), arrays.dtype_of(out)
-        raise ValueError(f"For {operation}, the outputs must be of the type of the inputs, {given}, but got {room}")
 
 
 def all_to_all_single(
@@ -105,8 +96,7 @@ def exchange(
 ) -> CommHandle | None:
     """Do as `all_to_all_single`, with the memory of the tensors."""
     comm = group_of(group, async_op)
-    check_types("all_to_all_single", x, out)
-    check_moved("all_to_all_single", x)
+    check_exchanged("all_to_all_single", x, out)
     if not output_split_sizes and not input_split_sizes and x.ndim and x.size == out.size:
         check_even("input", x.shape, comm.size)
         if x.shape != out.shape:
@@ -173,25 +163,24 @@ def all_to_all_v_c(
         if not isinstance(one, int):
             raise TypeError("send_count_matrix elements must be of type int")
     comm = group_of(group, async_op)
-    if comm.size**2 != len(send_count_matrix):
+    rank, size = comm.rank, comm.size
+    if size * size != len(send_count_matrix):
         raise TypeError(f"send_count_matrix must be square matrix, but got {len(send_count_matrix)}.")
-    check_types("all_to_all_v_c", x, out)
-    check_moved("all_to_all_v_c", x)
+    check_exchanged("all_to_all_v_c", x, out)
     width = row_size(x.shape)
     other = width if x.shape == out.shape else row_size(out.shape)
     if width != other:
         raise ValueError(
             f"The input and output dimensions except 0 must be of equal size, but got {width} and {other}."
         )
-    rank, size = comm.rank, comm.size
-    matrix = in_elements(send_count_matrix, width)
-    send, recv = matrix[rank * size : (rank + 1) * size], matrix[rank::size]
+    send = in_elements(send_count_matrix[rank * size : (rank + 1) * size], width)
+    recv = in_elements(send_count_matrix[rank::size], width)
     return handle_of(comm.all_to_all_v(x, send, recv_counts=recv, out=out, async_op=async_op), async_op)
 
 
 def row_size(shape: tuple[int, ...]) -> int:
     """Return the number of elements of a row, a part of length 1 of dimension 0."""
-    return prod(shape[1:])
+    return prod(shape[1:]) if len(shape) > 1 else 1
 
 
 __all__ = ["all_to_all", "all_to_all_single", "all_to_all_v_c"]

@@ -43,7 +43,7 @@ def all_gather(tensor_list: Any, tensor: Any, group: str | None = None, async_op
     check_same_dtype(out)
     x = array_of("all_gather_into_tensor", tensor)
     comm = group_of(group, async_op)
-    if are_like(out, x, comm.size):
+    if len(out) == comm.size and are_like(out, x):
         check_moved("all_gather", x)
         work = list_calls.collect(comm, comm.all_gather, x, out=out, async_op=async_op)
     else:
@@ -108,12 +108,15 @@ def gather(
     """
     x = array_of("gather", tensor)
     out = arrays_of("gather", gather_list)
-    check_alike(out)
+    fit = are_like(out, x)
+    if not fit:
+        check_alike(out)
     comm, root = rooted("gather", "dst", dst, group, async_op)
-    if comm.rank == root:
+    on_root = comm.rank == root
+    if on_root and not (fit and len(out) == comm.size):
         check_fit(out, x, comm.size)
     check_moved("gather", x)
-    if comm.rank != root:
+    if not on_root:
         return handle_of(comm.gather(x, root, async_op=async_op), async_op)
     return handle_of(list_calls.collect(comm, comm.gather, x, root, out=out, async_op=async_op), async_op)
 
