@@ -6,12 +6,20 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 
-from shmcoll.diagnostics.rank_status import ABSENT, ENDED, GONE, STOPPED, RankStatus, process_state, standings
+from shmcoll.diagnostics.rank_status import (
+    ABSENT,
+    ENDED,
+    GONE,
+    STOPPED,
+    UNSEEN,
+    RankStatus,
+    process_state,
+    standings,
+    unseen,
+)
 from shmcoll.diagnostics.report_lock import alone
 from shmcoll.diagnostics.stack_client import ask
 from shmcoll.diagnostics.text_table import aligned
-from shmcoll.engine import layout
-from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import names
 
@@ -36,7 +44,7 @@ def inquest(
     """
     pids = pids or {}
     found = [replace(s, pid=s.pid or pids.get(s.rank, 0)) for s in standings(arena)]
-    below = stacks_of(arena, found, limit) if stacks else {}
+    below = stacks_of(found, limit) if stacks else {}
     return f"{table(found, below)}\n{verdict(found, patience)}"
 
 
@@ -54,11 +62,14 @@ def explained(error: Exception, arena: Arena) -> Exception:
 
 def table(found: list[RankStatus], below: dict[int, list[str]] | None = None) -> str:
     """Return one line per rank. below: lines to print under that of a rank."""
-    rows = [("rank", "pid", "state", "for", "where", "waits for")]
+    rows = [("rank", "pid", "node", "state", "for", "where", "waits for")]
     for s in found:
         age = f"{s.since:.1f} s" if s.flight or s.message else ""
-        rows.append((str(s.rank), str(s.pid or "-"), s.state, age, s.place, ", ".join(map(str, s.blames))))
-    title, *lines = aligned(rows, right=(0, 1, 3))
+        rows.append((str(s.rank), str(s.pid or "-"), s.node, s.state, age, s.place, ", ".join(map(str, s.blames))))
+    if any(s.node for s in found):
+        title, *lines = aligned(rows, right=(0, 1, 4))
+    else:
+        title, *lines = aligned([row[:2] + row[3:] for row in rows], right=(0, 1, 3))
     told = [title]
     for s, line in zip(found, lines, strict=True):
         told += [line, *(f"{'':6}{frame}" for frame in (below or {}).get(s.rank, []))]
@@ -75,7 +86,11 @@ def verdict(found: list[RankStatus], patience: float = PATIENCE) -> str:
         circle = "; ".join(f"rank {s.rank} {s.place} for {names(s.blames)}" for s in waiting.values())
         where = "" if any(s.message for s in waiting.values()) else " in different groups"
         return f"{names(waiting).capitalize()} wait for one another{where}: {circle}."
-    return " ".join(_accusation(found[rank], [waiting[r] for r in ranks]) for rank, ranks in sorted(blamed.items()))
+    by_rank = {s.rank: s for s in found}
+    return " ".join(
+        _accusation(by_rank.get(rank) or unseen(rank), [waiting[r] for r in ranks])
+        for rank, ranks in sorted(blamed.items())
+    )
 
 
 def culprits(found: list[RankStatus], patience: float = PATIENCE) -> dict[int, list[int]]:
@@ -108,20 +123,22 @@ def _roots(rank: int, waiting: dict[int, RankStatus]) -> set[int]:
 
 
 def _accusation(culprit: RankStatus, waiting: list[RankStatus]) -> str:
-    keeps = f"Rank {culprit.rank} keeps {names(s.rank for s in waiting)} waiting"
+    keeps = f"Rank {culprit.label} keeps {names(s.rank for s in waiting)} waiting"
     longest = max(waiting, key=lambda s: s.since)
     direct = [s for s in waiting if culprit.rank in s.blames]
     what = max(direct or waiting, key=lambda s: s.since)
-    operation = f"{what.call} #{what.flight.sequence}" if what.flight else what.call
-    does = f"has arrived at {operation}, but does not continue" if what.arrived else f"has not arrived at {operation}"
+    does = f"has {'' if what.arrived else 'not '}arrived at {what.operation}"
+    does += ", but does not continue" if what.arrived else ""
     if what.message:
         does = "does not continue receiving" if what.sends else "has sent nothing for"
-        does += f" {operation} of rank {what.rank}"
+        does += f" {what.operation} of rank {what.rank}"
     return f"{keeps}, for {longest.since:.1f} s: it {does}; {_whereabouts(culprit)}."
 
 
 def _whereabouts(culprit: RankStatus) -> str:
     pid = culprit.pid
+    if culprit.state == UNSEEN:
+        return "it cannot be seen from this machine"
     if culprit.state == STOPPED:
         return f"its process is stopped (kill -CONT {pid} continues it)"
     if culprit.state == GONE:
@@ -137,10 +154,9 @@ def _whereabouts(culprit: RankStatus) -> str:
         return f"it has called nothing yet, and is {doing}"
     if culprit.flight.flying:
         return f"it is {culprit.place}, and {doing}"
-    return f"it is {doing}; its last call was {culprit.call} #{culprit.flight.sequence}, {culprit.since:.1f} s ago"
+    return f"it is {doing}; its last call was {culprit.operation}, {culprit.since:.1f} s ago"
 
 
-def stacks_of(arena: Arena, found: list[RankStatus], limit: float = 1.0) -> dict[int, list[str]]:
+def stacks_of(found: list[RankStatus], limit: float = 1.0) -> dict[int, list[str]]:
     """Ask the ranks that may still run for their stacks, for `limit` seconds at most; lines by rank."""
-    alive = [s for s in found if s.pid and s.state not in (ENDED, GONE)]
-    return ask({s.rank: (s.pid, records.read(arena, s.rank, layout.BY_RANK).start) for s in alive}, limit)
+    return ask({s.rank: (s.pid, s.start) for s in found if s.pid and s.state not in (ENDED, GONE)}, limit)

@@ -4,6 +4,8 @@ An arena has no name. It is found in the maps of this user's processes (/proc/PI
 descriptor of such a process (/proc/PID/fd), which ranks keep open. Words are read by pread, which takes no memory in
 sparse ranges of the arena and cannot end in a SIGBUS. The contents are not trusted: owner, magic, version and sizes are
 checked as by a rank, and every offset that is read is bounded.
+
+A job over several nodes has an arena on each. Those that this machine has are one job here (`nodes_status.py`).
 """
 
 import contextlib
@@ -12,9 +14,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from shmcoll.diagnostics import hang_report, nodes_status, rank_status
+from shmcoll.diagnostics.nodes_status import ObservedNode
 from shmcoll.engine import layout
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import Group
 from shmcoll.errors import ArenaError
 
 _File = tuple[int, int, int]  # major and minor number of the device, inode
@@ -50,31 +55,62 @@ class ObservedArena(Arena):
 
 @dataclass(frozen=True)
 class ObservedJob:
-    """A job of this user. processes: those that map its arena: the ranks, and the process that started them."""
+    """A job of this user. processes: those that map its arenas: the ranks, and the process that started them.
 
-    arena: ObservedArena
+    arenas: one, or those of the nodes that can be seen. nodes: what these say of the job over nodes, if it is one.
+    """
+
+    arenas: tuple[ObservedArena, ...]
     processes: tuple[int, ...]
+    nodes: tuple[ObservedNode, ...] = ()
 
     @property
     def creator(self) -> int:
-        """The pid of the process that made the arena: shmrun, the server of `shmcoll.run`, or rank 0."""
-        return self.arena.load(layout.JOB_CREATOR)
+        """The pid of the process that made the arena: shmrun, the server of `shmcoll.run`, or rank 0. Of several nodes
+        that can be seen, it is that of the first one."""
+        return self.arenas[0].load(layout.JOB_CREATOR)
+
+    @property
+    def created(self) -> int:
+        """When the first arena was made: CLOCK_MONOTONIC in ns."""
+        return min(arena.load(layout.JOB_CREATED) for arena in self.arenas)
 
     @property
     def nonce(self) -> str:
-        """Eight digits that identify this job."""
-        return self.arena.nonce[:8]
+        """Eight digits that identify this job, on all its nodes."""
+        return (self.nodes[0].facts.job if self.nodes else self.arenas[0].nonce)[:8]
 
     @property
     def caller(self) -> int | None:
         """The pid of the process that called `shmcoll.run`, if the job is such a call."""
         return caller_of(self.creator)
 
+    @property
+    def ranks(self) -> int:
+        """The number of its ranks, on all nodes."""
+        return self.nodes[0].facts.ranks if self.nodes else self.arenas[0].ranks
+
+    def standings(self) -> list[rank_status.RankStatus]:
+        """Return the status of each rank that can be seen."""
+        return nodes_status.standings(self.nodes) if self.nodes else rank_status.standings(self.arenas[0])
+
+    def verdict(self, found: list[rank_status.RankStatus]) -> str:
+        """Return which ranks keep others waiting, from the status of each."""
+        return nodes_status.verdict_over_nodes(self.nodes, found) if self.nodes else hang_report.verdict(found)
+
+    def groups(self) -> list[Group]:
+        """Return the open groups within the nodes, with the numbers of the job. The first one of each node holds all
+        ranks of that node."""
+        if not self.nodes:
+            return rank_status.open_groups(self.arenas[0])
+        return [group for node in self.nodes for group in nodes_status.groups_within(node)]
+
     def is_meant(self, text: str) -> bool:
         """Return whether `name` means this job: the pid of one of its processes or of its caller, or the beginning of
         its nonce."""
+        nonces = [arena.nonce for arena in self.arenas] + [node.facts.job for node in self.nodes]
         return text in {str(self.creator), str(self.caller), *map(str, self.processes)} or (
-            len(text) >= 4 and self.arena.nonce.startswith(text)
+            len(text) >= 4 and any(nonce.startswith(text) for nonce in nonces)
         )
 
 
@@ -96,16 +132,41 @@ def command_line(pid: int) -> list[str]:
 @contextlib.contextmanager
 def jobs() -> Iterator[list[ObservedJob]]:
     """The jobs of this user, the oldest first. Their arenas are closed afterwards."""
-    found = []
+    found: list[ObservedJob] = []
     try:
         for file, processes in _mapped().items():
             with contextlib.suppress(ArenaError, OSError):  # it ends just now, or its arena has another version
                 if arena := _opened(file, processes):
-                    found.append(ObservedJob(arena, tuple(sorted(processes))))
-        yield sorted(found, key=lambda job: job.arena.load(layout.JOB_CREATED))
+                    found.append(ObservedJob((arena,), tuple(sorted(processes))))
+        yield sorted(_joined(found), key=lambda job: job.created)
     finally:
         for job in found:
-            job.arena.close()
+            job.arenas[0].close()
+
+
+def _joined(found: list[ObservedJob]) -> list[ObservedJob]:
+    """Return the jobs, with those arenas together that are nodes of one job."""
+    alone: list[ObservedJob] = []
+    over: list[list[tuple[ObservedNode, ObservedJob]]] = []
+    for job in found:
+        node = None
+        with contextlib.suppress(ArenaError):  # it has become shorter
+            node = nodes_status.observed(job.arenas[0])
+        if node is None:
+            alone.append(job)
+            continue
+        for one in over:
+            if nodes_status.fits(node, [other for other, _ in one]):
+                one.append((node, job))
+                break
+        else:
+            over.append([(node, job)])
+    for one in over:
+        one.sort(key=lambda pair: pair[0].facts.node)
+        arenas = tuple(job.arenas[0] for _, job in one)
+        processes = sorted({pid for _, job in one for pid in job.processes})
+        alone.append(ObservedJob(arenas, tuple(processes), tuple(node for node, _ in one)))
+    return alone
 
 
 def _mapped() -> dict[_File, list[int]]:

@@ -1,11 +1,11 @@
-"""Where every rank of a job is.
+"""Where every rank of a job of one machine is; `nodes_status.py` has the same for a job over several nodes.
 
 It is read from the arena and from /proc, by a rank, the launcher, or a process outside of the job (`observer.py`). The
 job goes on meanwhile, so the facts about different ranks may be some microseconds apart.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shmcoll.collectives import record_of
@@ -20,8 +20,8 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.processes import has_ended
 
-ENDED, ABSENT, GONE, STOPPED, WAITING, INSIDE, OUTSIDE = (
-    "ended", "not joined", "gone", "stopped", "waits", "in it", "outside",
+ENDED, ABSENT, GONE, STOPPED, WAITING, INSIDE, OUTSIDE, UNSEEN = (
+    "ended", "not joined", "gone", "stopped", "waits", "in it", "outside", "not seen",
 )  # fmt: skip
 
 
@@ -32,7 +32,8 @@ class RankStatus:
     message.
 
     blames: the ranks of the world that keep it from going on. arrived: whether these have come to the operation. sends:
-    whether the message is one that it sends.
+    whether the message is one that it sends. start: the start time of its process, 0 if it is not known. node: the name
+    of its node, if the job has several. is_world: whether the group is that of all ranks of all nodes.
     """
 
     rank: int
@@ -45,6 +46,19 @@ class RankStatus:
     arrived: bool = False
     message: int = 0
     sends: bool = False
+    start: int = 0
+    node: str = ""
+    is_world: bool = False
+
+    @property
+    def label(self) -> str:
+        """Its number, for messages, with its node if there are several."""
+        return f"{self.rank} (node {self.node})" if self.node else str(self.rank)
+
+    @property
+    def operation(self) -> str:
+        """Its last operation: 'barrier() #4', 'recv(source=1, tag=5)'."""
+        return f"{self.call} #{self.flight.sequence}" if self.flight and self.flight.sequence else self.call
 
     @property
     def since(self) -> float:
@@ -58,17 +72,20 @@ class RankStatus:
         """Where it is: 'in barrier() #4', 'after barrier() #4 of ranks 0, 2', 'in recv(source=1, tag=5)'."""
         if self.group is None:
             return "has called nothing yet"
-        world = self.group == Group.world(self.group.arena)
+        world = self.is_world or (not self.node and self.group == Group.world(self.group.arena))
         where = "" if world else f" of {self.group.title}"
-        if self.flight is None:
-            return f"in {self.call}{where}"
-        return f"{'in' if self.flight.flying else 'after'} {self.call} #{self.flight.sequence}{where}"
+        return f"{'in' if self.flight is None or self.flight.flying else 'after'} {self.operation}{where}"
+
+
+def unseen(rank: int) -> RankStatus:
+    """Return the status of a rank on a node that cannot be seen."""
+    return RankStatus(rank, 0, UNSEEN)
 
 
 def standings(arena: Arena) -> list[RankStatus]:
     """Return the status of every rank of the world."""
     groups = open_groups(arena)
-    return [_standing(arena, rank, groups) for rank in range(arena.ranks)]
+    return [standing(arena, rank, groups) for rank in range(arena.ranks)]
 
 
 def open_groups(arena: Arena) -> list[Group]:
@@ -88,26 +105,30 @@ def open_groups(arena: Arena) -> list[Group]:
     return found
 
 
-def _standing(arena: Arena, rank: int, groups: list[Group]) -> RankStatus:
+def standing(arena: Arena, rank: int, groups: list[Group], number: int | None = None) -> RankStatus:
+    """Return the status of a rank of the arena. number: its number in `groups` and in the status, if that is another
+    one."""
     told = records.read(arena, rank, layout.BY_RANK)
-    latest = _latest(rank, groups)
     state = _life(told, records.read(arena, rank, layout.BY_LAUNCHER))
+    rank = rank if number is None else number
+    latest = _latest(rank, groups)
+    outside = RankStatus(rank, told.pid, state or OUTSIDE, start=told.start)
     for group in groups:
         if rank in group.ranks and not group.has_ended():
             waiting = _message(group, group.ranks.index(rank))
             if waiting:
                 call, peers, since, sends = waiting
-                return RankStatus(rank, told.pid, state or WAITING, group, None, call, peers, False, since, sends)
+                waits = replace(outside, state=state or WAITING, group=group, call=call, blames=peers)
+                return replace(waits, message=since, sends=sends)
     if latest is None:
-        return RankStatus(rank, told.pid, state or OUTSIDE)
+        return outside
     group, flight = latest
     me = group.ranks.index(rank)
-    call = last_call(group, me, flight)
+    after = replace(outside, group=group, flight=flight, call=last_call(group, me, flight))
     if not flight.flying or group.has_ended():
-        return RankStatus(rank, told.pid, state or OUTSIDE, group, flight, call)
-    blames, arrived = _blames(group, me, flight.sequence)
-    names = tuple(group.ranks[r] for r in blames)
-    return RankStatus(rank, told.pid, state or (WAITING if names else INSIDE), group, flight, call, names, arrived)
+        return after
+    names, arrived = who_blocks(group, me, flight.sequence)
+    return replace(after, state=state or (WAITING if names else INSIDE), blames=names, arrived=arrived)
 
 
 def last_operation(arena: Arena, rank: int) -> str:
@@ -181,10 +202,12 @@ def process_state(pid: int) -> str:
         return ""
 
 
-def _blames(group: Group, rank: int, sequence: int) -> tuple[list[int], bool]:
-    """Return the ranks that keep this rank of the group from going on, and whether they have come to the operation."""
+def who_blocks(group: Group, rank: int, sequence: int) -> tuple[tuple[int, ...], bool]:
+    """Return the ranks of the world that keep a rank of the group from going on, and whether they have come to the
+    operation."""
     awaited = awaited_by(group, rank)
     if awaited is None:
-        return [], False
+        return (), False
     missing = not_arrived(group, sequence)
-    return (missing, False) if missing else (who_stopped(group, rank, awaited, sequence), True)
+    found = missing or who_stopped(group, rank, awaited, sequence)
+    return tuple(group.ranks[one] for one in found), not missing

@@ -25,6 +25,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.group import Group, RankName, names
+from shmcoll.engine.memory.node_words import CallRecorder
 from shmcoll.engine.native import entry
 from shmcoll.errors import CallNotAllowed, RankFailed, ShmcollError
 from shmcoll.nodes import counted, halos, moves, prefix, reduction, rooted
@@ -122,6 +123,8 @@ class NodesDispatcher:
         self.failures = Failures(topology, channel, inner, self.group.name(self.rank), self.words)
         # The turns and the worker need of a group what `NodesGroup` has
         self.worker = AsyncWorker(self.words, self.group, self.rank, self.failures)  # type: ignore[arg-type]
+        within = inner._dispatcher.group
+        self.recorder = CallRecorder(within, inner.rank, channel.number, channel.ranks[0])
         self.agreement = Agreement(self)
         self.mail = Mail(self)
         self.posted = Posted(self.mail)
@@ -236,6 +239,7 @@ class NodesDispatcher:
         self.worker.turns.drain()
         self.failures.shut()
         self.agreement.withdraw()
+        self.recorder.close()
 
     def shut(self) -> None:
         """Refuse all calls from now on: this process is a fork of the rank."""
@@ -281,7 +285,7 @@ class NodesDispatcher:
             if not outer:
                 self._await_native_call()
             self.failures.raise_if_ended(self.operation)
-            return call(*arguments)
+            return call(*arguments) if outer else self._recorded(operation, call, arguments)
         except CallNotAllowed:
             raise
         except ValueError as error:
@@ -302,6 +306,13 @@ class NodesDispatcher:
         """Wait until the native call of another thread has ended, which began before this thread had its turn."""
         while self.words.item(c.ACTIVE // WORD) not in (0, c.ENDED):
             time.sleep(1e-4)
+
+    def _recorded(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int:
+        self.recorder.begin(operation, self.agreement.sequence + 1)
+        try:
+            return call(*arguments)
+        finally:
+            self.recorder.end()
 
 
 def _shut_in_child(dispatcher: NodesDispatcher) -> Callable[[], None]:

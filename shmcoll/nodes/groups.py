@@ -67,6 +67,7 @@ def _agree_on_number(comm: Any, members: list[int], name: str) -> int:
     another group at the same time is a mismatch."""
     d, job = comm._dispatcher, comm._job
     outer, d.operation = d.operation, "subgroup"
+    d.recorder.begin("subgroup", d.agreement.sequence)
     try:
         d.failures.raise_if_ended("subgroup")
         own = np.array([identity(tuple(members), name)[0], job.free_number()], np.int64)
@@ -101,6 +102,7 @@ def _agree_on_number(comm: Any, members: list[int], name: str) -> int:
         raise
     finally:
         d.operation = outer
+        d.recorder.end()
 
 
 def close(comm: Any) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from shmcoll.communicator import Communicator
 from shmcoll.engine.kernels.dtypes import DType
+from shmcoll.engine.memory.node_words import CallRecorder
 from shmcoll.nodes.failures import Failures
 from shmcoll.nodes.progress import Progress
 from shmcoll.nodes.topology import Topology
@@ -24,6 +25,7 @@ class NodesDispatcher(Protocol):
     failures: Failures
     worker: AsyncWorker
     words: np.ndarray
+    recorder: CallRecorder
     agreement: Any  # `agreement.py`, which uses this file
     group: Any
     partials: dict[Any, Any]  # `operators.py`

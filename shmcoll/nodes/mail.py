@@ -29,6 +29,7 @@ import numpy as np
 
 from shmcoll.calls.probe import Envelope, Message
 from shmcoll.calls.recv import part_of
+from shmcoll.collectives import RECORDS
 from shmcoll.diagnostics.call_site import Site, here
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
 from shmcoll.engine.layout import ANY
@@ -37,7 +38,7 @@ from shmcoll.errors import CollectiveTimeout, ShmcollError
 from shmcoll.nodes.transport import at_address
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes
 from shmcoll.runtime.posted_receive import Finish, PostedReceive
-from shmcoll.runtime.work import Work
+from shmcoll.runtime.work import Work, Worker
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 INLINE_BYTES = 16 << 10  # of a message that is sent with its head
 _TAG, _CODE, _BYTES, _NUMBER, _WANTS_RECEIPT, _DIMS = range(6)  # words of a head; the shape follows
 _WORD = 8
+_SENDS, _RECEIVES = RECORDS["send"].code, RECORDS["recv"].code
 _OBJECT = 0  # in place of the code of a dtype
 _POLLS = 2000  # looks of a thread that waits before it sleeps between two of them
 _NAP = 100e-6  # seconds
@@ -159,7 +161,7 @@ class Mail:
 
     def send_synchronously(self, operation: str, array: np.ndarray, dest: int, tag: int, form: int) -> Work[Any]:
         """Send, and return the handle that ends when the receiver has taken the message."""
-        work: Work[Any] = _Receipt(self.dispatcher.worker, here())
+        work: Work[Any] = _Receipt(self.dispatcher.worker, here(), dest, tag)
         self.send(array, dest, tag, form, work)
         return work
 
@@ -188,22 +190,9 @@ class Mail:
         the call does not wait."""
         d = self.dispatcher
         d.check_open(operation)
-        end, turn = time.monotonic() + d.timeout, 0
-        while True:
-            d.failures.raise_if_ended(operation)
-            self._look()
-            with self._lock:
-                one = self._first(lambda sender, its_tag: source in (ANY, sender) and tag in (ANY, its_tag))
-                if one is not None and takes:
-                    self._arrived.remove(one)
-                    self._take(one)
-            if one is not None:
-                break
-            if not waits:
-                return None
-            turn += 1
-            self._check(operation, source, end)
-            _pause(turn)
+        one = self._find(operation, source, tag, waits=waits, takes=takes)
+        if one is None:
+            return None
         if not takes:
             return one.envelope
         while one.pending is not None:
@@ -229,14 +218,20 @@ class Mail:
     def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
         """Serve what has come in a thread that waits for one of these; see `Listener`."""
         turn = 0
-        while not any(work._latch.is_set for work in works):
-            self._look()
-            if not polls or (turn > _POLLS and not sleeps):
-                return
-            turn += 1
-            if turn % 16 == 0:
-                self._fail_late()
-            _pause(turn)
+        try:
+            while not any(work._latch.is_set for work in works):
+                self._look()
+                if not polls or (turn > _POLLS and not sleeps):
+                    return
+                turn += 1
+                if turn % 16 == 0:
+                    self._fail_late()
+                if turn == _POLLS:
+                    self._note_wait(works)
+                _pause(turn)
+        finally:
+            if turn >= _POLLS:
+                self.dispatcher.recorder.stop_waiting()
 
     def withdraw(self, *, all_of_them: bool) -> list[Site | None]:
         """Withdraw the receives, at the end; see `Listener`."""
@@ -247,12 +242,51 @@ class Mail:
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
+    def _note_wait(self, works: Sequence[Work[Any]]) -> None:
+        """Record the message that a thread waits for: the first of several."""
+        for work in works:
+            if isinstance(work, PostedReceive):
+                self.dispatcher.recorder.wait_for_message(_RECEIVES, self._number(work.source), work.wanted[1])
+                return
+            if isinstance(work, _Receipt):
+                self.dispatcher.recorder.wait_for_message(_SENDS, self._number(work.dest), work.tag)
+                return
+
+    def _number(self, rank: int) -> int:
+        """Return the number in the job of a rank of the group; ANY for ANY."""
+        return rank if rank == ANY else self.dispatcher.channel.ranks[rank]
+
     def _watch(self) -> None:
         """Have the worker serve what is awaited."""
         worker = self.dispatcher.worker
         with worker.turns.guard:
             worker.start("recv")
         worker.watch()
+
+    def _find(self, operation: str, source: int, tag: int, *, waits: bool, takes: bool) -> Arrived | None:
+        """Return the first message that fits, and take it if asked to; None if it has not come and the call does not
+        wait."""
+        d = self.dispatcher
+        end, turn = time.monotonic() + d.timeout, 0
+        try:
+            while True:
+                d.failures.raise_if_ended(operation)
+                self._look()
+                with self._lock:
+                    one = self._first(lambda sender, its_tag: source in (ANY, sender) and tag in (ANY, its_tag))
+                    if one is not None and takes:
+                        self._arrived.remove(one)
+                        self._take(one)
+                if one is not None or not waits:
+                    return one
+                turn += 1
+                self._check(operation, source, end)
+                if turn == _POLLS:
+                    d.recorder.wait_for_message(_RECEIVES, self._number(source), tag)
+                _pause(turn)
+        finally:
+            if turn >= _POLLS:
+                d.recorder.stop_waiting()
 
     def _look(self) -> None:
         """Take what has come."""
@@ -434,6 +468,11 @@ class _Receipt(Work[Any]):
     """The handle of a synchronous send."""
 
     is_receive = True  # a thread that waits for it serves the messages
+
+    def __init__(self, worker: Worker, site: Site | None, dest: int, tag: int):
+        super().__init__(worker, site)
+        self.dest = dest
+        self.tag = tag
 
 
 class _Sender:

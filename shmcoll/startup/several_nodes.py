@@ -13,7 +13,9 @@ waited for as MPI waits:
 2. the lowest rank of a node draws a random name; all ranks learn the names. The ranks of a node meet in an arena under
    it (`rendezvous.py`)
 3. exchange how that went: if a node has no room in /dev/shm, all ranks of all nodes raise what it says
-4. make the communicator of the node, and the one over nodes
+4. rank 0 of each node writes into the arena which node of which job it is, for programs that look at it from outside
+   (`engine/memory/node_words.py`)
+5. make the communicator of the node, and the one over nodes
 
 With all ranks on one node there is nothing more to do: the result is an ordinary communicator.
 """
@@ -30,6 +32,7 @@ import shmcoll
 from shmcoll.communicator import Communicator
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import node_words
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.cores import usable_cores
@@ -95,6 +98,8 @@ def connect(mpi: Any, comm: Any, launcher: str, limits: tuple[float, float], lea
     assert arena is not None
     if topology.index:
         object_cache.leave_to_rank_0()
+    elif len(topology.nodes) > 1:
+        node_words.write_facts(arena, tokens[0], topology.nodes, topology.names, topology.node)
     rank_process.let_ranks_read(os.getppid())
     foreign_end.install()
     local_rank = LocalRank(arena, topology.index, launcher)

@@ -33,13 +33,14 @@ def test_a_job_that_hangs_from_its_start_to_its_end(shmrun: Shmrun, until) -> No
     (one,) = until(lambda: [one for one in listed() if one["state"] == "waits"], pause=0.2)
     assert one.keys() == {
         "pid", "nonce", "ranks", "age", "state", "waiting", "waits_for", "ranks_ended", "command", "caller", "pids",
+        "nodes", "unseen",
     }  # fmt: skip
     assert (one["ranks"], one["waits_for"], one["ranks_ended"], one["caller"]) == (2, [1], [], None)
     assert one["age"] > one["waiting"] >= 1
     assert one["command"].endswith(" job.py")
 
     told = document(shmrun("inspect", job.pid, "--json", "--stacks", "-v"))
-    assert told.keys() == {"format", "pid", "nonce", "caller", "ranks", "culprits", "verdict"}
+    assert told.keys() == {"format", "pid", "nonce", "caller", "ranks", "unseen", "culprits", "verdict"}
     assert (told["pid"], told["nonce"], told["culprits"]) == (
         job.pid,
         one["nonce"],
@@ -48,7 +49,7 @@ def test_a_job_that_hangs_from_its_start_to_its_end(shmrun: Shmrun, until) -> No
     assert told["verdict"].startswith("Rank 1 keeps rank 0 waiting")
     waits, outside = told["ranks"]
     assert waits.keys() == {
-        "rank", "pid", "state", "since", "call", "sequence", "group", "waits_for", "stack", "last",
+        "rank", "node", "pid", "state", "since", "call", "sequence", "group", "waits_for", "stack", "last",
     }  # fmt: skip
     assert (waits["state"], waits["call"], waits["sequence"]) == ("waits", "all_reduce(float32[2, 3], sum)", 2)
     assert (waits["group"], waits["waits_for"]) == ([0, 1], [1])

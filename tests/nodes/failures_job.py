@@ -2,10 +2,13 @@
 the error it has raised, its attributes, and after how many seconds."""
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +25,72 @@ def killed(comm: Any) -> None:
     if comm.rank == CULPRIT:
         os.kill(os.getpid(), signal.SIGKILL)
     comm.all_reduce(np.ones(4))
+
+
+def killed_within(comm: Any) -> None:
+    """It is killed while the others and it are in the call: rank 0 comes late."""
+    if comm.rank == CULPRIT:
+        threading.Timer(1, os.kill, (os.getpid(), signal.SIGKILL)).start()
+    elif comm.rank == 0:
+        time.sleep(30)
+    comm.all_reduce(np.ones(4))
+
+
+def leader_killed(comm: Any) -> None:
+    if comm.rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.all_reduce(np.ones(4))
+
+
+def crashes(comm: Any) -> None:
+    if comm.rank == CULPRIT:
+        ctypes.string_at(0)
+    comm.all_reduce(np.ones(4))
+
+
+def leaves(comm: Any) -> None:
+    """The end of a process, with nothing of what comes at the end of a program."""
+    if comm.rank == CULPRIT:
+        os._exit(3)
+    comm.all_reduce(np.ones(4))
+
+
+def node_killed(comm: Any) -> None:
+    if comm.rank in comm.nodes[1]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.all_reduce(np.ones(4))
+
+
+def stopped(comm: Any) -> None:
+    comm.timeout = 2.0
+    if comm.rank == CULPRIT:
+        pid, script = (
+            os.getpid(),
+            "import os, signal, sys, time; time.sleep(4); os.kill(int(sys.argv[1]), signal.SIGCONT)",
+        )
+        subprocess.Popen([sys.executable, "-c", script, str(pid)])
+        os.kill(pid, signal.SIGSTOP)
+    comm.all_reduce(np.ones(4))
+
+
+def absent(comm: Any) -> None:
+    """Ranks that wait for one that is elsewhere: in a collective, in a message, and within their node."""
+    folder = Path(sys.argv[2])
+    if comm.rank == CULPRIT:
+        _wait_for(folder / "enough")
+    comm.all_reduce(np.ones(4))
+    if comm.rank == 0:
+        comm.recv(source=CULPRIT, tag=5)
+    elif comm.rank == CULPRIT:
+        _wait_for(folder / "more")
+        comm.send(np.ones(4), 0, 5)
+    if comm.rank > 1:
+        comm.node.barrier()
+
+
+def _wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.05)
 
 
 def raises(comm: Any) -> None:
@@ -85,6 +154,13 @@ CASES: dict[str, Callable[[Any], None]] = {
     one.__name__: one
     for one in (
         killed,
+        killed_within,
+        leader_killed,
+        node_killed,
+        crashes,
+        leaves,
+        stopped,
+        absent,
         raises,
         exits,
         other_operation,

@@ -4,9 +4,10 @@ import json
 import sys
 from typing import Any
 
-from shmcoll.diagnostics import observer, rank_status
+from shmcoll.diagnostics import observer
 from shmcoll.diagnostics.flight_log import flights
-from shmcoll.diagnostics.hang_report import culprits, inquest, stacks_of, verdict
+from shmcoll.diagnostics.hang_report import culprits, stacks_of, table
+from shmcoll.diagnostics.nodes_status import unseen
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError, ShmcollError
 
@@ -30,9 +31,11 @@ def show(name: str | None, *, verbose: bool, stacks: bool, as_json: bool = False
             if as_json:
                 print(json.dumps(_document(job, verbose=verbose, stacks=stacks), indent=1))
                 return 0
-            print(inquest(job.arena, stacks=stacks))
+            found = job.standings()
+            print(table(found, stacks_of(found) if stacks else {}))
+            print(job.verdict(found))
             if verbose:
-                print("\n" + "\n".join(_history(job.arena)))
+                print("\n" + "\n".join(_history(job)))
         except ArenaError as e:
             print(f"shmrun: cannot read job {job.creator}: {e}", file=sys.stderr)
             return 1
@@ -42,18 +45,19 @@ def show(name: str | None, *, verbose: bool, stacks: bool, as_json: bool = False
 def _document(job: observer.ObservedJob, *, verbose: bool, stacks: bool) -> dict[str, Any]:
     """Return the table as JSON. call, sequence: those of the last operation. since: seconds since it began, or since it
     ended if the rank is outside."""
-    found = rank_status.standings(job.arena)
-    below = stacks_of(job.arena, found) if stacks else {}
-    last = _operations(job.arena) if verbose else {}
+    found = job.standings()
+    below = stacks_of(found) if stacks else {}
+    last = _operations(job) if verbose else {}
     ranks: list[dict[str, Any]] = []
     for s in found:
         one = {
             "rank": s.rank,
+            "node": s.node or None,
             "pid": s.pid or None,
             "state": s.state,
             "since": s.since if s.flight or s.message else None,
             "call": s.call or None,
-            "sequence": s.flight.sequence if s.flight else None,
+            "sequence": (s.flight.sequence or None) if s.flight else None,
             "group": list(s.group.ranks) if s.group else None,
             "waits_for": list(s.blames),
         }
@@ -67,8 +71,9 @@ def _document(job: observer.ObservedJob, *, verbose: bool, stacks: bool) -> dict
         "nonce": job.nonce,
         "caller": job.caller,
         "ranks": ranks,
+        "unseen": [{"node": name or None, "ranks": count} for name, count in unseen(job.nodes)] if job.nodes else [],
         "culprits": culprits_found,
-        "verdict": verdict(found),
+        "verdict": job.verdict(found),
     }
 
 
@@ -81,11 +86,12 @@ def _which(name: str | None, meant: list[observer.ObservedJob]) -> str:
     return f"no job {name} of this user; give {names}"
 
 
-def _history(arena: observer.ObservedArena) -> list[str]:
-    """Return the last operations of every rank of every group, the latest last."""
+def _history(job: observer.ObservedJob) -> list[str]:
+    """Return the last operations of every rank of every group, the latest last. Over nodes, it is every group within a
+    node."""
     lines = []
-    for number, group in enumerate(rank_status.open_groups(arena)):
-        if number:
+    for number, group in enumerate(job.groups()):
+        if number or job.nodes:
             lines.append(f"group of {group.names(range(group.size))}:")
         for rank in range(group.size):
             lines.append(f"rank {group.ranks[rank]}, last operations:")
@@ -94,12 +100,12 @@ def _history(arena: observer.ObservedArena) -> list[str]:
     return lines
 
 
-def _operations(arena: observer.ObservedArena) -> dict[int, list[dict[str, Any]]]:
+def _operations(job: observer.ObservedJob) -> dict[int, list[dict[str, Any]]]:
     """Return the last operations of each rank as JSON."""
-    told: dict[int, list[dict[str, Any]]] = {rank: [] for rank in range(arena.ranks)}
-    for group in rank_status.open_groups(arena):
+    told: dict[int, list[dict[str, Any]]] = {}
+    for group in job.groups():
         for rank, world_rank in enumerate(group.ranks):
-            told[world_rank] += [
+            told.setdefault(world_rank, []).extend(
                 {
                     "call": flight.words(),
                     "sequence": flight.sequence,
@@ -108,5 +114,5 @@ def _operations(arena: observer.ObservedArena) -> dict[int, list[dict[str, Any]]
                     "since": flight.since,
                 }
                 for flight in flights(group, rank)[-_SHOWN:]
-            ]
+            )
     return told

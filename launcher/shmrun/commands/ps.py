@@ -5,15 +5,17 @@ import os
 import sys
 import time
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from shmcoll.diagnostics import hang_report, observer, rank_status
+from shmcoll.diagnostics.nodes_status import unseen
 from shmcoll.diagnostics.text_table import aligned
-from shmcoll.engine import layout
 from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError, ShmcollError
 
 _LONGEST_COMMAND = 60
+_MOST_NODES = 4  # that are named in a line
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,8 @@ class Listed:
     """A line of the table. The names are the keys of the JSON. Times are in seconds.
 
     state: starts, runs, waits or ended. waiting: for how long a rank has waited. waits_for: the ranks that keep it
-    waiting. caller: the pid of the process that called `shmcoll.run`.
+    waiting. caller: the pid of the process that called `shmcoll.run`. nodes: of a job over nodes, those that can be
+    seen, each with its name and its ranks. unseen: the others, each with its name and how many ranks it has.
     """
 
     pid: int
@@ -35,6 +38,8 @@ class Listed:
     command: str
     caller: int | None
     pids: list[int]
+    nodes: list[dict[str, Any]]
+    unseen: list[dict[str, Any]]
 
 
 def show(*, as_json: bool = False) -> int:
@@ -58,8 +63,8 @@ def show(*, as_json: bool = False) -> int:
 
 def _listed(job: observer.ObservedJob) -> Listed | None:
     try:
-        found = rank_status.standings(job.arena)
-        age = (time.monotonic_ns() - job.arena.load(layout.JOB_CREATED)) / 1e9
+        found = job.standings()
+        age = (time.monotonic_ns() - job.created) / 1e9
     except (ArenaError, OSError):
         return None  # it has just ended
     waiting = max((s.since for s in found if s.blames and s.since >= hang_report.PATIENCE), default=None)
@@ -72,7 +77,7 @@ def _listed(job: observer.ObservedJob) -> Listed | None:
     return Listed(
         pid=job.creator,
         nonce=job.nonce,
-        ranks=job.arena.ranks,
+        ranks=job.ranks,
         age=age,
         state=state,
         waiting=waiting,
@@ -81,6 +86,8 @@ def _listed(job: observer.ObservedJob) -> Listed | None:
         command=command_of(job.creator) or next(filter(None, map(command_of, job.processes)), "?"),
         caller=job.caller,
         pids=list(job.processes),
+        nodes=[{"node": one.facts.name, "ranks": sorted(one.numbers)} for one in job.nodes],
+        unseen=[{"node": name or None, "ranks": count} for name, count in unseen(job.nodes)] if job.nodes else [],
     )
 
 
@@ -91,7 +98,18 @@ def _row(one: Listed) -> tuple[str, ...]:
         state = f"waits {_duration(one.waiting)}{whom}"
     elif state == "ended":
         state = f"{names(one.ranks_ended)} ended"
+    if one.nodes:
+        hidden = sum(other["ranks"] for other in one.unseen)
+        state += f" on {_nodes(one)}" + (f"; {hidden} of {one.ranks} ranks not seen" if hidden else "")
     return str(one.pid), one.nonce, str(one.ranks), _duration(one.age), state, one.command
+
+
+def _nodes(one: Listed) -> str:
+    """Return 'node a' or 'nodes a, b', for the nodes that can be seen; of many, how many there are."""
+    found = [node["node"] for node in one.nodes]
+    if len(found) > _MOST_NODES:
+        return f"{len(found)} nodes"
+    return f"node{'s' * (len(found) > 1)} {', '.join(found)}"
 
 
 def command_of(pid: int) -> str:
