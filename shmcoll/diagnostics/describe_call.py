@@ -7,6 +7,7 @@ from shmcoll.engine.collective import ANY_SOURCE, NO_ARRAYS, REDUCING, ROOTED, C
 from shmcoll.engine.compiler.user_operators import reduction_name
 from shmcoll.engine.layout import ANY, WORD, call_algorithm, call_composite, call_operation, call_reduction
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.memory.node_words import SUBGROUP, NodesCall
 
 #: calls that send or receive a message, and the routine that does it
 MESSAGES = {
@@ -59,6 +60,20 @@ def call_in_words(word: int, first: int, second: int, array: str) -> str:
     rooted = f", root={first}" if record.form & ROOTED else ""
     forced = _forced(record, call_algorithm(word))
     return f"{title}({array}{operator}{rooted}{record.describe(first, second)}{forced})"
+
+
+def operation_over_nodes(call: NodesCall) -> str:
+    """Return the name of a collective of a group over nodes."""
+    record = record_of(call.operation)
+    if record is None:
+        return "subgroup" if call.operation == SUBGROUP else "a collective"
+    return record.name
+
+
+def call_over_nodes(call: NodesCall) -> str:
+    """Return a collective of a group over nodes: 'all_reduce #5'."""
+    number = "" if call.operation == SUBGROUP else f" #{call.number}"
+    return operation_over_nodes(call) + number
 
 
 def composite_name(composite: int) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shmcoll.collectives import record_of
-from shmcoll.diagnostics.describe_call import message_in_words
+from shmcoll.diagnostics.describe_call import call_over_nodes, message_in_words, operation_over_nodes
 from shmcoll.diagnostics.flight_log import FlightRecord, flights
 from shmcoll.diagnostics.hang_report import PATIENCE, verdict
 from shmcoll.diagnostics.rank_status import INSIDE, OUTSIDE, WAITING, RankStatus, open_groups, standing, who_blocks
@@ -129,7 +129,9 @@ def last_operation(node: ObservedNode, rank: int) -> str:
     call = max(calls, key=lambda one: (one.ended == 0, one.began), default=None)
     if call is None:
         return ""
-    return f"its last call, {call.title}, had returned" if call.ended else f"it was in {call.title}"
+    return (
+        f"its last call, {call_over_nodes(call)}, had returned" if call.ended else f"it was in {call_over_nodes(call)}"
+    )
 
 
 def _groups_over(nodes: Sequence[ObservedNode]) -> dict[Which, list[_Member]]:
@@ -174,12 +176,20 @@ def _in_call(base: RankStatus, is_in_it: bool, which: Which, me: _Member, member
     call = me.call
     assert call is not None
     state = base.state if base.state not in (WAITING, INSIDE, OUTSIDE) else ""
-    flight = FlightRecord(call.number, 0, (0, 0), 0, call.began, call.ended, c.OK if call.ended else layout.RUNNING)
+    flight = FlightRecord(
+        0 if call.operation == node_words.SUBGROUP else call.number,
+        0,
+        (0, 0),
+        0,
+        call.began,
+        call.ended,
+        c.OK if call.ended else layout.RUNNING,
+    )
     group = Group(me.part.arena, me.part.offset, tuple(sorted(one.rank for one in members)))
+    base = replace(base, group=group, is_world=which[0] == _WORLD, message=0, sends=False, blames=(), arrived=False)
     found = replace(
-        base, group=group, flight=flight, call=call.operation, is_world=which[0] == _WORLD, message=0, sends=False,
-        blames=(), arrived=False, state=state or (INSIDE if is_in_it else OUTSIDE),
-    )  # fmt: skip
+        base, flight=flight, call=operation_over_nodes(call), state=state or (INSIDE if is_in_it else OUTSIDE)
+    )
     if not is_in_it:
         return found
     blames = tuple(sorted(one.rank for one in members if one.call is None or one.call.number < call.number))

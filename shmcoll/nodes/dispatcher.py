@@ -285,7 +285,7 @@ class NodesDispatcher:
             if not outer:
                 self._await_native_call()
             self.failures.raise_if_ended(self.operation)
-            return call(*arguments) if outer else self._recorded(operation, call, arguments)
+            return call(*arguments)
         except CallNotAllowed:
             raise
         except ValueError as error:
@@ -301,18 +301,13 @@ class NodesDispatcher:
             raise
         finally:
             self.operation = outer
+            if not outer:
+                self.recorder.end()
 
     def _await_native_call(self) -> None:
         """Wait until the native call of another thread has ended, which began before this thread had its turn."""
         while self.words.item(c.ACTIVE // WORD) not in (0, c.ENDED):
             time.sleep(1e-4)
-
-    def _recorded(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int:
-        self.recorder.begin(operation, self.agreement.sequence + 1)
-        try:
-            return call(*arguments)
-        finally:
-            self.recorder.end()
 
 
 def _shut_in_child(dispatcher: NodesDispatcher) -> Callable[[], None]:

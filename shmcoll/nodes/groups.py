@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from shmcoll.calls import arguments as given
+from shmcoll.engine.memory.node_words import SUBGROUP
 from shmcoll.errors import CallNotAllowed, CollectiveMismatch
-from shmcoll.nodes.wire import SUBGROUP, Pending, as_bytes
+from shmcoll.nodes import wire
+from shmcoll.nodes.wire import Pending, as_bytes
 from shmcoll.runtime.group_registry import identity
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ def _agree_on_number(comm: Any, members: list[int], name: str) -> int:
     another group at the same time is a mismatch."""
     d, job = comm._dispatcher, comm._job
     outer, d.operation = d.operation, "subgroup"
-    d.recorder.begin("subgroup", d.agreement.sequence)
+    d.recorder.begin(SUBGROUP, d.agreement.sequence)
     try:
         d.failures.raise_if_ended("subgroup")
         own = np.array([identity(tuple(members), name)[0], job.free_number()], np.int64)
@@ -75,16 +77,16 @@ def _agree_on_number(comm: Any, members: list[int], name: str) -> int:
         pending, first = Pending(d.channel), members[0]
         if comm.rank == first:
             for row, rank in zip(told[1:], members[1:], strict=True):
-                pending.recv(as_bytes(row), rank, SUBGROUP)
+                pending.recv(as_bytes(row), rank, wire.SUBGROUP)
             d.wait(pending)
             answer = told.max(axis=0)
             answer[0] = own[0] if (told[:, 0] == own[0]).all() else 0
             pending = Pending(d.channel)
             for rank in members[1:]:
-                pending.send(as_bytes(answer), rank, SUBGROUP)
+                pending.send(as_bytes(answer), rank, wire.SUBGROUP)
         else:
-            pending.send(as_bytes(own), first, SUBGROUP)
-            pending.recv(as_bytes(told[0]), first, SUBGROUP)
+            pending.send(as_bytes(own), first, wire.SUBGROUP)
+            pending.recv(as_bytes(told[0]), first, wire.SUBGROUP)
         d.wait(pending)
         others = [rank for rank, row in zip(members, told, strict=True) if row[0] != own[0]]
         if others:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from shmcoll.collectives import RECORDS
 from shmcoll.diagnostics import nodes_status
 from shmcoll.diagnostics.rank_status import RankStatus
 from shmcoll.engine import layout
@@ -96,7 +97,7 @@ def test_names_cannot_hold_what_a_terminal_obeys(make):
 def test_a_rank_that_has_not_arrived_keeps_those_of_all_nodes_waiting(job):
     for arena, local, number in ((job[0], 0, 2), (job[0], 1, 2), (job[1], 0, 2), (job[1], 1, 1)):
         one = recorder(arena, local)
-        one.begin("all_reduce", number)
+        one.begin(code("all_reduce"), number)
         if number == 1:
             one.end()
     found = by_rank(job)
@@ -110,7 +111,7 @@ def test_a_rank_that_has_not_arrived_keeps_those_of_all_nodes_waiting(job):
 
 def test_where_all_that_can_be_seen_have_arrived_nobody_is_blamed(job):
     for local in range(2):
-        recorder(job[0], local).begin("barrier", 7)
+        recorder(job[0], local).begin(code("barrier"), 7)
     found = nodes_status.standings(seen(job[:1]))
     assert [(one.state, one.blames) for one in found] == [("in it", ())] * 2
     told = nodes_status.verdict_over_nodes(seen(job[:1]), found, patience=0)
@@ -120,9 +121,9 @@ def test_where_all_that_can_be_seen_have_arrived_nobody_is_blamed(job):
 
 def test_a_message_that_is_waited_for_blames_its_sender(job):
     one = recorder(job[0], 1)
-    one.begin("barrier", 1)
+    one.begin(code("barrier"), 1)
     one.end()
-    one.wait_for_message(node_words_code("recv"), 4, 9)
+    one.wait_for_message(code("recv"), 4, 9)
     found = by_rank(job)
     assert (found[2].place, found[2].blames, found[2].state) == ("in recv(source=4, tag=9)", (4,), "waits")
     told = nodes_status.verdict_over_nodes(seen(job), list(found.values()), patience=0)
@@ -132,18 +133,16 @@ def test_a_message_that_is_waited_for_blames_its_sender(job):
     assert by_rank(job)[2].place == "after barrier #1"
 
 
-def node_words_code(name: str) -> int:
-    from shmcoll.collectives import RECORDS
-
+def code(name: str) -> int:
     return RECORDS[name].code
 
 
 def test_a_closed_recorder_leaves_the_arena_alone(job):
     one = recorder(job[0], 0)
-    one.begin("barrier", 1)
+    one.begin(code("barrier"), 1)
     before = job[0].read(0, job[0].world + layout.group_bytes(2, 4096))
     one.close()
-    one.begin("all_reduce", 2)
+    one.begin(code("all_reduce"), 2)
     one.wait_for_message(1, 0, 0)
     assert job[0].read(0, len(before)) == before
 
@@ -163,7 +162,7 @@ def test_damaged_words_make_no_node_or_one_that_makes_sense(job, seed):
     refused = 0
     for _ in range(400):
         arena.write(0, page)
-        recorder(arena, 0).begin("barrier", 1)
+        recorder(arena, 0).begin(code("barrier"), 1)
         for word in draw.sample(words, draw.randrange(1, 4)):
             arena.store(word, draw.choice((0, 1, -1, 2, 3, 1 << 31, (1 << 63) - 1, -(1 << 63), draw.getrandbits(62))))
         if draw.random() < 0.3:

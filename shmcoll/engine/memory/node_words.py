@@ -8,8 +8,9 @@ rank waits for one of them, and no rank acts on one, except for the text of an e
     directories      NUMBER: rank 0 of the node, for each of its ranks, before NODES: the rank's number in the job
     group regions    NUMBER and FIRST of a group over nodes: each of its ranks, the same values, in the region of the
                      group whose calls are parts of the algorithms between nodes
-    mailboxes there  CALL: the rank itself: the last collective that it has called in the group over nodes. MESSAGE and
-                     the words beside it (`layout.py`): the message that it waits for. Its peer is a number in the job
+    mailboxes there  CALL: the rank itself, at each opening (`nodes/agreement.py`): its last collective in the group
+                     over nodes. MESSAGE and the words beside it (`layout.py`): the message that it waits for, whose
+                     peer is a number in the job
 
 A reader may come at any time. It reads the words of a call twice, until they are equal. It trusts none of them: they
 may be another program's, or damaged. A value that makes no sense counts as one that is not there.
@@ -45,9 +46,12 @@ GROUP_FIRST = GROUP_NUMBER + WORD  # 1 + the number in the job of its first rank
 
 # --- a mailbox --------------------------------------------------------------------------------------------------------
 CALL = layout.READS + WORD
-_RECORD = struct.Struct("=24sqqq")  # operation, number, when it began, when it ended or 0: CLOCK_MONOTONIC in ns
+#: the operation by its code, its number in the group, when it began and when it ended: CLOCK_MONOTONIC in ns, exact to
+#: some ms; ended: 0 while the rank is in it
+CALL_OPERATION, CALL_NUMBER, CALL_BEGAN, CALL_ENDED = (WORD * i for i in range(4))
+SUBGROUP, UNNAMED = -1, -2  # in place of a code: the agreement on a new group; what has no code
+_RECORD = struct.Struct("=qqqq")
 _ENDED = struct.Struct("=q")
-_ENDED_AT = _RECORD.size - _ENDED.size
 _MESSAGE = struct.Struct("=qqqq")  # MESSAGE, MESSAGE_PEER, MESSAGE_TAG, MESSAGE_SINCE
 
 _LONGEST_NAME = 64  # characters of the name of a node
@@ -132,17 +136,13 @@ def group_of(group: Group) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class NodesCall:
-    """A collective of a group over nodes. number: it is the group's number-th, 0 if it is not counted. Times are
-    CLOCK_MONOTONIC in ns. ended: 0 if the rank is in it."""
+    """A collective of a group over nodes. operation: a code, or SUBGROUP, which has the number of the call before, or
+    UNNAMED. Times are CLOCK_MONOTONIC in ns. ended: 0 if the rank is in it."""
 
-    operation: str
+    operation: int
     number: int
     began: int
     ended: int
-
-    @property
-    def title(self) -> str:
-        return f"{self.operation} #{self.number}" if self.number else self.operation
 
 
 def last_call(group: Group, rank: int) -> NodesCall | None:
@@ -151,9 +151,8 @@ def last_call(group: Group, rank: int) -> NodesCall | None:
     for _ in range(4):
         before, raw = raw, group.arena.read(group.mailbox(rank) + CALL, _RECORD.size)
         if raw == before:
-            name, number, began, ended = _RECORD.unpack(raw)
-            operation = name.rstrip(b"\0").decode("ascii", "replace")
-            if operation.isidentifier() and operation.isascii() and number >= 0 and began > 0 and ended >= 0:
+            operation, number, began, ended = _RECORD.unpack(raw)
+            if UNNAMED <= operation < layout.MOST_CODES and number >= 0 and began > 0 and ended >= 0:
                 return NodesCall(operation, number, began, ended)
             return None
     return None
@@ -167,18 +166,23 @@ class CallRecorder:
         arena, mailbox = group.arena, group.mailbox(rank)
         arena.store(group.offset + GROUP_NUMBER, number)
         arena.store(group.offset + GROUP_FIRST, 1 + first)
+        self.address = arena.address + mailbox + CALL  # of the record of the last call
+        self._is_in_it = False
         self._record: ctypes.Array[ctypes.c_char] | bytearray
         self._message: ctypes.Array[ctypes.c_char] | bytearray
-        self._record = (ctypes.c_char * _RECORD.size).from_address(arena.address + mailbox + CALL)
+        self._record = (ctypes.c_char * _RECORD.size).from_address(self.address)
         self._message = (ctypes.c_char * _MESSAGE.size).from_address(arena.address + mailbox + layout.MESSAGE)
 
-    def begin(self, operation: str, number: int) -> None:
-        """Note that a collective begins."""
-        _RECORD.pack_into(self._record, 0, operation.encode(), number, time.monotonic_ns(), 0)
+    def begin(self, operation: int, number: int) -> None:
+        """Note that a collective begins. operation: as in `NodesCall`."""
+        self._is_in_it = True
+        _RECORD.pack_into(self._record, 0, operation, number, time.monotonic_ns(), 0)
 
     def end(self) -> None:
-        """Note that it has ended."""
-        _ENDED.pack_into(self._record, _ENDED_AT, time.monotonic_ns())
+        """Note that it has ended, if one has begun."""
+        if self._is_in_it:
+            self._is_in_it = False
+            _ENDED.pack_into(self._record, CALL_ENDED, time.monotonic_ns())
 
     def wait_for_message(self, code: int, peer: int, tag: int) -> None:
         """Note that this rank waits for a message. code: that of its routine. peer: a number in the job, or ANY."""

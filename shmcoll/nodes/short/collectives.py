@@ -13,11 +13,12 @@ message takes as long as some ten KiB do, and other ways need two. Cost: 2 or 3 
 from shmcoll.collectives import RECORDS
 from shmcoll.collectives.collective_permute import NOBODY, SOURCE
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import call_kernel, copy, peek, poke
+from shmcoll.engine.atomics import call_kernel, copy, note, peek, poke, recent
 from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.compiler.object_cache import Progress
 from shmcoll.engine.kernels.kernels import JOIN, START, clear
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.node_words import CALL_BEGAN, CALL_ENDED, CALL_NUMBER, CALL_OPERATION
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.entry import make_entry
 from shmcoll.nodes.short.layout import (
@@ -28,7 +29,9 @@ from shmcoll.nodes.short.layout import (
     MOST_BROUGHT,
     MOST_ROW,
     NODES,
+    RECORD,
     SCRATCH,
+    SEQUENCE,
     SLOT,
     TOLD,
 )
@@ -49,6 +52,8 @@ def run(ctx, routine, _kind):
     me = py.thread_id()
     poke(ctx + c.ACTIVE, me)
     status = routine(ctx)
+    if status != c.NEEDS_PYTHON:
+        note(peek(peek(ctx + STATE) + RECORD) + CALL_ENDED, recent())
     if peek(ctx + c.ACTIVE) == me:
         poke(ctx + c.ACTIVE, 0)
     return status
@@ -72,7 +77,18 @@ def opened(ctx):
     if marks == 0:
         return c.NEEDS_PYTHON
     bring(state, peek(marks), peek(marks + WORD), x, length)
+    record(ctx)
     return open_rows(state, x, length, EVERYBODY)
+
+
+def record(ctx):
+    """Note the call of this rank, for programs that look at the job."""
+    state = peek(ctx + STATE)
+    last = peek(state + RECORD)
+    note(last + CALL_OPERATION, peek(ctx + c.OPERATION))
+    note(last + CALL_NUMBER, peek(state + SEQUENCE))
+    note(last + CALL_BEGAN, recent())
+    note(last + CALL_ENDED, 0)
 
 
 def barrier(ctx):
@@ -171,6 +187,7 @@ def broadcast(ctx):
     if marks == 0:
         return c.NEEDS_PYTHON
     bring(state, peek(marks), peek(marks + WORD), 0, 0)
+    record(ctx)
     if is_root:
         bring_array(ctx, peek(state + SLOT) + BROUGHT, length if fits else LONG)
     status = open_rows(state, 0, MOST_BROUGHT, root)

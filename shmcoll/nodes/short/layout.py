@@ -58,8 +58,9 @@ EVERYBODY = -1  # in place of the rank of which all ranks get what it has brough
     KEYS,  # address of the table of marks, and of the key of the call (`marks.py`)
     KEY,
     MOST_ROW,  # bytes of each rank that all ranks get in an opening
-) = (WORD * i for i in range(44))
+    RECORD,  # address of the record of this rank's last call (`engine/memory/node_words.py`)
+) = (WORD * i for i in range(45))
 
-STATE_WORDS = 44
+STATE_WORDS = 45
 
 UNLIKE, PARTLY_UNLIKE = 1, 2

@@ -10,6 +10,7 @@ import numpy as np
 from shmcoll.collectives import RECORDS
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.node_words import UNNAMED
 from shmcoll.engine.native import entry
 from shmcoll.nodes.short import layout as o
 from shmcoll.nodes.short.collectives import FUNCTIONS, STATE, load
@@ -32,6 +33,7 @@ class OpeningState:
         topology, size = d.topology, d.size
         nodes, local = len(topology.nodes), len(topology.local)
         self._size = size
+        self._dispatcher = d
         most = min(LONGEST_ROWS // max(map(len, topology.nodes)), MOST_TOLD // size)
         self.most_row = max(most, o.MOST_BROUGHT) // WORD * WORD
         self.words = np.zeros(o.STATE_WORDS, np.int64)
@@ -96,6 +98,7 @@ class OpeningState:
             (o.POLLS, d.progress.polls),
             (o.WATCH, id(self._watch)),
             (o.MOST_ROW, self.most_row),
+            (o.RECORD, d.recorder.address),
         ):
             self.words[offset // WORD] = value
         if len(topology.local) > 1:
@@ -151,6 +154,8 @@ class OpeningState:
         words = self.slot[0].view(np.int64)
         self.words[o.SEQUENCE // WORD] += 1
         words[0], words[1] = numbered(first, self.sequence), second
+        d = self._dispatcher
+        d.recorder.begin(RECORDS[d.operation].code if d.operation in RECORDS else UNNAMED, self.sequence)
 
     def open_rows(self, first: int, second: int, brought: np.ndarray, only: int) -> int:
         """Make an opening in which this rank brings some bytes. Returns its status; see `opening.open_rows`."""
