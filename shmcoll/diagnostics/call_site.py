@@ -37,6 +37,11 @@ def here() -> Site | None:
     return None
 
 
+def is_of_program(file: str) -> bool:
+    """Return whether a file of source code is the program's, and not of this package."""
+    return not file.startswith((_PACKAGE, "<frozen "))
+
+
 @contextmanager
 def submitted_at(site: Site | None) -> Iterator[None]:
     """Make `here()` in this thread return `site` within the block."""

@@ -15,6 +15,7 @@ methods of every other one, because its dispatcher takes the checked arguments o
     dispatcher.py     from the arguments of a routine to the algorithm; interfaces.py: what the algorithms see of it
     communicator.py, messages.py, groups.py    what a user sees
     job.py            all groups of a process, and its end
+    watcher.py, watcher_process.py    a process per node that reports a death where mpiexec kills all ranks at once
 
 The shape of every collective: the ranks of a node agree in shared memory, one leader per node exchanges a message with
 each other leader, the leader publishes the verdict in shared memory. Short arrays travel in that message. Longer ones

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shmcoll.diagnostics.describe_call import call_over_nodes
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import RankName
+from shmcoll.engine.memory.node_words import last_call
 from shmcoll.errors import (
     CollectiveMismatch,
     CollectiveTimeout,
@@ -112,9 +114,11 @@ class Failures:
 
     def heard(self, message: dict[str, Any]) -> None:
         """End the group for the reason that a rank of another node has sent."""
+        kind, text = _KINDS.get(message["kind"], RankFailed), message["text"]
+        late = self._late_here() if kind is CollectiveTimeout else ""
         self.end(
-            _KINDS.get(message["kind"], RankFailed),
-            message["text"],
+            kind,
+            f"{text}. {late}" if late else text,
             rank=message["rank"],
             missing=message["missing"],
             telling=False,
@@ -138,6 +142,10 @@ class Failures:
         text = f"{who} {failure.text.removeprefix(own)}" if failure.text.startswith(own) else failure.text
         is_dead = failure.cause not in (*_KIND_OF_CAUSE, records.ABORTED, records.INTERRUPTED)
         dead = self._channel.ranks[culprit] if is_dead else None
+        if is_dead:
+            how = records.how_failed(group.arena, group.ranks[local])
+            text = f"{who} {how}" if how else text
+            text += self._last_call(culprit)
         if text == failure.text:
             text = f"on {self._here()}, whose ranks are numbered there from 0: {text}"
         kind = _KIND_OF_CAUSE.get(failure.cause, RankFailed)
@@ -147,7 +155,8 @@ class Failures:
         """End the group because a rank of the job has died. It does nothing if that is not a member."""
         if world in self._channel.ranks:
             rank = self._channel.ranks.index(world)
-            self.end(RankFailed, f"{self.topology.describe(rank)} {text}", rank=rank, dead=world, telling=telling)
+            text = f"{self.topology.describe(rank)} {text}{self._last_call(rank)}"
+            self.end(RankFailed, text, rank=rank, dead=world, telling=telling)
 
     def shut(self) -> None:
         self.is_shut = True
@@ -155,6 +164,32 @@ class Failures:
     def _tell(self, message: dict[str, Any]) -> None:
         local = set(self.topology.local)
         self._channel.wire.tell([rank for i, rank in enumerate(self._channel.ranks) if i not in local], message)
+
+    def _last_call(self, rank: int) -> str:
+        """Return what a rank has called last, to follow how it ended; empty for a rank of another node."""
+        node, index = self.topology.places[rank]
+        call = last_call(self._inner._dispatcher.group, index) if node == self.topology.node else None
+        if call is None:
+            return ""
+        return (
+            f"; its last call, {call_over_nodes(call)}, had returned"
+            if call.ended
+            else f"; it was in {call_over_nodes(call)}"
+        )
+
+    def _late_here(self) -> str:
+        """Return which ranks of this node have not come as far as others of it; empty if all have."""
+        group, local = self._inner._dispatcher.group, self.topology.local
+        calls = [last_call(group, index) for index in range(len(local))]
+        furthest = max(calls, key=lambda call: call.number if call else 0)
+        if furthest is None:
+            return ""
+        late = [
+            f"{self.topology.describe(rank)} has not arrived at {call_over_nodes(furthest)}{self._last_call(rank)}"
+            for rank, call in zip(local, calls, strict=True)
+            if call is None or call.number < furthest.number
+        ]
+        return "; ".join(late)
 
     def _here(self) -> str:
         return self.topology.describe_node(self.topology.node)

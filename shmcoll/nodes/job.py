@@ -44,6 +44,7 @@ class Job:
         self._open_groups: list[NodesCommunicator] = [self.world]
         if topology.index == 0:
             progress.watch()
+        node._local_rank.in_words = uncaught.in_words_and_line
         uncaught.tell_of_end(self._failed)
         atexit.register(self._end)
         mpi = wire.mpi
@@ -92,7 +93,7 @@ class Job:
     def _failed(self, error: BaseException) -> None:
         """Tell the other nodes that an exception ends this process."""
         if os.getpid() == self._pid and not uncaught.is_consequence(error):
-            self.progress.rank_died(self.wire.rank, f"raised {uncaught.in_words(error)}")
+            self.progress.rank_died(self.wire.rank, f"raised {uncaught.in_words_and_line(error)}")
 
     def _end(self) -> None:
         """Leave, before MPI ends."""

@@ -9,7 +9,7 @@ import contextlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,6 +45,8 @@ class LocalRank:
         self.rank = rank
         self.launcher = launcher
         self.pid = os.getpid()
+        #: how peers are told of the exception that ends this rank
+        self.in_words: Callable[[BaseException], str] = uncaught.in_words
         self._moved = self._slept = 0  # by communicators that have been closed
         self._arrays: ArraySharing | None = None
         self._making_arrays = threading.RLock()
@@ -121,7 +123,7 @@ class LocalRank:
     def _tell_the_end(self) -> None:
         def failed(error: BaseException) -> None:
             if os.getpid() == self.pid and not self._has_failed():
-                text = f"raised {uncaught.in_words(error)}"
+                text = f"raised {self.in_words(error)}"
                 cause = records.RAISED_BECAUSE if uncaught.is_consequence(error) else records.RAISED
                 records.write(self.arena, self.rank, layout.BY_RANK, records.FAILED, cause, 1, text)
                 self._groups_look(abort=True)

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from shmcoll.diagnostics.call_site import end_at_call
+from shmcoll.diagnostics.call_site import end_at_call, is_of_program, short_path
 from shmcoll.errors import InternalError, RankFailed, ShmcollError
 
 Listener = Callable[[BaseException], None]
@@ -73,6 +73,17 @@ def in_words(error: BaseException) -> str:
     except Exception:
         words = "(its str() failed)"
     return f"{type(error).__name__}: {words}".rstrip(": ")
+
+
+def in_words_and_line(error: BaseException) -> str:
+    """Return `in_words`, and the line of the program that has raised the exception: "KeyError: 'x' at train.py:12"."""
+    site, trace = "", error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if is_of_program(name):
+            site = f" at {short_path(name)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return in_words(error) + site
 
 
 def in_one_line(error: BaseException) -> str:

@@ -37,6 +37,7 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.errors import CallNotAllowed, ShmcollError
+from shmcoll.nodes import watcher
 from shmcoll.nodes.job import Job
 from shmcoll.nodes.progress import Progress
 from shmcoll.nodes.topology import Topology, group_by_key, node_names
@@ -112,6 +113,11 @@ def connect(mpi: Any, comm: Any, launcher: str, limits: tuple[float, float], lea
     progress = Progress(wire, local_rank, here, crowded=neighbours > usable_cores())
     usual = min(LEADERS, *(max(one["cores"] // 2, 2) for one in told))
     job = Job(topology, wire, progress, node, leaders or usual)
+    if watcher.is_needed():
+        if topology.index == 0:
+            watcher.start(arena)
+        own.barrier()
+        watcher.connect(arena)
     return job.world
 
 

@@ -1,5 +1,7 @@
 """What the ranks of all nodes see when one rank fails, calls something else, or is late."""
 
+import re
+
 import pytest
 
 from tests.nodes import started
@@ -30,14 +32,15 @@ def test_an_exception_of_one_rank_is_raised_on_the_ranks_of_all_nodes(tmp_path):
     told = outcomes(tmp_path, "raises", [rank for rank in range(RANKS) if rank != CULPRIT])
     for one in told:
         assert (one["kind"], one["rank"], one["operation"]) == ("RankFailed", CULPRIT, "all_reduce")
-        assert "rank 3 (node b) raised KeyError: 'a bad sample'" in one["text"]
+        assert one["text"].startswith("rank 3 (node b) raised KeyError: 'a bad sample' at ")
+        assert re.search(r"failures_job\.py:\d+; its last call, barrier #1, had returned$", one["text"])
 
 
 def test_the_end_of_one_program_is_raised_on_the_ranks_of_all_nodes(tmp_path):
     told = outcomes(tmp_path, "exits", [rank for rank in range(RANKS) if rank != CULPRIT])
     for one in told:
         assert (one["kind"], one["rank"], one["operation"]) == ("RankFailed", CULPRIT, "all_reduce")
-        assert one["text"].startswith("rank 3 (node b) left the job without taking part")
+        assert one["text"].startswith("rank 3 (node b) left the job without taking part: its program has ended")
 
 
 @pytest.mark.parametrize("case", ["aborts", "in_message"])
@@ -47,10 +50,14 @@ def test_abort_reaches_collectives_and_messages_of_all_nodes(tmp_path, case):
     assert all("rank 3 (node b) aborted: no more" in one["text"] for one in told)
 
 
-def test_a_late_rank_is_a_timeout_that_names_its_node_on_all_ranks(tmp_path):
-    told = outcomes(tmp_path, "late")
+@pytest.mark.parametrize("case", ["late", pytest.param("stopped", marks=pytest.mark.slow)])
+def test_a_late_rank_is_a_timeout_that_names_its_node_on_all_ranks(tmp_path, case):
+    """On its own node, the error names the rank, too."""
+    told = outcomes(tmp_path, case)
     assert {one["kind"] for one in told} == {"CollectiveTimeout"}
     assert all("nothing has come from node b (ranks 2, 3)" in one["text"] for one in told)
+    late = "rank 3 (node b) has not arrived at all_reduce #2; its last call, barrier #1, had returned"
+    assert [late in one["text"] for one in told[:3]] == [False, False, True]
 
 
 def test_an_interrupt_in_a_call_ends_the_group_on_all_nodes(tmp_path):
@@ -69,3 +76,5 @@ def test_survivors_learn_of_a_killed_rank(tmp_path):
         pytest.skip("MPICH's mpiexec kills all ranks as soon as one has died")
     told = outcomes(tmp_path, "killed", [rank for rank in range(RANKS) if rank != CULPRIT])
     assert [(one["kind"], one["rank"]) for one in told] == [("RankFailed", CULPRIT)] * 3
+    died = "rank 3 (node b) died: its process has ended; its last call, barrier #1, had returned"
+    assert [one["text"] for one in told] == [died] * 3

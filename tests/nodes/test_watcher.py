@@ -1,0 +1,72 @@
+"""How a rank died where no rank can say it: the watcher of its node does.
+
+That is so under MPICH's mpiexec, which kills all the others at once, and where all ranks of a node are killed.
+"""
+
+import re
+
+import pytest
+
+from tests.nodes import started
+from tests.support import leaks
+
+JOB = str(started.ROOT / "tests/nodes/failures_job.py")
+
+
+@pytest.fixture
+def mpich():
+    if started.kind_of_mpi() != "mpich":
+        pytest.skip("the ranks of other launchers have the time to say it themselves")
+
+
+def said(folder, case: str, layout: str = "2x2") -> list[str]:
+    """Run a case; return what watchers have printed. Nothing may be left."""
+    before = leaks.snapshot()
+    done = started.run(folder, JOB, layout, case, str(folder))
+    assert leaks.left_since(before) == []
+    return [line for line in done.stderr.splitlines() if line.startswith("shmcoll: rank ")]
+
+
+@pytest.mark.slow
+def test_of_a_node_whose_ranks_are_all_killed_one_is_named(tmp_path):
+    (line,) = said(tmp_path, "node_killed")
+    assert re.fullmatch(
+        r"shmcoll: rank [23] \(node b\) died: killed by SIGKILL; its last call, barrier #1, had returned", line
+    )
+
+
+@pytest.mark.slow
+def test_where_other_ranks_of_the_node_can_report_a_death_the_watcher_does_not(tmp_path):
+    if started.kind_of_mpi() == "mpich":
+        pytest.skip("MPICH's mpiexec leaves them no time")
+    assert said(tmp_path, "killed") == []
+
+
+@pytest.mark.usefixtures("mpich")
+def test_a_killed_rank_is_named_once_with_its_node_and_its_last_call(tmp_path):
+    assert said(tmp_path, "killed") == [
+        "shmcoll: rank 3 (node b) died: killed by SIGKILL; its last call, barrier #1, had returned"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("mpich")
+@pytest.mark.parametrize(
+    ("case", "layout", "line"),
+    [
+        ("crashes", "2x2", "rank 3 (node b) died: killed by SIGSEGV; its last call, barrier #1, had returned"),
+        ("leaves", "2x2", "rank 3 (node b) died: its process has ended with exit code 3; its last call, barrier #1, "),
+        ("killed_within", "2x2", "rank 3 (node b) died: killed by SIGKILL; it was in all_reduce #2"),
+        ("leader_killed", "2x2", "rank 0 (node a) died: killed by SIGKILL; its last call, barrier #1, had returned"),
+        ("leader_killed", "3 nodes", "rank 0 (node a) died: killed by SIGKILL; its last call, barrier #1, had "),
+    ],
+)
+def test_however_a_rank_dies_it_is_named_once(tmp_path, case, layout, line):
+    (found,) = said(tmp_path, case, layout)
+    assert found.startswith(f"shmcoll: {line}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["bad_argument", "raises", "aborts"])
+def test_a_rank_that_has_left_or_raised_is_not_named(tmp_path, case):
+    assert said(tmp_path, case) == []
