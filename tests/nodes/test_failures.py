@@ -33,7 +33,7 @@ def test_an_exception_of_one_rank_is_raised_on_the_ranks_of_all_nodes(tmp_path):
     for one in told:
         assert (one["kind"], one["rank"], one["operation"]) == ("RankFailed", CULPRIT, "all_reduce")
         assert one["text"].startswith("rank 3 (node b) raised KeyError: 'a bad sample' at ")
-        assert re.search(r"failures_job\.py:\d+; its last call, barrier #1, had returned$", one["text"])
+        assert re.search(r"failures_job\.py:\d+; its last call, all_reduce #4, had returned$", one["text"])
 
 
 def test_the_end_of_one_program_is_raised_on_the_ranks_of_all_nodes(tmp_path):
@@ -56,7 +56,7 @@ def test_a_late_rank_is_a_timeout_that_names_its_node_on_all_ranks(tmp_path, cas
     told = outcomes(tmp_path, case)
     assert {one["kind"] for one in told} == {"CollectiveTimeout"}
     assert all("nothing has come from node b (ranks 2, 3)" in one["text"] for one in told)
-    late = "rank 3 (node b) has not arrived at all_reduce #2; its last call, barrier #1, had returned"
+    late = "rank 3 (node b) has not arrived at all_reduce #5; its last call, all_reduce #4, had returned"
     assert [late in one["text"] for one in told[:3]] == [False, False, True]
 
 
@@ -76,5 +76,5 @@ def test_survivors_learn_of_a_killed_rank(tmp_path):
         pytest.skip("MPICH's mpiexec kills all ranks as soon as one has died")
     told = outcomes(tmp_path, "killed", [rank for rank in range(RANKS) if rank != CULPRIT])
     assert [(one["kind"], one["rank"]) for one in told] == [("RankFailed", CULPRIT)] * 3
-    died = "rank 3 (node b) died: its process has ended; its last call, barrier #1, had returned"
+    died = "rank 3 (node b) died: its process has ended; its last call, all_reduce #4, had returned"
     assert [one["text"] for one in told] == [died] * 3

@@ -77,13 +77,13 @@ def test_all_nodes_of_this_machine_are_one_job(tmp_path):
             (2, "b", [3]),
             (3, "b", []),
         ]
-        assert [(one["call"], one["sequence"], one["state"]) for one in ranks[:3]] == [("all_reduce", 2, "waits")] * 3
-        assert (ranks[3]["call"], ranks[3]["state"]) == ("barrier", "outside")
+        assert [(one["call"], one["sequence"], one["state"]) for one in ranks[:3]] == [("all_reduce", 5, "waits")] * 3
+        assert (ranks[3]["call"], ranks[3]["state"]) == ("all_reduce", "outside")
         assert any("failures_job.py:" in line and " in absent" in line for line in ranks[3]["stack"])
         assert document["unseen"] == []
         assert document["culprits"] == [{"rank": 3, "keeps_waiting": [0, 1, 2]}]
         assert document["verdict"].startswith("Rank 3 (node b) keeps ranks 0, 1, 2 waiting, for ")
-        assert "it has not arrived at all_reduce #2" in document["verdict"]
+        assert "it has not arrived at all_reduce #5" in document["verdict"]
 
         (listed,) = json.loads(shmrun("ps", "--json"))["jobs"]
         assert (listed["ranks"], listed["state"], listed["waits_for"]) == (4, "waits", [3])
@@ -93,7 +93,7 @@ def test_all_nodes_of_this_machine_are_one_job(tmp_path):
 
         table = shmrun("inspect", ranks[3]["pid"], "-v").splitlines()
         assert table[0].split() == ["rank", "pid", "node", "state", "for", "where", "waits", "for"]
-        assert re.fullmatch(r" +2 +\d+  b +waits +\d+\.\d s  in all_reduce #2 +3", table[3])
+        assert re.fullmatch(r" +2 +\d+  b +waits +\d+\.\d s  in all_reduce #5 +3", table[3])
 
         (tmp_path / "enough").touch()
         document = ranks_that_wait(job, 0, 2)

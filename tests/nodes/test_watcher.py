@@ -31,7 +31,7 @@ def said(folder, case: str, layout: str = "2x2") -> list[str]:
 def test_of_a_node_whose_ranks_are_all_killed_one_is_named(tmp_path):
     (line,) = said(tmp_path, "node_killed")
     assert re.fullmatch(
-        r"shmcoll: rank [23] \(node b\) died: killed by SIGKILL; its last call, barrier #1, had returned", line
+        r"shmcoll: rank [23] \(node b\) died: killed by SIGKILL; its last call, all_reduce #4, had returned", line
     )
 
 
@@ -45,7 +45,7 @@ def test_where_other_ranks_of_the_node_can_report_a_death_the_watcher_does_not(t
 @pytest.mark.usefixtures("mpich")
 def test_a_killed_rank_is_named_once_with_its_node_and_its_last_call(tmp_path):
     assert said(tmp_path, "killed") == [
-        "shmcoll: rank 3 (node b) died: killed by SIGKILL; its last call, barrier #1, had returned"
+        "shmcoll: rank 3 (node b) died: killed by SIGKILL; its last call, all_reduce #4, had returned"
     ]
 
 
@@ -54,11 +54,15 @@ def test_a_killed_rank_is_named_once_with_its_node_and_its_last_call(tmp_path):
 @pytest.mark.parametrize(
     ("case", "layout", "line"),
     [
-        ("crashes", "2x2", "rank 3 (node b) died: killed by SIGSEGV; its last call, barrier #1, had returned"),
-        ("leaves", "2x2", "rank 3 (node b) died: its process has ended with exit code 3; its last call, barrier #1, "),
-        ("killed_within", "2x2", "rank 3 (node b) died: killed by SIGKILL; it was in all_reduce #2"),
-        ("leader_killed", "2x2", "rank 0 (node a) died: killed by SIGKILL; its last call, barrier #1, had returned"),
-        ("leader_killed", "3 nodes", "rank 0 (node a) died: killed by SIGKILL; its last call, barrier #1, had "),
+        ("crashes", "2x2", "rank 3 (node b) died: killed by SIGSEGV; its last call, all_reduce #4, had returned"),
+        (
+            "leaves",
+            "2x2",
+            "rank 3 (node b) died: its process has ended with exit code 3; its last call, all_reduce #4, ",
+        ),
+        ("killed_within", "2x2", "rank 3 (node b) died: killed by SIGKILL; it was in all_reduce #5"),
+        ("leader_killed", "2x2", "rank 0 (node a) died: killed by SIGKILL; its last call, all_reduce #4, had returned"),
+        ("leader_killed", "3 nodes", "rank 0 (node a) died: killed by SIGKILL; its last call, all_reduce #4, had "),
     ],
 )
 def test_however_a_rank_dies_it_is_named_once(tmp_path, case, layout, line):
