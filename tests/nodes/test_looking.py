@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.nodes import started
 from tests.support.patience import PATIENCE
 
@@ -55,11 +57,18 @@ def until(job: "subprocess.Popen[str]", look: Callable[[], Any]) -> Any:
     raise AssertionError(shmrun("ps") + shmrun("inspect"))
 
 
+def listed_by_ps(job: "subprocess.Popen[str]") -> list[dict[str, Any]]:
+    """What `ps` says of this job. Other programs may run jobs at the same time."""
+    own = {process.pid for process in psutil.Process(job.pid).children(recursive=True)}
+    return [one for one in json.loads(shmrun("ps", "--json"))["jobs"] if own & set(one["pids"])]
+
+
 def ranks_that_wait(job: "subprocess.Popen[str]", *expected: int) -> dict[str, Any]:
     """The document of `inspect` once these ranks have waited for a second."""
+    (listed,) = listed_by_ps(job)
 
     def look() -> dict[str, Any] | None:
-        document = json.loads(shmrun("inspect", "--json", "--stacks"))
+        document = json.loads(shmrun("inspect", listed["pids"][0], "--json", "--stacks"))
         waiting = tuple(one["rank"] for one in document["ranks"] if one["waits_for"] and one["since"] > 1)
         return document if waiting == expected else None
 
@@ -68,7 +77,7 @@ def ranks_that_wait(job: "subprocess.Popen[str]", *expected: int) -> dict[str, A
 
 def test_all_nodes_of_this_machine_are_one_job(tmp_path):
     with running(tmp_path, "absent") as job:
-        until(job, lambda: len(json.loads(shmrun("ps", "--json"))["jobs"]) == 1)
+        until(job, lambda: len(listed_by_ps(job)) == 1)
         document = ranks_that_wait(job, 0, 1, 2)
         ranks = document["ranks"]
         assert [(one["rank"], one["node"], one["waits_for"]) for one in ranks] == [
@@ -85,7 +94,7 @@ def test_all_nodes_of_this_machine_are_one_job(tmp_path):
         assert document["verdict"].startswith("Rank 3 (node b) keeps ranks 0, 1, 2 waiting, for ")
         assert "it has not arrived at all_reduce #5" in document["verdict"]
 
-        (listed,) = json.loads(shmrun("ps", "--json"))["jobs"]
+        (listed,) = listed_by_ps(job)
         assert (listed["ranks"], listed["state"], listed["waits_for"]) == (4, "waits", [3])
         assert listed["nodes"] == [{"node": "a", "ranks": [0, 1]}, {"node": "b", "ranks": [2, 3]}]
         assert listed["unseen"] == []
