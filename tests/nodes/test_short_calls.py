@@ -11,7 +11,7 @@ from tests.nodes import started
 
 
 @pytest.mark.parametrize("layout", started.LAYOUTS)
-def test_results_are_the_same_on_all_ways(tmp_path, layout, seed):
+def test_results_are_those_of_numpy_on_all_ways(tmp_path, layout, seed):
     done = started.run(tmp_path, str(started.ROOT / "tests/nodes/short_calls_job.py"), layout, str(seed))
     assert done.returncode == 0, done.stdout + done.stderr
 
