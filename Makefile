@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TESTS := $(VENV)/.ready-for-tests
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all shuffled launchers test-launchers test-mindspore test-mindspore-calls test-torch test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean

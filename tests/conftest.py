@@ -6,11 +6,13 @@ SHMCOLL_SEED    seed of all random choices; printed at the start of a run, so th
 --processes N   run the tests in N processes side by side
 """
 
+import gc
 import mmap
 import os
 import random
 import secrets
 import signal
+import sys
 import zlib
 from collections.abc import Iterator
 from typing import Any
@@ -41,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     leaks.adopt_orphans()
     os.environ["SHMCOLL_TUNING"] = "0"  # the same algorithms on every machine
     os.environ.pop("PYTHONUNBUFFERED", None)  # print() would write its line in pieces, between those of other ranks
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # thousands of processes import the same files
+    sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell these would be ignored
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     if _stress(config):
@@ -69,6 +73,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     needing = [item for item in session.items if "ranks" in getattr(item, "fixturenames", ())]
     if needing and not session.config.option.collectonly:
         prepare.load(any(set(REDUCING) & set(item.path.stem.split("_")) for item in needing))
+    gc.collect()
+    gc.freeze()  # a collection would look at all tests, and in a fork copy the memory in which they are
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
