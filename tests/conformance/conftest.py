@@ -6,11 +6,12 @@ import pytest
 
 SOME = (1, 2, 3, 8)
 MORE = (4, 5, 6, 7, 16)
+SEVERAL = (1, 2, 3)  # for what is also tried with 8 ranks in a job of cases of all kinds
 FEW = (3,)  # for ways that differ in each rank's own part only
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    for name, usual in (("n", SOME), ("few", FEW)):
+    for name, usual in (("n", SOME), ("several", SEVERAL), ("few", FEW)):
         if name in metafunc.fixturenames:
             # under stress all numbers of ranks have more cases: see `factor`
             long_forms = [n for n in (*SOME, *MORE) if _stress(metafunc.config) or n not in usual]

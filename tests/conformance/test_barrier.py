@@ -1,11 +1,10 @@
 """barrier, and operations of all kinds one after the other: headers, cells and tables alternate between them."""
 
-import numpy as np
 import pytest
 
 from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
-from tests.support.suites import ALGORITHMS, SUITES, sample
+from tests.support.suites import ALGORITHMS, mixed
 
 
 def test_nobody_leaves_before_all_have_entered(ranks, n, board, factor):
@@ -34,15 +33,18 @@ def test_nobody_leaves_an_asynchronous_barrier_early(ranks, n, board):
     assert ranks(n, count) == [[]] * n
 
 
-def mixed(comm, seed: int, factor: int):
-    """Cases of all suites, shuffled alike on all ranks."""
-    rng = np.random.default_rng(seed)
-    cases = [case for name in SUITES for case in sample(name)(seed, comm.size, factor)]
-    drawn = [cases[i] for i in rng.permutation(len(cases))[: 300 * factor]]
-    return run_cases(comm, drawn)
+def run_mixed(comm, seed: int, count: int, factor: int):
+    return run_cases(comm, mixed(seed, comm.size, count, factor))
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_all_collectives_mixed(ranks, few, algorithm, seed, factor):
-    told = ranks(few, mixed, seed, factor, environment=ALGORITHMS[algorithm], deadline=PATIENCE * factor)
+    told = ranks(
+        few, run_mixed, seed, 300 * factor, factor, environment=ALGORITHMS[algorithm], deadline=PATIENCE * factor
+    )
     judge(told, at_least=140)
+
+
+@pytest.mark.slow
+def test_all_collectives_mixed_on_8_ranks(ranks, seed):
+    judge(ranks(8, run_mixed, seed, 150, 1), at_least=140)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
-from tests.support.suites import ALGORITHMS, SUITES, sample
+from tests.support.suites import ALGORITHMS, SUITES, mixed, sample
 
 MANY = 16  # ranks
 
@@ -26,8 +26,8 @@ def check(ranks: Any, n: int, name: str, seed: int, factor: int, **settings: str
 
 
 @pytest.mark.parametrize("collective", SUITES)
-def test_results_are_those_of_numpy(ranks, n, collective, seed, factor):
-    check(ranks, n, collective, seed, factor)
+def test_results_are_those_of_numpy(ranks, several, collective, seed, factor):
+    check(ranks, several, collective, seed, factor)
 
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "usual"])
@@ -43,6 +43,11 @@ def test_sixteen_ranks(ranks, collective, seed):
 
 
 @pytest.mark.slow
+def test_results_of_all_are_the_same_by_the_other_ways(ranks, seed, the_other_ways):
+    judge(ranks(3, lambda comm: run_cases(comm, mixed(seed, comm.size, 300))), at_least=140)
+
+
+@pytest.mark.stress
 @pytest.mark.parametrize("collective", SUITES)
 def test_results_are_the_same_by_the_other_ways(ranks, few, collective, seed, factor, the_other_ways):
     check(ranks, few, collective, seed, factor)

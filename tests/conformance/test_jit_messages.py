@@ -3,9 +3,6 @@
 import faulthandler
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +15,6 @@ from numba.core.errors import TypingError
 from shmcoll import jit
 from shmcoll.communicator import jit_handle
 from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
-from tests.support.patience import PATIENCE
 
 HANDLE = types.Array(types.int64, 1, "C", readonly=True)
 #: around the bytes beside a header, a part, a ring, and a ring that is followed by another
@@ -303,36 +299,3 @@ def test_a_full_heap_raises_in_the_jitted_function(ranks, hasty_sends):
     for text in texts:
         assert text.startswith("send on rank 0: the heap is full: ")
         assert text.endswith("The message has not been sent")
-
-
-SCRIPT = """
-    import numpy as np
-    import shmcoll
-    from numba import njit
-    from shmcoll import jit
-
-    @njit(nogil=True, cache=True)
-    def passed_on(h, x, after, before):
-        out = np.empty(5)
-        jit.send(h, x, after, tag=3)
-        told = jit.recv(h, out, before)
-        return told, out[: told[2]]
-
-    comm = shmcoll.init()
-    n, me = comm.size, comm.rank
-    print(passed_on(comm.handle, np.full(2, me + 0.5), (me + 1) % n, (me - 1) % n),
-          sum(passed_on.stats.cache_hits.values()))
-"""
-
-
-@pytest.mark.stress
-def test_a_cached_function_works_in_the_next_job(tmp_path):
-    script = tmp_path / "passed_on.py"
-    script.write_text(textwrap.dedent(SCRIPT))
-    environment, told = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}, []
-    for n in "12":
-        command = [sys.executable, "-m", "shmrun", "-n", n, str(script)]
-        job = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True, env=environment)
-        told.append(sorted(job.stdout.splitlines()))
-    assert told[0] == ["((0, 3, 2), array([0.5, 0.5])) 0"]
-    assert told[1] == ["((0, 3, 2), array([0.5, 0.5])) 1", "((1, 3, 2), array([1.5, 1.5])) 1"]

@@ -4,6 +4,8 @@ import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from tests.support.suite import Case
 
 Sample = Callable[[int, int, int], Iterator[Case]]
@@ -47,3 +49,10 @@ def sample(name: str) -> Sample:
     """Return `sample(seed, n, factor)`, which yields the cases of a collective for n ranks, the same on all of them."""
     found: Sample = importlib.import_module(f"tests.support.cases_{name}").sample
     return found
+
+
+def mixed(seed: int, n: int, count: int, factor: int = 1) -> list[Case]:
+    """Return so many cases of all collectives for n ranks, shuffled alike on all of them."""
+    cases = [case for name in SUITES for case in sample(name)(seed, n, factor)]
+    order = np.random.default_rng(seed).permutation(len(cases))
+    return [cases[i] for i in order[:count]]
