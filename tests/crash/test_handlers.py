@@ -221,8 +221,15 @@ def ticking(comm, name: str, call: str, seconds: float) -> tuple[int, int, int]:
     return (*told, times)
 
 
-@pytest.mark.parametrize("call", ["barrier", "recv", "send", "all_gather_v", "split", "all_gather_object"])
-@pytest.mark.parametrize("name", PHASED)
+#: each call that goes on with one call of a handler; the long forms try all pairs
+TICKED = [
+    pytest.param(name, call, marks=() if i % 6 == j else pytest.mark.stress)
+    for i, name in enumerate(PHASED)
+    for j, call in enumerate(("barrier", "recv", "send", "all_gather_v", "split", "all_gather_object"))
+]
+
+
+@pytest.mark.parametrize(("name", "call"), TICKED)
 def test_a_timer_whose_handler_calls(ranks, name, call):
     told = ranks(2, ticking, name, call, 0.05)
     print(name, call, told)
@@ -263,10 +270,17 @@ def send_to_itself(comm) -> None:
     assert (array == 5).all()
 
 
-@pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
-@pytest.mark.parametrize("call", ["barrier", "all_reduce", "all_gather_v", "send", "gather_v", "all_gather_object"])
-def test_a_handlers_call_runs_between_two_calls(ranks, monkeypatch, call, fast):
-    monkeypatch.setattr(entry, "FAST", fast)
+#: each call by one of the two entries; the long forms try both
+BETWEEN = [
+    pytest.param(call, way, marks=() if i % 2 == j else pytest.mark.stress)
+    for i, call in enumerate(("barrier", "all_reduce", "all_gather_v", "send", "gather_v", "all_gather_object"))
+    for j, way in enumerate(("fast", "plain"))
+]
+
+
+@pytest.mark.parametrize(("call", "way"), BETWEEN)
+def test_a_handlers_call_runs_between_two_calls(ranks, monkeypatch, call, way):
+    monkeypatch.setattr(entry, "FAST", way == "fast")
     assert ranks(1, alone, call)[0] > 0
 
 

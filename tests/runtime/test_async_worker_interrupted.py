@@ -365,8 +365,11 @@ def test_a_handler_that_calls_while_its_thread_leaves_its_turn(ranks):
 
 @pytest.mark.parametrize("case", CASES)
 def test_some_steps(ranks, seed, case):
-    stride = 61
-    assert ranks(1, try_steps, case, list(HANDLERS), 1 + seed % stride, stride, timeout=10.0)[0] > stride
+    """With two handlers beside the one that raises; each handler comes with several cases."""
+    raising, *others = HANDLERS
+    at, stride = list(CASES).index(case), 61
+    handlers = [raising, others[at % 6], others[(at + 2) % 6]]
+    assert ranks(1, try_steps, case, handlers, 1 + seed % stride, stride, timeout=10.0)[0] > stride
 
 
 @pytest.mark.stress
