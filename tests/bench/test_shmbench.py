@@ -74,7 +74,7 @@ def in_one_job(folder, ranks, lines):
 def test_every_collective_and_algorithm(ranks, tmp_path):
     lines = [[name] for name in COLLECTIVES]
     lines += [[name, "--algorithm", one] for name, several in ALGORITHMS.items() for one in several]
-    quick = ["--sizes", "8,4K,1M", "-r", str(ranks - 1), "--iters", "3", "--rounds", "1", "-w", "0"]
+    quick = ["--sizes", "8,300K", "-r", str(ranks - 1), "--iters", "3", "--rounds", "1", "-w", "0"]
     told = in_one_job(tmp_path, ranks, [[*line, *quick] for line in lines])
     assert told.count("validation: 1 algorithm: ring\n# buffers: auto (") == 3
 

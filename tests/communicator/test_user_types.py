@@ -110,36 +110,41 @@ MISTAKES = {
 }
 
 
-def found(tmp_path: Path, program: str) -> list[tuple[int, str]]:
-    """The line of each error, and the error. In strict mode, with shmcoll as it is when installed."""
-    path = tmp_path / "program.py"
-    path.write_text(program)
-    settings = tmp_path / "mypy.ini"
+HEAD = "import numpy as np\nimport shmcoll\ncomm = shmcoll.init()\nx = np.ones(4)\n"
+PROGRAMS = {"right": RIGHT, "mistakes": HEAD + "\n".join(MISTAKES) + "\n"}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[int, str]]]:
+    """The line of each error, and the error, by program. In strict mode, with shmcoll as it is when installed."""
+    pytest.importorskip("mypy")
+    folder = tmp_path_factory.mktemp("programs")
+    for name, text in PROGRAMS.items():
+        (folder / f"{name}.py").write_text(text)
+    settings = folder / "mypy.ini"
     settings.write_text(
         f"[mypy]\nstrict = true\nmypy_path = {Path(shmcoll.__file__).parents[1]}\nexplicit_package_bases = true\n"
         "follow_imports = silent\n[mypy-numba.*,llvmlite.*,ml_dtypes.*,cloudpickle.*]\n"
         "ignore_missing_imports = true\n"
     )
-    command = [sys.executable, "-m", "mypy", "--config-file", str(settings), "--cache-dir", str(tmp_path), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    options = ["--config-file", str(settings), "--cache-dir", str(folder)]
+    command = [sys.executable, "-m", "mypy", *options, *(f"{name}.py" for name in PROGRAMS)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    errors = re.findall(r"^program\.py:(\d+): error: (.*)$", done.stdout, re.MULTILINE)
-    assert done.returncode == bool(errors), done.stdout
-    return [(int(line), text) for line, text in errors]
+    errors = re.findall(r"^(\w+)\.py:(\d+): error: (.*)$", done.stdout, re.MULTILINE)
+    assert f"Found {len(errors)} errors" in done.stdout, done.stdout
+    return {name: [(int(line), text) for file, line, text in errors if file == name] for name in PROGRAMS}
 
 
 @pytest.mark.slow
-def test_a_right_program_has_no_errors(tmp_path):
-    pytest.importorskip("mypy")
-    assert found(tmp_path, RIGHT) == []
+def test_a_right_program_has_no_errors(found):
+    assert found["right"] == []
 
 
 @pytest.mark.slow
-def test_each_mistake_is_found(tmp_path):
-    pytest.importorskip("mypy")
-    head = "import numpy as np\nimport shmcoll\ncomm = shmcoll.init()\nx = np.ones(4)\n"
-    errors = dict(found(tmp_path, head + "\n".join(MISTAKES) + "\n"))
-    first = head.count("\n") + 1
+def test_each_mistake_is_found(found):
+    errors = dict(found["mistakes"])
+    first = HEAD.count("\n") + 1
     said = {mistake: errors.get(first + i, "nothing") for i, mistake in enumerate(MISTAKES)}
     assert {mistake: text for mistake, text in said.items() if not re.search(_pattern(mistake), text)} == {}
     assert set(errors) <= set(range(first, first + len(MISTAKES)))

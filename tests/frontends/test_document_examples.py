@@ -126,6 +126,18 @@ COMMANDS = {
 }
 
 
+def each_with_one(launchers, **chosen: str):
+    """Each example with the launcher that is chosen; the long forms try all pairs."""
+    return pytest.mark.parametrize(
+        ("launcher", "name"),
+        [
+            pytest.param(launcher, name, marks=() if chosen[name] == launcher else pytest.mark.stress)
+            for launcher in launchers
+            for name in EXAMPLES
+        ],
+    )
+
+
 @pytest.fixture
 def example(tmp_path):
     """`example(name)`: the program as a file, and what each rank prints."""
@@ -167,8 +179,7 @@ def test_under_shmrun(example, environment, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXAMPLES)
-@pytest.mark.parametrize("launcher", VARIABLES)
+@each_with_one(VARIABLES, AlltoAll="torchrun", AllReduce="srun", gather="torchrun", all_to_all_v="srun")
 def test_with_the_variables_of_a_launcher(example, environment, name, launcher):
     path, printed = example(name)
     n, port = len(printed), 10000 + os.getpid() % 50000
@@ -190,8 +201,7 @@ def test_with_the_variables_of_a_launcher(example, environment, name, launcher):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXAMPLES)
-@pytest.mark.parametrize("launcher", COMMANDS)
+@each_with_one(COMMANDS, AlltoAll="mpich", AllReduce="openmpi", gather="torch", all_to_all_v="openmpi")
 def test_under_a_launcher(example, environment, name, launcher):
     path, printed = example(name)
     n, (first, *rest) = len(printed), COMMANDS[launcher]

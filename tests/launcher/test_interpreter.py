@@ -68,24 +68,37 @@ def probe(shmrun):
     return run
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("probe.py", "a", "--b"),
-        ("link/../linked.py", "-n", "3"),
-        ("-m", "package.inner", "-m", "x"),
-        ("-m", "package"),
-        ("package", "a"),
-        ("package/", "-n", "3"),
-        ("app.zip", "a"),
-        ("./app.pyz", "a"),
-        ("zipped.py", "a"),
-        ("-c", PROBE, "-n", "3", "-c"),
-        ("-", "a", "-m"),
-    ],
-    ids=lambda command: " ".join(command).replace(PROBE, "CODE"),
+def in_both_ways(*commands):
+    """One command of each kind with `--fresh`; the long forms try all."""
+    return pytest.mark.parametrize(
+        ("command", "way"),
+        [
+            pytest.param(
+                command,
+                way,
+                id=" ".join((*way, *command)).replace(PROBE, "CODE"),
+                marks=pytest.mark.stress if way and i % 3 else (),
+            )
+            for i, command in enumerate(commands)
+            for way in ((), ("--fresh",))
+        ],
+    )
+
+
+@in_both_ways(
+    ("probe.py", "a", "--b"),
+    ("link/../linked.py", "-n", "3"),
+    ("package/", "-n", "3"),
+    ("-m", "package.inner", "-m", "x"),
+    ("-m", "package"),
+    ("package", "a"),
+    ("app.zip", "a"),
+    ("./app.pyz", "a"),
+    ("zipped.py", "a"),
+    ("-c", PROBE, "-n", "3", "-c"),
+    ("-", "a", "-m"),
 )
-def test_probe(shmrun, probe, command):
+def test_probe(shmrun, probe, command, way):
     shmrun.write(PROBE, "probe.py")
     shmrun.write(PROBE, "package/inner.py")
     shmrun.write(PROBE, "package/__main__.py")
@@ -94,9 +107,7 @@ def test_probe(shmrun, probe, command):
     for name in ("app.zip", "app.pyz", "zipped.py"):
         with zipfile.ZipFile(shmrun.folder / name, "w") as file:
             file.writestr("__main__.py", PROBE)
-    plain = probe("python", *command)
-    assert probe(*command) == plain
-    assert probe("--fresh", *command) == plain
+    assert probe(*way, *command) == probe("python", *command)
 
 
 @pytest.mark.parametrize("way", [(), pytest.param(("--fresh",), marks=pytest.mark.stress)], ids=["fork", "fresh"])

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -83,9 +84,13 @@ def files_with_locks(start: str) -> None:
     """Files of each mode, among them the one name that a job had in the past, all locked."""
     for path in names(start):
         for mode in (0o600, 0o666):
-            fd = os.open(f"{path}{'-' * (mode == 0o666)}", os.O_CREAT | os.O_RDWR, mode)
-            os.fchmod(fd, mode)
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            file_with_lock(f"{path}{'-' * (mode == 0o666)}", mode)
+
+
+def file_with_lock(path: str, mode: int = 0o666) -> None:
+    fd = os.open(path, os.O_CREAT | os.O_RDWR, mode)
+    os.fchmod(fd, mode)
+    fcntl.flock(fd, fcntl.LOCK_EX)
 
 
 def fifos(start: str) -> None:
@@ -114,7 +119,7 @@ def copies_of_arenas(start: str) -> None:
 
 
 def hundreds_of_files(start: str) -> None:
-    for number in range(MANY):
+    for number in range(1, MANY + 1):
         os.close(os.open(f"{start}{number:032x}", os.O_CREAT | os.O_RDWR, 0o666))
 
 
@@ -130,10 +135,20 @@ def listeners(start: str) -> None:
         OPEN.extend((listener, caller))
 
 
+def all_at_once(start: str) -> None:
+    """The names are of all kinds in turn."""
+    kinds = cycle((os.mkfifo, os.mkdir, lambda path: Path(path).symlink_to("/dev/zero"), file_with_lock))
+    for path, make in zip(names(start), kinds, strict=False):
+        make(path)
+    for attack in (copies_of_arenas, hundreds_of_files, listeners):
+        attack(start)
+
+
+ALONE = (files_with_locks, fifos, links, folders, copies_of_arenas, hundreds_of_files, listeners)
+
+
 @needs_two_users
-@pytest.mark.parametrize(
-    "attack", [files_with_locks, fifos, links, folders, copies_of_arenas, hundreds_of_files, listeners]
-)
+@pytest.mark.parametrize("attack", [all_at_once, *(pytest.param(one, marks=pytest.mark.stress) for one in ALONE)])
 def test_a_job_starts_whatever_another_user_has_put_in_its_way(job: Job, attack: Attack) -> None:
     end = start_as_them(attack, paths_begin(job.key))
     try:

@@ -36,7 +36,7 @@ def test_results_under_a_limit_on_the_size_of_files(limit, method):
     limit(resource.RLIMIT_FSIZE, 64 << 20)
     n = 2 << 20  # 16 MiB for each of three
     results = shmcoll.run(ones, 3, n, method=method)
-    assert [result.tolist() == [3.0] * n for result in results] == [True] * 3
+    assert [np.array_equal(result, np.full(n, 3.0)) for result in results] == [True] * 3
 
 
 def test_a_result_that_does_not_fit_spoils_no_other(limit):
