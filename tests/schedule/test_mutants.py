@@ -30,11 +30,14 @@ ALL = (
     | MUTANTS_OF_EVENTS
 )
 
-#: more than half a minute each
+#: seconds each: as much as a hundred of the others
 LONG = {
+    "a circle is followed once",
     "a circle is found although a message is on its way",
     "a sleep has no end",
     "no fence where an offer is claimed",
+    "no fence where an offer is retracted",
+    "the words of the next sleep are no releases",
 }
 
 

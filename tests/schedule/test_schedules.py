@@ -178,12 +178,16 @@ LONG_CASES = {
     "chain of permute, then all_reduce",
     "gather",
     "gather of 2 rounds where PROGRESS wraps",
-    "gather_v",
     "ordered all_reduce",
     "park for two",
     "reduce by the ring",
     "ring",
     "scan, 3 ranks",
+}
+
+#: as much computing as all others; random schedules of these are tried among the large ones
+LONGEST_CASES = {
+    "gather_v",
     "scatter_v",
     "shared all_reduce",
 }
@@ -221,8 +225,10 @@ LARGE_CASES = [
     "gather, 3 ranks",
     "all_to_all, 3 ranks",
     "all_to_all_v, 3 ranks",
+    "gather_v",
     "gather_v, 3 ranks",
     "gather_v, one sender is done early",
+    "scatter_v",
     "scatter_v, 3 ranks",
     "scatter_v, one receiver is done early",
     "all_gather_v, 3 ranks",
@@ -296,10 +302,17 @@ LARGE_CASES = [
 RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
 
 
+def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+    """Return what leaves a search out of the quick tests, or of the slow ones as well."""
+    if name in LONGEST_CASES:
+        return (pytest.mark.stress,)
+    return (pytest.mark.slow,) if name in LONG_CASES else ()
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        pytest.param(name, options, marks=[pytest.mark.slow] if name in LONG_CASES else [])
+        pytest.param(name, options, marks=marks(name))
         for name, options in (
             *((name, {}) for name in PLAIN_CASES),
             *((name, BUFFERED) for name in BUFFERED_CASES),
@@ -328,9 +341,15 @@ def test_who_waits_for_a_rank_that_has_returned(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [pytest.param({}, id="plain"), pytest.param(BOTH, id="both", marks=pytest.mark.slow)]
+    ("name", "options"),
+    [
+        *(pytest.param(name, {}, id=f"{name}-plain") for name in LARGE_CASES),
+        *(
+            pytest.param(name, BOTH, id=f"{name}-both", marks=pytest.mark.stress if i % 2 else pytest.mark.slow)
+            for i, name in enumerate(LARGE_CASES)
+        ),
+    ],
 )
-@pytest.mark.parametrize("name", LARGE_CASES)
 def test_random_schedules(name: str, options: dict[str, bool], seed: int) -> None:
     sample(SCENARIOS[name].machine(**options), seed, runs=RUNS)
     tally.count("random schedules of larger jobs", RUNS)
