@@ -24,7 +24,8 @@ from pathlib import Path
 import pytest
 
 PR_SET_PDEATHSIG = 1
-LONGEST = 25  # tests; the fixtures of a file are set up once for each share of it
+LONGEST = 70  # tests of a file that one process runs: it sets up the fixtures of the file, and keeps what it computes
+PART = 10  # tests of a longer file
 NOTHING_RUN = int(pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
@@ -38,7 +39,7 @@ def shares(tests: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
         if len(one) <= LONGEST:
             whole.append(one)
         else:
-            parts += [one[i : i + LONGEST] for i in range(0, len(one), LONGEST)]
+            parts += [one[i : i + PART] for i in range(0, len(one), PART)]
     return whole + parts
 
 

@@ -59,7 +59,7 @@ def run(tmp_path: Path):
 def test_each_test_runs_once_and_output_is_kept_apart(run) -> None:
     many = """
         import os, pytest, time
-        @pytest.mark.parametrize("i", range(30))
+        @pytest.mark.parametrize("i", range(80))
         def test(i, capfd):
             print("printed", i)
             os.system(f"echo by another {i}")
@@ -70,10 +70,10 @@ def test_each_test_runs_once_and_output_is_kept_apart(run) -> None:
         {"test_many.py": many, "test_two.py": "def test_a(): pass\ndef test_b(): pass"}
     )
     assert code == 0, output
-    assert len(ended) == 32
+    assert len(ended) == 82
     assert set(ended.values()) == {1}
     assert processes > 1
-    assert sum(map(int, re.findall(r"(\d+) passed", output))) == 32
+    assert sum(map(int, re.findall(r"(\d+) passed", output))) == 82
 
 
 @pytest.mark.parametrize(
