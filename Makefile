@@ -27,7 +27,7 @@ $(READY): pyproject.toml
 
 $(TESTS): $(READY)
 	@echo "== installing what the tests need (a minute, once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
 demo: setup  ## run the four seed examples and a small throughput table
