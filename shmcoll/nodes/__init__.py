@@ -13,6 +13,7 @@ methods of every other one, because its dispatcher takes the checked arguments o
     operators.py      the arithmetic of reductions, by the kernels of one machine
     reduction.py, prefix.py, moves.py, rooted.py, counted.py, halos.py, transport.py    the algorithms
     dispatcher.py     from the arguments of a routine to the algorithm; interfaces.py: what the algorithms see of it
+    survivors.py      shrink, under an MPI that goes on after a failure
     communicator.py, messages.py, groups.py    what a user sees
     job.py            all groups of a process, and its end
     watcher.py, watcher_process.py    a process per node that reports a death where mpiexec kills all ranks at once

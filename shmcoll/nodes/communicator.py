@@ -14,7 +14,7 @@ from shmcoll.communicator.communicator import Communicator
 from shmcoll.communicator.native_call import unrouted
 from shmcoll.communicator.objects import Parts
 from shmcoll.errors import CallNotAllowed, RankFailed
-from shmcoll.nodes import groups
+from shmcoll.nodes import groups, survivors
 from shmcoll.nodes.dispatcher import NodesDispatcher
 from shmcoll.nodes.messages import NodesMessages
 
@@ -112,12 +112,19 @@ class NodesCommunicator(NodesMessages):
         """Return the group of some ranks of this group; see `Communicator.subgroup`."""
         return groups.subgroup(self, ranks, name)
 
-    def shrink(self) -> NoReturn:
-        """Not between nodes yet."""
-        raise NotImplementedError(
-            "shrink: a group over nodes cannot be shrunk: MPI does not promise to go on after a failure. Start the "
-            "program again, or use comm.node.shrink() for the ranks of this node"
-        )
+    def shrink(self) -> Communicator:
+        """Return the group of the ranks that are left, after a failure has ended the group of all ranks.
+
+        Every survivor calls it, on the group of all ranks, under Open MPI with `mpiexec --with-ft ulfm`. See
+        `Communicator.shrink`.
+
+        Raises:
+            ValueError: no rank has failed.
+            NotImplementedError: this MPI does not go on after a failure; or this is a group of some ranks.
+            RankFailed: another rank has died meanwhile. You can call it again.
+            CollectiveTimeout: a rank that lives has not called it within `timeout`. You can call it again.
+        """
+        return survivors.shrink(self)
 
     def close(self) -> None:
         """Leave the group; see `Communicator.close`."""

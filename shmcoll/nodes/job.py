@@ -8,8 +8,8 @@ one of them is ours.
 
 import atexit
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from shmcoll.communicator import Communicator
 from shmcoll.nodes.communicator import NodesCommunicator
@@ -28,9 +28,19 @@ _WORLD = 1  # the number of the group of all ranks
 
 class Job:
     """All groups of this process. node: the communicator of all ranks on this node, whose numbers are the indices of
-    `topology`."""
+    `topology`. join_again: makes a new job of the ranks of an MPI communicator, and returns its communicator."""
 
-    def __init__(self, topology: "Topology", wire: "Wire", progress: "Progress", node: Communicator, leaders: int):
+    def __init__(
+        self,
+        topology: "Topology",
+        wire: "Wire",
+        progress: "Progress",
+        node: Communicator,
+        leaders: int,
+        join_again: Callable[[Any], Communicator],
+    ):
+        self.join_again = join_again
+        self.shrinking: Any = None  # the future that has MPI's communicator of the survivors (`survivors.py`)
         self.topology = topology
         self.wire = wire
         self.progress = progress

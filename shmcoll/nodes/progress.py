@@ -125,6 +125,8 @@ class Progress:
         try:
             while (message := self.wire.heard()) is not None:
                 self._handle(message)
+            for world in self.wire.found_dead():
+                self.rank_died(world, "died: its process has ended")
         finally:
             self._lock.release()
 

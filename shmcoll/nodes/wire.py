@@ -15,6 +15,7 @@ Messages longer than LONGEST bytes are sent in parts, because MPI counts in 32 b
 import contextlib
 import ctypes
 import json
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,6 +43,9 @@ class Wire:
         #: returns whether all requests of a list are complete, and moves what can be moved
         self.tests: Callable[[list[Any]], bool] = mpi.Request.Testall
         comm.Set_errhandler(mpi.ERRORS_RETURN)
+        self.survives = survives()
+        self._has_failed = False  # whether a receive from any rank has found a rank dead since `found_dead`
+        self._told_dead = 0  # how many ranks that has returned
         self.most_groups = int(comm.Get_attr(mpi.TAG_UB)) // KINDS - 1
         self._control = np.empty(CONTROL_BYTES, np.uint8)
         self._status = mpi.Status()  # of the control channel; its users hold a lock (`progress.py`)
@@ -97,10 +101,30 @@ class Wire:
             self._sending = [one for one in self._sending if not _is_done(self.mpi, one[0])]
         if self._posted is None:
             return None
-        if not self._posted.Test(self._status):
+        try:
+            if not self._posted.Test(self._status):
+                return None
+        except self.mpi.Exception:
+            if not self.survives:
+                raise
+            self._has_failed = True  # the receive stays posted
             return None
         found: dict[str, Any] = json.loads(self._control[: self._status.Get_count(self.mpi.BYTE)].tobytes())
         self._posted = self._post()
+        return found
+
+    def found_dead(self) -> list[int]:
+        """Return the ranks that MPI has found dead since the last time, if it goes on after that. Receives from any
+        rank can be complete again from then on."""
+        if not self._has_failed:
+            return []
+        self._has_failed = False
+        failed, everybody = self.comm.Get_failed(), self.comm.Get_group()
+        dead: list[int] = failed.Translate_ranks(list(range(failed.Get_size())), everybody)
+        for group in (failed, everybody):
+            group.Free()
+        self.comm.Ack_failed()
+        found, self._told_dead = dead[self._told_dead :], len(dead)
         return found
 
     def has_sent(self) -> bool:
@@ -190,6 +214,10 @@ def check_thread_level(mpi: Any) -> str:
 def import_mpi(why: str) -> Any:
     """Return the module `mpi4py.MPI`. Raises `ShmcollError` if it is not installed, or finds no MPI."""
     try:
+        import mpi4py
+
+        if survives():  # MPI_Finalize could wait for the dead: https://github.com/open-mpi/ompi/issues/11404
+            mpi4py.rc.finalize = False
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise ShmcollError(
@@ -197,6 +225,11 @@ def import_mpi(why: str) -> Any:
             f"Install it on every machine: pip install 'shmcoll[nodes]'"
         ) from error
     return MPI
+
+
+def survives() -> bool:
+    """Return whether MPI goes on when a rank has died: Open MPI's mpiexec sets this variable for --with-ft ulfm."""
+    return os.environ.get("OMPI_MCA_mpi_ft_enable", "0") not in ("0", "false")  # noqa: SIM112
 
 
 def _parts(array: np.ndarray) -> list[np.ndarray]:

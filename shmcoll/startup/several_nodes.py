@@ -86,7 +86,11 @@ def connect(mpi: Any, comm: Any, launcher: str, limits: tuple[float, float], lea
             f"from_mpi needs an intracommunicator of mpi4py, such as MPI.COMM_WORLD, got {_kind(mpi, comm)}; merge an "
             f"inter-communicator with Merge() first"
         )
-    own = comm.Dup()
+    return _connect(mpi, comm.Dup(), launcher, limits, leaders)
+
+
+def _connect(mpi: Any, own: Any, launcher: str, limits: tuple[float, float], leaders: int | None) -> Communicator:
+    """Do that on an MPI communicator that nobody else uses."""
     topology, told = _find_nodes(mpi, own, leaders)
     here = topology.local
     tokens = own.allgather(secrets.token_hex(8))
@@ -112,7 +116,11 @@ def connect(mpi: Any, comm: Any, launcher: str, limits: tuple[float, float], lea
     neighbours = sum(one["key"][1] == told[topology.rank]["key"][1] for one in told)
     progress = Progress(wire, local_rank, here, crowded=neighbours > usable_cores())
     usual = min(LEADERS, *(max(one["cores"] // 2, 2) for one in told))
-    job = Job(topology, wire, progress, node, leaders or usual)
+
+    def join_again(survivors: Any) -> Communicator:
+        return _connect(mpi, survivors, launcher, limits, leaders)
+
+    job = Job(topology, wire, progress, node, leaders or usual, join_again)
     if watcher.is_needed():
         if topology.index == 0:
             watcher.start(arena)

@@ -47,15 +47,15 @@ def kind_of_mpi() -> str:
     return "openmpi" if any(name in version for name in ("Open MPI", "PRRTE", "OpenRTE")) else "mpich"
 
 
-def command(script: str, nodes: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
-    """Return the command line that runs a script on ranks of these nodes."""
+def command(script: str, nodes: Sequence[str], arguments: Sequence[str] = (), options: Sequence[str] = ()) -> list[str]:
+    """Return the command line that runs a script on ranks of these nodes. options: of mpiexec."""
     run = (
         "import os, runpy, sys; "
         "rank = int(os.environ.get('PMI_RANK') or os.environ['OMPI_COMM_WORLD_RANK']); "
         f"os.environ['SHMCOLL_NODE'] = {list(nodes)!r}[rank]; "
         f"sys.argv = {[script, *arguments]!r}; runpy.run_path({script!r}, run_name='__main__')"
     )
-    return [mpi_or_skip(), *_OPTIONS[kind_of_mpi()], "-n", str(len(nodes)), sys.executable, "-c", run]
+    return [mpi_or_skip(), *_OPTIONS[kind_of_mpi()], *options, "-n", str(len(nodes)), sys.executable, "-c", run]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -68,10 +68,12 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, "SHMCOLL_TIMEOUT": "30", "SHMCOLL_TUNING": "0", **more}
 
 
-def run(folder: Path, script: str, layout: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a script on the ranks of a layout, to its end."""
+def run(
+    folder: Path, script: str, layout: str, *arguments: str, options: Sequence[str] = (), **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a script on the ranks of a layout, to its end. options: of mpiexec. more: variables."""
     return subprocess.run(
-        command(script, LAYOUTS[layout], arguments),
+        command(script, LAYOUTS[layout], arguments, options),
         capture_output=True,
         text=True,
         timeout=DEADLINE,

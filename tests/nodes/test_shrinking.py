@@ -1,0 +1,47 @@
+"""shrink over nodes: the survivors of a failure go on, where the MPI does."""
+
+import pytest
+
+from tests.nodes import started
+from tests.nodes.shrinking_job import CASES
+
+JOB = str(started.ROOT / "tests/nodes/shrinking_job.py")
+ULFM = ["--with-ft", "ulfm"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_survivors_go_on(tmp_path, case):
+    if started.kind_of_mpi() != "openmpi":
+        pytest.skip("MPICH's mpiexec kills all ranks as soon as one has died")
+    done = started.run(tmp_path, JOB, "2x2", case, str(tmp_path), options=ULFM)
+    lost, late = CASES[case]
+    left = [rank for rank in range(4) if rank not in (*lost, *late)]
+    assert all((tmp_path / f"rank{rank}.json").exists() for rank in left), done.stdout + done.stderr
+    told = [started.result(tmp_path, rank) for rank in left]
+    assert [one["rank"] for one in told] == list(range(len(left)))
+    assert [one["numbers"] for one in told] == [left] * len(left)
+    nodes = [[left.index(rank) for rank in node if rank in left] for node in ([0, 1], [2, 3])]
+    assert [one["nodes"] for one in told] == [[node for node in nodes if node]] * len(left)
+    assert {one["sum"] for one in told} == {len(left) * sum(range(100_000))}
+    assert [one["half"] for one in told] == [[len(left[i % 2 :: 2])] for i in range(len(left))]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "text"),
+    [
+        (
+            [],
+            "NotImplementedError",
+            "does not go on after a rank has died. Use Open MPI and mpiexec --with-ft ulfm",
+        ),
+        (ULFM, "ValueError", "no rank has failed"),
+    ],
+)
+def test_shrink_is_refused_where_it_cannot_be(tmp_path, options, kind, text):
+    if options and started.kind_of_mpi() != "openmpi":
+        pytest.skip("an option of Open MPI")
+    done = started.run(tmp_path, JOB, "2x2", "refused", str(tmp_path), options=options)
+    assert done.returncode == 0, done.stderr
+    for one in started.results(tmp_path, 4):
+        assert one["kind"] == kind
+        assert text in one["text"]
