@@ -6,16 +6,12 @@ from tests.nodes import started
 from tests.support.suite import judge
 from tests.support.suites import SUITES
 
-#: a job each, so that none takes long
-PARTS = [list(SUITES)[part::3] for part in range(3)]
 
-
-@pytest.mark.parametrize("names", PARTS, ids=lambda names: names[0])
 @pytest.mark.parametrize("layout", started.LAYOUTS)
-def test_results_are_those_of_numpy(tmp_path, layout, names, seed):
+def test_results_are_those_of_numpy(tmp_path, layout, seed):
     job = str(started.ROOT / "tests/nodes/suites_job.py")
-    done = started.run(tmp_path, job, layout, str(seed), str(tmp_path), *names)
+    done = started.run(tmp_path, job, layout, str(seed), str(tmp_path), *SUITES)
     assert done.returncode == 0, done.stderr
     told = started.results(tmp_path, len(started.LAYOUTS[layout]))
-    for name in names:
+    for name in SUITES:
         judge([tuple(rank[name]) for rank in told], at_least=SUITES[name].at_least)
