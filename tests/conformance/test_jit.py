@@ -13,6 +13,7 @@ from numba.core.errors import TypingError
 
 from shmcoll import jit
 from shmcoll.errors import CollectiveMismatch, RankFailed
+from tests.support.sleepers import signal_when_asleep
 
 HANDLE = types.Array(types.int64, 1, "C", readonly=True)
 
@@ -228,7 +229,7 @@ def interrupt(comm, own: bool) -> str:
                 comm.barrier()
         return str(caught.value)
     signal.signal(signal.SIGALRM, raise_enough if own else signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    signal_when_asleep(comm)
     with pytest.raises(Enough if own else KeyboardInterrupt) as caught:
         barriers(h, 2)
     return str(caught.value)

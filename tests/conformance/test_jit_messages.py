@@ -15,6 +15,7 @@ from numba.core.errors import TypingError
 from shmcoll import jit
 from shmcoll.communicator import jit_handle
 from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
+from tests.support.sleepers import signal_when_asleep
 
 HANDLE = types.Array(types.int64, 1, "C", readonly=True)
 #: around the bytes beside a header, a part, a ring, and a ring that is followed by another
@@ -263,7 +264,7 @@ def interrupt(comm) -> str:
             recv(comm.handle, np.zeros(1, np.uint8), 1, 0)
         return str(caught.value)
     signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    signal_when_asleep(comm)
     with pytest.raises(KeyboardInterrupt):
         recv(comm.handle, np.zeros(1, np.uint8), 0, 3)
     return ""
