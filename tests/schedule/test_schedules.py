@@ -165,7 +165,9 @@ LONG_CASES = {
     "a posted receive",
     "a receive is withdrawn",
     "a receive that looks",
+    "a synchronous message",
     "a synchronous message before its turn",
+    "a synchronous message that is only found",
     "a synchronous message to a rank that returns",
     "all_gather_v",
     "all_reduce in place",
@@ -191,6 +193,7 @@ LONGEST_CASES = {
     "scatter_v",
     "shared all_reduce",
 }
+LONGEST_REORDERED = "a synchronous message"
 
 LARGE_CASES = [
     "barrier after polling, 3 ranks",
@@ -302,9 +305,9 @@ LARGE_CASES = [
 RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
 
 
-def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
+def marks(name: str, options: dict[str, bool]) -> tuple[pytest.MarkDecorator, ...]:
     """Return what leaves a search out of the quick tests, or of the slow ones as well."""
-    if name in LONGEST_CASES:
+    if name in LONGEST_CASES or (name, options) == (LONGEST_REORDERED, REORDERED):
         return (pytest.mark.stress,)
     return (pytest.mark.slow,) if name in LONG_CASES else ()
 
@@ -312,7 +315,7 @@ def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        pytest.param(name, options, marks=marks(name))
+        pytest.param(name, options, marks=marks(name, options))
         for name, options in (
             *((name, {}) for name in PLAIN_CASES),
             *((name, BUFFERED) for name in BUFFERED_CASES),
@@ -344,6 +347,7 @@ def test_who_waits_for_a_rank_that_has_returned(name: str) -> None:
     ("name", "options"),
     [
         *(pytest.param(name, {}, id=f"{name}-plain") for name in LARGE_CASES),
+        pytest.param(LONGEST_REORDERED, REORDERED, id=f"{LONGEST_REORDERED}-reordered"),
         *(
             pytest.param(name, BOTH, id=f"{name}-both", marks=pytest.mark.stress if i % 2 else pytest.mark.slow)
             for i, name in enumerate(LARGE_CASES)
