@@ -10,24 +10,37 @@ from shmcoll.mindspore.ops import communication as ops_communication
 from tests.support import cases_mindspore as cases
 
 
-@pytest.mark.parametrize("n", [1, 2, 4, pytest.param(8, marks=pytest.mark.stress)])
-def test_every_function_on_the_world_and_on_groups(ranks, n):
-    """The groups are the world, its first ranks, every second rank from 0 and from 1, and the world once more."""
+def mistakes(ranks, n, groups, kinds=(np.array, Tensor)):
+    """What is wrong on each rank: on the world, and on the groups that it is in."""
 
     def run(comm) -> list[str]:
         distributed.init_process_group()
-        told = cases.mistakes(None, list(range(n)), comm.rank)
-        if n == 1:
-            return told
-        for members in (list(range(n // 2 + 1)), list(range(0, n, 2)), list(range(1, n, 2)), list(range(n))):
+        told = cases.mistakes(None, list(range(n)), comm.rank, kinds)
+        assert int(told[0]) > 100 * len(kinds)
+        for members in groups:
             if comm.rank in members:
                 create_group(str(members), members)
-                told += cases.mistakes(str(members), members, comm.rank)[1:]
-        return told
+                told += cases.mistakes(str(members), members, comm.rank, kinds)[1:]
+        return told[1:]
 
-    for told in ranks(n, run):
-        assert int(told[0]) > 200
-        assert told[1:] == []
+    return ranks(n, run)
+
+
+def every_second(n):
+    return [list(range(0, n, 2)), list(range(1, n, 2))]
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, pytest.param(8, marks=pytest.mark.stress)])
+def test_every_function_on_the_world_and_on_groups(ranks, n):
+    """The groups are the first ranks, every second rank from 0 and from 1, and all ranks once more."""
+    groups = [list(range(n // 2 + 1)), *every_second(n), list(range(n))] if n > 1 else []
+    assert mistakes(ranks, n, groups) == [[]] * n
+
+
+@pytest.mark.slow
+def test_every_function_at_8_ranks(ranks):
+    """With one kind of tensors, and fewer groups."""
+    assert mistakes(ranks, 8, every_second(8), (Tensor,)) == [[]] * 8
 
 
 def test_every_name_has_a_case():
