@@ -127,7 +127,7 @@ def collective_permute_implicit_reduce(
         if a.shape != b.shape:
             raise ValueError(f"{operation}: the operands of a channel have shapes {a.shape} and {b.shape}")
         result = function(a, b)
-        results.append(result if a.ndim else np.asarray(result))
+        results.append(result if type(result) is np.ndarray else np.asarray(result))
     comm, size = joined(replica_group, operation)
     _send_around(results, dsts, comm, size)
 

@@ -168,7 +168,7 @@ def name_of(op: Any) -> Any:
 
 def sends(op: Any) -> bool:
     """Return whether a message is sent. Raise `TypeError` if `op` is neither "isend" nor "irecv", nor the function."""
-    name = name_of(op)
+    name = op if type(op) is str else name_of(op)
     if name not in _NAMES:
         raise TypeError("p2p_op.op must be isend or irecv")
     return bool(name == "isend")
