@@ -17,7 +17,7 @@ def set_device(device_target: str, device_id: int | None = None) -> None:
         ValueError: the value of one of them.
     """
     if not isinstance(device_target, str):
-        raise TypeError(f"The argument 'device_target' must be type of str, but got {type(device_target)}.")
+        raise TypeError(f"The parameter 'device_target' must be {str}, but got {type(device_target)}")
     if device_target not in _TARGETS:
         raise ValueError(f"The argument 'device_target' must be one of {_TARGETS}, but got {device_target}.")
     set_context(device_target=device_target, **({} if device_id is None else {"device_id": device_id}))

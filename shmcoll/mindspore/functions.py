@@ -30,13 +30,13 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Any:
 
 def split(tensor: Any, split_size_or_sections: Any, axis: int = 0) -> tuple[Any, ...]:
     """Return the parts of a tensor: of a length, of which the last may be shorter, or of the lengths of a list."""
-    parts = cuts.split("split", _plain("split", tensor), split_size_or_sections, axis)
+    parts = cuts.split(_plain("split", tensor), split_size_or_sections, axis)
     return tuple(arrays.like(tensor, one) for one in parts)
 
 
 def chunk(input: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
     """Return at most `chunks` parts of a tensor of one length; the last may be shorter."""
-    return tuple(arrays.like(input, one) for one in cuts.chunk("chunk", _plain("chunk", input), chunks, axis))
+    return tuple(arrays.like(input, one) for one in cuts.chunk(_plain("chunk", input), chunks, axis))
 
 
 def transpose(input: Any, input_perm: Sequence[int]) -> Any:
@@ -66,17 +66,17 @@ def stop_gradient(value: Any) -> Any:
 
 def zeros(size: Any, dtype: Any = None) -> Tensor:
     """Return a tensor of zeros, float32 by default."""
-    return full(size, 0, dtype)
+    return full(size, 0.0, dtype)
 
 
 def ones(shape: Any, dtype: Any = None) -> Tensor:
     """Return a tensor of ones, float32 by default."""
-    return full(shape, 1, dtype)
+    return full(shape, 1.0, dtype)
 
 
 def full(size: Any, fill_value: Any, dtype: Any = None) -> Tensor:
-    """Return a tensor of one number, float32 by default."""
-    return Tensor(shape=size, dtype=dtypes.float32 if dtype is None else dtype, init=fill_value)
+    """Return a tensor of one number, by default of the element type of a tensor that is made of the number."""
+    return Tensor(shape=size, dtype=Tensor(fill_value).dtype if dtype is None else dtype, init=fill_value)
 
 
 def zeros_like(input: Any, dtype: Any = None) -> Any:
@@ -113,8 +113,8 @@ class Split:
         extent = tensor.shape[self.axis]
         if extent % self.output_num:
             raise ValueError(
-                f"For 'Split', the extent {extent} of axis {self.axis} must be divisible by 'output_num', "
-                f"but got {self.output_num}."
+                f"For 'Split', x_shape[{self.axis}] must be divisible by output_num = {self.output_num}, "
+                f"but got {extent}"
             )
         return split(tensor, extent // self.output_num, self.axis) if extent else (tensor,) * self.output_num
 

@@ -166,11 +166,11 @@ class Tensor(np.ndarray):
     def split(self, split_size_or_sections: Any, axis: Any = 0) -> Any:
         """Return the parts: of a length, of which the last may be shorter, or of the lengths of a list. They share the
         memory of the tensor."""
-        return tuple(map(_tensor, cuts.split("split", self.asnumpy(), split_size_or_sections, axis)))
+        return tuple(map(_tensor, cuts.split(self.asnumpy(), split_size_or_sections, axis)))
 
     def chunk(self, chunks: Any, axis: Any = 0) -> Any:
         """Return at most `chunks` parts of one length; the last may be shorter. They share the memory of the tensor."""
-        return tuple(map(_tensor, cuts.chunk("chunk", self.asnumpy(), chunks, axis)))
+        return tuple(map(_tensor, cuts.chunk(self.asnumpy(), chunks, axis)))
 
     def new_zeros(self, size: Any, dtype: Any = None) -> "Tensor":
         """Return a tensor of zeros, of the element type of this one by default."""

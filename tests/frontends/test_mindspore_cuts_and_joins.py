@@ -60,15 +60,21 @@ def test_new_tensors_and_other_shapes():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda x: ops.split(x, 0), "ValueError: For 'split', the value of 'split_size_or_sections' must be more than"),
-        (lambda x: x.split([1, 1]), "ValueError: For 'split', the sum of 'split_size_or_sections' must be 3, the ext"),
-        (lambda x: x.split([4, -1]), "ValueError: For 'split', the sum of 'split_size_or_sections' must be 3, the ext"),
-        (lambda x: x.split(1.5), "TypeError: For 'split', the type of 'split_size_or_sections' must be int, tuple(in"),
-        (lambda x: x.chunk(0), "ValueError: For 'chunk', the value of 'chunks' must be more than zero, but got 0."),
-        (lambda x: ops.Split(0, 2)(x), "ValueError: For 'Split', the extent 3 of axis 0 must be divisible by 'output"),
+        (lambda x: ops.split(x, 0), "ValueError: For split, the value of 'split_size_or_sections' must be more than"),
+        (lambda x: x.split([1, 1]), "ValueError: The sum of 'split_size_or_sections' should be equal to 3, but got 2."),
+        (lambda x: x.split([4, -1]), "TypeError: Each element in 'split_size_or_sections' should be non-negative, but"),
+        (
+            lambda x: x.split(1.5),
+            "TypeError: For split, the type of 'split_size_or_sections' must be int, tuple(int) o",
+        ),
+        (lambda x: x.chunk(0), "ValueError: For ops.chunk parameter 'chunks' must be greater than 0, but got 0"),
+        (lambda x: ops.Split(0, 2)(x), "ValueError: For 'Split', x_shape[0] must be divisible by output_num = 2, but"),
         (lambda x: ops.cat([x, 1.0]), "TypeError: For 'cat', the input must be a Tensor, but got float."),
         (lambda x: ms.set_device("TPU"), "ValueError: The argument 'device_target' must be one of ['CPU', 'GPU', 'Asc"),
-        (lambda x: ms.set_device(0), "TypeError: The argument 'device_target' must be type of str, but got <class 'in"),
+        (
+            lambda x: ms.set_device(0),
+            "TypeError: The parameter 'device_target' must be <class 'str'>, but got <class 'int'>",
+        ),
         (lambda x: ms.set_device("CPU", -1), "ValueError: For 'context.set_context', the argument 'device_id' must be"),
     ],
 )
