@@ -53,7 +53,8 @@ def names(ms: Any, common: Any) -> dict[str, Any]:
             self.v = ms.Parameter(Tensor([[1, 2]]))
 
     return {
-        "ms": ms, "np": np, "nn": nn, "context": ms.context, "Tensor": Tensor, "Parameter": ms.Parameter,
+        "ms": ms, "np": np, "nn": nn, "ops": ms.ops, "mint": ms.mint, "context": ms.context,
+        "Tensor": Tensor, "Parameter": ms.Parameter,
         "One": common.initializer.One, "Constant": common.initializer.Constant, "Twice": Twice, "net": Net(),
         "initializer": common.initializer.initializer, "mstype": common.dtype,
         "x": Tensor(np.arange(6.0).reshape(2, 3), ms.float32), "y": Tensor([1.0, 2.0]),
