@@ -74,3 +74,15 @@ def test_however_a_rank_dies_it_is_named_once(tmp_path, case, layout, line):
 @pytest.mark.parametrize("case", ["bad_argument", "raises", "aborts"])
 def test_a_rank_that_has_left_or_raised_is_not_named(tmp_path, case):
     assert said(tmp_path, case) == []
+
+
+@pytest.mark.stress
+@pytest.mark.usefixtures("mpich")
+def test_each_of_many_deaths_is_named_once(tmp_path):
+    """On a busy machine, too: the order of events decides, and not how soon the watcher gets a core."""
+    jobs = 20
+    for job in range(jobs):
+        case, layout, rank = ("killed", "cyclic", 3) if job % 2 else ("leader_killed", "3 nodes", 0)
+        (line,) = said(tmp_path, case, layout)
+        assert line.startswith(f"shmcoll: rank {rank} (node "), line
+    print(f"figure: {jobs} kills under MPICH's mpiexec: {jobs} named, each once")
