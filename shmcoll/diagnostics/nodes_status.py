@@ -15,7 +15,7 @@ from typing import Any
 from shmcoll.collectives import record_of
 from shmcoll.diagnostics.describe_call import call_over_nodes, message_in_words, operation_over_nodes
 from shmcoll.diagnostics.flight_log import FlightRecord, flights
-from shmcoll.diagnostics.hang_report import PATIENCE, verdict
+from shmcoll.diagnostics.hang_report import PATIENCE, stacks_of, table, verdict
 from shmcoll.diagnostics.rank_status import INSIDE, OUTSIDE, WAITING, RankStatus, open_groups, standing, who_blocks
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
@@ -85,7 +85,8 @@ def standings(nodes: Sequence[ObservedNode]) -> list[RankStatus]:
             base = replace(standing(node.arena, local, within, rank), node=node.facts.name)
             mine = [(which, members) for which, members in groups.items() if rank in (one.rank for one in members)]
             found.append(_standing(base, mine, node.facts.ranks))
-    return sorted(found, key=lambda s: s.rank)
+    by_rank = {s.rank: s for s in found}
+    return [_without_leaders(by_rank[rank], by_rank) for rank in sorted(by_rank)]
 
 
 def unseen(nodes: Sequence[ObservedNode]) -> list[tuple[str, int]]:
@@ -121,6 +122,16 @@ def verdict_over_nodes(nodes: Sequence[ObservedNode], found: list[RankStatus], p
             f"{longest.operation} for {longest.since:.1f} s, and every rank that can be seen has arrived."
         )
     return f"{told} Not seen from this machine: {hidden}." if hidden else told
+
+
+def inquest(arena: Arena, limit: float) -> str:
+    """Return where the ranks of one node are, with their stacks, and which of them keep others waiting; empty if the
+    arena does not say which node it is. limit: seconds for the stacks."""
+    node = observed(arena)
+    if node is None:
+        return ""
+    found = standings([node])
+    return f"{table(found, stacks_of(found, limit))}\n{verdict_over_nodes([node], found, 0)}"
 
 
 def last_operation(node: ObservedNode, rank: int) -> str:
@@ -186,7 +197,8 @@ def _in_call(base: RankStatus, is_in_it: bool, which: Which, me: _Member, member
         c.OK if call.ended else layout.RUNNING,
     )
     group = Group(me.part.arena, me.part.offset, tuple(sorted(one.rank for one in members)))
-    base = replace(base, group=group, is_world=which[0] == _WORLD, message=0, sends=False, blames=(), arrived=False)
+    base = replace(base, group=group, is_world=which[0] == _WORLD, over_nodes=True)
+    base = replace(base, message=0, sends=False, blames=(), arrived=False)
     found = replace(
         base, flight=flight, call=operation_over_nodes(call), state=state or (INSIDE if is_in_it else OUTSIDE)
     )
@@ -200,6 +212,14 @@ def _in_call(base: RankStatus, is_in_it: bool, which: Which, me: _Member, member
             blames, _ = who_blocks(me.part, me.index, parts[0].sequence)
             arrived = True
     return replace(found, blames=blames, arrived=arrived, state=state or (WAITING if blames else INSIDE))
+
+
+def _without_leaders(status: RankStatus, by_rank: dict[int, RankStatus]) -> RankStatus:
+    """Return a status that blames no rank which is in the same call and goes on: a leader waits for other nodes."""
+    if status.state == WAITING and status.arrived and not status.message and status.over_nodes:
+        blames = tuple(rank for rank in status.blames if by_rank[rank].state != INSIDE)
+        return replace(status, blames=blames, state=WAITING if blames else INSIDE)
+    return status
 
 
 def _message(base: RankStatus, me: _Member, ranks: int) -> RankStatus | None:

@@ -33,7 +33,8 @@ class RankStatus:
 
     blames: the ranks of the world that keep it from going on. arrived: whether these have come to the operation. sends:
     whether the message is one that it sends. start: the start time of its process, 0 if it is not known. node: the name
-    of its node, if the job has several. is_world: whether the group is that of all ranks of all nodes.
+    of its node, if the job has several. over_nodes: whether the operation is one of a group over nodes. is_world:
+    whether that is the group of all ranks.
     """
 
     rank: int
@@ -48,6 +49,7 @@ class RankStatus:
     sends: bool = False
     start: int = 0
     node: str = ""
+    over_nodes: bool = False
     is_world: bool = False
 
     @property

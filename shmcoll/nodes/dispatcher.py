@@ -292,9 +292,10 @@ class NodesDispatcher:
             if not getattr(error, "is_common", False):
                 self.left(operation)
             raise
-        except ShmcollError:
-            self.failures.raise_if_ended(self.operation)  # also what the node's group has found
-            self.left(operation)
+        except ShmcollError as error:
+            if not self.failures.has_raised(error):
+                self.failures.raise_if_ended(self.operation)  # also what the node's group has found
+                self.left(operation)
             raise
         except BaseException:
             self.left(operation)

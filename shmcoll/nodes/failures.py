@@ -9,9 +9,13 @@ ranks that wait for MPI, and each rank of a node through shared memory.
 A rank that is in shared memory when its node's group ends takes the reason from there (`of_node`). If the engine has
 found it, because a rank of the node has died or raised, this rank is the first that can tell the other nodes, and does.
 
+The first rank of a node that ends the group because of a timeout adds a table to its error: where the ranks of its node
+are. It asks them before it ends the group, while they still wait, for less than a second.
+
 Nobody waits for a control message to arrive, so a rank that does not listen keeps no other rank waiting.
 """
 
+import contextlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll.diagnostics.describe_call import call_over_nodes
+from shmcoll.diagnostics.report_lock import alone
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
@@ -62,6 +67,7 @@ class Failures:
         self._channel = channel
         self._inner = inner
         self.ended: ShmcollError | None = None
+        self._where = ""  # where the ranks of this node were, when this rank ended the group because of a timeout
         self.is_told = False  # whether a call of the program has raised why the group has ended
         self.is_shut = False
 
@@ -84,7 +90,16 @@ class Failures:
             self.is_told = True
             error = again(self.ended)
             error.operation = operation
+            if self._where:
+                error.add_note(self._where)
+                self._where = ""
+            error.is_why_it_ended = True  # type: ignore[attr-defined]
             raise error
+
+    @staticmethod
+    def has_raised(error: ShmcollError) -> bool:
+        """Return whether an error comes from `raise_if_ended`."""
+        return getattr(error, "is_why_it_ended", False)
 
     def end(
         self,
@@ -102,6 +117,8 @@ class Failures:
             return
         error = kind(text)
         error.rank, error.missing = rank, tuple(missing) or None
+        if kind is CollectiveTimeout and not self._inner._dispatcher.group.has_ended():
+            self._where = self._where_ranks_are()
         self.ended = error
         self._words[c.ACTIVE // WORD] = c.ENDED  # no native call begins any more
         facts = {_FACTS: [kind.__name__, rank, list(missing)[:16], dead]}
@@ -164,6 +181,16 @@ class Failures:
     def _tell(self, message: dict[str, Any]) -> None:
         local = set(self.topology.local)
         self._channel.wire.tell([rank for i, rank in enumerate(self._channel.ranks) if i not in local], message)
+
+    def _where_ranks_are(self) -> str:
+        """Return the table of the ranks of this node, while they still wait."""
+        from shmcoll.diagnostics.hang_report import STACKS_PATIENCE
+        from shmcoll.diagnostics.nodes_status import inquest
+
+        arena = self._inner._dispatcher.group.arena
+        with contextlib.suppress(Exception), alone(arena, 2 * STACKS_PATIENCE):  # an error here must not hide that one
+            return inquest(arena, STACKS_PATIENCE)
+        return ""
 
     def _last_call(self, rank: int) -> str:
         """Return what a rank has called last, to follow how it ended; empty for a rank of another node."""

@@ -84,6 +84,8 @@ def absent(comm: Any) -> None:
     elif comm.rank == CULPRIT:
         _wait_for(folder / "more")
         comm.send(np.ones(4), 0, 5)
+    elif comm.rank == 1:
+        _wait_for(folder / "more")
     if comm.rank > 1:
         comm.node.barrier()
 
@@ -187,7 +189,7 @@ def main() -> None:
     except (KeyError, SystemExit):
         raise
     except BaseException as error:
-        told = {"kind": type(error).__name__, "text": str(error)}
+        told = {"kind": type(error).__name__, "text": str(error), "notes": getattr(error, "__notes__", [])}
         for name in ("operation", "rank", "missing"):
             told[name] = getattr(error, name, None)
         if isinstance(error, shmcoll.ShmcollError):

@@ -58,6 +58,11 @@ def test_a_late_rank_is_a_timeout_that_names_its_node_on_all_ranks(tmp_path, cas
     assert all("nothing has come from node b (ranks 2, 3)" in one["text"] for one in told)
     late = "rank 3 (node b) has not arrived at all_reduce #5; its last call, all_reduce #4, had returned"
     assert [late in one["text"] for one in told[:3]] == [False, False, True]
+    for node in (told[:2], told[2:]):  # one rank of each node shows where its ranks are
+        (note,) = [note for one in node for note in one["notes"]]
+        assert re.search(r"^ +[02] +\d+ +[ab] .* in all_reduce #5\b", note, re.M), note
+        assert "failures_job.py:" in note
+        assert "Rank 0 (node a) keeps" not in note
 
 
 def test_an_interrupt_in_a_call_ends_the_group_on_all_nodes(tmp_path):
