@@ -28,6 +28,7 @@ def said(folder, case: str, layout: str = "2x2") -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("mpich")
 def test_of_a_node_whose_ranks_are_all_killed_one_is_named(tmp_path):
     (line,) = said(tmp_path, "node_killed")
     assert re.fullmatch(
