@@ -18,7 +18,7 @@ NKI = """
     dst = np.zeros(1)
     ncc.all_reduce([np.ones(1)], [dst], ReplicaGroup([[0, 1]]), nl.add)
     try:
-        import nki.isa
+        import nki.compiler
     except ModuleNotFoundError as e:
         print(dst, e)
 """
@@ -27,7 +27,7 @@ NKI = """
 @pytest.mark.parametrize("how", [(), pytest.param(("--fresh",), marks=pytest.mark.slow)], ids="".join)
 def test_nki_is_ours(shmrun, how):
     done = shmrun("-n", 2, "--nki", *how, shmrun.write(NKI))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[2.] No module named 'nki.isa'\n" * 2, "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[2.] No module named 'nki.compiler'\n" * 2, "")
 
 
 def test_mindspore_is_ours_if_asked_for_or_under_msrun(shmrun):

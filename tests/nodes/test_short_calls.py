@@ -16,6 +16,15 @@ def test_results_are_those_of_numpy_on_all_ways(tmp_path, layout, seed):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
+def test_the_steps_in_the_node_can_be_disturbed(tmp_path):
+    """With faults the routines of the node run as Python, also those that native code calls."""
+    job = str(started.ROOT / "tests/nodes/failures_job.py")
+    done = started.run(tmp_path, job, "2x2", "bad_argument", str(tmp_path), SHMCOLL_FAULTS="*:jitter@1")
+    assert done.returncode == 0, done.stderr
+    assert [one["kind"] for one in started.results(tmp_path, 4)] == [""] * 4
+
+
 @pytest.mark.parametrize(
     ("one", "other", "found"), [(0, 0, 0), (0, 5, 5), (5, 0, 5), (5, 5, 5), (5, 6, -1), (-1, 5, -1)]
 )

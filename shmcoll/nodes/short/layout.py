@@ -15,12 +15,13 @@ EVERYBODY = -1  # in place of the rank of which all ranks get what it has brough
 
 (
     INNER,  # context of the node's group
-    GATHER_SLOTS,  # plain forms of its all_gather, gather and broadcast, each followed by its call in memory
-    GATHER_SLOTS_CALL,
-    COLLECT,
+    GATHER_SLOTS,  # the plain form of its all_gather,
+    GATHER_SLOTS_CALL,  # the call in memory,
+    GATHER_SLOTS_SHAPES,  # and the address of the addresses of the dimensions of x, and of `out`
+    COLLECT,  # the same of its gather
     COLLECT_CALL,
-    COLLECT_SHAPES,  # address of the addresses of the one dimension of x, and of `out`
-    PUBLISH,
+    COLLECT_SHAPES,
+    PUBLISH,  # and of its broadcast
     PUBLISH_CALL,
     PUBLISH_SHAPES,
     NODES,  # number of nodes, and this rank's
@@ -59,8 +60,8 @@ EVERYBODY = -1  # in place of the rank of which all ranks get what it has brough
     KEY,
     MOST_ROW,  # bytes of each rank that all ranks get in an opening
     RECORD,  # address of the record of this rank's last call (`engine/memory/node_words.py`)
-) = (WORD * i for i in range(45))
+) = (WORD * i for i in range(46))
 
-STATE_WORDS = 45
+STATE_WORDS = 46
 
 UNLIKE, PARTLY_UNLIKE = 1, 2

@@ -111,15 +111,18 @@ class OpeningState:
         """Write the plain form of a routine of the node's group, its call in memory, and the addresses of its shapes
         into the state, from a word on."""
         dispatcher = d.inner._dispatcher
-        dispatcher.routine(name)
+        routine = dispatcher.routine(name)
+        plain = int(dispatcher.words[entry.ROUTINES // WORD + RECORDS[name].code])
+        if not plain:  # faults are injected: it runs as Python
+            assert isinstance(routine, entry.PlainEntry)
+            plain = ctypes.cast(routine._routine, ctypes.c_void_p).value or 0
         call = entry.written_call(x, out, 0, 0, 0, 0)
         assert call is not None
         written, shapes = call
         addresses = np.array([shape.ctypes.data for shape in shapes], np.int64)
         self._kept += [written, shapes, addresses]
-        plain = int(dispatcher.words[entry.ROUTINES // WORD + RECORDS[name].code])
-        found = [plain, written.ctypes.data, addresses.ctypes.data]
-        self.words[offset // WORD :][: 2 if name == "all_gather" else 3] = found[: 2 if name == "all_gather" else 3]
+        for i, word in enumerate((plain, written.ctypes.data, addresses.ctypes.data)):
+            self.words[offset // WORD + i] = word
 
     # --- what it says -------------------------------------------------------------------------------------------------
 
