@@ -30,10 +30,10 @@ def said(folder, case: str, layout: str = "2x2") -> list[str]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("mpich")
 def test_of_a_node_whose_ranks_are_all_killed_one_is_named(tmp_path):
-    (line,) = said(tmp_path, "node_killed")
-    assert re.fullmatch(
-        r"shmcoll: rank [23] \(node b\) died: killed by SIGKILL; its last call, all_reduce #4, had returned", line
-    )
+    """On a busy machine the watcher of the other node may speak, too: mpiexec kills its ranks in the same moment."""
+    lines = said(tmp_path, "node_killed")
+    text = r"shmcoll: rank [23] \(node b\) died: killed by SIGKILL; its last call, all_reduce #4, had returned"
+    assert sum(re.fullmatch(text, line) is not None for line in lines) == 1
 
 
 @pytest.mark.slow
