@@ -27,7 +27,7 @@ def said(folder, case: str, layout: str = "2x2") -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("shmcoll: rank ")]
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.usefixtures("mpich")
 def test_of_a_node_whose_ranks_are_all_killed_one_is_named(tmp_path):
     """On a busy machine the watcher of the other node may speak, too: mpiexec kills its ranks in the same moment."""
@@ -36,7 +36,7 @@ def test_of_a_node_whose_ranks_are_all_killed_one_is_named(tmp_path):
     assert sum(re.fullmatch(text, line) is not None for line in lines) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 def test_where_other_ranks_of_the_node_can_report_a_death_the_watcher_does_not(tmp_path):
     if started.kind_of_mpi() == "mpich":
         pytest.skip("MPICH's mpiexec leaves them no time")
@@ -50,7 +50,7 @@ def test_a_killed_rank_is_named_once_with_its_node_and_its_last_call(tmp_path):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.usefixtures("mpich")
 @pytest.mark.parametrize(
     ("case", "layout", "line"),
@@ -71,7 +71,7 @@ def test_however_a_rank_dies_it_is_named_once(tmp_path, case, layout, line):
     assert found.startswith(f"shmcoll: {line}")
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.parametrize("case", ["bad_argument", "raises", "aborts"])
 def test_a_rank_that_has_left_or_raised_is_not_named(tmp_path, case):
     assert said(tmp_path, case) == []

@@ -52,6 +52,7 @@ def trained(_comm: Any, store: Path, batch_norm: bool, bucket_mb: float, backend
     rows = slice(rank * 16 // size, (rank + 1) * 16 // size)
     found = [parameter.numpy() for parameter in train(model, rows)]
     loss = loss_of_unseen(model.module)
+    del model  # before the group that its threads use
     dist.destroy_process_group()
     return found, loss
 
