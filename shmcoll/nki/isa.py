@@ -100,7 +100,7 @@ def memset(dst: np.ndarray, value: Any, engine: Any = engine.unknown, name: str 
 
 
 def core_barrier(data: np.ndarray, cores: Any, engine: Any = engine.unknown, name: str | None = None) -> None:
-    """Do nothing: one program runs on each rank. This is no barrier of ranks.
+    """Do nothing: one program runs on each rank. It does not synchronise ranks.
 
     Args:
         data: an array.

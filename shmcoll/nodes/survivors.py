@@ -18,7 +18,8 @@ Source: W. Bland et al., "Post-failure recovery of MPI communication capability"
 """
 
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.errors import CollectiveTimeout, RankFailed
@@ -46,13 +47,14 @@ def shrink(comm: Any) -> "Communicator":
         raise ValueError(
             f"shrink on rank {d.failures.name}: no rank has failed; use split or subgroup for a part of the ranks"
         )
-    survivors = _agree(comm)
-    mpi = job.wire.mpi
+    mpi, survivors = job.wire.mpi, None
     try:
+        survivors = _agree(comm)
         return job.join_again(survivors)
     except mpi.Exception as error:
-        with contextlib.suppress(mpi.Exception):
-            survivors.Revoke()
+        if survivors is not None:
+            with contextlib.suppress(mpi.Exception):
+                survivors.Revoke()
         raise RankFailed(
             f"shrink on rank {d.failures.name}: another rank has died meanwhile ({error}); call shrink again",
             operation="shrink",
@@ -63,14 +65,26 @@ def _agree(comm: Any) -> Any:
     """Return MPI's communicator of the survivors."""
     job, d = comm._job, comm._dispatcher
     if job.shrinking is None:
-        job.shrinking = ThreadPoolExecutor(1, "shmcoll-shrink").submit(job.wire.comm.Shrink)
+        job.shrinking = Future()
+        # A daemon: the process may end while MPI still waits in it for a rank that does not come
+        threading.Thread(target=_shrink, args=(job.wire.comm, job.shrinking), daemon=True).start()
+    shrinking = job.shrinking
     try:
-        survivors = job.shrinking.result(comm.timeout)
+        survivors = shrinking.result(comm.timeout)
     except TimeoutError:
         raise CollectiveTimeout(
             f"shrink on rank {d.failures.name} timed out after {comm.timeout:g} s: a rank that lives has not called "
             f"it. Raise comm.timeout if it is only slow, and call shrink again",
         ) from None
-    job.shrinking = None
+    finally:
+        if shrinking.done():
+            job.shrinking = None
     survivors.Set_errhandler(job.wire.mpi.ERRORS_RETURN)
     return survivors
+
+
+def _shrink(comm: Any, shrinking: "Future[Any]") -> None:
+    try:
+        shrinking.set_result(comm.Shrink())
+    except BaseException as error:
+        shrinking.set_exception(error)

@@ -22,6 +22,7 @@ from shmcoll.engine.system.descriptors import file_of
 #: variables that the launchers set for each rank: MPICH's mpiexec and those made from it, and Open MPI's
 _HYDRA, _PRRTE = "HYDI_CONTROL_FD", "OMPI_COMM_WORLD_RANK"
 _PROGRAM = Path(__file__).with_name("watcher_process.py")
+_PATIENCE = 2.0  # seconds
 _HIGH = 512  # the number of the connection's descriptor, or above: the kernel closes high numbers first
 
 
@@ -58,6 +59,7 @@ def start(arena: Arena) -> None:
 def connect(arena: Arena) -> None:
     """Connect to the watcher until this process ends. Every rank of the node calls it, after `start`."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
+        made.settimeout(_PATIENCE)  # another user may have taken the address
         made.connect(f"\0{_address(arena)}")
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         kept = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, _HIGH if most < 0 else min(_HIGH, most // 2))

@@ -10,7 +10,7 @@ ended:
     canary     in the process group of the rank that has started it. mpiexec signals that group when it kills the ranks.
                It holds one end of a pipe until the other end is closed, and does nothing else
 
-Who has died, and who was killed. mpiexec learns of a death when the kernel closes what the process had opened, and then
+Which rank has died by itself. mpiexec learns of a death when the kernel closes what the process had opened, and then
 kills the other ranks, and the canary. The kernel closes the last descriptors of a process first, and the connection is
 one of the last. So the watcher's socket learns of the death before mpiexec, and so before the canary is killed. An
 epoll keeps the order of its events, however late the watcher gets a core. On the other nodes the canary ends first: the

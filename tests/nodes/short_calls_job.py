@@ -22,7 +22,7 @@ def total(xs: Arrays) -> np.ndarray:
     return np.add.reduce(xs, dtype=xs[0].dtype)
 
 
-#: the call, and its result on a rank from the arrays of all; None where there is none
+#: the call, and its result on a rank from the arrays of all; None on a rank without a result
 OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Arrays, int], np.ndarray | None]]] = {
     "all_reduce": (lambda comm, x: comm.all_reduce(x), lambda xs, _: total(xs)),
     "reduce": (lambda comm, x: comm.reduce(x, 1, "max"), lambda xs, rank: np.max(xs, axis=0) if rank == 1 else None),

@@ -47,6 +47,24 @@ def again(comm: Any) -> Any:
             assert "call shrink again" in str(error), error
 
 
+def alone(comm: Any) -> dict[str, Any]:
+    """A rank dies, and another one does not call shrink."""
+    comm.timeout = 2.0
+    if comm.rank == 3:
+        die()
+    if comm.rank == 1:
+        time.sleep(6)
+        return {"kind": ""}
+    try:
+        comm.all_reduce(np.ones(4))
+    except shmcoll.RankFailed:
+        try:
+            comm.shrink()
+        except shmcoll.CollectiveTimeout as error:
+            return {"kind": type(error).__name__, "text": str(error)}
+    return {"kind": "no error"}
+
+
 def main() -> None:
     case, folder = sys.argv[1:]
     comm = shmcoll.init()
@@ -58,6 +76,8 @@ def main() -> None:
         except (NotImplementedError, ValueError) as error:
             told: dict[str, Any] = {"kind": type(error).__name__, "text": str(error)}
         comm.barrier()
+    elif case == "alone":
+        told = alone(comm)
     else:
         made = survive(comm, *CASES[case])
         told = {"rank": made.rank, "nodes": made.nodes, "numbers": made.all_gather(np.array([number])).tolist()}

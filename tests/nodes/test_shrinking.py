@@ -26,6 +26,16 @@ def test_the_survivors_go_on(tmp_path, case):
     assert [one["half"] for one in told] == [[len(left[i % 2 :: 2])] for i in range(len(left))]
 
 
+def test_a_survivor_that_does_not_shrink_is_a_timeout_of_the_others(tmp_path):
+    """And their programs end, though MPI still waits for it."""
+    if started.kind_of_mpi() != "openmpi":
+        pytest.skip("MPICH's mpiexec kills all ranks as soon as one has died")
+    done = started.run(tmp_path, JOB, "2x2", "alone", str(tmp_path), options=ULFM)
+    told = [started.result(tmp_path, rank) for rank in (0, 1, 2)]
+    assert [one["kind"] for one in told] == ["CollectiveTimeout", "", "CollectiveTimeout"], done.stderr
+    assert "call shrink again" in told[0]["text"]
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "text"),
     [

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LONGEST_OFFER = 64 << 10  # bytes that `agreement.open` carries from node to node
 LONGEST_ROWS = 256 << 10  # bytes that an opening carries from one node to another in rows
+MOST_KEYS = 1024  # whose entries Python remembers
 MOST_TOLD = 1 << 20  # bytes of all ranks that all get in an opening
 
 
@@ -201,6 +202,8 @@ class OpeningState:
         place = written.ctypes.data
         write_key(place, RECORDS[name].code, reduction, dtype, root, len(shape), dims.ctypes.data)
         entry = enter(self.words.ctypes.data, place, *marks)
+        if len(self._entries) >= MOST_KEYS:  # a program whose shapes change all the time
+            self._entries.clear()
         self._entries[key], self._entered[entry] = entry, key
 
 
