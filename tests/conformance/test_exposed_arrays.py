@@ -143,10 +143,33 @@ def test_every_move_takes_this_way(ranks: Any, kind: str, size: int) -> None:
         assert set(itertools.chain(*names)) == (EXPOSING if is_shared(kind, rank) else private)
 
 
+@pytest.mark.parametrize("distance", [0, 1, 16, 31, 32, 4095])
+def test_reads_at_every_distance(ranks: Any, distance: int) -> None:
+    """From the source to the target, modulo a page. Where the kernel is slow, they go in pieces."""
+
+    def at(offset: int, length: int) -> np.ndarray:
+        memory = np.empty(length + 8192, np.uint8)
+        begin = -memory.ctypes.data % 4096 + offset
+        return memory[begin : begin + length]
+
+    def work(comm: Any) -> None:
+        ring = [(0, 1), (1, 0)]
+        for length in (1, 4_000, 61_440, 61_441, 200_001):
+            x, out = at(100, length), at(100 + distance, length)
+            x[:] = np.arange(length) % 251 + comm.rank
+            for _ in range(2):
+                out[:] = 255
+                comm.collective_permute(x, ring, out=out)
+                assert np.array_equal(out, np.arange(length) % 251 + 1 - comm.rank)
+        assert exposed(comm)
+
+    ranks(2, work, environment=SMALL)
+
+
 def test_short_arrays_go_through_the_cells(ranks: Any) -> None:
     def work(comm: Any) -> list[int]:
         found = []
-        for length in (100, 4_000):  # of 8 bytes: below both thresholds, below that of private arrays
+        for length in (100, 60_000):  # of 8 bytes: below both thresholds, below that of private arrays
             for _ in range(3):
                 comm.all_gather(np.ones(length), out=np.empty(2 * length))
                 found.append(exposed(comm) if length > 2_000 else 0)

@@ -125,6 +125,15 @@ def test_long_results_are_streamed() -> None:
     assert re.search(r"store <8 x i64> .*, align 64, .*!nontemporal", module_text("all_gather"))
 
 
+def test_long_copies_are_loops() -> None:
+    """Of vectors. LLVM would make a call of memcpy of a simpler loop, which takes up to 26 times as long on some
+    processors: see `intrinsics.py`."""
+    (body,) = re.findall(
+        r"^define internal [^\n]*@shmcoll_copy\(.*?^}", module_text("all_gather"), re.DOTALL | re.MULTILINE
+    )
+    assert len(re.findall(r"store <8 x i64> ", body)) >= 2
+
+
 def test_polling_looks_at_memory() -> None:
     """Each loop around `pause` or `sched_yield` has the acquire load inside."""
     found = 0

@@ -62,7 +62,7 @@ SANCTIONED = {
     "shmcoll.engine.protocol.mailboxes": {"peek"},
     "shmcoll.engine.protocol.exposure": {"load", "peek", "poke", "store"},
     "shmcoll.engine.protocol.peer_memory": {
-        "load", "load_acquire", "peek", "poke", "process_gone", "read_memory", "store_release",
+        "copy", "load", "load_acquire", "peek", "poke", "process_gone", "read_memory", "store_release",
     },
     "shmcoll.engine.protocol.placement": {
         "cpu_time", "current_core", "load", "move_to", "next_core", "peek", "poke", "store",

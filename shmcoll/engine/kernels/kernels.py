@@ -15,7 +15,8 @@ allowed. `accumulator` has the accumulator's type (float32 for half types, else 
 kernel returns 0; one around a user's function may return 1 + the index of an element. The last step has a loop of its
 own for each aliasing, because LLVM vectorises a loop over two names for one address only if it can see that they are
 the same. One function called with the names exchanged does not do: LLVM merges its calls (reduce 256 KiB, 2 ranks:
-32 us instead of 24).
+32 us instead of 24). A step that changes no bit is a `copy`: LLVM would make a call of memcpy of the loop, which is
+slow on some processors (`engine/compiler/intrinsics.py`).
 Complex sums are sums of twice as many reals. Operators and conversions are in `operators.py`.
 """
 
@@ -121,16 +122,23 @@ def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
 
     finish = last_step(wide)
     join = finish if widen is same else last_step(as_stored)
+    item = np.dtype(kept).itemsize
+    starts_with_copy = stored is kept and widen is same
+    stores_copy = starts_with_copy and narrow is same and scale is keep
 
     def kernel(mode, target, accumulator, source, count, ranks):
         n = count * parts
-        if mode == START:
+        if mode == START and starts_with_copy:
+            copy(target, source, n * item)
+        elif mode == START:
             for i in range(n):
                 set_element(target, i, kept, widen(element(source, i, stored)))
         elif mode == STEP:
             for i in range(n):
                 total = operator(element(accumulator, i, kept), widen(element(source, i, stored)))
                 set_element(accumulator, i, kept, total)
+        elif mode == STORE and stores_copy:
+            copy(target, accumulator, n * item)
         elif mode == STORE:
             for i in range(n):
                 set_element(target, i, stored, narrow(scale(element(accumulator, i, kept), ranks)))
