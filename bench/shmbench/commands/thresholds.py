@@ -57,7 +57,7 @@ def crossings(ranks: int) -> list[Crossing]:
     # Of exactly this share for each peer an array is read where it is, so one more is added
     exchanged: dict[int, list[tuple[str, int]]] = {}
     read: dict[int, list[tuple[str, int]]] = {}
-    for share in (1 << p for p in range(13, 21)):
+    for share in (1 << p for p in range(15, 23)):
         exchanged[share + 1] = [("collective_permute", share), ("all_to_all", ranks * share)]
         read[share + 1] = [("scatter", ranks * share)]
         if ranks == 2:

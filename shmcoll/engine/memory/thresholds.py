@@ -45,9 +45,9 @@ class Thresholds:
     slice_bytes: int = 128 << 10
     stream_bytes: int = 2 << 20
     ring_bytes: int = 8 << 10
-    direct_bytes: int = 32 << 10
+    direct_bytes: int = 512 << 10
     shared_bytes: int = 16 << 10
-    exchange_bytes: int = 32 << 10
+    exchange_bytes: int = 512 << 10
 
 
 def defaults(ranks: int, cores: int) -> Thresholds:
@@ -57,7 +57,7 @@ def defaults(ranks: int, cores: int) -> Thresholds:
     usual = Thresholds(stream_bytes=_stream_bytes(ranks, last_level_caches()))
     if ranks <= cores:
         return usual
-    return replace(usual, flat_bytes=32 << 10, ring_bytes=48 << 10, exchange_bytes=8 << 20)
+    return replace(usual, flat_bytes=32 << 10, ring_bytes=48 << 10, direct_bytes=256 << 10, exchange_bytes=8 << 20)
 
 
 def _stream_bytes(ranks: int, caches: list[int]) -> int:

@@ -72,7 +72,7 @@ from shmcoll.engine.protocol.exposure import place_in_arena, read_place
 from shmcoll.engine.protocol.peer_memory import can_read, try_peers
 from shmcoll.engine.protocol.sync import has_ended, publish_to
 
-LONGER = 512
+LONGER = 32
 
 IN_PIECES = c.NO_EFFECT  # the message is not read: it comes in pieces
 
