@@ -16,6 +16,7 @@ from shmcoll.engine.native import array_allocator as allocator
 from shmcoll.engine.native import array_blocks as blocks
 from shmcoll.engine.native import numpy_handlers
 from shmcoll.runtime.array_sharing import UNIT, new_state
+from tests.support.huge_pages import HUGE, huge_bytes, need_huge_pages
 from tests.support.ranks import close
 
 LIMIT = 512 * UNIT
@@ -214,6 +215,18 @@ def test_memory_that_the_system_does_not_give(made, advice):
         address = made.malloc(10 * UNIT)
         assert made.is_ours(address)
         assert holds(address, 10 * UNIT, 0)
+    made.check()
+
+
+def test_long_arrays_are_in_huge_pages(made):
+    need_huge_pages()
+    address = made.malloc(MOST)
+    assert made.is_ours(address)
+    assert huge_bytes(address) == ((address + MOST) // HUGE - -(-address // HUGE)) * HUGE > 0
+    assert holds(address, MOST, 0)
+    made.free(address)
+    made.purge()
+    assert huge_bytes(address) == 0
     made.check()
 
 

@@ -12,6 +12,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import pages
 from shmcoll.engine.memory.heap import Heap
+from tests.support.huge_pages import HUGE, huge_bytes, need_huge_pages
 from tests.support.ranks import close
 
 PAGE = mmap.PAGESIZE
@@ -90,9 +91,32 @@ def test_neighbours_on_the_same_page_are_left_alone(mapped, monkeypatch, kernel)
     assert ctypes.string_at(address, 4 * PAGE) == content[: 2 * PAGE] + bytes(PAGE) + content[3 * PAGE :]
 
 
+@pytest.mark.parametrize("kernel", ["new", "without huge pages", "old"])
+def test_long_memory_is_in_huge_pages(arena, monkeypatch, kernel):
+    """If the kernel makes them. Each byte is there in any case, and none beside."""
+    without = {"new": (), "without huge pages": (pages.MADV_COLLAPSE,), "old": (pages._MADV_POPULATE_WRITE,)}
+    refuse(monkeypatch, *without[kernel])
+    need_huge_pages()
+    heap = Heap(arena, 0)
+    before, length = os.fstat(arena.fd).st_blocks * 512, 3 * HUGE + 5 * layout.PAGE
+    assert arena.address % HUGE == 0
+    offset = heap.take(length, "a test")
+    assert os.fstat(arena.fd).st_blocks * 512 - before == length
+    assert arena.read(offset, length) == bytes(length)
+    assert huge_bytes(arena.address + offset) == ((offset + length) // HUGE - -(-offset // HUGE)) * HUGE * (
+        kernel == "new"
+    )
+    arena.write(offset, b"x" * length)
+    heap.give(offset)
+    assert os.fstat(arena.fd).st_blocks * 512 == before
+    assert huge_bytes(arena.address + offset) == 0
+    assert heap.take(length, "a test") == offset
+    assert arena.read(offset, length) == bytes(length)
+
+
 @pytest.fixture
 def arena() -> Iterator[arenas.Arena]:
-    made = arenas.create(1, timeout=1, heap=1 << 20)
+    made = arenas.create(1, timeout=1, heap=16 << 20)
     yield made
     close(made)
 

@@ -60,7 +60,7 @@ class Arena:
         self.size = size
         self._file = file_of(fd)
         # Not Python's mmap, which keeps a descriptor of its own
-        self.address = _mmap(None, size, mmap.MAP_SHARED, fd)
+        self.address = _map_aligned(size, fd)
         self._unmap = weakref.finalize(self, _LIBC.munmap, ctypes.c_void_p(self.address), ctypes.c_size_t(size))
         self._unmap.atexit = False  # what runs at exit still tells the peers
         self.ranks = 0
@@ -297,6 +297,15 @@ def _limits(cell_bytes: int) -> tuple[tuple[int, int, int], ...]:
         (layout.JOB_HEAP, 0, WIDEST_BYTES),
         (layout.JOB_CORES, 1, most),
     )
+
+
+def _map_aligned(size: int, fd: int) -> int:
+    """Map a file at a multiple of a huge page (`pages.py`), if there is room."""
+    at = _mmap(None, size, mmap.MAP_SHARED, fd)
+    if at % pages.HUGE == 0:
+        return at
+    _LIBC.munmap(ctypes.c_void_p(at), ctypes.c_size_t(size))
+    return _mmap(at & -pages.HUGE, size, mmap.MAP_SHARED, fd)  # a wish: Linux maps it elsewhere if this is not free
 
 
 def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:

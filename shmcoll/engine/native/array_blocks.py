@@ -42,6 +42,7 @@ taken. If there has been another fork since then, the block is never used again:
 from shmcoll.engine.atomics import call, fence, load, peek, poke, store
 from shmcoll.engine.layout import DIRECTORY_BYTES, HELD, WORD
 from shmcoll.engine.memory.array_words import ARRAYS, ARRAYS_PEAK, UNFIT, UNFIT_BYTES
+from shmcoll.engine.memory.pages import HUGE, MADV_COLLAPSE
 
 (
     ALIVE,  # address of a word: 1 in the rank, 0 in a process that it has forked
@@ -348,10 +349,21 @@ def settle_hole(state, unit, units):
         poke(state + TOP, unit)
 
 
+def make_huge(state, begin, end, advice):
+    """Commit the whole huge pages of a range, if the kernel makes them: see `engine/memory/pages.py`."""
+    begin, end = (begin + HUGE - 1) & -HUGE, end & -HUGE
+    if end - begin > HUGE:
+        for page in range(begin, end, HUGE):
+            if call(peek(state + MADVISE), page, peek(state + PAGE), advice) & 0xFFFFFFFF:
+                return
+        call(peek(state + MADVISE), begin, end - begin, MADV_COLLAPSE)
+
+
 def commit(state, address, length):
     """Back memory that reads as zero with pages. Returns 0, and leaves no page, if there is too little memory."""
     advice = peek(state + COMMIT_BY)
     if advice:
+        make_huge(state, address, address + length, advice)
         given = call(peek(state + MADVISE), address, length, advice) & 0xFFFFFFFF == 0
     else:
         given = True
