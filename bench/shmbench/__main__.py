@@ -59,7 +59,18 @@ def _become_job(options: Options, arguments: list[str]) -> NoReturn:
         arguments = [*arguments, "--neighbour", str(start(options.conditions.neighbour).pid)]
     if sys.stdout:
         sys.stdout.flush()
-    command = [sys.executable, "-m", "shmrun", "-n", str(options.ranks), "-m", "shmbench.commands.worker", *arguments]
+    shared = ["--share-arrays"] if options.conditions.share_arrays else []
+    command = [
+        sys.executable,
+        "-m",
+        "shmrun",
+        "-n",
+        str(options.ranks),
+        *shared,
+        "-m",
+        "shmbench.commands.worker",
+        *arguments,
+    ]
     os.execve(sys.executable, command, interpreter_environment(os.environ, sys.path))
 
 

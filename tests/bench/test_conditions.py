@@ -30,6 +30,7 @@ WORDS = {
     Conditions(1): "buffers: 1 (the same arrays in every call)",
     Conditions(3, Neighbour(30)): "buffers: 3 (pairs of arrays in turn); neighbour: 30% of one core",
     Conditions(1, Neighbour(100, 0)): "buffers: 1 (the same arrays in every call); neighbour: 100% of core 0",
+    Conditions(1, share_arrays=True): "buffers: 1 (the same arrays in every call); shmcoll's arrays in shared memory",
     Conditions(2, beside=1): "buffers: 2 (pairs of arrays in turn); beside: 1 more job of the same library",
 }
 
@@ -212,6 +213,31 @@ def neighbour_of(starter):
         if b"shmbench.timing.neighbour" in words and str(starter).encode() in words:
             return int(folder.name)
     return None
+
+
+def test_shared_arrays_are_in_the_arena(tmp_path):
+    """The process that measures makes its arrays there, and says so."""
+    out = tmp_path / "x.json"
+    command = ["all_gather", "-n", "2", "--sizes", "1M", "--rounds", "1", "--share-arrays", "-J", out]
+    environment = os.environ | {"SHMCOLL_REPORT": "1"}
+    words = [sys.executable, "-m", "shmbench", *map(str, command)]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, env=environment)
+    assert run.returncode == 0, run.stderr
+    assert (
+        "# buffers: auto (up to 16 pairs of arrays in turn, within 256M of a rank); shmcoll's arrays in" in run.stdout
+    )
+    assert json.loads(out.read_text())["options"]["conditions"]["share_arrays"] is True
+    table = [line.split() for line in (run.stdout + run.stderr).splitlines()]
+    (head,) = [words for words in table if words[:2] == ["rank", "exit"]]
+    assert head[-2:] == ["shared", "unshared"]
+    assert all(float(words[-3]) > 1 for words in table if words[:2] in (["0", "0"], ["1", "0"]))
+
+
+def test_ranks_that_run_already_cannot_share_their_arrays(tmp_path):
+    words = [sys.executable, "-m", "shmrun", "-n", "2", "-m", "shmbench", "barrier", "--share-arrays"]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    assert run.returncode == 2
+    assert "shmbench: --share-arrays needs ranks that shmbench starts, or SHMCOLL_SHARE_ARRAYS=1 in" in run.stderr
 
 
 def test_a_disturbed_run_names_its_conditions_and_leaves_nothing(tmp_path):

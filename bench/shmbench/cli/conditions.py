@@ -1,4 +1,4 @@
-"""The conditions of a measurement: how many arrays are used in turn, and what else works on the machine meanwhile.
+"""The conditions of a measurement: which arrays are used in turn, where they are, and what else works meanwhile.
 
 `shmbench` and `shmbench compare` take them (`--beside` only the latter). Every report names them. `shmbench diff` and
 `shmbench plot` refuse to put results of different ones side by side. Nothing here loads numpy.
@@ -32,14 +32,18 @@ class Neighbour:
 @dataclass(frozen=True)
 class Conditions:
     """buffers: the number of pairs of arrays that calls use in turn. "auto" is `MOST_PAIRS`, or as many as fit into
-    `ROTATION_BYTES` of each rank, and at least one. beside: the number of other jobs of the same library."""
+    `ROTATION_BYTES` of each rank, and at least one. beside: the number of other jobs of the same library.
+    share_arrays: shmcoll's long arrays, and those of memcpy and add, are in shared memory."""
 
     buffers: int | Literal["auto"] = "auto"
     neighbour: Neighbour | None = None
     beside: int = 0
+    share_arrays: bool = False
 
     def __str__(self) -> str:
         words = [f"buffers: {self.buffers} ({self._buffers()})"]
+        if self.share_arrays:
+            words.append("shmcoll's arrays in shared memory")
         if self.neighbour:
             core = "one core" if self.neighbour.core is None else f"core {self.neighbour.core}"
             words.append(f"neighbour: {self.neighbour.duty}% of {core}")
@@ -54,7 +58,9 @@ class Conditions:
 
     def flags(self) -> list[str]:
         """Return the words of a command line that ask a run for them; other jobs are not its affair."""
-        return ["--buffers", str(self.buffers), *(["--disturb", str(self.neighbour)] if self.neighbour else [])]
+        shared = ["--share-arrays"] if self.share_arrays else []
+        disturbed = ["--disturb", str(self.neighbour)] if self.neighbour else []
+        return ["--buffers", str(self.buffers), *shared, *disturbed]
 
 
 def conditions_of(document: Mapping[str, Any]) -> Conditions:
@@ -70,13 +76,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add("--buffers", type=_buffers, default="auto", metavar="N",
         help="pairs of arrays that calls use in turn. 1: the same arrays in every call, which caches may hold; auto: "
         f"up to {MOST_PAIRS}, within {short_size(ROTATION_BYTES)} of a rank (auto)")  # fmt: skip
+    add("--share-arrays", action="store_true", help="shmcoll's arrays of 64 KiB and more are in shared memory")
     add("--disturb", type=_neighbour, metavar="DUTY[@CORE]",
         help="another process computes meanwhile, for this percentage of one core: 30, or 30@1 on core 1")  # fmt: skip
 
 
 def conditions_from(given: argparse.Namespace) -> Conditions:
     """Return what the flags ask for."""
-    return Conditions(given.buffers, given.disturb, getattr(given, "beside", 0))
+    return Conditions(given.buffers, given.disturb, getattr(given, "beside", 0), given.share_arrays)
 
 
 def complaint(conditions: Conditions, ranks: int, largest: int) -> str | None:

@@ -14,6 +14,7 @@ from shmbench.report import json_report, table
 from shmbench.timing.library import Library, Shmcoll
 from shmbench.timing.measure import Bench, Plan, cases
 from shmbench.timing.run_load import RunLoad, busy_before, busy_during
+from shmcoll.runtime.switches import is_on
 
 
 def main(argv: list[str]) -> int:
@@ -29,10 +30,9 @@ def work(library: Library, options: Options) -> int:
     if library.size != options.ranks:
         print(f"shmbench: -n {options.ranks}, but this job has {library.size} ranks: leave -n out", file=sys.stderr)
         return 2
-    if options.conditions.neighbour and not options.neighbour_pid:
+    if complaint := _too_late(library, options):
         if library.rank == 0:
-            text = "--disturb needs ranks that shmbench starts: the neighbour comes before them"
-            print(f"shmbench: {text}", file=sys.stderr)
+            print(f"shmbench: {complaint}", file=sys.stderr)
         return 2
     collective = library.collective(options.collective)
     bench = Bench(library, collective)
@@ -51,6 +51,15 @@ def work(library: Library, options: Options) -> int:
         _keep(options, json_report.document(library, options, rows, used))
     library.barrier()
     return 1 if table.wrong(rows) else 0
+
+
+def _too_late(library: Library, options: Options) -> str | None:
+    """Return why ranks that run already cannot be measured under these conditions, or None."""
+    if options.conditions.neighbour and not options.neighbour_pid:
+        return "--disturb needs ranks that shmbench starts: the neighbour comes before them"
+    if options.conditions.share_arrays and library.name == "shmcoll" and not is_on("SHMCOLL_SHARE_ARRAYS"):
+        return "--share-arrays needs ranks that shmbench starts, or SHMCOLL_SHARE_ARRAYS=1 in their environment"
+    return None
 
 
 def _keep(options: Options, document: dict[str, Any]) -> None:
