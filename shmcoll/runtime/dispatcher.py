@@ -19,7 +19,7 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.thresholds import Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry
-from shmcoll.engine.protocol.exposure import NEVER
+from shmcoll.engine.protocol.exposure import NEVER, TO_ALL
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
@@ -104,7 +104,7 @@ class Dispatcher:
             (c.STREAM_BYTES, thresholds.stream_bytes),
             (c.DIRECT_BYTES, thresholds.direct_bytes),
             (c.EXCHANGE_BYTES, thresholds.exchange_bytes),
-            (c.TO_ALL_BYTES, thresholds.direct_bytes if self.size == 2 else NEVER),
+            (c.TO_ALL_BYTES, TO_ALL * thresholds.direct_bytes if self.size == 2 else NEVER),
             (c.SHARED_BYTES, thresholds.shared_bytes),
             (c.EXPOSING_BYTES, max(min(direct), layout.INLINE_BYTES + 1)),
             (c.RING_BYTES, min(max(self.size - 2, 0) * thresholds.ring_bytes, 1 << 62)),  # remains a word

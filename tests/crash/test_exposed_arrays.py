@@ -14,6 +14,7 @@ import pytest
 from shmcoll.errors import CollectiveTimeout, RankFailed
 
 LENGTH = 4 << 20  # bytes
+ONE_COPY = {"SHMCOLL_DIRECT_BYTES": "1"}
 
 
 @pytest.mark.parametrize("lost", ["protected", "unmapped"])
@@ -34,7 +35,7 @@ def test_memory_that_is_lost_meanwhile(ranks: Any, lost: str) -> None:
         assert told.value.rank == 1
         return str(told.value)
 
-    for text in ranks(2, work):
+    for text in ranks(2, work, environment=ONE_COPY):
         assert "the array of rank 1 in broadcast #4 cannot be read any more" in text
         assert "SHMCOLL_DIRECT_BYTES" in text
 
@@ -53,7 +54,7 @@ def read_again_and_again(comm: Any) -> str:
 
 
 def test_a_root_that_is_killed_while_it_is_read(ranks: Any) -> None:
-    job = ranks.start(2, read_again_and_again)
+    job = ranks.start(2, read_again_and_again, environment=ONE_COPY)
     job.until(lambda: job.sequence(0) > 20, "20 broadcasts")
     os.kill(job.pids[0], signal.SIGKILL)
     (survivor,) = [outcome for outcome in job.finish() if outcome.rank == 1]
@@ -75,7 +76,7 @@ def test_a_limit_that_passes_while_others_read(ranks: Any) -> None:
             comm.broadcast(x, 0)
         return True
 
-    assert all(ranks(2, work))
+    assert all(ranks(2, work, environment=ONE_COPY))
 
 
 def test_a_view_of_an_array_of_a_rank_that_has_died(ranks: Any) -> None:
@@ -116,7 +117,7 @@ def test_arrays_that_are_mapped_from_a_file(ranks: Any, tmp_path: Any) -> None:
             assert np.array_equal(out[: len(x)], np.arange(len(x)) + 1 - comm.rank)
         return True
 
-    assert all(ranks(2, work))
+    assert all(ranks(2, work, environment=ONE_COPY))
 
 
 def test_an_array_that_is_to_be_resized_while_it_is_used(ranks: Any) -> None:
@@ -130,4 +131,4 @@ def test_an_array_that_is_to_be_resized_while_it_is_used(ranks: Any) -> None:
         assert np.array_equal(gathering.wait().reshape(2, -1)[0], np.arange(LENGTH // 8))
         return True
 
-    assert all(ranks(2, work))
+    assert all(ranks(2, work, environment=ONE_COPY))

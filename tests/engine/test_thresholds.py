@@ -35,11 +35,11 @@ def test_without_a_file_the_defaults_hold(capfd):
 @pytest.mark.parametrize(
     ("ranks", "caches", "expected"),
     [
-        (2, [32 << 20], 2 << 20),
-        (8, [32 << 20], 512 << 10),
+        (2, [32 << 20], 8 << 20),
+        (8, [32 << 20], 2 << 20),
         (64, [32 << 20], 256 << 10),  # not less
-        (4, [32 << 20] * 8, 4 << 20),  # one each
-        (16, [32 << 20] * 8, 2 << 20),  # one for two
+        (4, [32 << 20] * 8, 16 << 20),  # one each
+        (16, [32 << 20] * 8, 8 << 20),  # one for two
         (2, [], 2 << 20),  # Linux does not say
     ],
 )

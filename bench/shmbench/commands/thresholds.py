@@ -19,11 +19,13 @@ from shmbench.timing.library import Shmcoll
 from shmbench.timing.measure import Bench
 from shmcoll.engine.layout import CELL_BYTES
 from shmcoll.engine.memory.thresholds import MOST, Thresholds, defaults
+from shmcoll.engine.protocol.exposure import TO_ALL
 from shmcoll.engine.system.cores import usable_cores
 
 LEAST = 0.03
 LOOP_SECONDS = 0.01
 FEWEST_CALLS, MOST_CALLS = 16, 1000
+LONGEST = 16 << 20  # of a rank; longer arrays tell nothing new, and take long
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
 PASSES = 3  # over all calls, so that a noisy second does not affect all rounds of one call
 
@@ -52,16 +54,16 @@ def crossings(ranks: int) -> list[Crossing]:
     flat = {size: [("all_reduce", 2 * size // ranks), *((name, size) for name in others)] for size in cells}
     found.append(Crossing("flat_bytes", flat))
     # A result of exactly this number of bytes is streamed, so one more is added
-    stream = {size + 1: [("all_reduce", size), ("all_gather", size)] for size in (1 << p for p in range(19, 23))}
+    stream = {size + 1: [("all_reduce", size), ("all_gather", size)] for size in (1 << p for p in range(20, 25))}
     found.append(Crossing("stream_bytes", stream, reads=True))
     # Of exactly this share for each peer an array is read where it is, so one more is added
     exchanged: dict[int, list[tuple[str, int]]] = {}
     read: dict[int, list[tuple[str, int]]] = {}
-    for share in (1 << p for p in range(15, 23)):
+    for share in (1 << p for p in range(15, 22)):
         exchanged[share + 1] = [("collective_permute", share), ("all_to_all", ranks * share)]
         read[share + 1] = [("scatter", ranks * share)]
-        if ranks == 2:
-            read[share + 1] += [("broadcast", share), ("all_gather", ranks * share)]
+        if ranks == 2 and TO_ALL * share <= LONGEST:
+            read[share + 1] += [("broadcast", TO_ALL * share), ("all_gather", ranks * TO_ALL * share)]
     return [*found, Crossing("exchange_bytes", exchanged), Crossing("direct_bytes", read)]
 
 

@@ -31,7 +31,7 @@ from shmcoll.engine.system.cores import usable_cores
 TUNED = ("flat_bytes", "ring_bytes", "stream_bytes", "exchange_bytes", "direct_bytes")
 MOST = 1 << 40
 
-CACHED_PART = 8
+CACHED_PART = 2
 LEAST_STREAMED = 256 << 10  # shorter results were not measured
 
 Measured = dict[int, dict[str, int]]  # by the number of ranks

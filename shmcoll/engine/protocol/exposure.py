@@ -11,12 +11,13 @@ writes them, before the opening:
     RESULT         1 + the offset of r's result in the arena; 0 if it is not there, or is a list of arrays
     RESULT_BYTES   how long it is
 
-Where it pays. A read by the kernel takes two to three times as long as one from a cell that is in the cache, and a cell
-is written once for all its readers. So private arrays are read where they are
+Where it pays. A read by the kernel takes three to five times as long as one from a cell that is in the cache, through
+cells both ranks copy at once, and a cell is written once for all its readers. So private arrays are read where they are
 
     DIRECT_BYTES     in scatter: the root would write all cells, and its peers read side by side
     EXCHANGE_BYTES   in all_to_all and collective_permute: two copies become one on each rank
-    TO_ALL_BYTES     in broadcast and all_gather, between two ranks only: all other peers would read the same cell
+    TO_ALL_BYTES     TO_ALL times DIRECT_BYTES, in broadcast and all_gather, between two ranks only: all other peers
+                     would read the same cell
     NEVER            in gather: the root would make all copies; through cells the senders make half of them
 
 from so many bytes for each peer on. Arrays in the arena are read by plain loads, from SHARED_BYTES on, in all of them.
@@ -58,6 +59,7 @@ from shmcoll.engine.protocol.sync import has_ended, header, my_header, publish_a
 from shmcoll.engine.protocol.wait import has_failed
 
 EVERY_HEADER = 1 << 62  # instead of a share, for calls whose headers always say what is exposed
+TO_ALL = 32  # times DIRECT_BYTES
 NEVER = 1 << 62  # instead of a threshold: private arrays go through the cells
 
 

@@ -6,10 +6,9 @@ single copies of tens of megabytes; ours are a cell long.) But a reader then fet
 caches had room for it.
 
 So streaming pays from a size on that depends on the caches and on the number of ranks: measured on two cores with 32
-MiB of last-level cache, it is where the results of all ranks together are an eighth of that cache. There, streaming
-takes 0.5 to 0.9 of the time if arrays come from memory (16 pairs in turn), read afterwards or not. If the same arrays
-are used again and again, it takes 0.8 to 1.0, and 1.0 to 1.15 where the result is read; from four times that size on
-0.4 to 0.8, read or not. Shorter results that are read from the caches would take up to 1.5 times as long.
+MiB of last-level cache, it is where the results of all ranks together are half of that cache. There, streaming takes
+0.8 to 1.0 of the time if arrays come from memory (16 pairs in turn), and 0.8 to 1.2 if the same arrays are used again
+and again; at half that size 0.85 to 1.15 and 1.2 to 1.6, from twice that size on 0.7 to 1.0 and 0.8 to 1.2.
 If the result replaces what the rank has just read, streaming costs 1.1-1.3,
 so such results are not streamed. Memory that other ranks read, cells above all, is never streamed.
 """
