@@ -23,6 +23,9 @@ shape of an array that others have not allocated yet. It must be equal on all ra
 
 The message of a leader: both marks and the length of the offer, in words, then the offer. A receiver provides
 LONGEST_OFFER bytes, so a message of another call, which may be longer than expected, does no harm.
+
+Cost: 2 a + A + (N - 2) o + (N - 1) S / B, for an offer of S bytes. N nodes, a a sync in the node, A the time of a
+message between two leaders, o the work of a leader for each further one, B bytes per second of a node's link each way.
 """
 
 import json

@@ -4,11 +4,16 @@ A function takes the dispatcher, the name of the operation, and the arguments of
 and returns OK.
 
 all_gather   short: the opening gives all ranks the arrays of all. Longer: the leaders exchange the arrays of their
-             nodes in the opening. Long: `gather_everywhere`
+             nodes in the opening. Long: `gather_everywhere`. Cost: O(r S); long O(0) + A + (N - 2) o + (N - 1) r S / B,
+             and N all_gathers of r S in the node
 collective_permute
-             short: the opening gives all ranks the arrays of all. Long: a message for each pair of nodes
+             short: the opening gives all ranks the arrays of all. Long: a message from each rank whose target is on
+             another node. Cost: O(r S); long O(0) + A + r S / B
 all_to_all   short: the same, and each rank takes its blocks. Longer: one message for each pair of nodes, in the
-             opening: all blocks for the ranks there, by receiver. Long: a message for each pair of ranks
+             opening: all blocks for the ranks there, by receiver. Long: a message for each pair of ranks. Cost:
+             O(r S); O(r S / N); long O(0) + A + ((N - 1) r - 1) o + r (N - 1) / N S / B, and an all_to_all in the node
+
+N nodes of r ranks, S bytes of an array. A, o, B, and O(S) for an opening: see `agreement.py`.
 """
 
 from functools import lru_cache

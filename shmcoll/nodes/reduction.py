@@ -2,19 +2,22 @@
 
 shortest     the opening gives all ranks the arrays of all, and each of them combines them
 short        each node reduces to its leader, the leaders exchange the results of their nodes in the opening, and each
-             of them combines all. One exchange of messages. Cost: R + A + (N - 1) S / B
+             of them combines all. Cost: R + O(S) + (N - 1) S g
 all_reduce   rails: in segments, the ranks of a node reduce and divide a segment; rank i exchanges its slice with the
              ranks i of the other nodes; the ranks of a node collect the slices. While the messages of a segment are on
              their way, the next one is reduced. With 2 nodes the slices are exchanged whole; with more, each rank of a
-             rail reduces one piece of the slice and sends the result to the others: 2 (N - 1) / N S in all
+             rail reduces one piece of the slice and sends the result to the others. Cost: O(0) and the longer of R' and
+             W / B, with W = S for 2 nodes and else 2 (N - 1) / N S; for each segment 1 or 2 exchanges A + (N - 2) o;
+             and (N - 1) / (N L) S g, or S g / L for 2 nodes
 reduce       the same, to the ranks of the root's node, which give their slices to the root
 reduce_scatter
              for each node, its blocks are reduced and divided in the sender's node; each block goes to its owner, who
-             combines what it gets from all nodes. (N - 1) / N S on the wire
+             combines what it gets from all nodes. Cost: O(0) + R' + r (N - 1) / N S / B
 ordered      an operator that is not commutative, where ranks of a node are not neighbours: every rank gets the arrays
              of all ranks, and combines them in their order
 
-N nodes, S bytes of an array, A the time of a message, B bytes per second between two nodes, R a reduction in a node.
+N nodes of r ranks, L of which are leaders, S bytes of an array, g for a reduced byte. R: a reduce in a node. R': a
+reduce_scatter in a node, and for all_reduce an all_gather as well. A, o, B, and O(S) for an opening: `agreement.py`.
 Source: rails are those of DPML (Bayatpour et al., SC'17) and of UCC's split_rail.
 """
 

@@ -7,10 +7,14 @@ room for a short array, and words for which there is no room follow by a broadca
 
 broadcast    short: the root brings the array. Longer: in the root's node; then along a tree of the nodes, each rail
              with its part; then in each node. An array up to SPREAD_BYTES goes along the tree of the leaders, in
-             native code (`short/opening.py`)
-scatter      the root sends its part to each rank of another node, while its node shares its own parts
+             native code (`short/opening.py`). Cost: O(240); longer O(0) + log2(N) (A + S / B) + a broadcast in the node
+scatter      the root sends its part to each rank of another node, while its node shares its own parts. Cost: O(240) +
+             A + ((N - 1) r - 1) o + (N - 1) r S / B
 gather       short: the opening gives all ranks the arrays of all. Longer: the leaders offer the arrays of their nodes
-             to the root's leader. Long: each rank of another node sends to the root
+             to the root's leader. Long: each rank of another node sends to the root. Cost: O(r S); long O(0) + A +
+             ((N - 1) r - 1) o + (N - 1) r S / B
+
+N nodes of r ranks, S bytes of an array, or of a rank's part. A, o, B, and O(S) for an opening: see `agreement.py`.
 
 Source: the tree is the binomial one, over the nodes in order behind the root's.
 """

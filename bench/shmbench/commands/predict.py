@@ -121,7 +121,10 @@ FORMULAS: dict[str, Callable[[Machine, int, int], float]] = {
 
 
 def main(argv: list[str]) -> int:
-    given = make_parser().parse_args(argv)
+    parser = make_parser()
+    given = parser.parse_args(argv)
+    if given.over and given.ranks > given.sockets * given.cores:
+        parser.error(f"--ranks {given.ranks}: a node has {given.sockets} sockets of {given.cores} cores")
     try:
         times = _read(given.file)
     except (OSError, ValueError) as error:
@@ -138,8 +141,16 @@ def main(argv: list[str]) -> int:
         given.far,
         given.look,
     )
-    print(*_check(machine, times), sep="\n")
-    print(*_predict(machine, given), sep="\n")
+    if given.over is None:
+        print(*_check(machine, times), *_predict(machine, given), sep="\n")
+        return 0
+    from shmbench.commands import predict_nodes
+
+    try:
+        print(*predict_nodes.report(machine, given), sep="\n")
+    except (OSError, ValueError) as error:
+        print(f"shmbench predict: {error}", file=sys.stderr)
+        return 2
     return 0
 
 
@@ -172,12 +183,12 @@ def _check(machine: Machine, times: dict[str, dict[int, float]]) -> Iterator[str
     yield f"# {'':<22}" + "".join(f"{_short(size):>10}" for size in SIZES)
     for name, formula in FORMULAS.items():
         rows = times.get(name, {})
-        cells = [f"{rows[size] / formula(_alone(machine), 2, size):.2f}" if size in rows else "" for size in SIZES]
+        cells = [f"{rows[size] / formula(alone(machine), 2, size):.2f}" if size in rows else "" for size in SIZES]
         if any(cells):
             yield f"  {name:<22}" + "".join(f"{cell:>10}" for cell in cells)
 
 
-def _alone(machine: Machine) -> Machine:
+def alone(machine: Machine) -> Machine:
     """Return the machine of the measurement: both ranks share a socket, and the limits have been measured on its
     memory."""
     return replace(machine, sockets=1, cores=2, cache=math.inf, far=1)
@@ -220,5 +231,16 @@ def make_parser() -> argparse.ArgumentParser:
     add("--bandwidth", type=_positive, default=300, metavar="GB/S", help="of the memory of a socket (300)")
     add("--cache", type=at_least(1), default=256, metavar="MIB", help="of a socket (256)")
     add("--far", type=_positive, default=3, metavar="X", help="a line between sockets takes so much longer (3)")
+    nodes = parser.add_argument_group("several nodes")
+    nodes.add_argument("--over", type=Path, metavar="NODES",
+        help="predict over nodes: what shmbench compare --nodes 2 -n 2 --json has written")  # fmt: skip
+    for option, kind, default, unit, text in (
+        ("--ranks", at_least(1), 16, "N", "ranks of a node"),
+        ("--latency", _positive, 2, "US", "of a message between two nodes"),
+        ("--more", _positive, 0.3, "US", "work of a leader for each further message"),
+        ("--link", _positive, 25, "GB/S", "of a node's link, each way"),
+        ("--python", _positive, 100, "US", "of a call that is not made in native code"),
+    ):
+        nodes.add_argument(option, type=kind, default=default, metavar=unit, help=f"{text} ({default})")
     add("--look", type=_positive, default=0.25, metavar="X", help="one more header, as part of a sync (0.25)")
     return parser
