@@ -145,6 +145,12 @@ def last_operation(node: ObservedNode, rank: int) -> str:
     )
 
 
+def has_ended_a_group(node: ObservedNode, rank: int) -> bool:
+    """Return whether a group over nodes has ended that a rank of the arena belongs to."""
+    groups = (group for group in open_groups(node.arena) if node_words.group_of(group) is not None)
+    return any(group.has_ended() for group in groups if rank in group.ranks)
+
+
 def _groups_over(nodes: Sequence[ObservedNode]) -> dict[Which, list[_Member]]:
     """Return the groups over nodes, with those of their members that can be seen."""
     found: dict[Which, list[_Member]] = {}

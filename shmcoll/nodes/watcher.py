@@ -1,7 +1,7 @@
 """Starting the watcher of a node (`watcher_process.py`), and connecting to it, under mpiexec.
 
 MPICH's mpiexec leaves no rank the time to report a death. Open MPI's leaves the other ranks of the node a quarter of a
-second, so there the watcher speaks only if none of them is left.
+second, so there the watcher speaks only if none of them has found it.
 """
 
 import contextlib

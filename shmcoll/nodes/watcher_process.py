@@ -21,6 +21,10 @@ record in the arena is still that of a joined rank. It never prints for a rank t
 A program may close the connection, as libraries for daemons do, or it may never have been made. Then the end of the
 process itself counts, which mpiexec may notice first.
 
+Under Open MPI the other ranks of the node live on for a moment, or for long, and one that is in a call ends its groups
+and raises. So the watcher waits until all ranks of the node have ended, and then speaks unless one of them has ended a
+group of the rank that has died. That is so if all have been killed, and if none was in a call or came into one.
+
 How a rank has ended is in /proc until its parent waits for it, and in its pidfd afterwards (Linux 6.15). If neither
 says it, or it is exit code 0, the watcher waits until the canary has been killed: then the job has failed.
 
@@ -46,7 +50,6 @@ import time
 from typing import Any
 
 CONFIRMATION = 2.0  # seconds
-_TO_SPEAK = 0.1  # seconds for which a rank survives another one of its node, if its launcher lets it report the death
 _INFO_PATIENCE = 0.5  # seconds until the parent of a process has waited for it
 
 _STAT_STATE, _STAT_START, _STAT_STATUS = 0, 19, 49  # fields of /proc/PID/stat, behind the name
@@ -61,7 +64,7 @@ def main() -> None:
 
     arena: its descriptor. address: where to listen. ranks: of each rank of the node its number, its pid, its start
     time, and where in the arena the state of its record is. joined: the state of a joined rank. survivors_speak: other
-    ranks of the node, if there are any, report a death. path: to import shmcoll from.
+    ranks of the node have the time to report a death. path: to import shmcoll from.
     """
     given = json.load(sys.stdin)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -82,7 +85,7 @@ def main() -> None:
         found = _watch(given, listener, writing)
         if found is not None:
             sys.path[:] = given["path"]
-            _tell(given["arena"], *found)
+            _tell(given["arena"], *found, unless_known=given["survivors_speak"])
 
 
 def _watch(given: dict[str, Any], listener: socket.socket, canary: int) -> tuple[int, int | None] | None:
@@ -120,17 +123,18 @@ def _watch(given: dict[str, Any], listener: socket.socket, canary: int) -> tuple
             del processes[pid]  # it has left, or has raised
         elif _ends(processes[pid], select.POLLIN):
             status = _status(processes.pop(pid), pid, start)
-            if given["survivors_speak"] and not all(_ends(one, select.POLLIN, _TO_SPEAK) for one in processes.values()):
-                return None
+            if given["survivors_speak"]:
+                for one in processes.values():
+                    _ends(one, select.POLLIN, None)
             return (rank, status) if status or _ends(canary, select.POLLERR) else None
     return None
 
 
-def _ends(descriptor: int, event: int, seconds: float = CONFIRMATION) -> bool:
-    """Return whether something ends within some seconds."""
+def _ends(descriptor: int, event: int, seconds: float | None = CONFIRMATION) -> bool:
+    """Return whether something ends within some seconds; None for as long as it takes."""
     poll = select.poll()
     poll.register(descriptor, event)
-    return bool(poll.poll(seconds * 1000))
+    return bool(poll.poll(None if seconds is None else seconds * 1000))
 
 
 def _status(pidfd: int, pid: int, start: int) -> int | None:
@@ -166,13 +170,13 @@ def _be_quiet(*descriptors: int) -> None:
     os.close(null)
 
 
-def _tell(arena: int, rank: int, status: int | None) -> None:
-    """Print which rank of the job has died."""
-    from shmcoll.diagnostics.nodes_status import last_operation, observed
+def _tell(arena: int, rank: int, status: int | None, *, unless_known: bool) -> None:
+    """Print which rank of the job has died. unless_known: not if a rank of its node has ended a group because of it."""
+    from shmcoll.diagnostics.nodes_status import has_ended_a_group, last_operation, observed
     from shmcoll.diagnostics.observer import ObservedArena
 
     node = observed(ObservedArena(arena))
-    if node is None:
+    if node is None or (unless_known and has_ended_a_group(node, rank)):
         return
     number = node.numbers[rank]
     last = last_operation(node, number)

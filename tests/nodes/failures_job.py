@@ -62,6 +62,21 @@ def node_killed(comm: Any) -> None:
     comm.all_reduce(np.ones(4))
 
 
+def node_killed_slowly(comm: Any) -> None:
+    """One after the other, within the quarter of a second that Open MPI's mpiexec leaves."""
+    if comm.rank in comm.nodes[1]:
+        comm.node.barrier()
+        time.sleep(0.15 * comm.node.rank)
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.all_reduce(np.ones(4))
+
+
+def killed_while_others_compute(comm: Any) -> None:
+    if comm.rank == CULPRIT:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(30)
+
+
 def stopped(comm: Any) -> None:
     comm.timeout = 2.0
     if comm.rank == CULPRIT:
@@ -195,6 +210,8 @@ def main() -> None:
             told[name] = getattr(error, name, None)
         if isinstance(error, shmcoll.ShmcollError):
             try:
+        node_killed_slowly,
+        killed_while_others_compute,
                 comm.barrier()
             except shmcoll.ShmcollError as again:
                 told["again"] = type(again).__name__

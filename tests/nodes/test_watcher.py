@@ -1,6 +1,7 @@
 """How a rank died where no rank can say it: the watcher of its node does.
 
-That is so under MPICH's mpiexec, which kills all the others at once, and where all ranks of a node are killed.
+That is so under MPICH's mpiexec, which kills all the others at once, and where all ranks of a node are killed, or none
+of them is in a call.
 """
 
 import re
@@ -27,19 +28,43 @@ def said(folder, case: str, layout: str = "2x2") -> list[str]:
     return [line for line in done.stderr.splitlines() if line.startswith("shmcoll: rank ")]
 
 
+@pytest.fixture
+def openmpi():
+    if started.kind_of_mpi() != "openmpi":
+        pytest.skip("MPICH's mpiexec leaves the other ranks no time")
+
+
+def check_that_one_is_named(lines: list[str]) -> None:
+    text = r"shmcoll: rank [23] \(node b\) died: killed by SIGKILL; its last call, all_reduce #4, had returned"
+    assert sum(re.fullmatch(text, line) is not None for line in lines) == 1, lines
+
+
 @pytest.mark.stress
 @pytest.mark.usefixtures("mpich")
 def test_of_a_node_whose_ranks_are_all_killed_one_is_named(tmp_path):
     """On a busy machine the watcher of the other node may speak, too: mpiexec kills its ranks in the same moment."""
-    lines = said(tmp_path, "node_killed")
-    text = r"shmcoll: rank [23] \(node b\) died: killed by SIGKILL; its last call, all_reduce #4, had returned"
-    assert sum(re.fullmatch(text, line) is not None for line in lines) == 1
+    check_that_one_is_named(said(tmp_path, "node_killed"))
+
+
+@pytest.mark.usefixtures("openmpi")
+def test_of_a_node_whose_ranks_are_all_killed_one_is_named_where_others_have_time(tmp_path):
+    """However far apart they are killed: nobody of this node can report it."""
+    check_that_one_is_named(said(tmp_path, "node_killed_slowly"))
 
 
 @pytest.mark.stress
+@pytest.mark.usefixtures("openmpi")
+@pytest.mark.parametrize("case", ["node_killed", "killed_while_others_compute"])
+def test_each_of_many_deaths_that_no_rank_can_report_is_named(tmp_path, case):
+    jobs = 10
+    for _ in range(jobs):
+        check_that_one_is_named(said(tmp_path, case))
+    print(f"figure: {jobs} kills that no rank can report under Open MPI's mpiexec ({case}): {jobs} named, each once")
+
+
+@pytest.mark.stress
+@pytest.mark.usefixtures("openmpi")
 def test_where_other_ranks_of_the_node_can_report_a_death_the_watcher_does_not(tmp_path):
-    if started.kind_of_mpi() == "mpich":
-        pytest.skip("MPICH's mpiexec leaves them no time")
     assert said(tmp_path, "killed") == []
 
 
