@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from shmcoll.communicator.communicator import Communicator
@@ -32,7 +33,9 @@ class NodesCommunicator(NodesMessages):
     _title = "a communicator over nodes"
     _dispatcher: Any  # `NodesDispatcher`, which has what the methods use
 
-    def __init__(self, job: Any, dispatcher: NodesDispatcher, name: str):
+    def __init__(self, job: Any, dispatcher: NodesDispatcher, name: str, mpi_comm: Any):
+        self.mpi_comm = mpi_comm  # of these ranks, to shrink the group; None if this MPI cannot
+        self.shrinking: Future[Any] | None = None  # which has MPI's communicator of the survivors (`survivors.py`)
         self._job = job  # `job.Job`, which makes the communicators
         self._name = name
         self._local_rank = dispatcher.local_rank
@@ -113,14 +116,14 @@ class NodesCommunicator(NodesMessages):
         return groups.subgroup(self, ranks, name)
 
     def shrink(self) -> Communicator:
-        """Return the group of the ranks that are left, after a failure has ended the group of all ranks.
+        """Return the group of the ranks that are left, after a failure has ended this one.
 
-        Every survivor calls it, on the group of all ranks, under Open MPI with `mpiexec --with-ft ulfm`. See
-        `Communicator.shrink`.
+        Every survivor of this group calls it, under Open MPI with `mpiexec --with-ft ulfm`. See `Communicator.shrink`.
 
         Raises:
             ValueError: no rank has failed.
-            NotImplementedError: this MPI does not go on after a failure; or this is a group of some ranks.
+            CallNotAllowed: this rank has closed the group.
+            NotImplementedError: this MPI does not go on after a failure.
             RankFailed: another rank has died meanwhile. You can call it again.
             CollectiveTimeout: a rank that lives has not called it within `timeout`. You can call it again.
         """

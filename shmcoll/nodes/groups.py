@@ -6,6 +6,7 @@ follow from that (`wire.py`), so MPI makes no communicator. The members of one n
 A group whose members are all on one node is a communicator of that node, as on one machine.
 """
 
+import contextlib
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, SupportsIndex
@@ -122,3 +123,6 @@ def close(comm: Any) -> None:
         comm._is_closed = True
         comm._job.forget(comm)
         comm._dispatcher.inner.close()
+        if comm.mpi_comm is not None and comm.shrinking is None:
+            with contextlib.suppress(comm._job.wire.mpi.Exception):  # a member may have died
+                comm.mpi_comm.Free()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.communicator import Communicator
+from shmcoll.errors import RankFailed
 from shmcoll.nodes.communicator import NodesCommunicator
 from shmcoll.nodes.dispatcher import NodesDispatcher
 from shmcoll.nodes.wire import Channel
@@ -40,7 +41,6 @@ class Job:
         join_again: Callable[[Any], Communicator],
     ):
         self.join_again = join_again
-        self.shrinking: Any = None  # the future that has MPI's communicator of the survivors (`survivors.py`)
         self.topology = topology
         self.wire = wire
         self.progress = progress
@@ -50,7 +50,9 @@ class Job:
         self._has_ended = False
         self._pid = os.getpid()
         self.subgroups: dict[tuple[int, tuple[int, ...], str], Communicator] = {}
-        self.world = self._open(topology, range(topology.size), _WORLD, "world", node)
+        self.world = self._open(
+            topology, range(topology.size), _WORLD, "world", node, wire.comm if wire.survives else None
+        )
         self._open_groups: list[NodesCommunicator] = [self.world]
         if topology.index == 0:
             progress.watch()
@@ -76,8 +78,9 @@ class Job:
         ranks = [d.channel.ranks[rank] for rank in members]
         if len(topology.nodes) == 1:
             return self._in_node(ranks, number, label)
+        own = self._survivable(parent, members, number)
         local = self._in_node([ranks[rank] for rank in topology.local], number, f"{label}, for the user")
-        made = self._open(topology, ranks, number, f"{ranks}", local)
+        made = self._open(topology, ranks, number, f"{ranks}", local, own)
         made.timeout = parent.timeout
         self._open_groups.append(made)
         return made
@@ -87,13 +90,27 @@ class Job:
         self._open_groups.remove(comm)
         self.subgroups = {key: one for key, one in self.subgroups.items() if one is not comm}
 
+    def _survivable(self, parent: NodesCommunicator, members: Sequence[int], number: int) -> Any:
+        """Return the MPI communicator of a new group, with which it can be shrunk; None if this MPI cannot."""
+        if parent.mpi_comm is None:
+            return None
+        try:
+            return self.wire.among(parent.mpi_comm, members, number)
+        except self.wire.mpi.Exception as error:
+            name = parent._dispatcher.failures.name
+            text = (
+                f"a group of ranks {list(members)} cannot be made on rank {name}: a rank has died meanwhile ({error})"
+            )
+            raise RankFailed(text) from None
+
     def _open(
-        self, topology: "Topology", ranks: Sequence[int], number: int, name: str, node: Communicator
+        self, topology: "Topology", ranks: Sequence[int], number: int, name: str, node: Communicator, own: Any
     ) -> NodesCommunicator:
-        inner = self._in_node([ranks[rank] for rank in topology.local], number, "for algorithms")
+        local = [ranks[rank] for rank in topology.local]
+        inner = self._in_node(local, number, "for algorithms")
         channel = Channel(self.wire, number, ranks)
         dispatcher = NodesDispatcher(topology, channel, inner, node, self.progress, self._leaders)
-        return NodesCommunicator(self, dispatcher, name)
+        return NodesCommunicator(self, dispatcher, name, own)
 
     def _in_node(self, ranks: Sequence[int], number: int, label: str) -> Communicator:
         """Return a communicator of ranks of the job that are all on this node."""

@@ -1,17 +1,19 @@
 """shrink over nodes: the survivors of a failure go on in a new job. It needs an MPI that goes on when a rank has died:
 Open MPI, started with `mpiexec --with-ft ulfm`.
 
-    1. MPI_Comm_shrink    MPI's own agreement on the ranks that live, and a communicator of them
-    2. joining            the survivors join on it as the ranks of a new job do (`startup/several_nodes.py`): in new
-                          arenas, numbered anew in their old order
+    0. MPI_Comm_create_group  when a group of some ranks is made, from that of its parent, in which nobody has died: an
+                              MPI communicator of these ranks, for step 1
+    1. MPI_Comm_shrink        MPI's own agreement on the ranks that live, and a communicator of them
+    2. joining                the survivors join on it as the ranks of a new job do (`startup/several_nodes.py`): in new
+                              arenas, numbered anew in their old order
 
 The old job stays as it is until the end of the process, because MPI may still write its memory. Its groups raise why
-they have ended.
+they have ended; those without a rank that has died go on.
 
-Why nobody waits forever. Step 1 blocks, in a thread of its own (Open MPI's MPI_Comm_ishrink fails). A survivor waits
-for it for `timeout` seconds; a later call waits for the same agreement. If a rank dies in step 2, MPI returns an error
-to those that need it. They revoke the new communicator, so that all its calls return, and every survivor raises
-`RankFailed`. Then `shrink` can be called again.
+Why nobody waits forever. Step 0 returns an error to the members if one of them dies. Step 1 blocks, in a thread of its
+own (Open MPI's MPI_Comm_ishrink fails). A survivor waits for it for `timeout` seconds; a later call waits for the same
+agreement. If a rank dies in step 2, MPI returns an error to those that need it. They revoke the new communicator, so
+that all its calls return, and every survivor raises `RankFailed`. Then `shrink` can be called again.
 
 Source: W. Bland et al., "Post-failure recovery of MPI communication capability", IJHPCA 27(3), 2013; MPI 5.0,
 "Process fault tolerance".
@@ -29,18 +31,13 @@ if TYPE_CHECKING:
 
 
 def shrink(comm: Any) -> "Communicator":
-    """Return the group of the ranks of a job that live. All of them call it."""
+    """Return the group of the ranks of a group that live. All of them call it."""
     d, job = comm._dispatcher, comm._job
-    d.check_rank("shrink")
+    d.check_open("shrink")
     if not job.wire.survives:
         raise NotImplementedError(
             f"shrink on rank {d.failures.name}: this MPI does not go on after a rank has died. Use Open MPI and "
             f"mpiexec --with-ft ulfm; or start the program again, or use comm.node.shrink() for the ranks of this node"
-        )
-    if comm is not job.world:
-        raise NotImplementedError(
-            f"shrink on rank {d.failures.name}: only the group of all ranks can be shrunk over nodes; shrink that, and "
-            f"split the result"
         )
     d.progress.look()
     if d.failures.ended is None and not d.inner._dispatcher.group.has_ended():
@@ -64,11 +61,11 @@ def shrink(comm: Any) -> "Communicator":
 def _agree(comm: Any) -> Any:
     """Return MPI's communicator of the survivors."""
     job, d = comm._job, comm._dispatcher
-    if job.shrinking is None:
-        job.shrinking = Future()
+    if comm.shrinking is None:
+        comm.shrinking = Future()
         # A daemon: the process may end while MPI still waits in it for a rank that does not come
-        threading.Thread(target=_shrink, args=(job.wire.comm, job.shrinking), daemon=True).start()
-    shrinking = job.shrinking
+        threading.Thread(target=_shrink, args=(comm.mpi_comm, comm.shrinking), daemon=True).start()
+    shrinking = comm.shrinking
     try:
         survivors = shrinking.result(comm.timeout)
     except TimeoutError:
@@ -78,7 +75,7 @@ def _agree(comm: Any) -> Any:
         ) from None
     finally:
         if shrinking.done():
-            job.shrinking = None
+            comm.shrinking = None
     survivors.Set_errhandler(job.wire.mpi.ERRORS_RETURN)
     return survivors
 

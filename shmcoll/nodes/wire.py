@@ -52,6 +52,19 @@ class Wire:
         self._posted: Any = self._post()
         self._sending: list[tuple[Any, Any]] = []  # control messages on their way, with their memory
 
+    def among(self, comm: Any, ranks: Sequence[int], number: int) -> Any:
+        """Return an MPI communicator of some ranks of one, by which they can shrink their group (`survivors.py`). All
+        of them call it. No rank of `comm` may have died. number: that of the group."""
+        everybody = comm.Get_group()
+        members = everybody.Incl(list(ranks))
+        try:
+            made = comm.Create_group(members, number)
+        finally:
+            members.Free()
+            everybody.Free()
+        made.Set_errhandler(self.mpi.ERRORS_RETURN)
+        return made
+
     def function(self, name: str) -> int:
         """Return the address of a function of MPI."""
         try:

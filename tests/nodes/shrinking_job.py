@@ -47,6 +47,35 @@ def again(comm: Any) -> Any:
             assert "call shrink again" in str(error), error
 
 
+def groups(comm: Any) -> dict[str, Any]:
+    """Rank 3 dies. Groups that it is in are shrunk by their own survivors, and a group without it goes on."""
+    number, column = comm.rank, comm.split(comm.rank % 2)  # over both nodes
+    twin = comm.dup()
+    rest = comm.subgroup([0, 1, 2]) if number != 3 else None
+    if number == 3:
+        die()
+    told: dict[str, Any] = {}
+    for name, group in {"column": column, "twin": twin}.items():
+        try:
+            while True:
+                group.all_reduce(np.ones(4))
+                time.sleep(0.01)
+                if name == "column" and number % 2 == 0:
+                    break  # nobody of it has died
+        except shmcoll.RankFailed:
+            group = group.shrink()
+        told[name] = group.all_gather(np.array([number])).tolist()
+    assert rest is not None
+    told["rest"] = rest.split(number // 2).all_gather(np.array([number])).tolist()
+    told["other"] = rest.split(int(number == 1)).all_gather(np.array([number])).tolist()
+    column.close()
+    try:
+        column.shrink()
+    except shmcoll.CallNotAllowed as error:
+        told["closed"] = str(error)
+    return told
+
+
 def alone(comm: Any) -> dict[str, Any]:
     """A rank dies, and another one does not call shrink."""
     comm.timeout = 2.0
@@ -76,8 +105,8 @@ def main() -> None:
         except (NotImplementedError, ValueError) as error:
             told: dict[str, Any] = {"kind": type(error).__name__, "text": str(error)}
         comm.barrier()
-    elif case == "alone":
-        told = alone(comm)
+    elif case in ("alone", "groups"):
+        told = {"alone": alone, "groups": groups}[case](comm)
     else:
         made = survive(comm, *CASES[case])
         told = {"rank": made.rank, "nodes": made.nodes, "numbers": made.all_gather(np.array([number])).tolist()}

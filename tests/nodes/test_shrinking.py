@@ -26,6 +26,19 @@ def test_the_survivors_go_on(tmp_path, case):
     assert [one["half"] for one in told] == [[len(left[i % 2 :: 2])] for i in range(len(left))]
 
 
+def test_groups_of_some_ranks_are_shrunk_by_their_own_survivors(tmp_path):
+    if started.kind_of_mpi() != "openmpi":
+        pytest.skip("MPICH's mpiexec kills all ranks as soon as one has died")
+    done = started.run(tmp_path, JOB, "2x2", "groups", str(tmp_path), options=ULFM)
+    assert all((tmp_path / f"rank{rank}.json").exists() for rank in range(3)), done.stdout + done.stderr
+    told = [started.result(tmp_path, rank) for rank in range(3)]
+    assert [one["column"] for one in told] == [[0, 2], [1], [0, 2]]
+    assert [one["twin"] for one in told] == [[0, 1, 2]] * 3
+    assert [one["rest"] for one in told] == [[0, 1], [0, 1], [2]]
+    assert [one["other"] for one in told] == [[0, 2], [1], [0, 2]]
+    assert all("this communicator is closed" in one["closed"] for one in told)
+
+
 def test_a_survivor_that_does_not_shrink_is_a_timeout_of_the_others(tmp_path):
     """And their programs end, though MPI still waits for it."""
     if started.kind_of_mpi() != "openmpi":
