@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
@@ -54,6 +54,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
     """
 
     _title, _instead = "a communicator", "call shmcoll.init() in the function that uses it"
+    _dispatcher_type = Dispatcher
 
     def __init__(
         self, local_rank: LocalRank, group: Group, name: str, which: Identity = WORLD, subgroup_name: str = ""
@@ -64,7 +65,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         self._subgroup_name = subgroup_name
         self._splits = self._shrinks = 0
         self._composite = {}
-        self._open(Dispatcher(local_rank, group, group.ranks.index(local_rank.rank)))
+        self._open(self._dispatcher_type(local_rank, group, group.ranks.index(local_rank.rank)))
         self._closing = threading.RLock()
         self._is_closed = False
         local_rank.dispatchers.append(self._dispatcher)
@@ -413,21 +414,29 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _join(self, ranks: tuple[int, ...], which: Identity, name: str = "") -> Communicator:
+    def _join(
+        self,
+        ranks: tuple[int, ...],
+        which: Identity,
+        name: str = "",
+        *,
+        make: Callable[..., Communicator] | None = None,
+        cells: bool = True,
+    ) -> Communicator:
         """Return the communicator of a group that this rank belongs to, made by the first of its ranks. name: that of a
-        subgroup."""
-        local_rank = self._local_rank
+        subgroup. make: makes it, by default `Communicator`. cells: whether it makes collectives."""
+        make, local_rank = make or Communicator, self._local_rank
         local_rank.check_not_within("subgroup")
         with local_rank.lock:
             if which not in local_rank.subgroups and local_rank.rank == ranks[0]:
-                group = local_rank.groups.lead(ranks, which)
-                local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(ranks)}", which, name)
+                group = local_rank.groups.lead(ranks, which, cells=cells)
+                local_rank.subgroups[which] = make(local_rank, group, f"{list(ranks)}", which, name)
             known: Communicator | None = local_rank.subgroups.get(which)
             if known is not None:
                 return known
         group = find(local_rank.arena, ranks, which, local_rank.rank, self.timeout)
         with local_rank.lock:
             if which not in local_rank.subgroups:
-                local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(ranks)}", which, name)
+                local_rank.subgroups[which] = make(local_rank, group, f"{list(ranks)}", which, name)
             made: Communicator = local_rank.subgroups[which]
             return made

@@ -93,14 +93,13 @@ def standings(arena: Arena) -> list[RankStatus]:
 def open_groups(arena: Arena) -> list[Group]:
     """Return the group of all ranks, and those in the directories of their leaders."""
     found = [Group.world(arena)]
-    cell_bytes = arena.load(layout.JOB_CELL_BYTES)
     for leader in range(arena.ranks):
         base = layout.directory_offset(arena.ranks, leader) + layout.SLOTS
         slots = memoryview(arena.read(base, layout.SLOT_COUNT * layout.SLOT_BYTES)).cast("q").tolist()
         for identity, offset in zip(slots[::2], slots[1::2], strict=True):
-            if identity and 0 < offset <= arena.size - layout.group_bytes(1, cell_bytes):
+            if identity and 0 < offset <= arena.size - layout.group_bytes(1, 0):  # one without cells
                 size = arena.load(offset + layout.SIZE)
-                if 0 < size <= arena.ranks and offset + layout.group_bytes(size, cell_bytes) <= arena.size:
+                if 0 < size <= arena.ranks and offset + layout.group_bytes(size, 0) <= arena.size:
                     members = tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in range(size))
                     if all(0 <= member < arena.ranks for member in members):
                         found.append(Group(arena, offset, members))

@@ -9,7 +9,9 @@ methods of every other one, because its dispatcher takes the checked arguments o
     failures.py       why a group has ended, and how all its ranks learn it
     agreement.py      the opening of every collective: ranks of all nodes make the same call
     short/            openings and short calls in native code
-    mail.py           messages between two ranks
+    within.py         messages between two ranks of a node; short/message_entries.py: their native entries
+    mail.py           messages between two ranks of different nodes
+    posted.py         posted receives: of either kind of message, or of both
     operators.py      the arithmetic of reductions, by the kernels of one machine
     reduction.py, prefix.py, moves.py, rooted.py, counted.py, halos.py, transport.py    the algorithms
     dispatcher.py     from the arguments of a routine to the algorithm; interfaces.py: what the algorithms see of it

@@ -42,6 +42,7 @@ class NodesCommunicator(NodesMessages):
         self._splits = self._shrinks = 0
         self._composite = {}
         self._open(dispatcher)  # type: ignore[arg-type]
+        self._within = dispatcher.within
         self._closing = threading.RLock()
         self._is_closed = False
 

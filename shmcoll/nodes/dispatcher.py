@@ -2,8 +2,8 @@
 
 `calls/` check the arguments of every call, and pass them to `run`, or in phases to `routine` and `complete`, in the
 form of the native entry. Here a function in Python takes the same arguments. It works in three places: `inner`, a
-communicator of the group's ranks on this node that only the algorithms use; `channel`, MPI; and this process. `node` is
-another one of the same ranks, for the user.
+communicator of the group's ranks on this node that only the algorithms use; `channel`, MPI; and this process. There are
+two more communicators of the same ranks: `node`, for the user, and `within`, for messages of this group.
 
 A group over nodes has a line of turns and a worker of its own (`runtime/turns.py`), so its calls are made one after the
 other, and asynchronous ones in the order in which they were submitted. Inside a turn no other call of this group uses
@@ -31,7 +31,9 @@ from shmcoll.errors import CallNotAllowed, RankFailed, ShmcollError
 from shmcoll.nodes import counted, halos, moves, prefix, reduction, rooted
 from shmcoll.nodes.agreement import Agreement
 from shmcoll.nodes.failures import Checking, Failures
-from shmcoll.nodes.mail import Mail, Posted
+from shmcoll.nodes.mail import Mail
+from shmcoll.nodes.posted import Posted
+from shmcoll.nodes.short.message_entries import ELSEWHERE, MESSAGES, make_callable
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.switches import is_on
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from shmcoll.nodes.progress import Progress
     from shmcoll.nodes.topology import Topology
     from shmcoll.nodes.wire import Channel, Pending
+    from shmcoll.nodes.within import Within
 
 ALGORITHMS: dict[str, Callable[..., int]] = {
     "barrier": moves.barrier,
@@ -104,6 +107,7 @@ class NodesDispatcher:
         topology: "Topology",
         channel: "Channel",
         inner: "Communicator",
+        within: "Within",
         node: "Communicator",
         progress: "Progress",
         leaders: int,
@@ -111,6 +115,7 @@ class NodesDispatcher:
         self.topology = topology
         self.channel = channel
         self.inner = inner
+        self.within = within
         self.node = node
         self.progress = progress
         self.rank, self.size = topology.rank, topology.size
@@ -120,14 +125,14 @@ class NodesDispatcher:
         self.group = NodesGroup(inner._dispatcher.group, inner.rank, channel.ranks)
         self.words = entry.new_context(self.size)
         self.words[c.RANK // WORD], self.words[c.SIZE // WORD] = self.rank, self.size
-        self.failures = Failures(topology, channel, inner, self.group.name(self.rank), self.words)
+        self.failures = Failures(topology, channel, inner, within, self.group.name(self.rank), self.words)
         # The turns and the worker need of a group what `NodesGroup` has
         self.worker = AsyncWorker(self.words, self.group, self.rank, self.failures)  # type: ignore[arg-type]
-        within = inner._dispatcher.group
-        self.recorder = CallRecorder(within, inner.rank, channel.number, channel.ranks[0])
+        self.recorder = CallRecorder(inner._dispatcher.group, inner.rank, channel.number, channel.ranks[0])
         self.agreement = Agreement(self)
         self.mail = Mail(self)
-        self.posted = Posted(self.mail)
+        self.posted = Posted(self, self.mail)
+        self._indices = {rank: index for index, rank in enumerate(topology.local)}
         self.checks_buffers = is_on("SHMCOLL_CHECK")
         self._timeout = inner.timeout
         self.timeout = inner.timeout
@@ -138,9 +143,9 @@ class NodesDispatcher:
         self._kernels: dict[tuple[int, int], int] = {}  # by code of the dtype and number of the reduction
         self.partials: dict[Any, Any] = {}  # `operators.py`
         self.staging: dict[Any, Any] = {}  # `transport.py`
-        if progress.crowded:
-            inner._dispatcher.words[c.POLLS // WORD] = 0
-            inner._dispatcher.words[c.YIELDS // WORD] = 32
+        for comm in (inner, within) if progress.crowded else ():
+            comm._dispatcher.words[c.POLLS // WORD] = 0
+            comm._dispatcher.words[c.YIELDS // WORD] = 32
         progress.groups[channel.number] = self.failures
         os.register_at_fork(after_in_child=_shut_in_child(self))
 
@@ -158,7 +163,7 @@ class NodesDispatcher:
 
     def routine(self, name: str) -> Callable[..., int]:
         """Return what takes the arguments of the native entry of a collective, and returns its status."""
-        if name in ("send", "recv"):  # these are `mail.py`'s
+        if name in MESSAGES:  # their native entries are for messages within the node
             return unrouted
         if name not in self._routines:
             algorithm = ALGORITHMS.get(name)
@@ -168,7 +173,13 @@ class NodesDispatcher:
         return self._routines[name]
 
     def native_entry(self, name: str) -> Callable[..., int]:
-        """Return the entry that makes short calls of a collective, and leaves the others to Python."""
+        """Return the entry that makes short calls of a collective, or messages within the node, and leaves the others
+        to Python."""
+        if name in MESSAGES:
+            self.within._dispatcher.routine(name)
+            indices = [self._indices.get(rank, ELSEWHERE) for rank in range(self.size)]
+            address = self.agreement.state.functions[name]
+            return make_callable(name, address, self.within._dispatcher.words, indices) or unrouted
         return self.agreement.state.entry(name, self.words) or unrouted
 
     def go_on(self, operation: str, status: int, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -256,6 +267,11 @@ class NodesDispatcher:
         # leader's limit passes first, and its error names the node
         self._timeout = seconds
         self.inner.timeout = seconds if len(self.topology.nodes) == 1 else min(2 * seconds + 5, 1e9)
+        self.within.timeout = seconds
+
+    def index_here(self, rank: int) -> int | None:
+        """Return the index in its node of a rank of this node; None for a rank of another node, and for ANY."""
+        return self._indices.get(rank)
 
     # --- what the algorithms use --------------------------------------------------------------------------------------
 

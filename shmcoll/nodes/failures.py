@@ -1,13 +1,15 @@
 """Why a group over nodes has ended, and how all its ranks learn it.
 
 A rank that finds a reason (`end`) does three things, in this order. It keeps the error for its own later calls. It
-writes the reason into the region of the node's group and ends that group, which wakes the ranks of its node. It sends
-the reason to each rank of the other nodes on the control channel (`wire.py`). A rank that hears of a reason there ends
+writes the reason into the regions of the node's two groups, for algorithms and for messages (`within.py`), and ends
+these groups, which wakes the ranks of its node. It sends the reason to each rank of the other nodes on the control
+channel (`wire.py`). A rank that hears of a reason there ends
 the group of its node in the same way, and sends nothing. So the reason reaches each node on as many ways as it has
 ranks that wait for MPI, and each rank of a node through shared memory.
 
-A rank that is in shared memory when its node's group ends takes the reason from there (`of_node`). If the engine has
-found it, because a rank of the node has died or raised, this rank is the first that can tell the other nodes, and does.
+A rank that is in shared memory when a group of its node ends takes the reason from there (`of_node`, `of_messages`). If
+the engine has found it, because a rank of the node has died or raised, this rank is the first that can tell the other
+nodes, and does.
 
 The first rank of a node that ends the group because of a timeout adds a table to its error: where the ranks of its node
 are. It asks them before it ends the group, while they still wait, for less than a second.
@@ -40,8 +42,10 @@ from shmcoll.runtime.failure_facts import CULPRIT, again
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
+    from shmcoll.engine.memory.group import Group
     from shmcoll.nodes.topology import Topology
     from shmcoll.nodes.wire import Channel
+    from shmcoll.nodes.within import Within
 
 _KINDS: dict[str, type[ShmcollError]] = {
     kind.__name__: kind for kind in (RankFailed, CollectiveTimeout, CollectiveMismatch, InternalError)
@@ -52,20 +56,30 @@ _CAUSES: dict[type[ShmcollError], int] = {
     InternalError: records.BROKEN,
 }
 _KIND_OF_CAUSE = {cause: kind for kind, cause in _CAUSES.items()}
+_OF_THE_LIVING = records.ABORTED, records.INTERRUPTED, records.DEADLOCKED
 _FACTS = "nodes"  # in the record of the node's group: class of the error, and its attributes
 
 
 class Failures:
-    """What has ended one group over nodes. inner: the communicator of the group's ranks on this node."""
+    """What has ended one group over nodes. inner: the communicator of the group's ranks on this node, and messages:
+    another one, for messages."""
 
     def __init__(
-        self, topology: "Topology", channel: "Channel", inner: "Communicator", name: RankName, words: np.ndarray
+        self,
+        topology: "Topology",
+        channel: "Channel",
+        inner: "Communicator",
+        messages: "Within",
+        name: RankName,
+        words: np.ndarray,
     ):
         self.name = name  # in messages
         self._words = words  # the context of the group
         self.topology = topology
         self._channel = channel
         self._inner = inner
+        self._messages = messages._dispatcher
+        self._messages.failures.owner = self
         self.ended: ShmcollError | None = None
         self._where = ""  # where the ranks of this node were, when this rank ended the group because of a timeout
         self.is_told = False  # whether a call of the program has raised why the group has ended
@@ -85,7 +99,7 @@ class Failures:
     def raise_if_ended(self, operation: str) -> None:
         """Raise why the group has ended, if it has."""
         if self.ended is None and self._inner._dispatcher.group.has_ended():
-            self.of_node(operation)
+            self.of_node()
         if self.ended is not None:
             self.is_told = True
             error = again(self.ended)
@@ -115,19 +129,26 @@ class Failures:
         whether to send it to the other nodes."""
         if self.ended is not None or self.is_shut:
             return
-        error = kind(text)
-        error.rank, error.missing = rank, tuple(missing) or None
-        if kind is CollectiveTimeout and not self._inner._dispatcher.group.has_ended():
+        self._end(kind(text, rank=rank, missing=tuple(missing) or None), kind, dead=dead, telling=telling)
+
+    def _end(
+        self, error: ShmcollError, kind: type[ShmcollError], *, dead: int | None = None, telling: bool = True
+    ) -> None:
+        """End the group with the error that this rank raises. kind: that of the error on other ranks."""
+        inner, messages = self._inner._dispatcher, self._messages
+        if kind is CollectiveTimeout and not inner.group.has_ended():
             self._where = self._where_ranks_are()
         self.ended = error
-        self._words[c.ACTIVE // WORD] = c.ENDED  # no native call begins any more
-        facts = {_FACTS: [kind.__name__, rank, list(missing)[:16], dead]}
-        dispatcher = self._inner._dispatcher
-        if not dispatcher.group.has_ended():
-            records.end(dispatcher.group, self._inner.rank, _CAUSES.get(kind, records.ABORTED), text, facts)
+        text, missing = str(error), list(error.missing or ())
+        for words in (self._words, messages.words):
+            words[c.ACTIVE // WORD] = c.ENDED  # no native call begins any more
+        facts = {_FACTS: [kind.__name__, error.rank, missing[:16], dead]}
+        for group in (inner.group, messages.group):
+            if not group.has_ended():
+                records.end(group, self._inner.rank, _CAUSES.get(kind, records.ABORTED), text, facts)
         if telling:
-            message = {"group": self._channel.number, "kind": kind.__name__, "text": text, "rank": rank}
-            self._tell(message | {"missing": list(missing)[:64], "dead": dead})
+            message = {"group": self._channel.number, "kind": kind.__name__, "text": text, "rank": error.rank}
+            self._tell(message | {"missing": missing[:64], "dead": dead})
 
     def heard(self, message: dict[str, Any]) -> None:
         """End the group for the reason that a rank of another node has sent."""
@@ -141,9 +162,32 @@ class Failures:
             telling=False,
         )
 
-    def of_node(self, operation: str) -> None:
+    def from_messages(self, operation: str, error: ShmcollError) -> ShmcollError:
+        """Return the error for a message within the node which has failed with `error`, and end the group."""
+        failure = records.first_failure(self._messages.group)
+        own = failure is None or (isinstance(error, CollectiveTimeout) and _FACTS not in failure.facts)
+        if self.ended is None and not self.is_shut and own:
+            local = self.topology.local
+            found = type(error)(str(error), missing=[local[rank] for rank in error.missing or ()] or None)
+            found.calls = error.calls and {local[rank]: call for rank, call in error.calls.items()}
+            self._end(found, CollectiveTimeout if type(error) is CollectiveTimeout else RankFailed)
+        elif self.ended is None:
+            self.of_messages()
+        try:
+            self.raise_if_ended(operation)
+        except ShmcollError as known:
+            return known
+        return error
+
+    def of_messages(self) -> None:
+        """Take the reason from the group of the node for messages, which has ended."""
+        self._take_reason(self._messages.group)
+
+    def of_node(self) -> None:
         """Take the reason from the group of the node, which has ended."""
-        group = self._inner._dispatcher.group
+        self._take_reason(self._inner._dispatcher.group)
+
+    def _take_reason(self, group: "Group") -> None:
         failure = records.first_failure(group)
         if failure is None:
             self.end(RankFailed, f"the group of {self._here()} was ended without a reason")
@@ -157,13 +201,13 @@ class Failures:
         own = f"rank {group.name(local)} "
         who = self.topology.describe(culprit)
         text = f"{who} {failure.text.removeprefix(own)}" if failure.text.startswith(own) else failure.text
-        is_dead = failure.cause not in (*_KIND_OF_CAUSE, records.ABORTED, records.INTERRUPTED)
+        is_dead = failure.cause not in (*_KIND_OF_CAUSE, *_OF_THE_LIVING)
         dead = self._channel.ranks[culprit] if is_dead else None
         if is_dead:
             how = records.how_failed(group.arena, group.ranks[local])
             text = f"{who} {how}" if how else text
             text += self._last_call(culprit)
-        if text == failure.text:
+        if text == failure.text and group is not self._messages.group:
             text = f"on {self._here()}, whose ranks are numbered there from 0: {text}"
         kind = _KIND_OF_CAUSE.get(failure.cause, RankFailed)
         self.end(kind, text, rank=culprit if kind is RankFailed else None, dead=dead)

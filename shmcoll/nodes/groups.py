@@ -123,6 +123,7 @@ def close(comm: Any) -> None:
         comm._is_closed = True
         comm._job.forget(comm)
         comm._dispatcher.inner.close()
+        comm._dispatcher.within.close()
         if comm.mpi_comm is not None and comm.shrinking is None:
             with contextlib.suppress(comm._job.wire.mpi.Exception):  # a member may have died
                 comm.mpi_comm.Free()

@@ -11,6 +11,7 @@ from shmcoll.nodes.failures import Failures
 from shmcoll.nodes.progress import Progress
 from shmcoll.nodes.topology import Topology
 from shmcoll.nodes.wire import Channel, Pending
+from shmcoll.nodes.within import Within
 from shmcoll.runtime.async_worker import AsyncWorker
 from shmcoll.runtime.local_rank import LocalRank
 
@@ -21,6 +22,7 @@ class NodesDispatcher(Protocol):
     topology: Topology
     channel: Channel
     inner: Communicator
+    within: Within
     progress: Progress
     failures: Failures
     worker: AsyncWorker
@@ -47,3 +49,5 @@ class NodesDispatcher(Protocol):
     def kernel(self, dtype: DType, reduction: str, number: int) -> int: ...
 
     def check_open(self, operation: str) -> None: ...
+
+    def index_here(self, rank: int) -> int | None: ...

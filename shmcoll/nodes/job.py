@@ -16,6 +16,7 @@ from shmcoll.errors import RankFailed
 from shmcoll.nodes.communicator import NodesCommunicator
 from shmcoll.nodes.dispatcher import NodesDispatcher
 from shmcoll.nodes.wire import Channel
+from shmcoll.nodes.within import maker
 from shmcoll.runtime import uncaught
 from shmcoll.runtime.group_registry import identity
 
@@ -54,8 +55,6 @@ class Job:
             topology, range(topology.size), _WORLD, "world", node, wire.comm if wire.survives else None
         )
         self._open_groups: list[NodesCommunicator] = [self.world]
-        if topology.index == 0:
-            progress.watch()
         node._local_rank.in_words = uncaught.in_words_and_line
         uncaught.tell_of_end(self._failed)
         atexit.register(self._end)
@@ -108,14 +107,17 @@ class Job:
     ) -> NodesCommunicator:
         local = [ranks[rank] for rank in topology.local]
         inner = self._in_node(local, number, "for algorithms")
+        within = self._in_node(local, number, "for messages", make=maker(topology, ranks), cells=False)
         channel = Channel(self.wire, number, ranks)
-        dispatcher = NodesDispatcher(topology, channel, inner, node, self.progress, self._leaders)
+        dispatcher = NodesDispatcher(topology, channel, inner, within, node, self.progress, self._leaders)
+        if topology.index == 0:
+            self.progress.watch()
         return NodesCommunicator(self, dispatcher, name, own)
 
-    def _in_node(self, ranks: Sequence[int], number: int, label: str) -> Communicator:
-        """Return a communicator of ranks of the job that are all on this node."""
+    def _in_node(self, ranks: Sequence[int], number: int, label: str, **how: Any) -> Any:
+        """Return a communicator of ranks of the job that are all on this node. how: as for `Communicator._join`."""
         local = tuple(self.topology.places[rank][1] for rank in ranks)
-        return self.node._join(local, identity(local, "nodes", str(number), label))
+        return self.node._join(local, identity(local, "nodes", str(number), label), **how)
 
     def _failed(self, error: BaseException) -> None:
         """Tell the other nodes that an exception ends this process."""

@@ -1,5 +1,5 @@
-"""Messages between two ranks of a group over nodes. All of them go through MPI, also within a node, so one place
-decides which receive gets which message, and ANY works across nodes.
+"""Messages between two ranks of a group on different nodes: through MPI. Those within a node are not seen here; see
+`within.py`. A receive from ANY waits for both kinds; see `posted.py`.
 
 A message is a head and its bytes. The head has tag, form, dtype, shape, number. A short message is one MPI message.
 For a longer one the bytes follow in a second MPI message of another kind; they come in the order of the heads. The
@@ -7,13 +7,14 @@ receiver begins to receive the bytes when it reads the head: into the array of t
 else into memory of its own, where the message stays until it is received. So a sender never waits for its receiver. It
 copies what it sends, because `x` may be changed when `send` returns.
 
-A receive is always posted (`runtime/posted_receive.py`), in the list `_posted`. Each head is compared with the list in
+A receive is always posted (`posted.py`), in the list `_posted`. Each head is compared with the list in
 its order, and each new receive with the messages that have come, in their order. So two messages of one rank never
 overtake each other.
 
 Who moves messages: every thread that waits for a receive (`help`), the worker while receives are posted (`is_waiting`),
 and a thread of its own while sends are on their way (`_Sender`), because MPI moves a long message only while the
-sender is inside MPI. All of them hold `_lock`.
+sender is inside MPI. All of them hold `_lock`. A thread that waits for a receive also serves the receives within the
+node, in turn with these, and sleeps in neither: so a message from either side ends the wait for ANY.
 
 A synchronous send ends when the receiver has taken its message: it sends back the number of the message (RECEIPT).
 """
@@ -33,11 +34,11 @@ from shmcoll.collectives import RECORDS
 from shmcoll.diagnostics.call_site import Site, here
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
 from shmcoll.engine.layout import ANY
-from shmcoll.engine.messages.ring_buffers import ARRAY, SOURCE_SHIFT, WHOLE
+from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, SOURCE_SHIFT, WHOLE
 from shmcoll.errors import CollectiveTimeout, ShmcollError
 from shmcoll.nodes.transport import at_address
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes
-from shmcoll.runtime.posted_receive import Finish, PostedReceive
+from shmcoll.runtime.posted_receive import PostedReceive
 from shmcoll.runtime.work import Work, Worker
 
 if TYPE_CHECKING:
@@ -80,34 +81,6 @@ class Arrived:
         return made
 
 
-class Posted:
-    """The posted receives as `calls/` know them. They are never empty, so `calls/` post each receive."""
-
-    def __init__(self, mail: "Mail"):
-        self._mail = mail
-
-    def is_empty(self) -> bool:
-        return False
-
-    def make(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> PostedReceive:
-        """Make a receive, to be put into the list by `enter`."""
-        d = self._mail.dispatcher
-        return PostedReceive(d.worker, here(), operation, place, source, tag, time.monotonic() + d.timeout, finish)
-
-    def enter(self, *receives: PostedReceive) -> None:
-        """Post receives. After an exception they are withdrawn, because the user has no handles."""
-        try:
-            self._mail.enter(receives)
-        except BaseException:
-            for receive in receives:
-                receive.withdraw()
-            raise
-
-    def wants(self, source: int, tag: int) -> bool:
-        """Return whether a posted receive fits a message."""
-        return self._mail.wants(source, tag)
-
-
 class Mail:
     """The messages of one group, and the listener of its worker (`runtime/async_worker.py`)."""
 
@@ -144,11 +117,6 @@ class Mail:
             shape = (data.size,) if is_object else array.shape
             code = _OBJECT if is_object else BY_NUMPY[array.dtype].code
             head = np.array([tag, code, data.size, number, work is not None, len(shape), *shape], np.int64)
-            if dest == d.rank:
-                one = Arrived(dest, head)
-                one.memory = data.copy()
-                self._come(one)
-                return
             pending = Pending(d.channel)
             if data.size <= INLINE_BYTES:
                 pending.send(np.concatenate([head.view(np.uint8), data]), dest, MESSAGE)
@@ -169,9 +137,6 @@ class Mail:
 
     def enter(self, receives: Sequence[PostedReceive]) -> None:
         """Post receives."""
-        d = self.dispatcher
-        d.check_open(receives[0].operation)
-        d.failures.raise_if_ended(receives[0].operation)
         with self._lock:
             for receive in receives:
                 self._posted.append(receive)
@@ -185,14 +150,23 @@ class Mail:
         with self._lock:
             return any(receive.fits(source, tag) for receive in self._posted)
 
-    def probe(self, operation: str, source: int, tag: int, *, waits: bool, takes: bool) -> Any:
+    def probe(
+        self,
+        operation: str,
+        source: int,
+        tag: int,
+        *,
+        waits: bool,
+        takes: bool,
+        look_within: Callable[[], Any] | None = None,
+    ) -> Any:
         """Return the `Envelope` of the first message that fits, or the `Message` itself; None if it has not come and
-        the call does not wait."""
+        the call does not wait. look_within: returns that of a message within the node, or None, without a wait."""
         d = self.dispatcher
         d.check_open(operation)
-        one = self._find(operation, source, tag, waits=waits, takes=takes)
-        if one is None:
-            return None
+        one = self._find(operation, source, tag, waits=waits, takes=takes, look_within=look_within)
+        if not isinstance(one, Arrived):
+            return one
         if not takes:
             return one.envelope
         while one.pending is not None:
@@ -217,10 +191,14 @@ class Mail:
 
     def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
         """Serve what has come in a thread that waits for one of these; see `Listener`."""
+        within = self.dispatcher.within._dispatcher
+        if polls and not within.posted.is_empty():
+            within.worker.check_outside()
         turn = 0
         try:
             while not any(work._latch.is_set for work in works):
                 self._look()
+                self._look_within(works)
                 if not polls or (turn > _POLLS and not sleeps):
                     return
                 turn += 1
@@ -263,7 +241,26 @@ class Mail:
             worker.start("recv")
         worker.watch()
 
-    def _find(self, operation: str, source: int, tag: int, *, waits: bool, takes: bool) -> Arrived | None:
+    def _look_within(self, works: Sequence[Work[Any]]) -> None:
+        """Serve the receives within the node. A long message is left to the worker there, which is told so."""
+        within = self.dispatcher.within._dispatcher
+        first = within.posted.first()
+        if first is None:
+            return
+        within.posted.help(works, polls=False, sleeps=False)
+        if within.buffers.found_bytes > PART_BYTES:
+            within.worker.hurry(first)
+
+    def _find(
+        self,
+        operation: str,
+        source: int,
+        tag: int,
+        *,
+        waits: bool,
+        takes: bool,
+        look_within: Callable[[], Any] | None,
+    ) -> Any:
         """Return the first message that fits, and take it if asked to; None if it has not come and the call does not
         wait."""
         d = self.dispatcher
@@ -277,8 +274,12 @@ class Mail:
                     if one is not None and takes:
                         self._arrived.remove(one)
                         self._take(one)
-                if one is not None or not waits:
+                if one is not None:
                     return one
+                if look_within is not None and (found := look_within()) is not None:
+                    return found
+                if not waits:
+                    return None
                 turn += 1
                 self._check(operation, source, end)
                 if turn == _POLLS:
@@ -289,9 +290,10 @@ class Mail:
                 d.recorder.stop_waiting()
 
     def _look(self) -> None:
-        """Take what has come."""
+        """Take what has come, and forget receives that have been withdrawn."""
         d = self.dispatcher
         with self._lock:
+            self._posted = [receive for receive in self._posted if not receive.is_withdrawn]
             while (found := d.channel.wire.probe(d.channel.tag(MESSAGE))) is not None:
                 self._read_head(*found)
             while (found := d.channel.wire.probe(d.channel.tag(RECEIPT))) is not None:
@@ -369,10 +371,6 @@ class Mail:
         if not one.wants_receipt:
             return
         d = self.dispatcher
-        if one.source == d.rank:
-            work, *_ = self._receipts.pop(one.number)
-            work.settle(None)
-            return
         pending = Pending(d.channel)
         pending.send(np.array([one.number], np.int64).view(np.uint8), one.source, RECEIPT)
         self._sender.add(pending)

@@ -1,36 +1,74 @@
-"""The methods of a communicator over nodes for messages. Arguments are checked as on one machine; `mail.py` sends."""
+"""The methods of a communicator over nodes for messages. Arguments are checked as on one machine.
+
+The way of a message follows from the two ranks. If both are on one node, the communicator for messages within the node
+(`within.py`) makes the call: short ones in the native entry, which translates the number of the other rank
+(`short/message_entries.py`). Otherwise `mail.py` sends and receives. So each pair of ranks has one way, and the order
+of its messages is that of this way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from shmcoll import calls
 from shmcoll.calls import arguments as given
 from shmcoll.calls.delivery import check_other_rank
+from shmcoll.calls.probe import Message
 from shmcoll.calls.recv import check_arguments as check_recv
-from shmcoll.calls.recv import wanted
+from shmcoll.calls.recv import make, wanted
 from shmcoll.calls.recv_object import make_object
 from shmcoll.calls.send import check_arguments as check_send
-from shmcoll.calls.send_object import check_object
-from shmcoll.calls.sendrecv import begin
+from shmcoll.calls.send_object import check_address, check_object
+from shmcoll.calls.sendrecv import SHORT_BYTES, begin, beside_others
 from shmcoll.communicator.batch import batch
 from shmcoll.communicator.communicator import Communicator
 from shmcoll.communicator.messages import ANY
-from shmcoll.engine import context as c
+from shmcoll.communicator.native_call import native_call
 from shmcoll.engine.messages.ring_buffers import ARRAY
+from shmcoll.nodes.within import Within
 from shmcoll.runtime.work import Work
 
 
 class NodesMessages(Communicator):
-    """Messages by MPI."""
+    """Messages in shared memory within a node, and by MPI between nodes."""
 
     _dispatcher: Any  # `NodesDispatcher`
+    _within: Within
+
+    @native_call(
+        "x, None, 0, dest, tag, None if synchronous else 0",
+        result="None",
+        second="send_on(self._within._dispatcher, x, self._dispatcher.index_here(dest), tag)",
+        otherwise="self._send_again(status, x, dest, tag, synchronous)",
+        answer="result.raise_refusal() if result else None",
+        later="self._start(x, dest, tag, synchronous)",
+    )
+    def send(self, x: Any, dest: int | None, tag: int = 0, *, synchronous: bool = False, async_op: bool = False) -> Any:
+        """Send an array; see `Communicator.send`."""
+
+    @native_call(
+        "None, out, 0, source, tag, 0",
+        result="out",
+        second="read_message(self._within._dispatcher, entry, out, source, tag)",
+        refused="status >= 0",
+        answer="result, source, -1 - status & LARGEST_TAG",
+        otherwise="self._recv_again(status, out, source, tag)",
+        later="self._post(out, source, tag)",
+    )
+    def recv(self, out: Any = None, source: int | None = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
+        """Receive a message; see `Communicator.recv`."""
 
     def send_object(
         self, value: Any, dest: int | None, tag: int = 0, *, synchronous: bool = False, async_op: bool = False
     ) -> Any:
-        """Send an object; see `Communicator.send_object`. It is pickled now, also with `async_op`."""
+        """Send an object; see `Communicator.send_object`. For another node it is pickled now, also with `async_op`."""
+        if dest is not None:
+            dest, tag = check_address(self._dispatcher, dest, tag)
+            index = self._dispatcher.index_here(dest)
+            if index is not None:
+                return self._within.send_object(value, index, tag, synchronous=synchronous, async_op=async_op)  # type: ignore[call-overload]
         array, to, tag, form, _kept = check_object(
             self._dispatcher, "send_object", value, self._rank if dest is None else dest, tag
         )
@@ -52,10 +90,20 @@ class NodesMessages(Communicator):
         """Send a message and receive another one; see `Communicator.sendrecv`."""
         if async_op:
             return self._start_both(x, dest, out, source, sendtag, recvtag)
-        array, _, tag = check_send(self._dispatcher, x, self._rank if dest is None else dest, sendtag)
-        check_recv(self._dispatcher, given.as_memory(out), ANY if source is None else source, recvtag)
+        d, view = self._dispatcher, given.as_memory(out)
+        array, to, tag = check_send(d, x, self._rank if dest is None else dest, sendtag)
+        _, wanted_source, _ = check_recv(d, view, ANY if source is None else source, recvtag)
+        index, other = (
+            None if rank is None else d.index_here(one) for rank, one in ((dest, to), (source, wanted_source))
+        )
+        if index is not None and other is not None:
+            array, _, tag = self._within.sendrecv(x, index, out, other, sendtag, recvtag)
+            return array, wanted_source, tag
+        is_first = view is not None and given.overlap(array, view)  # then all of x is sent before
+        if index is not None and other is None and source is not None and array.nbytes > SHORT_BYTES and not is_first:
+            return beside_others(d, make(d, out, source, recvtag), partial(self.send, x, to, tag))
         if dest is not None:
-            self._put("send", array, dest, tag, ARRAY, False, False)
+            self._put("send", array, to, tag, ARRAY, False, False)
         return self.recv(out, source, recvtag)
 
     def sendrecv_object(
@@ -70,7 +118,13 @@ class NodesMessages(Communicator):
     ) -> Any:
         """Send an object and receive another one; see `Communicator.sendrecv_object`."""
         with self._dispatcher.checking("sendrecv_object") as check:
-            wanted(self._dispatcher, ANY if source is None else source, recvtag, *check)
+            other, _ = wanted(self._dispatcher, ANY if source is None else source, recvtag, *check)
+        if dest is not None and source is not None and not async_op:
+            to, _ = check_address(self._dispatcher, dest, sendtag, "sendrecv_object")
+            index, other_index = map(self._dispatcher.index_here, (to, other))
+            if index is not None and other_index is not None:
+                found, _, tag = self._within.sendrecv_object(value, index, other_index, sendtag, recvtag)
+                return found, other, tag
         if not async_op:
             self.send_object(value, dest, sendtag)
             return self.recv_object(source, recvtag)
@@ -111,6 +165,9 @@ class NodesMessages(Communicator):
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _start(self, x: Any, dest: int | None, tag: int, synchronous: bool = False) -> Work[None]:
+        index = self._dispatcher.index_here(dest) if type(dest) is int else None
+        if index is not None:
+            return self._within._start(x, index, tag, synchronous)
         array, to, tag = check_send(self._dispatcher, x, self._rank if dest is None else dest, tag)
         if dest is None:
             work: Work[None] = self._dispatcher.worker.ended(None)
@@ -119,13 +176,34 @@ class NodesMessages(Communicator):
         return work
 
     def _send_again(self, status: int, x: Any, dest: int | None, tag: int, synchronous: bool) -> Any:
-        if status not in (c.NEEDS_PYTHON, c.BUSY) or dest is None:
+        if dest is None:
             return super()._send_again(status, x, dest, tag, synchronous)
+        index = self._dispatcher.index_here(dest) if type(dest) is int else None
+        if index is not None:
+            return self._within._send_again(status, x, index, tag, synchronous)
         array, to, tag = check_send(self._dispatcher, x, dest, tag)
         return self._put("send", array, to, tag, ARRAY, synchronous, False)
 
+    def _recv_again(self, status: int, out: Any, source: int | None, tag: int) -> Any:
+        index = self._dispatcher.index_here(source) if type(source) is int else None
+        if index is None:
+            return super()._recv_again(status, out, source, tag)
+        array, _, found_tag = self._within._recv_again(status, out, index, tag)
+        return array, source, found_tag
+
+    def _receive_object(self, source: int | None, tag: int, *, later: bool) -> Any:
+        index = self._dispatcher.index_here(source) if type(source) is int else None
+        if index is None or later:
+            return super()._receive_object(source, tag, later=later)
+        found, _, found_tag = self._within.recv_object(index, tag)
+        return found, source, found_tag
+
     def _put(self, operation: str, array: Any, dest: int, tag: int, form: int, synchronous: bool, later: bool) -> Any:
+        """Send a checked message."""
         d = self._dispatcher
+        index = d.index_here(dest)
+        if index is not None:  # then it is an array
+            return self._within.send(array, index, tag, synchronous=synchronous, async_op=later)  # type: ignore[call-overload]
         if not synchronous:
             d.mail.send(array, dest, tag, form)
             return self._now_or_ended(None, later)
@@ -138,4 +216,23 @@ class NodesMessages(Communicator):
         d = self._dispatcher
         with d.checking(operation) as check:
             source, tag = wanted(d, source, tag, *check)
-        return d.mail.probe(operation, source, tag, waits=waits, takes=takes)
+        index = d.index_here(source)
+        if index is not None:
+            return self._in_group(
+                calls.probe(self._within._dispatcher, operation, index, tag, waits=waits, takes=takes)
+            )
+
+        def look_within() -> Any:
+            return self._in_group(calls.probe(self._within._dispatcher, operation, ANY, tag, waits=False, takes=takes))
+
+        look = look_within if source == ANY else None
+        return d.mail.probe(operation, source, tag, waits=waits, takes=takes, look_within=look)
+
+    def _in_group(self, found: Any) -> Any:
+        """Replace the source, which is a rank within the node, by its number in this group."""
+        ranks = self._dispatcher.topology.local
+        if isinstance(found, Message):
+            found.envelope = self._in_group(found.envelope)
+        elif found is not None:
+            found = found._replace(source=ranks[found.source])
+        return found

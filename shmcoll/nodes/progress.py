@@ -12,8 +12,8 @@ It tests without a pause at first, then yields its core between two tests, then 
 yields from the start. It sleeps only when the bytes would have come, had they been on their way. It looks at the four
 things after LOOKS tests, and whenever it sleeps. Signal handlers run between two tests.
 
-Ranks that wait in shared memory do not look at the control channel. So the leader of a node has a thread that does,
-every 50 ms, and ends the groups of the node.
+Ranks that wait in shared memory do not look at the control channel. So a rank that leads the ranks of its node in a
+group has a thread that does, every 50 ms, and ends the group on the node.
 
 A leader in the opening of a short call tests its requests in native code, and calls `look_around` from there.
 
@@ -64,7 +64,9 @@ class Progress:
         self.groups: weakref.WeakValueDictionary[int, Failures] = weakref.WeakValueDictionary()
 
     def watch(self) -> None:
-        """Begin to look at the control channel in a thread."""
+        """Look at the control channel in a thread from now on."""
+        if self._watcher is not None:
+            return
         self._watcher = threading.Thread(target=self._watch, name="shmcoll-nodes", daemon=True)
         self._watcher.start()
 

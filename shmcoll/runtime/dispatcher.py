@@ -33,6 +33,7 @@ class Dispatcher:
     """Calls the routines of one group as its rank `rank`."""
 
     only_records = False  # a plan's stand-in does: see `communicator/plans.py`
+    reporter = FailureReporter
 
     def __init__(self, local_rank: LocalRank, group: Group, rank: int):
         self.local_rank = local_rank
@@ -45,7 +46,7 @@ class Dispatcher:
         self._scratch = np.empty(c.SCRATCH_BYTES + 64, np.uint8)
         self.buffers = MessageBuffers(local_rank.heap, group, rank, self.words)
         self._fill_context()
-        self.failures = FailureReporter(group, self.words, rank, self.buffers)
+        self.failures = self.reporter(group, self.words, rank, self.buffers)
         self.worker = AsyncWorker(self.words, group, rank, self.failures)
         self.posted = PostedReceives(self)
         self.checks_buffers = is_on("SHMCOLL_CHECK")  # see `calls/buffer_check.py`

@@ -68,14 +68,17 @@ class GroupRegistry:
         self._led: dict[int, Group | None] = {}  # by slot; None: a slot which says that there was no memory
         self._leaving: list[tuple[Group, int, dict[int, list[int]]]] = []
 
-    def lead(self, ranks: tuple[int, ...], which: Identity) -> Group:
-        """Make the region of a new group and let its members find it. If that fails, all members raise `ArenaError`."""
+    def lead(self, ranks: tuple[int, ...], which: Identity, *, cells: bool = True) -> Group:
+        """Make the region of a new group and let its members find it. If that fails, all members raise `ArenaError`.
+
+        cells: whether the group makes collectives; messages need none.
+        """
         self.sweep()
         slot = self._free_slot()
         if sum(group is not None for group in self._led.values()) >= _most_groups():
             self._refuse(slot, which, _FULL)
             raise ArenaError(f"this rank {_too_many()}")
-        size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_CELL_BYTES))
+        size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_CELL_BYTES) if cells else 0)
         try:
             offset = self._heap.take(size, f"a group of {len(ranks)} ranks")
         except ArenaError as error:
@@ -186,7 +189,7 @@ def _members(arena: Arena, leader: int, offset: int, purpose: str) -> tuple[int,
     room = first + length - offset
     if offset >= first and offset % layout.PAGE == 0 and room >= layout.PAGE:
         size = arena.load(offset + layout.SIZE)
-        if 0 < size <= arena.ranks and layout.group_bytes(size, arena.load(layout.JOB_CELL_BYTES)) <= room:
+        if 0 < size <= arena.ranks and layout.group_bytes(size, 0) <= room:
             members = tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in range(size))
             if all(0 <= rank < arena.ranks for rank in members):
                 return members

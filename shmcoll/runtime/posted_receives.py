@@ -81,6 +81,10 @@ class PostedReceives:
     def is_empty(self) -> bool:
         return not self._posted
 
+    def first(self) -> PostedReceive | None:
+        """Return the first receive in the list."""
+        return next(iter(self._posted), None)
+
     def make(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> PostedReceive:
         """Make a receive, to be put into the list by `enter`."""
         dispatcher = self._dispatcher
@@ -204,7 +208,8 @@ class PostedReceives:
         self._serve(briefly=False, marks=False)
         sites = []
         for receive in list(self._posted):
-            if (all_of_them or self.cannot_come(receive.source)) and receive.withdraw():
+            is_lost = not receive.has_other_ways and self.cannot_come(receive.source)
+            if (all_of_them or is_lost) and receive.withdraw():
                 sites.append(receive.site)
         self._clean()
         return sites
@@ -341,7 +346,7 @@ class PostedReceives:
         for receive in posted:
             is_late, source = receive.deadline < self._looked, receive.source
             from_others = source != me and self._dispatcher.size > 1
-            cannot_come = from_others and (lost or source in gone)
+            cannot_come = from_others and (lost or source in gone) and not receive.has_other_ways
             if not (is_late or cannot_come) or not receive.take():
                 continue
             if is_late:

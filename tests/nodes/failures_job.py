@@ -151,6 +151,41 @@ def in_message(comm: Any) -> None:
     comm.recv(source=CULPRIT)
 
 
+def late_message(comm: Any) -> None:
+    """Rank 2 waits for one that rank 3, of its node, does not send."""
+    comm.timeout = 2.0
+    if comm.rank == CULPRIT:
+        time.sleep(4)
+    elif comm.rank == 2:
+        comm.recv(source=CULPRIT, tag=5)
+    comm.all_reduce(np.ones(4))
+
+
+def circle(comm: Any) -> None:
+    """Ranks 2 and 3, of one node, wait for one another."""
+    if comm.rank > 1:
+        comm.recv(source=5 - comm.rank, tag=5)
+    comm.all_reduce(np.ones(4))
+
+
+def raises_in_messages(comm: Any) -> None:
+    """All others wait for messages within their node, but for rank 0, which computes."""
+    if comm.rank == CULPRIT:
+        time.sleep(0.3)
+        raise KeyError("a bad sample")
+    if comm.rank == 0:
+        time.sleep(2)
+    comm.recv(source=CULPRIT if comm.rank == 2 else 0, tag=5)
+
+
+def interrupted_in_message(comm: Any) -> None:
+    if comm.rank == CULPRIT:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        comm.recv(source=2)
+    comm.recv(source=comm.nodes[comm.rank // 2][0] if comm.rank % 2 else shmcoll.ANY)
+
+
 def interrupted(comm: Any) -> None:
     if comm.rank == CULPRIT:
         signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -175,6 +210,8 @@ CASES: dict[str, Callable[[Any], None]] = {
         killed_within,
         leader_killed,
         node_killed,
+        node_killed_slowly,
+        killed_while_others_compute,
         crashes,
         leaves,
         stopped,
@@ -186,6 +223,10 @@ CASES: dict[str, Callable[[Any], None]] = {
         late,
         aborts,
         in_message,
+        late_message,
+        circle,
+        raises_in_messages,
+        interrupted_in_message,
         interrupted,
         bad_argument,
     )
@@ -210,8 +251,6 @@ def main() -> None:
             told[name] = getattr(error, name, None)
         if isinstance(error, shmcoll.ShmcollError):
             try:
-        node_killed_slowly,
-        killed_while_others_compute,
                 comm.barrier()
             except shmcoll.ShmcollError as again:
                 told["again"] = type(again).__name__

@@ -52,6 +52,7 @@ def groups(comm: Any) -> dict[str, Any]:
     number, column = comm.rank, comm.split(comm.rank % 2)  # over both nodes
     twin = comm.dup()
     rest = comm.subgroup([0, 1, 2]) if number != 3 else None
+    comm.barrier()
     if number == 3:
         die()
     told: dict[str, Any] = {}

@@ -36,6 +36,7 @@ from shmcoll.nodes.short.layout import (
     TOLD,
 )
 from shmcoll.nodes.short.marks import MOST_DIMENSIONS, find, write_key
+from shmcoll.nodes.short.message_entries import MESSAGES, make_message_entry
 from shmcoll.nodes.short.opening import bring, open_rows, row_of, spread, stride
 
 STATE = c.MAILBOXES  # in the context of a group over nodes, which has no mailboxes: the address of its state
@@ -229,14 +230,16 @@ FUNCTIONS = {
 
 
 def functions() -> code.Functions:
-    """Return the entries of all short calls, and what Python calls: `opening.open_rows` and `opening.spread`."""
+    """Return the entries of all short calls and of messages, and what Python calls: `opening.open_rows` and
+    `opening.spread`."""
     entries: code.Functions = {
         f"nodes_{name}": (make_entry(function, RECORDS[name], run), 3) for name, function in FUNCTIONS.items()
     }
+    entries |= {f"nodes_{name}": (make_message_entry(RECORDS[name]), 3) for name in MESSAGES}
     return entries | {"nodes_open_rows": (open_rows, 4), "nodes_spread": (spread, 4)}
 
 
 def load(progress: Progress | None = None) -> dict[str, int]:
     """Return the addresses of these functions by name. The first call in a process loads or compiles them."""
-    names = (*FUNCTIONS, "open_rows", "spread")
+    names = (*FUNCTIONS, *MESSAGES, "open_rows", "spread")
     return dict(zip(names, code.load_functions("calls_over_nodes", functions, progress), strict=True))

@@ -74,9 +74,9 @@ class OpeningState:
         self._fill(d)
         d.words[STATE // WORD] = self.words.ctypes.data
         with d.local_rank.compiling():
-            self._functions = load(_tell)
+            self.functions = load(_tell)
         kind = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
-        self._open_rows, self._spread = (kind(self._functions[name]) for name in ("open_rows", "spread"))
+        self._open_rows, self._spread = (kind(self.functions[name]) for name in ("open_rows", "spread"))
 
     def _fill(self, d: "NodesDispatcher") -> None:
         topology, wire = d.topology, d.channel.wire
@@ -187,7 +187,7 @@ class OpeningState:
         """Return the native entry of a short call, if it has one, on the context of the group."""
         if name not in FUNCTIONS or not entry.FAST:
             return None
-        return entry.make_callable(name, self._functions[name], 0, words)
+        return entry.make_callable(name, self.functions[name], 0, words)
 
     def remember(
         self, name: str, marks: tuple[int, int], operand: np.ndarray | None, reduction: int, root: int
