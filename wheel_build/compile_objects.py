@@ -18,7 +18,7 @@ from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.compiler.levels import levels
 from shmcoll.engine.compiler.lowering import lowered
 from shmcoll.engine.compiler.object_cache import packaged_name, sealed
-from shmcoll.nodes.short import collectives as short_calls
+from shmcoll.nodes.native import collectives as short_calls
 from shmcoll.startup.rank_process import die_with
 
 

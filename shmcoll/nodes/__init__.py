@@ -8,12 +8,12 @@ methods of every other one, because its dispatcher takes the checked arguments o
     progress.py       the wait loop: MPI requests, deadlines, dead ranks, the ends of groups
     failures.py       why a group has ended, and how all its ranks learn it
     agreement.py      the opening of every collective: ranks of all nodes make the same call
-    short/            openings and short calls in native code
-    within.py         messages between two ranks of a node; short/message_entries.py: their native entries
+    native/           openings in native code, and the calls that it makes from their arguments to their results
+    within.py         messages between two ranks of a node; native/message_entries.py: their native entries
     mail.py           messages between two ranks of different nodes
     posted.py         posted receives: of either kind of message, or of both
     operators.py      the arithmetic of reductions, by the kernels of one machine
-    reduction.py, prefix.py, moves.py, rooted.py, counted.py, halos.py, transport.py    the algorithms
+    reduction.py, prefix.py, moves.py, rooted.py, counted.py, halos.py, transport.py    the algorithms, in Python
     dispatcher.py     from the arguments of a routine to the algorithm; interfaces.py: what the algorithms see of it
     survivors.py      shrink, under an MPI that goes on after a failure
     communicator.py, messages.py, groups.py    what a user sees

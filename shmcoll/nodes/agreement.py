@@ -10,9 +10,10 @@ A rank leaves step 3 only after every rank of every node has entered step 1. All
 ranks reach the same verdict, before a byte of a result moves. If they disagree, every rank makes step 4: all of them
 exchange what they have called, in words, and raise.
 
-There are two forms, in the same memory and with the same formats, so that they always meet. In `open_rows`, which is
-native (`short/opening.py`), a node offers what its ranks have brought, and all ranks get all of it. In `open`, which is
-here, a node offers what its ranks have made together, and the leaders make the result.
+There are three forms, in the same memory and with the same formats, so that they always meet. In `open_rows`, which is
+native (`native/opening.py`), a node offers what its ranks have brought, and all ranks get all of it. In `open_array`
+(`native/root_opening.py`), one rank brings something for all. In `open`, which is here, a node offers what its ranks
+have made together, and the leaders make the result.
 
 Who waits for whom: a rank for the ranks of its node (in shared memory), a leader for the other leaders (`progress.py`).
 All of them have the same order of steps, so there is no circle. A leader of a node that disagrees sends its message all
@@ -29,6 +30,7 @@ message between two leaders, o the work of a leader for each further one, B byte
 """
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
@@ -41,9 +43,9 @@ from shmcoll.diagnostics.call_site import at_site
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CollectiveMismatch
+from shmcoll.nodes.native.layout import HEAD, PARTLY_UNLIKE, SLOT_BYTES, UNLIKE
+from shmcoll.nodes.native.state import LONGEST_OFFER, LONGEST_ROWS, OpeningState
 from shmcoll.nodes.progress import Wait
-from shmcoll.nodes.short.layout import EVERYBODY, HEAD, PARTLY_UNLIKE, SLOT_BYTES, UNLIKE
-from shmcoll.nodes.short.state import LONGEST_OFFER, OpeningState
 from shmcoll.nodes.wire import OPENING, Pending
 
 if TYPE_CHECKING:
@@ -76,10 +78,9 @@ class Agreement:
             self._gather = inner.plan("all_gather", state.slot, out=state.slots)
             self._publish = inner.plan("broadcast", state.told[:SLOT_BYTES], 0)
 
-    @property
-    def most_row(self) -> int:
-        """The bytes that a rank can bring to `open_rows`."""
-        return self.state.most_row
+    def carries(self, length: int, most: int = LONGEST_ROWS) -> bool:
+        """Return whether `open_rows` carries so many bytes of each rank, where it carries up to `most`."""
+        return length <= min(self.state.most_row, most)
 
     @property
     def sequence(self) -> int:
@@ -90,33 +91,79 @@ class Agreement:
         self,
         facts: Facts,
         brought: np.ndarray,
-        only: int = EVERYBODY,
         *,
         partly_known: Facts | None = None,
         unlike: tuple[type[Exception], str] = DISAGREE,
         native: tuple[np.ndarray | None, int, int] | None = None,
     ) -> np.ndarray:
-        """Agree on a call, and return what all ranks have brought, as rows by rank, or what one of them has.
+        """Agree on a call, and return what all ranks have brought, as rows by rank.
 
         Args:
             facts: what must be equal on all ranks: the operation and its arguments.
-            brought: bytes of this rank, as many on all ranks, and `most_row` at most; MOST_BROUGHT for one rank's.
-            only: the rank whose bytes all ranks get, if not all of them.
+            brought: bytes of this rank, as many on all ranks, as many as it `carries` at most.
             partly_known: what must be equal on all ranks that know it.
             unlike: the exception for `partly_known` that is not equal, and the beginning of its text.
             native: operand, reduction and root of the call, if native code may make calls of this form by itself.
         """
-        state, marks = self.state, (_mark(facts), _mark(partly_known))
+        self._open(
+            facts, partly_known, unlike, native, lambda first, second: self.state.open_rows(first, second, brought)
+        )
+        return self.state.rows(brought.size)
+
+    def open_array(
+        self,
+        facts: Facts,
+        brought: np.ndarray,
+        array: np.ndarray | None,
+        follows: int,
+        root: int,
+        *,
+        partly_known: Facts | None = None,
+        unlike: tuple[type[Exception], str] = DISAGREE,
+        native: tuple[np.ndarray | None, int, int] | None = None,
+    ) -> np.ndarray:
+        """Agree on a call, and return the description that the root has brought. What follows it is in the state.
+
+        Args:
+            facts: see `open_rows`.
+            brought: MOST_BROUGHT bytes, which count on the root.
+            array: the bytes of the root's array, on the root, if they may follow.
+            follows: how many bytes follow, on a rank that knows them; see `native/root_opening.py`.
+            root: the rank.
+            partly_known: see `open_rows`.
+            unlike: see `open_rows`.
+            native: see `open_rows`.
+        """
+        address = array.ctypes.data if array is not None else 0
+        self._open(
+            facts,
+            partly_known,
+            unlike,
+            native,
+            lambda first, second: self.state.open_array(first, second, brought, address, follows, root),
+        )
+        return self.state.description().copy()
+
+    def _open(
+        self,
+        facts: Facts,
+        partly_known: Facts | None,
+        unlike: tuple[type[Exception], str],
+        native: tuple[np.ndarray | None, int, int] | None,
+        make: Callable[..., int],
+    ) -> None:
+        """Make an opening in native code, from the marks of this rank, unless it has been made and has found that the
+        ranks disagree. Raise if they do."""
+        state, first, second = self.state, _mark(facts), _mark(partly_known)
         if not self.verdict:
             if native is not None:
-                state.remember(facts[0], marks, *native)
-            status = state.open_rows(*marks, brought, only)
+                state.remember(facts[0], (first, second), *native)
+            status = make(first, second)
             if status != c.MISMATCH:
                 self.check(status)
             self.verdict = state.verdict if status == c.MISMATCH else 0
         if self.verdict:
             self._disagree(facts, partly_known, unlike)
-        return state.rows(brought.size) if only < 0 else state.row(brought.size)
 
     def open(
         self,
@@ -163,17 +210,36 @@ class Agreement:
             self._disagree(facts, partly_known, unlike)
         return told[WORD:]
 
+    def move(self, name: str, *arguments: int) -> int:
+        """Move the bytes of a call in native code, after its opening; see `OpeningState.move`. Returns OK."""
+        return self.check(self.state.move(name, *arguments))
+
     def check(self, status: int) -> int:
-        """Return the status OK of native code of an opening; raise why it has returned another one."""
+        """Return the status OK of native code; raise why it has returned another one."""
         if status == c.OK:
             return status
         d, (where, code) = self._dispatcher, self.state.failed
         if where == "MPI":
             mpi = d.channel.wire.mpi
             text = mpi.Get_error_string(code) if code else "a message of another length than this call has"
-            d.progress.lost(d.failures, self._missing(), text)
+            d.progress.lost(d.failures, self.state.missing(), text)
             d.failures.raise_if_ended(d.operation)
         raise d.inner._dispatcher.failures.error(where, code)
+
+    def keep_memory(self) -> None:
+        """Keep the arrays of the calls that this thread is in, and of the exception that it handles, until the end of
+        the job: MPI may still read and write them, if messages are on their way. Native code knows only addresses."""
+        if not self.state.abandoned():
+            return
+        kept, frame, traceback = [], sys._getframe(1), sys.exc_info()[2]
+        while frame is not None:
+            kept.append(frame)
+            frame = frame.f_back  # type: ignore[assignment]
+        while traceback is not None:
+            kept.append(traceback.tb_frame)
+            traceback = traceback.tb_next
+        ours = [dict(one.f_locals) for one in kept if one.f_globals.get("__name__", "").startswith("shmcoll.")]
+        self._dispatcher.progress.abandon([], ours)
 
     def withdraw(self) -> None:
         """Make no native opening any more, and leave what has been posted, and is not complete, to the end of the
@@ -188,15 +254,12 @@ class Agreement:
         d, wait = self._dispatcher, self._wait
         if wait is None or turn <= self._turn:
             operation = d.operation or OPERATION_NAMES[d.words.item(c.OPERATION // WORD)]
-            self._wait = wait = Wait(operation, d.timeout, self._missing, self.state.messages.shape[1])
+            self._wait = wait = Wait(operation, d.timeout, self.state.missing, self.state.bytes_on_their_way)
         self._turn = turn
         d.progress.look_around(d.failures, wait)
+        self.state.sleeps(wait.sleeps)
 
     _turn = 0
-
-    def _missing(self) -> list[int]:
-        """Return the leaders whose message has not come."""
-        return [self._leaders[node] for node in self.state.missing()]
 
     def texts(self, text: str) -> list[str]:
         """Return the texts of all ranks, by rank, each shortened if necessary. Every rank calls it."""

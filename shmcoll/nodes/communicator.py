@@ -1,6 +1,6 @@
 """The communicator over nodes. It has the methods of every other one; what differs is below.
 
-Short calls have native entries of this room (`short/`). All others leave the arguments to `calls/`, which check them
+Many calls have native entries of this room (`native/`). All others leave the arguments to `calls/`, which check them
 and call the dispatcher of this room: their methods find the entry that answers that Python goes on.
 """
 

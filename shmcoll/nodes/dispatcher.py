@@ -32,8 +32,8 @@ from shmcoll.nodes import counted, halos, moves, prefix, reduction, rooted
 from shmcoll.nodes.agreement import Agreement
 from shmcoll.nodes.failures import Checking, Failures
 from shmcoll.nodes.mail import Mail
+from shmcoll.nodes.native.message_entries import ELSEWHERE, MESSAGES, make_callable
 from shmcoll.nodes.posted import Posted
-from shmcoll.nodes.short.message_entries import ELSEWHERE, MESSAGES, make_callable
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.switches import is_on
 
@@ -142,7 +142,6 @@ class NodesDispatcher:
         self._routines: dict[str, Callable[..., int]] = {}
         self._kernels: dict[tuple[int, int], int] = {}  # by code of the dtype and number of the reduction
         self.partials: dict[Any, Any] = {}  # `operators.py`
-        self.staging: dict[Any, Any] = {}  # `transport.py`
         for comm in (inner, within) if progress.crowded else ():
             comm._dispatcher.words[c.POLLS // WORD] = 0
             comm._dispatcher.words[c.YIELDS // WORD] = 32
@@ -213,6 +212,7 @@ class NodesDispatcher:
 
     def left(self, operation: str) -> None:
         """End the group on all nodes, because an exception has come out of one of its calls."""
+        self.agreement.keep_memory()
         where = f"{self.topology.describe(self.rank)} was interrupted in {operation}{at_site()}"
         self.failures.end(RankFailed, where, rank=self.rank)
 
@@ -309,6 +309,7 @@ class NodesDispatcher:
                 self.left(operation)
             raise
         except ShmcollError as error:
+            self.agreement.keep_memory()
             if not self.failures.has_raised(error):
                 self.failures.raise_if_ended(self.operation)  # also what the node's group has found
                 self.left(operation)

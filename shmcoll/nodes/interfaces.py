@@ -31,7 +31,6 @@ class NodesDispatcher(Protocol):
     agreement: Any  # `agreement.py`, which uses this file
     group: Any
     partials: dict[Any, Any]  # `operators.py`
-    staging: dict[Any, np.ndarray]  # `transport.py`
     rank: int
     size: int
     leaders: int

@@ -2,7 +2,7 @@
 
 The way of a message follows from the two ranks. If both are on one node, the communicator for messages within the node
 (`within.py`) makes the call: short ones in the native entry, which translates the number of the other rank
-(`short/message_entries.py`). Otherwise `mail.py` sends and receives. So each pair of ranks has one way, and the order
+(`native/message_entries.py`). Otherwise `mail.py` sends and receives. So each pair of ranks has one way, and the order
 of its messages is that of this way.
 """
 

@@ -3,17 +3,20 @@
 A function takes the dispatcher, the name of the operation, and the arguments of the native entry as `calls/` pass them,
 and returns OK.
 
-all_gather   short: the opening gives all ranks the arrays of all. Longer: the leaders exchange the arrays of their
-             nodes in the opening. Long: `gather_everywhere`. Cost: O(r S); long O(0) + A + (N - 2) o + (N - 1) r S / B,
-             and N all_gathers of r S in the node
+all_gather   short: the opening gives all ranks the arrays of all. Long: `gather_everywhere`. Cost: O(r S); long O(0) +
+             A + (N - 2) o + (N - 1) r S / B, and N all_gathers of r S in the node
 collective_permute
-             short: the opening gives all ranks the arrays of all. Long: a message from each rank whose target is on
-             another node. Cost: O(r S); long O(0) + A + r S / B
-all_to_all   short: the same, and each rank takes its blocks. Longer: one message for each pair of nodes, in the
-             opening: all blocks for the ranks there, by receiver. Long: a message for each pair of ranks. Cost:
-             O(r S); O(r S / N); long O(0) + A + ((N - 1) r - 1) o + r (N - 1) / N S / B, and an all_to_all in the node
+             short: the opening gives all ranks the arrays of all. Long: a message for each pair of ranks. Cost: O(r S);
+             long O(0) + A + r S / B
+all_to_all   short: the same, and each rank takes its blocks. Longer, among many ranks: one message for each pair of
+             nodes, in the opening: all blocks for the ranks there, by receiver. Long: a message for each pair of ranks.
+             Cost: O(r S); O(r S / N); long O(0) + A + ((N - 1) r - 1) o + r (N - 1) / N S / B, and an all_to_all in the
+             node
 
 N nodes of r ranks, S bytes of an array. A, o, B, and O(S) for an opening: see `agreement.py`.
+
+Native code makes such a call by itself once Python has made one of its form (`native/collectives.py`), unless it works
+in place, has marks, or goes in the messages of the leaders. So both send the same messages.
 """
 
 from functools import lru_cache
@@ -24,9 +27,11 @@ import numpy as np
 from shmcoll.collectives.collective_permute import NOBODY
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT
-from shmcoll.nodes.agreement import LONGEST_OFFER, NOTHING, Facts
+from shmcoll.nodes.agreement import NOTHING, Facts
+from shmcoll.nodes.native.layout import MOST_EXCHANGED, MOST_GATHERED
+from shmcoll.nodes.native.state import direct_bytes
 from shmcoll.nodes.transport import at_address, gather_everywhere, put, swap, table_at
-from shmcoll.nodes.wire import Pending, as_bytes
+from shmcoll.nodes.wire import as_bytes
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -56,21 +61,14 @@ def all_gather(
     d: "NodesDispatcher", name: str, x: np.ndarray, out: Any, _0: int, _1: int, mark: int, _2: int, table: int
 ) -> int:
     block = as_bytes(x)
-    length, topology = block.size, d.topology
+    length = block.size
     facts = (name, *array_facts(x, mark))
-    if length <= d.agreement.most_row:
-        rows = d.agreement.open_rows(facts, block, native=(x, 0, 0) if not mark else None)
-    elif length * max(map(len, topology.nodes)) <= LONGEST_OFFER // 2 and length * d.size <= 2 * LONGEST_OFFER:
-
-        def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
-            rows = told.reshape(d.size, length)
-            for ranks, offer in zip(topology.nodes, offers, strict=True):
-                rows[list(ranks)] = offer.reshape(len(ranks), length)
-
-        told = d.agreement.open(facts, length * d.size, lambda: gather_in_node(d, block), combine)
-        rows = told.reshape(d.size, length)
+    native = (x, 0, 0) if not mark else None
+    if d.agreement.carries(length, MOST_GATHERED):
+        rows = d.agreement.open_rows(facts, block, native=native)
     else:
-        d.agreement.open(facts)
+        d.agreement.state.prepare("all_gather_v")
+        d.agreement.open_rows(facts, NOTHING, native=native)
         place = None if table else as_bytes(out).reshape(d.size, length)
         if place is not None and place[d.rank].ctypes.data != block.ctypes.data and np.may_share_memory(place, block):
             place = None  # other rows overlap the block
@@ -142,12 +140,12 @@ def personalised(
     facts, native, more: see `Agreement.open_rows`. into: memory for the rows, which long ones are received in.
     """
     topology, length = d.topology, blocks.shape[1]
-    if blocks.size <= d.agreement.most_row:
+    if d.agreement.carries(blocks.size, MOST_EXCHANGED):
         rows = d.agreement.open_rows(facts, blocks.reshape(-1), native=native, **more)
         return rows.reshape(d.size, d.size, length)[:, d.rank]
-    most = max(map(len, topology.nodes))
-    if length * most * most > LONGEST_OFFER:
-        d.agreement.open(facts, **more)
+    if length >= direct_bytes(topology):
+        d.agreement.state.prepare("all_to_all_v")
+        d.agreement.open_rows(facts, NOTHING, native=native, **more)
         got = np.empty_like(blocks) if into is None else into
         counts, displs = np.full(d.size, length), np.arange(d.size) * length
         swap(d, blocks.reshape(-1), counts, displs, got.reshape(-1), counts, displs)
@@ -187,20 +185,13 @@ def collective_permute(
     target: int,
 ) -> int:
     facts = (name, *array_facts(x, mark), f"pairs of hash {pairs:x}")
-    block = as_bytes(x)
-    if block.size <= d.agreement.most_row:
-        rows = d.agreement.open_rows(facts, block, native=(x, 0, pairs) if not mark else None)
+    block, native = as_bytes(x), (x, 0, pairs) if not mark else None
+    if d.agreement.carries(block.size, MOST_EXCHANGED):
+        rows = d.agreement.open_rows(facts, block, native=native)
         put(out, rows[source] if source != NOBODY else np.zeros_like(block))
         return _OK
-    d.agreement.open(facts)
-    local = {rank: i for i, rank in enumerate(d.topology.local)}
-    pending = Pending(d.channel)
-    if target not in local and target != NOBODY:
-        pending.send(block.copy() if np.may_share_memory(x, out) else block, target)
-    ends = (local.get(source, NOBODY), local.get(target, NOBODY))
-    # It clears the result if no rank of this node sends it, so the receive begins afterwards
-    d.inner._dispatcher.run("collective_permute", block, as_bytes(out), 0, pairs, 0, 0, *ends)
-    if source not in local and source != NOBODY:
-        pending.recv(as_bytes(out), source)
-    d.wait(pending)
+    d.agreement.state.prepare("all_to_all_v")
+    d.agreement.open_rows(facts, NOTHING, native=native)
+    block = block.copy() if np.may_share_memory(x, out) else block
+    d.agreement.move("permute", source, target, block.ctypes.data, out.ctypes.data, block.size)
     return _OK

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shmcoll.engine import context as c
 from shmcoll.engine.compiler.user_operators import of_kernel
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, REDUCTIONS, USER
 from shmcoll.engine.kernels.kernels import JOIN, START, STORE
-from shmcoll.engine.kernels.operators import is_logical
 from shmcoll.engine.native.entry import kernel_slot
 from shmcoll.engine.native.entry_counts import mark_of
 from shmcoll.nodes.agreement import Facts
@@ -58,10 +58,6 @@ class Partial:
             self._kernel = d.kernel(wide, name, self._kind)
         self._call = _KERNEL(self._kernel)
         self.is_finished = kind != REDUCTIONS["avg"] and wide is known  # nothing is left to do at the end
-        # The partial result of one array alone is the array
-        self.starts_as_it_is = (
-            self._kind in REDUCTION_NAMES and self._kind != PREMUL_SUM and not is_logical(REDUCTION_NAMES[self._kind])
-        )
         # Of nodes that are not in the order of ranks the partial results cannot be combined in that order
         self.needs_all = bool(ordered) and not d.topology.in_rank_order
         self.facts: Facts = (
@@ -79,6 +75,24 @@ class Partial:
         kind, identity, ordered = self._kind, self._identity, self._ordered
         arguments = operand, target, kind, 0, identity, 0, self._kernel, ordered, 0
         self._d.inner._dispatcher.run(operation, *arguments)
+
+    def move(
+        self,
+        name: str,
+        source: np.ndarray,
+        result: np.ndarray,
+        blocks: tuple[np.ndarray, np.ndarray] | None = None,
+    ) -> None:
+        """Reduce flat arrays of partial results over all ranks in native code, after the opening. blocks: counts and
+        places of the blocks of a reduce_scatter."""
+        agreement = self._d.agreement
+        agreement.state.describe_reduction(source, result, self._kind, self._identity, self._kernel, self._ordered)
+        if blocks is not None:
+            agreement.state.describe_blocks(*blocks)
+        status = agreement.state.move(name)
+        if status == c.RAISED:
+            self._raise(*agreement.state.values_that_raised)
+        agreement.check(status)
 
     def reduce_scatter_in_node(
         self, starts: Sequence[int] | np.ndarray, lengths: Sequence[int], operand: np.ndarray
@@ -133,9 +147,13 @@ class Partial:
 
     def _join(self, target: int, first: int, second: int, count: int) -> None:
         if count and (failed := self._call(JOIN, target, first, second, count, self._d.size)):
-            at, item = failed - 1, self.wide.itemsize
-            values = (at_address(one + at * item, item).view(self.wide)[0].item() for one in (first, second))
-            raise of_kernel(self._kernel).raised(*values)
+            behind = (failed - 1) * self.wide.itemsize
+            self._raise(first + behind, second + behind)
+
+    def _raise(self, *addresses: int) -> None:
+        """Raise what a user's function has raised for the values at two addresses."""
+        values = (at_address(one, self.wide.itemsize).view(self.wide)[0].item() for one in addresses)
+        raise of_kernel(self._kernel).raised(*values)
 
     def finish(self, total: np.ndarray, target: np.ndarray) -> None:
         """Write the result, in the dtype of the operands."""

@@ -1,8 +1,9 @@
 """scan and exscan over nodes.
 
-Ranks in the order of the nodes: a scan in each node, an exchange of the totals of all nodes in the opening or, for long
-arrays, of the leaders, and each rank combines what is before its node with what the scan in its node gave. Otherwise
-every rank gets the arrays of all ranks, and combines those before it in their order.
+Short: the opening gives all ranks the arrays of all, and each rank combines those before it in their order. Longer,
+with ranks in the order of the nodes: a scan in each node, an exchange of the totals of all nodes in the opening or, for
+long arrays, of the leaders, and each rank combines what is before its node with what the scan in its node gave.
+Otherwise every rank gets the arrays of all ranks, and combines those before it in their order.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shmcoll.engine import context as c
+from shmcoll.nodes.agreement import NOTHING
 from shmcoll.nodes.moves import array_facts
+from shmcoll.nodes.native.layout import MOST_SCANNED
 from shmcoll.nodes.operators import Partial, partial_of
 from shmcoll.nodes.reduction import SHORT_BYTES, aligned, fold_in_rank_order
 from shmcoll.nodes.wire import Pending, as_bytes
@@ -42,9 +45,13 @@ exscan = scan  # the name says which
 
 def _running(d: "NodesDispatcher", name: str, operand: np.ndarray, target: np.ndarray | None, partial: Partial) -> int:
     facts, wide = (name, *array_facts(operand), *partial.facts), partial.widened(operand)
-    if not d.topology.in_rank_order:
-        d.agreement.open(facts)
-        last = d.rank + (name == "scan")
+    last = d.rank + (name == "scan")
+    if d.agreement.carries(wide.nbytes, MOST_SCANNED):
+        rows = d.agreement.open_rows(facts, as_bytes(wide), native=partial.native(operand, 0))
+        first, *others = (aligned(row, wide.dtype) for row in rows[: max(last, 1)])
+        total = partial.fold([partial.started(first), *others])
+    elif not d.topology.in_rank_order:
+        d.agreement.open_rows(facts, NOTHING)
         total = fold_in_rank_order(d, wide, partial, range(last)) if last else gather_only(d, wide, partial)
     else:
         total = _by_nodes(d, name, facts, wide, partial)
@@ -77,7 +84,7 @@ def _by_nodes(
         told = d.agreement.open(facts, wide.nbytes, lambda: as_bytes(total_of_node()), combine)
         before = aligned(told, wide.dtype)
     else:
-        d.agreement.open(facts)
+        d.agreement.open_rows(facts, NOTHING)
         before = _totals_before(d, total_of_node(), wide, partial)
     own = np.empty_like(wide) if name == "scan" or topology.index else None
     partial.in_node(name, wide, own)

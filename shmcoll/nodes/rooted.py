@@ -1,24 +1,22 @@
 """broadcast, scatter and gather over nodes.
 
 Ranks without an array do not know dtype and shape. The root brings these to the opening, as the words that
-`calls/foreign_dtypes.py` reads: dtype code and mark, number of dimensions, dimensions. So a call has the phases OPEN
-and DATA on such a rank, and BOTH on others. What the root brings has always the same length: behind the words there is
-room for a short array, and words for which there is no room follow by a broadcast.
+`calls/foreign_dtypes.py` reads: dtype code and mark, number of dimensions, dimensions (`native/root_opening.py`). So a
+call has the phases OPEN and DATA on such a rank, and BOTH on others. Dimensions for which there is no room follow by a
+broadcast.
 
-broadcast    short: the root brings the array. Longer: in the root's node; then along a tree of the nodes, each rail
-             with its part; then in each node. An array up to SPREAD_BYTES goes along the tree of the leaders, in
-             native code (`short/opening.py`). Cost: O(240); longer O(0) + log2(N) (A + S / B) + a broadcast in the node
-scatter      the root sends its part to each rank of another node, while its node shares its own parts. Cost: O(240) +
-             A + ((N - 1) r - 1) o + (N - 1) r S / B
-gather       short: the opening gives all ranks the arrays of all. Longer: the leaders offer the arrays of their nodes
-             to the root's leader. Long: each rank of another node sends to the root. Cost: O(r S); long O(0) + A +
+broadcast    short: the array comes with the opening. Longer: along a tree of the nodes, in native code
+             (`native/long_moves.py`). Cost: O(S); longer O(0) + log2(N) (A + S / B) + a broadcast in the node
+scatter      short: the array comes with the opening, and each rank takes its part. Longer: the root sends its part to
+             each rank of another node, while its node shares its own parts. Cost: O(N r S); longer O(0) + A +
              ((N - 1) r - 1) o + (N - 1) r S / B
+gather       short: the opening gives all ranks the arrays of all. Long: each rank of another node sends to the root.
+             Cost: O(r S); long O(0) + A + ((N - 1) r - 1) o + (N - 1) r S / B
 
 N nodes of r ranks, S bytes of an array, or of a rank's part. A, o, B, and O(S) for an opening: see `agreement.py`.
-
-Source: the tree is the binomial one, over the nodes in order behind the root's.
 """
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,11 +26,18 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
 from shmcoll.engine.layout import MOST_DIMENSIONS, WORD
-from shmcoll.nodes.agreement import DISAGREE, LONGEST_OFFER, NOTHING, UNKNOWN, Facts
-from shmcoll.nodes.moves import array_facts, gather_in_node
-from shmcoll.nodes.reduction import shares
-from shmcoll.nodes.short.collectives import ARRAY_DIMENSIONS, ARRAY_DIMS, ARRAY_LENGTH, ARRAY_TYPE, LONG, SPREAD_BYTES
-from shmcoll.nodes.short.layout import MOST_BROUGHT
+from shmcoll.nodes.agreement import DISAGREE, NOTHING, UNKNOWN, Facts
+from shmcoll.nodes.moves import array_facts
+from shmcoll.nodes.native.layout import MOST_BROUGHT
+from shmcoll.nodes.native.root_opening import (
+    ARRAY_DIMENSIONS,
+    ARRAY_DIMS,
+    ARRAY_LENGTH,
+    ARRAY_TYPE,
+    LONG,
+    MOST_FOLLOWING,
+    following,
+)
 from shmcoll.nodes.transport import at_address, put, table_at
 from shmcoll.nodes.wire import Pending, as_bytes
 
@@ -50,7 +55,8 @@ def broadcast(
     if phase != DATA:
         own = _described(x.dtype, x.shape, mark) if x is not None else None
         native = (x, 0, root) if x is not None and not mark else None
-        words, d.kept = _open(d, name, root, own, as_bytes(x) if d.rank == root else None, native=native)
+        array = as_bytes(x) if x is not None else None
+        words, d.kept = _open(d, name, root, own, array, array.size if array is not None else LONG, native=native)
         if phase == OPEN:
             table_at(more[1], _WORDS)[:] = words
             return int(c.SHAPE_KNOWN)
@@ -76,42 +82,45 @@ def scatter(
     last: int,
 ) -> int:
     if phase != DATA:
-        own = None
+        own, array, length, native = None, None, LONG, None
         if x is not None:
             shape = x.shape
             if d.rank == root and not table:
                 shape = (x.shape[0] // d.size, *x.shape[1:])
             own = _described(x.dtype, shape, last)
-        words, _ = _open(d, name, root, own, None, (ValueError, "scatter: the parts do not fit the `out` of all ranks"))
+            length = d.size * math.prod(shape) * x.dtype.itemsize
+            if d.rank == root and length <= MOST_FOLLOWING:
+                array = np.concatenate(_parts(d, x, length // d.size, table)) if table else as_bytes(x)
+            native = (x, 0, root) if not last and not table and length <= MOST_FOLLOWING else None
+        unlike = ValueError, "scatter: the parts do not fit the `out` of all ranks"
+        words, d.kept = _open(d, name, root, own, array, length, unlike, native)
         if phase == OPEN:
             table_at(last, _WORDS)[:] = words
             return int(c.SHAPE_KNOWN)
-    _hand_out(d, x, as_bytes(out), root, table)
+    part = as_bytes(out)
+    if d.kept is None:
+        _hand_out(d, x, part, root, table)
+    elif part.size:
+        part[:] = d.kept.reshape(d.size, part.size)[d.rank]
     return _OK
+
+
+def _parts(d: "NodesDispatcher", x: np.ndarray, length: int, table: int) -> list[np.ndarray]:
+    """Return the part for each rank, of `length` bytes: of the root's array, or its arrays in a table."""
+    if table:
+        return [at_address(int(one), length) for one in table_at(table, d.size)]
+    return list(as_bytes(x).reshape(d.size, length))
 
 
 def gather(
     d: "NodesDispatcher", name: str, x: np.ndarray, out: Any, _0: int, root: int, mark: int, _1: int, table: int
 ) -> int:
-    block, topology = as_bytes(x), d.topology
-    length, (node, _) = block.size, topology.places[root]
-    facts = (name, *array_facts(x, mark), f"root={root}")
-    is_here = topology.node == node
-    if length <= d.agreement.most_row:
+    block = as_bytes(x)
+    length, facts = block.size, (name, *array_facts(x, mark), f"root={root}")
+    if d.agreement.carries(length):
         rows = d.agreement.open_rows(facts, block, native=(x, 0, root) if not mark else None)
-    elif length * max(map(len, topology.nodes)) <= LONGEST_OFFER and length * d.size <= 2 * LONGEST_OFFER:
-
-        def offer() -> list[np.ndarray]:
-            found = gather_in_node(d, block)
-            return [found if other == node else NOTHING for other in range(len(topology.nodes))]
-
-        def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
-            for ranks, one in zip(topology.nodes, offers, strict=True) if is_here else ():
-                told.reshape(d.size, length)[list(ranks)] = one.reshape(len(ranks), length)
-
-        rows = d.agreement.open(facts, length * d.size if is_here else 0, offer, combine)
     else:
-        d.agreement.open(facts)
+        d.agreement.open_rows(facts, NOTHING)
         rows = _collect(d, block, root, out if d.rank == root and not table else None)
     if d.rank == root:
         if table:
@@ -140,24 +149,29 @@ def _open(
     root: int,
     own: np.ndarray | None,
     array: np.ndarray | None,
+    length: int,
     unlike: tuple[type[Exception], str] = DISAGREE,
     native: tuple[np.ndarray, int, int] | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Open the call. Return the words that describe the root's array, and its bytes, on all ranks; None in place of the
     bytes if they are too long for an opening.
 
-    own: the words of this rank's array, if it has one. array: its bytes, on the root of a broadcast. native: see
-    `Agreement.open_rows`.
+    own: the words of this rank's array, if it has one. array, length: the bytes of the root's, on the root, and how
+    many they are, on a rank that knows it, or LONG. native: see `Agreement.open_rows`.
     """
-    brought, known = np.zeros(MOST_BROUGHT, np.uint8), UNKNOWN
+    brought, known, follows = np.zeros(MOST_BROUGHT, np.uint8), UNKNOWN, 0
     if own is not None:
         code, mark = int(own[0]) & ((1 << MARK_SHIFT) - 1), int(own[0]) >> MARK_SHIFT
         known = (f"{BY_CODE[code].name}{own[2 : 2 + own[1]].tolist()}{in_words(mark)}",)
+        dimensions = int(own[1])
+        told = length if length <= MOST_FOLLOWING and dimensions <= _MOST_BROUGHT_DIMENSIONS else LONG
+        follows = following(told, dimensions)
         if d.rank == root:
-            _bring(brought, own, array)
+            _bring(brought, own, told, None if follows or told == LONG else array)
     facts: Facts = (name, f"root={root}")
-    told = d.agreement.open_rows(facts, brought, root, partly_known=known, unlike=unlike, native=native).copy()
-    head = told[: MOST_BROUGHT // WORD * WORD].view(np.int64)
+    options: dict[str, Any] = {"partly_known": known, "unlike": unlike, "native": native}
+    found = d.agreement.open_array(facts, brought, array if d.rank == root else None, follows, root, **options)
+    head = found.view(np.int64)
     length, dimensions = int(head[ARRAY_LENGTH // WORD]), int(head[ARRAY_DIMENSIONS // WORD])
     words = np.zeros(_WORDS, np.int64)
     if dimensions > _MOST_BROUGHT_DIMENSIONS:
@@ -166,20 +180,20 @@ def _open(
         _spread(d, words.view(np.uint8), root)
     else:
         words[: 2 + dimensions] = head[ARRAY_TYPE // WORD :][: 2 + dimensions]
+    if length == LONG:
+        return words, None
     begin = ARRAY_DIMS + dimensions * WORD
-    return words, None if length == LONG else told[begin : begin + length]
+    return words, d.agreement.state.array(length).copy() if following(length, dimensions) else found[begin:][:length]
 
 
-def _bring(brought: np.ndarray, own: np.ndarray, array: np.ndarray | None) -> None:
-    """Write what the root brings; see `short/collectives.py`."""
-    dimensions = int(own[1])
-    head = brought[: MOST_BROUGHT // WORD * WORD].view(np.int64)
-    begin = ARRAY_DIMS + dimensions * WORD
-    head[ARRAY_LENGTH // WORD] = LONG
+def _bring(brought: np.ndarray, own: np.ndarray, length: int, array: np.ndarray | None) -> None:
+    """Write what the root brings; see `native/root_opening.py`. array: if it is within that."""
+    head, dimensions = brought.view(np.int64), int(own[1])
     given = 2 + min(dimensions, _MOST_BROUGHT_DIMENSIONS)
+    head[ARRAY_LENGTH // WORD] = length
     head[ARRAY_TYPE // WORD :][:given] = own[:given]
-    if array is not None and begin + array.size <= MOST_BROUGHT:
-        head[ARRAY_LENGTH // WORD] = array.size
+    if array is not None:
+        begin = ARRAY_DIMS + dimensions * WORD
         brought[begin : begin + array.size] = array
 
 
@@ -188,41 +202,9 @@ def _bring(brought: np.ndarray, own: np.ndarray, array: np.ndarray | None) -> No
 
 def _spread(d: "NodesDispatcher", array: np.ndarray, root: int) -> None:
     """Copy the bytes of the root to all ranks. The call has been agreed on."""
-    if not array.size:
-        return
-    if array.size <= SPREAD_BYTES:
-        d.agreement.check(d.agreement.state.spread(array, root))
-        return
-    topology, rails = d.topology, d.leaders
-    node, at = topology.places[root]
-    if topology.node == node:
-        d.inner.broadcast(array, at)
-    lengths = [*shares(array.size, rails), *[0] * (len(topology.local) - rails)]
-    begins = [sum(lengths[:i]) for i in range(len(lengths))]
-    own = array[begins[topology.index] :][: lengths[topology.index]]
-    if topology.index < rails:
-        _along_tree(d, own, node)
-    if topology.node != node:
-        d.inner.all_gather_v(own.copy(), recv_counts=lengths, out=array)
-
-
-def _along_tree(d: "NodesDispatcher", part: np.ndarray, root: int) -> None:
-    """Pass bytes along the binomial tree of the ranks of one rail. root: the node that has them."""
-    nodes, index = d.topology.nodes, d.topology.index
-    count = len(nodes)
-    place, step = (d.topology.node - root) % count, 1
-    pending = Pending(d.channel)
-    while step < count and not place & step:
-        step *= 2
-    if place:
-        pending.recv(part, nodes[(place - step + root) % count][index])
-        d.wait(pending)
-    pending = Pending(d.channel)
-    while step > 1:
-        step //= 2
-        if place + step < count:
-            pending.send(part, nodes[(place + step + root) % count][index])
-    d.wait(pending)
+    if array.size:
+        d.agreement.state.prepare("all_gather_v")
+        d.agreement.move("spread", array.ctypes.data, array.size, root)
 
 
 def _hand_out(d: "NodesDispatcher", x: Any, target: np.ndarray, root: int, table: int) -> None:
@@ -231,10 +213,7 @@ def _hand_out(d: "NodesDispatcher", x: Any, target: np.ndarray, root: int, table
     node, at = topology.places[root]
     pending = Pending(d.channel)
     if d.rank == root:
-        if table:
-            parts = [at_address(int(one), length) for one in table_at(table, d.size)]
-        else:
-            parts = list(as_bytes(x).reshape(d.size, length))
+        parts = _parts(d, x, length, table)
         local = np.concatenate([parts[rank] for rank in topology.local]) if length else target
         for rank, part in enumerate(parts):
             if rank not in set(topology.local):

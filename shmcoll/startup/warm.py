@@ -37,7 +37,7 @@ _ROUTINE = 6  # time to compile a routine, in units of the time for a reduction
 
 def _calls_over_nodes() -> object:
     """Load them. A job on one machine imports nothing of `nodes/`."""
-    from shmcoll.nodes.short import collectives
+    from shmcoll.nodes.native import collectives
 
     return collectives.load()
 

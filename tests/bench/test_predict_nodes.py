@@ -34,16 +34,16 @@ def test_short_arrays_travel_in_the_opening():
 
 
 def test_long_sums_cross_each_link_once():
-    """64 MiB of 1 rank: with 2 nodes S bytes, in one exchange a segment; with more 2 (N - 1) / N S, in two."""
+    """64 MiB of 1 rank: 2 (N - 1) / N S bytes, in two exchanges a segment, of which each rank adds up its piece."""
     size = 64 << 20
-    two = (50 + 10 + 32 * 10) * US + size * 1e-9 + size * 2e-9
+    two = (10 + 2 * 64 * 10) * US + size * 1e-9 + size / 2 * 2e-9
     assert FORMULAS["all_reduce"](cluster(2, 1), size) == pytest.approx(two)
-    eight = (50 + 16 + 64 * 16) * US + 2 * 7 / 8 * size * 1e-9 + 7 / 8 * size * 2e-9
+    eight = (16 + 2 * 64 * 16) * US + 2 * 7 / 8 * size * 1e-9 + 7 / 8 * size * 2e-9
     assert FORMULAS["all_reduce"](cluster(8, 1), size) == pytest.approx(eight)
 
 
 def test_a_broadcast_goes_along_a_tree():
-    size = 32 << 10
+    size = 128 << 10
     assert FORMULAS["broadcast"](cluster(1024, 1), size) == pytest.approx((10 + 1022 + 100) * US + 10 * size * 1e-9)
 
 

@@ -1,9 +1,12 @@
-"""What each rank of a job over nodes runs to try short calls: native code makes them, or Python, or some ranks each. It
-asserts. Argument: the seed."""
+"""What each rank of a job over nodes runs to try calls of all lengths: native code makes them, or Python, or some ranks
+each. It asserts. Argument: the seed."""
 
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,8 @@ import numpy as np
 import shmcoll
 
 Arrays = list[np.ndarray]
+
+LONG = (600_000, 3 << 20)  # bytes: less than a segment, and several of them
 
 
 def ring(size: int) -> list[tuple[int, int]]:
@@ -40,6 +45,8 @@ OPERATIONS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Arrays, int], n
         lambda comm, x: comm.collective_permute(x, ring(comm.size)),
         lambda xs, rank: xs[rank - 1] if rank else np.zeros_like(xs[0]),
     ),
+    "scan": (lambda comm, x: comm.scan(x), lambda xs, rank: total(xs[: rank + 1])),
+    "exscan": (lambda comm, x: comm.exscan(x), lambda xs, rank: total(xs[:rank]) if rank else None),
     "broadcast": (lambda comm, x: comm.broadcast(x, 1), lambda xs, _: xs[1]),
 }
 
@@ -66,10 +73,11 @@ def same(found: Any, wanted: np.ndarray | None) -> None:
 
 def results(comm: Any, seed: int, counted: Counted) -> None:
     """Every operation with arrays of all lengths around the limits, on all ways."""
-    n, most = comm.size, comm._dispatcher.agreement.most_row
+    n, most = comm.size, comm._dispatcher.agreement.state.most_row
+    longest = {"gather": most, "reduce": most, "scan": min(most, 32 << 10), "exscan": min(most, 32 << 10)}  # native
     for name, (call, wanted) in OPERATIONS.items():
         for dtype in (np.float64, np.int16):
-            for length in (0, 8, 200, 240, 248, 4096, most, most + 16 * n):
+            for length in (0, 8, 200, 240, 248, 4096, 20_000, 64 << 10, most, most + 16 * n, *LONG):
                 count = length // np.dtype(dtype).itemsize // n * n
                 rng = np.random.default_rng([seed, count])
                 xs = [rng.integers(-9, 9, count).astype(dtype) for _ in range(n)]
@@ -78,9 +86,38 @@ def results(comm: Any, seed: int, counted: Counted) -> None:
                     by_python = way == "in Python" or (way == "mixed" and comm.rank % 2)
                     given = x.view(Subclass) if by_python else x
                     same(call(comm, given), wanted(xs, comm.rank))
-                    if way == "native" and length <= min(most, 64 << 10):
+                    if way == "native" and length <= longest.get(name, length):
                         assert counted.calls == before, (name, length)
                     assert not by_python or counted.calls == before + 1
+
+
+def roots(comm: Any, counted: "Counted") -> None:
+    """Broadcasts of all lengths around the limits, from every rank, to ranks with arrays and without."""
+    for root in range(comm.size):
+        for count in (0, 1, 20, 26, 27, 28, 30, 1000, 8192, 8193, 30_000, 300_000):
+            wanted = np.arange(count) + root
+            for _ in range(2):
+                x = wanted.copy() if comm.rank == root else np.zeros_like(wanted)
+                same(comm.broadcast(x, root), wanted)
+            for without in (lambda rank: True, lambda rank: rank % 2):
+                x = wanted if comm.rank == root or not without(comm.rank) else None
+                same(comm.broadcast(x.copy() if x is not None else None, root), wanted)
+            scatters(comm, root, count, counted)
+
+
+def scatters(comm: Any, root: int, count: int, counted: "Counted") -> None:
+    """Scatter an array or a list, to ranks with a result, without, and both."""
+    n, rank = comm.size, comm.rank
+    whole = np.arange(n * count).reshape(n * count, 1) + root
+    parts = np.split(whole, n)
+    for _ in range(2):
+        before = counted.calls
+        same(comm.scatter(whole if rank == root else None, root, out=np.empty_like(parts[0])), parts[rank])
+    assert counted.calls == before or whole.nbytes > 64 << 10
+    for has_out in (False, bool(rank % 2)):
+        out = np.empty_like(parts[0]) if has_out else None
+        same(comm.scatter(whole if rank == root else None, root, out=out), parts[rank])
+        same(comm.scatter(parts if rank == root else None, root, out=out), parts[rank])
 
 
 class Subclass(np.ndarray):
@@ -100,6 +137,56 @@ def operators(comm: Any) -> None:
                 same(comm.all_reduce(x, name), first)
 
 
+def seven(a: float, b: float) -> float:
+    if a == 7 or b == 7:
+        raise ValueError("seven")
+    return a + b
+
+
+def a_function_that_raises(comm: Any) -> None:
+    """All ranks raise, wherever in a long array the function does."""
+    group, operator = comm.dup(), shmcoll.op(seven)
+    x = np.zeros(200_000 * comm.size)
+    x[-5] = 7 * (comm.rank == comm.size - 1)
+    try:
+        group.all_reduce(x, operator)
+    except (ValueError, shmcoll.RankFailed):
+        return
+    raise AssertionError("no exception")
+
+
+def fails_at(failing: str, move: Callable[..., int], name: str, *words: int) -> int:
+    if name == failing:
+        raise RuntimeError("it fails")
+    return move(name, *words)
+
+
+def memory_of_a_failed_call(comm: Any) -> None:
+    """MPI may still write the result of a call that has failed, so it stays, though the program drops it."""
+    group, last = comm.dup(), comm.size - 1
+    x = np.zeros(300_000)
+    for _ in range(2):
+        group.all_reduce(x)
+    state = group._dispatcher.agreement.state
+    index = next(ranks.index(last) for ranks in group.nodes if last in ranks)
+    partner = group.nodes[0][index]
+    out = np.empty_like(x)
+    known = weakref.ref(out)
+    try:
+        if comm.rank == last:
+            state.move = partial(fails_at, "all_reduce_long", state.move)
+            group.all_reduce(x.view(Subclass), out=out)
+        else:
+            group.all_reduce(x, out=out)
+    except (RuntimeError, shmcoll.RankFailed):
+        pass
+    del out
+    gc.collect()
+    if comm.rank == partner:
+        assert len(state.abandoned()) > 0
+        assert known() is not None
+
+
 def many_forms(comm: Any, counted: Counted) -> None:
     """More forms of calls than the table has entries, in turn: each is right whether its marks are known or not."""
     for _ in range(2):
@@ -112,14 +199,44 @@ def many_forms(comm: Any, counted: Counted) -> None:
 
 
 def in_place(comm: Any) -> None:
-    for _ in range(3):
-        x = np.arange(5.0)
-        assert comm.all_reduce(x, out=x) is x
-        same(x, np.arange(5.0) * comm.size)
-        whole = np.zeros(comm.size)
-        whole[comm.rank] = comm.rank
-        own = whole[comm.rank : comm.rank + 1]
-        same(comm.all_gather(own, out=whole), np.arange(float(comm.size)))
+    n, rank = comm.size, comm.rank
+    for count in (5, 300_000):
+        for _ in range(3):
+            x = np.arange(float(count))
+            assert comm.all_reduce(x, out=x) is x
+            same(x, np.arange(float(count)) * n)
+            whole = np.zeros(n * count)
+            own = whole[rank * count :][:count]
+            own[:] = rank
+            same(comm.all_gather(own, out=whole), np.repeat(np.arange(float(n)), count))
+            x = np.tile(np.arange(float(count)), n) + rank
+            own = x[rank * count :][:count]
+            assert comm.reduce_scatter(x, out=own) is own
+            same(own, np.arange(float(count)) * n + n * (n - 1) // 2)
+            x = np.repeat(np.arange(float(n)), count) + 10 * rank
+            assert comm.all_to_all(x, out=x) is x
+            same(x, np.repeat(np.arange(float(n)) * 10, count) + rank)
+            x = np.full(count, float(rank))
+            assert comm.collective_permute(x, [(i, (i + 1) % n) for i in range(n)], out=x) is x
+            same(x, np.full(count, float((rank - 1) % n)))
+
+
+def operators_of_long_arrays(comm: Any) -> None:
+    """Operators whose arrays are widened, finished at the end, or written by a user, on arrays of several segments."""
+    n, added = comm.size, shmcoll.op(lambda a, b: a + b)
+    count = 150_000 * n
+    for _ in range(2):
+        for name, dtype, wanted in (
+            ("avg", np.float32, (n + 1) / 2),
+            ("sum", np.float16, n * (n + 1) // 2),
+            ("land", np.int32, 1),
+            ("sum", np.complex64, n * (n + 1) // 2),
+        ):
+            x = np.full(count, comm.rank + 1).astype(dtype)
+            same(comm.all_reduce(x, name), np.full(count, wanted).astype(dtype))
+            same(comm.reduce_scatter(x, name), np.full(count // n, wanted).astype(dtype))
+        same(comm.all_reduce(np.full(count, comm.rank), added), np.full(count, n * (n - 1) // 2))
+        same(comm.reduce_scatter(np.full(count, comm.rank), added), np.full(count // n, n * (n - 1) // 2))
 
 
 def threads(comm: Any) -> None:
@@ -158,11 +275,15 @@ def main() -> None:
     comm = shmcoll.init()
     counted = Counted(comm)
     results(comm, int(sys.argv[1]), counted)
+    roots(comm, counted)
     operators(comm)
+    operators_of_long_arrays(comm)
     many_forms(comm, counted)
     in_place(comm)
     threads(comm)
     mismatch_after_native_calls(comm)
+    memory_of_a_failed_call(comm)
+    a_function_that_raises(comm)
 
 
 if __name__ == "__main__":

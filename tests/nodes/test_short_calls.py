@@ -5,8 +5,8 @@ import pytest
 
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.moves import array_facts
-from shmcoll.nodes.short import marks, opening
-from shmcoll.nodes.short.layout import KEYS, STATE_WORDS
+from shmcoll.nodes.native import marks, opening
+from shmcoll.nodes.native.layout import KEYS, STATE_WORDS
 from tests.nodes import started
 
 

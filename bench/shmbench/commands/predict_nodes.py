@@ -27,8 +27,9 @@ from shmbench.commands import predict
 
 SIZES = (8, 4 << 10, 64 << 10, 4 << 20, 64 << 20)
 NODES = (2, 4, 16, 64, 256, 1024)
-OFFER, ROWS, TOLD = 64 << 10, 256 << 10, 1 << 20  # limits of an opening: `shmcoll/nodes/short/state.py`
-SPREAD, SEGMENT, BROUGHT = 64 << 10, 2 << 20, 240
+OFFER, ROWS, TOLD = 64 << 10, 256 << 10, 1 << 20  # limits of an opening: `shmcoll/nodes/native/state.py`
+SEGMENT, WHOLE, EXCHANGED = 1 << 20, 256 << 10, 16 << 10  # of long calls: `rails.py` and `layout.py` beside it
+BROUGHT, FOLLOWING, FEW = 240, 64 << 10, 16
 
 Times = dict[tuple[str, int], float]
 
@@ -86,41 +87,36 @@ def all_reduce(c: Cluster, size: int) -> float:
         return rows(c, size) + (c.nodes * c.ranks - 1) * c.node.add(size)
     if size <= OFFER // 2:
         return c.python + c.within(predict.all_reduce, size) + opening(c, size, size) + (c.nodes - 1) * c.node.add(size)
-    rounds = 1 if c.nodes == 2 else 2
-    wire = size if c.nodes == 2 else 2 * (c.nodes - 1) / c.nodes * size
-    segments = math.ceil(size / SEGMENT)
-    sums = (c.nodes - 1) * c.node.add(size / c.ranks if c.nodes == 2 else size / (c.ranks * c.nodes))
-    messages = segments * rounds * c.exchange(0) + wire / c.link
-    return c.python + opening(c) + max(messages, c.within(predict.all_reduce, size)) + sums
+    whole = c.nodes == 2 and min(size, SEGMENT) / c.ranks <= WHOLE
+    sums = (c.nodes - 1) * c.node.add(size / c.ranks if whole else size / (c.ranks * c.nodes))
+    rounds = math.ceil(size / SEGMENT) * (1 if whole else 2)
+    messages = rounds * c.exchange(0) + 2 * (c.nodes - 1) / c.nodes * size / c.link
+    return opening(c) + max(messages, c.within(predict.all_reduce, size)) + sums
 
 
 def broadcast(c: Cluster, size: int) -> float:
-    if size <= BROUGHT - 32:  # which describe the array
-        return opening(c, BROUGHT, BROUGHT)
+    if size <= FOLLOWING:
+        return opening(c, max(size, BROUGHT), max(size, BROUGHT))
     way = c.tree() * (c.message + size / c.link)
-    if size <= SPREAD:
-        return opening(c) + way + c.within(predict.broadcast, size)
-    return c.python + opening(c) + c.within(predict.broadcast, size) + way + c.within(predict.all_gather, size)
+    return opening(c) + c.within(predict.broadcast, size) + way + c.within(predict.all_gather, size)
 
 
 def all_gather(c: Cluster, size: int) -> float:
     own = size / (c.nodes * c.ranks)
     if own <= c.row:
         return rows(c, math.ceil(own))
-    if c.ranks * own <= OFFER // 2 and size <= 2 * OFFER:
-        return c.python + opening(c, c.ranks * own, size)
     shared = c.nodes * c.within(predict.all_gather, c.ranks * own)
-    return c.python + opening(c) + c.exchange(c.ranks * own) + shared
+    return opening(c) + c.exchange(c.ranks * own) + shared
 
 
 def all_to_all(c: Cluster, size: int) -> float:
     block = size / (c.nodes * c.ranks)
-    if size <= c.row:
+    if size <= min(c.row, EXCHANGED):
         return rows(c, size) + c.node.copy(size)
-    if block * c.ranks**2 <= OFFER:
+    if block * c.ranks**2 <= OFFER and (c.nodes - 1) * c.ranks > FEW:
         return c.python + opening(c, block * c.ranks**2) + 2 * c.ranks * c.node.copy(size)
     pairs = c.message + ((c.nodes - 1) * c.ranks - 1) * c.more + c.ranks * size * (c.nodes - 1) / c.nodes / c.link
-    return c.python + opening(c) + pairs + c.within(predict.all_to_all, size / c.nodes)
+    return opening(c) + pairs + c.within(predict.all_to_all, size / c.nodes)
 
 
 FORMULAS: dict[str, Callable[[Cluster, int], float]] = {

@@ -8,7 +8,7 @@ Python. A key is compared word by word, and has one place, so a new key replaces
 
 from shmcoll.engine.atomics import peek, poke, wrapping_multiply
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.short.layout import KEYS
+from shmcoll.nodes.native.layout import KEYS
 
 MOST_DIMENSIONS = 4
 KEY_WORDS = 2 + MOST_DIMENSIONS

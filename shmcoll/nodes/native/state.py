@@ -9,25 +9,32 @@ import numpy as np
 
 from shmcoll.collectives import RECORDS
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import WORD, table_words
 from shmcoll.engine.memory.node_words import UNNAMED
 from shmcoll.engine.native import entry
-from shmcoll.nodes.short import layout as o
-from shmcoll.nodes.short.collectives import FUNCTIONS, STATE, load
-from shmcoll.nodes.short.marks import KEY_WORDS, MOST_DIMENSIONS, TABLE_WORDS, enter, write_key
-from shmcoll.nodes.short.opening import numbered, stride
+from shmcoll.nodes.native import layout as o
+from shmcoll.nodes.native.call import STATE
+from shmcoll.nodes.native.collectives import FUNCTIONS, MOVES, load
+from shmcoll.nodes.native.long_moves import SWAP_WORDS
+from shmcoll.nodes.native.long_state import IN_NODE, LongCalls
+from shmcoll.nodes.native.marks import KEY_WORDS, MOST_DIMENSIONS, TABLE_WORDS, enter, write_key
+from shmcoll.nodes.native.opening import numbered, stride
+from shmcoll.nodes.native.root_opening import MOST_FOLLOWING
 from shmcoll.nodes.wire import DATA, OPENING
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
+    from shmcoll.nodes.topology import Topology
 
+ROOM_FOR_PARTS = 256  # requests of a lane beside those that each rank needs: an array may be sent in parts of 1 GiB
 LONGEST_OFFER = 64 << 10  # bytes that `agreement.open` carries from node to node
 LONGEST_ROWS = 256 << 10  # bytes that an opening carries from one node to another in rows
 MOST_KEYS = 1024  # whose entries Python remembers
 MOST_TOLD = 1 << 20  # bytes of all ranks that all get in an opening
+FEW_RANKS = 16  # on other nodes: even short blocks go from rank to rank, because native code sends them
 
 
-class OpeningState:
+class OpeningState(LongCalls):
     """The memory of the openings of one group. watch(turn): called while a leader waits for MPI."""
 
     def __init__(self, d: "NodesDispatcher", watch: Callable[[int], None]):
@@ -40,43 +47,55 @@ class OpeningState:
         self.words = np.zeros(o.STATE_WORDS, np.int64)
         self.slot = np.zeros((1, o.SLOT_BYTES), np.uint8)
         self.slots = np.zeros((local, o.SLOT_BYTES), np.uint8) if local > 1 else self.slot
-        self.told = np.zeros(WORD + stride(self.most_row) * size, np.uint8)
-        room = max(LONGEST_OFFER, self.most_row * max(map(len, topology.nodes)))
+        told = max(stride(self.most_row) * size, o.MOST_BROUGHT + MOST_FOLLOWING)
+        self.told = np.zeros(WORD + told, np.uint8)
+        room = max(LONGEST_OFFER, self.most_row * max(map(len, topology.nodes)), o.MOST_BROUGHT + MOST_FOLLOWING)
         self.messages = np.zeros((nodes, o.HEAD + room), np.uint8)
-        self.pending = np.zeros((nodes, 2), np.int64)
-        self.requests = np.zeros((nodes, 2), np.int64)
+        room = 4 * size + ROOM_FOR_PARTS
+        self.pending = np.zeros(o.LANES * room, np.int64)
+        self.requests = np.zeros(o.LANES * room, np.int64)
+        self._begun = np.zeros((o.LANES, 2), np.int64)
         self._watch = watch
         counts = np.array([len(ranks) for ranks in topology.nodes], np.int64)
         homes, indices = np.array(topology.places, np.int64).T.copy()
         self._places = (np.cumsum(counts) - counts)[homes] + indices
-        peers = np.array([d.channel.ranks[ranks[0]] for ranks in topology.nodes], np.int64)
+        members = np.array([rank for ranks in topology.nodes for rank in ranks], np.int64)
         self._entries: dict[tuple[Any, ...], int] = {}  # the entry of the table of a key
         self._entered: dict[int, tuple[Any, ...]] = {}  # the key that an entry has
         self._memory: dict[int, np.ndarray] = {  # by the word of the state that has its address
-            o.COUNTS: counts,
-            o.PLACES: self._places,
             o.HOMES: homes,
             o.INDICES: indices,
             o.SLOT: self.slot,
             o.SLOTS: self.slots,
             o.TOLD: self.told,
             o.MESSAGES: self.messages,
-            o.PEERS: peers,
+            o.MEMBERS: members,
+            o.STARTS: np.array([0, *np.cumsum(counts)], np.int64),
+            o.WORLD_RANKS: np.array(d.channel.ranks, np.int64),
             o.REQUESTS: self.requests,
             o.PENDING: self.pending,
+            o.BEGUN: self._begun,
             o.FLAG: np.zeros(1, np.int64),
             o.STATUS: np.zeros(64, np.int64),
             o.SCRATCH: np.zeros(self.most_row, np.uint8),
             o.KEYS: np.zeros(TABLE_WORDS, np.int64),
             o.KEY: np.zeros(KEY_WORDS, np.int64),
+            o.TABLE: np.zeros(table_words(local), np.int64),
+            o.BLOCKS: np.zeros((2, local), np.int64),
+            o.LENGTHS: np.zeros(size, np.int64),
+            o.BEGINS: np.zeros(size, np.int64),
+            o.GIVEN: np.zeros(SWAP_WORDS, np.int64),
+            o.PART_PLACES: np.zeros(nodes, np.int64),
         }
         self._kept: list[Any] = []
         self._fill(d)
         d.words[STATE // WORD] = self.words.ctypes.data
         with d.local_rank.compiling():
             self.functions = load(_tell)
-        kind = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 4)
-        self._open_rows, self._spread = (kind(self.functions[name]) for name in ("open_rows", "spread"))
+        self._moves = {
+            name: ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(self.functions[name])
+            for name, (_, arguments) in MOVES.items()
+        }
 
     def _fill(self, d: "NodesDispatcher") -> None:
         topology, wire = d.topology, d.channel.wire
@@ -88,6 +107,10 @@ class OpeningState:
             (o.NODE, topology.node),
             (o.LOCAL, len(topology.local)),
             (o.IS_LEADER, topology.index == 0),
+            (o.RANK, topology.rank),
+            (o.INDEX, topology.index),
+            (o.RAILS, d.leaders),
+            (o.ROOM, self.pending.size // o.LANES),
             (o.MESSAGE_BYTES, self.messages.shape[1]),
             (o.ISEND, wire.function("MPI_Isend")),
             (o.IRECV, wire.function("MPI_Irecv")),
@@ -104,20 +127,20 @@ class OpeningState:
             self.words[offset // WORD] = value
         if len(topology.local) > 1:
             whole = self.slots.reshape(-1) if topology.index == 0 else None  # which `opening.collect` replaces
-            self._write_call(d, "all_gather", o.GATHER_SLOTS, self.slot, self.slots)
-            self._write_call(d, "gather", o.COLLECT, self.slot.reshape(-1), whole)
-            self._write_call(d, "broadcast", o.PUBLISH, self.told, self.told)
+            self._write_call("all_gather", o.GATHER_SLOTS, self.slot, self.slots)
+            self._write_call("gather", o.COLLECT, self.slot.reshape(-1), whole)
+            self._write_call("broadcast", o.PUBLISH, self.told, self.told)
 
-    def _write_call(self, d: "NodesDispatcher", name: str, offset: int, x: np.ndarray, out: np.ndarray | None) -> None:
+    def _write_call(self, name: str, offset: int, x: np.ndarray, out: np.ndarray | None, *extra: int) -> None:
         """Write the plain form of a routine of the node's group, its call in memory, and the addresses of its shapes
-        into the state, from a word on."""
-        dispatcher = d.inner._dispatcher
+        into the state, from a word on. extra: arguments behind the usual ones."""
+        dispatcher = self._dispatcher.inner._dispatcher
         routine = dispatcher.routine(name)
         plain = int(dispatcher.words[entry.ROUTINES // WORD + RECORDS[name].code])
         if not plain:  # faults are injected: it runs as Python
             assert isinstance(routine, entry.PlainEntry)
             plain = ctypes.cast(routine._routine, ctypes.c_void_p).value or 0
-        call = entry.written_call(x, out, 0, 0, 0, 0)
+        call = entry.written_call(x, out, 0, 0, 0, 0, *extra)
         assert call is not None
         written, shapes = call
         addresses = np.array([shape.ctypes.data for shape in shapes], np.int64)
@@ -141,11 +164,22 @@ class OpeningState:
     def failed(self) -> tuple[str, int]:
         """The routine of the node that has failed, or MPI, and its status or MPI's error, after UNREADABLE."""
         names = {o.GATHER_SLOTS: "all_gather", o.COLLECT: "gather", o.PUBLISH: "broadcast"}
+        names |= {offset: name for name, (offset, _) in IN_NODE.items()}
         return names.get(self.words.item(o.FAILED // WORD), "MPI"), self.words.item(o.FAILED_STATUS // WORD)
 
     def missing(self) -> list[int]:
-        """Return the nodes whose message has not come."""
-        return [int(node) for node in np.flatnonzero(self.pending[:, 0])]
+        """Return the ranks whose messages have not come."""
+        receives = self.pending[(self.pending > 0) & (self.pending % 2 == 0)]
+        return sorted({int(one) // 2 - 1 for one in receives})
+
+    @property
+    def bytes_on_their_way(self) -> int:
+        """The bytes of all messages that this rank waits for."""
+        return int(self._begun[:, 1].sum())
+
+    def sleeps(self, sleeps: bool) -> None:
+        """Say whether the function that a waiting rank calls sleeps."""
+        self.words[o.SLEEPS // WORD] = sleeps
 
     def abandoned(self) -> list[int]:
         """Return the handles of the requests that are not complete."""
@@ -161,27 +195,50 @@ class OpeningState:
         d = self._dispatcher
         d.recorder.begin(RECORDS[d.operation].code if d.operation in RECORDS else UNNAMED, self.sequence)
 
-    def open_rows(self, first: int, second: int, brought: np.ndarray, only: int) -> int:
+    def open_rows(self, first: int, second: int, brought: np.ndarray) -> int:
         """Make an opening in which this rank brings some bytes. Returns its status; see `opening.open_rows`."""
         self.next_slot(first, second)
         if brought.size <= o.MOST_BROUGHT:
             self.slot[0, o.BROUGHT : o.BROUGHT + brought.size] = brought
-        return int(self._open_rows(self.words.ctypes.data, brought.ctypes.data, brought.size, only))
+        return self.move("open_rows", brought.ctypes.data, brought.size)
 
-    def spread(self, array: np.ndarray, root: int) -> int:
-        """Copy the bytes of the root to all ranks. Returns a status; see `opening.spread`."""
-        return int(self._spread(self.words.ctypes.data, array.ctypes.data, array.size, root))
+    def open_array(self, first: int, second: int, brought: np.ndarray, array: int, follows: int, root: int) -> int:
+        """Make an opening in which the root brings a description, and perhaps its array, which is at an address.
+        Returns its status; see `root_opening.open_array`."""
+        self.next_slot(first, second)
+        self.slot[0, o.BROUGHT :] = brought
+        return self.move("open_array", array, follows, root)
+
+    def move(self, name: str, *arguments: int) -> int:
+        """Call a function that moves the bytes of a call (MOVES), which has been prepared for. Returns its status."""
+        return int(self._moves[name](self.words.ctypes.data, *arguments))
 
     def rows(self, length: int) -> np.ndarray:
         """Return what all ranks have brought, as rows by rank."""
         if length == 0:
             return np.empty((self._size, 0), np.uint8)
-        by_place = self.told[WORD:][: self._size * stride(length)].reshape(self._size, -1)[:, :length]
+        if len(self._dispatcher.topology.local) == 1:
+            by_place = self._rows_in_messages(length)
+        else:
+            by_place = self.told[WORD:][: self._size * stride(length)].reshape(self._size, -1)[:, :length]
         return by_place[self._places]
 
-    def row(self, length: int) -> np.ndarray:
-        """Return what the one rank has brought; there until the next opening."""
-        return self.told[WORD:][:length]
+    def _rows_in_messages(self, length: int) -> np.ndarray:
+        apart = stride(length)
+        return np.concatenate(
+            [
+                memory[o.HEAD :][: len(ranks) * apart].reshape(-1, apart)[:, :length]
+                for memory, ranks in zip(self.messages, self._dispatcher.topology.nodes, strict=True)
+            ]
+        )
+
+    def description(self) -> np.ndarray:
+        """Return what the root has brought to `open_array`; there until the next opening."""
+        return self.told[WORD:][: o.MOST_BROUGHT]
+
+    def array(self, length: int) -> np.ndarray:
+        """Return the array that has followed it."""
+        return self.told[WORD + o.MOST_BROUGHT :][:length]
 
     def entry(self, name: str, words: np.ndarray) -> Callable[..., int] | None:
         """Return the native entry of a short call, if it has one, on the context of the group."""
@@ -205,6 +262,14 @@ class OpeningState:
         if len(self._entries) >= MOST_KEYS:  # a program whose shapes change all the time
             self._entries.clear()
         self._entries[key], self._entered[entry] = entry, key
+
+
+def direct_bytes(topology: "Topology") -> int:
+    """Return the length of the shortest block that goes from rank to rank in an all_to_all. Shorter ones travel in the
+    messages of the leaders: there are fewer of these."""
+    if topology.size - topology.smallest <= FEW_RANKS:
+        return 0
+    return LONGEST_OFFER // max(map(len, topology.nodes)) ** 2 + 1
 
 
 def _tell(progress: str) -> None:

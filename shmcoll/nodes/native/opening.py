@@ -1,4 +1,5 @@
-"""The opening of a short call, in native code: every rank gets what all ranks have brought, or what one has.
+"""The opening of a call, in native code: every rank gets what all ranks have brought. `root_opening.py` has another
+form, in which they get what one of them has.
 
 It has the three steps of every opening (`nodes/agreement.py`), in the same memory and with the same formats, so ranks
 that make different calls meet in it, and find that out.
@@ -8,6 +9,8 @@ that make different calls meet in it, and find that out.
     2. exchange of the leaders    a message to each other leader: the two marks of the node, the length of what follows,
                                   and what the ranks of the node have brought, one after the other
     3. broadcast in the node      TOLD: the verdict, and what all ranks have brought, by node
+
+If the node has one rank, what all ranks have brought stays in the messages.
 
 The steps in the node are routines of its group, called by their address. MPI's functions are called by their address,
 too (`messages.py`).
@@ -24,13 +27,11 @@ The GIL is held, except while a leader waits for MPI. The routines of the node r
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call, copy, peek, poke
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.short.layout import (
+from shmcoll.nodes.native.layout import (
     BROUGHT,
     COLLECT,
     COLLECT_CALL,
     COLLECT_SHAPES,
-    COUNTS,
-    DATA_TAG,
     FAILED,
     FAILED_STATUS,
     GATHER_SLOTS,
@@ -41,6 +42,7 @@ from shmcoll.nodes.short.layout import (
     INNER,
     IS_LEADER,
     LOCAL,
+    MEMBERS,
     MESSAGE_BYTES,
     MESSAGES,
     MOST_BROUGHT,
@@ -48,7 +50,6 @@ from shmcoll.nodes.short.layout import (
     NODES,
     OPENING_TAG,
     PARTLY_UNLIKE,
-    PLACES,
     PUBLISH,
     PUBLISH_CALL,
     PUBLISH_SHAPES,
@@ -56,11 +57,12 @@ from shmcoll.nodes.short.layout import (
     SLOT,
     SLOT_BYTES,
     SLOTS,
+    STARTS,
     TOLD,
     UNLIKE,
     VERDICT,
 )
-from shmcoll.nodes.short.messages import await_messages, mpi_failed, receive, send
+from shmcoll.nodes.native.messages import await_messages, mpi_failed, receive, send
 
 
 def stride(length):
@@ -70,7 +72,29 @@ def stride(length):
 
 def row_of(state, rank, length):
     """Return the address of what a rank has brought, when all ranks have it."""
-    return peek(state + TOLD) + WORD + peek(peek(state + PLACES) + rank * WORD) * stride(length)
+    node, index = peek(peek(state + HOMES) + rank * WORD), peek(peek(state + INDICES) + rank * WORD)
+    return rows_of(state, node, length) + index * stride(length)
+
+
+def rows_of(state, node, length):
+    """Return the address of what the ranks of a node have brought. The only rank of a node leaves it in messages."""
+    if peek(state + LOCAL) == 1:
+        return message(state, node) + HEAD
+    return peek(state + TOLD) + WORD + peek(peek(state + STARTS) + node * WORD) * stride(length)
+
+
+def member(state, node, index):
+    """Return a rank of a node."""
+    return peek(peek(state + MEMBERS) + (peek(peek(state + STARTS) + node * WORD) + index) * WORD)
+
+
+def ranks_of(state, node):
+    """Return the number of ranks of a node."""
+    return peek(peek(state + STARTS) + (node + 1) * WORD) - peek(peek(state + STARTS) + node * WORD)
+
+
+def leader(state, node):
+    return member(state, node, 0)
 
 
 def message(state, node):
@@ -94,62 +118,37 @@ def numbered(mark, sequence):
     return found if found else 1
 
 
-def open_rows(state, source, length, only):
-    """Agree on the call that the slots describe, and give all ranks what all have brought, `length` bytes each; with
-    `only`, what that rank has brought. source: where this rank's bytes are, if there are too many for a slot.
+def open_rows(state, source, length):
+    """Agree on the call that the slots describe, and give all ranks what all have brought, `length` bytes each.
+    source: where this rank's bytes are, if there are too many for a slot.
 
     Return OK; MISMATCH, with the VERDICT; UNREADABLE if a routine of the node or MPI has FAILED; or INTERRUPTED.
     """
     status = in_node(state, GATHER_SLOTS, GATHER_SLOTS_CALL)
     if status != c.OK:
         return status
-    first, second = common(state), known(state)
+    first, second, nodes = common(state), known(state), peek(state + NODES)
     agree = first != 0 and second >= 0
     if agree and length > MOST_BROUGHT:
         status = collect(state, source, length)
-        if status != c.OK:
-            return status
-    if peek(state + IS_LEADER):
-        status = exchange(state, first, second, length if agree else 0, only)
-        if status != c.OK:
-            return status
-    size = WORD + (told_bytes(state, length, only) if agree else 0)
-    status = broadcast_in_node(state, peek(state + TOLD), max(size, SLOT_BYTES), 0)  # `agreement.py` sends no less
+    if peek(state + IS_LEADER) and status == c.OK:
+        status = exchange_rows(state, first, second, length if agree else 0)
+    if status != c.OK:
+        return status
+    size = peek(peek(state + STARTS) + nodes * WORD) * stride(length) if agree else 0
+    return publish(state, size)
+
+
+def publish(state, size):
+    """Give TOLD of the leader, the verdict and so many bytes, to all ranks of the node. Return OK or MISMATCH, or what
+    has failed."""
+    length = max(WORD + size, SLOT_BYTES)  # `agreement.py` sends no less
+    status = broadcast_in_node(state, peek(state + TOLD), length, 0)
     if status != c.OK:
         return status
     verdict = peek(peek(state + TOLD))
     poke(state + VERDICT, verdict)
     return c.MISMATCH if verdict else c.OK
-
-
-def told_bytes(state, length, only):
-    """Return the bytes of the rows that all ranks get."""
-    rows = 1
-    if only < 0:
-        rows = 0
-        for node in range(peek(state + NODES)):
-            rows += peek(peek(state + COUNTS) + node * WORD)
-    return rows * stride(length)
-
-
-def offered_bytes(state, node, length, only):
-    """Return the bytes of the rows that a node offers."""
-    if only < 0:
-        return peek(peek(state + COUNTS) + node * WORD) * stride(length)
-    return stride(length) if peek(peek(state + HOMES) + only * WORD) == node else 0
-
-
-def spread(state, address, length, root):
-    """Copy bytes of the root to all ranks, where each of them has `address`: in the root's node, along the binomial
-    tree of the leaders, in the other nodes. Return as `open_rows`."""
-    home, status = peek(peek(state + HOMES) + root * WORD), c.OK
-    if peek(state + NODE) == home:
-        status = broadcast_in_node(state, address, length, peek(peek(state + INDICES) + root * WORD))
-    if status == c.OK and peek(state + IS_LEADER):
-        status = along_tree(state, address, length, home)
-    if status == c.OK and peek(state + NODE) != home:
-        status = broadcast_in_node(state, address, length, 0)
-    return status
 
 
 # --- in the node ------------------------------------------------------------------------------------------------------
@@ -225,70 +224,47 @@ def both(one, other):
 # --- between the leaders ----------------------------------------------------------------------------------------------
 
 
-def exchange(state, first, second, length, only):
-    """Send this node's message to the other leaders, and write TOLD from those of all nodes."""
+def exchange_rows(state, first, second, length):
+    """Exchange what the ranks of all nodes have brought, and write TOLD."""
     node, nodes = peek(state + NODE), peek(state + NODES)
-    own, size = message(state, node), 0
-    poke(own, first)
-    poke(own + WORD, second)
-    if length > 0:
-        size = offered_bytes(state, node, length, only)
-        if length <= MOST_BROUGHT:
-            copy_slots(state, own + HEAD, size, length, only)
-    poke(own + 2 * WORD, size)
-    status = c.OK
-    for i in range(1, nodes):
-        if status == c.OK:
-            other = (node + i) % nodes
-            status = receive(state, other, message(state, other), peek(state + MESSAGE_BYTES), OPENING_TAG)
-    for i in range(1, nodes):
-        if status == c.OK:
-            status = send(state, (node + i) % nodes, own, HEAD + size, OPENING_TAG)
-    if status == c.OK:
-        status = await_messages(state)
-    return judge(state, first, second, length, only) if status == c.OK else status
-
-
-def copy_slots(state, target, size, length, only):
-    """Copy what the ranks of this node have brought in their slots."""
-    begin = peek(peek(state + INDICES) + only * WORD) if only >= 0 else 0
-    slots = peek(state + SLOTS) + BROUGHT + begin * SLOT_BYTES
-    for i in range(size // stride(length)):
-        copy(target + i * stride(length), slots + i * SLOT_BYTES, stride(length))
-
-
-def judge(state, first, second, length, only):
-    """Write TOLD: the verdict, and the rows of all nodes."""
-    nodes, told = peek(state + NODES), peek(state + TOLD)
-    for node in range(nodes):
-        if peek(message(state, node)) != first:
-            first = 0
-        second = both(second, peek(message(state, node) + WORD)) if second >= 0 else -1
-    verdict = UNLIKE if first == 0 else PARTLY_UNLIKE if second < 0 else 0
-    poke(told, verdict)
-    told += WORD
-    for node in range(nodes if verdict == 0 and length > 0 else 0):
-        size = offered_bytes(state, node, length, only)
-        if peek(message(state, node) + 2 * WORD) != size:
+    if 0 < length <= MOST_BROUGHT:
+        slots, target = peek(state + SLOTS) + BROUGHT, message(state, node) + HEAD
+        for i in range(peek(state + LOCAL)):
+            copy(target + i * stride(length), slots + i * SLOT_BYTES, stride(length))
+    status = exchange(state, first, second, peek(state + LOCAL) * stride(length))
+    if status != c.OK or peek(peek(state + TOLD)) != 0:
+        return status
+    for other in range(nodes if length > 0 else 0):
+        size = ranks_of(state, other) * stride(length)
+        if peek(message(state, other) + 2 * WORD) != size:
             return mpi_failed(state, 0)
-        if size > 0:
-            copy(told, message(state, node) + HEAD, size)
-        told += size
+        if peek(state + LOCAL) > 1:
+            copy(rows_of(state, other, length), message(state, other) + HEAD, size)
     return c.OK
 
 
-def along_tree(state, address, length, home):
-    """Pass bytes along the binomial tree of the leaders. home: the node that has them."""
-    node, nodes = peek(state + NODE), peek(state + NODES)
-    place, step, status = (node - home + nodes) % nodes, 1, c.OK
-    while step < nodes and place & step == 0:
-        step *= 2
-    if place > 0:
-        status = receive(state, (place - step + home) % nodes, address, length, DATA_TAG)
+def exchange(state, first, second, size):
+    """Send this node's marks to the other leaders, with `size` bytes that are in its message, receive theirs, and write
+    the verdict."""
+    node, nodes, room, status = peek(state + NODE), peek(state + NODES), peek(state + MESSAGE_BYTES), c.OK
+    own = message(state, node)
+    poke(own, first)
+    poke(own + WORD, second)
+    poke(own + 2 * WORD, size)
+    for i in range(1, nodes):
         if status == c.OK:
-            status = await_messages(state)
-    while step > 1 and status == c.OK:
-        step //= 2
-        if place + step < nodes:
-            status = send(state, (place + step + home) % nodes, address, length, DATA_TAG)
-    return await_messages(state) if status == c.OK else status
+            other = (node + i) % nodes
+            status = receive(state, 0, leader(state, other), message(state, other), room, OPENING_TAG)
+    for i in range(1, nodes):
+        if status == c.OK:
+            status = send(state, 0, leader(state, (node + i) % nodes), own, HEAD + size, OPENING_TAG)
+    if status == c.OK:
+        status = await_messages(state, 0)
+    if status != c.OK:
+        return status
+    for other in range(nodes):
+        if peek(message(state, other)) != first:
+            first = 0
+        second = both(second, peek(message(state, other) + WORD)) if second >= 0 else -1
+    poke(peek(state + TOLD), UNLIKE if first == 0 else PARTLY_UNLIKE if second < 0 else 0)
+    return c.OK

@@ -1,0 +1,14 @@
+"""Calls over nodes in native code: from the arguments to the result without Python.
+
+layout.py            the words of the state, and the formats of slots and messages
+messages.py          messages between ranks of several nodes: MPI's functions, called by their addresses
+opening.py           the opening: what all ranks have brought comes to all of them
+root_opening.py      the opening in which one rank brings something for all
+marks.py             the table of calls whose marks are known
+node_calls.py        the routines of the node's group that long calls are made of
+long_moves.py        long calls that move bytes
+partials.py, rails.py, owners.py    long reductions
+call.py              marks and opening of a call
+reductions.py, rooted_calls.py, collectives.py    the calls, and their entries
+long_state.py, state.py    the memory of one group, and what Python calls
+"""

@@ -1,0 +1,113 @@
+"""The words of the state of native openings. Pure offsets; `state.py` fills them, `opening.py` says who writes which.
+
+A state is private memory of one rank, for one group.
+"""
+
+from shmcoll.engine.layout import WORD
+
+SLOT_BYTES = 256
+SLOT_MARKS = 2
+BROUGHT = SLOT_MARKS * WORD  # where a slot has what its rank brings
+MOST_BROUGHT = SLOT_BYTES - BROUGHT  # bytes; equal for all calls, so that they always meet
+HEAD = (SLOT_MARKS + 1) * WORD  # bytes of a message before what the ranks have brought
+
+# the bytes of each rank that an opening carries to all, at most, and not more than MOST_ROW: of longer arrays, which
+# follow, each goes only where it is needed
+MOST_GATHERED = MOST_REDUCED = 1 << 62  # MOST_ROW
+MOST_SCATTERED = 16 << 10  # reduce_scatter
+MOST_EXCHANGED = 16 << 10  # all_to_all, collective_permute
+MOST_SCANNED = 32 << 10  # scan, exscan
+
+(
+    INNER,  # context of the node's group
+    GATHER_SLOTS,  # the plain form of its all_gather,
+    GATHER_SLOTS_CALL,  # the call in memory,
+    GATHER_SLOTS_SHAPES,  # and the address of the addresses of the dimensions of x, and of `out`
+    COLLECT,  # the same of its gather
+    COLLECT_CALL,
+    COLLECT_SHAPES,
+    PUBLISH,  # and of its broadcast
+    PUBLISH_CALL,
+    PUBLISH_SHAPES,
+    NODES,  # number of nodes, and this rank's
+    NODE,
+    LOCAL,  # number of ranks of this node, and whether this rank is its leader
+    IS_LEADER,
+    MEMBERS,  # address of the ranks of all nodes, node after node,
+    STARTS,  # and of where those of each node begin there
+    WORLD_RANKS,  # address of a word for each rank of the group: its number as MPI knows it
+    HOMES,  # address of a word for each rank of the group: its node
+    INDICES,  # address of a word for each rank of the group: its index in its node
+    SLOT,  # address of this rank's slot
+    SLOTS,  # address of the slots of the ranks of this node; of SLOT if there is no other
+    TOLD,  # address of the verdict, and of the rows behind it
+    MESSAGES,  # address of the message of each node, and bytes from one to the next
+    MESSAGE_BYTES,
+    ISEND,  # functions of MPI, and handles
+    IRECV,
+    TEST,
+    BYTE,
+    COMM,
+    OPENING_TAG,
+    DATA_TAG,
+    REQUESTS,  # address of LANES times ROOM requests
+    ROOM,
+    PENDING,  # address of a word for each of them: 0 if it is complete, else 1 + twice the rank, + 1 for a receive
+    BEGUN,  # address of two words for each lane: the requests that have begun, and their bytes
+    FLAG,  # address of MPI's answer to a test
+    STATUS,  # address of memory for MPI's status
+    POLLS,  # tests before a leader yields its core between two of them
+    WATCH,  # address of the Python function that a waiting rank calls
+    SLEEPS,  # whether that function sleeps, so that it is called after each test
+    SEQUENCE,  # number of the last opening
+    VERDICT,  # of a call that has returned MISMATCH: UNLIKE or PARTLY_UNLIKE
+    FAILED,  # what has failed, of a call that has returned UNREADABLE: the routine of the node, or 0 for MPI
+    FAILED_STATUS,  # and its status
+    SCRATCH,  # address of MOST_ROW bytes
+    KEYS,  # address of the table of marks, and of the key of the call (`marks.py`)
+    KEY,
+    MOST_ROW,  # bytes of each rank that all ranks get in an opening
+    RECORD,  # address of the record of this rank's last call (`engine/memory/node_words.py`)
+    # of long calls (`native/long_*`)
+    RANK,
+    INDEX,  # this rank's index in its node
+    RAILS,  # number of ranks of each node that send and receive the parts of one array
+    GATHER_BLOCKS,  # the plain form of the all_gather_v of the node, its call, and shapes: as above
+    GATHER_BLOCKS_CALL,
+    GATHER_BLOCKS_SHAPES,
+    SWAP_BLOCKS,  # of its all_to_all_v
+    SWAP_BLOCKS_CALL,
+    SWAP_BLOCKS_SHAPES,
+    REDUCE_BLOCKS,  # of its reduce_scatter
+    REDUCE_BLOCKS_CALL,
+    REDUCE_BLOCKS_SHAPES,
+    TABLE,  # address of a table of counts of the node's group (`engine/protocol/count_tables.py`)
+    BLOCKS,  # address of the addresses and lengths of a block for each rank of the node
+    LENGTHS,  # address of a word for each rank of the group: the length of its block, where blocks are equal,
+    BEGINS,  # and where it begins
+    GIVEN,  # address of memory for the arguments of `long_moves.swap`
+    COUNTS_OF_BLOCKS,  # of a reduce_scatter: addresses of a word for each rank: the elements of its block,
+    PLACES_OF_BLOCKS,  # and where it begins
+    OWN,  # address of memory for what a node has reduced, and bytes of each of its places
+    OWN_BYTES,
+    PARTS,  # address of memory for what is received from each node, twice, and bytes of each of these
+    PART_BYTES,
+    PART_PLACES,  # address of a word for each node: the address of what is combined of it
+    SOURCE,  # the reduction that is being made: operand, result, elements,
+    RESULT,
+    ELEMENTS,
+    KIND,  # operator, and its identity, kernel, whether it is ordered; dtype, and bytes of an element
+    IDENTITY,
+    KERNEL,
+    ORDERED,
+    DTYPE,
+    ITEM,
+    FIRST_VALUE,  # addresses of the values for which a user's function has raised
+    SECOND_VALUE,
+) = (WORD * i for i in range(84))
+
+STATE_WORDS = 84
+
+LANES = 4  # of requests: those of one are awaited together
+
+UNLIKE, PARTLY_UNLIKE = 1, 2

@@ -1,0 +1,230 @@
+"""How the bytes of long calls move that are not reduced, after their opening: within the node through shared memory, to
+other nodes by messages.
+
+swap               a block from every rank to every rank: one message for each pair of ranks on different nodes. They
+                   are begun before the node's part is moved, and awaited after it
+permute            the same, with one block
+gather_everywhere  rails: rank j of a node sends its block once to each other node, to rank j (modulo its ranks) there.
+                   Then the ranks of a node share what they have received. Cost for N nodes: N - 1 blocks of a rank on
+                   the wire, and an all_gather_v in the node for each of them
+spread             in segments: the root's node shares a segment, each rail sends its part along the binomial tree of
+                   the nodes, and each node shares what its rails have received. While the messages of a segment are
+                   on their way, the one before is shared
+
+Who waits for whom: a rank waits for sends that their ranks begin without waiting for it, or that come earlier in the
+same order on all ranks; and within the node for ranks that make the same calls in the same order. So there is no
+circle. See `native/messages.py` for why nobody waits forever.
+
+Only this rank and MPI write its memory. Every address here is of the arrays of the call, which its caller keeps alive.
+"""
+
+from shmcoll.collectives.collective_permute import NOBODY
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import peek
+from shmcoll.engine.kernels.kernels import clear
+from shmcoll.engine.layout import WORD
+from shmcoll.nodes.native.layout import (
+    DATA_TAG,
+    HOMES,
+    INDEX,
+    INDICES,
+    LOCAL,
+    NODE,
+    NODES,
+    RAILS,
+    RANK,
+    STARTS,
+)
+from shmcoll.nodes.native.messages import await_messages, receive, send
+from shmcoll.nodes.native.node_calls import gather_blocks, set_received, set_sent, swap_blocks
+from shmcoll.nodes.native.opening import broadcast_in_node, member, ranks_of
+
+SEGMENT_BYTES = 1 << 20  # of a broadcast that several ranks of a node share, or that several nodes pass on
+SWAP_WORDS = 7  # the arguments of `swap`
+
+
+def home_of(state, rank):
+    return peek(peek(state + HOMES) + rank * WORD)
+
+
+def send_to_rank(state, lane, rank, address, length):
+    return send(state, lane, rank, address, length, DATA_TAG)
+
+
+def receive_from_rank(state, lane, rank, address, length):
+    return receive(state, lane, rank, address, length, DATA_TAG)
+
+
+# --- blocks for each rank ---------------------------------------------------------------------------------------------
+
+
+def swap(state, given):
+    """Send a block to every rank, and receive one from every rank. given: the address of SWAP_WORDS words: the number
+    of ranks, source, addresses of counts and displacements of what is sent; target, and the same of what is received.
+    All in bytes."""
+    size, source, target = peek(given), peek(given + WORD), peek(given + 4 * WORD)
+    me, here, status = peek(state + RANK), peek(state + NODE), c.OK
+    for i in range(1, size):
+        peer = (me - i + size) % size
+        if home_of(state, peer) != here and status == c.OK:
+            begin, length = peek(peek(given + 6 * WORD) + peer * WORD), peek(peek(given + 5 * WORD) + peer * WORD)
+            status = receive_from_rank(state, 0, peer, target + begin, length)
+    for i in range(1, size):
+        peer = (me + i) % size
+        if home_of(state, peer) != here and status == c.OK:
+            begin, length = peek(peek(given + 3 * WORD) + peer * WORD), peek(peek(given + 2 * WORD) + peer * WORD)
+            status = send_to_rank(state, 0, peer, source + begin, length)
+    if status != c.OK:
+        return status
+    sent = received = 0  # how far the blocks of this node reach
+    for i in range(peek(state + LOCAL)):
+        peer = member(state, here, i)
+        length, begin = peek(peek(given + 2 * WORD) + peer * WORD), peek(peek(given + 3 * WORD) + peer * WORD)
+        set_sent(state, i, length, begin)
+        sent = max(sent, begin + length)
+        length, begin = peek(peek(given + 5 * WORD) + peer * WORD), peek(peek(given + 6 * WORD) + peer * WORD)
+        set_received(state, i, length, begin)
+        received = max(received, begin + length)
+    status = swap_blocks(state, source, sent, target, received)
+    return await_messages(state, 0) if status == c.OK else status
+
+
+def permute(state, sender, receiver, source, target, length):
+    """Send a block to a rank, and receive one from another, which may be NOBODY. They do not overlap."""
+    here, status = peek(state + NODE), c.OK
+    comes = sender != NOBODY and home_of(state, sender) != here
+    leaves = receiver != NOBODY and home_of(state, receiver) != here
+    if comes:
+        status = receive_from_rank(state, 0, sender, target, length)
+    if leaves and status == c.OK:
+        status = send_to_rank(state, 0, receiver, source, length)
+    if status != c.OK:
+        return status
+    for i in range(peek(state + LOCAL)):
+        rank = member(state, here, i)
+        set_sent(state, i, length if rank == receiver else 0, 0)
+        set_received(state, i, length if rank == sender else 0, 0)
+    status = swap_blocks(state, source, length, target, length)
+    if sender == NOBODY and status == c.OK:
+        clear(target, length)
+    return await_messages(state, 0) if status == c.OK else status
+
+
+# --- from one to all --------------------------------------------------------------------------------------------------
+
+
+def gather_everywhere(state, block, length, rows):
+    """Write the blocks of all ranks, of equal length in bytes, into `rows`. This rank's may be there already."""
+    nodes, here, local = peek(state + NODES), peek(state + NODE), peek(state + LOCAL)
+    me, room, status = peek(state + INDEX), peek(peek(state + STARTS) + nodes * WORD) * length, c.OK
+    for i in range(1, nodes):
+        node = (here - i + nodes) % nodes
+        for index in range(me, ranks_of(state, node), local):
+            if status == c.OK:
+                rank = member(state, node, index)
+                status = receive_from_rank(state, 0, rank, rows + rank * length, length)
+    for i in range(1, nodes):
+        node = (here + i) % nodes
+        if status == c.OK:
+            status = send_to_rank(state, 0, member(state, node, me % ranks_of(state, node)), block, length)
+    if status == c.OK:
+        status = share_rows(state, block, here, 0, length, rows, room)
+    if status == c.OK:
+        status = await_messages(state, 0)
+    for i in range(1, nodes):
+        node = (here - i + nodes) % nodes
+        for first in range(0, ranks_of(state, node) if local > 1 else 0, local):
+            if status == c.OK:
+                own = member(state, node, first + me) if first + me < ranks_of(state, node) else 0
+                status = share_rows(state, rows + own * length, node, first, length, rows, room)
+    return status
+
+
+def share_rows(state, block, node, first, length, rows, room):
+    """Share the rows of some ranks of a node, from index `first` on: rank i of this node has that of index first + i,
+    if there is one."""
+    for i in range(peek(state + LOCAL)):
+        has = first + i < ranks_of(state, node)
+        rank = member(state, node, first + i) if has else 0
+        set_received(state, i, length if has else 0, rank * length)
+    return gather_blocks(state, block, rows, room)
+
+
+def spread(state, address, length, root):
+    """Copy bytes of the root to all ranks, where each of them has `address`."""
+    home, step, status, k = home_of(state, root), segment_bytes(state, length), c.OK, 0
+    is_home = peek(state + NODE) == home
+    if not is_home:
+        status = receive_segment(state, address, length, home, step, 0)
+    while k * step < length and status == c.OK:
+        begin = k * step
+        count = min(step, length - begin)
+        if is_home:
+            status = broadcast_in_node(state, address + begin, count, peek(peek(state + INDICES) + root * WORD))
+        else:
+            status = receive_segment(state, address, length, home, step, k + 1)
+            if status == c.OK:
+                status = await_messages(state, k & 1)
+        if status == c.OK:
+            status = await_messages(state, 2 + (k & 1))  # of the segment before the last
+        if status == c.OK:
+            status = send_segment(state, address + begin, count, home, 2 + (k & 1))
+        if not is_home and status == c.OK:
+            status = share_segment(state, address + begin, count)
+        k += 1
+    for lane in (2, 3):
+        if status == c.OK:
+            status = await_messages(state, lane)
+    return status
+
+
+def segment_bytes(state, length):
+    """Return the bytes of a segment: all of them if there are only two ranks, so that nothing is passed on."""
+    nodes = peek(state + NODES)
+    alone = nodes == 2 and peek(peek(state + STARTS) + nodes * WORD) == 2
+    return length if alone else SEGMENT_BYTES
+
+
+def part_begin(state, count, index):
+    """Return where the part of a rail begins in a segment. Behind the last rail it ends."""
+    rails = peek(state + RAILS)
+    return count * min(index, rails) // rails
+
+
+def receive_segment(state, address, length, home, step, k):
+    """Begin to receive this rail's part of a segment from the node before this one in the tree."""
+    begin, nodes, me = k * step, peek(state + NODES), peek(state + INDEX)
+    count = min(step, length - begin)
+    if count <= 0 or me >= peek(state + RAILS):
+        return c.OK
+    place, bit = (peek(state + NODE) - home + nodes) % nodes, 1
+    while place & bit == 0:
+        bit *= 2
+    part = part_begin(state, count, me)
+    sender = member(state, (place - bit + home) % nodes, me)
+    return receive_from_rank(state, k & 1, sender, address + begin + part, part_begin(state, count, me + 1) - part)
+
+
+def send_segment(state, address, count, home, lane):
+    """Begin to send this rail's part of a segment to the nodes behind this one in the binomial tree."""
+    nodes, me, bit, status = peek(state + NODES), peek(state + INDEX), 1, c.OK
+    if me >= peek(state + RAILS):
+        return c.OK
+    place = (peek(state + NODE) - home + nodes) % nodes
+    part = part_begin(state, count, me)
+    while bit < nodes and place & bit == 0:
+        bit *= 2
+    while bit > 1 and status == c.OK:
+        bit //= 2
+        if place + bit < nodes:
+            receiver = member(state, (place + bit + home) % nodes, me)
+            status = send_to_rank(state, lane, receiver, address + part, part_begin(state, count, me + 1) - part)
+    return status
+
+
+def share_segment(state, address, count):
+    """Copy the parts of the rails to all ranks of this node."""
+    for i in range(peek(state + LOCAL)):
+        begin = part_begin(state, count, i)
+        set_received(state, i, part_begin(state, count, i + 1) - begin, begin)
+    return gather_blocks(state, address + part_begin(state, count, peek(state + INDEX)), address, count)

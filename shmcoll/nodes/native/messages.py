@@ -1,0 +1,115 @@
+"""Messages between ranks of several nodes, in native code: MPI's functions, called by their addresses.
+
+A lane is a row of requests that are awaited together; LANES of them are on their way at a time at most. A handle of MPI
+is an int or a pointer, and fits a word. From `send` or `receive` on, PENDING of the request is not 0, and its memory
+belongs to MPI; when MPI says that the request is complete, it becomes 0. `await_messages` waits for all of a lane.
+Messages of one sender with one tag come in the order in which they are sent, and all ranks begin the receives of a call
+in that order.
+
+Why nobody waits forever. A rank that waits calls a Python function, WATCH, now and then, and has no limit of its own.
+WATCH raises if the group has ended, a rank has died, the limit has passed, or a signal handler raises. Then the
+requests stay pending, and `agreement.py` keeps their memory until the end of the job.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import call, call_long, peek, poke, yield_core
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.native import cpython as py
+from shmcoll.nodes.native.layout import (
+    BEGUN,
+    BYTE,
+    COMM,
+    FAILED,
+    FAILED_STATUS,
+    FLAG,
+    IRECV,
+    ISEND,
+    PENDING,
+    POLLS,
+    REQUESTS,
+    ROOM,
+    SLEEPS,
+    STATUS,
+    TEST,
+    WATCH,
+    WORLD_RANKS,
+)
+
+LONGEST = 1 << 30  # bytes of a message: MPI counts in 32 bits, so longer ones are sent in parts
+TESTS_BETWEEN = 128  # tests between two calls of WATCH, until it sleeps
+C_INT = 0xFFFFFFFF
+
+
+def send(state, lane, rank, address, length, tag):
+    """Begin to send bytes to a rank of another node. Return OK or UNREADABLE."""
+    return begin(state, ISEND, 1 + 2 * rank, lane, address, length, tag)
+
+
+def receive(state, lane, rank, address, room, tag):
+    """Begin to receive up to `room` bytes from a rank of another node. Return OK or UNREADABLE."""
+    return begin(state, IRECV, 2 + 2 * rank, lane, address, room, tag)
+
+
+def begin(state, function, pending, lane, address, length, tag):
+    begun, room = peek(state + BEGUN) + 2 * lane * WORD, peek(state + ROOM)
+    peer = peek(peek(state + WORLD_RANKS) + (pending - 1) // 2 * WORD)
+    byte, comm = peek(state + BYTE), peek(state + COMM)
+    poke(begun + WORD, peek(begun + WORD) + length)
+    while length > 0:
+        number, part = peek(begun), min(length, LONGEST)
+        if number == room:
+            return mpi_failed(state, 0)
+        place = (lane * room + number) * WORD
+        request = peek(state + REQUESTS) + place
+        poke(request, 0)
+        error = call_long(peek(state + function), address, part, byte, peer, peek(state + tag), comm, request) & C_INT
+        if error:
+            return mpi_failed(state, error)
+        poke(peek(state + PENDING) + place, pending)
+        poke(begun, number + 1)
+        address += part
+        length -= part
+    return c.OK
+
+
+def await_messages(state, lane):
+    """Wait until all requests of a lane are complete. Return OK, UNREADABLE, or INTERRUPTED with an exception that is
+    pending."""
+    begun, first = peek(state + BEGUN) + 2 * lane * WORD, lane * peek(state + ROOM)
+    count, turn, i, status = peek(begun), 0, 0, c.OK
+    if count == 0:
+        return status
+    poke(state + SLEEPS, 0)
+    thread = py.release_gil()
+    while i < count:
+        place = (first + i) * WORD
+        if peek(peek(state + PENDING) + place) == 0:
+            i += 1
+            continue
+        error = call(peek(state + TEST), peek(state + REQUESTS) + place, peek(state + FLAG), peek(state + STATUS))
+        if error & C_INT:
+            status = mpi_failed(state, error & C_INT)
+            break
+        if peek(peek(state + FLAG)) & C_INT:
+            poke(peek(state + PENDING) + place, 0)
+            i += 1
+            continue
+        turn += 1
+        if turn % TESTS_BETWEEN == 0 or peek(state + SLEEPS):
+            py.take_gil(thread)
+            if py.call_back(peek(state + WATCH), turn):
+                return c.INTERRUPTED
+            thread = py.release_gil()
+        elif turn > peek(state + POLLS):
+            yield_core()
+    py.take_gil(thread)
+    if status == c.OK:
+        poke(begun, 0)
+        poke(begun + WORD, 0)
+    return status
+
+
+def mpi_failed(state, error):
+    poke(state + FAILED, 0)
+    poke(state + FAILED_STATUS, error)
+    return c.UNREADABLE

@@ -1,0 +1,169 @@
+"""The routines of the node's group that long calls are made of, called by their addresses.
+
+Each has a call in private memory (`native/state.py`), in the form of the native entry. A function here writes into it
+which bytes there are. All ranks of the node make the same calls in the same order. If the node has no other rank,
+a copy takes the place of the routine.
+
+TABLE is a table of counts as in `engine/protocol/count_tables.py`, in bytes. `set_received` says what comes from a rank
+of the node, `set_sent` what goes there.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import call_kernel, copy, peek, poke
+from shmcoll.engine.kernels.dtypes import BY_NAME
+from shmcoll.engine.layout import (
+    COUNT_UNIT,
+    ELEMENT_TYPE,
+    RECV_COUNTS,
+    RECV_DISPLS,
+    RECV_ROOM,
+    RESULT_SIZE,
+    SEND_COUNTS,
+    SEND_DISPLS,
+    SOURCE_SIZE,
+    TABLE_SIZES,
+    WORD,
+)
+from shmcoll.engine.native import cpython as py
+from shmcoll.engine.native.entry_counts import mark_of
+from shmcoll.engine.protocol import count_tables
+from shmcoll.engine.protocol.reduction import KERNEL_GIVEN, SOURCES
+from shmcoll.engine.protocol.reduction import ORDERED as IS_ORDERED
+from shmcoll.nodes.native.layout import (
+    BLOCKS,
+    DTYPE,
+    GATHER_BLOCKS,
+    GATHER_BLOCKS_CALL,
+    GATHER_BLOCKS_SHAPES,
+    IDENTITY,
+    INDEX,
+    ITEM,
+    KERNEL,
+    KIND,
+    LOCAL,
+    ORDERED,
+    REDUCE_BLOCKS,
+    REDUCE_BLOCKS_CALL,
+    REDUCE_BLOCKS_SHAPES,
+    SWAP_BLOCKS,
+    SWAP_BLOCKS_CALL,
+    SWAP_BLOCKS_SHAPES,
+    TABLE,
+)
+from shmcoll.nodes.native.opening import describe, in_node
+
+UINT8 = BY_NAME["uint8"].code
+MUCH = 64 << 10  # bytes for which it pays to let other threads run
+
+
+def set_row(state, row, i, value):
+    poke(peek(state + TABLE) + (row * peek(state + LOCAL) + i) * WORD, value)
+
+
+def get_row(state, row, i):
+    return peek(peek(state + TABLE) + (row * peek(state + LOCAL) + i) * WORD)
+
+
+def set_sent(state, i, length, place):
+    set_row(state, SEND_COUNTS, i, length)
+    set_row(state, SEND_DISPLS, i, place)
+
+
+def set_received(state, i, length, place):
+    set_row(state, RECV_COUNTS, i, length)
+    set_row(state, RECV_DISPLS, i, place)
+
+
+def copy_freely(target, source, length):
+    """Copy bytes, if they are not there already. Other threads may run meanwhile."""
+    if target == source or length <= 0:
+        return
+    thread = py.release_gil() if length >= MUCH else 0
+    copy(target, source, length)
+    if length >= MUCH:
+        py.take_gil(thread)
+
+
+def step_freely(state, mode, target, accumulator, source, count):
+    """Run one kernel step of the reduction that is being made, and return what the kernel does."""
+    frees = count * peek(state + ITEM) >= MUCH
+    thread = py.release_gil() if frees else 0
+    failed = call_kernel(peek(state + KERNEL), mode, target, accumulator, source, count, 1)
+    if frees:
+        py.take_gil(thread)
+    return failed
+
+
+def gather_blocks(state, source, target, room):
+    """Copy a block of each rank of this node to its place in `target` on all of them. This rank's may be there
+    already."""
+    me = peek(state + INDEX)
+    own = get_row(state, RECV_COUNTS, me)
+    if peek(state + LOCAL) == 1:
+        copy_freely(target + get_row(state, RECV_DISPLS, me), source, own)
+        return c.OK
+    for i in range(peek(state + LOCAL)):
+        set_sent(state, i, own, 0)
+    written, shapes = peek(state + GATHER_BLOCKS_CALL), peek(state + GATHER_BLOCKS_SHAPES)
+    write_table(state, written, shapes, source, own, target, room)
+    return in_node(state, GATHER_BLOCKS, GATHER_BLOCKS_CALL)
+
+
+def swap_blocks(state, source, length, target, room):
+    """Copy a block of each rank of this node to each of them."""
+    me = peek(state + INDEX)
+    if peek(state + LOCAL) == 1:
+        begin, place = get_row(state, SEND_DISPLS, me), get_row(state, RECV_DISPLS, me)
+        copy_freely(target + place, source + begin, get_row(state, SEND_COUNTS, me))
+        return c.OK
+    written, shapes = peek(state + SWAP_BLOCKS_CALL), peek(state + SWAP_BLOCKS_SHAPES)
+    write_table(state, written, shapes, source, length, target, room)
+    return in_node(state, SWAP_BLOCKS, SWAP_BLOCKS_CALL)
+
+
+def write_table(state, written, shapes, source, length, target, room):
+    """Complete the table and the call of a routine with counts."""
+    for i in range(peek(state + LOCAL)):
+        set_row(state, RECV_ROOM, i, -1)
+    set_row(state, TABLE_SIZES, SOURCE_SIZE, length)
+    set_row(state, TABLE_SIZES, RESULT_SIZE, room)
+    set_row(state, TABLE_SIZES, ELEMENT_TYPE, UINT8)
+    set_row(state, TABLE_SIZES, COUNT_UNIT, 1)
+    describe(written + c.X, peek(shapes), source, length)
+    describe(written + c.OUT, peek(shapes + WORD), target, room)
+    poke(written + count_tables.PHASE, count_tables.BOTH)
+    poke(written + count_tables.TABLE, peek(state + TABLE))
+
+
+def set_block(state, i, address, count):
+    """Say where the block for a rank of this node is, and how many elements it has."""
+    poke(peek(state + BLOCKS) + i * WORD, address)
+    poke(peek(state + BLOCKS) + (peek(state + LOCAL) + i) * WORD, count)
+
+
+def reduce_blocks(state, target):
+    """Reduce each block over the ranks of this node, which are several, for its rank. This one's goes to `target`."""
+    blocks, local, item = peek(state + BLOCKS), peek(state + LOCAL), peek(state + ITEM)
+    lengths = blocks + local * WORD
+    own, total = peek(lengths + peek(state + INDEX) * WORD), 0
+    for i in range(local):
+        total += peek(lengths + i * WORD)
+    if total == 0:
+        return c.OK
+    written, shapes = peek(state + REDUCE_BLOCKS_CALL), peek(state + REDUCE_BLOCKS_SHAPES)
+    describe_elements(state, written + c.X, peek(shapes), peek(blocks), total, item)
+    describe_elements(state, written + c.OUT, peek(shapes + WORD), target, own, item)
+    poke(written + c.REDUCTION, peek(state + KIND))
+    poke(written + c.ARGUMENT, mark_of(lengths, local))
+    poke(written + c.ARGUMENT_2, peek(state + IDENTITY))
+    poke(written + KERNEL_GIVEN, peek(state + KERNEL))
+    poke(written + IS_ORDERED, peek(state + ORDERED))
+    poke(written + SOURCES, blocks)
+    return in_node(state, REDUCE_BLOCKS, REDUCE_BLOCKS_CALL)
+
+
+def describe_elements(state, view, shape, address, count, item):
+    describe(view, shape, address, count)
+    poke(view + c.BYTES, count * item)
+    poke(view + c.ITEM, item)
+    poke(view + c.DTYPE, peek(state + DTYPE))

@@ -1,0 +1,140 @@
+"""reduce_scatter of long arrays over nodes, in segments.
+
+For each node, the blocks of its ranks are reduced and divided in the sender's node; each goes to its owner, who
+combines what it gets from all nodes. While the messages of a segment are on their way, the next one is reduced.
+Cost: O(0) + R + r (N - 1) / N S / B, for N nodes of r ranks, S bytes of all blocks of a rank, and R, a reduce_scatter
+in a node; B, and O(S) for an opening: see `agreement.py`.
+
+Rank i of a node of n ranks reduces for the ranks i, i + n, ... of each node, in as many rounds. The result may be in
+place of this rank's own block: a part of it is written after its last use as an operand, and no message is sent from
+there.
+
+The requests of segment k are in the lane k & 1. All ranks begin them in the order of segments, and there is one message
+of a segment between two ranks, so there is no circle.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import peek, poke
+from shmcoll.engine.layout import WORD
+from shmcoll.nodes.native.layout import (
+    COUNTS_OF_BLOCKS,
+    ELEMENTS,
+    INDEX,
+    ITEM,
+    LOCAL,
+    NODE,
+    NODES,
+    PART_PLACES,
+    PLACES_OF_BLOCKS,
+    RANK,
+    RESULT,
+    SOURCE,
+)
+from shmcoll.nodes.native.long_moves import receive_from_rank, send_to_rank
+from shmcoll.nodes.native.messages import await_messages
+from shmcoll.nodes.native.node_calls import reduce_blocks, set_block
+from shmcoll.nodes.native.opening import member, ranks_of
+from shmcoll.nodes.native.partials import SEGMENT_BYTES, UNIT, combine, is_alone, own_place, part
+
+
+def to_owners(state):
+    """Reduce a block of SOURCE for each rank (COUNTS_OF_BLOCKS, PLACES_OF_BLOCKS). This rank's goes to RESULT, which
+    may be its own block of SOURCE. ELEMENTS is the greatest count."""
+    step, status, k = owned_elements(state), c.OK, 0
+    count = -(-peek(state + ELEMENTS) // step)
+    if count > 0:
+        status = begin_owned(state, 0)
+    while k < count and status == c.OK:
+        if k + 1 < count:
+            status = begin_owned(state, k + 1)
+        if status == c.OK:
+            status = await_messages(state, k & 1)
+        if status == c.OK:
+            status = combine_owned(state, k)
+        k += 1
+    return status
+
+
+def rounds_for(state, node):
+    """Return how many ranks of a node belong to one rank of this node."""
+    return -(-ranks_of(state, node) // peek(state + LOCAL))
+
+
+def owned_elements(state):
+    """Return the elements of a block in a segment, the same on all ranks."""
+    most, least = 0, 1 << 62
+    for node in range(peek(state + NODES)):
+        most, least = max(most, ranks_of(state, node)), min(least, ranks_of(state, node))
+    places = peek(state + NODES) * -(-most // least)
+    return max(SEGMENT_BYTES // peek(state + ITEM) // places // UNIT * UNIT, 1)
+
+
+def owned(state, k, rank):
+    """Return the elements of a rank's block in segment k."""
+    step = owned_elements(state)
+    return max(min(step, peek(peek(state + COUNTS_OF_BLOCKS) + rank * WORD) - k * step), 0)
+
+
+def source_of(state, k, rank):
+    """Return the address of segment k of the block for a rank."""
+    begin = peek(peek(state + PLACES_OF_BLOCKS) + rank * WORD) + k * owned_elements(state)
+    return peek(state + SOURCE) + begin * peek(state + ITEM)
+
+
+def begin_owned(state, k):
+    """Reduce segment k of all blocks in the node, and begin to send it to its owners. This node's is the last, because
+    the others wait for theirs."""
+    nodes, here, me = peek(state + NODES), peek(state + NODE), peek(state + INDEX)
+    own_bytes, status = owned(state, k, peek(state + RANK)) * peek(state + ITEM), c.OK
+    for i in range(1, nodes):
+        node = (here - i + nodes) % nodes
+        if status == c.OK:
+            sender = member(state, node, me % ranks_of(state, node))
+            status = receive_from_rank(state, k & 1, sender, part(state, k, node), own_bytes)
+    place = own_place(state, k)
+    for i in range(1, nodes + 1):
+        node = (here + i) % nodes
+        for number in range(rounds_for(state, node)):
+            if status == c.OK:
+                status = reduce_for(state, k, node, number * peek(state + LOCAL), place)
+            place += owned_elements(state) * peek(state + ITEM)
+    return status
+
+
+def reduce_for(state, k, node, first, place):
+    """Reduce segment k of the blocks for some ranks of a node, from index `first` on, and begin to send this rank's."""
+    local, me, status = peek(state + LOCAL), peek(state + INDEX), c.OK
+    is_mine = first + me < ranks_of(state, node)
+    rank = member(state, node, first + me) if is_mine else 0
+    if is_alone(state):
+        place = source_of(state, k, rank)
+    else:
+        for i in range(local):
+            there = first + i < ranks_of(state, node)
+            owner = member(state, node, first + i) if there else 0
+            set_block(state, i, source_of(state, k, owner), owned(state, k, owner) if there else 0)
+        status = reduce_blocks(state, place)
+    if node != peek(state + NODE) and is_mine and status == c.OK:
+        status = send_to_rank(state, k & 1, rank, place, owned(state, k, rank) * peek(state + ITEM))
+    return status
+
+
+def combine_owned(state, k):
+    """Combine segment k of this rank's block."""
+    nodes, here = peek(state + NODES), peek(state + NODE)
+    place = own_place(state, k) + places_before_own(state) * owned_elements(state) * peek(state + ITEM)
+    if is_alone(state):
+        place = source_of(state, k, peek(state + RANK))
+    for node in range(nodes):
+        poke(peek(state + PART_PLACES) + node * WORD, place if node == here else part(state, k, node))
+    into = peek(state + RESULT) + k * owned_elements(state) * peek(state + ITEM)
+    return combine(state, into, owned(state, k, peek(state + RANK)))
+
+
+def places_before_own(state):
+    """Return how many places of OWN are filled before that of this node."""
+    places, here = 0, peek(state + NODE)
+    for node in range(peek(state + NODES)):
+        if node != here:
+            places += rounds_for(state, node)
+    return places

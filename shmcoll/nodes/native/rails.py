@@ -1,0 +1,168 @@
+"""all_reduce of long arrays over nodes: rails, in segments. `operators.py` says what a partial result is.
+
+The ranks of a node reduce and divide a segment; rank i exchanges its slice with the ranks i of the other nodes; the
+ranks of a node collect the slices. Each rank of a rail reduces one piece of the slice of all nodes, and sends the
+result to the others: 2 (N - 1) / N S in all. Of 2 nodes, slices up to WHOLE_BYTES are exchanged whole: the same bytes,
+in one message. While the messages of a segment are on their way, the next one is reduced.
+Cost: O(0) and the longer of R and W / B, with W = 2 (N - 1) / N S; for each segment 1 or 2 exchanges A + (N - 2) o; and
+(N - 1) / (N L) S g. N nodes, L ranks of each are rails, S bytes of an array, R a reduce_scatter and an all_gather in a
+node, g for a reduced byte; A, o, B, and O(S) for an opening: see `agreement.py`.
+
+The result may be in place of the operand: a part of it is written after all messages that were sent from there are
+complete, and after its last use as an operand.
+
+The requests of segment k are in the lanes k & 1, partial results, and 2 + (k & 1), pieces of the result. All ranks
+begin them in the same order: partial results of 0 and 1, pieces of 0, partial results of 2, pieces of 1, ... A rank
+waits for messages that others send before they wait for this rank's later ones, so there is no circle.
+
+Source: DPML (Bayatpour et al., SC'17) and UCC's split_rail.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import peek, poke
+from shmcoll.engine.layout import WORD
+from shmcoll.nodes.native.layout import ELEMENTS, INDEX, ITEM, LOCAL, NODE, NODES, PART_PLACES, RAILS, RESULT, SOURCE
+from shmcoll.nodes.native.long_moves import part_begin, receive_from_rank, send_to_rank
+from shmcoll.nodes.native.messages import await_messages
+from shmcoll.nodes.native.node_calls import gather_blocks, reduce_blocks, set_block, set_received
+from shmcoll.nodes.native.opening import member
+from shmcoll.nodes.native.partials import SEGMENT_BYTES, UNIT, combine, is_alone, own_place, part
+
+WHOLE_BYTES = 256 << 10
+
+
+def all_reduce(state):
+    """Reduce ELEMENTS elements at SOURCE over all ranks, into RESULT, which may be the same."""
+    step, status, k = segment_elements(state), c.OK, 0
+    count = -(-peek(state + ELEMENTS) // step)
+    if count > 0:
+        status = begin_segment(state, 0)
+    while k < count and status == c.OK:
+        if k + 1 < count:
+            status = begin_segment(state, k + 1)
+        if status == c.OK:
+            status = await_messages(state, k & 1)
+        if status == c.OK and peek(state + INDEX) < peek(state + RAILS):
+            status = combine_piece(state, k)
+        if status == c.OK and k > 0:
+            status = end_segment(state, k - 1)
+        k += 1
+    if status == c.OK and count > 0:
+        status = end_segment(state, count - 1)
+    return status
+
+
+def segment_elements(state):
+    return max(SEGMENT_BYTES // peek(state + ITEM), 1)
+
+
+def elements_of(state, k):
+    """Return the elements of segment k."""
+    step = segment_elements(state)
+    return min(step, peek(state + ELEMENTS) - k * step)
+
+
+def bytes_before(state, k):
+    return k * segment_elements(state) * peek(state + ITEM)
+
+
+def slice_elements(state, k):
+    """Return the elements of this rank's slice of segment k: none behind the last rail."""
+    count, me = elements_of(state, k), peek(state + INDEX)
+    return part_begin(state, count, me + 1) - part_begin(state, count, me)
+
+
+def own_slice(state, k):
+    """Return the address of what this node has reduced of this rank's slice."""
+    return peek(state + SOURCE) + bytes_before(state, k) if is_alone(state) else own_place(state, k)
+
+
+def total_slice(state, k):
+    """Return the address of the slice of the result."""
+    return peek(state + RESULT) + bytes_before(state, k) if peek(state + LOCAL) == 1 else own_place(state, k)
+
+
+def pieces(state, k):
+    """Return in how many pieces a slice is divided: one for each node, or one."""
+    nodes = peek(state + NODES)
+    return nodes if nodes > 2 or slice_elements(state, k) * peek(state + ITEM) > WHOLE_BYTES else 1
+
+
+def piece_begin(state, k, node):
+    """Return where the piece that a node combines begins in a slice, in bytes."""
+    if pieces(state, k) == 1:
+        return 0
+    return piece_end_of(slice_elements(state, k), peek(state + NODES), node) * peek(state + ITEM)
+
+
+def piece_elements(state, k, node):
+    length, nodes = slice_elements(state, k), peek(state + NODES)
+    if pieces(state, k) == 1:
+        return length
+    return piece_end_of(length, nodes, node + 1) - piece_end_of(length, nodes, node)
+
+
+def piece_end_of(length, pieces_of_slice, number):
+    """Return where the first `number` pieces of a slice end."""
+    if number == pieces_of_slice:
+        return length
+    return length * number // pieces_of_slice // UNIT * UNIT
+
+
+def begin_segment(state, k):
+    """Reduce a segment in the node, and begin to exchange the slices of this rail."""
+    count, item, status = elements_of(state, k), peek(state + ITEM), c.OK
+    if not is_alone(state):
+        source = peek(state + SOURCE) + bytes_before(state, k)
+        for i in range(peek(state + LOCAL)):
+            begin = part_begin(state, count, i)
+            set_block(state, i, source + begin * item, part_begin(state, count, i + 1) - begin)
+        status = reduce_blocks(state, own_place(state, k))
+    nodes, here, me = peek(state + NODES), peek(state + NODE), peek(state + INDEX)
+    if me >= peek(state + RAILS):
+        return status
+    for i in range(1, nodes):
+        node = (here + i) % nodes
+        if status == c.OK:
+            length = piece_elements(state, k, here) * item
+            status = receive_from_rank(state, k & 1, member(state, node, me), part(state, k, node), length)
+    for i in range(1, nodes):
+        node = (here + i) % nodes
+        if status == c.OK:
+            address, length = own_slice(state, k) + piece_begin(state, k, node), piece_elements(state, k, node) * item
+            status = send_to_rank(state, k & 1, member(state, node, me), address, length)
+    return status
+
+
+def combine_piece(state, k):
+    """Combine this rank's piece, and begin to exchange the pieces of the result."""
+    nodes, here, me, item = peek(state + NODES), peek(state + NODE), peek(state + INDEX), peek(state + ITEM)
+    begin, length = piece_begin(state, k, here), piece_elements(state, k, here)
+    for node in range(nodes):
+        place = own_slice(state, k) + begin if node == here else part(state, k, node)
+        poke(peek(state + PART_PLACES) + node * WORD, place)
+    status, total = combine(state, total_slice(state, k) + begin, length), total_slice(state, k)
+    if pieces(state, k) == 1:
+        return status
+    for i in range(1, nodes):
+        node = (here + i) % nodes
+        if status == c.OK:
+            place, count = total + piece_begin(state, k, node), piece_elements(state, k, node)
+            status = receive_from_rank(state, 2 + (k & 1), member(state, node, me), place, count * item)
+    for i in range(1, nodes):
+        if status == c.OK:
+            rank = member(state, (here + i) % nodes, me)
+            status = send_to_rank(state, 2 + (k & 1), rank, total + begin, length * item)
+    return status
+
+
+def end_segment(state, k):
+    """Wait for the pieces of a segment, and collect its slices in the node."""
+    status = await_messages(state, 2 + (k & 1))
+    if status != c.OK or peek(state + LOCAL) == 1:
+        return status
+    count, item = elements_of(state, k), peek(state + ITEM)
+    for i in range(peek(state + LOCAL)):
+        begin = part_begin(state, count, i)
+        set_received(state, i, (part_begin(state, count, i + 1) - begin) * item, begin * item)
+    return gather_blocks(state, own_place(state, k), peek(state + RESULT) + bytes_before(state, k), count * item)

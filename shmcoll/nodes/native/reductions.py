@@ -1,0 +1,119 @@
+"""The reducing calls that native code makes over nodes.
+
+Short arrays come with the opening, and each rank combines those that it needs: the ranks of each node in their order,
+then the nodes; in scan and exscan the ranks in their order. Long ones follow (`rails.py`, `owners.py`).
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import call_kernel, peek, poke
+from shmcoll.engine.kernels.kernels import JOIN, START
+from shmcoll.nodes.native.call import STATE, agreed, equal_blocks, is_carried, opened
+from shmcoll.nodes.native.layout import (
+    BEGINS,
+    COUNTS_OF_BLOCKS,
+    DTYPE,
+    ELEMENTS,
+    IDENTITY,
+    ITEM,
+    KERNEL,
+    KIND,
+    LENGTHS,
+    MOST_REDUCED,
+    MOST_SCATTERED,
+    NODES,
+    ORDERED,
+    PLACES_OF_BLOCKS,
+    RESULT,
+    SCRATCH,
+    SOURCE,
+)
+from shmcoll.nodes.native.opening import ranks_of, row_of, rows_of, stride
+from shmcoll.nodes.native.owners import to_owners
+from shmcoll.nodes.native.rails import all_reduce as all_reduce_long
+
+
+def all_reduce(ctx):
+    if not is_carried(ctx, MOST_REDUCED):
+        status = agreed(ctx)
+        if status == c.OK:
+            describe_reduction(ctx)
+            status = all_reduce_long(peek(ctx + STATE))
+        return status
+    status = opened(ctx)
+    if status == c.OK:
+        reduce_rows(ctx, peek(ctx + c.OUT + c.DATA), 0, peek(ctx + c.X + c.COUNT))
+    return status
+
+
+def describe_reduction(ctx):
+    """Write which reduction is made after the opening; see `rails.py`, `owners.py`."""
+    state, x = peek(ctx + STATE), ctx + c.X
+    poke(state + SOURCE, peek(x + c.DATA))
+    poke(state + RESULT, peek(ctx + c.OUT + c.DATA))
+    poke(state + ELEMENTS, peek(ctx + c.OUT + c.COUNT))
+    poke(state + KIND, peek(ctx + c.REDUCTION))
+    poke(state + IDENTITY, 0)
+    poke(state + KERNEL, peek(ctx + c.KERNEL))
+    poke(state + ORDERED, 0)
+    poke(state + DTYPE, peek(x + c.DTYPE))
+    poke(state + ITEM, peek(x + c.ITEM))
+
+
+def reduce(ctx):
+    status = opened(ctx)
+    if status == c.OK and peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT):
+        reduce_rows(ctx, peek(ctx + c.OUT + c.DATA), 0, peek(ctx + c.X + c.COUNT))
+    return status
+
+
+def reduce_scatter(ctx):
+    state = peek(ctx + STATE)
+    if not is_carried(ctx, MOST_SCATTERED):
+        status = agreed(ctx)
+        if status == c.OK:
+            describe_reduction(ctx)
+            equal_blocks(ctx, peek(ctx + c.OUT + c.COUNT))
+            poke(state + COUNTS_OF_BLOCKS, peek(state + LENGTHS))
+            poke(state + PLACES_OF_BLOCKS, peek(state + BEGINS))
+            status = to_owners(state)
+        return status
+    status = opened(ctx)
+    if status == c.OK:
+        begin = peek(ctx + c.RANK) * peek(ctx + c.OUT + c.BYTES)
+        reduce_rows(ctx, peek(ctx + c.OUT + c.DATA), begin, peek(ctx + c.OUT + c.COUNT))
+    return status
+
+
+def reduce_rows(ctx, target, begin, count):
+    """Combine `count` elements from byte `begin` on of what all ranks have brought: those of a node in their order,
+    then the nodes."""
+    state, kernel, size, length = peek(ctx + STATE), peek(ctx + c.KERNEL), peek(ctx + c.SIZE), peek(ctx + c.X + c.BYTES)
+    for node in range(peek(state + NODES) if count > 0 else 0):
+        row, part = rows_of(state, node, length) + begin, peek(state + SCRATCH) if node > 0 else target
+        call_kernel(kernel, START, part, 0, row, count, 1)
+        for _ in range(1, ranks_of(state, node)):
+            row += stride(length)
+            call_kernel(kernel, JOIN, part, part, row, count, size)
+        if node > 0:
+            call_kernel(kernel, JOIN, target, target, part, count, size)
+
+
+def scan(ctx):
+    return prefix(ctx, peek(ctx + c.RANK) + 1)
+
+
+def exscan(ctx):
+    return prefix(ctx, peek(ctx + c.RANK))
+
+
+def prefix(ctx, ranks):
+    """Combine the arrays of the first ranks in their order. Rank 0 of an exscan has no result."""
+    status, state, target = opened(ctx), peek(ctx + STATE), peek(ctx + c.OUT + c.DATA)
+    kernel, size, x = peek(ctx + c.KERNEL), peek(ctx + c.SIZE), ctx + c.X
+    for rank in range(ranks if status == c.OK and peek(x + c.COUNT) > 0 else 0):
+        row = row_of(state, rank, peek(x + c.BYTES))
+        if rank == 0:
+            call_kernel(kernel, START, target, 0, row, peek(x + c.COUNT), 1)
+        else:
+            call_kernel(kernel, JOIN, target, target, row, peek(x + c.COUNT), size)
+    return status
