@@ -20,7 +20,7 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.system.descriptors import file_of
 
 #: variables that the launchers set for each rank: MPICH's mpiexec and those made from it, and Open MPI's
-_HYDRA, _PRRTE = "HYDI_CONTROL_FD", "OMPI_COMM_WORLD_RANK"
+_HYDRA, _PRRTE = "MPI_LOCALRANKID", "OMPI_COMM_WORLD_RANK"
 _PROGRAM = Path(__file__).with_name("watcher_process.py")
 _PATIENCE = 2.0  # seconds
 _HIGH = 512  # the number of the connection's descriptor, or above: the kernel closes high numbers first
