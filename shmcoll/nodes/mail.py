@@ -17,6 +17,9 @@ sender is inside MPI. All of them hold `_lock`. A thread that waits for a receiv
 node, in turn with these, and sleeps in neither: so a message from either side ends the wait for ANY.
 
 A synchronous send ends when the receiver has taken its message: it sends back the number of the message (RECEIPT).
+
+Why nobody waits forever: a receive waits for `timeout` seconds at most for a head that fits, and as long again for the
+bytes, which a link may lose. A synchronous send waits as long for its receipt.
 """
 
 import os
@@ -49,6 +52,8 @@ _TAG, _CODE, _BYTES, _NUMBER, _WANTS_RECEIPT, _DIMS = range(6)  # words of a hea
 _WORD = 8
 _SENDS, _RECEIVES = RECORDS["send"].code, RECORDS["recv"].code
 _OBJECT = 0  # in place of the code of a dtype
+_NOTHING, _NOT_ALL = "has not sent a message that fits", "has not sent all of its message"
+_NOT_TAKEN = "has not taken the message"
 _POLLS = 2000  # looks of a thread that waits before it sleeps between two of them
 _NAP = 100e-6  # seconds
 _SLICE = 500e-6  # seconds that the worker naps in its turn
@@ -64,6 +69,7 @@ class Arrived:
         self.shape = tuple(head[_DIMS + 1 : _DIMS + 1 + int(head[_DIMS])].tolist())
         self.memory = np.empty(0, np.uint8)
         self.pending: Pending | None = None  # the rest of its bytes
+        self.deadline = 0.0  # until when a receive waits for them
         self.receive: PostedReceive | None = None  # that gets it
 
     @property
@@ -169,8 +175,10 @@ class Mail:
             return one
         if not takes:
             return one.envelope
+        end = time.monotonic() + d.timeout
         while one.pending is not None:
             self._look()
+            self._check(operation, one.source, end, _NOT_ALL)
             d.failures.raise_if_ended(operation)
             time.sleep(0)
         return Message(one.envelope, one.memory if one.code == _OBJECT else one.array(), d.failures.name)
@@ -281,7 +289,7 @@ class Mail:
                 if not waits:
                     return None
                 turn += 1
-                self._check(operation, source, end)
+                self._check(operation, source, end, _NOTHING)
                 if turn == _POLLS:
                     d.recorder.wait_for_message(_RECEIVES, self._number(source), tag)
                 _pause(turn)
@@ -354,7 +362,7 @@ class Mail:
         if one.pending is None:
             self._complete(one, receive)
         else:
-            one.receive = receive
+            one.receive, one.deadline = receive, time.monotonic() + self.dispatcher.timeout
 
     def _first(self, fits: Callable[[int, int], bool]) -> Arrived | None:
         """Return the message that a new receive gets: the first one that fits of the source served longest ago."""
@@ -417,8 +425,10 @@ class Mail:
             if now >= self._lives_at:
                 self._lives_at = now + 0.02
                 d.progress.look_at_lives(d.failures, [r.source for r in self._posted if r.source != ANY], now)
-            late = [(receive.operation, [receive.source]) for receive in self._posted if now > receive.deadline]
-            late += [(name, [dest]) for _, end, dest, name in self._receipts.values() if now > end]
+            late = [(one.operation, [one.source], _NOTHING) for one in self._posted if now > one.deadline]
+            late += [(name, [dest], _NOT_TAKEN) for _, end, dest, name in self._receipts.values() if now > end]
+            coming = [(one.receive.operation, one) for one in self._coming if one.receive is not None]
+            late += [(name, [one.source], _NOT_ALL) for name, one in coming if now > one.deadline]
         if late and d.failures.ended is None:
             self._timed_out(*late[0])
         if d.failures.ended is None and not d.group.has_ended():
@@ -441,25 +451,26 @@ class Mail:
         for work in works:
             work.settle(error)
 
-    def _check(self, operation: str, source: int, end: float) -> None:
+    def _check(self, operation: str, source: int, end: float, what: str) -> None:
         d = self.dispatcher
         d.progress.look()
         if time.monotonic() > end:
-            self._timed_out(operation, [source])
+            self._timed_out(operation, [source], what)
 
-    def _timed_out(self, operation: str, sources: list[int]) -> None:
+    def _timed_out(self, operation: str, sources: list[int], what: str) -> None:
         d = self.dispatcher
         others = [rank for rank in range(d.size) if rank != d.rank]
         missing = others if sources == [ANY] else sources
         who = "every other rank" if sources == [ANY] else d.topology.describe(sources[0])
-        what = "has not taken the message" if operation.startswith("send") else "has not sent a message that fits"
         where = f"{operation} on {d.topology.describe(d.rank)}"
         text = f"{where}: timed out after {d.timeout:g} s; {who} {what}. Raise comm.timeout if it is only slow"
         d.failures.end(CollectiveTimeout, text, missing=missing)
 
     def close(self) -> None:
-        """Wait until what has been sent has left, as far as MPI moves it, and stop."""
-        self._sender.finish()
+        """Wait until what has been sent has left, as far as MPI moves it, and stop. In a group that has ended nobody
+        waits for a message any more."""
+        if self.dispatcher.failures.ended is None:
+            self._sender.finish()
 
 
 class _Receipt(Work[Any]):
