@@ -17,7 +17,7 @@ methods of every other one, because its dispatcher takes the checked arguments o
     dispatcher.py     from the arguments of a routine to the algorithm; interfaces.py: what the algorithms see of it
     survivors.py      shrink, under an MPI that goes on after a failure
     communicator.py, messages.py, groups.py    what a user sees
-    job.py            all groups of a process, and its end
+    job.py            all groups of a process, and its end; mpi_end.py: the end of MPI when ranks are unreachable
     watcher.py, watcher_process.py    a process per node that reports a death where mpiexec kills all ranks at once
 
 The shape of every collective: the ranks of a node agree in shared memory, one leader per node exchanges a message with

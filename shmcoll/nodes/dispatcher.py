@@ -265,7 +265,7 @@ class NodesDispatcher:
     def timeout(self, seconds: float) -> None:
         # A rank waits for its leader while that waits for a late rank of this node, and then for another node. So the
         # leader's limit passes first, and its error names the node
-        self._timeout = seconds
+        self._timeout = self.failures.timeout = seconds
         self.inner.timeout = seconds if len(self.topology.nodes) == 1 else min(2 * seconds + 5, 1e9)
         self.within.timeout = seconds
 

@@ -38,6 +38,7 @@ from shmcoll.errors import (
     RankFailed,
     ShmcollError,
 )
+from shmcoll.nodes import mpi_end
 from shmcoll.runtime.failure_facts import CULPRIT, again
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Failures:
         self._where = ""  # where the ranks of this node were, when this rank ended the group because of a timeout
         self.is_told = False  # whether a call of the program has raised why the group has ended
         self.is_shut = False
+        self.timeout = 0.0  # the limit of one wait of the group
 
     def world(self, rank: int) -> int:
         """Return the number in the job of a rank of the group."""
@@ -138,6 +140,8 @@ class Failures:
         inner, messages = self._inner._dispatcher, self._messages
         if kind is CollectiveTimeout and not inner.group.has_ended():
             self._where = self._where_ranks_are()
+        if kind is CollectiveTimeout or dead is not None or missing:
+            mpi_end.may_take(self.timeout)
         self.ended = error
         text, missing = str(error), list(error.missing or ())
         for words in (self._words, messages.words):
@@ -233,7 +237,8 @@ class Failures:
 
         arena = self._inner._dispatcher.group.arena
         with contextlib.suppress(Exception), alone(arena, 2 * STACKS_PATIENCE):  # an error here must not hide that one
-            return inquest(arena, STACKS_PATIENCE)
+            if not self._inner._dispatcher.group.has_ended():  # another rank may have made the table meanwhile
+                return inquest(arena, STACKS_PATIENCE)
         return ""
 
     def _last_call(self, rank: int) -> str:

@@ -200,7 +200,7 @@ class Progress:
         """End the group because MPI reports an error, which it does for a rank that has died, if it goes on at all."""
         who = ", ".join(failures.topology.describe(rank) for rank in missing) or "a peer"
         culprit = missing[0] if len(missing) == 1 else None
-        failures.end(RankFailed, f"MPI reports an error with {who}: {error}", rank=culprit)
+        failures.end(RankFailed, f"MPI reports an error with {who}: {error}", rank=culprit, missing=missing)
 
 
 class Wait:
