@@ -5,8 +5,8 @@ the same boot, the same /dev/shm, and the same SHMCOLL_NODE. So two containers o
 pretend that ranks of one machine are on several. Host names are only for messages, and variables of launchers are not
 read.
 
-The steps, which all ranks take together. Each is an exchange of MPI, so no rank guesses, and a rank that is late is
-waited for as MPI waits:
+The steps, which all ranks take together. Each is an exchange of MPI, so no rank guesses, and each has the limit of
+joining (`exchange.py`), except that MPI splits its communicator without one, when all ranks have come:
 
 1. duplicate the communicator; exchange the facts about each rank. What does not fit is an error on all ranks that names
    the node: another version, another byte order, an MPI without threads
@@ -44,6 +44,7 @@ from shmcoll.nodes.topology import Topology, group_by_key, node_names
 from shmcoll.nodes.wire import Wire, check_thread_level, import_mpi
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.startup import foreign_end, rank_process, rendezvous
+from shmcoll.startup.exchange import Exchange
 
 LEADERS = 4  # at most, by default
 
@@ -86,20 +87,21 @@ def connect(mpi: Any, comm: Any, launcher: str, limits: tuple[float, float], lea
             f"from_mpi needs an intracommunicator of mpi4py, such as MPI.COMM_WORLD, got {_kind(mpi, comm)}; merge an "
             f"inter-communicator with Merge() first"
         )
-    return _connect(mpi, comm.Dup(), launcher, limits, leaders)
+    return _connect(mpi, Exchange(mpi, comm, limits[1]).duplicate(), launcher, limits, leaders)
 
 
 def _connect(mpi: Any, own: Any, launcher: str, limits: tuple[float, float], leaders: int | None) -> Communicator:
     """Do that on an MPI communicator that nobody else uses."""
-    topology, told = _find_nodes(mpi, own, leaders)
+    exchange = Exchange(mpi, own, limits[1])
+    topology, told = _find_nodes(mpi, own, exchange, leaders)
     here = topology.local
-    tokens = own.allgather(secrets.token_hex(8))
+    tokens = exchange.all_gather(secrets.token_hex(8))
     arena, error = None, ""
     try:
         arena = _meet(f"nodes:{tokens[here[0]]}", topology.index, len(here), limits)
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
-    _raise_together(own, topology.names, topology, error)
+    _raise_together(exchange, topology, error)
     assert arena is not None
     if topology.index:
         object_cache.leave_to_rank_0()
@@ -124,7 +126,7 @@ def _connect(mpi: Any, own: Any, launcher: str, limits: tuple[float, float], lea
     if watcher.is_needed():
         if topology.index == 0:
             watcher.start(arena)
-        own.barrier()
+        exchange.barrier()
         watcher.connect(arena)
     return job.world
 
@@ -140,10 +142,10 @@ def running_mpi() -> Any:
 # --- facts ------------------------------------------------------------------------------------------------------------
 
 
-def _find_nodes(mpi: Any, comm: Any, leaders: int | None) -> tuple[Topology, list[dict[str, Any]]]:
+def _find_nodes(mpi: Any, comm: Any, exchange: Exchange, leaders: int | None) -> tuple[Topology, list[dict[str, Any]]]:
     """Return the nodes, and what each rank has said. Raises on all ranks if something does not fit."""
     shared = comm.Split_type(mpi.COMM_TYPE_SHARED)
-    first = shared.bcast(comm.Get_rank())
+    first = exchange.within(shared).all_gather(comm.Get_rank())[0]
     shared.Free()
     pretended = os.environ.get("SHMCOLL_NODE", "")
     mine = {
@@ -156,7 +158,7 @@ def _find_nodes(mpi: Any, comm: Any, leaders: int | None) -> tuple[Topology, lis
         "leaders": leaders,
         "cores": usable_cores(),
     }
-    told: list[dict[str, Any]] = comm.allgather(mine)
+    told: list[dict[str, Any]] = exchange.all_gather(mine)
     nodes = group_by_key([tuple(one["key"]) for one in told])
     topology = Topology(nodes, node_names(nodes, [one["host"] for one in told]), comm.Get_rank())
     for rank, one in enumerate(told):
@@ -177,9 +179,9 @@ def _find_nodes(mpi: Any, comm: Any, leaders: int | None) -> tuple[Topology, lis
     return topology, told
 
 
-def _raise_together(comm: Any, names: tuple[str, ...], topology: Topology, error: str) -> None:
+def _raise_together(exchange: Exchange, topology: Topology, error: str) -> None:
     """Raise on all ranks if one of them has an error."""
-    errors = comm.allgather(error)
+    errors = exchange.all_gather(error)
     for rank, text in enumerate(errors):
         if text:
             raise ShmcollError(f"{topology.describe(rank)} cannot join: {text}")

@@ -1,8 +1,11 @@
 """What each rank of a job runs that cannot join. Arguments: what is wrong, folder. Each rank writes its error."""
 
+import contextlib
 import json
 import os
+import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,32 @@ def no_room() -> Any:
     if number() >= 2:
         rendezvous.meet = meet  # type: ignore[assignment]
     return joined()
+
+
+def full() -> Any:
+    """The second node of a network has a /dev/shm with no room left."""
+    from mpi4py import MPI  # which takes its part of it
+
+    import shmcoll
+
+    if socket.gethostname() == "b" and MPI.COMM_WORLD.Get_rank() == 2:
+        with open("/dev/shm/all", "wb") as file, contextlib.suppress(OSError):
+            while True:
+                file.write(bytes(1 << 20))
+    MPI.COMM_WORLD.Barrier()
+    return shmcoll.init()
+
+
+def absent() -> Any:
+    """One rank comes when the others have waited for as long as they may."""
+    from mpi4py import MPI
+
+    import shmcoll
+
+    MPI.COMM_WORLD.Barrier()
+    if number() == CULPRIT:
+        time.sleep(4)
+    return shmcoll.init()
 
 
 def between_two() -> Any:
@@ -81,7 +110,7 @@ def number() -> int:
 
 
 CASES: dict[str, Callable[[], Any]] = {
-    one.__name__: one for one in (single_thread, version, no_room, between_two, twice, finalised)
+    one.__name__: one for one in (single_thread, version, no_room, full, absent, between_two, twice, finalised)
 }
 
 

@@ -30,6 +30,14 @@ def test_what_cannot_be_joined_is_an_error_on_all_ranks(tmp_path, case, kind, te
     assert all(text in one[1] for one in told), told
 
 
+def test_a_rank_that_does_not_join_is_an_error_on_the_others(tmp_path):
+    """And their programs end, though MPI waits for it."""
+    started.run(tmp_path, JOB, "2x2", "absent", str(tmp_path), SHMCOLL_JOIN_TIMEOUT="2")
+    told = [started.result(tmp_path, rank) for rank in (0, 1, 2)]
+    assert [kind for kind, _ in told] == ["ShmcollError"] * 3
+    assert all("has waited 2 s for all ranks to join" in text for _, text in told), told
+
+
 def plain_process(folder, **variables):
     """Join as a rank of a job of 2, without any launcher; return what is printed."""
     script = "import shmcoll\ntry:\n    shmcoll.init()\nexcept shmcoll.ShmcollError as error:\n    print(error)\n"
