@@ -1,4 +1,4 @@
-"""Jobs over simulated nodes: each starts mpiexec, whose ranks belong to nodes by SHMCOLL_NODE.
+"""Jobs over nodes: each starts mpiexec. Its ranks belong to nodes by SHMCOLL_NODE, or run on the nodes of a `Network`.
 
 The MPI is that of the environment of the interpreter that runs the tests, or of the PATH; `make test-nodes` makes such
 environments.
@@ -13,10 +13,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.nodes.network import Network
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 240.0  # seconds
@@ -29,6 +32,16 @@ _OPTIONS = {
     "mpich": [],
     "openmpi": ["--allow-run-as-root", "--oversubscribe"],
 }
+
+
+#: an MPI over a network: variables
+_OVER_NETWORK = {
+    "mpich": {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp"},
+    "openmpi": {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,sm,self"},
+}
+
+#: the variables that Open MPI's mpiexec has to be told to give to ranks on other machines; MPICH's gives them all
+_GIVEN = ("SHMCOLL_", "PYTHON", "XDG_", "MPI4PY_")
 
 
 def mpi_or_skip() -> str:
@@ -47,37 +60,68 @@ def kind_of_mpi() -> str:
     return "openmpi" if any(name in version for name in ("Open MPI", "PRRTE", "OpenRTE")) else "mpich"
 
 
-def command(script: str, nodes: Sequence[str], arguments: Sequence[str] = (), options: Sequence[str] = ()) -> list[str]:
-    """Return the command line that runs a script on ranks of these nodes. options: of mpiexec."""
+def command(
+    script: str,
+    nodes: Sequence[str],
+    arguments: Sequence[str] = (),
+    options: Sequence[str] = (),
+    network: Network | None = None,
+) -> list[str]:
+    """Return the command line that runs a script on ranks of these nodes: simulated ones, or the first, the second and
+    so on of a network. options: of mpiexec."""
+    start = [mpi_or_skip(), *_OPTIONS[kind_of_mpi()], *options]
+    if network is not None:
+        program = [sys.executable, script, *arguments]
+        return network.at_head([*start, *_over(network, nodes), "-n", str(len(nodes)), *program])
     run = (
         "import os, runpy, sys; "
         "rank = int(os.environ.get('PMI_RANK') or os.environ['OMPI_COMM_WORLD_RANK']); "
         f"os.environ['SHMCOLL_NODE'] = {list(nodes)!r}[rank]; "
         f"sys.argv = {[script, *arguments]!r}; runpy.run_path({script!r}, run_name='__main__')"
     )
-    return [mpi_or_skip(), *_OPTIONS[kind_of_mpi()], *options, "-n", str(len(nodes)), sys.executable, "-c", run]
+    return [*start, "-n", str(len(nodes)), sys.executable, "-c", run]
 
 
-def environment(**more: str) -> dict[str, str]:
+def _over(network: Network, nodes: Sequence[str]) -> list[str]:
+    """Return the options of mpiexec that start ranks on the nodes of a network."""
+    names = list(dict.fromkeys(nodes))
+    hosts = ",".join(f"{network.addresses[names.index(node)]}:{len(list(ranks))}" for node, ranks in groupby(nodes))
+    if kind_of_mpi() == "mpich":
+        own = ["-localhost", network.own_address]
+        return [*own, "-launcher", "ssh", "-launcher-exec", str(network.ssh), "-hosts", hosts]
+    agent = ["--prtemca", "plm_ssh_agent", str(network.ssh), "--prtemca", "plm_ssh_no_tree_spawn", "1"]
+    variables = [name for name in environment(network=network) if name.startswith((*_GIVEN, "OMPI_"))]
+    return [*agent, "--host", hosts, "--map-by", "slot", *(word for name in variables for word in ("-x", name))]
+
+
+def environment(network: Network | None = None, **more: str) -> dict[str, str]:
     """Return the environment of a job, without what a surrounding one has set."""
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "SHMCOLL_ARENA", "SHMCOLL_NODE")
     kept = {k: v for k, v in os.environ.items() if k not in names and not k.startswith(("OMPI_", "PMI", "SLURM_"))}
     path = os.pathsep.join([str(ROOT), *filter(None, [kept.get("PYTHONPATH")])])
     # Open MPI keeps a file of shared memory for each rank, which a killed one leaves behind
-    kept["OMPI_MCA_btl_sm_backing_directory"] = tempfile.gettempdir()
+    kept["OMPI_MCA_btl_sm_backing_directory"] = str(network.folder) if network else tempfile.gettempdir()
+    if network is not None:
+        kept |= {**_OVER_NETWORK[kind_of_mpi()], "TMPDIR": str(network.folder)}
     return {**kept, "PYTHONPATH": path, "SHMCOLL_TIMEOUT": "30", "SHMCOLL_TUNING": "0", **more}
 
 
 def run(
-    folder: Path, script: str, layout: str, *arguments: str, options: Sequence[str] = (), **more: str
+    folder: Path,
+    script: str,
+    layout: str,
+    *arguments: str,
+    options: Sequence[str] = (),
+    network: Network | None = None,
+    **more: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a script on the ranks of a layout, to its end. options: of mpiexec. more: variables."""
     return subprocess.run(
-        command(script, LAYOUTS[layout], arguments, options),
+        command(script, LAYOUTS[layout], arguments, options, network),
         capture_output=True,
         text=True,
         timeout=DEADLINE,
-        env=environment(**more),
+        env=environment(network, **more),
         cwd=folder,
         check=False,
     )
