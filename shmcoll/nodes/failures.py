@@ -140,7 +140,7 @@ class Failures:
         inner, messages = self._inner._dispatcher, self._messages
         if kind is CollectiveTimeout and not inner.group.has_ended():
             self._where = self._where_ranks_are()
-        if kind is CollectiveTimeout or dead is not None or missing:
+        if kind is CollectiveTimeout or dead is not None or error.missing:
             mpi_end.may_take(self.timeout)
         self.ended = error
         text, missing = str(error), list(error.missing or ())
