@@ -43,7 +43,7 @@ def test_long_sums_cross_each_link_once():
 
 
 def test_a_broadcast_goes_along_a_tree():
-    size = 128 << 10
+    size = 32 << 10
     assert FORMULAS["broadcast"](cluster(1024, 1), size) == pytest.approx((10 + 1022 + 100) * US + 10 * size * 1e-9)
 
 

@@ -95,7 +95,7 @@ def all_reduce(c: Cluster, size: int) -> float:
 
 
 def broadcast(c: Cluster, size: int) -> float:
-    if size <= FOLLOWING:
+    if size <= FOLLOWING // max(c.nodes - 1, 1):
         return opening(c, max(size, BROUGHT), max(size, BROUGHT))
     way = c.tree() * (c.message + size / c.link)
     return opening(c) + c.within(predict.broadcast, size) + way + c.within(predict.all_gather, size)

@@ -3,7 +3,7 @@ and its array if that is short.
 
 The steps are those of `opening.py`, in the same memory and with the same formats. What the root brings in its slot: the
 length of its array in bytes, or LONG; dtype and mark; number of dimensions; dimensions. Then comes the array if there
-is room for it. An array of up to MOST_FOLLOWING bytes follows behind that in the message of the root's leader, so it
+is room for it. An array of up to `most_following` bytes follows behind that in the message of the root's leader, so it
 needs no message of its own. LONG: it goes its own way, after the opening.
 
     root's node    every rank has the slot of the root. If the root is not the leader, the array is shared in TOLD of
@@ -38,7 +38,12 @@ from shmcoll.nodes.native.opening import broadcast_in_node, common, exchange, in
 
 LONG = -1  # in place of the length of an array that goes its own way
 ARRAY_LENGTH, ARRAY_TYPE, ARRAY_DIMENSIONS, ARRAY_DIMS = (WORD * i for i in range(4))
-MOST_FOLLOWING = 64 << 10  # bytes
+MOST_FOLLOWING = 64 << 10  # bytes that the root's leader sends to all others together
+
+
+def most_following(nodes):
+    """Return how long an array may be that follows: less for more nodes, as its leader sends it to each of them."""
+    return MOST_FOLLOWING // max(nodes - 1, 1)
 
 
 def following(length, dimensions):

@@ -1,13 +1,13 @@
 """The calls that native code makes over nodes in which the root brings something for all: broadcast and scatter.
 
-Up to MOST_FOLLOWING bytes come with the opening (`root_opening.py`). Longer arrays of a broadcast follow.
+Arrays up to `most_following` bytes come with the opening (`root_opening.py`). Longer arrays of a broadcast follow.
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native.call import STATE, marks_of, record
-from shmcoll.nodes.native.layout import BROUGHT, MOST_BROUGHT, SLOT, TOLD
+from shmcoll.nodes.native.layout import BROUGHT, MOST_BROUGHT, NODES, SLOT, TOLD
 from shmcoll.nodes.native.long_moves import spread
 from shmcoll.nodes.native.opening import bring
 from shmcoll.nodes.native.root_opening import (
@@ -16,8 +16,8 @@ from shmcoll.nodes.native.root_opening import (
     ARRAY_LENGTH,
     ARRAY_TYPE,
     LONG,
-    MOST_FOLLOWING,
     following,
+    most_following,
     open_array,
     told_array,
 )
@@ -25,7 +25,7 @@ from shmcoll.nodes.native.root_opening import (
 
 def broadcast(ctx):
     x, address, length = ctx + c.X, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES)
-    told = length if length <= MOST_FOLLOWING else LONG
+    told = length if length <= most_following(peek(peek(ctx + STATE) + NODES)) else LONG
     status = opened_by_root(ctx, x, told)
     if status != c.OK:
         return status
@@ -39,7 +39,7 @@ def broadcast(ctx):
 def scatter(ctx):
     out, length = ctx + c.OUT, peek(ctx + c.OUT + c.BYTES)
     told = length * peek(ctx + c.SIZE)
-    if told > MOST_FOLLOWING:
+    if told > most_following(peek(peek(ctx + STATE) + NODES)):
         return c.NEEDS_PYTHON
     status = opened_by_root(ctx, out, told)
     if status == c.OK:
