@@ -89,11 +89,10 @@ def scatter(
                 shape = (x.shape[0] // d.size, *x.shape[1:])
             own = _described(x.dtype, shape, last)
             length = d.size * math.prod(shape) * x.dtype.itemsize
-            if d.rank == root and length <= most_following(len(d.topology.nodes)):
+            fits = length <= most_following(len(d.topology.nodes))
+            if d.rank == root and fits:
                 array = np.concatenate(_parts(d, x, length // d.size, table)) if table else as_bytes(x)
-            native = (
-                (x, 0, root) if not last and not table and length <= most_following(len(d.topology.nodes)) else None
-            )
+            native = (x, 0, root) if not last and not table and fits else None
         unlike = ValueError, "scatter: the parts do not fit the `out` of all ranks"
         words, d.kept = _open(d, name, root, own, array, length, unlike, native)
         if phase == OPEN:
@@ -166,11 +165,8 @@ def _open(
         code, mark = int(own[0]) & ((1 << MARK_SHIFT) - 1), int(own[0]) >> MARK_SHIFT
         known = (f"{BY_CODE[code].name}{own[2 : 2 + own[1]].tolist()}{in_words(mark)}",)
         dimensions = int(own[1])
-        told = (
-            length
-            if length <= most_following(len(d.topology.nodes)) and dimensions <= _MOST_BROUGHT_DIMENSIONS
-            else LONG
-        )
+        fits = length <= most_following(len(d.topology.nodes)) and dimensions <= _MOST_BROUGHT_DIMENSIONS
+        told = length if fits else LONG
         follows = following(told, dimensions)
         if d.rank == root:
             _bring(brought, own, told, None if follows or told == LONG else array)
