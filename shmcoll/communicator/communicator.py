@@ -434,7 +434,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             known: Communicator | None = local_rank.subgroups.get(which)
             if known is not None:
                 return known
-        group = find(local_rank.arena, ranks, which, local_rank.rank, self.timeout)
+        group = find(local_rank.arena, ranks, which, local_rank.rank, self.timeout, cells=cells)
         with local_rank.lock:
             if which not in local_rank.subgroups:
                 local_rank.subgroups[which] = make(local_rank, group, f"{list(ranks)}", which, name)

@@ -106,16 +106,31 @@ class Hooks:
     def ring(self, semaphore: int) -> None:
         self._really(atomics.ring, semaphore)
 
-    def _really(self, operation: Callable[..., None], *arguments: int) -> None:
+    def read_memory(self, pid: int, target: int, source: int, length: int) -> int:
+        return int(self._really(atomics.read_memory, pid, target, source, length))
+
+    def _really(self, operation: Callable[..., Any], *arguments: int) -> Any:
         self._before()
         atomics.hooks = None
         try:
-            operation(*arguments)
+            return operation(*arguments)
         finally:
             atomics.hooks = self
 
     def clock(self) -> int:
         return time.monotonic_ns()
+
+    def cpu_time(self) -> int:
+        return 0
+
+    def current_core(self) -> int:
+        return -1  # not known, so a rank stays where it is
+
+    def next_core(self, _core: int) -> int:
+        return -1
+
+    def move_to(self, _core: int) -> None:
+        pass
 
     def process_gone(self, _pid: int) -> int:
         return 0

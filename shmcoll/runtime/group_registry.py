@@ -136,8 +136,11 @@ class GroupRegistry:
         return next(chain(free, refusals))
 
 
-def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout: float) -> Group:
+def find(
+    arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout: float, *, cells: bool = True
+) -> Group:
     """Return the group that its leader, ranks[0], has entered or will enter. me: this rank of the world, for messages.
+    cells: as in `GroupRegistry.lead`.
 
     Raises `ArenaError` if the leader had no memory for it, `RankFailed` if the leader has ended, and
     `CollectiveTimeout` if it does not enter the group within `timeout` seconds.
@@ -146,7 +149,9 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
     call = f"subgroup of world ranks {list(ranks)} on world rank {me}"
     while True:
         how = records.how_ended(arena, leader)
-        group = entered(arena, leader, which, call)  # read after `how`: a leader that has ended enters nothing
+        group = entered(
+            arena, leader, which, call, cells=cells
+        )  # read after `how`: a leader that has ended enters nothing
         if group:
             return group
         if how:
@@ -164,7 +169,7 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout
         nap = min(2 * nap, _LONGEST_NAP)
 
 
-def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group | None:
+def entered(arena: Arena, leader: int, which: Identity, purpose: str, *, cells: bool = True) -> Group | None:
     """Return the group that a leader has entered; None if it has not. Raises `ArenaError` if it had no room for it."""
     offset = _look_up(arena, leader, which)
     if offset == _FULL:
@@ -179,17 +184,18 @@ def entered(arena: Arena, leader: int, which: Identity, purpose: str) -> Group |
         )
     if offset == 0:
         return None
-    group = Group(arena, offset, _members(arena, leader, offset, purpose))
+    group = Group(arena, offset, _members(arena, leader, offset, purpose, cells))
     return group if _identity_of(group) == which else None
 
 
-def _members(arena: Arena, leader: int, offset: int, purpose: str) -> tuple[int, ...]:
+def _members(arena: Arena, leader: int, offset: int, purpose: str, cells: bool) -> tuple[int, ...]:
     """Return the members of the group whose region a leader has entered. Raises `ArenaError` if it is not a region."""
     first, length = span(arena, leader)
     room = first + length - offset
     if offset >= first and offset % layout.PAGE == 0 and room >= layout.PAGE:
         size = arena.load(offset + layout.SIZE)
-        if 0 < size <= arena.ranks and layout.group_bytes(size, 0) <= room:
+        cell = arena.load(layout.JOB_CELL_BYTES) if cells else 0
+        if 0 < size <= arena.ranks and layout.group_bytes(size, cell) <= room:
             members = tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in range(size))
             if all(0 <= rank < arena.ranks for rank in members):
                 return members

@@ -192,7 +192,7 @@ def test_a_rank_that_cannot_be_read_uses_the_cells(ranks: Any) -> None:
         right = np.array_equal(result, np.concatenate([np.arange(100_000), np.arange(100_000) + 1]))
         return int(comm._dispatcher.words[c.READABLE // WORD]), exposed(comm), right
 
-    assert ranks(2, work) == [(NO, 0, True)] * 2
+    assert ranks(2, work, environment=SMALL) == [(NO, 0, True)] * 2
 
 
 def test_ranks_can_read_each_other(ranks: Any) -> None:
@@ -203,7 +203,7 @@ def test_ranks_can_read_each_other(ranks: Any) -> None:
             comm.all_gather(np.ones(100_000))
         return int(comm._dispatcher.words[c.READABLE // WORD])
 
-    assert ranks(2, work) == [YES] * 2
+    assert ranks(2, work, environment=SMALL) == [YES] * 2
 
 
 def test_results_that_overlap_what_another_rank_exposes(ranks: Any) -> None:

@@ -142,12 +142,14 @@ def test_memory_of_a_rank_that_cannot_be_read(ranks: Any) -> None:
         for kind in ("private", "shared"):
             x, out = make(comm, kind, 100_000), make(comm, kind, 100_000)
             copied[kind] = False
-            for turn in range(TURNS):
+            for turn in range(TURNS if kind == "private" else 50 * TURNS):
                 x[:] = values(comm.rank, turn, len(x))
-                comm.barrier()  # a receiver that comes late gets the message from the ring
+                comm.barrier()
                 comm.sendrecv(x, 1 - comm.rank, out, 1 - comm.rank)
                 assert np.array_equal(out, values(1 - comm.rank, turn, len(x)))
                 copied[kind] |= was_copied(comm, 1 - comm.rank)
+                if comm.broadcast(copied[kind], 1):  # a receiver that comes late gets a message from the ring
+                    break
         return copied
 
     assert ranks(2, work, environment=SMALL)[1] == {"private": False, "shared": True}
