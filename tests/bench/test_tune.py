@@ -12,6 +12,7 @@ from shmbench.timing.other_load import Others
 
 from shmcoll.engine.layout import CELL_BYTES
 from shmcoll.engine.memory import thresholds
+from shmcoll.engine.protocol.exposure import TO_ALL
 from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
@@ -76,8 +77,10 @@ def test_what_is_measured_fits_the_cells(n):
         assert all(size == edge - 1 for _, size in calls)
     for name in ("exchange_bytes", "direct_bytes"):
         for edge, calls in found[name].items():
-            whole = ("broadcast", "collective_permute")
-            assert all(size == (edge - 1) * (1 if call in whole else n) for call, size in calls)
+            whole, to_all = ("broadcast", "collective_permute"), ("broadcast", "all_gather")
+            shares = {call: size // (1 if call in whole else n) for call, size in calls}
+            assert all(shares[call] == (edge - 1) * (TO_ALL if call in to_all else 1) for call in shares)
+        assert len({len(calls) for calls in found[name].values()}) == 1
 
 
 def tune(folder, *arguments, expect=0, **variables):

@@ -25,7 +25,6 @@ from shmcoll.engine.system.cores import usable_cores
 LEAST = 0.03
 LOOP_SECONDS = 0.01
 FEWEST_CALLS, MOST_CALLS = 16, 1000
-LONGEST = 16 << 20  # of a rank; longer arrays tell nothing new, and take long
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
 PASSES = 3  # over all calls, so that a noisy second does not affect all rounds of one call
 
@@ -61,8 +60,9 @@ def crossings(ranks: int) -> list[Crossing]:
     read: dict[int, list[tuple[str, int]]] = {}
     for share in (1 << p for p in range(15, 22)):
         exchanged[share + 1] = [("collective_permute", share), ("all_to_all", ranks * share)]
+    for share in (1 << p for p in range(15, 20)):  # for more, a broadcast would be longer than 16 MiB
         read[share + 1] = [("scatter", ranks * share)]
-        if ranks == 2 and TO_ALL * share <= LONGEST:
+        if ranks == 2:
             read[share + 1] += [("broadcast", TO_ALL * share), ("all_gather", ranks * TO_ALL * share)]
     return [*found, Crossing("exchange_bytes", exchanged), Crossing("direct_bytes", read)]
 
