@@ -21,12 +21,15 @@ from statistics import median
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(ROOT / "launcher")]
 
-from shmbench.cli.flags import size_list  # noqa: E402
+from shmbench.cli.flags import at_least, size_list  # noqa: E402
 from shmbench.cli.sizes import short_size  # noqa: E402
 from shmbench.report.json_report import write  # noqa: E402
 
-from tests.nodes import started  # noqa: E402
-from tests.nodes.network import Network  # noqa: E402
+try:
+    from tests.nodes import started
+    from tests.nodes.network import Network, NoNetwork
+except ModuleNotFoundError as missing:
+    sys.exit(f"limited_link.py needs {missing.name}, as the tests do: pip install -e '.[test]'")
 
 
 def main() -> None:
@@ -34,11 +37,16 @@ def main() -> None:
     add = parser.add_argument
     add("--bits", type=float, default=1e9, metavar="N", help="bits a second that each node can send (1e9); 0: no limit")
     add("--sizes", type=size_list, default="4M,16M,64M", metavar="SIZE,...", help="(4M,16M,64M)")
-    add("--per-node", type=int, default=2, metavar="N", help="ranks of each node (2)")
-    add("--rounds", type=int, default=5, metavar="N", help="rounds, whose medians are compared (5)")
+    add("--per-node", type=at_least(1), default=2, metavar="N", help="ranks of each node (2)")
+    add("--rounds", type=at_least(1), default=5, metavar="N", help="rounds, whose medians are compared (5)")
     add("-J", "--json", type=Path, metavar="FILE", help="write all figures")
     given = parser.parse_args()
-    found = measured(given)
+    if given.bits and not 1e3 <= given.bits <= 1e12:
+        parser.error(f"--bits {given.bits:g}: give 1e3 to 1e12, or 0 for no limit")
+    try:
+        found = measured(given)
+    except NoNetwork as reason:
+        sys.exit(f"limited_link.py: {reason}")
     found["bits"] = given.bits
     found["load"] = os.getloadavg()[0]
     print(f"# {found['mpi']}; shmcoll {found['shmcoll']}; {given.per_node} ranks on each of 2 nodes; ms, medians")

@@ -149,9 +149,8 @@ def find(
     call = f"subgroup of world ranks {list(ranks)} on world rank {me}"
     while True:
         how = records.how_ended(arena, leader)
-        group = entered(
-            arena, leader, which, call, cells=cells
-        )  # read after `how`: a leader that has ended enters nothing
+        # Read after `how`: a leader that has ended enters nothing
+        group = entered(arena, leader, which, call, cells=cells)
         if group:
             return group
         if how:

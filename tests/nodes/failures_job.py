@@ -169,7 +169,7 @@ def circle(comm: Any) -> None:
 
 
 def raises_in_messages(comm: Any) -> None:
-    """All others wait for messages within their node, but for rank 0, which computes."""
+    """Rank 0 computes. All other ranks wait for messages within their node."""
     if comm.rank == CULPRIT:
         time.sleep(0.3)
         raise KeyError("a bad sample")

@@ -11,9 +11,9 @@ spread             in segments: the root's node shares a segment, each rail send
                    the nodes, and each node shares what its rails have received. While the messages of a segment are
                    on their way, the one before is shared
 
-Who waits for whom: a rank waits for sends that their ranks begin without waiting for it, or that come earlier in the
-same order on all ranks; and within the node for ranks that make the same calls in the same order. So there is no
-circle. See `native/messages.py` for why nobody waits forever.
+Why there is no circle: a rank begins its own messages of a step before it waits for one of others. In `spread` it waits
+for a node that is nearer to the root. Within the node the ranks make the same calls in the same order. See
+`native/messages.py` for why nobody waits forever.
 
 Only this rank and MPI write its memory. Every address here is of the arrays of the call, which its caller keeps alive.
 """
