@@ -275,6 +275,7 @@ class FailureReporter:
         # Where rank 0 has made the arena there is none that would tell
         is_launched = self._arena.load(layout.JOB_CREATOR) != records.read(self._arena, 0, layout.BY_RANK).pid
         end = time.monotonic() + (LAUNCHER_PATIENCE if is_launched else 0)
+        meant_to = False
         while True:
             lives = (layout.BY_LAUNCHER, layout.BY_RANK)
             told = [records.read(self._arena, self._group.ranks[culprit], by) for by in lives]
@@ -282,21 +283,21 @@ class FailureReporter:
             if self._group.has_ended() or records.first_failure(self._group):
                 return self._first_cause(operation)
             if self._arena.load(self._group.mailbox(culprit) + layout.CLOSED):
-                how = "has closed the group"
+                how, meant_to = "has closed the group", False
                 break
             if any(t.state == records.DEPARTED for t in told):
                 how = "left the job without taking part: its program has ended"  # as it meant to, or by sys.exit
+                meant_to = True
             if told[0].state == records.DEPARTED or time.monotonic() >= end:
                 break
             time.sleep(0.001)
         text = f"rank {self._group.name(culprit)} {how}"
         self._end(records.VANISHED, text, {failure_facts.CULPRIT: culprit})
-        return RankFailed(f"{call}: {text}{self._advice(operation, culprit, how)}", rank=culprit)
+        advice = self._what_is_missing(operation, culprit) if meant_to else ""
+        return RankFailed(f"{call}: {text}{advice}", rank=culprit)
 
-    def _advice(self, operation: str, culprit: int, how: str) -> str:
-        """Return what is missing where a rank has ended as it meant to."""
-        if not how.endswith("its program has ended"):
-            return ""
+    def _what_is_missing(self, operation: str, culprit: int) -> str:
+        """Return which call of a rank that has ended as it meant to is missing."""
         if operation not in MESSAGES:
             return f". Every rank must make this call, and rank {self._group.name(culprit)} has not"
         return what_waits(self._group, [culprit], self._mail) if receives(operation) else ""

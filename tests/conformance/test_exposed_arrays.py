@@ -148,7 +148,7 @@ def test_reads_at_every_distance(ranks: Any, distance: int) -> None:
     """From the source to the target, modulo a page. Where the kernel is slow, they go in pieces."""
 
     def at(offset: int, length: int) -> np.ndarray:
-        memory = np.empty(length + 8192, np.uint8)
+        memory = np.empty(4096 + offset + length, np.uint8)
         begin = -memory.ctypes.data % 4096 + offset
         return memory[begin : begin + length]
 

@@ -23,18 +23,21 @@ PLACES = (
     "while others wait in a group",
 )
 
+#: rank {v} as a member of the world or of another group says it
+RANK = r"rank ({v}|\d \(world rank {v}\))"
+
 #: cause -> what survivors are told of rank {v}, the exit code of shmrun, what shmrun says last. A rank that exits may
 #: take long to end: survivors wait 50 ms for the launcher's word, and then say what they know themselves
 CAUSES = {
-    "raise Bad('no more')": (r"rank {v} raised Bad: no more$", 1, r"(__main__\.)?Bad: no more$"),
+    "raise Bad('no more')": (RANK + " raised Bad: no more$", 1, r"(__main__\.)?Bad: no more$"),
     "sys.exit(3)": (
-        r"rank {v} (exited with code 3|left the job .*: its program has ended)$",
+        RANK + r" (exited with code 3|left the job .*: its program has ended)\b",
         3,
         r"shmrun: rank {v} failed first, with exit code 3$",
     ),
-    "os._exit(0)": (r"rank {v} left the job without taking part", 1, r".*rank {v} left the job without taking part"),
-    "ctypes.string_at(0)": (r"rank {v} was killed by signal 11 ", 139, r"shmrun: rank {v} was killed by signal 11 "),
-    "os.kill(os.getpid(), 9)": (r"rank {v} was killed by signal 9 ", 137, r"shmrun: rank {v} was killed by signal 9 "),
+    "os._exit(0)": (RANK + " left the job without taking part", 1, f".*{RANK} left the job without taking part"),
+    "ctypes.string_at(0)": (RANK + " was killed by signal 11 ", 139, r"shmrun: rank {v} was killed by signal 11 "),
+    "os.kill(os.getpid(), 9)": (RANK + " was killed by signal 9 ", 137, r"shmrun: rank {v} was killed by signal 9 "),
 }
 
 JOB = """
