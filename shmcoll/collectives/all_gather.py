@@ -35,6 +35,7 @@ from shmcoll.engine.protocol.exposure import (
     results_are_apart,
 )
 from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
+from shmcoll.engine.protocol.pace import begin_copy, limit_by_pace, note_copy
 from shmcoll.engine.protocol.sync import (
     await_step,
     begin,
@@ -81,7 +82,10 @@ def expose_array(ctx, sequence):
     if not may_expose(ctx, length):
         return 0
     note_result(ctx, sequence, peek(ctx + c.EXTRA) == 0)
-    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length, peek(ctx + c.TO_ALL_BYTES))
+    limit = peek(ctx + c.TO_ALL_BYTES)
+    if peek(ctx + c.SIZE) == 2:  # with more, several peers read each cell
+        limit = limit_by_pace(ctx, length, limit)
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length, limit)
 
 
 def stage(ctx, sequence, k):
@@ -89,7 +93,9 @@ def stage(ctx, sequence, k):
     if peek(ctx + c.SIZE) > 1:
         begin_byte = k * peek(ctx + c.CELL_BYTES)
         count = min(peek(ctx + c.CELL_BYTES), peek(ctx + c.X + c.BYTES) - begin_byte)
+        begun = begin_copy(count)
         copy(staged(ctx, sequence, k, peek(ctx + c.RANK)), peek(ctx + c.X + c.DATA) + begin_byte, count)
+        note_copy(ctx, c.CELL_PACE, begun, count)
 
 
 def copy_own(ctx, begin_byte, count):
@@ -110,7 +116,9 @@ def fetch(ctx, sequence, k, peer, piece):
     place, count = target(ctx, peer) + begin_byte, min(piece, length - begin_byte)
     if exposed(ctx, sequence, peer, length):
         return read_exposed(ctx, sequence, peer, begin_byte, place, count)
+    begun = begin_copy(count)
     copy_to_unread(ctx, place, staged(ctx, sequence, k, peer), count)
+    note_copy(ctx, c.CELL_PACE, begun, count)
     return c.OK
 
 

@@ -39,6 +39,7 @@ from shmcoll.engine.protocol.exposure import (
     works_in_place,
 )
 from shmcoll.engine.protocol.nontemporal import copy_block_to_result, copy_runs_to_result
+from shmcoll.engine.protocol.pace import begin_copy, limit_by_pace, note_copy
 from shmcoll.engine.protocol.sync import (
     await_step,
     begin,
@@ -90,7 +91,7 @@ def expose_array(ctx, sequence):
     find_out(ctx, peek(ctx + BLOCK))
     is_contiguous = peek(ctx + WHOLE) == 0 and peek(ctx + SOURCE_RUN) == peek(ctx + BLOCK)
     share = peek(ctx + BLOCK) if is_contiguous and not works_in_place(ctx) else 0
-    limit = peek(ctx + c.EXCHANGE_BYTES)
+    limit = limit_by_pace(ctx, share, peek(ctx + c.EXCHANGE_BYTES))
     return expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share, limit)
 
 
@@ -116,7 +117,9 @@ def stage(ctx, half, k, part):
     place = cell(ctx, peek(ctx + c.RANK), half)
     for i in range(1, peek(ctx + c.SIZE)):
         peer = peer_after(ctx, i)
+        begun = begin_copy(end - begin_byte)
         gather_runs(place + peer * part, source(ctx, peer), run, stride, begin_byte, end)
+        note_copy(ctx, c.CELL_PACE, begun, end - begin_byte)
 
 
 def fetch(ctx, sequence, k, peer, part):
@@ -131,7 +134,9 @@ def fetch(ctx, sequence, k, peer, part):
         return fetch_exposed(ctx, sequence, peer, begin_byte, end)
     run, stride = peek(ctx + TARGET_RUN), peek(ctx + TARGET_STRIDE)
     place = cell(ctx, peer, sequence + k) + peek(ctx + c.RANK) * part_bytes(ctx)
+    begun = begin_copy(end - begin_byte)
     copy_runs_to_result(ctx, target(ctx, peer), run, stride, place, begin_byte, end)
+    note_copy(ctx, c.CELL_PACE, begun, end - begin_byte)
     return c.OK
 
 

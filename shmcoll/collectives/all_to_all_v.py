@@ -27,6 +27,7 @@ from shmcoll.engine.protocol.count_tables import (
     stage_part,
 )
 from shmcoll.engine.protocol.exposure import EVERY_HEADER, end_exposure, how_many_expose
+from shmcoll.engine.protocol.pace import limit_by_pace
 from shmcoll.engine.protocol.sync import publish_step, release_cells
 
 COVERS = DTYPE
@@ -40,7 +41,8 @@ def all_to_all_v(ctx):
 def open_and_check(ctx):
     """Open, exchange the tables, and check them."""
     share = peek(ctx + c.X + c.BYTES) // peek(ctx + c.SIZE)
-    sequence = begin_with_table(ctx, COVERS, share, peek(ctx + c.EXCHANGE_BYTES))
+    limit = limit_by_pace(ctx, share, peek(ctx + c.EXCHANGE_BYTES))
+    sequence = begin_with_table(ctx, COVERS, share, limit)
     if sends_fit(ctx, sequence, peek(ctx + c.RANK), ANYONE):
         stage(ctx, sequence, 0)
     return exchange_tables(ctx, sequence, ANYONE, ANYONE)

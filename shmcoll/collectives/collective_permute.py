@@ -41,6 +41,7 @@ from shmcoll.engine.protocol.exposure import (
     works_in_place,
 )
 from shmcoll.engine.protocol.nontemporal import copy_to_result
+from shmcoll.engine.protocol.pace import begin_copy, limit_by_pace, note_copy
 from shmcoll.engine.protocol.sync import await_step, begin, exchange_headers, has_ended, publish_step
 
 COVERS = SHAPE
@@ -108,7 +109,8 @@ def expose_array(ctx, sequence, sends):
     note_result(ctx, sequence, 1)
     find_out(ctx, length)
     share = length if sends and not works_in_place(ctx) else 0
-    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, share, peek(ctx + c.EXCHANGE_BYTES))
+    limit = limit_by_pace(ctx, share, peek(ctx + c.EXCHANGE_BYTES))
+    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, share, limit)
 
 
 def stage_next(ctx, sequence, k, target):
@@ -130,7 +132,9 @@ def fetch(ctx, sequence, k, source, piece):
         status = await_step(ctx, sequence, k, source)
         if status != c.OK:
             return status
+    begun = begin_copy(count)
     copy_to_result(ctx, place, staged(ctx, sequence, k, source), count)
+    note_copy(ctx, c.CELL_PACE, begun, count)
     return c.OK
 
 

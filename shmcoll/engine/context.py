@@ -62,18 +62,22 @@ from shmcoll.engine.layout import WORD
     FOUND_WITNESS,  # what has been read of a peer's
     BESIDE,  # waits so far for a peer on the core of this rank, since BESIDE_SINCE; see `protocol/placement.py`
     BESIDE_SINCE,
-) = (WORD * i for i in range(53))
+    PACED_BYTES,  # exchanges of so many bytes for each peer go the way that was faster; see `protocol/pace.py`
+    PACED_CALLS,
+    CELL_PACE,
+    READ_PACE,
+) = (WORD * i for i in range(57))
 
 # two array views, filled from ndarrays by engine/native/entry.py
-X = 56 * WORD
-OUT = 64 * WORD
+X = 64 * WORD
+OUT = 72 * WORD
 DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
 
 # further integer arguments of the call
-EXTRA = 72 * WORD
+EXTRA = 80 * WORD
 EXTRA_WORDS = 16
 
-CONTEXT_WORDS = 88  # what the routines see; engine/native/entry.py keeps its own tables behind
+CONTEXT_WORDS = 96  # what the routines see; engine/native/entry.py keeps its own tables behind
 
 SCRATCH_BYTES = 64 << 10
 

@@ -20,6 +20,7 @@ from shmcoll.engine.memory.thresholds import Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry
 from shmcoll.engine.protocol.exposure import NEVER, TO_ALL
+from shmcoll.engine.protocol.pace import RANGE
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
@@ -85,7 +86,10 @@ class Dispatcher:
             layout.JOB_FLAT_BYTES, layout.JOB_SLICE_BYTES, layout.JOB_STREAM_BYTES, layout.JOB_RING_BYTES,
             layout.JOB_DIRECT_BYTES, layout.JOB_SHARED_BYTES, layout.JOB_EXCHANGE_BYTES,
         )  # fmt: skip
-        self.choose_by(Thresholds(*map(arena.load, words)))
+        thresholds = Thresholds(*map(arena.load, words))
+        self.choose_by(thresholds)
+        if not crowded:  # else the time of a copy says which rank had the core
+            self.words[c.PACED_BYTES // WORD] = max(thresholds.exchange_bytes // RANGE, layout.INLINE_BYTES + 1)
         self._publish_witness()
 
     def _publish_witness(self) -> None:
@@ -105,6 +109,7 @@ class Dispatcher:
             (c.STREAM_BYTES, thresholds.stream_bytes),
             (c.DIRECT_BYTES, thresholds.direct_bytes),
             (c.EXCHANGE_BYTES, thresholds.exchange_bytes),
+            (c.PACED_BYTES, NEVER),
             (c.TO_ALL_BYTES, TO_ALL * thresholds.direct_bytes if self.size == 2 else NEVER),
             (c.SHARED_BYTES, thresholds.shared_bytes),
             (c.EXPOSING_BYTES, max(min(direct), layout.INLINE_BYTES + 1)),

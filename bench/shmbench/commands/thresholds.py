@@ -42,8 +42,9 @@ class Crossing:
     reads: bool = False  # the result is read after each call, which takes longer where it is not in a cache
 
 
-def crossings(ranks: int) -> list[Crossing]:
-    """Return the crossings in the order in which they are measured: each depends on those before."""
+def crossings(ranks: int, cores: int) -> list[Crossing]:
+    """Return the crossings in the order in which they are measured: each depends on those before. If each rank has a
+    core, jobs find out themselves which way exchanges are faster (`shmcoll/engine/protocol/pace.py`)."""
     cells = [CELL_BYTES >> power for power in range(5, -1, -1)]
     found = []
     if ranks > 2:
@@ -64,7 +65,9 @@ def crossings(ranks: int) -> list[Crossing]:
         read[share + 1] = [("scatter", ranks * share)]
         if ranks == 2:
             read[share + 1] += [("broadcast", TO_ALL * share), ("all_gather", ranks * TO_ALL * share)]
-    return [*found, Crossing("exchange_bytes", exchanged), Crossing("direct_bytes", read)]
+    if ranks > cores:
+        found.append(Crossing("exchange_bytes", exchanged))
+    return [*found, Crossing("direct_bytes", read)]
 
 
 def choose(default: int, ratios: Ratios) -> int:
@@ -94,7 +97,7 @@ def measure(library: Shmcoll, rounds: int, progress: Callable[[str], None]) -> I
     """Return the value and the reason for each threshold, the same on all ranks. progress: called before each pass over
     the calls."""
     best = defaults(library.size, usable_cores())
-    for crossing in crossings(library.size):
+    for crossing in crossings(library.size, usable_cores()):
         ratios = _ratios(library, crossing, best, rounds, progress)
         value = choose(getattr(best, crossing.name), ratios)
         yield crossing, value, ratios

@@ -47,7 +47,7 @@ class Thresholds:
     ring_bytes: int = 8 << 10
     direct_bytes: int = 512 << 10
     shared_bytes: int = 16 << 10
-    exchange_bytes: int = 512 << 10
+    exchange_bytes: int = 4 << 20
 
 
 def defaults(ranks: int, cores: int) -> Thresholds:

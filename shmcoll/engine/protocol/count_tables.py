@@ -49,6 +49,7 @@ from shmcoll.engine.protocol.exposure import (
 )
 from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.nontemporal import copy_to_result
+from shmcoll.engine.protocol.pace import begin_copy, note_copy
 from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, peer_after
 
 PHASE, TABLE = c.EXTRA, c.EXTRA + WORD
@@ -194,7 +195,10 @@ def stage_part(ctx, sequence, k, peer, part, offset):
     left = get(own, size, SEND_COUNTS, peer) * item - k * part
     if left > 0:
         source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, peer) * item + k * part
-        copy(cell(ctx, peek(ctx + c.RANK), sequence + k) + offset, source, min(left, part))
+        count = min(left, part)
+        begun = begin_copy(count)
+        copy(cell(ctx, peek(ctx + c.RANK), sequence + k) + offset, source, count)
+        note_copy(ctx, c.CELL_PACE, begun, count)
 
 
 def fetch_part(ctx, sequence, k, peer, part, offset):
@@ -212,7 +216,10 @@ def fetch_part(ctx, sequence, k, peer, part, offset):
         return fetch_exposed(ctx, sequence, peer, left) if k == 0 else c.OK
     if left > 0:
         place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item + k * part
-        copy_to_result(ctx, place, cell(ctx, peer, sequence + k) + offset, min(left, part))
+        count = min(left, part)
+        begun = begin_copy(count)
+        copy_to_result(ctx, place, cell(ctx, peer, sequence + k) + offset, count)
+        note_copy(ctx, c.CELL_PACE, begun, count)
     return c.OK
 
 

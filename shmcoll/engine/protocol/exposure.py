@@ -15,9 +15,10 @@ Where it pays. A read by the kernel takes three to five times as long as one fro
 cells both ranks copy at once, and a cell is written once for all its readers. So private arrays are read where they are
 
     DIRECT_BYTES     in scatter: the root would write all cells, and its peers read side by side
-    EXCHANGE_BYTES   in all_to_all and collective_permute: two copies become one on each rank
+    EXCHANGE_BYTES   in all_to_all and collective_permute: two copies become one on each rank. Shorter ones go the way
+                     that has been faster lately (`pace.py`), as long as each rank has a core
     TO_ALL_BYTES     TO_ALL times DIRECT_BYTES, in broadcast and all_gather, between two ranks only: all other peers
-                     would read the same cell
+                     would read the same cell. In all_gather, shorter ones as above
     NEVER            in gather: the root would make all copies; through cells the senders make half of them
 
 from so many bytes for each peer on. Arrays in the arena are read by plain loads, from SHARED_BYTES on, in all of them.
@@ -54,6 +55,7 @@ from shmcoll.engine.layout import (
     HEADER_RESULT_BYTES,
 )
 from shmcoll.engine.protocol.nontemporal import copy_to_unread
+from shmcoll.engine.protocol.pace import begin_copy, note_copy
 from shmcoll.engine.protocol.peer_memory import is_readable, read_peer
 from shmcoll.engine.protocol.sync import has_ended, header, my_header, publish_and_await_step, publish_step
 from shmcoll.engine.protocol.wait import has_failed
@@ -177,9 +179,11 @@ def read_place(ctx, rank, place, target, length):
     """Copy `length` bytes from a place in the memory of a rank, in the form of EXPOSED. Return OK, or why the call must
     end."""
     if place < 0:
+        begun = begin_copy(length)
         status = read_peer(ctx, rank, target, -place, length)
         if status != c.OK:
             return status
+        note_copy(ctx, c.READ_PACE, begun, length)
         poke(ctx + c.CULPRIT, rank)
         return c.PEER_LOST if has_failed(ctx, rank) else c.OK
     if place == 0 or place > peek(ctx + c.ARENA_BYTES) or length > peek(ctx + c.ARENA_BYTES) - place + 1:

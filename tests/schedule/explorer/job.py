@@ -29,7 +29,7 @@ from tests.schedule.explorer.stand_ins import FIRST_PID, KERNEL, SHARED, WORD, r
 RING_DISTANCE = 1 << 16
 
 #: from which length on arrays are read where they are
-THRESHOLDS = c.SHARED_BYTES, c.DIRECT_BYTES, c.EXCHANGE_BYTES, c.TO_ALL_BYTES, c.EXPOSING_BYTES
+THRESHOLDS = c.SHARED_BYTES, c.DIRECT_BYTES, c.EXCHANGE_BYTES, c.TO_ALL_BYTES, c.EXPOSING_BYTES, c.PACED_BYTES
 
 
 @cache

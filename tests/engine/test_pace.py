@@ -1,0 +1,159 @@
+"""Exchanges of a middle length go the way that has been faster lately: see `engine/protocol/pace.py`."""
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmcoll.engine import atomics, layout
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.thresholds import Thresholds
+from shmcoll.engine.protocol.exposure import NEVER
+from shmcoll.engine.protocol.pace import (
+    MOST_CHANGE,
+    RANGE,
+    RETRY,
+    TIMED_BYTES,
+    UNIT,
+    begin_copy,
+    limit_by_pace,
+    note_copy,
+)
+from shmcoll.engine.system.cores import usable_cores
+
+LIMIT, SHARE = 1 << 20, 1 << 18
+
+
+class Rank:
+    """`atomics.hooks` of a rank whose copies take as long as the test says."""
+
+    def __init__(self) -> None:
+        self.words = (ctypes.c_int64 * c.CONTEXT_WORDS)()
+        self.words[c.PACED_BYTES // WORD] = LIMIT // 32
+        self.ctx, self.time = ctypes.addressof(self.words), 10**15
+
+    def clock(self) -> int:
+        return self.time
+
+    def copy(self, pace: int, ns: int, length: int = UNIT, times: int = 1) -> int:
+        for _ in range(times):
+            begun = begin_copy(length)
+            self.time += ns
+            note_copy(self.ctx, pace, begun, length)
+        return self.words[pace // WORD]
+
+    def ways(self, calls: int, share: int = SHARE, limit: int = LIMIT) -> list[bool]:
+        """Whether each of so many calls takes one copy."""
+        return [share >= limit_by_pace(self.ctx, share, limit) for _ in range(calls)]
+
+
+@pytest.fixture
+def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
+    made = Rank()
+    monkeypatch.setattr(atomics, "hooks", made)
+    yield made
+
+
+def test_a_rank_that_has_measured_nothing_uses_the_cells_and_tries_the_other_way(rank: Rank) -> None:
+    assert rank.ways(2 * RETRY) == [*[False] * (RETRY - 1), True] * 2
+
+
+@pytest.mark.parametrize(("cell", "read", "one_copy"), [(1000, 1499, True), (1000, 1500, False), (3000, 2000, True)])
+def test_one_copy_must_clearly_take_less_than_two(rank: Rank, cell: int, read: int, one_copy: bool) -> None:
+    rank.copy(c.CELL_PACE, cell)
+    rank.copy(c.READ_PACE, read)
+    assert rank.ways(RETRY) == [one_copy] * (RETRY - 1) + [not one_copy]
+
+
+def test_the_choice_is_free_between_two_lengths(rank: Rank) -> None:
+    rank.copy(c.CELL_PACE, 1000)
+    rank.copy(c.READ_PACE, 1)
+    assert rank.ways(1, LIMIT // 32) == [True]
+    assert rank.ways(1, LIMIT // 32 - 1) == [False]
+    rank.copy(c.READ_PACE, 10**6, times=100)
+    assert rank.ways(1, LIMIT - 1) == [False]
+    assert rank.ways(2 * RETRY, LIMIT) == [True] * 2 * RETRY
+    rank.words[c.PACED_BYTES // WORD] = NEVER
+    rank.copy(c.READ_PACE, 1, times=100)
+    assert rank.ways(2 * RETRY, LIMIT - 1) == [False] * 2 * RETRY
+
+
+def test_a_pace_follows_the_copies(rank: Rank) -> None:
+    assert rank.copy(c.READ_PACE, 8000, 2 * UNIT) == 4000
+    assert rank.copy(c.READ_PACE, 8000) == 5000
+    assert rank.copy(c.READ_PACE, 10**9) == 5000 + (MOST_CHANGE - 1) * 5000 // 4
+    assert rank.copy(c.CELL_PACE, 1) == 1
+    assert rank.copy(c.CELL_PACE, 10, times=5) > 1
+    assert 1000 <= rank.copy(c.READ_PACE, 1000, times=50) < 1010
+    assert rank.copy(c.READ_PACE, 10**6, TIMED_BYTES - 1) < 1010, "short copies are not measured"
+
+
+def test_a_rank_that_reads_notices_that_cells_have_become_faster(rank: Rank) -> None:
+    rank.copy(c.CELL_PACE, 9000)
+    rank.copy(c.READ_PACE, 4000)
+    calls = 0
+    while rank.ways(1) == [True] or calls % RETRY == 0:
+        calls += 1
+        assert calls < 10 * RETRY
+        if calls % RETRY == 0:
+            rank.copy(c.CELL_PACE, 1000)  # one copy in and one out, where the other way was tried
+            rank.copy(c.CELL_PACE, 1000)
+
+
+EXCHANGES = ("all_to_all", "collective_permute", "all_to_all_v", "all_gather")
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
+    """Results are the same both ways, and where two ranks go different ways."""
+
+    def work(comm: Any) -> list[bool]:
+        words, me, n = comm._dispatcher.words, comm.rank, 40_000
+        x = np.arange(2 * n) + me * 1_000_000
+        calls = {
+            "all_to_all": lambda: comm.all_to_all(x),
+            "collective_permute": lambda: comm.collective_permute(x, [(0, 1), (1, 0)]),
+            "all_to_all_v": lambda: comm.all_to_all_v(x, [n, n])[0],
+            "all_gather": lambda: comm.all_gather(x),
+        }
+        peer = np.arange(2 * n) + (1 - me) * 1_000_000
+        both = [x, peer] if me == 0 else [peer, x]
+        half = slice(me * n, (me + 1) * n)
+        blocks = np.concatenate([both[0][half], both[1][half]])
+        wanted = {"all_to_all_v": blocks, "all_to_all": blocks, "collective_permute": peer}
+        wanted["all_gather"] = np.concatenate(both)
+
+        def exposes(cell: int, read: int, turn: int = 0) -> bool:
+            words[c.CELL_PACE // WORD], words[c.READ_PACE // WORD] = cell, read
+            words[c.PACED_CALLS // WORD] = turn
+            assert np.array_equal(calls[name](), wanted[name])
+            sequence = int(words[c.SEQUENCE // WORD])
+            header = comm._dispatcher.group.mailbox(me) + (sequence & 1) * layout.HEADER_BYTES
+            return comm._dispatcher.group.arena.load(header + layout.HEADER_EXPOSED) != 0
+
+        for _ in range(3):
+            exposes(10**12, 1)  # until the ranks know that they can read each other
+        told = [exposes(10**12, 1), exposes(1, 10**12), exposes(1, 10**12, RETRY - 1), exposes(10**12, 1, RETRY - 1)]
+        told.append(exposes(10**12, 1) if me else exposes(1, 10**12))
+        exposes(0, 0)
+        assert words[c.CELL_PACE // WORD] > 0
+        exposes(0, 0, RETRY - 1)
+        assert words[c.READ_PACE // WORD] > 0
+        return told
+
+    told = ranks(2, work)
+    assert told == [[True, False, True, False, False], [True, False, True, False, True]]
+
+
+def test_thresholds_of_measurements_are_exact(ranks: Any) -> None:
+    def work(comm: Any) -> tuple[int, int]:
+        dispatcher = comm._dispatcher
+        before = int(dispatcher.words[c.PACED_BYTES // WORD])
+        dispatcher.choose_by(Thresholds())
+        return before, int(dispatcher.words[c.PACED_BYTES // WORD])
+
+    told = ranks(2, work, environment={"SHMCOLL_EXCHANGE_BYTES": "4M"})
+    assert told == [((4 << 20) // RANGE if usable_cores() > 1 else NEVER, NEVER)] * 2
