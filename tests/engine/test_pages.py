@@ -150,3 +150,31 @@ def test_groups_work_where_the_kernel_gives_nothing_back(ranks, monkeypatch):
             del array
 
     ranks(2, use)
+
+
+def test_an_arena_is_mapped_elsewhere_where_its_place_is_taken(monkeypatch):
+    """What was there stays there."""
+    real, taken = arenas._mmap, []
+    around = real(None, 3 * HUGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
+    place = -(-around // HUGE) * HUGE  # a free one, at a multiple of a huge page
+    LIBC.munmap(ctypes.c_void_p(around), ctypes.c_size_t(3 * HUGE))
+
+    def map_after_another(address, size, flags, fd):
+        if address is None:
+            return real(place + PAGE, size, flags, fd)
+        assert address == place
+        taken.append(real(place, PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1))
+        ctypes.memset(taken[0], 7, PAGE)
+        return real(address, size, flags, fd)
+
+    monkeypatch.setattr(arenas, "_mmap", map_after_another)
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, 3 * PAGE)
+    at = arenas._map_aligned(3 * PAGE, fd)
+    ctypes.memset(at, 1, 3 * PAGE)
+    assert taken == [place]
+    assert ctypes.string_at(place, PAGE) == b"\7" * PAGE
+    assert os.pread(fd, 4 * PAGE, 0) == b"\1" * 3 * PAGE
+    LIBC.munmap(ctypes.c_void_p(at), ctypes.c_size_t(3 * PAGE))
+    LIBC.munmap(ctypes.c_void_p(place), ctypes.c_size_t(PAGE))
+    os.close(fd)
