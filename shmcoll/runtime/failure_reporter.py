@@ -163,8 +163,8 @@ class FailureReporter:
             text = (
                 f"the array of rank {name} in {self._call(operation)} cannot be read any more: rank {name} has "
                 f"unmapped or protected its memory, or may not be traced since. Keep arrays as they are while a call "
-                f"uses them, or set SHMCOLL_DIRECT_BYTES and SHMCOLL_EXCHANGE_BYTES to more than their length: then "
-                f"they are copied through shared memory"
+                f"uses them, or set SHMCOLL_DIRECT_BYTES=1T and SHMCOLL_EXCHANGE_BYTES=1T: then arrays of up to 16 GiB "
+                f"are copied through shared memory"
             )
             self._end(records.ABORTED, text, {failure_facts.CULPRIT: int(culprit)})
             return RankFailed(f"{call}: {text}", rank=int(culprit))

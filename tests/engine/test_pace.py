@@ -103,6 +103,13 @@ def test_a_rank_that_reads_notices_that_cells_have_become_faster(rank: Rank) -> 
             rank.copy(c.CELL_PACE, 1000)
 
 
+def has_exposed(comm: Any) -> bool:
+    """Whether this rank has exposed its array in its last call."""
+    group, sequence = comm._dispatcher.group, int(comm._dispatcher.words[c.SEQUENCE // WORD])
+    header = group.mailbox(comm.rank) + (sequence & 1) * layout.HEADER_BYTES
+    return group.arena.load(header + layout.HEADER_EXPOSED) != 0
+
+
 EXCHANGES = ("all_to_all", "collective_permute", "all_to_all_v", "all_gather")
 
 
@@ -130,9 +137,7 @@ def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
             words[c.CELL_PACE // WORD], words[c.READ_PACE // WORD] = cell, read
             words[c.PACED_CALLS // WORD] = turn
             assert np.array_equal(calls[name](), wanted[name])
-            sequence = int(words[c.SEQUENCE // WORD])
-            header = comm._dispatcher.group.mailbox(me) + (sequence & 1) * layout.HEADER_BYTES
-            return comm._dispatcher.group.arena.load(header + layout.HEADER_EXPOSED) != 0
+            return has_exposed(comm)
 
         for _ in range(3):
             exposes(10**12, 1)  # until the ranks know that they can read each other
@@ -157,3 +162,24 @@ def test_thresholds_of_measurements_are_exact(ranks: Any) -> None:
 
     told = ranks(2, work, environment={"SHMCOLL_EXCHANGE_BYTES": "4M"})
     assert told == [((4 << 20) // RANGE if usable_cores() > 1 else NEVER, NEVER)] * 2
+
+
+def test_thresholds_of_a_terabyte_keep_all_arrays_in_the_cells(ranks: Any) -> None:
+    """As the error advises where the memory of a rank cannot be read any more."""
+
+    def work(comm: Any) -> list[bool]:
+        words, x, found = comm._dispatcher.words, np.zeros(1 << 20), []
+        for _ in range(3):
+            for call in (
+                lambda: comm.all_to_all(x),
+                lambda: comm.collective_permute(x, [(0, 1), (1, 0)]),
+                lambda: comm.all_gather(x),
+                lambda: comm.scatter(x if comm.rank == 0 else None, 0),
+            ):
+                words[c.CELL_PACE // WORD], words[c.READ_PACE // WORD] = 10**12, 1
+                call()
+                found.append(has_exposed(comm))
+        return found
+
+    environment = {"SHMCOLL_DIRECT_BYTES": "1T", "SHMCOLL_EXCHANGE_BYTES": "1T"}
+    assert ranks(2, work, environment=environment) == [[False] * 12] * 2
