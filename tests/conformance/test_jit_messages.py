@@ -2,6 +2,7 @@
 
 import faulthandler
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -255,7 +256,8 @@ def in_vain(comm) -> str:
 
 
 def test_who_waits_in_vain_is_told(ranks):
-    assert any(" s; rank 1 has sent nothing with tag 4" in text for text in ranks(2, in_vain))
+    """By the rank whose limit passes first, which may be either."""
+    assert any(re.search(" s; rank [01] has sent nothing with tag 4", text) for text in ranks(2, in_vain))
 
 
 def interrupt(comm) -> str:
