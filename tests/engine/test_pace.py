@@ -113,6 +113,7 @@ def has_exposed(comm: Any) -> bool:
 EXCHANGES = ("all_to_all", "collective_permute", "all_to_all_v", "all_gather")
 
 
+@pytest.mark.skipif(usable_cores() < 2, reason="with more ranks than cores, times say nothing, and thresholds hold")
 @pytest.mark.parametrize("name", EXCHANGES)
 def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
     """Results are the same both ways, and where two ranks go different ways."""
