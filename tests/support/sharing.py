@@ -2,7 +2,7 @@
 
 The process that has collected the tests forks the others, so that the tests are collected and the routines loaded once.
 It runs no test itself: it shows the output of the first process as it comes, then that of the others, and what failed
-last.
+last: the failures of each process, and of one that died the stacks and the test that it ran.
 
 All processes cut the tests into the same shares, and each takes the next share that nobody has taken. A file counts the
 shares that are taken: a process appends one byte, and the position behind its byte is the number of its share, counted
@@ -22,6 +22,7 @@ from itertools import chain, groupby, pairwise
 from pathlib import Path
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 PR_SET_PDEATHSIG = 1
 LONGEST = 70  # tests of a file that one process runs: it sets up the fixtures of the file, and keeps what it computes
@@ -62,7 +63,7 @@ class Sharing:
         for output in outputs:
             if (pid := _fork(session.config, output)) == 0:
                 self._begin()
-                _run(session, folder / "taken")
+                _run(session, folder / "taken", _current(output))
                 return True
             running[pid] = output
         try:
@@ -90,20 +91,28 @@ def _fork(config: pytest.Config, output: Path) -> int:
     with output.open("wb") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+        os.dup2(file.fileno(), config.stash[fault_handler_stderr_fd_key])  # for the stacks of a crash or a stuck test
     capture.start_global_capturing()
     capture.suspend_global_capture()
     config.pluginmanager.getplugin("terminalreporter")._show_progress_info = False  # the others run tests, too
     return 0
 
 
-def _run(session: pytest.Session, taken: Path) -> None:
+def _current(output: Path) -> Path:
+    """Return the file that names the test which a process runs."""
+    return output.with_suffix(".current")
+
+
+def _run(session: pytest.Session, taken: Path, current: Path) -> None:
     for test, following in pairwise(chain(_mine(session.items, taken), [None])):
         assert test is not None
+        current.write_text(test.nodeid)
         test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
         if session.shouldstop:
             raise session.Interrupted(session.shouldstop)
+    current.unlink(missing_ok=True)
 
 
 def _mine(tests: Sequence[pytest.Item], taken: Path) -> Iterator[pytest.Item]:
@@ -139,8 +148,13 @@ def _wait(running: dict[int, Path], outputs: list[Path]) -> int:
         _print(output)
     for output, code in failed.items():
         lines = _failures(output.read_text(errors="replace").splitlines(keepends=True))
-        os.write(1, f"\n== a process ended with {code}; its failures:\n{lines}\n".encode())
+        died = f" while it ran {_current(output).read_text()}" if _current(output).exists() else ""
+        os.write(1, f"\n{lines}\n== a process ended with {_meaning(code)}{died}\n".encode())
     return len(failed)
+
+
+def _meaning(code: int) -> str:
+    return str(code) if code >= 0 else f"signal {-code} ({signal.Signals(-code).name})"
 
 
 def _print(path: Path, begin: int = 0) -> int:

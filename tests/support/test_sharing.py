@@ -77,11 +77,17 @@ def test_each_test_runs_once_and_output_is_kept_apart(run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "status", "shown"),
-    [("assert 'this' == 'that'", 1, "AssertionError: assert 'this' == 'that'"), ("os._exit(7)", 7, "test_it.py")],
-    ids=["failure", "death"],
+    ("line", "end", "shown"),
+    [
+        ("assert 'this' == 'that'", "1", "AssertionError: assert 'this' == 'that'"),
+        ("os._exit(7)", "7 while it ran test_it.py::test_it", "test_it.py"),
+        ("os.kill(os.getpid(), 11)", "signal 11 (SIGSEGV) while it ran test_it.py::test_it", "in test_it"),
+    ],
+    ids=["failure", "exit", "crash"],
 )
-def test_what_goes_wrong_fails_the_run_and_is_shown_last(run, line, status, shown) -> None:
+def test_what_goes_wrong_fails_the_run_and_is_shown_last(run, line, end, shown) -> None:
     *_, output, code = run({"test_it.py": f"import os\ndef test_fine(): pass\ndef test_it(): {line}"})
     assert code == 1
-    assert shown in output.partition(f"== a process ended with {status}; its failures:")[2]
+    before, _, after = output.partition(f"== a process ended with {end}\n")
+    assert before.count(shown) >= 2  # in its own output, and after all outputs
+    assert "test_it" not in after
