@@ -224,6 +224,19 @@ def test_a_rank_that_pauses_within_a_line(two):
     assert two.seen() == b"other\n"
 
 
+def test_a_write_that_has_filled_the_pipe_is_whole_however_late_its_rest_is(two):
+    """A busy machine lets the rank run late. The pieces of such a write are whole pages, which may be whole lines."""
+    line = b"x" * 63 + b"\n"
+    two.write(0, line * 1024)
+    two.write(1, b"other\n")
+    for _ in range(3):
+        two.look(later=HOLD / 2)
+        two.write(0, line * 64)
+    two.look(later=HOLD / 2)
+    two.write(0, b"end\n")
+    assert two.seen() == line * (1024 + 3 * 64) + b"end\nother\n"
+
+
 def test_a_bar_of_progress_holds_nobody_up(two):
     two.write(0, b"\r 10% #")
     two.write(1, b"other\n")

@@ -50,9 +50,9 @@ def a_probe(comm) -> None:
 def test_a_peer_that_compiles_keeps_nobody_from_waiting(ranks, wait):
     def call(comm) -> float:
         wait(comm)  # loads what it needs
-        comm.barrier()
         comm.timeout = LIMIT
         begun = time.monotonic()
+        comm.barrier()  # so that each rank has begun when one compiles
         if comm.rank == 1:
             compile_for(comm, 4 * LIMIT)
         wait(comm)

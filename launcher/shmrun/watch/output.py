@@ -8,15 +8,15 @@ A stream without the turn takes it if the turn is free and there is something to
 it reads, also the beginning of a line, which may be a prompt. It has the turn
 
     after a whole line, or a line that begins anew (\\r)   until nothing has come for QUIET
-    within a line                                         until nothing has come for HOLD, or MOST_HOLD is over
+    within a line, or a write that has filled the pipe    until nothing has come for HOLD, or MOST_HOLD is over
     in any case                                           until the end of the line in which TURN or LONGEST is over;
                                                           MOST_HOLD while it fills pipes or buffers
     when the rank has ended                               until the pipe is empty
 
-So a line is cut only if its rank takes longer than that to write it and another rank prints meanwhile. There is one
-exception, for programs that write whenever a buffer is full: they cut their lines anywhere, and the rest may come much
-later. A piece with the size of such a buffer is passed on up to its last line, and the rest is kept until its line has
-come.
+So a line is cut only if its rank takes longer than that to write it and another rank prints meanwhile. A rank that has
+filled its pipe is in the middle of a write, and goes on when the kernel lets it run. There is one exception, for
+programs that write whenever a buffer is full: they cut their lines anywhere, and the rest may come much later. A piece
+with the size of such a buffer is passed on up to its last line, and the rest is kept until its line has come.
 
 A reader that is slow, or stopped, must not hold up the launcher, which has ranks to watch. So a sink writes only what
 the reader accepts without waiting. While it is full its streams are not read, and the ranks wait, as they would for a
@@ -124,8 +124,8 @@ class Sink:
             self._add(stream, data)
             self._turn_bytes += len(data)
             is_within = self._unfinished is stream and b"\r" not in data.rpartition(b"\n")[2]
-            self._turn_ends = now + (HOLD if is_within else QUIET)
-            age, is_writing_on = now - self._turn_began, is_within or stream.keeps or len(data) >= _READ
+            self._turn_ends = now + (HOLD if is_within or stream.fills else QUIET)
+            age, is_writing_on = now - self._turn_began, is_within or stream.keeps or stream.fills
             if age >= (MOST_HOLD if is_writing_on else TURN) or (self._turn_bytes >= LONGEST and not is_within):
                 self._pass_turn(stream)
         if is_over:
@@ -166,6 +166,7 @@ class Stream:
         self._log = log
         self._cuts = not os.isatty(fd)  # whether programs write only when their buffers are full
         self._kept = b""
+        self.fills = False  # whether the program is in the middle of a write that has filled the pipe
         os.set_blocking(fd, False)
 
     @property
@@ -194,6 +195,7 @@ class Stream:
             self._log_also(bytes(come))
         if is_over:
             os.close(self.fd)
+        self.fills = len(come) >= _READ or (self.fills and len(come) % _BUFFER == 0)
         data = self._kept + come
         is_cut = self._cuts and len(come) % _BUFFER == 0 and not is_over and self.ended is None
         end = data.rfind(b"\n") + 1 if is_cut and len(data) < LONGEST else len(data)
