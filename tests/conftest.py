@@ -43,6 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     leaks.adopt_orphans()
     os.environ["SHMCOLL_TUNING"] = "0"  # the same algorithms on every machine
     os.environ.pop("PYTHONUNBUFFERED", None)  # print() would write its line in pieces, between those of other ranks
+    for name in ("CI", "BUILD_NUMBER"):
+        os.environ.pop(name, None)  # with them pytest shows all differences of two values: of 8 KiB, a minute of work
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # thousands of processes import the same files
     sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background of a shell these would be ignored

@@ -159,7 +159,6 @@ LIMIT_CASE = "a limit beside a thread that keeps the GIL"
 
 #: more than a second of computing each
 LONG_CASES = {
-    "an offered message",
     "a handler raises in a barrier, 3 ranks",
     "a message taken before its turn is gone",
     "a posted receive",
@@ -188,12 +187,14 @@ LONG_CASES = {
 }
 
 #: as much computing as all others; random schedules of these are tried among the large ones
-LONGEST_CASES = {
-    "gather_v",
-    "scatter_v",
-    "shared all_reduce",
-}
-LONGEST_REORDERED = "a synchronous message"
+LONGEST_CASES = [
+    ("an offered message", {}),
+    ("gather_v", {}),
+    ("scatter_v", {}),
+    ("shared all_reduce", {}),
+    ("a synchronous message", REORDERED),
+    ("a synchronous message", KILLS),
+]
 
 LARGE_CASES = [
     "barrier after polling, 3 ranks",
@@ -307,7 +308,7 @@ RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
 
 def marks(name: str, options: dict[str, bool]) -> tuple[pytest.MarkDecorator, ...]:
     """Return what leaves a search out of the quick tests, or of the slow ones as well."""
-    if name in LONGEST_CASES or (name, options) == (LONGEST_REORDERED, REORDERED):
+    if (name, options) in LONGEST_CASES:
         return (pytest.mark.stress,)
     return (pytest.mark.slow,) if name in LONG_CASES else ()
 
@@ -347,7 +348,7 @@ def test_who_waits_for_a_rank_that_has_returned(name: str) -> None:
     ("name", "options"),
     [
         *(pytest.param(name, {}, id=f"{name}-plain") for name in LARGE_CASES),
-        pytest.param(LONGEST_REORDERED, REORDERED, id=f"{LONGEST_REORDERED}-reordered"),
+        *(pytest.param(name, options, id=f"{name}-{min(options)}") for name, options in LONGEST_CASES if options),
         *(
             pytest.param(name, BOTH, id=f"{name}-both", marks=pytest.mark.stress if i % 2 else pytest.mark.slow)
             for i, name in enumerate(LARGE_CASES)
