@@ -17,7 +17,7 @@ BOTH = BUFFERED | KILLS
 SIGNAL = {"signals": 1}
 PASSING = {"signals": 2, "slices": 6}
 REORDERED = {"reordered": True}
-RUNS = 4  # random schedules of each large job; the long forms try more
+RUNS = 3  # random schedules of each large job; the long forms try more
 
 PLAIN_CASES = [
     "park",
@@ -160,6 +160,7 @@ LIMIT_CASE = "a limit beside a thread that keeps the GIL"
 #: more than a second of computing each
 LONG_CASES = {
     "a handler raises in a barrier, 3 ranks",
+    "a handler receives while its rank does",
     "a message taken before its turn is gone",
     "a posted receive",
     "a receive is withdrawn",
@@ -169,18 +170,25 @@ LONG_CASES = {
     "a synchronous message that is only found",
     "a synchronous message to a rank that returns",
     "all_gather_v",
+    "all_gather_v of 2 rounds, then all_reduce",
     "all_reduce in place",
     "all_reduce, 3 ranks",
     "all_to_all of lists",
+    "all_to_all_v refused",
+    "all_to_all_v, then another",
     "barrier after polling",
     "barrier, 3 ranks",
+    "broadcast",
     "broadcast of 4 rounds, then all_reduce",
     "chain of exscan",
     "chain of permute, then all_reduce",
     "gather",
     "gather of 2 rounds where PROGRESS wraps",
+    "messages both ways",
+    "messages by tag",
     "ordered all_reduce",
     "park for two",
+    "permute of 2 rounds, then all_reduce",
     "reduce by the ring",
     "ring",
     "scan, 3 ranks",
