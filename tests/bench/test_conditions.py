@@ -172,7 +172,8 @@ def test_a_neighbour_is_not_counted_as_load_of_others(monkeypatch):
     seconds, ticks = iter([7.0, 7.5]), iter([100.0, 100.9])
     monkeypatch.setattr("shmbench.timing.other_load.seconds_used", lambda pid: next(seconds))
     monkeypatch.setattr("shmbench.timing.other_load.own_seconds", lambda: 0.0)
-    monkeypatch.setattr("shmbench.timing.other_load._worked", lambda cores: next(ticks))
+    monkeypatch.setattr(Others, "stolen_seconds", lambda _: 0.0)
+    monkeypatch.setattr(Others, "worked_seconds", lambda _: next(ticks))
     monkeypatch.setattr(time, "monotonic", iter([10.0, 11.0]).__next__)
     assert Others({0, 1}, neighbour=123).share() == pytest.approx(0.2)
 

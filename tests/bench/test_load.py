@@ -1,5 +1,6 @@
 """What shmbench says of a busy machine, and keeps of it beside the date."""
 
+import io
 import json
 import os
 from datetime import UTC, datetime
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from shmbench.report.ratios import foot
+from shmbench.timing import other_load
 from shmbench.timing.other_load import BUSY, Others
 from shmbench.timing.run_load import RunLoad, busy_before, busy_during
 
@@ -27,15 +29,19 @@ def test_a_run_keeps_its_date_and_load(tmp_path: Path) -> None:
     document = json.loads(out.read_text())
     assert begin <= datetime.fromisoformat(document["date"]) <= datetime.now(UTC)
     load = document["load"]
-    assert load.keys() == {"others_before", "others", "average_before", "average_after"}
+    assert load.keys() == {"others_before", "others", "stolen", "average_before", "average_after"}
     assert all(value >= 0 for value in load.values())
     busy = [line for line in done.stdout.splitlines() if line.startswith("# busy: ")]
     assert len(busy) == (load["others_before"] > BUSY) + (load["others"] > BUSY)
 
 
-@pytest.mark.parametrize("share", [0.05, 0.37])
-def test_a_busy_machine_is_named(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+HOST = " (20% by the host of this virtual machine)"
+
+
+@pytest.mark.parametrize(("share", "stolen", "host"), [(0.05, 0.0, ""), (0.37, 0.01, ""), (0.37, 0.2, HOST)])
+def test_a_busy_machine_is_named(monkeypatch: pytest.MonkeyPatch, share: float, stolen: float, host: str) -> None:
     monkeypatch.setattr(Others, "share", lambda *_: share)
+    monkeypatch.setattr(Others, "stolen", lambda _: stolen)
     monkeypatch.setattr(os, "getloadavg", lambda: (3.25, 0, 0))
     run = RunLoad(Alone())
     lines = busy_before(run), busy_during(run.end())
@@ -43,10 +49,26 @@ def test_a_busy_machine_is_named(monkeypatch: pytest.MonkeyPatch, share: float) 
         assert lines == ("", "")
     else:
         assert lines == (
-            "# busy: other processes use 37% of the cores; load 3.25",
-            "# busy: other processes used 37% of the cores meanwhile; load 3.25 before, 3.25 after. "
+            f"# busy: others use 37% of the cores{host}; load 3.25",
+            f"# busy: others used 37% of the cores{host} meanwhile; load 3.25 before, 3.25 after. "
             "Measure again on a quiet machine",
         )
+
+
+def test_what_the_host_takes_counts_as_used_by_others_and_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In 1 s, two cores work 1.1 s, of which the host takes 0.6 and this process 0.25, and are idle for 0.9."""
+    tick = 1 / os.sysconf("SC_CLK_TCK")
+    columns = [(0.1, 0, 0.1, 0.4, 0.05, 0, 0, 0.35, 0, 0), (0.2, 0, 0.1, 0.4, 0.05, 0, 0, 0.25, 0.1, 0)]
+    rows = [" ".join([f"cpu{core}", *(f"{column / tick:.0f}" for column in row)]) for core, row in enumerate(columns)]
+    started = "cpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n"
+    told = iter([started, started, "\n".join(rows), "\n".join(rows)])
+    times = iter([10.0, 11.0, 11.0])
+    monkeypatch.setattr(other_load, "open", lambda _: io.StringIO(next(told)), raising=False)
+    monkeypatch.setattr(other_load.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(other_load, "own_seconds", lambda: 0.0)
+    others = Others({0, 1})
+    assert others.share(0.25) == pytest.approx(0.425)
+    assert others.stolen() == pytest.approx(0.3)
 
 
 def test_what_all_ranks_use_is_not_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +90,5 @@ def test_a_comparison_names_the_busiest_of_its_runs() -> None:
         }
         for share in (0.02, 0.45, 0.01)
     ]
-    assert (
-        foot(results).splitlines()[0] == "# busy: other processes used up to 45% of the cores; these times are too long"
-    )
+    assert foot(results).splitlines()[0] == "# busy: others used up to 45% of the cores; these times are too long"
     assert "busy" not in foot(results[:1])

@@ -7,7 +7,7 @@ from typing import Any
 from shmbench.cli.conditions import Conditions, conditions_of
 from shmbench.cli.options import LIMITS
 from shmbench.cli.sizes import microseconds, short_size
-from shmbench.timing.other_load import BUSY
+from shmbench.timing.other_load import BUSY, in_words
 from shmbench.timing.peers import PEERS
 
 Result = dict[
@@ -53,11 +53,12 @@ def foot(results: Sequence[Result]) -> str:
     versions = dict.fromkeys(f"{table['library']} {table['library_version']}" for table in tables)
     machines = dict.fromkeys(f"{t['machine']['processor']}, {t['machine']['cores']} cores" for t in tables)
     failures = dict.fromkeys((r["collective"], TITLES[r["library"]], r["error"]) for r in results if r["error"])
-    shares = [table.get("load", {}).get("others", 0.0) for table in tables]
-    busy = f"# busy: other processes used up to {max(shares, default=0.0):.0%} of the cores; these times are too long"
+    loads = [(load.get("others", 0.0), load.get("stolen", 0.0)) for load in (table.get("load", {}) for table in tables)]
+    others, stolen = max(loads, default=(0.0, 0.0))
+    busy = f"# busy: others used up to {in_words(others, stolen)}; these times are too long"
     return "\n".join(
         [
-            *([busy] if max(shares, default=0.0) > BUSY and not conditions_of(tables[0]).beside else []),
+            *([busy] if others > BUSY and not conditions_of(tables[0]).beside else []),
             f"# {'; '.join(versions)}",
             f"# {'; '.join(machines)}",
             *(f"# left out of {name}: {library}: {error}" for name, library, error in failures),

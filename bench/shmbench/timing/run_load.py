@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 from shmbench.timing.library import Library
-from shmbench.timing.other_load import BUSY, Others, own_seconds
+from shmbench.timing.other_load import BUSY, Others, in_words, own_seconds
 
 SAMPLE = 0.1  # seconds
 
@@ -20,15 +20,17 @@ class RunLoad:
         cores = os.sched_getaffinity(os.getppid())  # the launcher's cores: a rank may be bound to one core
         sample = Others(cores, neighbour)
         time.sleep(SAMPLE)  # on all ranks: no rank works then
-        self.before, self.average_before = sample.share(), os.getloadavg()[0]
+        self.before, self.stolen_before, self.average_before = sample.share(), sample.stolen(), os.getloadavg()[0]
         self._others, self._began = Others(cores, neighbour), own_seconds()
 
     def end(self) -> dict[str, float]:
-        """Return the keys of the JSON: shares of the cores that others have used, and the load averages."""
+        """Return the keys of the JSON: shares of the cores that others have used, and of these the host of a virtual
+        machine; and the load averages."""
         own = float(self._library.exchange(np.array([own_seconds() - self._began])).sum())
         return {
             "others_before": round(self.before, 3),
             "others": round(self._others.share(own), 3),
+            "stolen": round(self._others.stolen(), 3),
             "average_before": self.average_before,
             "average_after": os.getloadavg()[0],
         }
@@ -38,7 +40,7 @@ def busy_before(load: RunLoad) -> str:
     """Return a line for people if other processes work before anything is measured, else ""."""
     if load.before <= BUSY:
         return ""
-    return f"# busy: other processes use {load.before:.0%} of the cores; load {load.average_before:.2f}"
+    return f"# busy: others use {in_words(load.before, load.stolen_before)}; load {load.average_before:.2f}"
 
 
 def busy_during(load: dict[str, float]) -> str:
@@ -46,6 +48,6 @@ def busy_during(load: dict[str, float]) -> str:
     if load["others"] <= BUSY:
         return ""
     return (
-        f"# busy: other processes used {load['others']:.0%} of the cores meanwhile; load {load['average_before']:.2f} "
-        f"before, {load['average_after']:.2f} after. Measure again on a quiet machine"
+        f"# busy: others used {in_words(load['others'], load['stolen'])} meanwhile; load "
+        f"{load['average_before']:.2f} before, {load['average_after']:.2f} after. Measure again on a quiet machine"
     )
