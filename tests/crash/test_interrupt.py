@@ -113,7 +113,7 @@ def test_abort_ends_the_group_for_all(ranks, board):
         with pytest.raises(RankFailed) as told:
             while True:
                 comm.barrier()
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < comm.timeout / 2
         with pytest.raises(RankFailed, match="aborted: enough"):
             comm.all_reduce(np.ones(3))
         return str(told.value)

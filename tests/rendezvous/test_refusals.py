@@ -120,7 +120,7 @@ def test_a_rank_0_that_is_never_let_go_on_keeps_nobody(start: Start, refused: St
     begun = time.monotonic()
     _, err = start(1, 3, "locked", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=PATIENCE)
     assert "has not found rank 0" in err
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20  # and not until the usual limit of joining, 60 s
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")

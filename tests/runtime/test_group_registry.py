@@ -246,7 +246,7 @@ def test_a_failure_ends_the_groups_that_hold_the_rank_and_no_other(ranks):
             begin = time.monotonic()
             with pytest.raises(RankFailed, match=r"rank 1 .world rank 3. raised ZeroDivisionError: on p") as error:
                 pair.barrier()
-            assert time.monotonic() - begin < 1
+            assert time.monotonic() - begin < comm.timeout / 2
             told = str(error.value)
         assert sums(three, 1) == 3
         if comm.rank < 2:
