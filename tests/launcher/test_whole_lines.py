@@ -237,6 +237,17 @@ def test_a_write_that_has_filled_the_pipe_is_whole_however_late_its_rest_is(two)
     assert two.seen() == line * (1024 + 3 * 64) + b"end\nother\n"
 
 
+def test_a_rank_that_once_filled_its_pipe_holds_nobody_up_later(two):
+    """When its turn is over, pieces of whole pages are those of a buffer again."""
+    line = b"x" * 63 + b"\n"
+    two.write(0, line * 1024)
+    two.look(later=HOLD)
+    two.write(0, line * 64)
+    two.write(1, b"other\n")
+    two.look(later=QUIET)
+    assert two.seen() == line * (1024 + 64) + b"other\n"
+
+
 def test_a_bar_of_progress_holds_nobody_up(two):
     two.write(0, b"\r 10% #")
     two.write(1, b"other\n")

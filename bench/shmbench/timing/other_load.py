@@ -40,7 +40,7 @@ class Others:
     def stolen(self) -> float:
         """Return the share of the cores' time that the host of this virtual machine has taken."""
         since = time.monotonic() - self._began[0]
-        return (self.stolen_seconds() - self._stolen_before) / (since * len(self._cores))
+        return max(0.0, self.stolen_seconds() - self._stolen_before) / (since * len(self._cores))
 
     def stolen_seconds(self) -> float:
         return _seconds(self._cores, _STOLEN)

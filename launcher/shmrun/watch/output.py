@@ -13,10 +13,11 @@ it reads, also the beginning of a line, which may be a prompt. It has the turn
                                                           MOST_HOLD while it fills pipes or buffers
     when the rank has ended                               until the pipe is empty
 
-So a line is cut only if its rank takes longer than that to write it and another rank prints meanwhile. A rank that has
-filled its pipe is in the middle of a write, and goes on when the kernel lets it run. There is one exception, for
-programs that write whenever a buffer is full: they cut their lines anywhere, and the rest may come much later. A piece
-with the size of such a buffer is passed on up to its last line, and the rest is kept until its line has come.
+So a line is cut only if its rank takes longer than that to write it and another rank prints meanwhile. There is one
+exception, for programs that write whenever a buffer is full: they cut their lines anywhere, and the rest may come much
+later. A piece with the size of such a buffer is passed on up to its last line, and the rest is kept until its line has
+come. But a rank that has filled its pipe is in the middle of a write, and goes on when the kernel lets it run. That
+counts until a piece of another size has come, or the turn is over.
 
 A reader that is slow, or stopped, must not hold up the launcher, which has ranks to watch. So a sink writes only what
 the reader accepts without waiting. While it is full its streams are not read, and the ranks wait, as they would for a
@@ -138,6 +139,7 @@ class Sink:
 
     def _pass_turn(self, stream: "Stream") -> None:
         self._turn = None
+        stream.fills = False
         self.streams.remove(stream)
         self.streams.append(stream)
 
