@@ -85,7 +85,7 @@ def test_a_rank_that_waits_for_a_message_of_its_node_learns_of_a_failure_elsewhe
     told = outcomes(tmp_path, "raises_in_messages", [0, 1, 2])
     assert [(one["kind"], one["rank"], one["operation"]) for one in told] == [("RankFailed", CULPRIT, "recv")] * 3
     assert all(one["text"].startswith("rank 3 (node b) raised KeyError: 'a bad sample' at ") for one in told)
-    assert told[1]["seconds"] < 1.5 and told[2]["seconds"] < 1.5
+    assert max(told[1]["seconds"], told[2]["seconds"]) < 15  # of a limit of 30
 
 
 def test_an_interrupt_in_a_message_ends_the_group_on_all_nodes(tmp_path):

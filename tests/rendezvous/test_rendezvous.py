@@ -131,7 +131,7 @@ def test_survivors_learn_of_a_death_without_a_launcher(start: Start, script: Pat
         "try:\n"
         "    comm.barrier()\n"
         "except shmcoll.RankFailed as e:\n"
-        "    print(time.monotonic() - begun < 1.0, e)\n"
+        "    print(time.monotonic() - begun < comm.timeout / 2, e)\n"
     )
     processes = [start(0), start(1)]
     out, err = processes[0].communicate(timeout=PATIENCE)
@@ -150,7 +150,7 @@ def test_a_rank_that_was_gone_before_anybody_looked(start: Start, script: Path) 
         "try:\n"
         "    comm.barrier()\n"
         "except shmcoll.RankFailed as e:\n"
-        "    print(time.monotonic() - begun < 1.0, e)\n"
+        "    print(time.monotonic() - begun < comm.timeout / 2, e)\n"
     )
     survivor = start(0)
     assert start(1).wait(timeout=PATIENCE) == 0
