@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from shmbench.__main__ import main as shmbench_main
 from shmbench.cli import options
 from shmbench.cli.conditions import Conditions, Neighbour, conditions_of
 from shmbench.collectives import Case
@@ -267,6 +268,20 @@ def test_a_killed_run_leaves_no_neighbour():
         assert pid and not has_ended(pid)
         run.kill()
         await_end(pid)
+
+
+def test_a_job_that_is_given_a_neighbour_starts_no_second_one(monkeypatch):
+    """As `shmbench compare` starts shmcoll: else shmcoll would be measured beside two, and its peers beside one."""
+
+    def become(_file, command, _environment):
+        assert neighbour_of(os.getpid()) is None
+        assert command[-2:] == ["--neighbour", "123"]
+        raise SystemExit(0)
+
+    monkeypatch.delenv("SHMCOLL_ARENA", raising=False)
+    monkeypatch.setattr(os, "execve", become)
+    with pytest.raises(SystemExit, match="0"):
+        shmbench_main(["barrier", "-n", "2", "--disturb", "10", "--neighbour", "123"])
 
 
 @pytest.mark.slow
