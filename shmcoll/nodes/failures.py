@@ -129,6 +129,8 @@ class Failures:
     ) -> None:
         """End the group, unless it has ended. dead: the rank of the job that has died, if that is the reason. telling:
         whether to send it to the other nodes."""
+        if dead is not None:
+            self._channel.wire.dead.add(dead)
         if self.ended is not None or self.is_shut:
             return
         self._end(kind(text, rank=rank, missing=tuple(missing) or None), kind, dead=dead, telling=telling)
@@ -163,6 +165,7 @@ class Failures:
             f"{text}. {late}" if late else text,
             rank=message["rank"],
             missing=message["missing"],
+            dead=message["dead"],
             telling=False,
         )
 

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmcoll.engine.memory import records
 from shmcoll.errors import CollectiveTimeout, RankFailed
+from shmcoll.nodes import mpi_end
 
 if TYPE_CHECKING:
     from shmcoll.nodes.failures import Failures
@@ -52,6 +53,7 @@ class Progress:
 
     def __init__(self, wire: "Wire", local_rank: "LocalRank", world: tuple[int, ...], crowded: bool):
         self.wire = wire
+        wire.when_stuck = self._end_all
         self._local_rank = local_rank
         self._world = world  # the ranks of the job on this node, by their rank in the arena
         self.crowded = crowded
@@ -143,12 +145,14 @@ class Progress:
         others = [rank for rank in range(self.wire.size) if rank not in here]
         self.wire.tell(others, {"group": 0, "kind": "left", "text": "", "dead": self.wire.rank})
         end = time.monotonic() + seconds
-        while not self.wire.has_sent() and time.monotonic() < end:
+        while not (self.wire.is_stuck or self.wire.has_sent()) and time.monotonic() < end:
             time.sleep(1e-3)
 
     def close(self) -> None:
         """Withdraw what is left, before MPI ends."""
         self._is_over.set()
+        if self.wire.is_stuck:
+            return
         if self._watcher is not None:
             self._watcher.join()
         for requests, _memory in self._abandoned:
@@ -158,6 +162,16 @@ class Progress:
                         request.Cancel()
                         request.Free()
         self.wire.close()
+
+    def _end_all(self) -> None:
+        """End all groups, because no call of MPI returns any more."""
+        mpi_end.may_not_begin()
+        name = self.wire.rank
+        text = (
+            f"MPI on rank {name} does not return from sending to a rank that cannot be reached; look whether it lives"
+        )
+        for failures in list(self.groups.values()):
+            failures.end(RankFailed, text, telling=False)
 
     def _handle(self, message: dict[str, Any]) -> None:
         if message["kind"] == "left":
@@ -188,10 +202,10 @@ class Progress:
     def _timed_out(self, failures: "Failures", missing: list[int], timeout: float) -> None:
         topology = failures.topology
         nodes = sorted({topology.places[rank][0] for rank in missing})
-        who = "; ".join(topology.describe_node(node) for node in nodes) or "the receivers"
+        who = "; ".join(topology.describe_node(node) for node in nodes)
         text = (
-            f"rank {failures.name} (node {topology.names[topology.node]}) timed out after {timeout:g} s; nothing has "
-            f"come from {who}. Raise comm.timeout or SHMCOLL_TIMEOUT if these ranks are only slow; else look whether "
+            f"rank {failures.name} (node {topology.names[topology.node]}) timed out after {timeout:g} s; no "
+            f"answer from {who}. Raise comm.timeout or SHMCOLL_TIMEOUT if these ranks are only slow; else look whether "
             f"the node and its link are up"
         )
         failures.end(CollectiveTimeout, text, missing=missing)

@@ -4,7 +4,9 @@ One duplicate of the user's MPI communicator carries everything that a job sends
 has the tag `KINDS * g + kind`. MPI keeps messages of one sender and one tag in order, and all ranks of a group post
 their sends and receives in the order of the group's operations, so a tag needs no number of the operation.
 
-No call of this file blocks. `progress.py` has the only loop that waits for requests.
+No call of this file waits for messages; `progress.py` has the only loop that does. But MPICH's first send to a rank
+waits for a connection, and tries forever if the rank has died. So `tell`, which may meet such a rank, sends in a
+thread.
 
 Who uses the control channel: every rank has one receive posted, from any rank. A rank that ends a group, or has found
 another rank dead, sends a text there (`failures.py`). The receive is posted again before the text is handled.
@@ -16,6 +18,7 @@ import contextlib
 import ctypes
 import json
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +28,7 @@ from shmcoll.errors import ArenaError, CallNotAllowed, ShmcollError
 
 LONGEST = 1 << 30
 CONTROL_BYTES = 16384
+TELLING = 1.0  # seconds for the sends of a control message; then MPI counts as stuck
 LONGEST_TEXT = 2000  # characters of a text on the control channel; JSON writes each in 6 bytes at most
 
 OPENING, DATA, MESSAGE, PAYLOAD, RECEIPT, SUBGROUP = range(6)  # the kinds of messages of a group
@@ -51,6 +55,10 @@ class Wire:
         self._status = mpi.Status()  # of the control channel; its users hold a lock (`progress.py`)
         self._posted: Any = self._post()
         self._sending: list[tuple[Any, Any]] = []  # control messages on their way, with their memory
+        self._lock = threading.Lock()  # of that list
+        self.dead: set[int] = set()  # the ranks of the job that are known to have died
+        self.is_stuck = False  # a send does not return: it holds MPI's lock, so no other call may be made
+        self.when_stuck: Callable[[], None] = lambda: None  # is called then
 
     def among(self, comm: Any, ranks: Sequence[int], number: int) -> Any:
         """Return an MPI communicator of some ranks of one, by which they can shrink their group (`survivors.py`). All
@@ -102,18 +110,36 @@ class Wire:
     # --- the control channel ------------------------------------------------------------------------------------------
 
     def tell(self, peers: Sequence[int], message: dict[str, Any]) -> None:
-        """Send a control message to some ranks of the job. It never raises and never waits."""
+        """Send a control message to those of some ranks of the job that live. It never raises. It waits for TELLING
+        seconds at most; if MPI `is_stuck` then, no more calls of MPI return in this process."""
         data = np.frombuffer(json.dumps(message | {"text": message["text"][:LONGEST_TEXT]}).encode(), np.uint8)
-        for peer in peers:
-            with contextlib.suppress(self.mpi.Exception):
-                self._sending.append((self.comm.Isend([data, self.mpi.BYTE], peer, CONTROL), data))
+
+        def send() -> None:
+            for peer in peers:
+                if peer not in self.dead:
+                    with contextlib.suppress(self.mpi.Exception):
+                        request = self.comm.Isend([data, self.mpi.BYTE], peer, CONTROL)
+                        with self._lock:
+                            self._sending.append((request, data))
+
+        if self.is_stuck or self.dead.issuperset(peers):
+            return
+        sender = threading.Thread(target=send, name="shmcoll-nodes-tell", daemon=True)
+        try:
+            sender.start()
+        except RuntimeError:  # Python starts no threads any more
+            send()
+            return
+        sender.join(TELLING)
+        if sender.is_alive() and not self.is_stuck:
+            self.is_stuck = True
+            self.when_stuck()
 
     def heard(self) -> dict[str, Any] | None:
         """Return the next control message; None if none has come."""
-        if self._sending:
-            self._sending = [one for one in self._sending if not _is_done(self.mpi, one[0])]
-        if self._posted is None:
+        if self._posted is None or self.is_stuck:
             return None
+        self.has_sent()
         try:
             if not self._posted.Test(self._status):
                 return None
@@ -142,8 +168,9 @@ class Wire:
 
     def has_sent(self) -> bool:
         """Return whether all control messages have left."""
-        self._sending = [one for one in self._sending if not _is_done(self.mpi, one[0])]
-        return not self._sending
+        with self._lock:
+            self._sending = [one for one in self._sending if not _is_done(self.mpi, one[0])]
+            return not self._sending
 
     def close(self) -> None:
         """Withdraw the receive of the control channel and free the communicator, before MPI ends: MPICH aborts if a
@@ -166,26 +193,30 @@ class Pending:
     def __init__(self, channel: "Channel"):
         self._channel = channel
         self.requests: list[Any] = []
-        self._receives: list[tuple[int, int]] = []  # the number of a request, and its peer
+        self._peers: list[tuple[bool, int]] = []  # of each request: whether it receives, and its peer
         self.bytes = 0
 
     def send(self, array: np.ndarray, peer: int, kind: int = DATA) -> None:
         """Begin to send bytes to a rank of the group."""
         if array.nbytes:
             self.bytes += array.nbytes
-            self.requests += self._channel.isend(array, peer, kind)
+            self._add(self._channel.isend(array, peer, kind), False, peer)
 
     def recv(self, array: np.ndarray, peer: int, kind: int = DATA) -> None:
         """Begin to receive bytes from a rank of the group."""
         if array.nbytes:
             self.bytes += array.nbytes
-            self._receives.append((len(self.requests), peer))
-            self.requests += self._channel.irecv(array, peer, kind)
+            self._add(self._channel.irecv(array, peer, kind), True, peer)
 
     def missing(self) -> list[int]:
-        """Return the ranks from which bytes are still missing."""
+        """Return the ranks from which bytes are missing; if all have come, those that have not taken their bytes."""
         null = self._channel.wire.mpi.REQUEST_NULL
-        return sorted({peer for number, peer in self._receives if self.requests[number] != null})
+        waits = [who for who, request in zip(self._peers, self.requests, strict=True) if request != null]
+        return awaited(waits)
+
+    def _add(self, requests: list[Any], receives: bool, peer: int) -> None:
+        self.requests += requests
+        self._peers += [(receives, peer)] * len(requests)
 
 
 class Channel:
@@ -210,6 +241,15 @@ class Channel:
 
     def tag(self, kind: int) -> int:
         return KINDS * self.number + kind
+
+
+def awaited(waits: Sequence[tuple[bool, int]]) -> list[int]:
+    """Return whom requests wait for: the ranks from which they receive, or else those to which they send.
+
+    waits: of each request that is not complete, whether it receives, and its peer.
+    """
+    some_receive = any(receives for receives, _ in waits)
+    return sorted({peer for receives, peer in waits if receives == some_receive})
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:

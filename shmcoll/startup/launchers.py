@@ -19,7 +19,7 @@ _Environment = Mapping[str, str]
 
 
 #: launchers whose ranks are joined over MPI if they are on several machines
-MPI_LAUNCHERS = ("openmpi", "hydra", "srun")
+MPI_LAUNCHERS = ("openmpi", "hydra", "srun", "PMI")
 
 
 class SeveralMachines(ShmcollError):
@@ -49,7 +49,7 @@ def find_placement(environment: _Environment) -> Placement | None:
     Raises `SeveralMachines` if the ranks are on several machines, and `ShmcollError` if the variables contradict each
     other.
     """
-    for find in (_torchrun, _open_mpi, _hydra, _srun, _msrun, _variables):
+    for find in (_torchrun, _open_mpi, _hydra, _srun, _msrun, _pmi, _variables):
         place = find(environment)
         if place is not None:
             if not 0 <= place.rank < place.size:
@@ -123,6 +123,8 @@ def _open_mpi(e: _Environment) -> Placement | None:
 
 def _hydra(e: _Environment) -> Placement | None:
     """Return the place of a rank of MPICH or Intel MPI: their proxy process is the parent of all ranks of a machine."""
+    if "MPI_LOCALNRANKS" not in e:  # other launchers that speak PMI, such as srun, have no such variable
+        return None
     return _place(e, "hydra", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", lambda: _starter("hydra_"))
 
 
@@ -148,6 +150,13 @@ def _msrun(e: _Environment) -> Placement | None:
     key = f"{e.get('MS_SCHED_HOST', '')}:{e.get('MS_SCHED_PORT', '')}"
     rank = "RANK_ID" if "RANK_ID" in e else "MS_NODE_ID"
     return _place(e, "msrun", rank, "MS_WORKER_NUM", "MS_LOCAL_WORKER_NUM", lambda: key)
+
+
+def _pmi(e: _Environment) -> None:
+    """Leave the ranks of a launcher that is not known to MPI, which finds them by PMI."""
+    size = e.get("PMI_SIZE", "")
+    if "PMI_RANK" in e and size.isdigit() and int(size) > 1:
+        raise SeveralMachines("PMI", f"PMI_SIZE={size}, and nothing says how many of them are here", int(size))
 
 
 def _variables(e: _Environment) -> Placement | None:

@@ -48,6 +48,12 @@ from shmcoll.startup.exchange import Exchange
 
 LEADERS = 4  # at most, by default
 
+_ADVICE = "mpi4py is built for another MPI than this mpiexec. Install mpi4py and start the job with the same MPI"
+_ADVICE_UNDER_SRUN = (
+    "srun offers it nothing by which ranks find others. Start the job with srun --mpi=pmi2 for MPICH and Intel MPI, "
+    "or --mpi=pmix for Open MPI; srun --mpi=list shows what this cluster has"
+)
+
 
 def join(why: str, size: int, launcher: str, limits: tuple[float, float], leaders: int | None) -> Communicator:
     """Join the job that an MPI launcher has started on several nodes, and return the communicator of all ranks.
@@ -65,7 +71,7 @@ def join(why: str, size: int, launcher: str, limits: tuple[float, float], leader
         library = mpi.Get_library_version().splitlines()[0]
         raise ShmcollError(
             f"{launcher} has started {size} ranks, and the MPI of mpi4py ({library}) finds {found} on {_host()}: "
-            f"mpi4py is built for another MPI than this mpiexec. Install mpi4py and start the job with the same MPI"
+            f"{_ADVICE_UNDER_SRUN if launcher == 'srun' else _ADVICE}"
         )
     return connect(mpi, mpi.COMM_WORLD, launcher, limits, leaders)
 

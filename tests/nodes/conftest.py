@@ -8,6 +8,7 @@ import pytest
 
 from tests.nodes import started
 from tests.nodes.network import Network, NoNetwork
+from tests.nodes.slurm import NoSlurm, Slurm
 from tests.support import prepare
 
 
@@ -24,6 +25,17 @@ def network(tmp_path: Path) -> Iterator[Network]:
     try:
         made = Network(tmp_path)
     except NoNetwork as error:
+        pytest.skip(str(error))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, network: Network) -> Iterator[Slurm]:
+    """Slurm on the nodes of the network."""
+    try:
+        made = Slurm(network, tmp_path)
+    except NoSlurm as error:
         pytest.skip(str(error))
     yield made
     made.close()

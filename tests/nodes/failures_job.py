@@ -77,6 +77,12 @@ def killed_while_others_compute(comm: Any) -> None:
     time.sleep(30)
 
 
+def killed_at_last(comm: Any) -> None:
+    """It is killed when the others have made their last call."""
+    if comm.rank == CULPRIT:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def stopped(comm: Any) -> None:
     comm.timeout = 2.0
     if comm.rank == CULPRIT:
@@ -212,6 +218,7 @@ CASES: dict[str, Callable[[Any], None]] = {
         node_killed,
         node_killed_slowly,
         killed_while_others_compute,
+        killed_at_last,
         crashes,
         leaves,
         stopped,

@@ -65,6 +65,7 @@ class Network:
             raise NoNetwork(f"a network of namespaces needs {', '.join(missing)}")
         self._holders: list[subprocess.Popen[str]] = []
         self._first: list[tuple[int, int]] = []  # of each node the first process, and its start
+        self.names = names
         self.own_address = _SWITCH  # of the head
         self.addresses = [f"10.9.0.{number}" for number in range(1, len(names) + 1)]
         self.folder = folder
@@ -88,9 +89,13 @@ class Network:
         """Return the command line that runs a command where mpiexec runs."""
         return ["nsenter", "--target", str(self._head), "--net", "--uts", *command]
 
+    def at(self, node: int, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs a command on a node."""
+        return ["nsenter", "--target", str(self._first[node][0]), "--all", *command]
+
     def on(self, node: int, *command: str) -> None:
         """Run a command on a node, to its end."""
-        subprocess.run(["nsenter", "--target", str(self._first[node][0]), "--all", *command], check=True)
+        subprocess.run(self.at(node, command), check=True)
 
     def cut(self, node: int, *, at: str = "switch") -> None:
         """Take the link of a node down, at the switch, as if somebody had pulled the cable, or at the node."""

@@ -4,6 +4,7 @@ Arguments: case, folder, seed, limit of a wait in seconds. Each rank makes `atN`
 when a call has failed: the error, and for how many seconds that call has lasted. Then the error ends it.
 """
 
+import itertools
 import json
 import random
 import sys
@@ -43,6 +44,14 @@ def half_a_message(comm: Any, folder: Path) -> None:
     comm.barrier()
 
 
+def half_a_broadcast(comm: Any, folder: Path) -> None:
+    """The root waits for its sends alone, and the others for what it sends, when the link goes down."""
+    while not (folder / "slow").exists():
+        time.sleep(0.01)
+    (folder / "sent").touch()
+    comm.broadcast(np.ones(1 << 21), comm.size - 1)
+
+
 CALLS: dict[str, Callable[[Any], object]] = {
     "barrier": lambda comm: comm.barrier(),
     "short": lambda comm: comm.all_reduce(np.ones(4)),
@@ -63,13 +72,17 @@ def some_calls(draw: random.Random) -> Iterator[tuple[str, Callable[[Any], objec
 def main() -> None:
     case, folder, seed, limit = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     comm = shmcoll.init()
-    for call in CALLS.values():
+    # Without the others, leaders alone have sent to each other
+    for call in CALLS.values() if case != "short" else [CALLS[case]]:
         call(comm)
     comm.timeout = limit
     (folder / f"at{comm.rank}").touch()
     calls: Iterable[tuple[str, Callable[[Any], object]]] = some_calls(random.Random(seed))
-    if case == "half_a_message":
-        calls = [(case, lambda comm: half_a_message(comm, folder))]
+    if case == "short":
+        calls = itertools.repeat((case, CALLS[case]))
+    halves = {"half_a_message": half_a_message, "half_a_broadcast": half_a_broadcast}
+    if case in halves:
+        calls = [(case, lambda comm: halves[case](comm, folder))]
     for name, call in calls:
         begun = time.monotonic()
         try:

@@ -55,7 +55,7 @@ def test_a_late_rank_is_a_timeout_that_names_its_node_on_all_ranks(tmp_path, cas
     """On its own node, the error names the rank, too."""
     told = outcomes(tmp_path, case)
     assert {one["kind"] for one in told} == {"CollectiveTimeout"}
-    assert all("nothing has come from node b (ranks 2, 3)" in one["text"] for one in told)
+    assert all("no answer from node b (ranks 2, 3)" in one["text"] for one in told)
     late = "rank 3 (node b) has not arrived at all_reduce #5; its last call, all_reduce #4, had returned"
     assert [late in one["text"] for one in told[:3]] == [False, False, True]
     for node in (told[:2], told[2:]):  # one rank of each node shows where its ranks are

@@ -32,6 +32,9 @@ BY_HAND = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_P
         (OPEN_MPI, ("openmpi", 2, 3)),
         (HYDRA, ("hydra", 0, 2)),
         (SRUN, ("srun", 3, 4)),
+        ({**SRUN, "PMI_RANK": "3", "PMI_SIZE": "4", "PMI_JOBID": "9.1"}, ("srun", 3, 4)),  # --mpi=pmi2
+        ({**SRUN, "PMIX_RANK": "3", "PMIX_NAMESPACE": "slurm.pmix.9.1"}, ("srun", 3, 4)),  # --mpi=pmix
+        ({**SRUN, **HYDRA}, ("hydra", 0, 2)),  # mpiexec in a shell that srun has started
         (MSRUN, ("msrun", 1, 2)),
         (BY_HAND, ("environment", 1, 2)),
     ],
@@ -69,6 +72,8 @@ def test_other_jobs_have_other_keys(environment: dict[str, str], changed: str) -
         (OPEN_MPI, {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}),
         (HYDRA, {"MPI_LOCALNRANKS": "1"}),
         (SRUN, {"SLURM_NNODES": "2"}),
+        (SRUN, {"SLURM_NNODES": "2", "PMI_RANK": "3", "PMI_SIZE": "4"}),
+        ({}, {"PMI_RANK": "3", "PMI_SIZE": "4"}),  # a launcher that is not known
         (BY_HAND, {"LOCAL_WORLD_SIZE": "1"}),
     ],
 )

@@ -20,7 +20,7 @@ from shmcoll.nodes.native.long_state import IN_NODE, LongCalls
 from shmcoll.nodes.native.marks import KEY_WORDS, MOST_DIMENSIONS, TABLE_WORDS, enter, write_key
 from shmcoll.nodes.native.opening import numbered, stride
 from shmcoll.nodes.native.root_opening import MOST_FOLLOWING
-from shmcoll.nodes.wire import DATA, OPENING
+from shmcoll.nodes.wire import DATA, OPENING, awaited
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -168,9 +168,8 @@ class OpeningState(LongCalls):
         return names.get(self.words.item(o.FAILED // WORD), "MPI"), self.words.item(o.FAILED_STATUS // WORD)
 
     def missing(self) -> list[int]:
-        """Return the ranks whose messages have not come."""
-        receives = self.pending[(self.pending > 0) & (self.pending % 2 == 0)]
-        return sorted({int(one) // 2 - 1 for one in receives})
+        """Return the ranks whose messages have not come; if all have, those that have not taken theirs."""
+        return awaited([(one % 2 == 0, (one - 1) // 2) for one in self.pending.tolist() if one > 0])
 
     @property
     def bytes_on_their_way(self) -> int:
