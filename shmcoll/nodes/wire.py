@@ -268,14 +268,20 @@ def import_mpi(why: str) -> Any:
     """Return the module `mpi4py.MPI`. Raises `ShmcollError` if it is not installed, or finds no MPI."""
     try:
         import mpi4py
-
-        if survives():  # MPI_Finalize could wait for the dead: https://github.com/open-mpi/ompi/issues/11404
-            mpi4py.rc.finalize = False
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
+    except ImportError as error:
         raise ShmcollError(
             f"{why}; between machines shmcoll uses MPI through mpi4py, which cannot be imported here ({error}). "
             f"Install it on every machine: pip install 'shmcoll[nodes]'"
+        ) from error
+    if survives():  # MPI_Finalize could wait for the dead: https://github.com/open-mpi/ompi/issues/11404
+        mpi4py.rc.finalize = False
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise ShmcollError(
+            f"{why}; between machines shmcoll uses MPI, and mpi4py cannot load the library of one ({error}). Set "
+            f"MPI4PY_LIBMPI to the library (libmpi.so) of the MPI whose mpiexec starts the job; if that is not enough, "
+            f"build mpi4py for it: pip install --no-binary mpi4py mpi4py"
         ) from error
     return MPI
 

@@ -48,7 +48,10 @@ from shmcoll.startup.exchange import Exchange
 
 LEADERS = 4  # at most, by default
 
-_ADVICE = "mpi4py is built for another MPI than this mpiexec. Install mpi4py and start the job with the same MPI"
+_ADVICE = (
+    "it is another MPI than that of this mpiexec. Start the job with its mpiexec, or set MPI4PY_LIBMPI to the library "
+    "(libmpi.so) of this one"
+)
 _ADVICE_UNDER_SRUN = (
     "srun offers it nothing by which ranks find others. Start the job with srun --mpi=pmi2 for MPICH and Intel MPI, "
     "or --mpi=pmix for Open MPI; srun --mpi=list shows what this cluster has"

@@ -60,12 +60,21 @@ def test_without_mpi4py_the_refusal_names_the_extra(tmp_path):
     assert "pip install 'shmcoll[nodes]'" in told
 
 
+def test_without_the_library_of_an_mpi_the_refusal_says_how_to_name_it(tmp_path):
+    started.mpi_or_skip()
+    missing = str(tmp_path / "libmpi.so.0")
+    told = plain_process(tmp_path, **SPREAD, MPI4PY_LIBMPI=missing)
+    assert "mpi4py cannot load the library of one" in told
+    assert missing in told
+    assert "Set MPI4PY_LIBMPI to" in told
+
+
 def test_an_mpi_of_another_mpiexec_is_refused(tmp_path):
     """A process that is alone in its MPI, and of which a launcher says that there are two."""
     started.mpi_or_skip()
     told = plain_process(tmp_path, **SPREAD)
     assert "has started 2 ranks" in told
-    assert "built for another MPI" in told
+    assert "another MPI than that of this mpiexec" in told
 
 
 def test_torchrun_on_several_machines_is_refused_as_before(tmp_path):
