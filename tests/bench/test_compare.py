@@ -111,6 +111,51 @@ def test_in_turn_round_after_round_and_medians(folder, runs, capsys):
     assert progress.splitlines()[:2] == ["round 1 of 3: all_gather, shmcoll", "round 1 of 3: all_gather, Intel MPI"]
 
 
+@pytest.fixture
+def kept(folder, runs, tmp_path, monkeypatch):
+    """`kept(flag...)` measures a round of `gather` into a file; shmcoll takes 1 us more each time."""
+    options = {"ranks": 2, "dtype": "float32", "op": "sum", "root": 0, "sizes": [8]}
+    times = iter(range(1, 9))
+
+    def figures(library, measured, number):
+        made = table(library, measured, {8: (float(next(times) if library == "shmcoll" else 4), None)})
+        return {**made, "options": dict(options)}
+
+    runs(figures)
+    monkeypatch.setattr(compare, "_limits", lambda name: ())
+
+    def measure(*flags, name="gather"):
+        line = ["--libraries", "mpich", "--peers", str(folder), "--rounds", "1", "--json", str(tmp_path / "x.json")]
+        return compare.main([name, *line, "--sizes", "8", *flags])
+
+    return measure
+
+
+def test_rounds_are_added_to_those_of_a_file(kept, tmp_path, capsys):
+    file = tmp_path / "x.json"
+    assert kept("--append") == 0  # there is no file yet
+    assert kept("--append", name="scan") == 0
+    pairs = [("gather", "shmcoll"), ("gather", "mpich"), ("scan", "shmcoll"), ("scan", "mpich")]
+    assert [(one["collective"], one["library"]) for one in json.loads(file.read_text())["results"]] == pairs
+    capsys.readouterr()
+    assert kept("--append") == 0
+    line = "gather 8 out of place 2.00 4.00 - - 0.50"  # the median of 1 and 3
+    assert capsys.readouterr().out.splitlines()[5].split() == line.split()
+    assert len(json.loads(file.read_text())["results"]) == 6
+    assert kept() == 0  # without --append the file begins again
+    assert len(json.loads(file.read_text())["results"]) == 2
+
+
+def test_rounds_are_not_added_to_those_of_another_measurement(kept, tmp_path, capsys):
+    assert kept() == 0
+    before = (tmp_path / "x.json").read_text()
+    for flags, told in ((["--buffers", "1"], "measured with conditions"), (["-r", "1"], "measured with root 0, not 1")):
+        with pytest.raises(SystemExit):
+            kept("--append", *flags)
+        assert told in capsys.readouterr().err
+    assert (tmp_path / "x.json").read_text() == before
+
+
 def test_who_lacks_or_fails_is_left_out(folder, runs, capsys):
     def figures(library, measured, number):
         if library == "openmpi" and number > 5:
@@ -168,6 +213,7 @@ def test_all_collectives_when_none_is_named(folder, runs, capsys):
         ("barrier --plot x.png", "a barrier has none"),
         ("gather --plot x.gif", "a picture's name ends in"),
         ("gather --peers /nowhere", "not installed in /nowhere: openmpi, mpich, impi, gloo; `make peers` does that"),
+        ("gather --append", "--append needs --json FILE"),
         ("gather --peers /nowhere --libraries gloo", "not installed in /nowhere: gloo;"),
     ],
 )

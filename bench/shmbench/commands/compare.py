@@ -5,6 +5,7 @@ In a round every library measures all sizes of a collective, in processes starte
 """
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -37,11 +38,12 @@ def main(argv: list[str]) -> int:
 def _compare(given: argparse.Namespace) -> list[Result]:
     """Return the results of all collectives; print and keep each when it is there."""
     print(head(given.ranks, given.rounds, given.conditions, given.libraries), flush=True)
-    results: list[Result] = []
+    results: list[Result] = given.earlier
     for name in given.collectives:
-        measured = _measure(given, name)
+        earlier = [result for result in results if result["collective"] == name]
+        measured = [*earlier, *_measure(given, name)]
         print(*lines(measured, name, given.libraries), sep="\n", flush=True)
-        results += measured
+        results = [*(result for result in results if result["collective"] != name), *measured]
         if given.json:
             _keep(given.json, results)
     print(foot(results), flush=True)
@@ -86,6 +88,23 @@ def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int
         except Failed as e:
             error = str(e)
     return {"library": library, "collective": name, "ranks": given.ranks, "error": error, "table": table}
+
+
+def _earlier(given: argparse.Namespace) -> list[Result]:
+    """Return the results of earlier rounds. Raises `ValueError` if they are of other measurements."""
+    from shmbench.report.curves import read
+
+    read(given.json)  # raises if it is not such a file
+    results: list[Result] = json.loads(given.json.read_text(encoding="utf-8")).get("results", [])
+    wanted = {name: getattr(given, name) for name in ("ranks", "dtype", "op", "root")}
+    wanted |= {"sizes": list(given.sizes), "conditions": asdict(given.conditions)}
+    for result in results:
+        if result["library"] == "shmcoll" and result["table"]:
+            options = result["table"]["options"]
+            for name, value in wanted.items():
+                if options[name] != value:
+                    raise ValueError(f"{given.json} was measured with {name} {options[name]}, not {value}")
+    return results
 
 
 def _limits(name: str) -> tuple[str, ...]:
@@ -140,6 +159,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.error(complaint)
     if given.plot and (complaint := picture_complaint("--plot", given.plot)):
         parser.error(complaint)
+    if given.append and not given.json:
+        parser.error("--append needs --json FILE, whose rounds count as well")
+    try:
+        given.earlier = _earlier(given) if given.append and given.json.exists() else []
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     return given
 
 
@@ -170,5 +195,6 @@ def make_parser() -> argparse.ArgumentParser:
     add("--timeout", type=at_least(1), default=300, metavar="S", help="seconds that a library may take a round (300)")
     add("--peers", type=Path, default=FOLDER, metavar="FOLDER", help="where the peers are installed (.peers)")
     add("--json", type=Path, metavar="FILE", help="write all figures; `shmbench plot` draws them too")
+    add("--append", action="store_true", help="add the rounds to those that FILE holds, and print medians over all")
     add("--plot", type=Path, metavar="FILE", help="draw time and bandwidth over the size: .png, .svg or .pdf")
     return parser
