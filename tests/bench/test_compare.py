@@ -114,7 +114,7 @@ def test_in_turn_round_after_round_and_medians(folder, runs, capsys):
 @pytest.fixture
 def kept(folder, runs, tmp_path, monkeypatch):
     """`kept(flag...)` measures a round of `gather` into a file; shmcoll takes 1 us more each time."""
-    options = {"ranks": 2, "dtype": "float32", "op": "sum", "root": 0, "sizes": [8]}
+    options = {"ranks": 2, "dtype": "float32", "op": "sum", "root": 0}
     times = iter(range(1, 9))
 
     def figures(library, measured, number):

@@ -91,13 +91,13 @@ def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int
 
 
 def _earlier(given: argparse.Namespace) -> list[Result]:
-    """Return the results of earlier rounds. Raises `ValueError` if they are of other measurements."""
+    """Return the results of earlier rounds, of any sizes. Raises `ValueError` if they are of other measurements."""
     from shmbench.report.curves import read
 
     read(given.json)  # raises if it is not such a file
     results: list[Result] = json.loads(given.json.read_text(encoding="utf-8")).get("results", [])
     wanted = {name: getattr(given, name) for name in ("ranks", "dtype", "op", "root")}
-    wanted |= {"sizes": list(given.sizes), "conditions": asdict(given.conditions)}
+    wanted["conditions"] = asdict(given.conditions)
     for result in results:
         if result["library"] == "shmcoll" and result["table"]:
             options = result["table"]["options"]
