@@ -28,7 +28,8 @@ from shmcoll.errors import ArenaError, CallNotAllowed, ShmcollError
 
 LONGEST = 1 << 30
 CONTROL_BYTES = 16384
-TELLING = 1.0  # seconds for the sends of a control message; then MPI counts as stuck
+TELLING = 5.0  # seconds for the sends of a control message; then MPI counts as stuck
+LOOKS = 50  # times that is looked at meanwhile: a process that was stopped goes on with the rest of its seconds
 LONGEST_TEXT = 2000  # characters of a text on the control channel; JSON writes each in 6 bytes at most
 
 OPENING, DATA, MESSAGE, PAYLOAD, RECEIPT, SUBGROUP = range(6)  # the kinds of messages of a group
@@ -130,8 +131,11 @@ class Wire:
         except RuntimeError:  # Python starts no threads any more
             send()
             return
-        sender.join(TELLING)
-        if sender.is_alive() and not self.is_stuck:
+        for _ in range(LOOKS):
+            sender.join(TELLING / LOOKS)
+            if not sender.is_alive():
+                return
+        if not self.is_stuck:
             self.is_stuck = True
             self.when_stuck()
 

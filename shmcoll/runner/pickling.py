@@ -1,8 +1,8 @@
-"""How a call of `shmcoll.run` is pickled: with cloudpickle, and four extensions.
+"""How a call of `shmcoll.run` is pickled: with cloudpickle, and five extensions.
 
 * An array in shared memory (`shared_memory.py`) is sent as a handle. Its descriptor goes with the call.
-* The source lines of functions that are in no file, such as those of a notebook's cell, go with the call, so that a
-  rank's traceback shows them.
+* Functions keep the name of their file, which cloudpickle 3.1.3 and later leave out. The source lines of functions that
+  are in no file, such as those of a notebook's cell, go with the call. So a rank's traceback shows the lines.
 * A communicator, or an object that depends on one, is refused with a text that says what to do.
 * Ranks that stay keep their global variables (`KnownGlobals`).
 """
@@ -14,7 +14,7 @@ import io
 import linecache
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -96,6 +96,8 @@ class CallPickler(cloudpickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if type(obj) is np.ndarray:
             return self._array(obj)
+        if type(obj) is CodeType:
+            return code_of, (*self.dispatch_table[CodeType](obj), obj.co_filename)
         for kind, name in self._local:
             if isinstance(obj, kind):
                 raise Unsendable(f"it contains {name}, which belongs to the process that made it; {self._advice()}")
@@ -117,6 +119,11 @@ class CallPickler(cloudpickle.Pickler):
         if self._sending is None:
             return "return the numbers and arrays that the caller needs"
         return "call shmcoll.init() in the function: it returns the communicator of the rank that calls it"
+
+
+def code_of(make: Callable[..., CodeType], arguments: tuple[Any, ...], filename: str) -> CodeType:
+    """Return, in a rank, the code that cloudpickle makes of these arguments, with the name of its file."""
+    return make(*arguments).replace(co_filename=filename)
 
 
 def dump_result(value: Any, file: Any) -> None:
