@@ -10,7 +10,7 @@ is pending. Between the two is a moment in which the thread has taken the signal
 looks as if the handler had returned. So the client checks whether a stack has begun, and *then* whether the signal is
 neither pending nor blocked. A thread that runs no Python writes none: it is sent the signal once more, which it cannot
 take before the first handler has returned. If it has written nothing by then, it never will; if it has, two stacks are
-waited for.
+waited for. More are there if somebody else has sent the signal, too.
 
 Only one client at a time asks a rank: it holds the lock of the file (`flock`), which ends with its descriptor or its
 process.
@@ -74,7 +74,7 @@ class _Asked:
         if _holds(self.pid, self.now):
             return None
         written = self._written()
-        if self._has_ended() or begun == self.sent or (not written and self.sent > 1):
+        if self._has_ended() or begun >= self.sent or (not written and self.sent > 1):
             return written[0] if written else ""
         if not written:
             self._send()
