@@ -68,9 +68,9 @@ def posted_in_order(comm: Any) -> None:
     by_far = comm.recv(source=far, tag=1, async_op=True)
     any_last = comm.recv_object(source=ANY, tag=1, async_op=True)
     comm.barrier()
-    comm.send(np.array([1]), near, 1)  # to its first receive,
-    comm.barrier()
+    comm.send(np.array([1]), near, 1)  # to its first receive, before any other message is sent
     assert any_first.wait()[1] == near
+    comm.barrier()
     comm.send(np.array([2]), near, 1)
     comm.send(np.array([3]), far, 1)
     assert by_near.wait()[0].tolist() == [2]
