@@ -6,6 +6,7 @@ How a job ends where mpiexec cannot reach a node is mpiexec's: it waits for the 
 import contextlib
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -106,6 +107,11 @@ def start(tmp_path, network, seed):
         job.end()
 
 
+def names_node(text, node):
+    """Whether a timeout says that this node, or a rank of it, is what a rank has waited for."""
+    return re.search(rf"\bnode {node}\b", text.partition(" timed out after ")[2]) is not None
+
+
 @pytest.mark.parametrize(
     ("at", "case"),
     [("switch", "calls"), ("switch", "short"), pytest.param("node", "calls", marks=pytest.mark.stress)],
@@ -118,7 +124,7 @@ def test_a_link_that_goes_down_is_a_timeout_that_names_the_node(start, network, 
     told = job.told(range(RANKS))
     assert [one["kind"] for one in told] == ["CollectiveTimeout"] * RANKS, told
     for rank, one in enumerate(told):
-        assert f"no answer from node {'ab'[rank < 2]} (" in one["text"], one
+        assert names_node(one["text"], "ab"[rank < 2]), one
         assert LIMIT <= one["seconds"] < 2 * LIMIT + 2, one
     job.nothing_is_left(0, 1)
 
@@ -146,7 +152,7 @@ def test_a_message_whose_bytes_do_not_come_is_a_timeout(start, network, tmp_path
 def test_a_root_whose_bytes_nobody_takes_names_the_node(start, network, tmp_path):
     told = cut_within(start("half_a_broadcast"), network, tmp_path)
     for rank, one in enumerate(told):
-        assert f"no answer from node {'ab'[rank < 2]} (" in one["text"], one
+        assert names_node(one["text"], "ab"[rank < 2]), one
 
 
 def check_verdicts(job, lost):
@@ -207,7 +213,7 @@ def _lose_at(job, what, instant, node, rank):
         job.network.cut(node, at="switch" if what == "switch" else "node")
         for here, one in enumerate(job.told(range(RANKS))):
             assert one["kind"] == "CollectiveTimeout", one
-            assert f"no answer from node {'ab'[here < 2]} (" in one["text"], one
+            assert names_node(one["text"], "ab"[here < 2]), one
             assert one["seconds"] < 2 * LIMIT + 2, one
         job.nothing_is_left(0, 1)
         return
