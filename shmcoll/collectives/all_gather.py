@@ -20,10 +20,11 @@ Arguments: ARGUMENT_2 is the mark of the elements; EXTRA is the address of n tar
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import GATHERS, OWN_PART, SHAPE, Collective
 from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.protocol.cells import cell, payload, write_cell
 from shmcoll.engine.protocol.exposure import (
     end_exposure,
     expose,
@@ -39,9 +40,7 @@ from shmcoll.engine.protocol.pace import begin_copy, limit_by_pace, note_copy
 from shmcoll.engine.protocol.sync import (
     await_step,
     begin,
-    cell,
     exchange_headers,
-    payload,
     peer_after,
     publish_step,
     release_cells,
@@ -93,9 +92,7 @@ def stage(ctx, sequence, k):
     if peek(ctx + c.SIZE) > 1:
         begin_byte = k * peek(ctx + c.CELL_BYTES)
         count = min(peek(ctx + c.CELL_BYTES), peek(ctx + c.X + c.BYTES) - begin_byte)
-        begun = begin_copy(count)
-        copy(staged(ctx, sequence, k, peek(ctx + c.RANK)), peek(ctx + c.X + c.DATA) + begin_byte, count)
-        note_copy(ctx, c.CELL_PACE, begun, count)
+        write_cell(ctx, staged(ctx, sequence, k, peek(ctx + c.RANK)), peek(ctx + c.X + c.DATA) + begin_byte, count)
 
 
 def copy_own(ctx, begin_byte, count):
@@ -116,15 +113,16 @@ def fetch(ctx, sequence, k, peer, piece):
     place, count = target(ctx, peer) + begin_byte, min(piece, length - begin_byte)
     if exposed(ctx, sequence, peer, length):
         return read_exposed(ctx, sequence, peer, begin_byte, place, count)
-    begun = begin_copy(count)
+    begun = begin_copy(ctx, count)
     copy_to_unread(ctx, place, staged(ctx, sequence, k, peer), count)
-    note_copy(ctx, c.CELL_PACE, begun, count)
+    note_copy(ctx, c.FETCH_PACE, begun, count)
     return c.OK
 
 
 def staged(ctx, sequence, k, rank):
     """Return where peers read the k-th part of a rank's array."""
-    return payload(ctx, rank, sequence, peek(ctx + c.X + c.BYTES)) if k == 0 else cell(ctx, rank, sequence + k)
+    length = peek(ctx + c.X + c.BYTES)
+    return payload(ctx, rank, sequence, length) if k == 0 else cell(ctx, rank, sequence, k, length)
 
 
 def target(ctx, rank):

@@ -28,6 +28,7 @@ from shmcoll.collectives.all_reduce_shared import are_all_shared, describe_array
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.collective import ALIKE, REDUCING, SHAPE, Collective
+from shmcoll.engine.protocol.cells import payload
 from shmcoll.engine.protocol.reduction import (
     ALL,
     chosen,
@@ -37,7 +38,7 @@ from shmcoll.engine.protocol.reduction import (
     is_flat,
     reduce_alone,
 )
-from shmcoll.engine.protocol.sync import begin, exchange_headers, payload
+from shmcoll.engine.protocol.sync import begin, exchange_headers
 
 COVERS = SHAPE
 ALGORITHMS = ("flat", "ring", "cells")

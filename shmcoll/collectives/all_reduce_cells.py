@@ -12,12 +12,12 @@ Each step waits only for earlier steps of the peers, so no rank waits forever.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.atomics import peek
+from shmcoll.engine.protocol.cells import cell, write_cell
 from shmcoll.engine.protocol.nontemporal import copy_to_result
 from shmcoll.engine.protocol.reduction import fold_slices, gets_result
 from shmcoll.engine.protocol.sync import (
     await_step,
-    cell,
     exchange_headers,
     peer_after,
     publish_and_await_step,
@@ -48,7 +48,8 @@ def stage(ctx, sequence, k, chunk):
     first = k * chunk
     item = peek(ctx + c.X + c.ITEM)
     count = min(chunk, peek(ctx + c.X + c.COUNT) - first)
-    copy(cell(ctx, peek(ctx + c.RANK), sequence + k), peek(ctx + c.X + c.DATA) + first * item, count * item)
+    place = cell(ctx, peek(ctx + c.RANK), sequence, k, peek(ctx + c.X + c.BYTES))
+    write_cell(ctx, place, peek(ctx + c.X + c.DATA) + first * item, count * item)
 
 
 def reduce_part(ctx, sequence, k, chunk):
@@ -61,8 +62,9 @@ def reduce_part(ctx, sequence, k, chunk):
     me = peek(ctx + c.RANK)
     first, offset, count = part_bounds(ctx, k, me, chunk)
     offset *= peek(ctx + c.X + c.ITEM)
-    places = cell(ctx, 0, sequence + k)
-    stride = cell(ctx, 1, sequence + k) - places
+    length = peek(ctx + c.X + c.BYTES)
+    places = cell(ctx, 0, sequence, k, length)
+    stride = cell(ctx, 1, sequence, k, length) - places
     own = places + me * stride + offset
     status = fold_slices(ctx, own, places + offset, stride, first, first + count)
     if status == c.OK:
@@ -80,7 +82,7 @@ def collect_parts(ctx, sequence, k, chunk):
             if status != c.OK:
                 return status
         first, offset, count = part_bounds(ctx, k, peer, chunk)
-        source = cell(ctx, peer, sequence + k) + offset * item
+        source = cell(ctx, peer, sequence, k, peek(ctx + c.X + c.BYTES)) + offset * item
         copy_to_result(ctx, peek(ctx + c.OUT + c.DATA) + first * item, source, count * item)
     return c.OK
 

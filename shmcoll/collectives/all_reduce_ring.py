@@ -12,6 +12,9 @@ all_reduce: rank r writes the finished slice r + 1 into its result and into the 
 there. Round k + 2 writes the cell again: a rank that has finished round k + 1 has seen all steps of round k + 1 of all
 ranks, and those follow their reads of round k.
 
+In all_reduce a cell does not move on, and it is written by plain stores (`engine/protocol/cells.py`): a line comes back
+to each rank before that rank writes it again, and so is not taken from a cache that only reads it.
+
 reduce: the finished slice stays in the cell, wide, and the root brings it to its result, narrowed if more than two
 ranks have added to it. The slice that the root itself finishes goes straight into its result. Rank j writes its cell in
 round k + 2 after it has finished round k + 1. For that it waited for step n - 2 of rank j - 1, which waited for step
@@ -25,9 +28,18 @@ No rank waits forever: each step waits only for an earlier step of another rank.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels.kernels import STEP, STORE
+from shmcoll.engine.protocol.cells import cell_of_round
 from shmcoll.engine.protocol.nontemporal import copy_to_result
-from shmcoll.engine.protocol.reduction import ALL, finish_slice, gets_result, reduce, slice_length, start_slice
-from shmcoll.engine.protocol.sync import await_step, cell, peer_after, peer_before, publish_step
+from shmcoll.engine.protocol.reduction import (
+    ALL,
+    accumulator_bytes,
+    finish_slice,
+    gets_result,
+    reduce,
+    slice_length,
+    start_slice,
+)
+from shmcoll.engine.protocol.sync import await_step, peer_after, peer_before, publish_step
 
 
 def reduce_in_ring(ctx, sequence, root):
@@ -35,29 +47,28 @@ def reduce_in_ring(ctx, sequence, root):
     length = slice_length(ctx)
     rounds = -(-peek(ctx + c.X + c.COUNT) // (peek(ctx + c.SIZE) * length))
     for k in range(rounds):
-        half = sequence + rounds - 1 - k
-        status = accumulate(ctx, sequence, k, half, length)
+        status = accumulate(ctx, sequence, k, rounds, length, root)
         if status != c.OK:
             return status
-        status = finish(ctx, sequence, k, half, length, root)
+        status = finish(ctx, sequence, k, rounds, length, root)
         if status == c.OK and gets_result(ctx, root):
-            status = collect(ctx, sequence, k, half, length, root)
+            status = collect(ctx, sequence, k, rounds, length, root)
         if status != c.OK:
             return status
     return c.OK
 
 
-def accumulate(ctx, sequence, k, half, length):
+def accumulate(ctx, sequence, k, rounds, length, root):
     """Do all steps of round k except the last: start one slice, and add this rank's elements to n - 2 others."""
     size, left = peek(ctx + c.SIZE), peer_before(ctx, 1)
     item = peek(ctx + c.X + c.ITEM)
     for t in range(size - 1):
         j = peer_before(ctx, t)
         first, count = slice_bounds(ctx, k, j, length)
-        place = cell(ctx, j, half)
+        place = slice_cell(ctx, sequence, k, rounds, j, length, root)
         source = peek(ctx + c.X + c.DATA) + first * item
         if t == 0:
-            status = start_slice(ctx, place, source, count)
+            status = start_slice(ctx, place, source, count, root == ALL)
         else:
             status = await_step(ctx, sequence, k * size + t, left)
             if status != c.OK:
@@ -69,7 +80,7 @@ def accumulate(ctx, sequence, k, half, length):
     return c.OK
 
 
-def finish(ctx, sequence, k, half, length, root):
+def finish(ctx, sequence, k, rounds, length, root):
     """Do the last step of round k: this rank's elements are the last to be added to slice r + 1."""
     size, item = peek(ctx + c.SIZE), peek(ctx + c.X + c.ITEM)
     status = await_step(ctx, sequence, (k + 1) * size - 1, peer_before(ctx, 1))
@@ -77,7 +88,8 @@ def finish(ctx, sequence, k, half, length, root):
         return status
     j = peer_after(ctx, 1)
     first, count = slice_bounds(ctx, k, j, length)
-    place, source = cell(ctx, j, half), peek(ctx + c.X + c.DATA) + first * item
+    place = slice_cell(ctx, sequence, k, rounds, j, length, root)
+    source = peek(ctx + c.X + c.DATA) + first * item
     if gets_result(ctx, root):
         result = peek(ctx + c.OUT + c.DATA) + first * item
         status = finish_slice(ctx, result, place, source, count)
@@ -92,7 +104,7 @@ def finish(ctx, sequence, k, half, length, root):
     return status
 
 
-def collect(ctx, sequence, k, half, length, root):
+def collect(ctx, sequence, k, rounds, length, root):
     """Bring the slices that other ranks have finished in round k to the result."""
     size, item = peek(ctx + c.SIZE), peek(ctx + c.X + c.ITEM)
     for i in range(1, size):
@@ -102,11 +114,18 @@ def collect(ctx, sequence, k, half, length, root):
         j = peer_after(ctx, i + 1)
         first, count = slice_bounds(ctx, k, j, length)
         result = peek(ctx + c.OUT + c.DATA) + first * item
+        place = slice_cell(ctx, sequence, k, rounds, j, length, root)
         if root == ALL or size == 2:
-            copy_to_result(ctx, result, cell(ctx, j, half), count * item)
+            copy_to_result(ctx, result, place, count * item)
         else:
-            reduce(ctx, STORE, result, cell(ctx, j, half), 0, count)
+            reduce(ctx, STORE, result, place, 0, count)
     return c.OK
+
+
+def slice_cell(ctx, sequence, k, rounds, j, length, root):
+    """Return the address of the cell of rank j in round k. The last round uses window s & 1."""
+    length = 0 if root == ALL else length * accumulator_bytes(ctx)
+    return cell_of_round(ctx, j, sequence, rounds - 1 - k, rounds, length)
 
 
 def slice_bounds(ctx, k, j, length):

@@ -26,6 +26,7 @@ from shmcoll.engine.collective import CUTS, SHAPE, Collective
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
 from shmcoll.engine.kernels.kernels import gather_runs, scatter_runs
 from shmcoll.engine.layout import LINE, WORD
+from shmcoll.engine.protocol.cells import cell_of_round, write_cell
 from shmcoll.engine.protocol.exposure import (
     end_exposure,
     expose,
@@ -43,7 +44,6 @@ from shmcoll.engine.protocol.pace import begin_copy, limit_by_pace, note_copy
 from shmcoll.engine.protocol.sync import (
     await_step,
     begin,
-    cell,
     exchange_headers,
     peer_after,
     publish_step,
@@ -60,7 +60,7 @@ def all_to_all(ctx):
     if peek(ctx + WHOLE):
         describe_whole(ctx)
     sequence = begin(ctx, COVERS)
-    part = part_bytes(ctx)
+    part = staged_bytes(ctx)
     if not expose_array(ctx, sequence):
         stage(ctx, sequence, 0, part)
     status = exchange_headers(ctx, sequence)
@@ -74,7 +74,7 @@ def all_to_all(ctx):
     for k in range(rounds):
         if k > 0:
             if not exposed(ctx, sequence, peek(ctx + c.RANK), peek(ctx + BLOCK)):
-                stage(ctx, sequence + k, k, part)
+                stage(ctx, sequence, k, part)
             publish_step(ctx, sequence, k)
         for i in range(1, peek(ctx + c.SIZE)):
             status = fetch(ctx, sequence, k, peer_after(ctx, i), part if rounds > 1 else peek(ctx + BLOCK))
@@ -109,17 +109,29 @@ def part_bytes(ctx):
     return peek(ctx + c.CELL_BYTES) // peek(ctx + c.SIZE) // LINE * LINE
 
 
-def stage(ctx, half, k, part):
+def staged_bytes(ctx):
+    """Return how much of a block is staged in a round: all of it, in whole lines, if it fits; at least a line."""
+    return min(part_bytes(ctx), max(-(-peek(ctx + BLOCK) // LINE), 1) * LINE)
+
+
+def stage(ctx, sequence, k, part):
     """Gather the k-th part of every peer's block into this rank's cell."""
     begin_byte = k * part
     end = min(begin_byte + part, peek(ctx + BLOCK))
     run, stride = peek(ctx + SOURCE_RUN), peek(ctx + SOURCE_STRIDE)
-    place = cell(ctx, peek(ctx + c.RANK), half)
+    place = place_of(ctx, peek(ctx + c.RANK), sequence, k)
     for i in range(1, peek(ctx + c.SIZE)):
         peer = peer_after(ctx, i)
-        begun = begin_copy(end - begin_byte)
-        gather_runs(place + peer * part, source(ctx, peer), run, stride, begin_byte, end)
-        note_copy(ctx, c.CELL_PACE, begun, end - begin_byte)
+        if run in (stride, peek(ctx + BLOCK)):
+            write_cell(ctx, place + peer * part, source(ctx, peer) + begin_byte, end - begin_byte)
+        else:
+            gather_runs(place + peer * part, source(ctx, peer), run, stride, begin_byte, end)
+
+
+def place_of(ctx, rank, sequence, k):
+    """Return the address of the cell of a rank in round k: n places of `staged_bytes`."""
+    size, staged = peek(ctx + c.SIZE), staged_bytes(ctx)
+    return cell_of_round(ctx, rank, sequence, k, max(-(-peek(ctx + BLOCK) // staged), 1), size * staged)
 
 
 def fetch(ctx, sequence, k, peer, part):
@@ -133,10 +145,10 @@ def fetch(ctx, sequence, k, peer, part):
     if exposed(ctx, sequence, peer, peek(ctx + BLOCK)):
         return fetch_exposed(ctx, sequence, peer, begin_byte, end)
     run, stride = peek(ctx + TARGET_RUN), peek(ctx + TARGET_STRIDE)
-    place = cell(ctx, peer, sequence + k) + peek(ctx + c.RANK) * part_bytes(ctx)
-    begun = begin_copy(end - begin_byte)
+    place = place_of(ctx, peer, sequence, k) + peek(ctx + c.RANK) * staged_bytes(ctx)
+    begun = begin_copy(ctx, end - begin_byte)
     copy_runs_to_result(ctx, target(ctx, peer), run, stride, place, begin_byte, end)
-    note_copy(ctx, c.CELL_PACE, begun, end - begin_byte)
+    note_copy(ctx, c.FETCH_PACE, begun, end - begin_byte)
     return c.OK
 
 

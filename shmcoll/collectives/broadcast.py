@@ -33,9 +33,9 @@ elements. The EXTRA words are as in `scatter.py`: the phase; one that is not use
 dtype, mark and shape.
 """
 
-from shmcoll.collectives.scatter import DATA, OPEN, PHASE, lead, store_more_dimensions, write_shape
+from shmcoll.collectives.scatter import DATA, OPEN, PHASE, lead, root_cell, store_more_dimensions, write_shape
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, load, peek, poke
+from shmcoll.engine.atomics import load, peek, poke
 from shmcoll.engine.collective import ALIKE, IN_PHASES, ROOTED, SHAPE, Collective
 from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import (
@@ -48,6 +48,7 @@ from shmcoll.engine.layout import (
     call_dtype,
     pack_call,
 )
+from shmcoll.engine.protocol.cells import payload, write_cell
 from shmcoll.engine.protocol.exposure import (
     expose,
     exposed,
@@ -63,10 +64,8 @@ from shmcoll.engine.protocol.sync import (
     await_all,
     await_step,
     begin,
-    cell,
     exchange_headers,
     header,
-    payload,
     publish_step,
 )
 
@@ -136,7 +135,8 @@ def place(ctx, sequence, k, length):
     root = peek(ctx + c.ARGUMENT)
     if length <= INLINE_BYTES:
         return payload(ctx, root, sequence, length)
-    return cell(ctx, root, sequence + k) + lead(ctx, sequence)
+    size = round_bytes(ctx, sequence, length)
+    return root_cell(ctx, sequence, k, -(-length // size), min(length, size))
 
 
 def send(ctx, sequence):
@@ -158,7 +158,8 @@ def stage(ctx, sequence, k):
     """Copy round k of the array to where the others read it."""
     length = peek(ctx + c.X + c.BYTES)
     size = round_bytes(ctx, sequence, length)
-    copy(place(ctx, sequence, k, length), peek(ctx + c.X + c.DATA) + k * size, min(size, length - k * size))
+    target = place(ctx, sequence, k, length)
+    write_cell(ctx, target, peek(ctx + c.X + c.DATA) + k * size, min(size, length - k * size))
 
 
 def await_readers(ctx, sequence, rounds):

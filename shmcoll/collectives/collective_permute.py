@@ -132,9 +132,9 @@ def fetch(ctx, sequence, k, source, piece):
         status = await_step(ctx, sequence, k, source)
         if status != c.OK:
             return status
-    begun = begin_copy(count)
+    begun = begin_copy(ctx, count)
     copy_to_result(ctx, place, staged(ctx, sequence, k, source), count)
-    note_copy(ctx, c.CELL_PACE, begun, count)
+    note_copy(ctx, c.FETCH_PACE, begun, count)
     return c.OK
 
 

@@ -18,10 +18,11 @@ addresses, or 0 for one array.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import GATHERS, OUT_AT_ROOT, OWN_PART, ROOTED, SHAPE, Collective
 from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.protocol.cells import cell, payload, write_cell
 from shmcoll.engine.protocol.exposure import (
     NEVER,
     expose,
@@ -33,7 +34,7 @@ from shmcoll.engine.protocol.exposure import (
     results_are_apart,
 )
 from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
-from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, has_ended, payload, publish_step
+from shmcoll.engine.protocol.sync import await_step, begin, exchange_headers, has_ended, publish_step
 
 COVERS = SHAPE
 
@@ -46,7 +47,7 @@ def gather(ctx):
         note_result(ctx, sequence, me == root and peek(ctx + c.EXTRA) == 0)
     if not expose_array(ctx, sequence) and me != root:
         first = min(length, peek(ctx + c.CELL_BYTES))
-        copy(payload(ctx, me, sequence, length), peek(ctx + c.X + c.DATA), first)
+        write_cell(ctx, payload(ctx, me, sequence, length), peek(ctx + c.X + c.DATA), first)
     status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
@@ -79,8 +80,8 @@ def deliver(ctx, sequence, rounds, root):
             if status != c.OK:
                 return status
         offset = k * size
-        place = cell(ctx, peek(ctx + c.RANK), sequence + k)
-        copy(place, peek(ctx + c.X + c.DATA) + offset, min(size, peek(ctx + c.X + c.BYTES) - offset))
+        place = cell(ctx, peek(ctx + c.RANK), sequence, k, peek(ctx + c.X + c.BYTES))
+        write_cell(ctx, place, peek(ctx + c.X + c.DATA) + offset, min(size, peek(ctx + c.X + c.BYTES) - offset))
         publish_step(ctx, sequence, k)
     return await_step(ctx, sequence, rounds & -2, root) if rounds > 1 else c.OK
 
@@ -114,7 +115,7 @@ def fetch(ctx, sequence, k, sender, offset):
         status = await_step(ctx, sequence, k, sender)
         if status != c.OK:
             return status
-    source = payload(ctx, sender, sequence, length) if k == 0 else cell(ctx, sender, sequence + k)
+    source = payload(ctx, sender, sequence, length) if k == 0 else cell(ctx, sender, sequence, k, length)
     copy_to_unread(ctx, target(ctx, sender) + offset, source, min(peek(ctx + c.CELL_BYTES), length - offset))
     return c.OK
 

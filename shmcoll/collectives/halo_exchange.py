@@ -38,7 +38,8 @@ from shmcoll.engine.atomics import load, peek, poke
 from shmcoll.engine.collective import DTYPE, EXTRA, Collective
 from shmcoll.engine.kernels.kernels import gather_runs, move_runs, scatter_runs
 from shmcoll.engine.layout import HEADER_DIMS, LINE, WORD
-from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, header, publish_step
+from shmcoll.engine.protocol.cells import full_cell
+from shmcoll.engine.protocol.sync import await_step, begin, exchange_headers, header, publish_step
 
 COVERS = DTYPE
 AXES, TABLE = (c.EXTRA + WORD * i for i in range(2))
@@ -192,7 +193,7 @@ def step(axis, k):
 
 def place(ctx, sequence, axis, k, rank, side):
     """Return where a rank stages the k-th part of one of its faces."""
-    return cell(ctx, rank, sequence + k) + (2 * axis + side) * part_bytes(ctx)
+    return full_cell(ctx, rank, sequence, k) + (2 * axis + side) * part_bytes(ctx)
 
 
 def part_bytes(ctx):

@@ -22,6 +22,7 @@ slice that it has begun earlier.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels.kernels import FINISH, START, STEP, STORE
+from shmcoll.engine.protocol.cells import cell_of_round, payload
 from shmcoll.engine.protocol.exposure import end_exposure, expose_in_arena, results_are_apart, works_in_place
 from shmcoll.engine.protocol.reduction import (
     SHORTEST_SLICE,
@@ -35,13 +36,14 @@ from shmcoll.engine.protocol.reduction import (
     shortest_slice,
 )
 from shmcoll.engine.protocol.shared_reduction import are_all_in_arena, fold_shared
-from shmcoll.engine.protocol.sync import await_step, cell, exchange_headers, payload, publish_step
+from shmcoll.engine.protocol.sync import await_step, exchange_headers, publish_step
 
 ALGORITHMS = ("flat", "chain")
 FLAT, CHAIN = range(1, 3)
 
 MOST_DIRECT = 2  # ranks; the last of four read so much that the chain took 0.7 of the time
 FILLINGS = 4  # the array is cut so that every rank has about this many slices for filling and for emptying the chain
+LONG = 64 << 10
 
 
 def prefix_reduce(ctx, sequence, includes_own):
@@ -155,4 +157,6 @@ def chain_slice_length(ctx):
 def slot(ctx, sequence, i):
     """Return the address of the partial result of slice i."""
     number = i % (2 * peek(ctx + c.SIZE))
-    return cell(ctx, number // 2, sequence) + (number & 1) * (peek(ctx + c.CELL_BYTES) // 2)
+    whole = peek(ctx + c.CELL_BYTES)
+    length = whole if peek(ctx + c.X + c.BYTES) >= LONG else 0  # slices of a shorter array are too short to move on
+    return cell_of_round(ctx, number // 2, sequence, 0, 1, length) + (number & 1) * (whole // 2)

@@ -43,10 +43,12 @@ from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.collective import COUNTS, OWN_PART, REDUCING, SCATTERS, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import STEP
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.protocol.cells import cell_of_round, full_cell, payload, write_cell
 from shmcoll.engine.protocol.exposure import end_exposure, expose_in_arena, results_are_apart
 from shmcoll.engine.protocol.reduction import (
     ORDERED,
     SOURCES,
+    accumulator_bytes,
     chosen,
     finish_slice,
     fold,
@@ -61,9 +63,7 @@ from shmcoll.engine.protocol.shared_reduction import are_all_in_arena, fold_shar
 from shmcoll.engine.protocol.sync import (
     await_step,
     begin,
-    cell,
     exchange_headers,
-    payload,
     peer_before,
     publish_and_await_step,
     publish_step,
@@ -186,28 +186,29 @@ def ring(ctx, sequence):
     length = slice_length_of(ctx, longest * peek(ctx + c.SIZE))
     rounds = -(-longest // length)
     for k in range(rounds):
-        status = ring_round(ctx, sequence, k, sequence + rounds - 1 - k, length)
+        status = ring_round(ctx, sequence, k, rounds, length)
         if status != c.OK:
             return status
     return c.OK
 
 
-def ring_round(ctx, sequence, k, half, length):
-    """Do the n steps of round k: add this rank's elements to a slice of each block, the last into its result."""
+def ring_round(ctx, sequence, k, rounds, length):
+    """Do the n steps of a round: add this rank's elements to a slice of each block, the last into its result."""
     size, left = peek(ctx + c.SIZE), peer_before(ctx, 1)
     for t in range(size):
         starter, b = peer_before(ctx, t), peer_before(ctx, t + 1)
         first = min(k * length, block_count(ctx, b))
         count = min(length, block_count(ctx, b) - first)
         offset = first * peek(ctx + c.X + c.ITEM)
-        place, source = cell(ctx, starter, half), block_source(ctx, b) + offset
+        place = cell_of_round(ctx, starter, sequence, rounds - 1 - k, rounds, length * accumulator_bytes(ctx))
+        source = block_source(ctx, b) + offset
         status = c.OK
         if t > 0:
             status = await_step(ctx, sequence, k * size + t, left)
             if status != c.OK:
                 return status
         if t == 0:
-            status = start_slice(ctx, place, source, count)
+            status = start_slice(ctx, place, source, count, False)
         elif t < size - 1:
             status = reduce(ctx, STEP, 0, place, source, count)
         else:
@@ -242,12 +243,12 @@ def cells(ctx, sequence):
 def stage(ctx, sequence, k, part):
     """Copy the k-th piece of every block into this rank's cell."""
     size, item = peek(ctx + c.SIZE), peek(ctx + c.X + c.ITEM)
-    place = cell(ctx, peek(ctx + c.RANK), sequence + k)
+    place = full_cell(ctx, peek(ctx + c.RANK), sequence, k)
     for b in range(size):
         first = k * part
         count = min(part, block_count(ctx, b) - first)
         if count > 0:
-            copy(place + b * part * item, block_source(ctx, b) + first * item, count * item)
+            write_cell(ctx, place + b * part * item, block_source(ctx, b) + first * item, count * item)
 
 
 def stage_next(ctx, sequence, k, part):
@@ -261,8 +262,8 @@ def reduce_piece(ctx, sequence, k, part):
     size, me, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + c.X + c.ITEM)
     first = k * part
     count = min(part, block_count(ctx, me) - first)
-    places = cell(ctx, 0, sequence + k)
-    stride = cell(ctx, 1, sequence + k) - places
+    places = full_cell(ctx, 0, sequence, k)
+    stride = full_cell(ctx, 1, sequence, k) - places
     target = peek(ctx + c.OUT + c.DATA) + first * item
     return fold(ctx, target, places + me * part * item, stride, count, first_rank(ctx), size)
 

@@ -18,10 +18,11 @@ rank asks before whether the group has ended. Each step waits only for earlier s
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
+from shmcoll.engine.protocol.cells import full_cell
 from shmcoll.engine.protocol.exposure import end_exposure
 from shmcoll.engine.protocol.nontemporal import copy_to_result
 from shmcoll.engine.protocol.shared_reduction import fold_shared_slices
-from shmcoll.engine.protocol.sync import await_step, cell, peer_after, publish_step
+from shmcoll.engine.protocol.sync import await_step, peer_after, publish_step
 
 
 def reduce_shared(ctx, sequence, root):
@@ -48,7 +49,8 @@ def reduce_part(ctx, sequence, k, chunk, root):
         status = await_step(ctx, sequence, k - 1, root)
         if status != c.OK:
             return status
-    return fold_shared_slices(ctx, sequence, cell(ctx, me, sequence + k) - first * item, first, end)
+    place = full_cell(ctx, me, sequence, k)
+    return fold_shared_slices(ctx, sequence, place - first * item, first, end)
 
 
 def collect_parts(ctx, sequence, k, chunk):
@@ -61,7 +63,8 @@ def collect_parts(ctx, sequence, k, chunk):
             return status
         first, end = part(ctx, k, peer, chunk), part(ctx, k, peer + 1, chunk)
         target = peek(ctx + c.OUT + c.DATA) + first * item
-        copy_to_result(ctx, target, cell(ctx, peer, sequence + k), (end - first) * item)
+        place = full_cell(ctx, peer, sequence, k)
+        copy_to_result(ctx, target, place, (end - first) * item)
     return c.OK
 
 

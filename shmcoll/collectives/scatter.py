@@ -32,7 +32,7 @@ dimensions of the part; for BOTH the mark in its place.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, load, peek, poke, store
+from shmcoll.engine.atomics import load, peek, poke, store
 from shmcoll.engine.collective import IN_PHASES, NOTHING, OWN_PART, ROOTED, SCATTERS, X_AT_ROOT, Collective
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
 from shmcoll.engine.layout import (
@@ -50,6 +50,7 @@ from shmcoll.engine.layout import (
     call_dimensions,
     call_dtype,
 )
+from shmcoll.engine.protocol.cells import cell, cell_of_round, write_cell
 from shmcoll.engine.protocol.exposure import (
     expose,
     exposed,
@@ -64,7 +65,6 @@ from shmcoll.engine.protocol.sync import (
     await_all,
     await_step,
     begin,
-    cell,
     exchange_headers,
     header,
     my_header,
@@ -132,7 +132,7 @@ def describe(ctx, sequence):
 def store_more_dimensions(ctx, sequence):
     """Write the dimensions of x that do not fit the header to the start of this rank's cell."""
     for i in range(HEADER_MAX_DIMS, peek(ctx + c.X + c.DIMENSIONS)):
-        place = cell(ctx, peek(ctx + c.RANK), sequence) + (i - HEADER_MAX_DIMS) * WORD
+        place = cell(ctx, peek(ctx + c.RANK), sequence, 0, 0) + (i - HEADER_MAX_DIMS) * WORD
         store(place, peek(peek(ctx + c.X + c.DIMS) + i * WORD))
 
 
@@ -154,7 +154,7 @@ def fits(ctx, sequence, rank, root):
 def dimension(ctx, sequence, rank, i):
     if i < HEADER_MAX_DIMS:
         return load(header(ctx, rank, sequence) + HEADER_DIMS + i * WORD)
-    return load(cell(ctx, rank, sequence) + (i - HEADER_MAX_DIMS) * WORD)
+    return load(cell(ctx, rank, sequence, 0, 0) + (i - HEADER_MAX_DIMS) * WORD)
 
 
 def write_shape(ctx):
@@ -205,7 +205,8 @@ def stage(ctx, sequence, k):
             status = await_step(ctx, sequence, k - 1, reader)
             if status != c.OK:
                 return status
-        copy(place(ctx, sequence, k, reader, block), source(ctx, reader) + k * piece, min(piece, block - k * piece))
+        target = place(ctx, sequence, k, reader, block)
+        write_cell(ctx, target, source(ctx, reader) + k * piece, min(piece, block - k * piece))
     return c.OK
 
 
@@ -237,13 +238,22 @@ def place(ctx, sequence, k, reader, block):
     i = reader - root - 1 if reader > root else reader - root - 1 + size
     if (size - 1) * block <= INLINE_BYTES:
         return header(ctx, root, sequence) + HEADER_INLINE + i * block
-    return cell(ctx, root, sequence + k) + lead(ctx, sequence) + i * piece_bytes(ctx, sequence)
+    piece = min(piece_bytes(ctx, sequence), -(-block // LINE) * LINE)
+    rounds = -(-block // piece_bytes(ctx, sequence))
+    return root_cell(ctx, sequence, k, rounds, (size - 1) * piece) + i * piece
 
 
 def piece_bytes(ctx, sequence):
     """Return the share of the root's cell that one reader has."""
     readers = max(peek(ctx + c.SIZE) - 1, 1)
     return (peek(ctx + c.CELL_BYTES) - lead(ctx, sequence)) // readers // LINE * LINE
+
+
+def root_cell(ctx, sequence, k, rounds, length):
+    """Return where the root stages `length` bytes in round k of so many: behind the dimensions, if its cell has some.
+    Such cells do not move on, because ranks read the dimensions before they know a length."""
+    root, reserved = peek(ctx + c.ARGUMENT), lead(ctx, sequence)
+    return cell_of_round(ctx, root, sequence, k, rounds, 0 if reserved else length) + reserved
 
 
 def lead(ctx, sequence):

@@ -15,7 +15,7 @@ from shmcoll.engine.layout import WORD
     RANKS,  # address of one word a rank of the group: the rank of the world that it is
     MAILBOXES,  # address of the mailbox of rank 0
     STRIDE,  # bytes from one mailbox to the next
-    CELLS,  # address of cell 0 of rank 0
+    CELLS,  # address of window 0 of rank 0, see `engine/protocol/cells.py`
     RECORDS,  # address of the record that rank 0 of the world writes about itself
     RECORDS_LAUNCHER,  # address of the launcher's record about it
     RANK,
@@ -26,6 +26,7 @@ from shmcoll.engine.layout import WORD
     SLEEP,  # then sleeps in slices of so many ns
     TIMEOUT,  # limit of one wait, ns
     CELL_BYTES,
+    WINDOW_BYTES,
     FLAT_BYTES,
     SLICE_BYTES,
     SCRATCH,  # address of private memory for accumulators, SCRATCH_BYTES long
@@ -64,9 +65,12 @@ from shmcoll.engine.layout import WORD
     BESIDE_SINCE,
     PACED_BYTES,  # exchanges of so many bytes for each peer go the way that was faster; see `protocol/pace.py`
     PACED_CALLS,
-    CELL_PACE,
     READ_PACE,
-) = (WORD * i for i in range(57))
+    FETCH_PACE,
+    WRITE_PACE,
+    PASS_PACE,
+    WRITES,
+) = (WORD * i for i in range(61))
 
 # two array views, filled from ndarrays by engine/native/entry.py
 X = 64 * WORD

@@ -24,7 +24,8 @@
     ...      ENDINGS       n records of 2 KiB: why the group ended, as rank r of it found
     ...      SITES         n records of 2 KiB: where in its code rank r made the call that failed
     ...      FLIGHTS       n x 32 entries of 64 bytes: the last operations of rank r (`protocol/flight_recorder.py`)
-    ...      CELLS         n x 2 x cell_bytes: staging memory, two cells a rank, used in turn
+    ...      CELLS         n x 2 x window_bytes: staging memory, two windows a rank, used in turn; in each, one cell of
+                           up to cell_bytes at a time (`protocol/cells.py`)
 
     mailbox of one rank
 
@@ -70,7 +71,7 @@ Words that different ranks write lie at least 128 bytes apart: two cache lines, 
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 8
+VERSION = 9
 
 WORD = 8
 LINE = 128
@@ -78,7 +79,7 @@ PAGE = 4096
 
 # --- job page ---------------------------------------------------------------------------------------------------------
 JOB_MAGIC = 0
-JOB_VERSION = 8
+JOB_VERSION = 9
 JOB_BYTES = 16  # size of the whole mapping
 JOB_RANKS = 24
 JOB_NONCE = 32  # 16 random bytes, told to the ranks by whoever started them
@@ -96,6 +97,7 @@ JOB_RING_BYTES = 128  # reductions: from so many bytes on for each rank beyond t
 JOB_DIRECT_BYTES = 136  # moves: private arrays from which a peer gets so many bytes are read where they are
 JOB_SHARED_BYTES = 144  # the same for arrays in the arena
 JOB_EXCHANGE_BYTES = 152  # the same for private arrays, where every rank also reads
+JOB_WINDOW_BYTES = 160
 
 # --- records ----------------------------------------------------------------------------------------------------------
 RECORDS = PAGE
@@ -321,8 +323,8 @@ def cells_offset(ranks: int) -> int:
     return align(flight_offset(ranks, ranks), PAGE)
 
 
-def group_bytes(ranks: int, cell_bytes: int) -> int:
-    return align(cells_offset(ranks) + 2 * ranks * cell_bytes, PAGE)
+def group_bytes(ranks: int, window_bytes: int) -> int:
+    return align(cells_offset(ranks) + 2 * ranks * window_bytes, PAGE)
 
 
 def record_offset(ranks: int, rank: int, by: int) -> int:
@@ -338,6 +340,6 @@ def world_offset(ranks: int) -> int:
     return directory_offset(ranks, ranks)
 
 
-def arena_bytes(ranks: int, cell_bytes: int) -> int:
+def arena_bytes(ranks: int, window_bytes: int) -> int:
     """What a job of `ranks` commits at its start: all up to the end of the world's region."""
-    return world_offset(ranks) + group_bytes(ranks, cell_bytes)
+    return world_offset(ranks) + group_bytes(ranks, window_bytes)

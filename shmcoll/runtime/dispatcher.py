@@ -77,6 +77,8 @@ class Dispatcher:
             (c.SLEEP, SLICE_NS),
             (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),
             (c.CELL_BYTES, arena.load(layout.JOB_CELL_BYTES)),
+            (c.WRITES, -1),
+            (c.WINDOW_BYTES, arena.load(layout.JOB_WINDOW_BYTES)),
             (c.MAIL, self.buffers.words.ctypes.data),
             (c.RINGS, layout.rings_offset(size)),
             (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
@@ -90,6 +92,7 @@ class Dispatcher:
         self.choose_by(thresholds)
         if not crowded:  # else the time of a copy says which rank had the core
             self.words[c.PACED_BYTES // WORD] = max(thresholds.exchange_bytes // RANGE, layout.INLINE_BYTES + 1)
+            self.words[c.WRITES // WORD] = 1
         self._publish_witness()
 
     def _publish_witness(self) -> None:

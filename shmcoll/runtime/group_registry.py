@@ -78,7 +78,7 @@ class GroupRegistry:
         if sum(group is not None for group in self._led.values()) >= _most_groups():
             self._refuse(slot, which, _FULL)
             raise ArenaError(f"this rank {_too_many()}")
-        size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_CELL_BYTES) if cells else 0)
+        size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_WINDOW_BYTES) if cells else 0)
         try:
             offset = self._heap.take(size, f"a group of {len(ranks)} ranks")
         except ArenaError as error:
@@ -193,8 +193,8 @@ def _members(arena: Arena, leader: int, offset: int, purpose: str, cells: bool) 
     room = first + length - offset
     if offset >= first and offset % layout.PAGE == 0 and room >= layout.PAGE:
         size = arena.load(offset + layout.SIZE)
-        cell = arena.load(layout.JOB_CELL_BYTES) if cells else 0
-        if 0 < size <= arena.ranks and layout.group_bytes(size, cell) <= room:
+        window = arena.load(layout.JOB_WINDOW_BYTES) if cells else 0
+        if 0 < size <= arena.ranks and layout.group_bytes(size, window) <= room:
             members = tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in range(size))
             if all(0 <= rank < arena.ranks for rank in members):
                 return members

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[2] / "bench" / "alternatives"
 RANKS = [sys.executable, "-m", "shmrun", "-n", "2"]
-COMMANDS = {"semaphores.py": RANKS, "sessions.py": [sys.executable]}
+COMMANDS = {"cells.py": RANKS, "semaphores.py": RANKS, "sessions.py": [sys.executable]}
 NO_POSIX_IPC = "posix_ipc is not installed: pip install 'shmcoll[alternatives]'"
 
 
@@ -28,6 +28,7 @@ def test_each_of_them_is_tried_and_told():
     [
         pytest.param("semaphores.py", marks=pytest.mark.skipif(not find_spec("posix_ipc"), reason=NO_POSIX_IPC)),
         "sessions.py",
+        "cells.py",
     ],
 )
 def test_it_runs(name):

@@ -18,7 +18,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages import ring_buffers
 from shmcoll.engine.messages.ring_buffers import KEPT_RING, USUAL_RING
 
-SMALL = {"SHMCOLL_DIRECT_BYTES": "1", "SHMCOLL_SHARED_BYTES": "1"}
+SMALL = {"SHMCOLL_EXCHANGE_BYTES": "1", "SHMCOLL_SHARED_BYTES": "1"}
 KINDS = ("private", "shared", "mixed")
 LENGTHS = (70_000, 150_001, 300_000)  # of 8 bytes: more than a ring has room for
 ALWAYS_OFFERED = KEPT_RING // WORD + 1

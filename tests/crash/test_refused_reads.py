@@ -27,7 +27,7 @@ LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 CLONE_NEWUSER = 0x10000000
 READV = {"x86_64": 310, "aarch64": 270}[platform.machine()]
 
-SMALL = {"SHMCOLL_DIRECT_BYTES": "1"}  # so that messages are copied from private memory
+SMALL = {"SHMCOLL_DIRECT_BYTES": "1", "SHMCOLL_EXCHANGE_BYTES": "1"}  # so that messages are copied from private memory
 LENGTH = 200_000
 LIBC = ctypes.CDLL(None, use_errno=True)
 

@@ -27,7 +27,7 @@ def make():
     made: list[Arena] = []
 
     def one(ranks: int) -> Arena:
-        made.append(arenas.create(ranks, timeout=1, cell_bytes=4096, heap=1 << 20))
+        made.append(arenas.create(ranks, timeout=1, cell_bytes=4096, window_bytes=4096, heap=1 << 20))
         return made[-1]
 
     yield one

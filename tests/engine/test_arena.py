@@ -67,7 +67,7 @@ def test_all_that_a_job_needs_is_committed_at_once_and_no_more():
     for ranks in (1, 2, 8):
         with created(ranks) as arena:
             taken = os.fstat(arena.fd).st_blocks * 512
-            assert layout.arena_bytes(ranks, layout.CELL_BYTES) <= taken < 48 << 20
+            assert layout.arena_bytes(ranks, arena.load(layout.JOB_WINDOW_BYTES)) <= taken < 48 << 20
             assert arena.size > taken
 
 
@@ -216,6 +216,10 @@ def test_a_file_of_somebody_else(monkeypatch):
         (layout.JOB_RANKS, 1 << 40, "the arena's job page is damaged"),
         (layout.JOB_CELL_BYTES, 0, "cells of 0 bytes"),
         (layout.JOB_CELL_BYTES, 1 << 62, "the arena's job page is damaged"),
+        (layout.JOB_WINDOW_BYTES, 0, "the arena's job page is damaged"),
+        (layout.JOB_WINDOW_BYTES, layout.CELL_BYTES - layout.LINE, "the arena's job page is damaged"),
+        (layout.JOB_WINDOW_BYTES, layout.CELL_BYTES + 8, "the arena's job page is damaged"),
+        (layout.JOB_WINDOW_BYTES, 1 << 62, "the arena's job page is damaged"),
     ],
 )
 def test_a_damaged_job_page(offset, value, words):

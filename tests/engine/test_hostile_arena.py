@@ -22,7 +22,7 @@ AWKWARD = (0, 1, -1, 2, 4095, 4096, 1 << 16, (1 << 16) - 1, 1 << 31, 1 << 32, 1 
 
 @pytest.fixture
 def target() -> Iterator[Arena]:
-    made = arenas.create(2, timeout=1, cell_bytes=4096, heap=1 << 20)
+    made = arenas.create(2, timeout=1, cell_bytes=4096, window_bytes=4096, heap=1 << 20)
     yield made
     close(made)
 
@@ -62,8 +62,9 @@ def is_taken(target: Arena, nonce: int | None, draw: random.Random) -> bool:
 
 def check_sane(arena: Arena, draw: random.Random) -> None:
     """All that its words describe lies within it, thresholds too."""
-    cell, ranks = arena.load(layout.JOB_CELL_BYTES), arena.ranks
-    assert layout.arena_bytes(ranks, cell) <= arena.size
+    cell, window, ranks = arena.load(layout.JOB_CELL_BYTES), arena.load(layout.JOB_WINDOW_BYTES), arena.ranks
+    assert cell <= window
+    assert layout.arena_bytes(ranks, window) <= arena.size
     assert cell >= layout.LINE and cell % layout.WORD == 0, cell
     for name in ("FLAT_BYTES", "SLICE_BYTES", "STREAM_BYTES", "RING_BYTES", "TIMEOUT"):
         assert arena.load(getattr(layout, f"JOB_{name}")) > 0, name

@@ -1,4 +1,5 @@
-"""Exchanges of a middle length go the way that has been faster lately: see `engine/protocol/pace.py`."""
+"""Exchanges of a middle length, and writes into cells, go the way that has been faster lately: see
+`engine/protocol/pace.py`."""
 
 import ctypes
 from collections.abc import Iterator
@@ -16,11 +17,14 @@ from shmcoll.engine.protocol.pace import (
     MOST_CHANGE,
     RANGE,
     RETRY,
+    RETRY_WRITE,
+    SAMPLE,
     TIMED_BYTES,
     UNIT,
     begin_copy,
     limit_by_pace,
     note_copy,
+    passes_caches,
 )
 from shmcoll.engine.system.cores import usable_cores
 
@@ -40,7 +44,7 @@ class Rank:
 
     def copy(self, pace: int, ns: int, length: int = UNIT, times: int = 1) -> int:
         for _ in range(times):
-            begun = begin_copy(length)
+            begun = begin_copy(self.ctx, length)
             self.time += ns
             note_copy(self.ctx, pace, begun, length)
         return self.words[pace // WORD]
@@ -63,13 +67,15 @@ def test_a_rank_that_has_measured_nothing_uses_the_cells_and_tries_the_other_way
 
 @pytest.mark.parametrize(("cell", "read", "one_copy"), [(1000, 1499, True), (1000, 1500, False), (3000, 2000, True)])
 def test_one_copy_must_clearly_take_less_than_two(rank: Rank, cell: int, read: int, one_copy: bool) -> None:
-    rank.copy(c.CELL_PACE, cell)
+    rank.copy(c.WRITE_PACE, cell + 1)
+    rank.copy(c.FETCH_PACE, cell - 1)
     rank.copy(c.READ_PACE, read)
     assert rank.ways(RETRY) == [one_copy] * (RETRY - 1) + [not one_copy]
 
 
 def test_the_choice_is_free_between_two_lengths(rank: Rank) -> None:
-    rank.copy(c.CELL_PACE, 1000)
+    rank.copy(c.WRITE_PACE, 1000)
+    rank.copy(c.FETCH_PACE, 1000)
     rank.copy(c.READ_PACE, 1)
     assert rank.ways(1, LIMIT // 32) == [True]
     assert rank.ways(1, LIMIT // 32 - 1) == [False]
@@ -85,22 +91,80 @@ def test_a_pace_follows_the_copies(rank: Rank) -> None:
     assert rank.copy(c.READ_PACE, 8000, 2 * UNIT) == 4000
     assert rank.copy(c.READ_PACE, 8000) == 5000
     assert rank.copy(c.READ_PACE, 10**9) == 5000 + (MOST_CHANGE - 1) * 5000 // 4
-    assert rank.copy(c.CELL_PACE, 1) == 1
-    assert rank.copy(c.CELL_PACE, 10, times=5) > 1
+    assert rank.copy(c.FETCH_PACE, 1) == 1
+    assert rank.copy(c.FETCH_PACE, 10, times=5) > 1
     assert 1000 <= rank.copy(c.READ_PACE, 1000, times=50) < 1010
     assert rank.copy(c.READ_PACE, 10**6, TIMED_BYTES - 1) < 1010, "short copies are not measured"
 
 
 def test_a_rank_that_reads_notices_that_cells_have_become_faster(rank: Rank) -> None:
-    rank.copy(c.CELL_PACE, 9000)
+    rank.copy(c.WRITE_PACE, 9000)
+    rank.copy(c.FETCH_PACE, 9000)
     rank.copy(c.READ_PACE, 4000)
     calls = 0
     while rank.ways(1) == [True] or calls % RETRY == 0:
         calls += 1
         assert calls < 10 * RETRY
         if calls % RETRY == 0:
-            rank.copy(c.CELL_PACE, 1000)  # one copy in and one out, where the other way was tried
-            rank.copy(c.CELL_PACE, 1000)
+            rank.copy(c.WRITE_PACE, 1000)  # where the other way was tried
+            rank.copy(c.FETCH_PACE, 1000)
+
+
+def test_a_write_that_was_faster_counts_at_once(rank: Rank) -> None:
+    assert rank.copy(c.WRITE_PACE, 28_000) == 28_000
+    assert rank.copy(c.WRITE_PACE, 2_000) == 2_000
+    assert rank.copy(c.WRITE_PACE, 6_000) == 3_000
+    assert rank.copy(c.READ_PACE, 8_000) == 8_000
+    assert rank.copy(c.READ_PACE, 4_000) == 7_000
+
+
+def test_some_of_the_shorter_copies_are_measured(rank: Rank) -> None:
+    measured = []
+    for writes in range(2 * SAMPLE):
+        rank.words[c.WRITES // WORD] = writes
+        measured.append(begin_copy(rank.ctx, TIMED_BYTES) > 0)
+        assert begin_copy(rank.ctx, TIMED_BYTES - 1) == 0
+        assert begin_copy(rank.ctx, UNIT) > 0
+    assert measured == [True, *[False] * (SAMPLE - 1)] * 2
+
+
+def writes(rank: Rank, count: int) -> list[bool]:
+    """Whether each of so many writes passes the caches."""
+    return [passes_caches(rank.ctx) for _ in range(count)]
+
+
+def test_a_rank_that_has_not_written_tries_both_ways(rank: Rank) -> None:
+    assert writes(rank, 3) == [False] * 3
+    rank.copy(c.WRITE_PACE, 2000)
+    assert writes(rank, 3) == [True] * 3
+    rank.copy(c.PASS_PACE, 2000)
+    assert writes(rank, 3) == [False] * 3
+
+
+@pytest.mark.parametrize(
+    ("plain", "passing", "fetching", "faster"),
+    [
+        (28_000, 2_500, 4_000, True),  # cores that share no cache
+        (1_700, 2_500, 2_000, False),  # cores that do
+        (6_500, 2_500, 4_000, False),
+        (6_501, 2_500, 4_000, True),
+        (5_000, 2_500, 0, False),  # a root that reads no cells
+        (5_001, 2_500, 0, True),
+    ],
+)
+def test_writes_pass_the_caches_if_that_pays_for_the_reader_too(
+    rank: Rank, plain: int, passing: int, fetching: int, faster: bool
+) -> None:
+    for pace, ns in ((c.WRITE_PACE, plain), (c.PASS_PACE, passing), (c.FETCH_PACE, fetching)):
+        rank.words[pace // WORD] = ns
+    assert writes(rank, 2 * RETRY_WRITE) == [*[faster] * (RETRY_WRITE - 1), not faster] * 2
+
+
+def test_nothing_passes_the_caches_if_ranks_outnumber_cores(rank: Rank) -> None:
+    for pace, ns in ((c.WRITES, -1), (c.WRITE_PACE, 10**9), (c.PASS_PACE, 1), (c.FETCH_PACE, 1)):
+        rank.words[pace // WORD] = ns
+    assert writes(rank, 2 * RETRY_WRITE) == [False] * 2 * RETRY_WRITE
+    assert rank.words[c.WRITES // WORD] == -1
 
 
 def has_exposed(comm: Any) -> bool:
@@ -135,7 +199,8 @@ def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
         wanted["all_gather"] = np.concatenate(both)
 
         def exposes(cell: int, read: int, turn: int = 0) -> bool:
-            words[c.CELL_PACE // WORD], words[c.READ_PACE // WORD] = cell, read
+            words[c.WRITE_PACE // WORD] = words[c.FETCH_PACE // WORD] = cell
+            words[c.READ_PACE // WORD] = read
             words[c.PACED_CALLS // WORD] = turn
             assert np.array_equal(calls[name](), wanted[name])
             return has_exposed(comm)
@@ -145,7 +210,8 @@ def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
         told = [exposes(10**12, 1), exposes(1, 10**12), exposes(1, 10**12, RETRY - 1), exposes(10**12, 1, RETRY - 1)]
         told.append(exposes(10**12, 1) if me else exposes(1, 10**12))
         exposes(0, 0)
-        assert words[c.CELL_PACE // WORD] > 0
+        assert words[c.WRITE_PACE // WORD] > 0
+        assert words[c.FETCH_PACE // WORD] > 0
         exposes(0, 0, RETRY - 1)
         assert words[c.READ_PACE // WORD] > 0
         return told
@@ -177,7 +243,7 @@ def test_thresholds_of_a_terabyte_keep_all_arrays_in_the_cells(ranks: Any) -> No
                 lambda: comm.all_gather(x),
                 lambda: comm.scatter(x if comm.rank == 0 else None, 0),
             ):
-                words[c.CELL_PACE // WORD], words[c.READ_PACE // WORD] = 10**12, 1
+                words[c.WRITE_PACE // WORD], words[c.READ_PACE // WORD] = 10**12, 1
                 call()
                 found.append(has_exposed(comm))
         return found

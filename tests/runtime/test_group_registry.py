@@ -12,9 +12,13 @@ import pytest
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.arena import mib, usual_window
 from shmcoll.engine.memory.heap import held_by_all
+from shmcoll.engine.system.cores import usable_cores
 from shmcoll.errors import ArenaError, CollectiveMismatch, CollectiveTimeout, RankFailed
 from tests.support.ranks import poll
+
+GROUP = layout.group_bytes(2, usual_window(2, usable_cores()))  # in a job of 2 ranks
 
 
 def sums(comm, value: int) -> int:
@@ -166,7 +170,7 @@ def test_a_thousand_groups_leave_memory_flat(ranks):
         return [values[1] - values[0] for values in (held, resident, descriptors)]
 
     for held, resident, descriptors in ranks(2, churn):
-        assert abs(held) <= 3 << 20  # a region or two that the last to close gives back, or not yet
+        assert abs(held) <= 2 * GROUP  # a region or two that the last to close gives back, or not yet
         assert resident < 4096  # KiB
         assert descriptors == 0
         print(f"figure: 1,000 groups: memory {resident:+} KiB after the first 200, descriptors {descriptors:+}")
@@ -319,11 +323,15 @@ def test_no_memory_is_an_error_on_all_members_and_all_may_try_again(ranks):
         group = comm.subgroup([0, 1])
         return [str(told.value), sums(group, 1)]
 
-    told = ranks(2, exhaust, environment={"SHMCOLL_HEAP": "1500K"})
+    heap = GROUP + (500 << 10)
+    told = ranks(2, exhaust, environment={"SHMCOLL_HEAP": str(heap)})
     assert [t[1] for t in told] == [2, 2]
-    assert told[0][0].startswith("the heap is full: 1.0 MiB needed for a group of 2 ranks, 0.7 MiB of 1.5 MiB in use.")
+    full = f"the heap is full: {mib(GROUP)} needed for a group of 2 ranks, {mib(700 << 10)} of {mib(heap)} in use."
+    assert told[0][0].startswith(full)
     call = "subgroup of world ranks [0, 1] on world rank 1"
-    assert told[1][0].startswith(f"{call}: world rank 0 found no memory for it, 1.0 MiB needed, 0.8 MiB available")
+    assert told[1][0].startswith(
+        f"{call}: world rank 0 found no memory for it, {mib(GROUP)} needed, {mib(heap - (700 << 10))} available"
+    )
 
 
 def test_a_group_too_many_is_an_error_on_all_members_and_all_may_try_again(ranks):
@@ -361,12 +369,12 @@ def test_an_array_gets_the_memory_of_groups_that_all_have_closed(ranks):
             comm.barrier()
         if comm.rank == 1:
             return 0
-        array = comm.zeros((6 << 20) + (1 << 19), np.uint8)
+        array = comm.zeros(6 * GROUP, np.uint8)
         with pytest.raises(ArenaError, match="the heap is full"):
-            comm.empty(2 << 20, np.uint8)
+            comm.empty(2 * GROUP, np.uint8)
         return array.size
 
-    assert ranks(2, use, environment={"SHMCOLL_HEAP": "8M"}) == [(6 << 20) + (1 << 19), 0]
+    assert ranks(2, use, environment={"SHMCOLL_HEAP": str(7 * GROUP + GROUP // 2)}) == [6 * GROUP, 0]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ LEAST = 0.03
 LOOP_SECONDS = 0.01
 FEWEST_CALLS, MOST_CALLS = 16, 1000
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
+LONGEST = 16 << 20  # of a broadcast
 PASSES = 3  # over all calls, so that a noisy second does not affect all rounds of one call
 
 # By the least value with which calls go the short way: in each round, of each call, the log of short way / long way
@@ -61,9 +62,9 @@ def crossings(ranks: int, cores: int) -> list[Crossing]:
     read: dict[int, list[tuple[str, int]]] = {}
     for share in (1 << p for p in range(15, 22)):
         exchanged[share + 1] = [("collective_permute", share), ("all_to_all", ranks * share)]
-    for share in (1 << p for p in range(15, 20)):  # for more, a broadcast would be longer than 16 MiB
+    for share in (1 << p for p in range(15, 22)):
         read[share + 1] = [("scatter", ranks * share)]
-        if ranks == 2:
+        if ranks == 2 and TO_ALL * share <= LONGEST:
             read[share + 1] += [("broadcast", TO_ALL * share), ("all_gather", ranks * TO_ALL * share)]
     if ranks > cores:
         found.append(Crossing("exchange_bytes", exchanged))

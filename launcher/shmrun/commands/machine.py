@@ -66,7 +66,7 @@ def polling() -> Iterator[Finding]:
 
 
 def shared_memory() -> Iterator[Finding]:
-    folder, need = "/dev/shm", layout.arena_bytes(max(2, usable_cores()), layout.CELL_BYTES)
+    folder, need = "/dev/shm", _arena_bytes(max(2, usable_cores()))
     try:
         fd = os.memfd_create("shmcoll-doctor", os.MFD_CLOEXEC)
     except OSError as e:
@@ -135,7 +135,7 @@ def trial_arena() -> Iterator[Finding]:
         yield Finding(Level.ERROR, "arena", str(e))
         return
     heap = made.load(layout.JOB_HEAP)
-    need = layout.arena_bytes(ranks, layout.CELL_BYTES)
+    need = _arena_bytes(ranks)
     text = f"made one for {ranks} ranks, {amount(need)}, and a heap of up to {amount(heap)}"
     if made.size < need + ranks * heap:
         advice = "less room for shared arrays and groups; ulimit -v unlimited"
@@ -145,11 +145,15 @@ def trial_arena() -> Iterator[Finding]:
     os.close(made.fd)
 
 
+def _arena_bytes(ranks: int) -> int:
+    return layout.arena_bytes(ranks, arena.usual_window(ranks, usable_cores()))
+
+
 def limits() -> Iterator[Finding]:
     ranks = max(8, usable_cores())
     for subject, which, need, what in (
         ("ulimit -v", resource.RLIMIT_AS, 64 << 30, "KiB of address space"),
-        ("ulimit -f", resource.RLIMIT_FSIZE, layout.arena_bytes(ranks, layout.CELL_BYTES), "KiB a file, in memory too"),
+        ("ulimit -f", resource.RLIMIT_FSIZE, _arena_bytes(ranks), "KiB a file, in memory too"),
         ("ulimit -n", resource.RLIMIT_NOFILE, 32 + 4 * ranks, "open files; the launcher needs up to 4 a rank"),
         ("ulimit -u", resource.RLIMIT_NPROC, 64 + ranks, "processes of this user"),
     ):

@@ -34,6 +34,7 @@ import weakref
 from shmcoll.engine import fences, layout
 from shmcoll.engine.memory import pages, thresholds
 from shmcoll.engine.memory.available_memory import amount, available, filesystem_room
+from shmcoll.engine.system.caches import own_cache
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.descriptors import file_of
 from shmcoll.engine.system.processes import process_start
@@ -162,6 +163,7 @@ def create(
     *,
     timeout: float,
     cell_bytes: int = layout.CELL_BYTES,
+    window_bytes: int = 0,
     heap: int | None = None,
     name: str = "",
     nonce: bytes | None = None,
@@ -170,15 +172,17 @@ def create(
     """Make the arena of a job: committed for `ranks` ranks, job page and doorbells ready.
 
     heap: the most bytes that shared arrays and groups of all ranks may take; None: SHMCOLL_HEAP, or half of what is
-    available. name: the name of the file in /dev/shm, which the caller removes; by default the file has no name. nonce:
-    16 bytes, by default random. creator: the process that represents the job, if it is not this one. Raises
-    `ArenaError` with the amounts if there is too little shared memory, and `FileExistsError` if the name exists.
+    available. window_bytes: the length of a window (`engine/protocol/cells.py`); 0: by the caches. name: the name of
+    the file in /dev/shm, which the caller removes; by default the file has no name. nonce: 16 bytes, by default random.
+    creator: the process that represents the job, if it is not this one. Raises `ArenaError` with the amounts if there
+    is too little shared memory, and `FileExistsError` if the name exists.
     """
     check_ranks(ranks, cell_bytes)
     creator = creator or os.getpid()
     cores = usable_cores()
     limits = thresholds.of_job(ranks, cores)
-    need = layout.arena_bytes(ranks, cell_bytes)
+    window_bytes = window_bytes or max(cell_bytes, usual_window(ranks, cores))
+    need = layout.arena_bytes(ranks, window_bytes)
     fd = _in_dev_shm() if name else _anonymous()
     try:
         heap = _heap_limit(fd) if heap is None else heap
@@ -199,6 +203,7 @@ def create(
         (layout.JOB_CREATED, time.monotonic_ns()),
         (layout.JOB_CORES, cores),
         (layout.JOB_CELL_BYTES, cell_bytes),
+        (layout.JOB_WINDOW_BYTES, window_bytes),
         (layout.JOB_FLAT_BYTES, limits.flat_bytes),
         (layout.JOB_SLICE_BYTES, min(limits.slice_bytes, cell_bytes)),
         (layout.JOB_STREAM_BYTES, limits.stream_bytes),
@@ -218,6 +223,13 @@ def create(
     if name:
         _publish(arena, name)
     return arena
+
+
+def usual_window(ranks: int, cores: int) -> int:
+    """Return the length of a window for so many ranks: `engine/protocol/cells.py` says why."""
+    if not 1 < ranks <= cores:
+        return layout.CELL_BYTES
+    return max(own_cache() // (ranks - 1) // layout.CELL_BYTES, 1) * layout.CELL_BYTES
 
 
 def check_ranks(ranks: int, cell_bytes: int = layout.CELL_BYTES) -> None:
@@ -274,9 +286,9 @@ def verify(arena: Arena, nonce: str | None) -> None:
         raise ArenaError(f"the arena says it has {size} bytes but has {arena.size}")
     if nonce is not None and arena.nonce != nonce:
         raise ArenaError("the arena's nonce is not the one this rank was given: it belongs to another job")
-    cell_bytes = arena.load(layout.JOB_CELL_BYTES)
-    cells = 0 < cell_bytes <= size and cell_bytes % layout.LINE == 0
-    room = 0 < ranks <= layout.most_ranks(cell_bytes) and cells and layout.arena_bytes(ranks, cell_bytes) <= size
+    cell_bytes, window = arena.load(layout.JOB_CELL_BYTES), arena.load(layout.JOB_WINDOW_BYTES)
+    cells = 0 < cell_bytes <= window <= size and cell_bytes % layout.LINE == 0 and window % layout.LINE == 0
+    room = 0 < ranks <= layout.most_ranks(cell_bytes) and cells and layout.arena_bytes(ranks, window) <= size
     if not (room and all(lowest <= arena.load(word) <= highest for word, lowest, highest in _limits(cell_bytes))):
         raise ArenaError(f"the arena's job page is damaged: {ranks} ranks, cells of {cell_bytes} bytes, {size} in all")
     arena.ranks = ranks

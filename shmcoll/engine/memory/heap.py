@@ -203,7 +203,7 @@ class Heap:
 
 def span(arena: Arena, rank: int) -> tuple[int, int]:
     """Return the first byte and the length of a rank's heap: an equal share of the arena behind the world's region."""
-    first = layout.arena_bytes(arena.ranks, arena.load(layout.JOB_CELL_BYTES))
+    first = layout.arena_bytes(arena.ranks, arena.load(layout.JOB_WINDOW_BYTES))
     share = (arena.size - first) // arena.ranks & -layout.PAGE
     return first + rank * share, share
 

@@ -29,7 +29,7 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 
 # --- the job page -----------------------------------------------------------------------------------------------------
-NODES = layout.JOB_EXCHANGE_BYTES + WORD  # how many nodes the job has; 0: it is one of one machine
+NODES = layout.JOB_WINDOW_BYTES + WORD  # how many nodes the job has; 0: it is one of one machine
 NODE = NODES + WORD  # which of them this one is
 RANKS = NODE + WORD  # of the whole job
 JOB = RANKS + WORD  # random, the same on all nodes

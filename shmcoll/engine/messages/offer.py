@@ -38,9 +38,9 @@ the message in pieces, as without an offer.
 
 An array in the arena is offered from SHARED_BYTES on (2 ranks, 640 KiB to 64 MiB: 0.25 to 0.5 of the time through the
 ring). An array in private memory is offered if r has found that it can read all members (READS of
-`engine/protocol/peer_memory.py`), which r tries when its first long message begins, and from LONGER times DIRECT_BYTES
-on: through the ring two cores copy at the same time, in the caches, and the kernel takes long to find the pages of
-another process (4 MiB: 1.1 to 1.4 of the processor time; 64 MiB: 0.7 to 0.8).
+`engine/protocol/peer_memory.py`), which r tries when its first long message begins, and from LONGER times
+EXCHANGE_BYTES on: through the ring two cores copy at the same time, in the caches, and the kernel takes long to find
+the pages of another process (4 MiB: 1.1 to 1.4 of the processor time; 64 MiB: 0.7 to 0.8).
 """
 
 from shmcoll.engine import context as c
@@ -72,7 +72,7 @@ from shmcoll.engine.protocol.exposure import place_in_arena, read_place
 from shmcoll.engine.protocol.peer_memory import can_read, try_peers
 from shmcoll.engine.protocol.sync import has_ended, publish_to
 
-LONGER = 32
+LONGER = 4
 
 IN_PIECES = c.NO_EFFECT  # the message is not read: it comes in pieces
 
@@ -90,7 +90,7 @@ def place_to_offer(ctx, peer):
     place = place_in_arena(ctx, address)
     if place != 0:
         return place if length >= peek(ctx + c.SHARED_BYTES) else 0
-    return -address if length >= LONGER * peek(ctx + c.DIRECT_BYTES) and can_read(ctx, peer) else 0
+    return -address if length >= LONGER * peek(ctx + c.EXCHANGE_BYTES) and can_read(ctx, peer) else 0
 
 
 def has_room(ctx, peer, length):
@@ -143,5 +143,5 @@ def copy_offered(ctx, ring, source, length):
 
 def find_out(ctx, length):
     """Let the senders know whether this rank can read their memory, when a message of so many bytes has come."""
-    if length > PART_BYTES and length >= LONGER * peek(ctx + c.DIRECT_BYTES):
+    if length > PART_BYTES and length >= LONGER * peek(ctx + c.EXCHANGE_BYTES):
         try_peers(ctx)

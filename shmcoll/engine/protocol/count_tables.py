@@ -24,7 +24,7 @@ memory. The check leaves the receive counts and the displacements of the result 
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, load, peek, poke, store
+from shmcoll.engine.atomics import load, peek, poke, store
 from shmcoll.engine.layout import (
     RECV_COUNTS,
     RECV_DISPLS,
@@ -38,6 +38,7 @@ from shmcoll.engine.layout import (
     TABLES,
     WORD,
 )
+from shmcoll.engine.protocol.cells import full_cell, write_cell
 from shmcoll.engine.protocol.exposure import (
     EVERY_HEADER,
     expose,
@@ -50,7 +51,7 @@ from shmcoll.engine.protocol.exposure import (
 from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.nontemporal import copy_to_result
 from shmcoll.engine.protocol.pace import begin_copy, note_copy
-from shmcoll.engine.protocol.sync import await_step, begin, cell, exchange_headers, peer_after
+from shmcoll.engine.protocol.sync import await_step, begin, exchange_headers, peer_after
 
 PHASE, TABLE = c.EXTRA, c.EXTRA + WORD
 COUNTS, BOTH, DATA = 0, 1, c.LATER
@@ -196,9 +197,8 @@ def stage_part(ctx, sequence, k, peer, part, offset):
     if left > 0:
         source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, peer) * item + k * part
         count = min(left, part)
-        begun = begin_copy(count)
-        copy(cell(ctx, peek(ctx + c.RANK), sequence + k) + offset, source, count)
-        note_copy(ctx, c.CELL_PACE, begun, count)
+        place = full_cell(ctx, peek(ctx + c.RANK), sequence, k)
+        write_cell(ctx, place + offset, source, count)
 
 
 def fetch_part(ctx, sequence, k, peer, part, offset):
@@ -217,9 +217,9 @@ def fetch_part(ctx, sequence, k, peer, part, offset):
     if left > 0:
         place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item + k * part
         count = min(left, part)
-        begun = begin_copy(count)
-        copy_to_result(ctx, place, cell(ctx, peer, sequence + k) + offset, count)
-        note_copy(ctx, c.CELL_PACE, begun, count)
+        begun = begin_copy(ctx, count)
+        copy_to_result(ctx, place, full_cell(ctx, peer, sequence, k) + offset, count)
+        note_copy(ctx, c.FETCH_PACE, begun, count)
     return c.OK
 
 

@@ -61,7 +61,7 @@ from shmcoll.engine.protocol.sync import has_ended, header, my_header, publish_a
 from shmcoll.engine.protocol.wait import has_failed
 
 EVERY_HEADER = 1 << 62  # instead of a share, for calls whose headers always say what is exposed
-TO_ALL = 32  # times DIRECT_BYTES
+TO_ALL = 64  # times DIRECT_BYTES
 NEVER = 1 << 62  # instead of a threshold: private arrays go through the cells
 
 
@@ -179,7 +179,7 @@ def read_place(ctx, rank, place, target, length):
     """Copy `length` bytes from a place in the memory of a rank, in the form of EXPOSED. Return OK, or why the call must
     end."""
     if place < 0:
-        begun = begin_copy(length)
+        begun = begin_copy(ctx, length)
         status = read_peer(ctx, rank, target, -place, length)
         if status != c.OK:
             return status

@@ -15,6 +15,8 @@ from shmcoll.engine.atomics import call_kernel, copy, peek, poke
 from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, REDUCTIONS
 from shmcoll.engine.kernels.kernels import FINISH, JOIN, START, STEP, STORE
 from shmcoll.engine.layout import ALGORITHM_BITS, STEP_BITS, WORD
+from shmcoll.engine.protocol.cells import write_cell
+from shmcoll.engine.protocol.pace import begin_copy, note_copy
 
 KERNEL_GIVEN, ORDERED, SOURCES = (c.EXTRA + WORD * i for i in range(3))
 
@@ -44,17 +46,25 @@ def reduce(ctx, mode, target, accumulator, source, count):
     return c.RAISED
 
 
-def start_slice(ctx, place, source, count):
-    """Do the first step on a slice to which all other ranks add. Widen it, unless there is only one other rank."""
+def start_slice(ctx, place, source, count, stays):
+    """Do the first step on a slice to which all other ranks add. Widen it, unless there is only one other rank.
+    `stays`: the cell does not move on, and is written by plain stores."""
     if peek(ctx + c.SIZE) > 2:
         return reduce(ctx, START, place, 0, source, count)
-    copy(place, source, count * peek(ctx + c.X + c.ITEM))
+    if stays:
+        copy(place, source, count * peek(ctx + c.X + c.ITEM))
+    else:
+        write_cell(ctx, place, source, count * peek(ctx + c.X + c.ITEM))
     return c.OK
 
 
 def finish_slice(ctx, target, place, source, count):
-    """Do the last step on a slice that `start_slice` has begun."""
-    return reduce(ctx, FINISH if peek(ctx + c.SIZE) > 2 else JOIN, target, place, source, count)
+    """Do the last step on a slice that `start_slice` has begun. It counts as a copy out of a cell."""
+    length = count * peek(ctx + c.X + c.ITEM)
+    begun = begin_copy(ctx, length)
+    status = reduce(ctx, FINISH if peek(ctx + c.SIZE) > 2 else JOIN, target, place, source, count)
+    note_copy(ctx, c.FETCH_PACE, begun, length)
+    return status
 
 
 def gets_result(ctx, root):

@@ -57,10 +57,8 @@ from shmcoll.engine.layout import (
     HEADER_COUNT,
     HEADER_DIMS,
     HEADER_FINGERPRINT,
-    HEADER_INLINE,
     HEADER_MAX_DIMS,
     HEADER_SEQUENCE,
-    INLINE_BYTES,
     PROGRESS,
     STEP_BITS,
     WORD,
@@ -176,18 +174,6 @@ def header(ctx, rank, sequence):
 
 def my_header(ctx, sequence):
     return header(ctx, peek(ctx + c.RANK), sequence)
-
-
-def cell(ctx, rank, half):
-    """Return the address of one of the two cells of a rank."""
-    return peek(ctx + c.CELLS) + (2 * rank + (half & 1)) * peek(ctx + c.CELL_BYTES)
-
-
-def payload(ctx, rank, sequence, length):
-    """Return where `rank` stages the payload of a short operation: beside its header if it fits, else in its cell."""
-    if length <= INLINE_BYTES:
-        return header(ctx, rank, sequence) + HEADER_INLINE
-    return cell(ctx, rank, sequence)
 
 
 def publish_step(ctx, sequence, steps):

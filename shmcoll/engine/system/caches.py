@@ -1,4 +1,4 @@
-"""How much last-level cache the cores of this process have: what Linux says in /sys."""
+"""How much cache the cores of this process have: what Linux says in /sys."""
 
 import os
 from collections.abc import Iterator
@@ -6,6 +6,8 @@ from pathlib import Path
 
 CPUS = Path("/sys/devices/system/cpu")
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+USUAL_OWN_CACHE, LARGEST_OWN_CACHE = 1 << 20, 4 << 20
 
 
 def last_level_caches() -> list[int]:
@@ -25,12 +27,30 @@ def last_level_caches() -> list[int]:
     return sizes
 
 
+def own_cache() -> int:
+    """Return the size in bytes of the second-level cache of a core of this process, which is usually its own; 1 MiB if
+    Linux does not say that, and at most 4 MiB: a larger one is shared by several cores."""
+    try:
+        core = min(os.sched_getaffinity(0))
+        sizes = [_size(index) for index in _caches(core) if int((index / "level").read_text()) == 2]
+        return min(sizes[0], LARGEST_OWN_CACHE)
+    except (OSError, ValueError, LookupError):
+        return USUAL_OWN_CACHE
+
+
+def _caches(core: int) -> Iterator[Path]:
+    return (CPUS / f"cpu{core}" / "cache").glob("index*")
+
+
+def _size(index: Path) -> int:
+    size = (index / "size").read_text().strip()
+    return int(size[:-1]) * UNITS[size[-1]]
+
+
 def _last_level(core: int) -> tuple[int, set[int]]:
     """Return the size of the last cache of a core, and the cores that share it."""
-    folders = (CPUS / f"cpu{core}" / "cache").glob("index*")
-    last = max(folders, key=lambda folder: int((folder / "level").read_text()))
-    size = (last / "size").read_text().strip()
-    return int(size[:-1]) * UNITS[size[-1]], set(_numbers((last / "shared_cpu_list").read_text()))
+    last = max(_caches(core), key=lambda index: int((index / "level").read_text()))
+    return _size(last), set(_numbers((last / "shared_cpu_list").read_text()))
 
 
 def _numbers(text: str) -> Iterator[int]:

@@ -150,8 +150,9 @@ class Rank:
 
 class Job:
     """`ranks` ranks that make the calls `calls(rank)`. `words` is the length of their longest array. They have made
-    `sequence` collectives without steps before. Arrays of which a peer reads `exposing` bytes are exposed. `readable`:
-    what each rank knows of its peers (`engine/protocol/peer_memory.py`)."""
+    `sequence` collectives without steps before. A window is one cell, unless `window_bytes` says otherwise. Arrays of
+    which a peer reads `exposing` bytes are exposed. `readable`: what each rank knows of its peers
+    (`engine/protocol/peer_memory.py`)."""
 
     def __init__(
         self,
@@ -161,6 +162,7 @@ class Job:
         *,
         words: int = 16,
         cell_bytes: int = 256,
+        window_bytes: int = 0,
         flat_bytes: int = 256,
         slice_bytes: int = 16,
         polls: int = 0,
@@ -173,6 +175,7 @@ class Job:
         self.words = words
         self.settings = {
             c.CELL_BYTES: cell_bytes,
+            c.WINDOW_BYTES: window_bytes or cell_bytes,
             c.FLAT_BYTES: flat_bytes,
             c.SLICE_BYTES: slice_bytes,
             c.POLLS: polls,
@@ -242,7 +245,7 @@ class Job:
 
     @property
     def world_end(self) -> int:
-        return layout.arena_bytes(self.ranks, self.settings[c.CELL_BYTES])
+        return layout.arena_bytes(self.ranks, self.settings[c.WINDOW_BYTES])
 
     def mailbox(self, rank: int) -> int:
         return SHARED + self.arena.world + layout.mailbox_offset(self.ranks, rank)
@@ -264,7 +267,7 @@ class Job:
         if offset < layout.mailboxes_offset(self.ranks):
             return "ABORT"
         if offset >= layout.cells_offset(self.ranks):
-            number, within = divmod(offset - layout.cells_offset(self.ranks), self.settings[c.CELL_BYTES])
+            number, within = divmod(offset - layout.cells_offset(self.ranks), self.settings[c.WINDOW_BYTES])
             return f"CELL {number % 2} of rank {number // 2} +{within}"
         rank, within = divmod(offset - layout.mailboxes_offset(self.ranks), layout.mailbox_bytes(self.ranks))
         names = ("PROGRESS", "PARKED", "SEMAPHORE", "CLOSED")

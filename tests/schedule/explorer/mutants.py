@@ -175,7 +175,15 @@ MUTANTS = {
         "engine.protocol.sync.exchange_headers", "verdict = c.MISMATCH", "return c.MISMATCH", "disagreement, 3 ranks"
     ),
     "one header for all": Mutant("engine.protocol.sync.header", "(sequence & 1)", "0", "barrier, 2 ranks"),
-    "one cell for all": Mutant("engine.protocol.sync.cell", "(half & 1)", "1", "all_reduce in cells"),
+    "one cell for all": Mutant(
+        "engine.protocol.cells.cell_of_round", "((sequence + k) & 1)", "1", "all_reduce in cells"
+    ),
+    "a reader looks for a cell where its own is": Mutant(
+        "engine.protocol.cells.cell_of_round",
+        "(sequence * rounds + k) >> 1",
+        "peek(ctx + c.RANK)",
+        "all_gather of 3 rounds, cells move on",
+    ),
     "steps ring nobody": Mutant("engine.protocol.sync.publish_step", "    wake(ctx)\n", "", "gather"),
     "steps are one too early": Mutant("engine.protocol.sync.await_step", "+ steps,", "+ steps - 1,", "gather"),
     "steps of the operation before count": Mutant(
@@ -221,16 +229,16 @@ MUTANTS = {
         "collectives.all_reduce_ring.collect", "(k + 1) * size", "(k + 1) * size - 1", "ring"
     ),
     "the ring ends in the next operation's cell": Mutant(
-        "collectives.all_reduce_ring.reduce_in_ring",
-        "sequence + rounds - 1 - k",
-        "sequence + k",
+        "collectives.all_reduce_ring.slice_cell",
+        "rounds - 1 - k",
+        "k",
         "ring, 3 ranks",
         sampled=True,
     ),
     "the ring has one cell": Mutant(
-        "collectives.all_reduce_ring.reduce_in_ring",
-        "sequence + rounds - 1 - k",
-        "sequence",
+        "collectives.all_reduce_ring.slice_cell",
+        "rounds - 1 - k",
+        "0",
         "ring, 3 ranks",
         sampled=True,
     ),
@@ -256,14 +264,14 @@ MUTANTS = {
         "collectives.all_reduce_ring.collect", "(k + 1) * size, peer", "(k + 1) * size - 1, peer", "reduce by the ring"
     ),
     "the ring to the root has one cell": Mutant(
-        "collectives.all_reduce_ring.reduce_in_ring",
-        "sequence + rounds - 1 - k",
-        "sequence",
+        "collectives.all_reduce_ring.slice_cell",
+        "rounds - 1 - k",
+        "0",
         "reduce by the ring, 3 ranks",
         sampled=True,
     ),
     "the ring to the root ends in the next operation's cell": Mutant(
-        "collectives.all_reduce_ring.reduce_in_ring",
+        "collectives.all_reduce_ring.slice_cell",
         "rounds - 1 - k",
         "rounds - k",
         "reduce by the ring, 3 ranks",
@@ -283,13 +291,13 @@ MUTANTS = {
         "reduce_scatter by the ring",
     ),
     "the ring of blocks has one cell": Mutant(
-        "collectives.reduce_scatter.ring",
-        "sequence + rounds - 1 - k",
-        "sequence",
+        "collectives.reduce_scatter.ring_round",
+        "rounds - 1 - k",
+        "0",
         "reduce_scatter by the ring",
     ),
     "the ring of blocks ends in the next operation's cell": Mutant(
-        "collectives.reduce_scatter.ring", "rounds - 1 - k", "rounds - k", "reduce_scatter by the ring"
+        "collectives.reduce_scatter.ring_round", "rounds - 1 - k", "rounds - k", "reduce_scatter by the ring"
     ),
     "pieces are reduced before they are laid": Mutant(
         "collectives.reduce_scatter.stage_next",
@@ -313,7 +321,7 @@ MUTANTS = {
         "collectives.prefix_reduction.await_slice", "i - 2 * size + 1", "i - 2 * size", "chain"
     ),
     "the chain lies in the next operation's cells": Mutant(
-        "collectives.prefix_reduction.slot", "number // 2, sequence)", "number // 2, sequence + 1)", "chain of exscan"
+        "collectives.prefix_reduction.slot", "sequence, 0, 1, length", "sequence, 1, 1, length", "chain of exscan"
     ),
     "a slice is passed on before it is kept": Mutant(
         "collectives.prefix_reduction.add_and_copy",
@@ -349,8 +357,8 @@ MUTANTS = {
     ),
     "a step is published before it is laid": Mutant(
         "collectives.all_to_all.all_to_all",
-        "            stage(ctx, sequence + k, k, part)\n            publish_step(ctx, sequence, k)\n",
-        "            publish_step(ctx, sequence, k)\n            stage(ctx, sequence + k, k, part)\n",
+        "            stage(ctx, sequence, k, part)\n            publish_step(ctx, sequence, k)\n",
+        "            publish_step(ctx, sequence, k)\n            stage(ctx, sequence, k, part)\n",
         "all_to_all",
     ),
     "the root overruns its readers": Mutant(
@@ -389,7 +397,7 @@ MUTANTS = {
         "collectives.all_gather.fetch", "await_step(ctx, sequence, k, peer)", "c.OK", "all_gather of 3 rounds"
     ),
     "arrays lie in one cell": Mutant(
-        "collectives.all_gather.staged", "sequence + k)", "sequence)", "all_gather of 3 rounds"
+        "collectives.all_gather.staged", "sequence, k, length)", "sequence, 0, length)", "all_gather of 3 rounds"
     ),
     "an array's cell is not released": Mutant(
         "collectives.all_gather.all_gather",

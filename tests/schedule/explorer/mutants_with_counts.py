@@ -4,7 +4,7 @@ from tests.schedule.explorer.mutants import Mutant
 
 MUTANTS_WITH_COUNTS = {
     "one cell for all rounds": Mutant(
-        "engine.protocol.count_tables.stage_part", "sequence + k", "sequence", "all_to_all_v"
+        "engine.protocol.count_tables.stage_part", "sequence, k)", "sequence, 0)", "all_to_all_v"
     ),
     "parts are taken without waiting": Mutant(
         "engine.protocol.count_tables.fetch_part", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all_v"

@@ -80,6 +80,7 @@ INLINE = AllReduce(2)
 IN_CELL = AllReduce(8)
 EXPOSING = {"exposing": 64}
 SPIN = {"polls": 1, "yields": 1}
+WINDOWS = {"window_bytes": 640}  # cells of up to 256 bytes move on in them
 RING = {"flat_bytes": 64, "slice_bytes": 32}
 RING_OF_3 = RING | {"flat_bytes": 96}  # IN_CELL is flat with 3 ranks, too
 UNEVEN = all_to_all_v(((3, 40), (2, 1)))
@@ -248,6 +249,10 @@ SCENARIOS = {
     "all_gather": Scenario(2, (AllGather(2), AllGather(8, in_place=True))),
     "all_gather of 2 rounds, then all_reduce": Scenario(2, (AllGather(40), IN_CELL), words=80),
     "all_gather of 3 rounds": Scenario(2, (AllGather(70),), words=140),
+    "all_gather of 3 rounds, cells move on": Scenario(2, (AllGather(70), AllGather(20)), words=140, settings=WINDOWS),
+    "all_to_all of 2 rounds, cells move on": Scenario(2, (AllToAll(24), AllToAll(8)), words=48, settings=WINDOWS),
+    "broadcast of 4 rounds, cells move on": Scenario(2, (Broadcast(50), IN_CELL), words=50, settings=WINDOWS),
+    "reduce by the ring, cells move on": Scenario(2, (Reduce(words=20, root=1),), words=20, settings=RING | WINDOWS),
     "all_gather, 3 ranks": Scenario(3, (AllGather(100), IN_CELL), words=300),
     "scatter": Scenario(2, (Scatter(100),), words=200),
     "scatter halfway": Scenario(2, (Scatter(2, root=1, halfway=True), Scatter(8, halfway=True))),

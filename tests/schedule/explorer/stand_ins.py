@@ -19,6 +19,7 @@ from shmcoll.engine.kernels import kernels
 from shmcoll.engine.memory import group, records
 from shmcoll.engine.messages import offer, read_message, ring_buffers
 from shmcoll.engine.protocol import (
+    cells,
     count_tables,
     deadlock,
     exposure,
@@ -53,6 +54,7 @@ KERNEL = 1  # "address" of the only kernel here: sums of int64
 MODULES: tuple[ModuleType, ...] = (
     wait,
     sync,
+    cells,
     kernels,
     nontemporal,
     offer,
@@ -219,6 +221,8 @@ def exploring() -> Iterator[None]:
                 if hasattr(module, name):
                     put(module, name, stand_in)
         put(sys.modules["shmcoll.engine.messages.send"], "PAGE", 64)
+        put(cells, "PAGE", 64)
+        put(cells, "MOVED_BYTES", 64)
         put(offer, "LONGER", 1)
         put(sys.modules["shmcoll.collectives.prefix_reduction"], "MOST_DIRECT", 3)
         put(offer, "has_room", lambda _ctx, _peer, _length: False)  # short messages are offered, too
