@@ -113,7 +113,7 @@ class Dispatcher:
             (c.DIRECT_BYTES, thresholds.direct_bytes),
             (c.EXCHANGE_BYTES, thresholds.exchange_bytes),
             (c.PACED_BYTES, NEVER),
-            (c.TO_ALL_BYTES, TO_ALL * thresholds.direct_bytes if self.size == 2 else NEVER),
+            (c.TO_ALL_BYTES, TO_ALL * thresholds.exchange_bytes if self.size == 2 else NEVER),
             (c.SHARED_BYTES, thresholds.shared_bytes),
             (c.EXPOSING_BYTES, max(min(direct), layout.INLINE_BYTES + 1)),
             (c.RING_BYTES, min(max(self.size - 2, 0) * thresholds.ring_bytes, 1 << 62)),  # remains a word

@@ -14,7 +14,7 @@ import pytest
 from shmcoll.errors import CollectiveTimeout, RankFailed
 
 LENGTH = 4 << 20  # bytes
-ONE_COPY = {"SHMCOLL_DIRECT_BYTES": "1"}
+ONE_COPY = {"SHMCOLL_DIRECT_BYTES": "1", "SHMCOLL_EXCHANGE_BYTES": "1"}
 
 
 @pytest.mark.parametrize("lost", ["protected", "unmapped"])

@@ -19,14 +19,12 @@ from shmbench.timing.library import Shmcoll
 from shmbench.timing.measure import Bench
 from shmcoll.engine.layout import CELL_BYTES
 from shmcoll.engine.memory.thresholds import MOST, Thresholds, defaults
-from shmcoll.engine.protocol.exposure import TO_ALL
 from shmcoll.engine.system.cores import usable_cores
 
 LEAST = 0.03
 LOOP_SECONDS = 0.01
 FEWEST_CALLS, MOST_CALLS = 16, 1000
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter")
-LONGEST = 16 << 20  # of a broadcast
 PASSES = 3  # over all calls, so that a noisy second does not affect all rounds of one call
 
 # By the least value with which calls go the short way: in each round, of each call, the log of short way / long way
@@ -62,10 +60,7 @@ def crossings(ranks: int, cores: int) -> list[Crossing]:
     read: dict[int, list[tuple[str, int]]] = {}
     for share in (1 << p for p in range(15, 22)):
         exchanged[share + 1] = [("collective_permute", share), ("all_to_all", ranks * share)]
-    for share in (1 << p for p in range(15, 22)):
         read[share + 1] = [("scatter", ranks * share)]
-        if ranks == 2 and TO_ALL * share <= LONGEST:
-            read[share + 1] += [("broadcast", TO_ALL * share), ("all_gather", ranks * TO_ALL * share)]
     if ranks > cores:
         found.append(Crossing("exchange_bytes", exchanged))
     return [*found, Crossing("direct_bytes", read)]
