@@ -39,7 +39,7 @@ def all_gather_v(ctx):
 def open_and_check(ctx):
     """Open, exchange the tables, and check them. A rank sends its whole array, which always fits."""
     sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES), peek(ctx + c.TO_ALL_BYTES))
-    stage_part(ctx, sequence, 0, peek(ctx + c.RANK), peek(ctx + c.CELL_BYTES), 0)
+    stage_part(ctx, sequence, 0, peek(ctx + c.RANK), peek(ctx + c.CELL_BYTES), 1)
     return exchange_tables(ctx, sequence, ANYONE, ANYONE)
 
 
@@ -51,9 +51,9 @@ def move(ctx):
     copy_own_block(ctx)
     for k in range(rounds):
         if k > 0:
-            stage_part(ctx, sequence, k, me, part, 0)
+            stage_part(ctx, sequence, k, me, part, 1)
             publish_step(ctx, sequence, k)
-        status = fetch_parts(ctx, sequence, k, part, 0)
+        status = fetch_parts(ctx, sequence, k, part, 1)
         if status != c.OK:
             return status
     if how_many_expose(ctx, sequence, EVERY_HEADER):

@@ -1,16 +1,16 @@
 """all_to_all_v: every rank sends a different number of elements to every other rank, and receives them at displacements
 that it chooses (NKI's all_to_all_v; MPI_Alltoallv without the need to know the receive counts).
 
-After the opening sync each rank checks the whole n x n matrix of counts. A cell is divided evenly among the n
-receivers. Cost: a ceil(n max(block) / cell) + n^2 table look-ups + 2 S b. A long array is read where it is, if that can
-be, as in all_gather: 2 a + n^2 table look-ups + S b.
+After the opening sync each rank checks the whole n x n matrix of counts. A cell is divided evenly among the n - 1
+receivers. Cost: a ceil((n - 1) max(block) / cell) + n^2 table look-ups + 2 S b. A long array is read where it is, if
+that can be, as in all_gather: 2 a + n^2 table look-ups + S b.
 
 Protocol: part 0 of every block is in the cell before the opening. Then the rounds of all_gather follow.
 
 Arguments: ARGUMENT_2 is the mark of the elements; else see `engine/protocol/count_tables.py`.
 """
 
-from shmcoll.collectives.all_to_all import part_bytes
+from shmcoll.collectives.scatter_v import part_bytes, readers
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import COUNTS, DTYPE, EXTRA, IN_PHASES, OWN_COUNTS, Collective
@@ -50,7 +50,7 @@ def open_and_check(ctx):
 
 def move(ctx):
     """Copy every block from the sender's cell to its place in the result."""
-    sequence, me = peek(ctx + c.SEQUENCE), peek(ctx + c.RANK)
+    sequence = peek(ctx + c.SEQUENCE)
     part = part_bytes(ctx)
     rounds = max(rounds_of(ctx, sequence, ANYONE, ANYONE, peek(ctx + c.X + c.ITEM), part), 1)
     copy_own_block(ctx)
@@ -58,7 +58,7 @@ def move(ctx):
         if k > 0:
             stage(ctx, sequence, k)
             publish_step(ctx, sequence, k)
-        status = fetch_parts(ctx, sequence, k, part, me * part)
+        status = fetch_parts(ctx, sequence, k, part, readers(ctx))
         if status != c.OK:
             return status
     if how_many_expose(ctx, sequence, EVERY_HEADER):
@@ -71,7 +71,7 @@ def stage(ctx, sequence, k):
     part = part_bytes(ctx)
     for peer in range(peek(ctx + c.SIZE)):
         if peer != peek(ctx + c.RANK):
-            stage_part(ctx, sequence, k, peer, part, peer * part)
+            stage_part(ctx, sequence, k, peer, part, readers(ctx))
 
 
 COLLECTIVE = Collective(

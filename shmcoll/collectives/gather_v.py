@@ -55,7 +55,7 @@ def open_and_check(ctx):
     is_sender = peek(ctx + c.RANK) != root
     sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES) if is_sender else 0, NEVER)
     if is_sender:
-        stage_part(ctx, sequence, 0, root, peek(ctx + c.CELL_BYTES), 0)
+        stage_part(ctx, sequence, 0, root, peek(ctx + c.CELL_BYTES), 1)
     return exchange_tables(ctx, sequence, ANYONE, root)
 
 
@@ -69,7 +69,7 @@ def deliver(ctx, rounds):
             status = await_step(ctx, sequence, k - 1, root)
             if status != c.OK:
                 return status
-        stage_part(ctx, sequence, k, root, part, 0)
+        stage_part(ctx, sequence, k, root, part, 1)
         publish_step(ctx, sequence, k)
     if rounds > 1:
         publish_step(ctx, sequence, rounds)
@@ -87,7 +87,7 @@ def collect(ctx, rounds):
     for k in range(rounds):
         for sender in range(peek(ctx + c.SIZE)):
             if sender != me:
-                status = fetch_part(ctx, sequence, k, sender, part, 0)
+                status = fetch_part(ctx, sequence, k, sender, part, 1)
                 if status != c.OK:
                     return status
         if exposing and has_ended(ctx):

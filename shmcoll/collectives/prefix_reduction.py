@@ -43,7 +43,7 @@ FLAT, CHAIN = range(1, 3)
 
 MOST_DIRECT = 2  # ranks; the last of four read so much that the chain took 0.7 of the time
 FILLINGS = 4  # the array is cut so that every rank has about this many slices for filling and for emptying the chain
-LONG = 64 << 10
+LONG = 64 << 10  # bytes
 
 
 def prefix_reduce(ctx, sequence, includes_own):
@@ -156,7 +156,8 @@ def chain_slice_length(ctx):
 
 def slot(ctx, sequence, i):
     """Return the address of the partial result of slice i."""
-    number = i % (2 * peek(ctx + c.SIZE))
+    slots = 2 * peek(ctx + c.SIZE)
+    number, turn = i % slots, i // slots
     whole = peek(ctx + c.CELL_BYTES)
     length = whole if peek(ctx + c.X + c.BYTES) >= LONG else 0  # slices of a shorter array are too short to move on
-    return cell_of_round(ctx, number // 2, sequence, 0, 1, length) + (number & 1) * (whole // 2)
+    return cell_of_round(ctx, number // 2, sequence, 2 * turn, 1, length) + (number & 1) * (whole // 2)

@@ -104,11 +104,11 @@ def receive(ctx):
     sequence, root, item = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT), peek(ctx + c.OUT + c.ITEM)
     part, rounds = part_bytes(ctx), rounds_in_all(ctx, item)
     if has_exposed(ctx, sequence, root):
-        status = fetch_part(ctx, sequence, 0, root, part, 0)
+        status = fetch_part(ctx, sequence, 0, root, part, readers(ctx))
         return finish_reading(ctx, sequence) if status == c.OK else status
     mine = -(-get(peek(ctx + TABLE), peek(ctx + c.SIZE), RECV_COUNTS, root) * item // part)
     for k in range(mine):
-        status = fetch_part(ctx, sequence, k, root, part, place(ctx, peek(ctx + c.RANK)))
+        status = fetch_part(ctx, sequence, k, root, part, readers(ctx))
         if status != c.OK:
             return status
         if k + 1 < mine:
@@ -123,7 +123,7 @@ def stage(ctx, sequence, k):
     part = part_bytes(ctx)
     for peer in range(peek(ctx + c.SIZE)):
         if peer != peek(ctx + c.RANK):
-            stage_part(ctx, sequence, k, peer, part, place(ctx, peer))
+            stage_part(ctx, sequence, k, peer, part, readers(ctx))
 
 
 def rounds_in_all(ctx, item):
@@ -131,14 +131,12 @@ def rounds_in_all(ctx, item):
 
 
 def part_bytes(ctx):
-    """Return the share of the root's cell that one receiver has."""
-    return peek(ctx + c.CELL_BYTES) // max(peek(ctx + c.SIZE) - 1, 1) // LINE * LINE
+    """Return the share of a sender's cell that one receiver has."""
+    return peek(ctx + c.CELL_BYTES) // readers(ctx) // LINE * LINE
 
 
-def place(ctx, receiver):
-    """Return where a receiver's share begins in the root's cell."""
-    before = receiver if receiver < peek(ctx + c.ARGUMENT) else receiver - 1
-    return before * part_bytes(ctx)
+def readers(ctx):
+    return max(peek(ctx + c.SIZE) - 1, 1)
 
 
 COLLECTIVE = Collective(

@@ -1,6 +1,7 @@
 """Where the cells of a call lie, and how they are written: see `engine/protocol/cells.py`."""
 
 import ctypes
+import itertools
 import random
 from typing import Any
 
@@ -11,7 +12,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.layout import CELL_BYTES, PAGE, WORD
 from shmcoll.engine.memory import arena as arenas
-from shmcoll.engine.protocol.cells import MOVED_BYTES, cell, cell_of_round, full_cell
+from shmcoll.engine.protocol.cells import MOVED_BYTES, cell, cell_in_share, cell_of_round, full_cell
 from shmcoll.engine.protocol.pace import UNIT
 from shmcoll.engine.system import caches
 from shmcoll.engine.system.cores import usable_cores
@@ -45,6 +46,24 @@ def test_a_cell_lies_in_the_window_of_its_turn(seed: int) -> None:
         start = BASE + (2 * rank + (sequence + k & 1)) * window
         place = cell_of_round(ctypes.addressof(words), rank, sequence, k, rounds, length)
         assert start <= place and place + length <= start + window
+
+
+def test_each_reader_has_a_share_of_the_window(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(2000):
+        most, shares = draw.choice([4096, CELL_BYTES]), draw.randrange(1, 8)
+        window, part = most * draw.randrange(1, 9), most // shares // layout.LINE * layout.LINE
+        words = context(window, most)
+        rank, sequence, k = draw.randrange(8), draw.getrandbits(38), draw.randrange(300)
+        found = []
+        for index in range(shares):
+            length, rounds = draw.choice([0, 1, part, draw.randrange(part)]), draw.choice([1, 2, 256])
+            args = rank, sequence, k, rounds, length, index, shares
+            place = cell_in_share(ctypes.addressof(words), *args)
+            found.append((place, place + length))
+        start = BASE + (2 * rank + (sequence + k & 1)) * window
+        assert start <= found[0][0] and found[-1][1] <= start + window
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(found))
 
 
 @pytest.mark.parametrize("length", [MOVED_BYTES, 12_345, 64 << 10, CELL_BYTES])
@@ -147,6 +166,11 @@ def test_results_are_the_same_however_cells_are_written(ranks: Any, passing: boo
                 assert np.array_equal(comm.collective_permute(row, pairs), arrays[me - 1][0])
                 got, _ = comm.all_to_all_v(x.ravel(), [length] * n)
                 assert np.array_equal(got, np.concatenate([a[me] for a in arrays]))
+                odd = [length - 7 * r for r in range(n)]
+                got = comm.all_gather_v(row[: odd[me]])[0]
+                assert np.array_equal(got, np.concatenate([a[0][:o] for a, o in zip(arrays, odd, strict=True)]))
+                got = comm.scan(row)
+                assert np.array_equal(got, np.add.reduce([a[0] for a in arrays[: me + 1]], dtype=np.uint8))
                 if length >= UNIT:
                     pace = words[(c.PASS_PACE if passing else c.WRITE_PACE) // WORD]
                     assert pace > 1, "nothing was measured, so nothing was written this way"

@@ -3,7 +3,7 @@
 Each rank has two windows of WINDOW_BYTES in the region of its group. Turn s + k of a rank, that is round k of operation
 s, uses window (s + k) & 1, and in it a cell of at most CELL_BYTES. When a rank may write a cell, and when a peer may
 read it, is the business of each collective. These rules are about windows: a rank writes into a window again after all
-that is in it has been read. So they hold wherever in its window a cell lies.
+that is in it has been read. So they hold wherever in its window a cell lies. They call it cell (s + k) & 1.
 
     cell of a turn   only its rank writes it, except where the collective says otherwise; peers read it after the
                      sequence word or the step that publishes it
@@ -27,7 +27,7 @@ a rank measures both (`pace.py`). No rule depends on how a cell was written: non
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, stream
-from shmcoll.engine.layout import HEADER_INLINE, INLINE_BYTES, PAGE
+from shmcoll.engine.layout import HEADER_INLINE, INLINE_BYTES, LINE, PAGE
 from shmcoll.engine.protocol.pace import TIMED_BYTES, begin_copy, note_copy, passes_caches
 from shmcoll.engine.protocol.sync import header
 
@@ -48,13 +48,20 @@ def full_cell(ctx, rank, sequence, k):
 
 def cell_of_round(ctx, rank, sequence, k, rounds, length):
     """Return the address of the cell of a rank in round k of so many, in which it holds `length` bytes."""
-    window = peek(ctx + c.WINDOW_BYTES)
-    start = peek(ctx + c.CELLS) + (2 * rank + ((sequence + k) & 1)) * window
-    if length < MOVED_BYTES or window == peek(ctx + c.CELL_BYTES):
+    return cell_in_share(ctx, rank, sequence, k, rounds, length, 0, 1)
+
+
+def cell_in_share(ctx, rank, sequence, k, rounds, length, index, shares):
+    """Return the address of a cell for one reader, if each of so many readers has a share of the window, and rounds and
+    a length of its own. Together they hold up to CELL_BYTES."""
+    window, most = peek(ctx + c.WINDOW_BYTES), peek(ctx + c.CELL_BYTES)
+    share = window // shares // LINE * LINE
+    start = peek(ctx + c.CELLS) + (2 * rank + ((sequence + k) & 1)) * window + index * share
+    if length < MOVED_BYTES or window == most:
         return start
     step = (length + PAGE - 1) & -PAGE
-    cells_before = (sequence * rounds + k) >> 1  # in this window, if all operations were like this one
-    return start + cells_before % max(window // step, 1) * step
+    cells_before = (sequence * rounds + k) >> 1  # in this share, if all operations were like this one
+    return start + cells_before % max(share // step, 1) * step
 
 
 def payload(ctx, rank, sequence, length):

@@ -38,7 +38,7 @@ from shmcoll.engine.layout import (
     TABLES,
     WORD,
 )
-from shmcoll.engine.protocol.cells import full_cell, write_cell
+from shmcoll.engine.protocol.cells import cell_in_share, write_cell
 from shmcoll.engine.protocol.exposure import (
     EVERY_HEADER,
     expose,
@@ -188,28 +188,36 @@ def rounds_of(ctx, sequence, sender, receiver, item, part):
     return -(-longest * item // part)
 
 
-def stage_part(ctx, sequence, k, peer, part, offset):
-    """Copy the k-th part of the block for `peer` into this rank's cell, at `offset` bytes, if this rank uses it."""
-    if has_exposed(ctx, sequence, peek(ctx + c.RANK)):
+def part_cell(ctx, sequence, k, sender, reader, length, part, shares):
+    """Return where the k-th part of a block of `length` bytes lies. A cell has so many shares; with one, all readers
+    find the same block in it."""
+    index = 0 if shares == 1 else reader - (reader > sender)
+    return cell_in_share(ctx, sender, sequence, k, -(-length // part), min(length, part), index, shares)
+
+
+def stage_part(ctx, sequence, k, peer, part, shares):
+    """Copy the k-th part of the block for `peer` into this rank's cell, if this rank uses it."""
+    size, me, own, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
+    if has_exposed(ctx, sequence, me):
         return
-    size, own, item = peek(ctx + c.SIZE), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
-    left = get(own, size, SEND_COUNTS, peer) * item - k * part
+    length = get(own, size, SEND_COUNTS, peer) * item
+    left = length - k * part
     if left > 0:
         source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, peer) * item + k * part
         count = min(left, part)
-        place = full_cell(ctx, peek(ctx + c.RANK), sequence, k)
-        write_cell(ctx, place + offset, source, count)
+        write_cell(ctx, part_cell(ctx, sequence, k, me, peer, length, part, shares), source, count)
 
 
-def fetch_part(ctx, sequence, k, peer, part, offset):
-    """Wait for the k-th part of the block from `peer`, and copy it from `offset` in that rank's cell to its place.
-    Part 0 was published with the header. An exposed block is one part."""
+def fetch_part(ctx, sequence, k, peer, part, shares):
+    """Wait for the k-th part of the block from `peer`, and copy it from that rank's cell to its place. Part 0 was
+    published with the header. An exposed block is one part."""
     if k > 0:
         status = await_step(ctx, sequence, k, peer)
         if status != c.OK:
             return status
     size, own, item = peek(ctx + c.SIZE), peek(ctx + TABLE), peek(ctx + c.OUT + c.ITEM)
-    left = get(own, size, RECV_COUNTS, peer) * item - k * part
+    length = get(own, size, RECV_COUNTS, peer) * item
+    left = length - k * part
     if k == 0:
         find_out(ctx, left)
     if has_exposed(ctx, sequence, peer):
@@ -218,7 +226,8 @@ def fetch_part(ctx, sequence, k, peer, part, offset):
         place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item + k * part
         count = min(left, part)
         begun = begin_copy(ctx, count)
-        copy_to_result(ctx, place, full_cell(ctx, peer, sequence, k) + offset, count)
+        source = part_cell(ctx, sequence, k, peer, peek(ctx + c.RANK), length, part, shares)
+        copy_to_result(ctx, place, source, count)
         note_copy(ctx, c.FETCH_PACE, begun, count)
     return c.OK
 
@@ -236,10 +245,10 @@ def fetch_exposed(ctx, sequence, peer, length):
     return read_exposed(ctx, sequence, peer, start, place, length)
 
 
-def fetch_parts(ctx, sequence, k, part, offset):
+def fetch_parts(ctx, sequence, k, part, shares):
     """Call `fetch_part` for all peers, beginning with the next rank."""
     for i in range(1, peek(ctx + c.SIZE)):
-        status = fetch_part(ctx, sequence, k, peer_after(ctx, i), part, offset)
+        status = fetch_part(ctx, sequence, k, peer_after(ctx, i), part, shares)
         if status != c.OK:
             return status
     return c.OK

@@ -10,7 +10,7 @@ MiB of last-level cache, it is where the results of all ranks together are half 
 0.8 to 1.0 of the time if arrays come from memory (16 pairs in turn), and 0.8 to 1.2 if the same arrays are used again
 and again; at half that size 0.85 to 1.15 and 1.2 to 1.6, from twice that size on 0.7 to 1.0 and 0.8 to 1.2.
 If the result replaces what the rank has just read, streaming costs 1.1-1.3,
-so such results are not streamed. Memory that other ranks read, cells above all, is never streamed.
+so such results are not streamed. How a rank writes its cells, which other ranks read, is another question (`cells.py`).
 """
 
 from shmcoll.engine import context as c

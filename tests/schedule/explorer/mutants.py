@@ -176,10 +176,10 @@ MUTANTS = {
     ),
     "one header for all": Mutant("engine.protocol.sync.header", "(sequence & 1)", "0", "barrier, 2 ranks"),
     "one cell for all": Mutant(
-        "engine.protocol.cells.cell_of_round", "((sequence + k) & 1)", "1", "all_reduce in cells"
+        "engine.protocol.cells.cell_in_share", "((sequence + k) & 1)", "1", "all_reduce in cells"
     ),
     "a reader looks for a cell where its own is": Mutant(
-        "engine.protocol.cells.cell_of_round",
+        "engine.protocol.cells.cell_in_share",
         "(sequence * rounds + k) >> 1",
         "peek(ctx + c.RANK)",
         "all_gather of 3 rounds, cells move on",
@@ -321,7 +321,7 @@ MUTANTS = {
         "collectives.prefix_reduction.await_slice", "i - 2 * size + 1", "i - 2 * size", "chain"
     ),
     "the chain lies in the next operation's cells": Mutant(
-        "collectives.prefix_reduction.slot", "sequence, 0, 1, length", "sequence, 1, 1, length", "chain of exscan"
+        "collectives.prefix_reduction.slot", "sequence, 2 * turn, 1", "sequence, 1 + 2 * turn, 1", "chain of exscan"
     ),
     "a slice is passed on before it is kept": Mutant(
         "collectives.prefix_reduction.add_and_copy",

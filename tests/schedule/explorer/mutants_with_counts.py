@@ -4,7 +4,7 @@ from tests.schedule.explorer.mutants import Mutant
 
 MUTANTS_WITH_COUNTS = {
     "one cell for all rounds": Mutant(
-        "engine.protocol.count_tables.stage_part", "sequence, k)", "sequence, 0)", "all_to_all_v"
+        "engine.protocol.count_tables.stage_part", "sequence, k, me", "sequence, 0, me", "all_to_all_v"
     ),
     "parts are taken without waiting": Mutant(
         "engine.protocol.count_tables.fetch_part", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all_v"
@@ -67,12 +67,12 @@ MUTANTS_WITH_COUNTS = {
         sampled=True,
     ),
     "receivers share one part of the cell": Mutant(
-        "collectives.scatter_v.place", "before * part_bytes(ctx)", "0 * before", "scatter_v, 3 ranks", sampled=True
+        "engine.protocol.cells.cell_in_share", "index * share", "0 * index", "scatter_v, 3 ranks", sampled=True
     ),
     "an array is published before it is laid": Mutant(
         "collectives.all_gather_v.move",
-        "            stage_part(ctx, sequence, k, me, part, 0)\n            publish_step(ctx, sequence, k)\n",
-        "            publish_step(ctx, sequence, k)\n            stage_part(ctx, sequence, k, me, part, 0)\n",
+        "            stage_part(ctx, sequence, k, me, part, 1)\n            publish_step(ctx, sequence, k)\n",
+        "            publish_step(ctx, sequence, k)\n            stage_part(ctx, sequence, k, me, part, 1)\n",
         "all_gather_v",
     ),
     "cells of all_gather_v are not released": Mutant(

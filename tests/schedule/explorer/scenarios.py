@@ -213,6 +213,11 @@ SCENARIOS = {
     "all_to_all of 2 rounds": Scenario(2, (AllToAll(24), AllToAll(8)), words=48),
     "all_to_all, 3 ranks": Scenario(3, (AllToAll(20), AllToAll(8)), words=60, settings={"cell_bytes": 384}),
     "all_to_all_v": Scenario(2, (UNEVEN,), words=80),
+    "all_to_all_v, cells move on": Scenario(2, (UNEVEN, UNEVEN), words=80, settings=WINDOWS),
+    "scatter_v of 3 ranks, cells move on": Scenario(
+        3, (scatter_v((40, 2, 20), root=1, halfway=True), IN_CELL), words=62, settings={"cell_bytes": 256} | WINDOWS
+    ),
+    "chain, cells move on": Scenario(2, (Scan(words=24), IN_CELL), words=24, settings=RING | WINDOWS),
     "all_to_all_v, then another": Scenario(2, (all_to_all_v(((1, 2), (3, 1))), all_to_all_v(((1, 3), (2, 1))))),
     "all_to_all_v refused": Scenario(
         2, (all_to_all_v(((3, 4), (2, 1)), room=4), all_to_all_v(((1, 3), (2, 1)))), words=80

@@ -225,6 +225,7 @@ def exploring() -> Iterator[None]:
         put(cells, "MOVED_BYTES", 64)
         put(offer, "LONGER", 1)
         put(sys.modules["shmcoll.collectives.prefix_reduction"], "MOST_DIRECT", 3)
+        put(sys.modules["shmcoll.collectives.prefix_reduction"], "LONG", 64)
         put(offer, "has_room", lambda _ctx, _peer, _length: False)  # short messages are offered, too
         put(sys.modules["shmcoll.collectives.all_reduce_shared"], "PIECE_BYTES", 32)
         put(atomics, "hooks", Hooks())
