@@ -26,6 +26,7 @@ from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.cells import cell, payload, write_cell
 from shmcoll.engine.protocol.exposure import (
+    ALL_READ,
     end_exposure,
     expose,
     exposed,
@@ -81,7 +82,7 @@ def expose_array(ctx, sequence):
     if not may_expose(ctx, length):
         return 0
     note_result(ctx, sequence, peek(ctx + c.EXTRA) == 0)
-    limit = peek(ctx + c.TO_ALL_BYTES)
+    limit = peek(ctx + c.TO_ALL_BYTES) // ALL_READ
     if peek(ctx + c.SIZE) == 2:  # with more, several peers read each cell
         limit = limit_by_pace(ctx, length, limit)
     return expose(ctx, sequence, peek(ctx + c.X + c.DATA), length, length, limit)

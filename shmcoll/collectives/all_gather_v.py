@@ -25,7 +25,7 @@ from shmcoll.engine.protocol.count_tables import (
     rounds_of,
     stage_part,
 )
-from shmcoll.engine.protocol.exposure import EVERY_HEADER, end_exposure, how_many_expose
+from shmcoll.engine.protocol.exposure import ALL_READ, EVERY_HEADER, end_exposure, how_many_expose
 from shmcoll.engine.protocol.sync import publish_step, release_cells
 
 COVERS = DTYPE
@@ -38,7 +38,7 @@ def all_gather_v(ctx):
 
 def open_and_check(ctx):
     """Open, exchange the tables, and check them. A rank sends its whole array, which always fits."""
-    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES), peek(ctx + c.TO_ALL_BYTES))
+    sequence = begin_with_table(ctx, COVERS, peek(ctx + c.X + c.BYTES), peek(ctx + c.TO_ALL_BYTES) // ALL_READ)
     stage_part(ctx, sequence, 0, peek(ctx + c.RANK), peek(ctx + c.CELL_BYTES), 1)
     return exchange_tables(ctx, sequence, ANYONE, ANYONE)
 

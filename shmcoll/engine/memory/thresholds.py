@@ -45,7 +45,7 @@ class Thresholds:
     slice_bytes: int = 128 << 10
     stream_bytes: int = 2 << 20
     ring_bytes: int = 8 << 10
-    direct_bytes: int = 2 << 20
+    direct_bytes: int = 4 << 20
     shared_bytes: int = 16 << 10
     exchange_bytes: int = 4 << 20
 

@@ -17,8 +17,8 @@ cells both ranks copy at once, and a cell is written once for all its readers. S
     DIRECT_BYTES     in scatter: the root would write all cells, and its peers read side by side
     EXCHANGE_BYTES   in all_to_all and collective_permute: two copies become one on each rank. Shorter ones go the way
                      that has been faster lately (`pace.py`), as long as each rank has a core
-    TO_ALL_BYTES     TO_ALL times EXCHANGE_BYTES, in broadcast and all_gather, between two ranks only: all other peers
-                     would read the same cell. In all_gather, shorter ones as above
+    TO_ALL_BYTES     TO_ALL times EXCHANGE_BYTES, in broadcast, and an ALL_READ-th of that in all_gather, between two
+                     ranks only: all other peers would read the same cell. In all_gather, shorter ones as above
     NEVER            in gather: the root would make all copies; through cells the senders make half of them
 
 from so many bytes for each peer on. Arrays in the arena are read by plain loads, from SHARED_BYTES on, in all of them.
@@ -62,6 +62,7 @@ from shmcoll.engine.protocol.wait import has_failed
 
 EVERY_HEADER = 1 << 62  # instead of a share, for calls whose headers always say what is exposed
 TO_ALL = 32  # times EXCHANGE_BYTES
+ALL_READ = 8  # of TO_ALL_BYTES
 NEVER = 1 << 62  # instead of a threshold: private arrays go through the cells
 
 
