@@ -3,7 +3,9 @@
 Each rank has two windows of WINDOW_BYTES in the region of its group. Turn s + k of a rank, that is round k of operation
 s, uses window (s + k) & 1, and in it a cell of at most CELL_BYTES. When a rank may write a cell, and when a peer may
 read it, is the business of each collective. These rules are about windows: a rank writes into a window again after all
-that is in it has been read. So they hold wherever in its window a cell lies. They call it cell (s + k) & 1.
+that is in it has been read. So they hold wherever in its window a cell lies. They call it cell (s + k) & 1. A root of
+scatter, and a rank in a halo exchange, do not wait for all readers before they write a part of it. They may, because
+all cells of an operation have the same length and layout: the part of one reader never lies where that of another does.
 
     cell of a turn   only its rank writes it, except where the collective says otherwise; peers read it after the
                      sequence word or the step that publishes it

@@ -266,6 +266,9 @@ SCENARIOS = {
     "scatter refused": Scenario(2, (Scatter(8, room=7), Scatter(8)), words=16),
     "scatter refused, 3 ranks": Scenario(3, (Scatter(2, root=1, room=1), Scatter(2)), words=16),
     "scatter, 3 ranks": Scenario(3, (Scatter(40, root=1, halfway=True, listed=True), IN_CELL), words=120),
+    "scatter, 3 ranks, cells move on": Scenario(
+        3, (Scatter(40, root=1, halfway=True, listed=True), IN_CELL), words=120, settings=WINDOWS
+    ),
     "permute": Scenario(2, (Permute(70, (1, 0), in_place=True),), words=70),
     "permute of 2 rounds, then all_reduce": Scenario(2, (Permute(40, (1, 0)), IN_CELL), words=40),
     "chain of permute of 4 rounds": Scenario(2, (Permute(100, (1, -1), in_place=True),), words=100),
@@ -278,6 +281,9 @@ SCENARIOS = {
         2, (Exchange((2,), ((60,), (63,)), 20, is_periodic=True), IN_CELL), words=63
     ),
     "halo of 3 rounds": Scenario(2, (Exchange((2,), ((105,), (120,)), 35),), words=120),
+    "halo of 3 rounds, cells move on": Scenario(
+        2, (Exchange((2,), ((105,), (120,)), 35),), words=120, settings=WINDOWS
+    ),
     "halo of unlike faces": Scenario(
         2, (Exchange((2, 1), ((3, 4), (3, 3)), unlike=True),), settings={"cell_bytes": 512}
     ),
