@@ -15,8 +15,8 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import COUNTS, DTYPE, EXTRA, IN_PHASES, Collective
 from shmcoll.engine.kernels.element_marks import in_words
+from shmcoll.engine.protocol.count_checks import ANYONE
 from shmcoll.engine.protocol.count_tables import (
-    ANYONE,
     begin_with_table,
     copy_own_block,
     exchange_tables,

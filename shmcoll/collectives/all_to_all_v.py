@@ -15,16 +15,16 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import COUNTS, DTYPE, EXTRA, IN_PHASES, OWN_COUNTS, Collective
 from shmcoll.engine.kernels.element_marks import in_words
+from shmcoll.engine.protocol.count_checks import ANYONE, sends_fit
 from shmcoll.engine.protocol.count_tables import (
-    ANYONE,
     begin_with_table,
     copy_own_block,
     exchange_tables,
     fetch_parts,
     is_opening,
     rounds_of,
-    sends_fit,
     stage_part,
+    table,
 )
 from shmcoll.engine.protocol.exposure import EVERY_HEADER, end_exposure, how_many_expose
 from shmcoll.engine.protocol.pace import limit_by_pace
@@ -43,7 +43,7 @@ def open_and_check(ctx):
     share = peek(ctx + c.X + c.BYTES) // peek(ctx + c.SIZE)
     limit = limit_by_pace(ctx, share, peek(ctx + c.EXCHANGE_BYTES))
     sequence = begin_with_table(ctx, COVERS, share, limit)
-    if sends_fit(ctx, sequence, peek(ctx + c.RANK), ANYONE):
+    if sends_fit(table(ctx, peek(ctx + c.RANK), sequence), peek(ctx + c.SIZE), ANYONE):
         stage(ctx, sequence, 0)
     return exchange_tables(ctx, sequence, ANYONE, ANYONE)
 

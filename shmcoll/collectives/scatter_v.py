@@ -27,19 +27,16 @@ from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import COUNTS, EXTRA, IN_PHASES, NOTHING, OWN_COUNTS, ROOTED, X_AT_ROOT, Collective
 from shmcoll.engine.kernels.element_marks import in_words
 from shmcoll.engine.layout import ELEMENT_TYPE, LINE, RECV_COUNTS, TABLE_SIZES
+from shmcoll.engine.protocol.count_checks import ANYONE, get, put, sends_fit
 from shmcoll.engine.protocol.count_tables import (
-    ANYONE,
     TABLE,
     begin_with_table,
     check_counts,
     copy_own_block,
     fetch_part,
-    get,
     has_exposed,
     is_opening,
-    put,
     rounds_of,
-    sends_fit,
     stage_part,
     table,
 )
@@ -61,7 +58,7 @@ def open_and_check(ctx):
     root = peek(ctx + c.ARGUMENT)
     share = peek(ctx + c.X + c.BYTES) // peek(ctx + c.SIZE) if peek(ctx + c.RANK) == root else 0
     sequence = begin_with_table(ctx, COVERS, share, peek(ctx + c.DIRECT_BYTES))
-    if peek(ctx + c.RANK) == root and sends_fit(ctx, sequence, root, ANYONE):
+    if peek(ctx + c.RANK) == root and sends_fit(table(ctx, root, sequence), peek(ctx + c.SIZE), ANYONE):
         stage(ctx, sequence, 0)
     status = exchange_headers(ctx, sequence)
     if status != c.OK:

@@ -1,5 +1,6 @@
 """The text of a verdict that all ranks have reached together: the same on every rank."""
 
+from collections.abc import Callable, Sequence
 from itertools import pairwise, product
 
 import numpy as np
@@ -116,19 +117,26 @@ class PublishedCounts:
         self.what = "rows" if self.dtype >= 0 and self.dtype >> MARK_SHIFT & ROWS else "elements"
 
 
-def _published(group: Group, sequence: int) -> list[PublishedCounts]:
+def _published(group: Group, sequence: int) -> list[np.ndarray]:
     half, length = layout.TABLES + (sequence & 1) * layout.table_bytes(group.size), layout.table_words(group.size)
     places = [group.mailbox(rank) + half for rank in range(group.size)]
-    tables = [np.frombuffer(group.arena.read(place, length * WORD), np.int64) for place in places]
-    # All ranks with an array have the same unit; a rank without one does not know it
-    unit = max(1, *(int(words[layout.TABLE_SIZES * group.size + layout.COUNT_UNIT]) for words in tables))
-    return [PublishedCounts(rank, group.name(rank), words, unit) for rank, words in enumerate(tables)]
+    return [np.frombuffer(group.arena.read(place, length * WORD), np.int64) for place in places]
 
 
 def explain_counts(group: Group, operation: str, sequence: int, root: int) -> str:
     """Return which entry of the tables does not fit. root: the rank that sends, if only one does; otherwise any
     rank."""
-    tables = _published(group, sequence)
+    return explain_tables(_published(group, sequence), group.name, operation, sequence, root)
+
+
+def explain_tables(
+    published: Sequence[np.ndarray], name: Callable[[int], int | str], operation: str, sequence: int, root: int
+) -> str:
+    """Return the same for tables that lie elsewhere, as words by rank. name: returns that of a rank."""
+    size = len(published)
+    # All ranks with an array have the same unit; a rank without one does not know it
+    unit = max(1, *(int(words[layout.TABLE_SIZES * size + layout.COUNT_UNIT]) for words in published))
+    tables = [PublishedCounts(rank, name(rank), words, unit) for rank, words in enumerate(published)]
     for table in tables:
         wrong = _wrong_dtype(table, tables[root]) or _wrong_send(table, tables) or _wrong_receive(table, tables)
         if wrong:

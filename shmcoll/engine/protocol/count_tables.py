@@ -28,17 +28,15 @@ from shmcoll.engine.atomics import load, peek, poke, store
 from shmcoll.engine.layout import (
     RECV_COUNTS,
     RECV_DISPLS,
-    RECV_ROOM,
-    RESULT_SIZE,
     SEND_COUNTS,
     SEND_DISPLS,
-    SOURCE_SIZE,
     TABLE_ENDS,
     TABLE_SIZES,
     TABLES,
     WORD,
 )
 from shmcoll.engine.protocol.cells import cell_in_share, write_cell
+from shmcoll.engine.protocol.count_checks import all_fit, first, get, has_room_for_all, last, take_counts
 from shmcoll.engine.protocol.exposure import (
     EVERY_HEADER,
     expose,
@@ -55,8 +53,6 @@ from shmcoll.engine.protocol.sync import await_step, begin, exchange_headers, pe
 
 PHASE, TABLE = c.EXTRA, c.EXTRA + WORD
 COUNTS, BOTH, DATA = 0, 1, c.LATER
-
-ANYONE = -1  # instead of the only rank that sends, or the only one that receives
 
 
 def begin_with_table(ctx, covers, share, threshold):
@@ -90,85 +86,17 @@ def exchange_tables(ctx, sequence, sender, receiver):
 def check_counts(ctx, sequence, sender, receiver):
     """Check whether everything that `sender` sends to `receiver` fits. Return OK, COUNTS_KNOWN in the phase COUNTS, or
     DISAGREE."""
-    size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
-    for rank in range(first(sender), last(ctx, sender) + 1):
-        if not sends_fit(ctx, sequence, rank, receiver):
-            return c.DISAGREE
-    for rank in range(first(receiver), last(ctx, receiver) + 1):
-        if not receives_fit(ctx, sequence, sender, rank):
-            return c.DISAGREE
-    own, packed = peek(ctx + TABLE), 0
-    for rank in range(size):
-        count = get(table(ctx, rank, sequence), size, SEND_COUNTS, me)
-        put(own, size, RECV_COUNTS, rank, count)
-        if get(own, size, RECV_DISPLS, rank) < 0:
-            put(own, size, RECV_DISPLS, rank, packed)
-        packed += count
+    size, me, own = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE)
+    tables, apart = table(ctx, 0, sequence), peek(ctx + c.STRIDE)
+    if not all_fit(tables, apart, size, sender, receiver):
+        return c.DISAGREE
+    take_counts(tables, apart, size, me, own)
     if not has_room_for_all(own, size):
         poke(ctx + c.CULPRIT, me)
         return c.BROKEN
     if not results_are_apart(ctx, sequence):
         return c.OVERLAP
     return c.COUNTS_KNOWN if peek(ctx + PHASE) == COUNTS else c.OK
-
-
-def has_room_for_all(own, size):
-    """Return whether all that this rank receives is within its result, by its own copy of the counts. The check before
-    this one read the counts where their owners can still change them."""
-    total = get(own, size, TABLE_SIZES, RESULT_SIZE)
-    for rank in range(size):
-        count, start = get(own, size, RECV_COUNTS, rank), get(own, size, RECV_DISPLS, rank)
-        if count < 0 or start < 0 or (total >= 0 and count > 0 and (count > total or start > total - count)):
-            return 0
-    return 1
-
-
-def sends_fit(ctx, sequence, sender, receiver):
-    """Return whether everything that one rank sends to `receiver` is within its source."""
-    size, rows = peek(ctx + c.SIZE), table(ctx, sender, sequence)
-    total = get(rows, size, TABLE_SIZES, SOURCE_SIZE)
-    for rank in range(first(receiver), last(ctx, receiver) + 1):
-        count, start = get(rows, size, SEND_COUNTS, rank), get(rows, size, SEND_DISPLS, rank)
-        if count < 0 or (count > 0 and (start < 0 or count > total or start > total - count)):
-            return 0
-    return 1
-
-
-def receives_fit(ctx, sequence, sender, receiver):
-    """Return whether the blocks that one rank gets from `sender` have the expected counts, fit, and do not overlap."""
-    size, rows = peek(ctx + c.SIZE), table(ctx, receiver, sequence)
-    total = get(rows, size, TABLE_SIZES, RESULT_SIZE)
-    packed, end, ascending = 0, 0, 1
-    for rank in range(first(sender), last(ctx, sender) + 1):
-        count = get(table(ctx, rank, sequence), size, SEND_COUNTS, receiver)
-        expected, room = get(rows, size, RECV_COUNTS, rank), get(rows, size, RECV_ROOM, rank)
-        if (expected >= 0 and expected != count) or (room >= 0 and count > room):
-            return 0
-        displacement = get(rows, size, RECV_DISPLS, rank)
-        start = packed if displacement < 0 else displacement
-        packed += count
-        if count == 0:
-            continue
-        if total >= 0 and (count > total or start > total - count):
-            return 0
-        if start < end:
-            ascending = 0
-        end = start + count
-    return 1 if ascending else are_disjoint(ctx, sequence, receiver)
-
-
-def are_disjoint(ctx, sequence, receiver):
-    """Return whether no two blocks overlap in a result, for displacements in any order."""
-    size, rows = peek(ctx + c.SIZE), table(ctx, receiver, sequence)
-    for a in range(size):
-        a_count = get(table(ctx, a, sequence), size, SEND_COUNTS, receiver)
-        a_start = get(rows, size, RECV_DISPLS, a)
-        for b in range(a):
-            b_count = get(table(ctx, b, sequence), size, SEND_COUNTS, receiver)
-            b_start = get(rows, size, RECV_DISPLS, b)
-            if a_count > 0 and b_count > 0 and a_start < b_start + b_count and b_start < a_start + a_count:
-                return 0
-    return 1
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
@@ -178,11 +106,11 @@ def rounds_of(ctx, sequence, sender, receiver, item, part):
     """Return the parts of the longest block that moves between different ranks through a cell, the same number on all
     ranks."""
     size, longest = peek(ctx + c.SIZE), 0
-    for source in range(first(sender), last(ctx, sender) + 1):
+    for source in range(first(sender), last(sender, size) + 1):
         if has_exposed(ctx, sequence, source):
             continue
         rows = table(ctx, source, sequence)
-        for target in range(first(receiver), last(ctx, receiver) + 1):
+        for target in range(first(receiver), last(receiver, size) + 1):
             if source != target:
                 longest = max(longest, get(rows, size, SEND_COUNTS, target))
     return -(-longest * item // part)
@@ -280,19 +208,3 @@ def table(ctx, rank, sequence):
     """Return the address of the table that `rank` writes for operation `sequence`."""
     stride = (peek(ctx + c.RINGS) - TABLES) // 2
     return mailbox(ctx, rank) + TABLES + (sequence & 1) * stride
-
-
-def get(rows, size, row, i):
-    return load(rows + (row * size + i) * WORD)
-
-
-def put(rows, size, row, i, value):
-    store(rows + (row * size + i) * WORD, value)
-
-
-def first(rank):
-    return 0 if rank == ANYONE else rank
-
-
-def last(ctx, rank):
-    return peek(ctx + c.SIZE) - 1 if rank == ANYONE else rank

@@ -13,8 +13,8 @@ MUTANTS_WITH_COUNTS = {
         "engine.protocol.count_tables.table", "(sequence & 1)", "0", "all_to_all_v, then another"
     ),
     "what is received is not judged": Mutant(
-        "engine.protocol.count_tables.check_counts",
-        "receives_fit(ctx, sequence, sender, rank)",
+        "engine.protocol.count_checks.all_fit",
+        "receives_fit(tables, apart, size, sender, rank)",
         "True",
         "gather_v refused",
     ),
