@@ -39,6 +39,14 @@ def check_that_one_is_named(lines: list[str]) -> None:
     assert sum(re.fullmatch(text, line) is not None for line in lines) == 1, lines
 
 
+def said_of_node(node: str, lines: list[str]) -> list[str]:
+    """Return the lines about a node. Those of others are about ranks that mpiexec has killed: on a busy machine their
+    watchers may speak, too."""
+    others = [line for line in lines if f" (node {node}) " not in line]
+    assert all(" died: killed by SIGKILL; " in line for line in others), lines
+    return [line for line in lines if line not in others]
+
+
 @pytest.mark.stress
 @pytest.mark.usefixtures("mpich")
 def test_of_a_node_whose_ranks_are_all_killed_one_is_named(tmp_path):
@@ -70,7 +78,7 @@ def test_where_other_ranks_of_the_node_can_report_a_death_the_watcher_does_not(t
 
 @pytest.mark.usefixtures("mpich")
 def test_a_killed_rank_is_named_once_with_its_node_and_its_last_call(tmp_path):
-    assert said(tmp_path, "killed") == [
+    assert said_of_node("b", said(tmp_path, "killed")) == [
         "shmcoll: rank 3 (node b) died: killed by SIGKILL; its last call, all_reduce #4, had returned"
     ]
 
@@ -92,7 +100,8 @@ def test_a_killed_rank_is_named_once_with_its_node_and_its_last_call(tmp_path):
     ],
 )
 def test_however_a_rank_dies_it_is_named_once(tmp_path, case, layout, line):
-    (found,) = said(tmp_path, case, layout)
+    (node,) = re.findall(r"\(node (.)\)", line)
+    (found,) = said_of_node(node, said(tmp_path, case, layout))
     assert found.startswith(f"shmcoll: {line}")
 
 
@@ -105,10 +114,10 @@ def test_a_rank_that_has_left_or_raised_is_not_named(tmp_path, case):
 @pytest.mark.stress
 @pytest.mark.usefixtures("mpich")
 def test_each_of_many_deaths_is_named_once(tmp_path):
-    """On a busy machine, too: the order of events decides, and not how soon the watcher gets a core."""
+    """The order of events decides, and not how soon the watcher gets a core."""
     jobs = 20
     for job in range(jobs):
-        case, layout, rank = ("killed", "cyclic", 3) if job % 2 else ("leader_killed", "3 nodes", 0)
-        (line,) = said(tmp_path, case, layout)
+        case, layout, rank, node = ("killed", "cyclic", 3, "b") if job % 2 else ("leader_killed", "3 nodes", 0, "a")
+        (line,) = said_of_node(node, said(tmp_path, case, layout))
         assert line.startswith(f"shmcoll: rank {rank} (node "), line
     print(f"figure: {jobs} kills under MPICH's mpiexec: {jobs} named, each once")
