@@ -144,6 +144,40 @@ class Agreement:
         )
         return self.state.description().copy()
 
+    def open_counts(
+        self,
+        facts: Facts,
+        table: int,
+        source: np.ndarray,
+        most: int,
+        sender: int,
+        receiver: int,
+        *,
+        partly_known: Facts | None,
+        unlike: tuple[type[Exception], str],
+        native: tuple[np.ndarray | None, int, int] | None,
+    ) -> int:
+        """Agree on a call with counts, and exchange the tables of all ranks. Return OK, or REFUSED if they do not fit.
+
+        Args:
+            facts: see `open_rows`.
+            table: the address of this rank's table, which what it receives is written to.
+            source: the bytes that it sends.
+            most: of how many of these the opening carries all, if there is room.
+            sender: the only rank that sends, or ANYONE.
+            receiver: the only rank that receives, or ANYONE.
+            partly_known: see `open_rows`.
+            unlike: see `open_rows`.
+            native: see `open_rows`.
+        """
+        return self._open(
+            facts,
+            partly_known,
+            unlike,
+            native,
+            lambda first, second: self.state.open_counts(first, second, table, source, most, sender, receiver),
+        )
+
     def _open(
         self,
         facts: Facts,
@@ -151,19 +185,20 @@ class Agreement:
         unlike: tuple[type[Exception], str],
         native: tuple[np.ndarray | None, int, int] | None,
         make: Callable[..., int],
-    ) -> None:
+    ) -> int:
         """Make an opening in native code, from the marks of this rank, unless it has been made and has found that the
-        ranks disagree. Raise if they do."""
-        state, first, second = self.state, _mark(facts), _mark(partly_known)
+        ranks disagree. Raise if they do. Return OK or REFUSED."""
+        state, first, second, status = self.state, _mark(facts), _mark(partly_known), int(c.OK)
         if not self.verdict:
             if native is not None:
                 state.remember(facts[0], (first, second), *native)
             status = make(first, second)
-            if status != c.MISMATCH:
+            if status not in (c.MISMATCH, c.REFUSED):
                 self.check(status)
             self.verdict = state.verdict if status == c.MISMATCH else 0
         if self.verdict:
             self._disagree(facts, partly_known, unlike)
+        return status
 
     def open(
         self,

@@ -1,17 +1,22 @@
 """The collectives with counts over nodes: all_to_all_v, all_gather_v, gather_v, scatter_v. One algorithm serves all.
 
-Each rank has the table of `engine/protocol/count_tables.py`. In the phases COUNTS and BOTH the ranks exchange what they
-send to each other (`moves.personalised`), each rank checks what it sends and receives, and all ranks agree that all of
-it fits, before a byte of a result moves. In DATA and BOTH the blocks move (`transport.swap`).
+Each rank has the table of `engine/protocol/count_tables.py`. In the phases COUNTS and BOTH all ranks get all tables,
+and check them; in DATA and BOTH the blocks move. Native code does both (`native/counted.py`), and makes such a call by
+itself once Python has made one of its form, unless it has marks.
+
+All tables together grow with the square of the ranks. Where an opening has no room for them, the ranks exchange what
+they send to each other (`moves.personalised`), each rank checks what it sends and receives, and all ranks agree that
+all of it fits, before a byte of a result moves (`transport.swap`).
 
 A rank of scatter_v without `out` learns the dtype from the root's counts.
 """
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from shmcoll.diagnostics.describe_mismatch import explain_tables
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, ROWS, in_words
@@ -28,9 +33,11 @@ from shmcoll.engine.layout import (
     TABLE_SIZES,
     table_words,
 )
+from shmcoll.engine.protocol.count_checks import ANYONE
 from shmcoll.engine.protocol.count_tables import COUNTS, DATA
-from shmcoll.nodes.agreement import DISAGREE, NOTHING
+from shmcoll.nodes.agreement import DISAGREE, NOTHING, Facts
 from shmcoll.nodes.moves import personalised
+from shmcoll.nodes.native.counted_opening import MOST_FOR_ALL, MOST_IN_ROW
 from shmcoll.nodes.transport import swap, table_at
 from shmcoll.nodes.wire import as_bytes
 
@@ -60,14 +67,20 @@ class _Table:
 def exchange(
     d: "NodesDispatcher", name: str, x: Any, out: Any, _0: int, root: int, mark: int, _1: int, phase: int, address: int
 ) -> int:
-    table = _Table(address, d.size)
+    table, is_carried = _Table(address, d.size), d.agreement.state.prepare_for_counts()
+    source = NOTHING if x is None else as_bytes(x)
+    target = NOTHING if out is None else as_bytes(out)
     if phase != DATA:
-        _find_counts(d, name, table, root)
+        if not is_carried:
+            _find_counts(d, name, table, root)
+        elif _open(d, name, table, address, source, root) != _OK:
+            refuse(d, name, root)
         if phase == COUNTS:
             return _COUNTS_KNOWN
     rows, item = table.rows, table.item
-    source = NOTHING if x is None else as_bytes(x)
-    target = NOTHING if out is None else as_bytes(out)
+    if is_carried:
+        d.agreement.move("move_counted", address, source.ctypes.data, target.ctypes.data, item)
+        return _OK
     swap(
         d,
         source,
@@ -80,18 +93,43 @@ def exchange(
     return _OK
 
 
+def _facts(name: str, table: _Table, root: int) -> tuple[Facts, dict[str, Any], np.ndarray | None]:
+    """Return the facts of the call, and those that only ranks with an array know; an array of no dimension of that
+    dtype, and None if it has marks or is not known."""
+    known = element = None
+    if table.ends[ELEMENT_TYPE] >= 0:
+        mark, code = divmod(int(table.ends[ELEMENT_TYPE]), 1 << MARK_SHIFT)
+        known = (f"{BY_CODE[code].name}{in_words(mark)}",)
+        element = np.empty((), BY_CODE[code].numpy) if not mark else None
+    more = {"partly_known": known, "unlike": _REFUSED if name == "scatter_v" else DISAGREE}
+    return (name, f"root={root}" if name in _ROOTED else ""), more, element
+
+
+def _open(d: "NodesDispatcher", name: str, table: _Table, address: int, source: np.ndarray, root: int) -> int:
+    """Exchange the tables. Return OK or REFUSED."""
+    facts, more, element = _facts(name, table, root)
+    sender, receiver = root if name == "scatter_v" else ANYONE, root if name == "gather_v" else ANYONE
+    native = (element, 0, root) if element is not None or more["partly_known"] is None else None
+    most = MOST_FOR_ALL if name == "all_gather_v" else MOST_IN_ROW
+    done: int = d.agreement.open_counts(facts, address, source, most, sender, receiver, native=native, **more)
+    return done
+
+
+def refuse(d: "NodesDispatcher", name: str, root: int) -> NoReturn:
+    """Raise on all ranks which counts do not fit. `ValueError` leaves the group as it is."""
+    agreement = d.agreement
+    root = root if name in _ROOTED else 0
+    agreement.refuse(ValueError, explain_tables(agreement.state.tables, d.group.name, name, agreement.sequence, root))
+    raise AssertionError
+
+
 def _find_counts(d: "NodesDispatcher", name: str, table: _Table, root: int) -> None:
     """Fill in what this rank receives, and make sure that everything fits on all ranks."""
     rows, ends = table.rows, table.ends
-    facts = (name, f"root={root}" if name in _ROOTED else "")
-    known = None
-    if ends[ELEMENT_TYPE] >= 0:
-        code, mark = int(ends[ELEMENT_TYPE]) & ((1 << MARK_SHIFT) - 1), int(ends[ELEMENT_TYPE]) >> MARK_SHIFT
-        known = (f"{BY_CODE[code].name}{in_words(mark)}",)
+    facts, more, _ = _facts(name, table, root)
     words = np.empty((d.size, 3), np.int64)
     words[:, 0], words[:, 1], words[:, 2] = rows[SEND_COUNTS], ends[ELEMENT_TYPE], ends[COUNT_UNIT]
-    unlike = _REFUSED if name == "scatter_v" else DISAGREE
-    told = personalised(d, facts, words.view(np.uint8), partly_known=known, unlike=unlike)
+    told = personalised(d, facts, words.view(np.uint8), **more)
     counts, types, units = told.reshape(-1).view(np.int64).reshape(d.size, 3).T
     wrong = _what_is_wrong(d, table, counts)
     rows[RECV_COUNTS] = counts

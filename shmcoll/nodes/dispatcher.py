@@ -124,6 +124,7 @@ class NodesDispatcher:
         self.local_rank = inner._local_rank
         self.group = NodesGroup(inner._dispatcher.group, inner.rank, channel.ranks)
         self.words = entry.new_context(self.size)
+        self.own_table = self.words.ctypes.data + entry.OWN_TABLE
         self.words[c.RANK // WORD], self.words[c.SIZE // WORD] = self.rank, self.size
         self.failures = Failures(topology, channel, inner, within, self.group.name(self.rank), self.words)
         # The turns and the worker need of a group what `NodesGroup` has
@@ -185,6 +186,9 @@ class NodesDispatcher:
         """Make a call that native code has not made, or report why its opening has failed."""
         if status == c.UNREADABLE:
             return self.complete(operation, lambda: self.agreement.check(status))
+        if status == c.REFUSED:
+            root = self.words.item(c.ARGUMENT // WORD)
+            return self.complete(operation, lambda: counted.refuse(self, operation, root))
         agreement = self.agreement
         if status == c.MISMATCH:
             agreement.verdict = agreement.state.verdict

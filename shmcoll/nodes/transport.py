@@ -30,7 +30,7 @@ def swap(
     d.agreement.state.prepare("all_to_all_v")
     rows = [np.ascontiguousarray(row, np.int64) for row in (send_counts, send_displs, recv_counts, recv_displs)]
     sent, begins, received, places = (row.ctypes.data for row in rows)
-    given = np.array([d.size, source.ctypes.data, sent, begins, target.ctypes.data, received, places], np.int64)
+    given = np.array([source.ctypes.data, sent, begins, target.ctypes.data, received, places], np.int64)
     d.agreement.move("swap", given.ctypes.data)
 
 

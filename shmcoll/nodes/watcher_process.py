@@ -15,10 +15,12 @@ kills the other ranks, and the canary. The kernel closes the last descriptors of
 one of the last. So the watcher's socket learns of the death before mpiexec, and so before the canary is killed. An
 epoll keeps the order of its events, however late the watcher gets a core. On the other nodes the canary ends first: the
 kernel clears the memory of a process before it closes its files, which takes milliseconds for a rank. So a rank whose
-connection ends before the canary has died by itself. On a busy machine the canary may wait longer than that for a core
-to end on; then the watcher of another node speaks, too, of a rank that mpiexec has killed. (With two programs beside 4
-ranks on 2 cores, that happened after 4 of 25 deaths, and after 9 of 40 with a canary of less memory.) The watcher prints one line, about the first such rank whose
+connection ends before the canary has died by itself. The watcher prints one line, about the first such rank whose
 record in the arena is still that of a joined rank. It never prints for a rank that has raised, or has left the job.
+
+On a busy machine the canary may wait for a core on which to end for longer than a rank takes. Then the watcher of
+another node speaks, too, of a rank that mpiexec has killed. With two programs beside 4 ranks on 2 cores, that happened
+after 4 of 25 deaths, and after 9 of 40 with a canary of less memory.
 
 A program may close the connection, as libraries for daemons do, or it may never have been made. Then the end of the
 process itself counts, which mpiexec may notice first.

@@ -72,9 +72,11 @@ INT8, UINT8, UINT64 = (BY_NAME[name].code for name in ("int8", "uint8", "uint64"
 MARK_BITS = 48
 
 
-def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[int, int, int], int]:
-    """Return the METH_FASTCALL form of a routine whose calls may bring counts."""
-    others = make_entry_of_others(routine, record)
+def make_entry(
+    routine: Callable[[int], int], record: Collective, run: Callable[..., int] | None = None
+) -> Callable[[int, int, int], int]:
+    """Return the METH_FASTCALL form of a routine whose calls may bring counts. run: see `entry.make_entry`."""
+    others, run = make_entry_of_others(routine, record, run), run or run_routine
     prepare, operation, kind = make_prepare(record.form), record.code, record.form
     arguments = ROWS + (1 if record.form & REDUCING else TABLE_SIZES)
 
@@ -87,7 +89,7 @@ def make_entry(routine: Callable[[int], int], record: Collective) -> Callable[[i
         if not read_call(ctx, args, FIXED) or not prepare(ctx, args):
             return py.new_integer(c.NEEDS_PYTHON)
         poke(ctx + c.OPERATION, operation)
-        status = run_routine(ctx, routine, kind)
+        status = run(ctx, routine, kind)
         tell_received(ctx, peek(args + RECEIVED * WORD), status)
         return answer(status)
 

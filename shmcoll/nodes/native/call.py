@@ -17,12 +17,18 @@ STATE = c.MAILBOXES  # in the context of a group over nodes, which has no mailbo
 
 def marks_of(ctx):
     """Return the address of the marks of the call in the context; 0 if they are not known."""
-    x, state = ctx + c.X, peek(ctx + STATE)
+    x = ctx + c.X
     if peek(x + c.DIMENSIONS) > MOST_DIMENSIONS or peek(ctx + c.ALGORITHM) != 0 or peek(ctx + c.ARGUMENT_2) != 0:
         return 0
+    return known_marks(ctx, peek(x + c.DTYPE), peek(x + c.DIMENSIONS), peek(x + c.DIMS))
+
+
+def known_marks(ctx, dtype, dimensions, dims):
+    """Return the same for a call with an array of this dtype and this shape."""
+    state = peek(ctx + STATE)
+    key = peek(state + KEY)
     operation, reduction, root = peek(ctx + c.OPERATION), peek(ctx + c.REDUCTION), peek(ctx + c.ARGUMENT)
-    key, dimensions = peek(state + KEY), peek(x + c.DIMENSIONS)
-    write_key(key, operation, reduction, peek(x + c.DTYPE), root, dimensions, peek(x + c.DIMS))
+    write_key(key, operation, reduction, dtype, root, dimensions, dims)
     return find(state, key)
 
 

@@ -15,22 +15,27 @@ Long calls: the arrays follow the opening (`long_moves.py`, `rails.py`, `owners.
 nothing of them can be refused any more.
 """
 
+from collections.abc import Callable
+
 from shmcoll.collectives import RECORDS
 from shmcoll.collectives.collective_permute import NOBODY
 from shmcoll.collectives.collective_permute import SOURCE as SOURCE_RANK
 from shmcoll.collectives.collective_permute import TARGET as TARGET_RANK
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, note, peek, poke, recent
+from shmcoll.engine.collective import COUNTS
 from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.compiler.object_cache import Progress
 from shmcoll.engine.kernels.kernels import clear
-from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.node_words import CALL_ENDED
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.entry import make_entry
+from shmcoll.engine.native.entry_counts import make_entry as make_entry_with_counts
 from shmcoll.nodes.native.call import STATE, agreed, equal_blocks, is_carried, opened, works_in_place
+from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, move_counted, scatter_v
+from shmcoll.nodes.native.counted_opening import open_counts
 from shmcoll.nodes.native.layout import BEGINS, GIVEN, LENGTHS, MOST_EXCHANGED, MOST_GATHERED, RECORD
-from shmcoll.nodes.native.long_moves import gather_everywhere, permute, spread, swap
+from shmcoll.nodes.native.long_moves import gather_everywhere, give, permute, spread, swap
 from shmcoll.nodes.native.message_entries import MESSAGES, make_message_entry
 from shmcoll.nodes.native.opening import open_rows, row_of
 from shmcoll.nodes.native.owners import to_owners
@@ -45,10 +50,10 @@ def run(ctx, routine, _kind):
     me = py.thread_id()
     poke(ctx + c.ACTIVE, me)
     status = routine(ctx)
-    if status != c.NEEDS_PYTHON:
+    if status != c.NEEDS_PYTHON and status != c.HALFWAY:
         note(peek(peek(ctx + STATE) + RECORD) + CALL_ENDED, recent())
     if peek(ctx + c.ACTIVE) == me:
-        poke(ctx + c.ACTIVE, 0)
+        poke(ctx + c.ACTIVE, -me if status == c.HALFWAY else 0)
     return status
 
 
@@ -105,11 +110,7 @@ def all_to_all_long(ctx):
         return status
     given, lengths, begins = peek(state + GIVEN), peek(state + LENGTHS), peek(state + BEGINS)
     equal_blocks(ctx, peek(ctx + c.X + c.BYTES) // peek(ctx + c.SIZE))
-    poke(given, peek(ctx + c.SIZE))
-    for i in range(2):
-        poke(given + (1 + 3 * i) * WORD, peek(ctx + (c.OUT if i else c.X) + c.DATA))
-        poke(given + (2 + 3 * i) * WORD, lengths)
-        poke(given + (3 + 3 * i) * WORD, begins)
+    give(given, peek(ctx + c.X + c.DATA), lengths, begins, peek(ctx + c.OUT + c.DATA), lengths, begins)
     return swap(state, given)
 
 
@@ -144,6 +145,10 @@ FUNCTIONS = {
         scatter,
         scan,
         exscan,
+        all_to_all_v,
+        all_gather_v,
+        gather_v,
+        scatter_v,
     )
 }
 
@@ -152,6 +157,8 @@ FUNCTIONS = {
 MOVES: code.Functions = {
     "open_rows": (open_rows, 3),
     "open_array": (open_array, 4),
+    "open_counts": (open_counts, 7),
+    "move_counted": (move_counted, 5),
     "swap": (swap, 2),
     "permute": (permute, 6),
     "gather_everywhere": (gather_everywhere, 4),
@@ -161,11 +168,15 @@ MOVES: code.Functions = {
 }
 
 
+def make_entry_of(name: str) -> Callable[[int, int, int], int]:
+    record = RECORDS[name]
+    make = make_entry_with_counts if record.form & COUNTS else make_entry
+    return make(FUNCTIONS[name], record, run)
+
+
 def functions() -> code.Functions:
     """Return the entries of all calls and of messages, and what Python calls."""
-    entries: code.Functions = {
-        f"nodes_{name}": (make_entry(function, RECORDS[name], run), 3) for name, function in FUNCTIONS.items()
-    }
+    entries: code.Functions = {f"nodes_{name}": (make_entry_of(name), 3) for name in FUNCTIONS}
     entries |= {f"nodes_{name}": (make_message_entry(RECORDS[name]), 3) for name in MESSAGES}
     return entries | {f"nodes_move_{name}": move for name, move in MOVES.items()}
 

@@ -104,9 +104,14 @@ MOST_SCANNED = 32 << 10  # scan, exscan
     ITEM,
     FIRST_VALUE,  # addresses of the values for which a user's function has raised
     SECOND_VALUE,
-) = (WORD * i for i in range(84))
+    # of calls with counts (`counted_opening.py`, `counted.py`)
+    ROW,  # address of MOST_ROW bytes: what this rank brings
+    TABLES,  # address of the tables of all ranks, one after the other,
+    SOURCES,  # and of two words for each rank: address and bytes of its source, if that has come with the opening
+    COUNTED,  # address of rows of a word for each rank: lengths and places of the blocks that go their own way
+) = (WORD * i for i in range(88))
 
-STATE_WORDS = 84
+STATE_WORDS = 88
 
 LANES = 4  # of requests: those of one are awaited together
 

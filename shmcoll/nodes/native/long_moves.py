@@ -20,7 +20,7 @@ Only this rank and MPI write its memory. Every address here is of the arrays of 
 
 from shmcoll.collectives.collective_permute import NOBODY
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import peek
+from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.kernels.kernels import clear
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native.layout import (
@@ -40,7 +40,7 @@ from shmcoll.nodes.native.node_calls import gather_blocks, set_received, set_sen
 from shmcoll.nodes.native.opening import broadcast_in_node, member, ranks_of
 
 SEGMENT_BYTES = 1 << 20  # of a broadcast that several ranks of a node share, or that several nodes pass on
-SWAP_WORDS = 7  # the arguments of `swap`
+SWAP_WORDS = 6  # the arguments of `swap`
 
 
 def home_of(state, rank):
@@ -58,35 +58,56 @@ def receive_from_rank(state, lane, rank, address, length):
 # --- blocks for each rank ---------------------------------------------------------------------------------------------
 
 
+def give(given, source, sent, sent_from, target, received, received_at):
+    """Write the arguments of `swap` to SWAP_WORDS words."""
+    poke(given, source)
+    poke(given + WORD, sent)
+    poke(given + 2 * WORD, sent_from)
+    poke(given + 3 * WORD, target)
+    poke(given + 4 * WORD, received)
+    poke(given + 5 * WORD, received_at)
+
+
 def swap(state, given):
-    """Send a block to every rank, and receive one from every rank. given: the address of SWAP_WORDS words: the number
-    of ranks, source, addresses of counts and displacements of what is sent; target, and the same of what is received.
+    """Send a block to every rank, and receive one from every rank. given: the address of SWAP_WORDS words: source,
+    addresses of the lengths by rank of what is sent, and of where it begins; target, and the same of what is received.
     All in bytes."""
-    size, source, target = peek(given), peek(given + WORD), peek(given + 4 * WORD)
+    status = begin_blocks(state, given)
+    if status == c.OK:
+        status = share_blocks(state, given)
+    return await_messages(state, 0) if status == c.OK else status
+
+
+def begin_blocks(state, given):
+    """Begin the messages of a swap."""
+    size, source, target = peek(peek(state + STARTS) + peek(state + NODES) * WORD), peek(given), peek(given + 3 * WORD)
     me, here, status = peek(state + RANK), peek(state + NODE), c.OK
     for i in range(1, size):
         peer = (me - i + size) % size
         if home_of(state, peer) != here and status == c.OK:
-            begin, length = peek(peek(given + 6 * WORD) + peer * WORD), peek(peek(given + 5 * WORD) + peer * WORD)
+            begin, length = peek(peek(given + 5 * WORD) + peer * WORD), peek(peek(given + 4 * WORD) + peer * WORD)
             status = receive_from_rank(state, 0, peer, target + begin, length)
     for i in range(1, size):
         peer = (me + i) % size
         if home_of(state, peer) != here and status == c.OK:
-            begin, length = peek(peek(given + 3 * WORD) + peer * WORD), peek(peek(given + 2 * WORD) + peer * WORD)
+            begin, length = peek(peek(given + 2 * WORD) + peer * WORD), peek(peek(given + WORD) + peer * WORD)
             status = send_to_rank(state, 0, peer, source + begin, length)
-    if status != c.OK:
-        return status
+    return status
+
+
+def share_blocks(state, given):
+    """Move the blocks of a swap within the node."""
+    source, target, here = peek(given), peek(given + 3 * WORD), peek(state + NODE)
     sent = received = 0  # how far the blocks of this node reach
     for i in range(peek(state + LOCAL)):
         peer = member(state, here, i)
-        length, begin = peek(peek(given + 2 * WORD) + peer * WORD), peek(peek(given + 3 * WORD) + peer * WORD)
+        length, begin = peek(peek(given + WORD) + peer * WORD), peek(peek(given + 2 * WORD) + peer * WORD)
         set_sent(state, i, length, begin)
         sent = max(sent, begin + length)
-        length, begin = peek(peek(given + 5 * WORD) + peer * WORD), peek(peek(given + 6 * WORD) + peer * WORD)
+        length, begin = peek(peek(given + 4 * WORD) + peer * WORD), peek(peek(given + 5 * WORD) + peer * WORD)
         set_received(state, i, length, begin)
         received = max(received, begin + length)
-    status = swap_blocks(state, source, sent, target, received)
-    return await_messages(state, 0) if status == c.OK else status
+    return swap_blocks(state, source, sent, target, received)
 
 
 def permute(state, sender, receiver, source, target, length):

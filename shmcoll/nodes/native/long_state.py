@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
-from shmcoll.engine.layout import LINE, WORD
+from shmcoll.engine.layout import LINE, WORD, table_words
 from shmcoll.engine.protocol.count_tables import BOTH
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.partials import OWN_PLACES, SEGMENT_BYTES
@@ -29,6 +29,7 @@ class LongCalls:
     """What `state.OpeningState` has of long calls."""
 
     words: np.ndarray
+    most_row: int
     slot: np.ndarray
     _dispatcher: "NodesDispatcher"
     _memory: dict[int, np.ndarray]
@@ -42,6 +43,27 @@ class LongCalls:
             offset, extra = IN_NODE[name]
             if not self.words[offset // WORD]:
                 self._write_call(name, offset, self.slot.reshape(-1), self.slot.reshape(-1), *extra)
+
+    def prepare_for_counts(self) -> bool:
+        """Prepare for calls with counts. Return whether the opening of one carries the tables of so many ranks."""
+        self.prepare("all_to_all_v")
+        size = self._dispatcher.size
+        carries = WORD * (1 + table_words(size)) <= self.most_row
+        if carries and o.ROW not in self._memory:
+            self._memory |= {
+                o.ROW: np.zeros(self.most_row, np.uint8),
+                o.TABLES: np.zeros((size, table_words(size)), np.int64),
+                o.SOURCES: np.zeros((size, 2), np.int64),
+                o.COUNTED: np.zeros((4, size), np.int64),
+            }
+            for offset in (o.ROW, o.TABLES, o.SOURCES, o.COUNTED):
+                self.words[offset // WORD] = self._memory[offset].ctypes.data
+        return carries
+
+    @property
+    def tables(self) -> np.ndarray:
+        """The tables of counts that all ranks have brought, by rank."""
+        return self._memory[o.TABLES]
 
     def prepare_for_reduction(self) -> None:
         """Prepare for reductions of long arrays: their memory is the same each time, so that its pages are there."""

@@ -48,7 +48,7 @@ class OpeningState(LongCalls):
         self.slot = np.zeros((1, o.SLOT_BYTES), np.uint8)
         self.slots = np.zeros((local, o.SLOT_BYTES), np.uint8) if local > 1 else self.slot
         told = max(stride(self.most_row) * size, o.MOST_BROUGHT + MOST_FOLLOWING)
-        self.told = np.zeros(WORD + told, np.uint8)
+        self.told = np.zeros(2 * WORD + told, np.uint8)
         room = max(LONGEST_OFFER, self.most_row * max(map(len, topology.nodes)), o.MOST_BROUGHT + MOST_FOLLOWING)
         self.messages = np.zeros((nodes, o.HEAD + room), np.uint8)
         room = 4 * size + ROOM_FOR_PARTS
@@ -207,6 +207,14 @@ class OpeningState(LongCalls):
         self.next_slot(first, second)
         self.slot[0, o.BROUGHT :] = brought
         return self.move("open_array", array, follows, root)
+
+    def open_counts(
+        self, first: int, second: int, table: int, source: np.ndarray, most: int, sender: int, receiver: int
+    ) -> int:
+        """Make an opening in which this rank brings the table at an address, and perhaps its source. Returns its
+        status; see `counted_opening.open_counts`."""
+        self.next_slot(first, second)
+        return self.move("open_counts", table, source.ctypes.data, source.size, most, sender, receiver)
 
     def move(self, name: str, *arguments: int) -> int:
         """Call a function that moves the bytes of a call (MOVES), which has been prepared for. Returns its status."""
