@@ -78,7 +78,7 @@ def _to(
     facts = (name, *array_facts(operand), *partial.facts, "" if root is None else f"root={root}")
     wide = partial.widened(operand)
     if wide.nbytes <= most_in_opening(d) and not partial.needs_all:
-        total = combined_in_opening(d, facts, operand, wide, partial, root or 0)
+        total = combined_in_opening(d, facts, wide, partial, partial.native(operand, root or 0))
     else:
         native = None
         if root is None and not partial.needs_all:
@@ -103,9 +103,14 @@ def most_in_opening(d: "NodesDispatcher") -> int:
 
 
 def combined_in_opening(
-    d: "NodesDispatcher", facts: Facts, operand: np.ndarray, wide: np.ndarray, partial: Partial, root: int = 0
+    d: "NodesDispatcher",
+    facts: Facts,
+    wide: np.ndarray,
+    partial: Partial,
+    native: tuple[np.ndarray, int, int] | None,
 ) -> np.ndarray:
-    """Open the call, and return the reduction of the arrays of all ranks, which is there until the next opening."""
+    """Open the call, and return the reduction of the arrays of all ranks, which is there until the next opening.
+    native: see `Agreement.open_rows`."""
 
     def offer() -> np.ndarray:
         own = np.empty_like(wide) if d.is_leader else None
@@ -116,7 +121,7 @@ def combined_in_opening(
         partial.fold_bytes(offers, into=told)
 
     if d.agreement.carries(wide.nbytes):
-        rows = d.agreement.open_rows(facts, as_bytes(wide), native=partial.native(operand, root))
+        rows = d.agreement.open_rows(facts, as_bytes(wide), native=native)
         return partial.fold_ranks([aligned(row, wide.dtype) for row in rows])
     return d.agreement.open(facts, wide.nbytes, offer, combine).view(wide.dtype)
 
@@ -200,17 +205,18 @@ def reduce_scatter(
     wide = np.concatenate([partial.widened(block) for block in blocks]) if form == LISTED else partial.widened(operand)
     begins = np.cumsum(lengths) - lengths
     own = slice(begins[d.rank], begins[d.rank] + lengths[d.rank])
+    native = partial.native(operand, form) if form != LISTED and not partial.needs_all else None
     if partial.needs_all:
         d.agreement.open_rows(facts, NOTHING)
         total = fold_in_rank_order(d, wide, partial)[own]
     elif d.agreement.carries(wide.nbytes, MOST_SCATTERED):
-        total = combined_in_opening(d, facts, operand, wide, partial)[own]
+        total = combined_in_opening(d, facts, wide, partial, native)[own]
     else:
         state, total = d.agreement.state, np.empty(lengths[d.rank], wide.dtype)
         if partial.is_finished and target.size:
             total = target.reshape(-1)
         state.prepare_for_reduction()
-        d.agreement.open_rows(facts, NOTHING, native=partial.native(operand, 0) if form == EVEN else None)
+        d.agreement.open_rows(facts, NOTHING, native=native)
         tables = np.array(lengths, np.int64), begins.astype(np.int64)
         partial.move("to_owners", wide, total, tables)
     partial.finish(np.ascontiguousarray(total), target)

@@ -181,6 +181,38 @@ def threads(comm: Any) -> None:
     thread.join()
 
 
+def reduce_scatters(comm: Any, seed: int, counted: Counted) -> None:
+    """Blocks of different lengths, some of them empty, which come with the opening or not; in place, too."""
+    n, me = comm.size, comm.rank
+    for most in (2, 60, 2000, 300_000):
+        rng = np.random.default_rng([seed, most])
+        lengths = rng.integers(0, most, n)
+        lengths[most % n] = 0
+        for dtype in (np.float64, np.int8):
+            xs = [rng.integers(-9, 9, lengths.sum()).astype(dtype) for _ in range(n)]
+            wanted = parts(np.add.reduce(xs, dtype=dtype), lengths)[me]
+            for way in ("first", "native", "mixed", "in Python", "native"):
+                by_python, before = way == "in Python" or (way == "mixed" and me % 2), counted.calls
+                x = xs[me].copy()
+                got = comm.reduce_scatter_v(x.view(Subclass) if by_python else x, lengths)
+                assert got.dtype == dtype
+                assert np.array_equal(got, wanted), (most, way)
+                own = parts(x, lengths)[me]
+                comm.reduce_scatter_v(x, lengths.tolist(), out=own)
+                assert np.array_equal(own, wanted), (most, way)
+                assert way != "native" or counted.calls == before
+
+
+def lists(comm: Any) -> None:
+    """A list of blocks is not taken for an array of the shape of one block."""
+    n, group = comm.size, comm.dup()
+    for length in (4 * n, 20_000 * n):
+        for _ in range(2):
+            assert group.reduce_scatter([np.ones(length)] * n)[0] == n
+        x = np.ones(length)
+        assert group.reduce_scatter(x.view(Subclass) if comm.rank % 2 else x)[0] == n
+
+
 def many_ranks(comm: Any, seed: int) -> None:
     """The way of groups whose tables an opening does not carry."""
     group = comm.dup()
@@ -211,6 +243,8 @@ def main() -> None:
     many_ranks(comm, seed)
     counted = Counted(comm)
     results(comm, seed, counted)
+    reduce_scatters(comm, seed, counted)
+    lists(comm)
     displacements(comm)
     refusals(comm, counted)
     mismatches(comm)

@@ -4,9 +4,12 @@ Short arrays come with the opening, and each rank combines those that it needs: 
 then the nodes; in scan and exscan the ranks in their order. Long ones follow (`rails.py`, `owners.py`).
 """
 
+from shmcoll.collectives.reduce_scatter import EVEN
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call_kernel, peek, poke
 from shmcoll.engine.kernels.kernels import JOIN, START
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.protocol.reduction import SOURCES
 from shmcoll.nodes.native.call import STATE, agreed, equal_blocks, is_carried, opened
 from shmcoll.nodes.native.layout import (
     BEGINS,
@@ -67,21 +70,39 @@ def reduce(ctx):
 
 
 def reduce_scatter(ctx):
+    """The blocks are equal parts of x, or have the lengths that the call brings (`engine/native/entry_counts.py`)."""
     state = peek(ctx + STATE)
     if not is_carried(ctx, MOST_SCATTERED):
         status = agreed(ctx)
         if status == c.OK:
             describe_reduction(ctx)
-            equal_blocks(ctx, peek(ctx + c.OUT + c.COUNT))
-            poke(state + COUNTS_OF_BLOCKS, peek(state + LENGTHS))
-            poke(state + PLACES_OF_BLOCKS, peek(state + BEGINS))
+            poke(state + ELEMENTS, describe_blocks(ctx, state))
             status = to_owners(state)
         return status
     status = opened(ctx)
     if status == c.OK:
         begin = peek(ctx + c.RANK) * peek(ctx + c.OUT + c.BYTES)
+        if peek(ctx + c.ARGUMENT) != EVEN:
+            begin = peek(peek(ctx + SOURCES) + peek(ctx + c.RANK) * WORD) - peek(ctx + c.X + c.DATA)
         reduce_rows(ctx, peek(ctx + c.OUT + c.DATA), begin, peek(ctx + c.OUT + c.COUNT))
     return status
+
+
+def describe_blocks(ctx, state):
+    """Write how many elements the block of each rank has, and where it begins. Return the greatest number."""
+    size, begins = peek(ctx + c.SIZE), peek(state + BEGINS)
+    lengths, begin, most = peek(state + LENGTHS), 0, peek(ctx + c.OUT + c.COUNT)
+    if peek(ctx + c.ARGUMENT) == EVEN:
+        equal_blocks(ctx, most)
+    else:
+        lengths = peek(ctx + SOURCES) + size * WORD
+        for rank in range(size):
+            poke(begins + rank * WORD, begin)
+            begin += peek(lengths + rank * WORD)
+            most = max(most, peek(lengths + rank * WORD))
+    poke(state + COUNTS_OF_BLOCKS, lengths)
+    poke(state + PLACES_OF_BLOCKS, begins)
+    return most
 
 
 def reduce_rows(ctx, target, begin, count):
