@@ -22,6 +22,8 @@ def tables(seed, size):
         np.full(size, -1),
         np.zeros(size, np.int64),
         np.full(size, 7),
+        np.eye(size, dtype=np.int64)[size // 2] * 5,
+        np.eye(size, dtype=np.int64)[size // 2] * 5 - 1,
         rng.integers(0, 1 << 40, size),
         rng.integers(-1, 2, size),
     ]

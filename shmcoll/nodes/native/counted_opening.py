@@ -7,7 +7,8 @@ way, after the opening (`counted.py`).
 
     1. all_gather in the node     SLOT: the row if it is at most MOST_BROUGHT, else its first word
        gather to the leader       the rows, as long as the longest of the node, if that is more than MOST_BROUGHT
-    2. exchange of the leaders    the rows of the node, one after the other, each as long as the longest
+    2. exchange of the leaders    the rows of the node, one after the other; each as long as the longest if that is
+                                  more than MOST_BROUGHT
     3. broadcast in the node      TOLD: the verdict, the length of all rows, and all rows by node, each as long as it
                                   is. What is behind AT_ONCE follows in a second broadcast
 
@@ -147,26 +148,42 @@ def longest_row(state):
 
 def exchange_tables(state, first, second, apart):
     """Exchange the rows of all nodes, and write TOLD if there are other ranks in this node."""
-    local, node = peek(state + LOCAL), peek(state + NODE)
-    own = message(state, node) + HEAD
-    for i in range(local if apart <= MOST_BROUGHT else 0):
-        copy(own + i * apart, peek(state + SLOTS) + i * SLOT_BYTES + BROUGHT, apart)
-    status = exchange(state, first, second, local * apart)
+    local = peek(state + LOCAL)
+    length = local * apart if apart > MOST_BROUGHT else rows_of_slots(state) if apart > 0 else 0
+    status = exchange(state, first, second, length)
     told = peek(state + TOLD)
     if status != c.OK or peek(told) != 0:
         return status
     place = told + 2 * WORD
     for other in range(peek(state + NODES)):
-        apart = peek(message(state, other) + 2 * WORD) // ranks_of(state, other)
-        for i in range(ranks_of(state, other)):
-            row = message(state, other) + HEAD + i * apart
-            if not is_row(state, row, apart):
+        row = message(state, other) + HEAD
+        apart, end = apart_in_message(state, other), row + peek(message(state, other) + 2 * WORD)
+        for _ in range(ranks_of(state, other)):
+            if not is_row(state, row, apart if apart else end - row):
                 return mpi_failed(state, 0)
             if local > 1:
                 copy(place, row, row_bytes(row))
                 place += row_bytes(row)
+            row += apart if apart else row_bytes(row)
     poke(told + WORD, place - told - 2 * WORD)
     return c.OK
+
+
+def rows_of_slots(state):
+    """Write the rows that are in the slots into the message of this node, and return their length."""
+    begin = message(state, peek(state + NODE)) + HEAD
+    place = begin
+    for i in range(peek(state + LOCAL)):
+        row = peek(state + SLOTS) + i * SLOT_BYTES + BROUGHT
+        copy(place, row, row_bytes(row))
+        place += row_bytes(row)
+    return place - begin
+
+
+def apart_in_message(state, node):
+    """Return the bytes from one row to the next in the message of a node; 0 if each has its own length."""
+    apart = peek(message(state, node) + 2 * WORD) // ranks_of(state, node)
+    return apart if apart > MOST_BROUGHT else 0
 
 
 def is_row(state, row, room):
@@ -189,10 +206,10 @@ def take_rows(state):
     for node in range(peek(state + NODES) if status == c.OK else 0):
         if alone:
             place = message(state, node) + HEAD
-        apart = peek(message(state, node) + 2 * WORD) // ranks_of(state, node)
+        apart = apart_in_message(state, node) if alone else 0
         for i in range(ranks_of(state, node)):
             take_row(state, member(state, node, i), place)
-            place += apart if alone else row_bytes(place)
+            place += apart if apart else row_bytes(place)
     return status
 
 

@@ -8,6 +8,8 @@ Then come the words that are left of the rows, and the last words. Forms:
     NOT_GIVEN   none: all are -1
     PACKED      none: displacements of blocks that lie one after the other, as SEND_COUNTS says
     SAME        one: all are equal
+    ONE         two, a rank and its word: all others are 0
+    ONE_GIVEN   the same: all others are -1
 
 The last words are left out if SOURCE_SIZE is where the last block ends that is sent, RESULT_SIZE is -1, and COUNT_UNIT
 is at most 1. ELEMENT_TYPE has its place in the first word if it has no mark.
@@ -30,8 +32,8 @@ from shmcoll.engine.layout import (
 )
 from shmcoll.engine.protocol.count_checks import get, put
 
-GIVEN, NOT_GIVEN, PACKED, SAME = range(4)
-LENGTH_BITS, FORM_BITS = 24, 2
+GIVEN, NOT_GIVEN, PACKED, SAME, ONE, ONE_GIVEN = range(6)
+LENGTH_BITS, FORM_BITS = 24, 3
 ENDS_SHIFT = LENGTH_BITS + FORM_BITS * TABLE_SIZES  # a bit for each of the last words
 TYPE_SHIFT = ENDS_SHIFT + TABLE_ENDS  # 1 + the dtype code
 
@@ -51,9 +53,12 @@ def write_table(row, table, size):
     for kind in range(TABLE_SIZES):
         form = form_of(table, size, kind)
         head |= form << (LENGTH_BITS + FORM_BITS * kind)
-        for i in range(words_of(form, size)):
-            poke(place, get(table, size, kind, i))
-            place += WORD
+        if form >= ONE:
+            poke(place, last_unlike(table, size, kind, others(form)))
+            poke(place + WORD, get(table, size, kind, peek(place)))
+        for i in range(words_of(form, size) if form < ONE else 0):
+            poke(place + i * WORD, get(table, size, kind, i))
+        place += words_of(form, size) * WORD
     for i in range(TABLE_ENDS):
         value = get(table, size, TABLE_SIZES, i)
         if i == ELEMENT_TYPE and value < 1 << MARK_SHIFT:
@@ -76,6 +81,8 @@ def read_table(row, table, size):
                 put(table, size, kind, i, peek(place + i * WORD))
             elif form == SAME:
                 put(table, size, kind, i, peek(place))
+            elif form >= ONE:
+                put(table, size, kind, i, peek(place + WORD) if i == peek(place) else others(form))
             else:
                 put(table, size, kind, i, -1 if form == NOT_GIVEN else packed)
             packed += get(table, size, SEND_COUNTS, i)
@@ -103,9 +110,11 @@ def table_bytes_in(row, size):
 
 def form_of(table, size, kind):
     """Return the shortest form of a row of a table."""
-    first, same, is_packed, packed = get(table, size, kind, 0), 1, kind != SEND_COUNTS, 0
+    first, same, is_packed, packed, filled, given = get(table, size, kind, 0), 1, kind != SEND_COUNTS, 0, 0, 0
     for i in range(size):
         value = get(table, size, kind, i)
+        filled += value != 0
+        given += value != -1
         if value != first:
             same = 0
         if value != packed:
@@ -115,7 +124,24 @@ def form_of(table, size, kind):
         return NOT_GIVEN
     if is_packed:
         return PACKED
-    return SAME if same else GIVEN
+    if same:
+        return SAME
+    if size > 2 and (filled == 1 or given == 1):
+        return ONE if filled == 1 else ONE_GIVEN
+    return GIVEN
+
+
+def others(form):
+    return 0 if form == ONE else -1
+
+
+def last_unlike(table, size, kind, value):
+    """Return the last rank with another word."""
+    found = 0
+    for i in range(size):
+        if get(table, size, kind, i) != value:
+            found = i
+    return found
 
 
 def form_at(row, kind):
@@ -126,7 +152,7 @@ def words_of(form, size):
     """Return how many words of a row of a table follow."""
     if form == GIVEN:
         return size
-    return 1 if form == SAME else 0
+    return 1 if form == SAME else 2 if form >= ONE else 0
 
 
 def end_follows(row, i):
