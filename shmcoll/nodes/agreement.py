@@ -110,6 +110,18 @@ class Agreement:
         )
         return self.state.rows(brought.size)
 
+    def open_partials(self, facts: Facts, length: int, native: tuple[np.ndarray | None, int, int] | None) -> np.ndarray:
+        """Agree on a reduction that has been described in the state, and return the bytes of its result, which are
+        there until the next opening.
+
+        Args:
+            facts: see `open_rows`.
+            length: bytes of the result.
+            native: see `open_rows`.
+        """
+        self._open(facts, None, DISAGREE, native, lambda first, second: self.state.open_partials(first, second))
+        return self.state.told[WORD:][:length]
+
     def open_array(
         self,
         facts: Facts,

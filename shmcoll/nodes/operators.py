@@ -94,6 +94,14 @@ class Partial:
             self._raise(*agreement.state.values_that_raised)
         agreement.check(status)
 
+    def open(self, facts: Facts, operand: np.ndarray, native: tuple[np.ndarray, int, int] | None) -> np.ndarray:
+        """Reduce a flat array over all ranks in the opening. Return the result, which is there until the next one."""
+        agreement = self._d.agreement
+        agreement.state.prepare("reduce_scatter")
+        what = self._kind, self._identity, self._kernel, self._ordered
+        agreement.state.describe_reduction(operand, operand, *what)
+        return agreement.open_partials(facts, operand.nbytes, native).view(operand.dtype)
+
     def reduce_scatter_in_node(
         self, starts: Sequence[int] | np.ndarray, lengths: Sequence[int], operand: np.ndarray
     ) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 shortest     the opening gives all ranks the arrays of all, and each of them combines them
 short        each node reduces to its leader, the leaders exchange the results of their nodes in the opening, and each
-             of them combines all. Cost: R + O(S) + (N - 1) S g
+             of them combines all: in native code if that may combine them. Cost: R + O(S) + (N - 1) S g
 all_reduce, reduce_scatter
              long: in native code (`native/rails.py`, `native/owners.py`), which makes such a call by itself once Python
              has made one of its form
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
 
 _OK = int(c.OK)
+_IN_NODES = ("all_reduce", "reduce")  # first, where an opening carries them
 SHORT_BYTES = LONGEST_OFFER // 2  # of partial results, which travel in an opening
 
 
@@ -121,6 +122,8 @@ def combined_in_opening(
         partial.fold_bytes(offers, into=told)
 
     if d.agreement.carries(wide.nbytes):
+        if native is not None and facts[0] in _IN_NODES and d.agreement.state.reduces_in_nodes(wide.nbytes):
+            return partial.open(facts, wide, native)
         rows = d.agreement.open_rows(facts, as_bytes(wide), native=native)
         return partial.fold_ranks([aligned(row, wide.dtype) for row in rows])
     return d.agreement.open(facts, wide.nbytes, offer, combine).view(wide.dtype)

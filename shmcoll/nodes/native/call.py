@@ -11,6 +11,7 @@ from shmcoll.engine.memory.node_words import CALL_BEGAN, CALL_ENDED, CALL_NUMBER
 from shmcoll.nodes.native.layout import BEGINS, KEY, LENGTHS, MOST_ROW, RECORD, SEQUENCE
 from shmcoll.nodes.native.marks import MOST_DIMENSIONS, find, write_key
 from shmcoll.nodes.native.opening import bring, open_rows
+from shmcoll.nodes.native.partial_opening import open_partials
 
 STATE = c.MAILBOXES  # in the context of a group over nodes, which has no mailboxes: the address of its state
 
@@ -51,6 +52,16 @@ def agreed(ctx):
     bring(state, peek(marks), peek(marks + WORD), 0, 0)
     record(ctx)
     return open_rows(state, 0, 0)
+
+
+def opened_in_partials(ctx):
+    """Open a reduction whose result all ranks get, behind the verdict in TOLD."""
+    state, marks = peek(ctx + STATE), marks_of(ctx)
+    if marks == 0:
+        return c.NEEDS_PYTHON
+    bring(state, peek(marks), peek(marks + WORD), 0, 0)
+    record(ctx)
+    return open_partials(state)
 
 
 def record(ctx):

@@ -39,6 +39,7 @@ from shmcoll.nodes.native.long_moves import gather_everywhere, give, permute, sp
 from shmcoll.nodes.native.message_entries import MESSAGES, make_message_entry
 from shmcoll.nodes.native.opening import open_rows, row_of
 from shmcoll.nodes.native.owners import to_owners
+from shmcoll.nodes.native.partial_opening import open_partials
 from shmcoll.nodes.native.rails import all_reduce as all_reduce_long
 from shmcoll.nodes.native.reductions import all_reduce, exscan, reduce, reduce_scatter, scan
 from shmcoll.nodes.native.root_opening import open_array
@@ -158,6 +159,7 @@ MOVES: code.Functions = {
     "open_rows": (open_rows, 3),
     "open_array": (open_array, 4),
     "open_counts": (open_counts, 7),
+    "open_partials": (open_partials, 1),
     "move_counted": (move_counted, 5),
     "swap": (swap, 2),
     "permute": (permute, 6),

@@ -33,6 +33,7 @@ MOST_SCANNED = 32 << 10  # scan, exscan
     NODE,
     LOCAL,  # number of ranks of this node, and whether this rank is its leader
     IS_LEADER,
+    SHARES,  # whether a node has several ranks, this one or another
     MEMBERS,  # address of the ranks of all nodes, node after node,
     STARTS,  # and of where those of each node begin there
     WORLD_RANKS,  # address of a word for each rank of the group: its number as MPI knows it
@@ -109,9 +110,9 @@ MOST_SCANNED = 32 << 10  # scan, exscan
     TABLES,  # address of the tables of all ranks, one after the other,
     SOURCES,  # and of two words for each rank: address and bytes of its source, if that has come with the opening
     COUNTED,  # address of rows of a word for each rank: lengths and places of the blocks that go their own way
-) = (WORD * i for i in range(88))
+) = (WORD * i for i in range(89))
 
-STATE_WORDS = 88
+STATE_WORDS = 89
 
 LANES = 4  # of requests: those of one are awaited together
 

@@ -1,16 +1,17 @@
 """The reducing calls that native code makes over nodes.
 
 Short arrays come with the opening, and each rank combines those that it needs: the ranks of each node in their order,
-then the nodes; in scan and exscan the ranks in their order. Long ones follow (`rails.py`, `owners.py`).
+then the nodes; in scan and exscan the ranks in their order. all_reduce and reduce of more than some hundred bytes
+reduce the ranks of a node first (`partial_opening.py`). Long arrays follow (`rails.py`, `owners.py`).
 """
 
 from shmcoll.collectives.reduce_scatter import EVEN
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import call_kernel, peek, poke
+from shmcoll.engine.atomics import call_kernel, copy, peek, poke
 from shmcoll.engine.kernels.kernels import JOIN, START
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import SOURCES
-from shmcoll.nodes.native.call import STATE, agreed, equal_blocks, is_carried, opened
+from shmcoll.nodes.native.call import STATE, agreed, equal_blocks, is_carried, opened, opened_in_partials
 from shmcoll.nodes.native.layout import (
     BEGINS,
     COUNTS_OF_BLOCKS,
@@ -29,9 +30,11 @@ from shmcoll.nodes.native.layout import (
     RESULT,
     SCRATCH,
     SOURCE,
+    TOLD,
 )
 from shmcoll.nodes.native.opening import ranks_of, row_of, rows_of, stride
 from shmcoll.nodes.native.owners import to_owners
+from shmcoll.nodes.native.partial_opening import pays
 from shmcoll.nodes.native.rails import all_reduce as all_reduce_long
 
 
@@ -42,9 +45,23 @@ def all_reduce(ctx):
             describe_reduction(ctx)
             status = all_reduce_long(peek(ctx + STATE))
         return status
+    return reduce_in_opening(ctx, 1)
+
+
+def reduce_in_opening(ctx, has_result):
+    """Reduce arrays that the opening carries, to `out` if this rank has a result."""
+    state, x, target = peek(ctx + STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA)
+    if pays(state, peek(x + c.BYTES)):
+        if not is_carried(ctx, MOST_REDUCED):
+            return c.NEEDS_PYTHON
+        describe_reduction(ctx)
+        status = opened_in_partials(ctx)
+        if status == c.OK and has_result:
+            copy(target, peek(state + TOLD) + WORD, peek(x + c.BYTES))
+        return status
     status = opened(ctx)
-    if status == c.OK:
-        reduce_rows(ctx, peek(ctx + c.OUT + c.DATA), 0, peek(ctx + c.X + c.COUNT))
+    if status == c.OK and has_result:
+        reduce_rows(ctx, target, 0, peek(x + c.COUNT))
     return status
 
 
@@ -53,7 +70,7 @@ def describe_reduction(ctx):
     state, x = peek(ctx + STATE), ctx + c.X
     poke(state + SOURCE, peek(x + c.DATA))
     poke(state + RESULT, peek(ctx + c.OUT + c.DATA))
-    poke(state + ELEMENTS, peek(ctx + c.OUT + c.COUNT))
+    poke(state + ELEMENTS, peek(x + c.COUNT))
     poke(state + KIND, peek(ctx + c.REDUCTION))
     poke(state + IDENTITY, 0)
     poke(state + KERNEL, peek(ctx + c.KERNEL))
@@ -63,10 +80,7 @@ def describe_reduction(ctx):
 
 
 def reduce(ctx):
-    status = opened(ctx)
-    if status == c.OK and peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT):
-        reduce_rows(ctx, peek(ctx + c.OUT + c.DATA), 0, peek(ctx + c.X + c.COUNT))
-    return status
+    return reduce_in_opening(ctx, peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT))
 
 
 def reduce_scatter(ctx):

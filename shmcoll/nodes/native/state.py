@@ -19,6 +19,7 @@ from shmcoll.nodes.native.long_moves import SWAP_WORDS
 from shmcoll.nodes.native.long_state import IN_NODE, LongCalls
 from shmcoll.nodes.native.marks import KEY_WORDS, MOST_DIMENSIONS, TABLE_WORDS, enter, write_key
 from shmcoll.nodes.native.opening import numbered, stride
+from shmcoll.nodes.native.partial_opening import pays
 from shmcoll.nodes.native.root_opening import MOST_FOLLOWING
 from shmcoll.nodes.wire import DATA, OPENING, awaited
 
@@ -107,6 +108,7 @@ class OpeningState(LongCalls):
             (o.NODE, topology.node),
             (o.LOCAL, len(topology.local)),
             (o.IS_LEADER, topology.index == 0),
+            (o.SHARES, topology.size > len(topology.nodes)),
             (o.RANK, topology.rank),
             (o.INDEX, topology.index),
             (o.RAILS, d.leaders),
@@ -200,6 +202,15 @@ class OpeningState(LongCalls):
         if brought.size <= o.MOST_BROUGHT:
             self.slot[0, o.BROUGHT : o.BROUGHT + brought.size] = brought
         return self.move("open_rows", brought.ctypes.data, brought.size)
+
+    def open_partials(self, first: int, second: int) -> int:
+        """Make an opening that reduces what has been described. Returns its status; see `open_partials`."""
+        self.next_slot(first, second)
+        return self.move("open_partials")
+
+    def reduces_in_nodes(self, length: int) -> bool:
+        """Return whether an opening with operands of so many bytes reduces them in their nodes first."""
+        return bool(pays(self.words.ctypes.data, length))
 
     def open_array(self, first: int, second: int, brought: np.ndarray, array: int, follows: int, root: int) -> int:
         """Make an opening in which the root brings a description, and perhaps its array, which is at an address.

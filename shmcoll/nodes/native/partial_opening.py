@@ -1,0 +1,83 @@
+"""The opening of a reduction, in native code: every rank gets the reduction of what all ranks have brought.
+
+The steps are those of `opening.py`, in the same memory and with the same formats; what they carry is half as much, and
+less with more ranks of a node:
+
+    1. all_gather in the node     the marks
+       reduce to the leader       the operands of the node, if their marks agree, into the leader's message
+    2. exchange of the leaders    the partial results of the nodes, which each leader combines in the order of the nodes
+    3. broadcast in the node      TOLD: the verdict and the result
+
+The words of the state from SOURCE on say which reduction is made. The ranks of a node are reduced by its routine, in
+their order. If a node has one rank, its operand is sent as it is (`partials.py`).
+
+Cost: that of an opening with S bytes of a node, for operands of S bytes, R a reduce in the node, (N - 1) S g; see
+`rails.py` for the letters.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import copy, peek, poke
+from shmcoll.engine.layout import WORD
+from shmcoll.nodes.native.layout import (
+    ELEMENTS,
+    GATHER_SLOTS,
+    GATHER_SLOTS_CALL,
+    HEAD,
+    IS_LEADER,
+    ITEM,
+    LOCAL,
+    MOST_BROUGHT,
+    NODE,
+    NODES,
+    PART_PLACES,
+    SHARES,
+    SOURCE,
+    TOLD,
+)
+from shmcoll.nodes.native.messages import mpi_failed
+from shmcoll.nodes.native.node_calls import reduce_blocks, set_block
+from shmcoll.nodes.native.opening import common, exchange, in_node, known, message, publish
+from shmcoll.nodes.native.partials import combine
+
+
+def pays(state, length):
+    """Return whether operands of so many bytes are reduced in their nodes first."""
+    return peek(state + SHARES) and length > MOST_BROUGHT
+
+
+def open_partials(state):
+    """Agree on the call that the slots describe, and reduce ELEMENTS elements at SOURCE. The result is behind the
+    verdict in TOLD. Return as `open_rows`."""
+    status = in_node(state, GATHER_SLOTS, GATHER_SLOTS_CALL)
+    if status != c.OK:
+        return status
+    first, second, length = common(state), known(state), peek(state + ELEMENTS) * peek(state + ITEM)
+    agree = first != 0 and second >= 0
+    if agree:
+        status = reduce_to_leader(state, length)
+    if peek(state + IS_LEADER) and status == c.OK:
+        status = exchange_partials(state, first, second, length if agree else 0)
+    return publish(state, length if agree else 0) if status == c.OK else status
+
+
+def reduce_to_leader(state, length):
+    """Reduce the operands of this node into the message of its leader."""
+    source, target = peek(state + SOURCE), message(state, peek(state + NODE)) + HEAD
+    if peek(state + LOCAL) == 1:
+        copy(target, source, length)
+        return c.OK
+    for i in range(peek(state + LOCAL)):
+        set_block(state, i, source, peek(state + ELEMENTS) if i == 0 else 0)
+    return reduce_blocks(state, target)
+
+
+def exchange_partials(state, first, second, length):
+    """Exchange the partial results of the nodes, and write TOLD."""
+    status = exchange(state, first, second, length)
+    if status != c.OK or peek(peek(state + TOLD)) != 0:
+        return status
+    for node in range(peek(state + NODES)):
+        if peek(message(state, node) + 2 * WORD) != length:
+            return mpi_failed(state, 0)
+        poke(peek(state + PART_PLACES) + node * WORD, message(state, node) + HEAD)
+    return combine(state, peek(state + TOLD) + WORD, peek(state + ELEMENTS))
