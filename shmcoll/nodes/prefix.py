@@ -13,7 +13,6 @@ import numpy as np
 from shmcoll.engine import context as c
 from shmcoll.nodes.agreement import NOTHING
 from shmcoll.nodes.moves import array_facts
-from shmcoll.nodes.native.layout import MOST_SCANNED
 from shmcoll.nodes.operators import Partial, partial_of
 from shmcoll.nodes.reduction import SHORT_BYTES, aligned, fold_in_rank_order
 from shmcoll.nodes.wire import Pending, as_bytes
@@ -46,7 +45,7 @@ exscan = scan  # the name says which
 def _running(d: "NodesDispatcher", name: str, operand: np.ndarray, target: np.ndarray | None, partial: Partial) -> int:
     facts, wide = (name, *array_facts(operand), *partial.facts), partial.widened(operand)
     last = d.rank + (name == "scan")
-    if d.agreement.carries(wide.nbytes, MOST_SCANNED):
+    if d.agreement.carries(wide.nbytes):
         rows = d.agreement.open_rows(facts, as_bytes(wide), native=partial.native(operand, 0))
         first, *others = (aligned(row, wide.dtype) for row in rows[: max(last, 1)])
         total = partial.fold([partial.started(first), *others])

@@ -8,7 +8,17 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import note, peek, poke, recent
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.node_words import CALL_BEGAN, CALL_ENDED, CALL_NUMBER, CALL_OPERATION
-from shmcoll.nodes.native.layout import BEGINS, KEY, LENGTHS, MOST_ROW, RECORD, SEQUENCE
+from shmcoll.nodes.native.layout import (
+    BEGINS,
+    KEY,
+    LENGTHS,
+    MOST_BROUGHT,
+    MOST_PERMUTED,
+    MOST_ROW,
+    RECORD,
+    SEQUENCE,
+    SHARES,
+)
 from shmcoll.nodes.native.marks import MOST_DIMENSIONS, find, write_key
 from shmcoll.nodes.native.opening import bring, open_rows
 from shmcoll.nodes.native.partial_opening import open_partials
@@ -77,6 +87,12 @@ def record(ctx):
 def is_carried(ctx, most):
     """Return whether the opening carries the arrays of all ranks, where it carries up to `most` bytes of each."""
     return peek(ctx + c.X + c.BYTES) <= min(peek(peek(ctx + STATE) + MOST_ROW), most)
+
+
+def most_permuted(state):
+    """Return the bytes of an array in a collective_permute that the opening carries. If ranks share a node, all of them
+    get the arrays of all, which takes longer than another message."""
+    return MOST_BROUGHT if peek(state + SHARES) else MOST_PERMUTED
 
 
 def works_in_place(ctx):

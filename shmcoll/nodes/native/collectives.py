@@ -31,7 +31,15 @@ from shmcoll.engine.memory.node_words import CALL_ENDED
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.entry import make_entry
 from shmcoll.engine.native.entry_counts import make_entry as make_entry_with_counts
-from shmcoll.nodes.native.call import STATE, agreed, equal_blocks, is_carried, opened, works_in_place
+from shmcoll.nodes.native.call import (
+    STATE,
+    agreed,
+    equal_blocks,
+    is_carried,
+    most_permuted,
+    opened,
+    works_in_place,
+)
 from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, move_counted, scatter_v
 from shmcoll.nodes.native.counted_opening import open_counts
 from shmcoll.nodes.native.layout import BEGINS, GIVEN, LENGTHS, MOST_EXCHANGED, MOST_GATHERED, RECORD
@@ -118,16 +126,17 @@ def all_to_all_long(ctx):
 def collective_permute(ctx):
     source, target = peek(ctx + SOURCE_RANK), peek(ctx + TARGET_RANK)
     x, out, length = peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.BYTES)
-    if not is_carried(ctx, MOST_EXCHANGED):
+    state = peek(ctx + STATE)
+    if not is_carried(ctx, most_permuted(state)):
         status = c.NEEDS_PYTHON if works_in_place(ctx) else agreed(ctx)
-        return permute(peek(ctx + STATE), source, target, x, out, length) if status == c.OK else status
+        return permute(state, source, target, x, out, length) if status == c.OK else status
     status = opened(ctx)
     if status != c.OK:
         return status
     if source == NOBODY:
         clear(out, length)
     else:
-        copy(out, row_of(peek(ctx + STATE), source, length), length)
+        copy(out, row_of(state, source, length), length)
     return c.OK
 
 

@@ -15,8 +15,8 @@ HEAD = (SLOT_MARKS + 1) * WORD  # bytes of a message before what the ranks have 
 # follow, each goes only where it is needed
 MOST_GATHERED = MOST_REDUCED = 1 << 62  # MOST_ROW
 MOST_SCATTERED = 16 << 10  # reduce_scatter
-MOST_EXCHANGED = 16 << 10  # all_to_all, collective_permute
-MOST_SCANNED = 32 << 10  # scan, exscan
+MOST_EXCHANGED = 16 << 10  # all_to_all
+MOST_PERMUTED = 64 << 10  # collective_permute, if no node has several ranks
 
 (
     INNER,  # context of the node's group

@@ -13,7 +13,7 @@ from shmcoll.engine.layout import WORD, table_words
 from shmcoll.engine.memory.node_words import UNNAMED
 from shmcoll.engine.native import entry
 from shmcoll.nodes.native import layout as o
-from shmcoll.nodes.native.call import STATE
+from shmcoll.nodes.native.call import STATE, most_permuted
 from shmcoll.nodes.native.collectives import FUNCTIONS, MOVES, load
 from shmcoll.nodes.native.long_moves import SWAP_WORDS
 from shmcoll.nodes.native.long_state import IN_NODE, LongCalls
@@ -207,6 +207,11 @@ class OpeningState(LongCalls):
         """Make an opening that reduces what has been described. Returns its status; see `open_partials`."""
         self.next_slot(first, second)
         return self.move("open_partials")
+
+    @property
+    def most_permuted(self) -> int:
+        """The bytes of an array in a collective_permute that an opening carries."""
+        return int(most_permuted(self.words.ctypes.data))
 
     def reduces_in_nodes(self, length: int) -> bool:
         """Return whether an opening with operands of so many bytes reduces them in their nodes first."""
