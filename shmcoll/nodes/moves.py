@@ -186,7 +186,7 @@ def collective_permute(
 ) -> int:
     facts = (name, *array_facts(x, mark), f"pairs of hash {pairs:x}")
     block, native = as_bytes(x), (x, 0, pairs) if not mark else None
-    if d.agreement.carries(block.size, d.agreement.state.most_permuted):
+    if d.agreement.carries(block.size, d.agreement.state.most_for_one):
         rows = d.agreement.open_rows(facts, block, native=native)
         put(out, rows[source] if source != NOBODY else np.zeros_like(block))
         return _OK

@@ -8,10 +8,10 @@ broadcast.
 broadcast    short: the array comes with the opening. Longer: along a tree of the nodes, in native code
              (`native/long_moves.py`). Cost: O(S); longer O(0) + log2(N) (A + S / B) + a broadcast in the node
 scatter      short: the array comes with the opening, and each rank takes its part. Longer: the root sends its part to
-             each rank of another node, while its node shares its own parts. Cost: O(N r S); longer O(0) + A +
-             ((N - 1) r - 1) o + (N - 1) r S / B
-gather       short: the opening gives all ranks the arrays of all. Long: each rank of another node sends to the root.
-             Cost: O(r S); long O(0) + A + ((N - 1) r - 1) o + (N - 1) r S / B
+             each rank of another node, while its node shares its own parts, in native code. Cost: O(N r S); longer
+             O(0) + A + ((N - 1) r - 1) o + (N - 1) r S / B
+gather       short: the opening gives all ranks the arrays of all. Long: each rank of another node sends to the root, in
+             native code. Cost: O(r S); long O(0) + A + ((N - 1) r - 1) o + (N - 1) r S / B
 
 N nodes of r ranks, S bytes of an array, or of a rank's part. A, o, B, and O(S) for an opening: see `agreement.py`.
 """
@@ -39,7 +39,7 @@ from shmcoll.nodes.native.root_opening import (
     most_following,
 )
 from shmcoll.nodes.transport import at_address, put, table_at
-from shmcoll.nodes.wire import Pending, as_bytes
+from shmcoll.nodes.wire import as_bytes
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -92,7 +92,7 @@ def scatter(
             fits = length <= most_following(len(d.topology.nodes))
             if d.rank == root and fits:
                 array = np.concatenate(_parts(d, x, length // d.size, table)) if table else as_bytes(x)
-            native = (x, 0, root) if not last and not table and fits else None
+            native = (x, 0, root) if not last and not table else None
         unlike = ValueError, "scatter: the parts do not fit the `out` of all ranks"
         words, d.kept = _open(d, name, root, own, array, length, unlike, native)
         if phase == OPEN:
@@ -118,10 +118,11 @@ def gather(
 ) -> int:
     block = as_bytes(x)
     length, facts = block.size, (name, *array_facts(x, mark), f"root={root}")
-    if d.agreement.carries(length):
-        rows = d.agreement.open_rows(facts, block, native=(x, 0, root) if not mark else None)
+    native = (x, 0, root) if not mark else None
+    if d.agreement.carries(length, d.agreement.state.most_for_one):
+        rows = d.agreement.open_rows(facts, block, native=native)
     else:
-        d.agreement.open_rows(facts, NOTHING)
+        d.agreement.open_rows(facts, NOTHING, native=native)
         rows = _collect(d, block, root, out if d.rank == root and not table else None)
     if d.rank == root:
         if table:
@@ -211,41 +212,21 @@ def _spread(d: "NodesDispatcher", array: np.ndarray, root: int) -> None:
 
 def _hand_out(d: "NodesDispatcher", x: Any, target: np.ndarray, root: int, table: int) -> None:
     """Send each rank its part of the root's array, or its array of the root's list."""
-    topology, length = d.topology, target.size
-    node, at = topology.places[root]
-    pending = Pending(d.channel)
+    rows = target
     if d.rank == root:
-        parts = _parts(d, x, length, table)
-        local = np.concatenate([parts[rank] for rank in topology.local]) if length else target
-        for rank, part in enumerate(parts):
-            if rank not in set(topology.local):
-                pending.send(part, rank)
-    if topology.node != node:
-        pending.recv(target, root)
-    elif length:
-        d.inner.scatter(local.reshape(len(topology.local), length) if d.rank == root else None, at, out=target[None])
-    d.wait(pending)
+        rows = np.concatenate(_parts(d, x, target.size, table)) if table else as_bytes(x)
+    d.agreement.state.prepare("all_to_all_v")
+    d.agreement.move("hand_out_rows", rows.ctypes.data, target.ctypes.data, target.size, root)
 
 
 def _collect(d: "NodesDispatcher", block: np.ndarray, root: int, out: Any) -> np.ndarray:
-    """Return the arrays of all ranks on the root: in `out`, if that is an array."""
-    topology, length = d.topology, block.size
-    node, at = topology.places[root]
-    pending = Pending(d.channel)
-    if topology.node != node:
-        pending.send(block, root)
-        d.wait(pending)
-        return NOTHING
-    local = list(topology.local)
-    if d.rank != root:
-        d.inner.gather(block, at)
-        return NOTHING
-    whole = as_bytes(out) if out is not None else np.empty(d.size * length, np.uint8)
-    rows = whole.reshape(d.size, length)
-    for rank in range(d.size):
-        if rank not in local:
-            pending.recv(rows[rank], rank)
-    own = block.copy() if np.shares_memory(block, whole) else block
-    d.inner.gather(own, at, out=[rows[rank] for rank in local])
-    d.wait(pending)
-    return whole
+    """Return the blocks of all ranks on the root: in `out`, if that is an array."""
+    rows = block
+    if d.rank == root:
+        rows = as_bytes(out) if out is not None else np.empty(d.size * block.size, np.uint8)
+        own = rows[d.rank * block.size :]
+        if own.ctypes.data != block.ctypes.data and np.shares_memory(block, rows):
+            block = block.copy()
+    d.agreement.state.prepare("all_to_all_v")
+    d.agreement.move("collect_rows", block.ctypes.data, block.size, rows.ctypes.data, root)
+    return rows

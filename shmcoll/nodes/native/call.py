@@ -12,8 +12,8 @@ from shmcoll.nodes.native.layout import (
     BEGINS,
     KEY,
     LENGTHS,
-    MOST_BROUGHT,
-    MOST_PERMUTED,
+    MOST_FOR_ONE,
+    MOST_FOR_ONE_SHARED,
     MOST_ROW,
     RECORD,
     SEQUENCE,
@@ -89,10 +89,10 @@ def is_carried(ctx, most):
     return peek(ctx + c.X + c.BYTES) <= min(peek(peek(ctx + STATE) + MOST_ROW), most)
 
 
-def most_permuted(state):
-    """Return the bytes of an array in a collective_permute that the opening carries. If ranks share a node, all of them
-    get the arrays of all, which takes longer than another message."""
-    return MOST_BROUGHT if peek(state + SHARES) else MOST_PERMUTED
+def most_for_one(state):
+    """Return the bytes of an array for one rank that the opening carries. If ranks share a node, all of them get the
+    arrays of all, which takes longer than another message."""
+    return MOST_FOR_ONE_SHARED if peek(state + SHARES) else MOST_FOR_ONE
 
 
 def works_in_place(ctx):

@@ -36,14 +36,14 @@ from shmcoll.nodes.native.call import (
     agreed,
     equal_blocks,
     is_carried,
-    most_permuted,
+    most_for_one,
     opened,
     works_in_place,
 )
 from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, move_counted, scatter_v
 from shmcoll.nodes.native.counted_opening import open_counts
 from shmcoll.nodes.native.layout import BEGINS, GIVEN, LENGTHS, MOST_EXCHANGED, MOST_GATHERED, RECORD
-from shmcoll.nodes.native.long_moves import gather_everywhere, give, permute, spread, swap
+from shmcoll.nodes.native.long_moves import collect_rows, gather_everywhere, give, hand_out_rows, permute, spread, swap
 from shmcoll.nodes.native.message_entries import MESSAGES, make_message_entry
 from shmcoll.nodes.native.opening import open_rows, row_of
 from shmcoll.nodes.native.owners import to_owners
@@ -87,8 +87,14 @@ def all_gather_long(ctx):
 
 
 def gather(ctx):
+    x, out, root = ctx + c.X, peek(ctx + c.OUT + c.DATA), peek(ctx + c.ARGUMENT)
+    if not is_carried(ctx, most_for_one(peek(ctx + STATE))):
+        status = agreed(ctx)
+        if status != c.OK:
+            return status
+        return collect_rows(peek(ctx + STATE), peek(x + c.DATA), peek(x + c.BYTES), out, root)
     status = opened(ctx)
-    if status == c.OK and peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT):
+    if status == c.OK and peek(ctx + c.RANK) == root:
         gather_rows(ctx)
     return status
 
@@ -127,7 +133,7 @@ def collective_permute(ctx):
     source, target = peek(ctx + SOURCE_RANK), peek(ctx + TARGET_RANK)
     x, out, length = peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.BYTES)
     state = peek(ctx + STATE)
-    if not is_carried(ctx, most_permuted(state)):
+    if not is_carried(ctx, most_for_one(state)):
         status = c.NEEDS_PYTHON if works_in_place(ctx) else agreed(ctx)
         return permute(state, source, target, x, out, length) if status == c.OK else status
     status = opened(ctx)
@@ -173,6 +179,8 @@ MOVES: code.Functions = {
     "swap": (swap, 2),
     "permute": (permute, 6),
     "gather_everywhere": (gather_everywhere, 4),
+    "collect_rows": (collect_rows, 5),
+    "hand_out_rows": (hand_out_rows, 5),
     "spread": (spread, 4),
     "all_reduce_long": (all_reduce_long, 1),
     "to_owners": (to_owners, 1),

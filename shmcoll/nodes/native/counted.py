@@ -14,7 +14,7 @@ that is short, S of what a node sends, W a word. A, o, B, and O(S) for an openin
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, peek, poke
+from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.layout import RECV_COUNTS, RECV_DISPLS, SEND_COUNTS, SEND_DISPLS, WORD
 from shmcoll.engine.protocol import count_tables
 from shmcoll.engine.protocol.count_checks import ANYONE, get
@@ -23,18 +23,25 @@ from shmcoll.nodes.native.counted_opening import (
     MOST_FOR_ALL,
     MOST_IN_ROW,
     open_counts,
-    ranks_in_all,
     source_bytes,
     source_of,
     table_of,
 )
-from shmcoll.nodes.native.layout import COUNTED, GIVEN, LOCAL, NODE, RANK
-from shmcoll.nodes.native.long_moves import begin_blocks, give, share_blocks
+from shmcoll.nodes.native.layout import LOCAL, NODE, RANK
+from shmcoll.nodes.native.long_moves import (
+    RECEIVED,
+    RECEIVED_AT,
+    SENT,
+    SENT_FROM,
+    begin_blocks,
+    block_of,
+    give_blocks,
+    set_block_of,
+    share_blocks,
+)
 from shmcoll.nodes.native.messages import await_messages, mpi_failed
 from shmcoll.nodes.native.node_calls import copy_freely
-from shmcoll.nodes.native.opening import bring, member
-
-SENT, SENT_FROM, RECEIVED, RECEIVED_AT = range(4)  # rows of COUNTED
+from shmcoll.nodes.native.opening import bring, member, ranks_in_all
 
 
 def all_to_all_v(ctx):
@@ -75,7 +82,7 @@ def exchange(ctx, most, sender, receiver):
 def move_counted(state, table, source, target, item):
     """Move all blocks of a call that has been opened. table: this rank's own, with what it receives. Source and target
     do not overlap."""
-    size, me, rows = ranks_in_all(state), peek(state + RANK), peek(state + COUNTED)
+    size, me = ranks_in_all(state), peek(state + RANK)
     for rank in range(size):
         sent = 0 if source_of(state, me) else get(table, size, SEND_COUNTS, rank) * item
         received = get(table, size, RECV_COUNTS, rank) * item
@@ -86,30 +93,20 @@ def move_counted(state, table, source, target, item):
                 return mpi_failed(state, 0)
             copy(target + place, source_of(state, rank) + begin, received)
             received = 0
-        write(rows, size, SENT, rank, sent)
-        write(rows, size, SENT_FROM, rank, get(table, size, SEND_DISPLS, rank) * item)
-        write(rows, size, RECEIVED, rank, received)
-        write(rows, size, RECEIVED_AT, rank, place)
-    given, row = peek(state + GIVEN), size * WORD
-    received, received_at = rows + RECEIVED * row, rows + RECEIVED_AT * row
-    give(given, source, rows + SENT * row, rows + SENT_FROM * row, target, received, received_at)
+        set_block_of(state, SENT, rank, sent)
+        set_block_of(state, SENT_FROM, rank, get(table, size, SEND_DISPLS, rank) * item)
+        set_block_of(state, RECEIVED, rank, received)
+        set_block_of(state, RECEIVED_AT, rank, place)
+    given = give_blocks(state, source, target)
     status = begin_blocks(state, given)
     if status != c.OK:
         return status
     if node_shares(state, size):
         status = share_blocks(state, given)
     else:
-        begin, place = read(rows, size, SENT_FROM, me), read(rows, size, RECEIVED_AT, me)
-        copy_freely(target + place, source + begin, read(rows, size, SENT, me))
+        place = target + block_of(state, RECEIVED_AT, me)
+        copy_freely(place, source + block_of(state, SENT_FROM, me), block_of(state, SENT, me))
     return await_messages(state, 0) if status == c.OK else status
-
-
-def write(rows, size, row, rank, value):
-    poke(rows + (row * size + rank) * WORD, value)
-
-
-def read(rows, size, row, rank):
-    return peek(rows + (row * size + rank) * WORD)
 
 
 def node_shares(state, size):

@@ -42,7 +42,6 @@ from shmcoll.nodes.native.layout import (
     SLOT_BYTES,
     SLOTS,
     SOURCES,
-    STARTS,
     TABLES,
     TOLD,
 )
@@ -57,6 +56,7 @@ from shmcoll.nodes.native.opening import (
     member,
     message,
     publish,
+    ranks_in_all,
     ranks_of,
 )
 from shmcoll.nodes.native.short_tables import read_table, row_bytes, set_row_bytes, table_bytes_in, write_table
@@ -98,10 +98,6 @@ def open_counts(state, table, source, length, most, sender, receiver):
     take_counts(tables, apart, size, peek(state + RANK), table)
     learn_type(tables, apart, size, table)
     return c.OK
-
-
-def ranks_in_all(state):
-    return peek(peek(state + STARTS) + peek(state + NODES) * WORD)
 
 
 def table_bytes(state):

@@ -16,7 +16,7 @@ HEAD = (SLOT_MARKS + 1) * WORD  # bytes of a message before what the ranks have 
 MOST_GATHERED = MOST_REDUCED = 1 << 62  # MOST_ROW
 MOST_SCATTERED = 16 << 10  # reduce_scatter
 MOST_EXCHANGED = 16 << 10  # all_to_all
-MOST_PERMUTED = 64 << 10  # collective_permute, if no node has several ranks
+MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gather; if ranks share a node
 
 (
     INNER,  # context of the node's group
@@ -86,7 +86,8 @@ MOST_PERMUTED = 64 << 10  # collective_permute, if no node has several ranks
     BLOCKS,  # address of the addresses and lengths of a block for each rank of the node
     LENGTHS,  # address of a word for each rank of the group: the length of its block, where blocks are equal,
     BEGINS,  # and where it begins
-    GIVEN,  # address of memory for the arguments of `long_moves.swap`
+    GIVEN,  # address of memory for the arguments of `long_moves.swap`,
+    BLOCK_ROWS,  # and of rows of a word for each rank for the blocks that these describe
     COUNTS_OF_BLOCKS,  # of a reduce_scatter: addresses of a word for each rank: the elements of its block,
     PLACES_OF_BLOCKS,  # and where it begins
     OWN,  # address of memory for what a node has reduced, and bytes of each of its places
@@ -109,7 +110,6 @@ MOST_PERMUTED = 64 << 10  # collective_permute, if no node has several ranks
     ROW,  # address of MOST_ROW bytes: what this rank brings
     TABLES,  # address of the tables of all ranks, one after the other,
     SOURCES,  # and of two words for each rank: address and bytes of its source, if that has come with the opening
-    COUNTED,  # address of rows of a word for each rank: lengths and places of the blocks that go their own way
 ) = (WORD * i for i in range(89))
 
 STATE_WORDS = 89

@@ -4,6 +4,8 @@ other nodes by messages.
 swap               a block from every rank to every rank: one message for each pair of ranks on different nodes. They
                    are begun before the node's part is moved, and awaited after it
 permute            the same, with one block
+collect_rows       the same, with blocks for one rank
+hand_out_rows      the same, with blocks of one rank
 gather_everywhere  rails: rank j of a node sends its block once to each other node, to rank j (modulo its ranks) there.
                    Then the ranks of a node share what they have received. Cost for N nodes: N - 1 blocks of a rank on
                    the wire, and an all_gather_v in the node for each of them
@@ -24,7 +26,9 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.kernels.kernels import clear
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native.layout import (
+    BLOCK_ROWS,
     DATA_TAG,
+    GIVEN,
     HOMES,
     INDEX,
     INDICES,
@@ -36,11 +40,12 @@ from shmcoll.nodes.native.layout import (
     STARTS,
 )
 from shmcoll.nodes.native.messages import await_messages, receive, send
-from shmcoll.nodes.native.node_calls import gather_blocks, set_received, set_sent, swap_blocks
-from shmcoll.nodes.native.opening import broadcast_in_node, member, ranks_of
+from shmcoll.nodes.native.node_calls import copy_freely, gather_blocks, set_received, set_sent, swap_blocks
+from shmcoll.nodes.native.opening import broadcast_in_node, member, ranks_in_all, ranks_of
 
 SEGMENT_BYTES = 1 << 20  # of a broadcast that several ranks of a node share, or that several nodes pass on
 SWAP_WORDS = 6  # the arguments of `swap`
+SENT, SENT_FROM, RECEIVED, RECEIVED_AT, BLOCK_ROWS_COUNT = range(5)  # rows of BLOCK_ROWS, in bytes
 
 
 def home_of(state, rank):
@@ -68,6 +73,27 @@ def give(given, source, sent, sent_from, target, received, received_at):
     poke(given + 5 * WORD, received_at)
 
 
+def set_block_of(state, row, rank, value):
+    """Write a word of BLOCK_ROWS."""
+    poke(block_row(state, row) + rank * WORD, value)
+
+
+def block_of(state, row, rank):
+    return peek(block_row(state, row) + rank * WORD)
+
+
+def block_row(state, row):
+    return peek(state + BLOCK_ROWS) + row * ranks_in_all(state) * WORD
+
+
+def give_blocks(state, source, target):
+    """Write the arguments of `swap` for the blocks in BLOCK_ROWS, and return their address."""
+    given, rows = peek(state + GIVEN), ranks_in_all(state) * WORD
+    sent = peek(state + BLOCK_ROWS)
+    give(given, source, sent, sent + SENT_FROM * rows, target, sent + RECEIVED * rows, sent + RECEIVED_AT * rows)
+    return given
+
+
 def swap(state, given):
     """Send a block to every rank, and receive one from every rank. given: the address of SWAP_WORDS words: source,
     addresses of the lengths by rank of what is sent, and of where it begins; target, and the same of what is received.
@@ -80,7 +106,7 @@ def swap(state, given):
 
 def begin_blocks(state, given):
     """Begin the messages of a swap."""
-    size, source, target = peek(peek(state + STARTS) + peek(state + NODES) * WORD), peek(given), peek(given + 3 * WORD)
+    size, source, target = ranks_in_all(state), peek(given), peek(given + 3 * WORD)
     me, here, status = peek(state + RANK), peek(state + NODE), c.OK
     for i in range(1, size):
         peer = (me - i + size) % size
@@ -128,6 +154,45 @@ def permute(state, sender, receiver, source, target, length):
     status = swap_blocks(state, source, length, target, length)
     if sender == NOBODY and status == c.OK:
         clear(target, length)
+    return await_messages(state, 0) if status == c.OK else status
+
+
+# --- one rank, and all others -----------------------------------------------------------------------------------------
+
+
+def collect_rows(state, block, length, rows, root):
+    """Write the blocks of all ranks, of equal length in bytes, into `rows` of the root. Its own may be there."""
+    me = peek(state + RANK)
+    for rank in range(ranks_in_all(state)):
+        set_block_of(state, SENT, rank, length if rank == root != me else 0)
+        set_block_of(state, SENT_FROM, rank, 0)
+        set_block_of(state, RECEIVED, rank, length if rank != root == me else 0)
+        set_block_of(state, RECEIVED_AT, rank, rank * length)
+    if me == root:
+        copy_freely(rows + me * length, block, length)
+    return swap_at_home(state, block, rows, root)
+
+
+def hand_out_rows(state, rows, target, length, root):
+    """Write to `target` of each rank its block, of equal length in bytes, of `rows` of the root. The root's may be
+    there."""
+    me = peek(state + RANK)
+    for rank in range(ranks_in_all(state)):
+        set_block_of(state, SENT, rank, length if rank != root == me else 0)
+        set_block_of(state, SENT_FROM, rank, rank * length)
+        set_block_of(state, RECEIVED, rank, length if rank == root != me else 0)
+        set_block_of(state, RECEIVED_AT, rank, 0)
+    if me == root:
+        copy_freely(target, rows + me * length, length)
+    return swap_at_home(state, rows, target, root)
+
+
+def swap_at_home(state, source, target, root):
+    """Make the swap of BLOCK_ROWS, in which only the root's node has blocks to share."""
+    given = give_blocks(state, source, target)
+    status = begin_blocks(state, given)
+    if status == c.OK and home_of(state, root) == peek(state + NODE):
+        status = share_blocks(state, given)
     return await_messages(state, 0) if status == c.OK else status
 
 

@@ -54,9 +54,8 @@ class LongCalls:
                 o.ROW: np.zeros(self.most_row, np.uint8),
                 o.TABLES: np.zeros((size, table_words(size)), np.int64),
                 o.SOURCES: np.zeros((size, 2), np.int64),
-                o.COUNTED: np.zeros((4, size), np.int64),
             }
-            for offset in (o.ROW, o.TABLES, o.SOURCES, o.COUNTED):
+            for offset in (o.ROW, o.TABLES, o.SOURCES):
                 self.words[offset // WORD] = self._memory[offset].ctypes.data
         return carries
 

@@ -93,6 +93,10 @@ def ranks_of(state, node):
     return peek(peek(state + STARTS) + (node + 1) * WORD) - peek(peek(state + STARTS) + node * WORD)
 
 
+def ranks_in_all(state):
+    return peek(peek(state + STARTS) + peek(state + NODES) * WORD)
+
+
 def leader(state, node):
     return member(state, node, 0)
 

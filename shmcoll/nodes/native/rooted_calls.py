@@ -1,6 +1,6 @@
 """The calls that native code makes over nodes in which the root brings something for all: broadcast and scatter.
 
-Arrays up to `most_following` bytes come with the opening (`root_opening.py`). Longer arrays of a broadcast follow.
+Arrays up to `most_following` bytes come with the opening (`root_opening.py`). Longer arrays follow (`long_moves.py`).
 """
 
 from shmcoll.engine import context as c
@@ -8,7 +8,7 @@ from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native.call import STATE, marks_of, record
 from shmcoll.nodes.native.layout import BROUGHT, MOST_BROUGHT, NODES, SLOT, TOLD
-from shmcoll.nodes.native.long_moves import spread
+from shmcoll.nodes.native.long_moves import hand_out_rows, spread
 from shmcoll.nodes.native.opening import bring
 from shmcoll.nodes.native.root_opening import (
     ARRAY_DIMENSIONS,
@@ -38,10 +38,13 @@ def broadcast(ctx):
 
 def scatter(ctx):
     out, length = ctx + c.OUT, peek(ctx + c.OUT + c.BYTES)
-    told = length * peek(ctx + c.SIZE)
-    if told > most_following(peek(peek(ctx + STATE) + NODES)):
-        return c.NEEDS_PYTHON
+    state, told = peek(ctx + STATE), length * peek(ctx + c.SIZE)
+    if told > most_following(peek(state + NODES)):
+        told = LONG
     status = opened_by_root(ctx, out, told)
+    if status == c.OK and told == LONG:
+        target, root = peek(out + c.DATA), peek(ctx + c.ARGUMENT)
+        return hand_out_rows(state, peek(ctx + c.X + c.DATA), target, length, root)
     if status == c.OK:
         copy(peek(out + c.DATA), brought_by_root(ctx, out, told) + peek(ctx + c.RANK) * length, length)
     return status

@@ -13,9 +13,9 @@ from shmcoll.engine.layout import WORD, table_words
 from shmcoll.engine.memory.node_words import UNNAMED
 from shmcoll.engine.native import entry
 from shmcoll.nodes.native import layout as o
-from shmcoll.nodes.native.call import STATE, most_permuted
+from shmcoll.nodes.native.call import STATE, most_for_one
 from shmcoll.nodes.native.collectives import FUNCTIONS, MOVES, load
-from shmcoll.nodes.native.long_moves import SWAP_WORDS
+from shmcoll.nodes.native.long_moves import BLOCK_ROWS_COUNT, SWAP_WORDS
 from shmcoll.nodes.native.long_state import IN_NODE, LongCalls
 from shmcoll.nodes.native.marks import KEY_WORDS, MOST_DIMENSIONS, TABLE_WORDS, enter, write_key
 from shmcoll.nodes.native.opening import numbered, stride
@@ -86,6 +86,7 @@ class OpeningState(LongCalls):
             o.LENGTHS: np.zeros(size, np.int64),
             o.BEGINS: np.zeros(size, np.int64),
             o.GIVEN: np.zeros(SWAP_WORDS, np.int64),
+            o.BLOCK_ROWS: np.zeros((BLOCK_ROWS_COUNT, size), np.int64),
             o.PART_PLACES: np.zeros(nodes, np.int64),
         }
         self._kept: list[Any] = []
@@ -209,9 +210,9 @@ class OpeningState(LongCalls):
         return self.move("open_partials")
 
     @property
-    def most_permuted(self) -> int:
-        """The bytes of an array in a collective_permute that an opening carries."""
-        return int(most_permuted(self.words.ctypes.data))
+    def most_for_one(self) -> int:
+        """The bytes of an array for one rank that an opening carries."""
+        return int(most_for_one(self.words.ctypes.data))
 
     def reduces_in_nodes(self, length: int) -> bool:
         """Return whether an opening with operands of so many bytes reduces them in their nodes first."""
