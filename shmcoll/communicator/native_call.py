@@ -82,7 +82,6 @@ def unrouted(*_arguments: Any) -> int:
 
 #: what the expressions of `native_call` may use
 _NAMES: dict[str, Any] = {
-    "__name__": __name__,
     "calls": calls,
     "ndarray": np.ndarray,
     "empty": np.empty,

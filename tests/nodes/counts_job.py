@@ -1,16 +1,19 @@
 """What each rank of a job over nodes runs to try the collectives with counts: native code makes them, or Python, or
 some ranks each; with an `out`, or in two phases. It asserts. Argument: the seed."""
 
+import gc
 import signal
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import shmcoll
-from tests.nodes.short_calls_job import Counted, Subclass
+from tests.nodes.short_calls_job import Counted, Subclass, fails_at
 
 Arrays = list[np.ndarray]
 
@@ -213,6 +216,34 @@ def lists(comm: Any) -> None:
         assert group.reduce_scatter(x.view(Subclass) if comm.rank % 2 else x)[0] == n
 
 
+def memory_of_a_result_that_fails(comm: Any) -> None:
+    """MPI may still write a result that native code has made no use of, so it stays, though nobody has it."""
+    n, group, last = comm.size, comm.dup(), comm.size - 1
+    counts, x = [200_000] * n, np.zeros(200_000 * n)
+    for _ in range(2):
+        group.all_to_all_v(x, counts)
+    state = group._dispatcher.agreement.state
+    tracemalloc.start()
+    try:
+        if comm.rank == last:
+            state.move = partial(fails_at, "move_counted", state.move)
+            group.all_to_all_v(x.view(Subclass), counts)
+        else:
+            group.all_to_all_v(x, counts)
+    except (RuntimeError, shmcoll.RankFailed):
+        pass
+    else:
+        raise AssertionError("no exception")
+    pending = len(state.abandoned())
+    del group, state
+    gc.collect()
+    kept = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*calls/counts.py")])
+    tracemalloc.stop()
+    if comm.rank != last:
+        assert pending > 0
+        assert sum(trace.size for trace in kept.traces) >= x.nbytes
+
+
 def many_ranks(comm: Any, seed: int) -> None:
     """The way of groups whose tables an opening does not carry."""
     group = comm.dup()
@@ -250,6 +281,7 @@ def main() -> None:
     mismatches(comm)
     between_two_phases(comm)
     threads(comm)
+    memory_of_a_result_that_fails(comm)
 
 
 if __name__ == "__main__":
