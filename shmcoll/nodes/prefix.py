@@ -13,8 +13,9 @@ import numpy as np
 from shmcoll.engine import context as c
 from shmcoll.nodes.agreement import NOTHING
 from shmcoll.nodes.moves import array_facts
+from shmcoll.nodes.native.layout import MOST_PARTIAL
 from shmcoll.nodes.operators import Partial, partial_of
-from shmcoll.nodes.reduction import SHORT_BYTES, aligned, fold_in_rank_order
+from shmcoll.nodes.reduction import aligned, fold_in_rank_order
 from shmcoll.nodes.wire import Pending, as_bytes
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _by_nodes(
     d: "NodesDispatcher", name: str, facts: tuple[object, ...], wide: np.ndarray, partial: Partial
 ) -> np.ndarray:
     topology = d.topology
-    here, is_short = topology.node, wide.nbytes <= SHORT_BYTES
+    here, is_short = topology.node, wide.nbytes <= MOST_PARTIAL
 
     def total_of_node() -> np.ndarray:
         total = np.empty_like(wide) if d.is_leader else None

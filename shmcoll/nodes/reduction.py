@@ -20,9 +20,9 @@ import numpy as np
 
 from shmcoll.collectives.reduce_scatter import EVEN, LISTED
 from shmcoll.engine import context as c
-from shmcoll.nodes.agreement import LONGEST_OFFER, NOTHING, Facts
+from shmcoll.nodes.agreement import NOTHING, Facts
 from shmcoll.nodes.moves import array_facts
-from shmcoll.nodes.native.layout import MOST_SCATTERED
+from shmcoll.nodes.native.layout import MOST_PARTIAL, MOST_SCATTERED
 from shmcoll.nodes.operators import Partial, partial_of
 from shmcoll.nodes.transport import at_address, gather_everywhere, table_at
 from shmcoll.nodes.wire import Pending, as_bytes
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _OK = int(c.OK)
 _IN_NODES = ("all_reduce", "reduce")  # first, where an opening carries them
-SHORT_BYTES = LONGEST_OFFER // 2  # of partial results, which travel in an opening
 
 
 def all_reduce(
@@ -100,7 +99,7 @@ def _to(
 def most_in_opening(d: "NodesDispatcher") -> int:
     """Return the bytes that `combined_in_opening` reduces."""
     most: int = d.agreement.state.most_row
-    return max(SHORT_BYTES, most)
+    return max(MOST_PARTIAL, most)
 
 
 def combined_in_opening(
@@ -121,9 +120,9 @@ def combined_in_opening(
     def combine(offers: list[np.ndarray], told: np.ndarray) -> None:
         partial.fold_bytes(offers, into=told)
 
+    if native is not None and facts[0] in _IN_NODES and d.agreement.state.reduces_in_nodes(wide.nbytes):
+        return partial.open(facts, wide, native)
     if d.agreement.carries(wide.nbytes):
-        if native is not None and facts[0] in _IN_NODES and d.agreement.state.reduces_in_nodes(wide.nbytes):
-            return partial.open(facts, wide, native)
         rows = d.agreement.open_rows(facts, as_bytes(wide), native=native)
         return partial.fold_ranks([aligned(row, wide.dtype) for row in rows])
     return d.agreement.open(facts, wide.nbytes, offer, combine).view(wide.dtype)

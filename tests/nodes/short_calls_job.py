@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import shmcoll
+from shmcoll.nodes.native.layout import MOST_ROW
 
 Arrays = list[np.ndarray]
 
@@ -89,6 +90,20 @@ def results(comm: Any, seed: int, counted: Counted) -> None:
                     if way == "native" and length <= longest.get(name, length):
                         assert counted.calls == before, (name, length)
                     assert not by_python or counted.calls == before + 1
+
+
+def rows_of_many_ranks(comm: Any, seed: int) -> None:
+    """Every operation as with so many ranks that an opening carries few bytes of each."""
+    group = comm.dup()
+    state = group._dispatcher.agreement.state
+    state.most_row = state.words[MOST_ROW // 8] = 240
+    for call, wanted in OPERATIONS.values():
+        for count in (30, 600, 3000, 4096, 9000):
+            rng = np.random.default_rng([seed, count])
+            xs = [rng.integers(-9, 9, count * comm.size).astype(np.int16) for _ in range(comm.size)]
+            for way in ("first", "native", "mixed"):
+                x = xs[comm.rank].view(Subclass) if way == "mixed" and comm.rank % 2 else xs[comm.rank]
+                same(call(group, x), wanted(xs, comm.rank))
 
 
 def roots(comm: Any, counted: "Counted") -> None:
@@ -285,6 +300,7 @@ def main() -> None:
     comm = shmcoll.init()
     counted = Counted(comm)
     results(comm, int(sys.argv[1]), counted)
+    rows_of_many_ranks(comm, int(sys.argv[1]))
     roots(comm, counted)
     operators(comm)
     operators_of_long_arrays(comm)

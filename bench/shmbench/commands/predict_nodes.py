@@ -29,7 +29,7 @@ SIZES = (8, 4 << 10, 64 << 10, 4 << 20, 64 << 20)
 NODES = (2, 4, 16, 64, 256, 1024)
 OFFER, ROWS, TOLD = 64 << 10, 256 << 10, 1 << 20  # limits of an opening: `shmcoll/nodes/native/state.py`
 SEGMENT, WHOLE, EXCHANGED = 1 << 20, 256 << 10, 16 << 10  # of long calls: `rails.py` and `layout.py` beside it
-BROUGHT, FOLLOWING, FEW = 240, 64 << 10, 16
+BROUGHT, FOLLOWING, FEW, PARTIAL = 240, 64 << 10, 16, 32 << 10
 
 Times = dict[tuple[str, int], float]
 
@@ -83,10 +83,10 @@ def barrier(c: Cluster, _size: int) -> float:
 
 
 def all_reduce(c: Cluster, size: int) -> float:
-    if size <= c.row:
+    if size <= (c.row if c.ranks == 1 else BROUGHT):
         return rows(c, size) + (c.nodes * c.ranks - 1) * c.node.add(size)
-    if size <= OFFER // 2:
-        return c.python + c.within(predict.all_reduce, size) + opening(c, size, size) + (c.nodes - 1) * c.node.add(size)
+    if size <= max(c.row, PARTIAL):
+        return c.within(predict.all_reduce, size) + opening(c, size, size) + (c.nodes - 1) * c.node.add(size)
     whole = c.nodes == 2 and min(size, SEGMENT) / c.ranks <= WHOLE
     sums = (c.nodes - 1) * c.node.add(size / c.ranks if whole else size / (c.ranks * c.nodes))
     rounds = math.ceil(size / SEGMENT) * (1 if whole else 2)

@@ -13,7 +13,8 @@ HEAD = (SLOT_MARKS + 1) * WORD  # bytes of a message before what the ranks have 
 
 # the bytes of each rank that an opening carries to all, at most, and not more than MOST_ROW: of longer arrays, which
 # follow, each goes only where it is needed
-MOST_GATHERED = MOST_REDUCED = 1 << 62  # MOST_ROW
+MOST_GATHERED = 1 << 62  # MOST_ROW
+MOST_PARTIAL = 32 << 10  # all_reduce, reduce, though it be more than MOST_ROW: of what a node has reduced
 MOST_SCATTERED = 16 << 10  # reduce_scatter
 MOST_EXCHANGED = 16 << 10  # all_to_all
 MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gather; if ranks share a node

@@ -27,6 +27,8 @@ from shmcoll.nodes.native.layout import (
     ITEM,
     LOCAL,
     MOST_BROUGHT,
+    MOST_PARTIAL,
+    MOST_ROW,
     NODE,
     NODES,
     PART_PLACES,
@@ -40,9 +42,14 @@ from shmcoll.nodes.native.opening import common, exchange, in_node, known, messa
 from shmcoll.nodes.native.partials import combine
 
 
+def carries(state, length):
+    """Return whether an opening carries operands of so many bytes: all of them, or what each node has reduced."""
+    return length <= max(peek(state + MOST_ROW), MOST_PARTIAL)
+
+
 def pays(state, length):
     """Return whether operands of so many bytes are reduced in their nodes first."""
-    return peek(state + SHARES) and length > MOST_BROUGHT
+    return length > MOST_BROUGHT and (peek(state + SHARES) != 0 or length > peek(state + MOST_ROW))
 
 
 def open_partials(state):

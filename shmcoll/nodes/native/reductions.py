@@ -22,7 +22,6 @@ from shmcoll.nodes.native.layout import (
     KERNEL,
     KIND,
     LENGTHS,
-    MOST_REDUCED,
     MOST_SCATTERED,
     NODES,
     ORDERED,
@@ -34,12 +33,12 @@ from shmcoll.nodes.native.layout import (
 )
 from shmcoll.nodes.native.opening import ranks_of, row_of, rows_of, stride
 from shmcoll.nodes.native.owners import to_owners
-from shmcoll.nodes.native.partial_opening import pays
+from shmcoll.nodes.native.partial_opening import carries, pays
 from shmcoll.nodes.native.rails import all_reduce as all_reduce_long
 
 
 def all_reduce(ctx):
-    if not is_carried(ctx, MOST_REDUCED):
+    if not carries(peek(ctx + STATE), peek(ctx + c.X + c.BYTES)):
         status = agreed(ctx)
         if status == c.OK:
             describe_reduction(ctx)
@@ -51,9 +50,9 @@ def all_reduce(ctx):
 def reduce_in_opening(ctx, has_result):
     """Reduce arrays that the opening carries, to `out` if this rank has a result."""
     state, x, target = peek(ctx + STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA)
+    if not carries(state, peek(x + c.BYTES)):
+        return c.NEEDS_PYTHON
     if pays(state, peek(x + c.BYTES)):
-        if not is_carried(ctx, MOST_REDUCED):
-            return c.NEEDS_PYTHON
         describe_reduction(ctx)
         status = opened_in_partials(ctx)
         if status == c.OK and has_result:
