@@ -37,6 +37,7 @@ from shmcoll.nodes.native.root_opening import (
     LONG,
     following,
     most_following,
+    most_scattered,
 )
 from shmcoll.nodes.transport import at_address, put, table_at
 from shmcoll.nodes.wire import as_bytes
@@ -89,8 +90,9 @@ def scatter(
                 shape = (x.shape[0] // d.size, *x.shape[1:])
             own = _described(x.dtype, shape, last)
             length = d.size * math.prod(shape) * x.dtype.itemsize
-            fits = length <= most_following(len(d.topology.nodes))
-            if d.rank == root and fits:
+            if length > most_scattered(len(d.topology.nodes)):
+                length = LONG
+            if d.rank == root and length != LONG:
                 array = np.concatenate(_parts(d, x, length // d.size, table)) if table else as_bytes(x)
             native = (x, 0, root) if not last and not table else None
         unlike = ValueError, "scatter: the parts do not fit the `out` of all ranks"

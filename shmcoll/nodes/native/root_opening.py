@@ -46,6 +46,11 @@ def most_following(nodes):
     return MOST_FOLLOWING // max(nodes - 1, 1)
 
 
+def most_scattered(nodes):
+    """Return the same for a scatter, of which another node needs only a part."""
+    return most_following(nodes) // 2
+
+
 def following(length, dimensions):
     """Return how many bytes of an array follow the description."""
     fits = ARRAY_DIMS + dimensions * WORD + length <= MOST_BROUGHT

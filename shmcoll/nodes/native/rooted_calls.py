@@ -1,6 +1,7 @@
 """The calls that native code makes over nodes in which the root brings something for all: broadcast and scatter.
 
-Arrays up to `most_following` bytes come with the opening (`root_opening.py`). Longer arrays follow (`long_moves.py`).
+Arrays up to `most_following` or `most_scattered` bytes come with the opening (`root_opening.py`). Longer ones follow
+(`long_moves.py`).
 """
 
 from shmcoll.engine import context as c
@@ -18,6 +19,7 @@ from shmcoll.nodes.native.root_opening import (
     LONG,
     following,
     most_following,
+    most_scattered,
     open_array,
     told_array,
 )
@@ -39,7 +41,7 @@ def broadcast(ctx):
 def scatter(ctx):
     out, length = ctx + c.OUT, peek(ctx + c.OUT + c.BYTES)
     state, told = peek(ctx + STATE), length * peek(ctx + c.SIZE)
-    if told > most_following(peek(state + NODES)):
+    if told > most_scattered(peek(state + NODES)):
         told = LONG
     status = opened_by_root(ctx, out, told)
     if status == c.OK and told == LONG:
