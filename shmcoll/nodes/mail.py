@@ -56,6 +56,7 @@ _NOTHING, _NOT_ALL = "has not sent a message that fits", "has not sent all of it
 _NOT_TAKEN = "has not taken the message"
 _POLLS = 2000  # looks of a thread that waits before it sleeps between two of them
 _NAP = 100e-6  # seconds
+_TESTS = 100  # of a send before a thread is started for it, which takes longer
 _SLICE = 500e-6  # seconds that the worker naps in its turn
 
 
@@ -304,7 +305,7 @@ class Mail:
             self._posted = [receive for receive in self._posted if not receive.is_withdrawn]
             while (found := d.channel.wire.probe(d.channel.tag(MESSAGE))) is not None:
                 self._read_head(*found)
-            while (found := d.channel.wire.probe(d.channel.tag(RECEIPT))) is not None:
+            while self._receipts and (found := d.channel.wire.probe(d.channel.tag(RECEIPT))) is not None:
                 number = int(self._read(*found, RECEIPT).view(np.int64)[0])
                 work, *_ = self._receipts.pop(number)
                 work.settle(None)
@@ -496,8 +497,10 @@ class _Sender:
     def add(self, pending: Pending) -> None:
         """Keep a send, with its memory, until it has left. Called with the lock of the mail."""
         self._drop()
-        if self._mail.dispatcher.channel.wire.tests(pending.requests):
-            return
+        tests = self._mail.dispatcher.channel.wire.tests
+        for _ in range(_TESTS):
+            if tests(pending.requests):
+                return
         self._pending.append(pending)
         if not self._is_running:
             self._is_running = True
