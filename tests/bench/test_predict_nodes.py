@@ -25,8 +25,8 @@ def test_a_barrier_is_two_syncs_and_a_message_to_each_other_leader(nodes, time):
 
 
 def test_short_arrays_travel_in_the_opening():
-    """4 KiB of 4 ranks: 16 KiB to each of 3 leaders, 16 KiB copied in and 64 KiB out. A sum is made in the node first: 4
-    KiB to each leader, copied in and out, and the sums of 4 nodes."""
+    """4 KiB of 4 ranks: 16 KiB to each of 3 leaders, 16 KiB copied in and 64 KiB out. A sum is made in the node first:
+    4 KiB to each leader, copied in and out, and the sums of 4 nodes."""
     size = 4 << 10
     expected = 14 * US + (3 * 4 + 4 + 16) * size * 1e-9
     assert FORMULAS["all_gather"](cluster(4), 16 * size) == pytest.approx(expected)
