@@ -10,10 +10,12 @@ A rank leaves step 3 only after every rank of every node has entered step 1. All
 ranks reach the same verdict, before a byte of a result moves. If they disagree, every rank makes step 4: all of them
 exchange what they have called, in words, and raise.
 
-There are three forms, in the same memory and with the same formats, so that they always meet. In `open_rows`, which is
-native (`native/opening.py`), a node offers what its ranks have brought, and all ranks get all of it. In `open_array`
-(`native/root_opening.py`), one rank brings something for all. In `open`, which is here, a node offers what its ranks
-have made together, and the leaders make the result.
+There are five forms, in the same memory and with the same formats, so that they always meet. Four are native. In
+`open_rows` (`native/opening.py`), a node offers what its ranks have brought, and all ranks get all of it. In
+`open_array` (`native/root_opening.py`), one rank brings something for all. In `open_counts`
+(`native/counted_opening.py`), the ranks bring tables of counts, and arrays of different lengths. In `open_partials`
+(`native/partial_opening.py`), a node offers what it has reduced. In `open`, which is here, a node offers what its
+ranks have made together, and the leaders make the result.
 
 Who waits for whom: a rank for the ranks of its node (in shared memory), a leader for the other leaders (`progress.py`).
 All of them have the same order of steps, so there is no circle. A leader of a node that disagrees sends its message all

@@ -4,11 +4,13 @@ layout.py            the words of the state, and the formats of slots and messag
 messages.py          messages between ranks of several nodes: MPI's functions, called by their addresses
 opening.py           the opening: what all ranks have brought comes to all of them
 root_opening.py      the opening in which one rank brings something for all
+partial_opening.py   the opening in which each node brings what it has reduced
+counted_opening.py   the opening in which the ranks bring tables of counts; short_tables.py: how these travel
 marks.py             the table of calls whose marks are known
 node_calls.py        the routines of the node's group that long calls are made of
 long_moves.py        long calls that move bytes
 partials.py, rails.py, owners.py    long reductions
 call.py              marks and opening of a call
-reductions.py, rooted_calls.py, collectives.py    the calls, and their entries
+reductions.py, rooted_calls.py, counted.py, collectives.py    the calls, and their entries
 long_state.py, state.py    the memory of one group, and what Python calls
 """

@@ -6,10 +6,11 @@ native code does not make. Then Python makes the same opening, and calls the sam
 not matter which ranks go which way. What Python has never made in one of these forms has no marks (`marks.py`).
 
 Short calls: the opening carries what all ranks have brought to all of them, and each rank makes its result from that,
-so nothing more is sent. Reductions combine the ranks of each node in their order, then the nodes. For n ranks on N
-nodes an opening moves n / N S bytes between two nodes and n S within a node, which is more than all but an all_gather
-need. But one message takes as long as some ten KiB do, and other ways need two. Cost: 2 or 3 syncs in the node, one
-message.
+so nothing more is sent. Reductions combine the ranks of each node in their order, then the nodes; an all_reduce does
+the former before the message (`partial_opening.py`), and calls with counts have an opening of their own
+(`counted_opening.py`). For n ranks on N nodes an opening moves n / N S bytes between two nodes and n S within a node,
+which is more than all but an all_gather need. But one message takes as long as some ten KiB do, and other ways need
+two. Cost: 2 or 3 syncs in the node, one message.
 
 Long calls: the arrays follow the opening (`long_moves.py`, `rails.py`, `owners.py`). They have been agreed on, so
 nothing of them can be refused any more.
