@@ -74,6 +74,7 @@ SANCTIONED = {
         "acquire_fence", "load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply",
     },
     "shmcoll.engine.protocol.nontemporal": {"copy", "peek", "stream"},
+    "shmcoll.engine.protocol.count_checks": {"load", "store"},
     "shmcoll.engine.protocol.count_tables": {"copy", "load", "peek", "poke", "store"},
     "shmcoll.engine.messages.ring_buffers": {"load", "load_acquire", "peek"},
     "shmcoll.engine.messages.offer": {"fence", "load", "load_acquire", "peek", "store"},
