@@ -294,9 +294,10 @@ class Agreement:
         """Make no native opening any more, and leave what has been posted, and is not complete, to the end of the
         job."""
         self._dispatcher.words[c.ACTIVE // WORD] = c.ENDED
-        mpi, handles = self._dispatcher.channel.wire.mpi, self.state.abandoned()
-        if handles:
-            self._dispatcher.progress.abandon([mpi.Request.fromhandle(one) for one in handles], self.state)
+        mpi, left = self._dispatcher.channel.wire.mpi, self.state.abandoned()
+        if left:
+            requests = [(mpi.Request.fromhandle(handle), receives) for handle, receives in left]
+            self._dispatcher.progress.abandon(requests, self.state)
 
     def _watch(self, turn: int) -> None:
         """Look around; called by native code while this leader waits."""

@@ -26,7 +26,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.engine.memory import records
@@ -81,7 +81,7 @@ class Progress:
         try:
             self._wait(failures, pending, Wait(operation, timeout, pending.missing, pending.bytes))
         except BaseException:
-            self.abandon(pending.requests)
+            self.abandon(pending.begun)
             raise
 
     def _wait(self, failures: "Failures", pending: "Pending", wait: "Wait") -> None:
@@ -118,8 +118,9 @@ class Progress:
         if wait.sleeps:
             time.sleep(LONGEST_SLEEP)
 
-    def abandon(self, requests: list[Any], memory: Any = None) -> None:
-        """Keep requests that nobody waits for any more, and the memory that MPI may still write, until the end."""
+    def abandon(self, requests: Sequence[tuple[Any, bool]], memory: Any = None) -> None:
+        """Keep requests that nobody waits for any more, each with whether it receives, and the memory that MPI may
+        still write, until the end."""
         self._abandoned.append((requests, memory))
 
     def look(self) -> None:
@@ -149,17 +150,19 @@ class Progress:
             time.sleep(1e-3)
 
     def close(self) -> None:
-        """Withdraw what is left, before MPI ends."""
+        """Withdraw what is left, before MPI ends. A send is not cancelled: MPI 4 has deprecated that, and MPICH
+        crashes over UCX."""
         self._is_over.set()
         if self.wire.is_stuck:
             return
         if self._watcher is not None:
             self._watcher.join()
         for requests, _memory in self._abandoned:
-            for request in requests:
+            for request, receives in requests:
                 with contextlib.suppress(self.wire.mpi.Exception):
                     if request != self.wire.mpi.REQUEST_NULL:
-                        request.Cancel()
+                        if receives:
+                            request.Cancel()
                         request.Free()
         self.wire.close()
 

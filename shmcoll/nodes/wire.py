@@ -212,6 +212,11 @@ class Pending:
             self.bytes += array.nbytes
             self._add(self._channel.irecv(array, peer, kind), True, peer)
 
+    @property
+    def begun(self) -> list[tuple[Any, bool]]:
+        """The requests, each with whether it receives."""
+        return [(request, receives) for request, (receives, _) in zip(self.requests, self._peers, strict=True)]
+
     def missing(self) -> list[int]:
         """Return the ranks from which bytes are missing; if all have come, those that have not taken their bytes."""
         null = self._channel.wire.mpi.REQUEST_NULL

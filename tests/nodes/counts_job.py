@@ -18,6 +18,7 @@ from tests.nodes.short_calls_job import Counted, Subclass, fails_at
 Arrays = list[np.ndarray]
 
 LAST = 2  # the root of gather_v and scatter_v
+KEPT: list[Any] = []  # groups that the end of the process finds
 
 
 def parts(x: np.ndarray, counts: np.ndarray) -> Arrays:
@@ -120,6 +121,21 @@ def refusals(comm: Any, counted: Counted) -> None:
         assert text.endswith(f": rank 1 expects 2 elements from rank {n - 1}, which sends 1")
 
 
+def refusals_count_elements(comm: Any) -> None:
+    """The text of a refusal does not depend on a call before, of which a rank did not know the elements."""
+    n, root = comm.size, comm.rank == 0
+    for _ in range(3):
+        comm.scatter_v(np.arange(float(n)) if root else None, 0, send_counts=[1] * n if root else None)
+        comm.scatter_v(np.full(n, b"ab") if root else None, 0, send_counts=[1] * n if root else None)
+        try:
+            comm.gather_v(np.ones(5), 0, out=np.zeros(5 * n - 1) if root else None)
+        except ValueError as error:
+            place = 5 * (n - 1)
+            assert f"5 elements from rank {n - 1} at displacement {place} of rank 0 do not fit" in str(error)
+        else:
+            raise AssertionError("not refused")
+
+
 def mismatches(comm: Any) -> None:
     n = comm.size
     for known in (False, True):
@@ -163,6 +179,28 @@ def between_two_phases(comm: Any) -> None:
         assert got.tolist() == list(range(n))
     signal.signal(signal.SIGUSR1, before)
     assert len(refused) == 2, refused
+
+
+def interrupted_between_two_phases(comm: Any) -> None:
+    """All ranks learn of it, and the process ends as usual, though MPI has sends that nobody receives."""
+    n, group = comm.size, comm.dup()
+    KEPT.append(group)
+    for _ in range(2):
+        group.all_to_all_v(np.ones(n), [1] * n)
+    entry = group._all_to_all_v
+
+    def interrupted(*arguments: Any) -> int:
+        entry(*arguments)
+        raise KeyboardInterrupt
+
+    if comm.rank == 1:
+        group._all_to_all_v = interrupted
+    try:
+        group.all_to_all_v(np.ones(50_000 * n), [50_000] * n)
+    except (KeyboardInterrupt, shmcoll.RankFailed) as error:
+        assert comm.rank == 1 or "rank 1 (node " in str(error)
+    else:
+        raise AssertionError("no exception")
 
 
 def threads(comm: Any) -> None:
@@ -278,10 +316,12 @@ def main() -> None:
     lists(comm)
     displacements(comm)
     refusals(comm, counted)
+    refusals_count_elements(comm)
     mismatches(comm)
     between_two_phases(comm)
     threads(comm)
     memory_of_a_result_that_fails(comm)
+    interrupted_between_two_phases(comm)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,7 @@ def opened(ctx):
     marks = marks_of(ctx) if is_carried(ctx, length) else 0
     if marks == 0:
         return c.NEEDS_PYTHON
-    bring(state, peek(marks), peek(marks + WORD), x, length)
-    record(ctx)
+    announce(ctx, marks, x, length)
     return open_rows(state, x, length)
 
 
@@ -59,8 +58,7 @@ def agreed(ctx):
     state, marks = peek(ctx + STATE), marks_of(ctx)
     if marks == 0:
         return c.NEEDS_PYTHON
-    bring(state, peek(marks), peek(marks + WORD), 0, 0)
-    record(ctx)
+    announce(ctx, marks, 0, 0)
     return open_rows(state, 0, 0)
 
 
@@ -69,14 +67,15 @@ def opened_in_partials(ctx):
     state, marks = peek(ctx + STATE), marks_of(ctx)
     if marks == 0:
         return c.NEEDS_PYTHON
-    bring(state, peek(marks), peek(marks + WORD), 0, 0)
-    record(ctx)
+    announce(ctx, marks, 0, 0)
     return open_partials(state)
 
 
-def record(ctx):
-    """Note the call of this rank, for programs that look at the job."""
+def announce(ctx, marks, source, length):
+    """Write this rank's slot, with the marks at an address and the bytes that it brings, and note the call for programs
+    that look at the job."""
     state = peek(ctx + STATE)
+    bring(state, peek(marks), peek(marks + WORD), source, length)
     last = peek(state + RECORD)
     note(last + CALL_OPERATION, peek(ctx + c.OPERATION))
     note(last + CALL_NUMBER, peek(state + SEQUENCE))

@@ -15,10 +15,10 @@ that is short, S of what a node sends, W a word. A, o, B, and O(S) for an openin
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.layout import RECV_COUNTS, RECV_DISPLS, SEND_COUNTS, SEND_DISPLS, WORD
+from shmcoll.engine.layout import RECV_COUNTS, RECV_DISPLS, SEND_COUNTS, SEND_DISPLS
 from shmcoll.engine.protocol import count_tables
 from shmcoll.engine.protocol.count_checks import ANYONE, get
-from shmcoll.nodes.native.call import STATE, known_marks, record
+from shmcoll.nodes.native.call import STATE, announce, known_marks
 from shmcoll.nodes.native.counted_opening import (
     MOST_FOR_ALL,
     MOST_IN_ROW,
@@ -41,7 +41,7 @@ from shmcoll.nodes.native.long_moves import (
 )
 from shmcoll.nodes.native.messages import await_messages, mpi_failed
 from shmcoll.nodes.native.node_calls import copy_freely
-from shmcoll.nodes.native.opening import bring, member, ranks_in_all
+from shmcoll.nodes.native.opening import member, ranks_in_all
 
 
 def all_to_all_v(ctx):
@@ -68,8 +68,7 @@ def exchange(ctx, most, sender, receiver):
         marks = known_marks(ctx, dtype, 0, 0) if peek(ctx + c.ARGUMENT_2) == 0 else 0
         if marks == 0:
             return c.NEEDS_PYTHON
-        bring(state, peek(marks), peek(marks + WORD), 0, 0)
-        record(ctx)
+        announce(ctx, marks, 0, 0)
         status = open_counts(state, table, peek(x + c.DATA), peek(x + c.BYTES), most, sender, receiver)
         if status != c.OK:
             return status

@@ -23,7 +23,7 @@ Cost: that of an opening of n rows; n² words in a table of n ranks.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
-from shmcoll.engine.layout import COUNT_UNIT, ELEMENT_TYPE, TABLE_ENDS, TABLE_SIZES, WORD
+from shmcoll.engine.layout import ELEMENT_TYPE, TABLE_ENDS, TABLE_SIZES, WORD
 from shmcoll.engine.protocol.count_checks import all_fit, get, put, take_counts
 from shmcoll.nodes.native.layout import (
     BROUGHT,
@@ -217,9 +217,9 @@ def take_row(state, rank, row):
 
 
 def learn_type(tables, apart, size, table):
-    """Write the dtype of what arrives into the table of a rank that does not know it, and its unit."""
+    """Write the dtype of what arrives into the table of a rank that does not know it. Its unit is not for this
+    table, which later calls use again."""
     for rank in range(size if get(table, size, TABLE_SIZES, ELEMENT_TYPE) < 0 else 0):
         found = get(tables + rank * apart, size, TABLE_SIZES, ELEMENT_TYPE)
         if found >= 0:
             put(table, size, TABLE_SIZES, ELEMENT_TYPE, found)
-            put(table, size, TABLE_SIZES, COUNT_UNIT, get(tables + rank * apart, size, TABLE_SIZES, COUNT_UNIT))

@@ -7,10 +7,9 @@ Arrays up to `most_following` or `most_scattered` bytes come with the opening (`
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native.call import STATE, marks_of, record
+from shmcoll.nodes.native.call import STATE, announce, marks_of
 from shmcoll.nodes.native.layout import BROUGHT, MOST_BROUGHT, NODES, SLOT, TOLD
 from shmcoll.nodes.native.long_moves import hand_out_rows, spread
-from shmcoll.nodes.native.opening import bring
 from shmcoll.nodes.native.root_opening import (
     ARRAY_DIMENSIONS,
     ARRAY_DIMS,
@@ -58,8 +57,7 @@ def opened_by_root(ctx, view, told):
     marks, address = marks_of(ctx), peek(ctx + c.X + c.DATA)
     if marks == 0:
         return c.NEEDS_PYTHON
-    bring(state, peek(marks), peek(marks + WORD), 0, 0)
-    record(ctx)
+    announce(ctx, marks, 0, 0)
     if peek(ctx + c.RANK) == root:
         describe_array(view, peek(state + SLOT) + BROUGHT, told, address, 0 if follows else told)
     return open_array(state, address, follows, root)

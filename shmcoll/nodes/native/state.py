@@ -183,9 +183,12 @@ class OpeningState(LongCalls):
         """Say whether the function that a waiting rank calls sleeps."""
         self.words[o.SLEEPS // WORD] = sleeps
 
-    def abandoned(self) -> list[int]:
-        """Return the handles of the requests that are not complete."""
-        return [int(one) for one in self.requests[self.pending != 0]]
+    def abandoned(self) -> list[tuple[int, bool]]:
+        """Return the handles of the requests that are not complete, and whether they receive."""
+        left = self.pending != 0
+        return [
+            (int(handle), one % 2 == 0) for handle, one in zip(self.requests[left], self.pending[left], strict=True)
+        ]
 
     # --- from Python --------------------------------------------------------------------------------------------------
 
