@@ -18,7 +18,7 @@ def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:
         return await_posted(dispatcher, make_object(dispatcher, source, tag))
     with dispatcher.checking("recv_object") as check:
         source, tag = wanted(dispatcher, source, tag, *check)
-    return _made(*receive(dispatcher, "recv_object", None, source, tag, WHOLE))
+    return made(*receive(dispatcher, "recv_object", None, source, tag, WHOLE))
 
 
 def post_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Work[Any]:
@@ -33,9 +33,10 @@ def make_object(dispatcher: Dispatcher, source: Any, tag: Any) -> PostedReceive:
     dispatcher.routine("recv")  # loaded here, and not by the worker
     with dispatcher.checking("recv_object") as check:
         source, tag = wanted(dispatcher, source, tag, *check)
-    return dispatcher.posted.make("recv_object", None, source, tag, _made)
+    return dispatcher.posted.make("recv_object", None, source, tag, made)
 
 
-def _made(memory: np.ndarray, status: int) -> Received:
+def made(memory: np.ndarray, status: int) -> Received:
+    """Return what the user gets of a message that is an object."""
     _, source, tag = told(memory, None, status)
     return of_message(memory), source, tag

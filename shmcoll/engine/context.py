@@ -109,8 +109,8 @@ UNLIKE_AXIS, UNLIKE_NEIGHBOUR = DETAIL, DETAIL_2  # 1 + the axis along which CUL
 # The entry distinguishes these and no others:
 (
     OK, NO_EFFECT, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, REFUSED, INTERRUPTED, BROKEN, HALFWAY, RAISED,
-    DEADLOCKED, UNREADABLE,
-) = range(14)  # fmt: skip
+    DEADLOCKED, UNREADABLE, UNDER_WAY,
+) = range(15)  # fmt: skip
 
 # NO_EFFECT: the call has ended, or has not begun, and the group goes on. Why:
 NEEDS_PYTHON = NO_EFFECT  # entry and gate: Python must look at the arguments; nothing has been published
@@ -125,6 +125,8 @@ DISAGREE = REFUSED  # counts, dtypes or shapes of the ranks; all ranks find it t
 OVERLAP = REFUSED  # the shared arrays of the ranks; all ranks find it together
 DOES_NOT_FIT = REFUSED  # recv: the message that has been found does not fit `out`, and stays
 SOURCE_LOST = REFUSED  # recv, ATTEND: another rank has failed, or all others have left; posted receives are looked at
+
+# UNDER_WAY: of a message to or from another node: MPI moves it, and Python waits for that or sees to it later
 
 # HALFWAY: the call has begun, and the same thread goes on with its next phase. What for:
 COUNTS_KNOWN = HALFWAY  # collectives with counts: the caller can make the result

@@ -173,13 +173,13 @@ class NodesDispatcher:
         return self._routines[name]
 
     def native_entry(self, name: str) -> Callable[..., int]:
-        """Return the entry that makes short calls of a collective, or messages within the node, and leaves the others
-        to Python."""
+        """Return the entry of a collective or of messages, which leaves to Python what it does not make."""
         if name in MESSAGES:
             self.within._dispatcher.routine(name)
             indices = [self._indices.get(rank, ELSEWHERE) for rank in range(self.size)]
             address = self.agreement.state.functions[name]
-            return make_callable(name, address, self.within._dispatcher.words, indices) or unrouted
+            words = self.within._dispatcher.words
+            return make_callable(name, address, words, self.mail.native.words, indices) or unrouted
         return self.agreement.state.entry(name, self.words) or unrouted
 
     def go_on(self, operation: str, status: int, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:

@@ -28,7 +28,8 @@ class NodesDispatcher(Protocol):
     worker: AsyncWorker
     words: np.ndarray
     recorder: CallRecorder
-    agreement: Any  # `agreement.py`, which uses this file
+    agreement: Any  # `agreement.py`, which uses this file, as does
+    mail: Any  # `mail.py`
     group: Any
     partials: dict[Any, Any]  # `operators.py`
     rank: int
@@ -50,3 +51,6 @@ class NodesDispatcher(Protocol):
     def check_open(self, operation: str) -> None: ...
 
     def index_here(self, rank: int) -> int | None: ...
+
+    def left(self, operation: str) -> None:
+        """End the group on all nodes, because an exception has come out of one of its calls."""

@@ -1,20 +1,23 @@
 """Messages between two ranks of a group on different nodes: through MPI. Those within a node are not seen here; see
 `within.py`. A receive from ANY waits for both kinds; see `posted.py`.
 
-A message is a head and its bytes. The head has tag, form, dtype, shape, number. A short message is one MPI message.
-For a longer one the bytes follow in a second MPI message of another kind; they come in the order of the heads. The
-receiver begins to receive the bytes when it reads the head: into the array of the receive that the message fits, or
-else into memory of its own, where the message stays until it is received. So a sender never waits for its receiver. It
-copies what it sends, because `x` may be changed when `send` returns.
+A message is a head and its bytes. A short message is one MPI message. For a longer one the bytes follow in a second MPI
+message of another kind; they come in the order of the heads. The receiver begins to receive the bytes when it reads the
+head: into memory of its own, where the message stays until it is received. (Native code receives them into the array of
+the receive.) So a sender never waits for its receiver. It copies what it sends, because `x` may be changed when `send`
+returns.
+
+What goes quickly is made in native code: a send, and a receive that names its source and whose message fits and comes
+soon. `native/mail.py` has that half, and says how the two keep apart. Everything here runs with native code out.
 
 A receive is always posted (`posted.py`), in the list `_posted`. Each head is compared with the list in
 its order, and each new receive with the messages that have come, in their order. So two messages of one rank never
 overtake each other.
 
 Who moves messages: every thread that waits for a receive (`help`), the worker while receives are posted (`is_waiting`),
-and a thread of its own while sends are on their way (`_Sender`), because MPI moves a long message only while the
-sender is inside MPI. All of them hold `_lock`. A thread that waits for a receive also serves the receives within the
-node, in turn with these, and sleeps in neither: so a message from either side ends the wait for ANY.
+and a thread of its own while sends are on their way (`sender.py`). All of them hold `_lock`. A thread that waits for a
+receive also serves the receives within the node, in turn with these, and sleeps in neither: so a message from either
+side ends the wait for ANY.
 
 A synchronous send ends when the receiver has taken its message: it sends back the number of the message (RECEIPT).
 
@@ -23,7 +26,6 @@ bytes, which a link may lose. A synchronous send waits as long for its receipt.
 """
 
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,14 +33,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll.calls.probe import Envelope, Message
+from shmcoll.calls.probe import Message
 from shmcoll.calls.recv import part_of
 from shmcoll.collectives import RECORDS
 from shmcoll.diagnostics.call_site import Site, here
-from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
+from shmcoll.engine import context as c
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import ANY
+from shmcoll.engine.messages.recv import DATA
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, SOURCE_SHIFT, WHOLE
 from shmcoll.errors import CollectiveTimeout, ShmcollError
+from shmcoll.nodes.arrived import Arrived, Head, head
+from shmcoll.nodes.native.mail_state import MailState
+from shmcoll.nodes.native.mail_words import INLINE_BYTES, OBJECT_CODE
+from shmcoll.nodes.progress import LIVES
+from shmcoll.nodes.sender import Sender
 from shmcoll.nodes.transport import at_address
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes
 from shmcoll.runtime.posted_receive import PostedReceive
@@ -47,45 +56,15 @@ from shmcoll.runtime.work import Work, Worker
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
 
-INLINE_BYTES = 16 << 10  # of a message that is sent with its head
-_TAG, _CODE, _BYTES, _NUMBER, _WANTS_RECEIPT, _DIMS = range(6)  # words of a head; the shape follows
 _WORD = 8
 _SENDS, _RECEIVES = RECORDS["send"].code, RECORDS["recv"].code
-_OBJECT = 0  # in place of the code of a dtype
 _NOTHING, _NOT_ALL = "has not sent a message that fits", "has not sent all of its message"
 _NOT_TAKEN = "has not taken the message"
-_POLLS = 2000  # looks of a thread that waits before it sleeps between two of them
+_POLLS = 2000  # tests of a request before a thread naps between two of them
 _NAP = 100e-6  # seconds
-_TESTS = 100  # of a send before a thread is started for it, which takes longer
+_AWAKE = 20e-3  # seconds before a thread that waits for a message naps between two looks
+_MOMENT, _MOMENT_BETWEEN = 200_000, 10_000  # ns that native code waits; if messages may come within the node, too
 _SLICE = 500e-6  # seconds that the worker naps in its turn
-
-
-class Arrived:
-    """A message whose head has come."""
-
-    def __init__(self, source: int, head: np.ndarray):
-        self.source, self.tag, self.code = source, int(head[_TAG]), int(head[_CODE])
-        self.bytes, self.number = int(head[_BYTES]), int(head[_NUMBER])
-        self.wants_receipt = bool(head[_WANTS_RECEIPT])
-        self.shape = tuple(head[_DIMS + 1 : _DIMS + 1 + int(head[_DIMS])].tolist())
-        self.memory = np.empty(0, np.uint8)
-        self.pending: Pending | None = None  # the rest of its bytes
-        self.deadline = 0.0  # until when a receive waits for them
-        self.receive: PostedReceive | None = None  # that gets it
-
-    @property
-    def envelope(self) -> Envelope:
-        return Envelope(self.source, self.tag, None if self.code == _OBJECT else self.dtype, self.shape)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.uint8) if self.code == _OBJECT else BY_CODE[self.code].numpy
-
-    def array(self) -> np.ndarray:
-        """Return what has come, once all of it has."""
-        made = np.empty(self.shape, self.dtype)
-        as_bytes(made)[:] = self.memory
-        return made
 
 
 class Mail:
@@ -102,8 +81,18 @@ class Mail:
         self._sent = 0
         self._taken: dict[int, int] = {}  # by source, when a message of it was taken last
         self._lives_at = 0.0
-        self._sender = _Sender(self)
+        d, failures = dispatcher, dispatcher.failures
+        self.native = MailState(
+            d.channel,
+            d.progress.polls,
+            self._take_over,
+            lambda: bool(self._posted or self._arrived),
+            lambda: failures.ended is not None,
+            d.agreement.state.function("wait_far"),
+        )
+        self._sender = Sender(d.channel.wire, self._lock, self.native, failures.name)
         dispatcher.worker.listener = self
+        d.progress.mails.add(self)
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -114,23 +103,23 @@ class Mail:
         d.check_open("send")
         d.failures.raise_if_ended("send")
         is_object = form != ARRAY
-        data = _joined(array) if form not in (ARRAY, WHOLE) else as_bytes(array)
-        with self._lock:
-            self._sent += 1
-            number = self._sent
+        data = as_bytes(array) if form in (ARRAY, WHOLE) else _joined(array)
+        code = OBJECT_CODE if is_object else BY_NUMPY[array.dtype].code
+        with self._lock, self.native:
+            number = 0
             if work is not None:
+                self._sent = number = self._sent + 1
                 name = "send_object" if is_object else "send"
                 self._receipts[number] = work, time.monotonic() + d.timeout, dest, name
-            shape = (data.size,) if is_object else array.shape
-            code = _OBJECT if is_object else BY_NUMPY[array.dtype].code
-            head = np.array([tag, code, data.size, number, work is not None, len(shape), *shape], np.int64)
+            first = head(tag, code, (data.size,) if is_object else array.shape, number)
             pending = Pending(d.channel)
             if data.size <= INLINE_BYTES:
-                pending.send(np.concatenate([head.view(np.uint8), data]), dest, MESSAGE)
+                pending.send(np.concatenate([first, data]), dest, MESSAGE)
             else:
-                pending.send(head.view(np.uint8), dest, MESSAGE)
-                pending.send(data.copy(), dest, PAYLOAD)
-            self._sender.add(pending)
+                pending.send(first, dest, MESSAGE)
+                pending.send(data.copy() if form in (ARRAY, WHOLE) else data, dest, PAYLOAD)
+                self.native.prepare_for(data.size)
+            self._sender.add(pending.requests)
         if work is not None:
             self._watch()
 
@@ -144,7 +133,7 @@ class Mail:
 
     def enter(self, receives: Sequence[PostedReceive]) -> None:
         """Post receives."""
-        with self._lock:
+        with self._lock, self.native:
             for receive in receives:
                 self._posted.append(receive)
                 if (one := self._first(receive.fits)) is not None:
@@ -154,8 +143,40 @@ class Mail:
 
     def wants(self, source: int, tag: int) -> bool:
         """Return whether a posted receive fits a message."""
-        with self._lock:
+        with self._lock, self.native:
             return any(receive.fits(source, tag) for receive in self._posted)
+
+    def go_on(self, entry: Callable[..., int], out: np.ndarray | None, source: int, tag: int) -> tuple[int, Any]:
+        """Receive the message that native code has found, into a new array or the beginning of `out`. Return the status
+        of the native entry, and where the message is."""
+        number, found = self.native.found_number, Head(self.native.head)
+        place = np.empty(found.shape, found.dtype) if out is None else part_of(out, found.count)
+        status = entry(None, place, DATA, source, tag, number)
+        return (self.await_bytes(place, source) if status == c.UNDER_WAY else status), place
+
+    def await_bytes(self, place: np.ndarray, source: int) -> int:
+        """Wait for the bytes that follow a head, after native code has returned UNDER_WAY. Return the status of a
+        message that has been received."""
+        d, payload = self.dispatcher, self.native.take_payload()
+        assert payload is not None
+        request, tag = payload
+        try:
+            self._await([request], source, place)
+        except BaseException:
+            d.left("recv")
+            raise
+        return -1 - (source << SOURCE_SHIFT | tag)
+
+    def failed(self, operation: str, rank: int) -> None:
+        """Raise after native code has returned UNREADABLE."""
+        d = self.dispatcher
+        d.progress.lost(d.failures, [rank], d.channel.wire.mpi.Get_error_string(self.native.error))
+        d.failures.raise_if_ended(operation)
+
+    def adopt(self) -> None:
+        """Take over what native code has left of a send."""
+        with self._lock, self.native:
+            pass
 
     def probe(
         self,
@@ -177,12 +198,12 @@ class Mail:
         if not takes:
             return one.envelope
         end = time.monotonic() + d.timeout
-        while one.pending is not None:
+        while one.requests:
             self._look()
             self._check(operation, one.source, end, _NOT_ALL)
             d.failures.raise_if_ended(operation)
             time.sleep(0)
-        return Message(one.envelope, one.memory if one.code == _OBJECT else one.array(), d.failures.name)
+        return Message(one.envelope, one.memory if one.is_object else one.array(), d.failures.name)
 
     # --- the listener -------------------------------------------------------------------------------------------------
 
@@ -203,26 +224,28 @@ class Mail:
         within = self.dispatcher.within._dispatcher
         if polls and not within.posted.is_empty():
             within.worker.check_outside()
-        turn = 0
+        begun, is_noted = time.monotonic(), False
         try:
-            while not any(work._latch.is_set for work in works):
+            while True:
                 self._look()
                 self._look_within(works)
-                if not polls or (turn > _POLLS and not sleeps):
+                if not polls or any(work._latch.is_set for work in works):
                     return
-                turn += 1
-                if turn % 16 == 0:
-                    self._fail_late()
-                if turn == _POLLS:
+                self._fail_late()
+                is_late = time.monotonic() - begun > _AWAKE
+                if is_late and not sleeps:
+                    return
+                if is_late and not is_noted:
+                    is_noted = True
                     self._note_wait(works)
-                _pause(turn)
+                self._wait_for_any(not within.posted.is_empty(), is_late)
         finally:
-            if turn >= _POLLS:
+            if is_noted:
                 self.dispatcher.recorder.stop_waiting()
 
     def withdraw(self, *, all_of_them: bool) -> list[Site | None]:
         """Withdraw the receives, at the end; see `Listener`."""
-        with self._lock:
+        with self._lock, self.native:
             found = [receive for receive in self._posted if all_of_them and receive.withdraw()]
             self._posted = [receive for receive in self._posted if receive not in found]
         return [receive.site for receive in found]
@@ -273,12 +296,12 @@ class Mail:
         """Return the first message that fits, and take it if asked to; None if it has not come and the call does not
         wait."""
         d = self.dispatcher
-        end, turn = time.monotonic() + d.timeout, 0
+        begun, is_noted = time.monotonic(), False
         try:
             while True:
                 d.failures.raise_if_ended(operation)
                 self._look()
-                with self._lock:
+                with self._lock, self.native:
                     one = self._first(lambda sender, its_tag: source in (ANY, sender) and tag in (ANY, its_tag))
                     if one is not None and takes:
                         self._arrived.remove(one)
@@ -289,52 +312,100 @@ class Mail:
                     return found
                 if not waits:
                     return None
-                turn += 1
-                self._check(operation, source, end, _NOTHING)
-                if turn == _POLLS:
+                self._check(operation, source, begun + d.timeout, _NOTHING)
+                is_late = time.monotonic() - begun > _AWAKE
+                if is_late and not is_noted:
+                    is_noted = True
                     d.recorder.wait_for_message(_RECEIVES, self._number(source), tag)
-                _pause(turn)
+                self._wait_for_any(look_within is not None, is_late)
         finally:
-            if turn >= _POLLS:
+            if is_noted:
                 d.recorder.stop_waiting()
+
+    def _wait_for_any(self, looks_within: bool, is_late: bool) -> None:
+        """Wait a moment for a message, in a thread that then looks again, also at messages within the node."""
+        self.dispatcher.progress.drain()
+        if is_late:
+            time.sleep(_NAP)
+        else:
+            self.native.wait(_MOMENT_BETWEEN if looks_within else _MOMENT)
+
+    def drain(self) -> None:
+        """Take in the messages that have come, though nobody waits for them, unless a thread does so now."""
+        if self.dispatcher.failures.is_shut or not self._lock.acquire(blocking=False):
+            return
+        try:
+            with self.native:
+                self._read_heads()
+        finally:
+            self._lock.release()
 
     def _look(self) -> None:
         """Take what has come, and forget receives that have been withdrawn."""
         d = self.dispatcher
-        with self._lock:
+        with self._lock, self.native:
             self._posted = [receive for receive in self._posted if not receive.is_withdrawn]
-            while (found := d.channel.wire.probe(d.channel.tag(MESSAGE))) is not None:
-                self._read_head(*found)
+            self._read_heads()
             while self._receipts and (found := d.channel.wire.probe(d.channel.tag(RECEIPT))) is not None:
                 number = int(self._read(*found, RECEIPT).view(np.int64)[0])
                 work, *_ = self._receipts.pop(number)
                 work.settle(None)
                 self.served += 1
             for one in list(self._coming):
-                if one.pending is None or d.channel.wire.tests(one.pending.requests):
-                    one.pending = None
+                if d.channel.wire.tests(one.requests):
+                    one.requests = []
                     self._coming.remove(one)
                     if one.receive is not None:
                         self._complete(one, one.receive)
 
-    def _read(self, source: int, length: int, kind: int) -> np.ndarray:
-        d = self.dispatcher
-        data = np.empty(length, np.uint8)
-        d.channel.wire.comm.Recv([data, d.channel.wire.mpi.BYTE], source, d.channel.tag(kind))  # it has come
+    def _read_heads(self) -> None:
+        wire, tag = self.dispatcher.channel.wire, self.dispatcher.channel.tag(MESSAGE)
+        while (found := wire.probe(tag)) is not None:
+            self._read_head(found[0], self._read(*found, MESSAGE))
+
+    def _take_over(self) -> None:
+        """Take over what native code has left."""
+        left = self.native.take_sends()
+        if left is not None:
+            self._sender.add(*left)
+        if (found := self.native.take_found()) is not None:
+            self._read_head(self.native.source, found)
+        if (matched := self.native.take_matched()) is not None:
+            request, memory = matched
+            status = self.dispatcher.channel.wire.mpi.Status()
+            self._await([request], ANY, memory, status)
+            self._read_head(status.Get_source(), memory)
+
+    def _read(self, world: int, length: int, kind: int) -> np.ndarray:
+        """Receive a message that MPI has found, from a rank of the job."""
+        d, data = self.dispatcher, np.empty(length, np.uint8)
+        requests = d.channel.wire.irecv(data, world, d.channel.tag(kind))
+        self._await(requests, d.channel.ranks.index(world), data)
         return data
 
-    def _read_head(self, world: int, length: int) -> None:
-        d = self.dispatcher
-        data = self._read(world, length, MESSAGE)
-        dims = int(data[_DIMS * _WORD :][:_WORD].view(np.int64)[0])
-        end = (_DIMS + 1 + dims) * _WORD
-        one = Arrived(d.channel.ranks.index(world), data[:end].view(np.int64))
-        if one.bytes <= INLINE_BYTES:
-            one.memory = data[end:]
-        else:
-            one.memory = np.empty(one.bytes, np.uint8)
-            one.pending = Pending(d.channel)
-            one.pending.recv(one.memory, one.source, PAYLOAD)
+    def _await(self, requests: list[Any], source: int, memory: np.ndarray, *status: Any) -> None:
+        """Wait for a message that MPI has found, which takes as long as the sender needs to move it. status: of MPI, to
+        be filled."""
+        d, end, turn = self.dispatcher, time.monotonic() + self.dispatcher.timeout, 0
+        try:
+            while not d.channel.wire.tests(requests, list(status) or None):
+                turn += 1
+                if turn % 16 == 0:
+                    self._check("recv", source, end, _NOT_ALL)
+                    self._look_at_lives([source])
+                    d.failures.raise_if_ended("recv")
+                _pause(turn)
+        except BaseException:
+            d.progress.abandon([(request, True) for request in requests], memory)
+            raise
+
+    def _read_head(self, world: int, data: np.ndarray) -> None:
+        """Take in the message of a rank of the job that begins with a head."""
+        one = Arrived(self.dispatcher.channel.ranks.index(world), data)
+        if not one.is_whole:
+            pending = Pending(self.dispatcher.channel)
+            pending.recv(one.memory, one.source, PAYLOAD)
+            one.requests = pending.requests
             self._coming.append(one)
         self._come(one)
 
@@ -360,7 +431,7 @@ class Mail:
             return
         self._arrived.remove(one)
         self._take(one)
-        if one.pending is None:
+        if not one.requests:
             self._complete(one, receive)
         else:
             one.receive, one.deadline = receive, time.monotonic() + self.dispatcher.timeout
@@ -382,32 +453,31 @@ class Mail:
         d = self.dispatcher
         pending = Pending(d.channel)
         pending.send(np.array([one.number], np.int64).view(np.uint8), one.source, RECEIPT)
-        self._sender.add(pending)
+        self._sender.add(pending.requests)
 
     def _misfit(self, one: Arrived, receive: PostedReceive) -> Exception | None:
         name, place = self.dispatcher.failures.name, receive.place
         where = f"{receive.operation} on rank {name}: the message of rank {one.source} with tag {one.tag}"
         if receive.operation == "recv_object":
-            return None if one.code == _OBJECT else TypeError(f"{where} is an array of {one.dtype}; use recv")
-        if one.code == _OBJECT:
+            return None if one.is_object else TypeError(f"{where} is an array of {one.dtype}; use recv")
+        if one.is_object:
             return TypeError(f"{where} is an object; use recv_object")
         if place is None:
             return None
         if BY_NUMPY[place.dtype].code != one.code:
             return TypeError(f"{where} has dtype {one.dtype}, out has {place.dtype}")
-        count = one.bytes // one.dtype.itemsize
-        if count > place.size:
-            return ValueError(f"{where} has {count} elements, out has room for {place.size}")
+        if one.count > place.size:
+            return ValueError(f"{where} has {one.count} elements, out has room for {place.size}")
         return None
 
     def _complete(self, one: Arrived, receive: PostedReceive) -> None:
         """Make the result of a receive whose message has come."""
-        if one.code == _OBJECT:
+        if one.is_object:
             array = one.memory if one.memory.ctypes.data % _WORD == 0 else one.memory.copy()
         elif receive.place is None:
             array = one.array()
         else:
-            array = part_of(receive.place, one.bytes // one.dtype.itemsize)
+            array = part_of(receive.place, one.count)
             as_bytes(array)[:] = one.memory
         outcome: Any
         try:
@@ -422,10 +492,8 @@ class Mail:
         """Make receives and synchronous sends fail that are late or cannot complete."""
         d, now = self.dispatcher, time.monotonic()
         d.progress.look()
-        with self._lock:
-            if now >= self._lives_at:
-                self._lives_at = now + 0.02
-                d.progress.look_at_lives(d.failures, [r.source for r in self._posted if r.source != ANY], now)
+        with self._lock, self.native:
+            self._look_at_lives([receive.source for receive in self._posted if receive.source != ANY])
             late = [(one.operation, [one.source], _NOTHING) for one in self._posted if now > one.deadline]
             late += [(name, [dest], _NOT_TAKEN) for _, end, dest, name in self._receipts.values() if now > end]
             coming = [(one.receive.operation, one) for one in self._coming if one.receive is not None]
@@ -439,9 +507,16 @@ class Mail:
         except ShmcollError as error:
             self._give_up(error)
 
+    def _look_at_lives(self, awaited: list[int]) -> None:
+        """Look, now and then, whether ranks of this node live, and whether the awaited ones have left."""
+        d, now = self.dispatcher, time.monotonic()
+        if now >= self._lives_at:
+            self._lives_at = now + LIVES
+            d.progress.look_at_lives(d.failures, awaited, now)
+
     def _give_up(self, error: ShmcollError) -> None:
         """Make all receives and synchronous sends fail."""
-        with self._lock:
+        with self._lock, self.native:
             works: list[Work[Any]] = [receive for receive in self._posted if receive.take()]
             works += [one.receive for one in self._coming if one.receive is not None]
             works += [work for work, *_ in self._receipts.values()]
@@ -472,6 +547,9 @@ class Mail:
         waits for a message any more."""
         if self.dispatcher.failures.ended is None:
             self._sender.finish()
+        self.native.shut()
+        if (payload := self.native.take_payload()) is not None:
+            self.dispatcher.progress.abandon([(payload[0], True)])
 
 
 class _Receipt(Work[Any]):
@@ -483,57 +561,6 @@ class _Receipt(Work[Any]):
         super().__init__(worker, site)
         self.dest = dest
         self.tag = tag
-
-
-class _Sender:
-    """Keeps MPI moving while sends are on their way: in a thread that runs as long as there are any."""
-
-    def __init__(self, mail: Mail):
-        self._mail = mail
-        self._pending: list[Pending] = []
-        self._is_running = False
-        self._pid = os.getpid()
-
-    def add(self, pending: Pending) -> None:
-        """Keep a send, with its memory, until it has left. Called with the lock of the mail."""
-        self._drop()
-        tests = self._mail.dispatcher.channel.wire.tests
-        for _ in range(_TESTS):
-            if tests(pending.requests):
-                return
-        self._pending.append(pending)
-        if not self._is_running:
-            self._is_running = True
-            threading.Thread(target=self._run, name="shmcoll-sends", daemon=True).start()
-
-    def finish(self, seconds: float = 10.0) -> None:
-        """Wait until all sends have left, up to a limit."""
-        end = time.monotonic() + seconds
-        while self._pending and os.getpid() == self._pid:
-            with self._mail._lock:
-                self._drop()
-            if time.monotonic() > end:
-                name = self._mail.dispatcher.failures.name
-                print(
-                    f"shmcoll: rank {name} ends, and {len(self._pending)} of its messages have not been received",
-                    file=sys.stderr,
-                )
-                return
-            time.sleep(_NAP)
-
-    def _run(self) -> None:
-        while True:
-            with self._mail._lock:
-                self._drop()
-                if not self._pending:
-                    self._is_running = False
-                    return
-            time.sleep(_SLICE)
-
-    def _drop(self) -> None:
-        wire = self._mail.dispatcher.channel.wire
-        if self._pending and not wire.mpi.Is_finalized():
-            self._pending = [one for one in self._pending if not wire.tests(one.requests)]
 
 
 def _joined(table: np.ndarray) -> np.ndarray:

@@ -1,9 +1,9 @@
 """The methods of a communicator over nodes for messages. Arguments are checked as on one machine.
 
 The way of a message follows from the two ranks. If both are on one node, the communicator for messages within the node
-(`within.py`) makes the call: short ones in the native entry, which translates the number of the other rank
-(`native/message_entries.py`). Otherwise `mail.py` sends and receives. So each pair of ranks has one way, and the order
-of its messages is that of this way.
+(`within.py`) makes the call. Otherwise `mail.py` sends and receives. So each pair of ranks has one way, and the order
+of its messages is that of this way. The native entry has the first try of a call, on either way
+(`native/message_entries.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls.delivery import check_other_rank
 from shmcoll.calls.probe import Message
 from shmcoll.calls.recv import check_arguments as check_recv
-from shmcoll.calls.recv import make, wanted
+from shmcoll.calls.recv import go_on as read_message
+from shmcoll.calls.recv import make, received, wanted
+from shmcoll.calls.recv_object import made as object_in
 from shmcoll.calls.recv_object import make_object
 from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.send_object import check_address, check_object
@@ -26,7 +28,9 @@ from shmcoll.communicator.batch import batch
 from shmcoll.communicator.communicator import Communicator
 from shmcoll.communicator.messages import ANY
 from shmcoll.communicator.native_call import native_call
-from shmcoll.engine.messages.ring_buffers import ARRAY
+from shmcoll.engine import context as c
+from shmcoll.engine.messages.ring_buffers import ARRAY, SEGMENTS, WHOLE
+from shmcoll.nodes.agreement import NOTHING
 from shmcoll.nodes.within import Within
 from shmcoll.runtime.work import Work
 
@@ -36,6 +40,8 @@ class NodesMessages(Communicator):
 
     _dispatcher: Any  # `NodesDispatcher`
     _within: Within
+    _send: Any  # the native entries; see `NativeCalls._open`
+    _recv: Any
 
     @native_call(
         "x, None, 0, dest, tag, None if synchronous else 0",
@@ -51,7 +57,7 @@ class NodesMessages(Communicator):
     @native_call(
         "None, out, 0, source, tag, 0",
         result="out",
-        second="read_message(self._within._dispatcher, entry, out, source, tag)",
+        second="self._read_on(entry, out, source, tag)",
         refused="status >= 0",
         answer="result, source, -1 - status & LARGEST_TAG",
         otherwise="self._recv_again(status, out, source, tag)",
@@ -103,7 +109,7 @@ class NodesMessages(Communicator):
         if index is not None and other is None and source is not None and array.nbytes > SHORT_BYTES and not is_first:
             return beside_others(d, make(d, out, source, recvtag), partial(self.send, x, to, tag))
         if dest is not None:
-            self._put("send", array, to, tag, ARRAY, False, False)
+            self.send(array, to, tag)
         return self.recv(out, source, recvtag)
 
     def sendrecv_object(
@@ -170,9 +176,8 @@ class NodesMessages(Communicator):
             return self._within._start(x, index, tag, synchronous)
         array, to, tag = check_send(self._dispatcher, x, self._rank if dest is None else dest, tag)
         if dest is None:
-            work: Work[None] = self._dispatcher.worker.ended(None)
-        else:
-            work = self._put("send", array, to, tag, ARRAY, synchronous, True)
+            return self._dispatcher.worker.ended(None)
+        work: Work[None] = self._put("send", array, to, tag, ARRAY, synchronous, True)
         return work
 
     def _send_again(self, status: int, x: Any, dest: int | None, tag: int, synchronous: bool) -> Any:
@@ -181,22 +186,49 @@ class NodesMessages(Communicator):
         index = self._dispatcher.index_here(dest) if type(dest) is int else None
         if index is not None:
             return self._within._send_again(status, x, index, tag, synchronous)
+        if status not in (c.NEEDS_PYTHON, c.BUSY):
+            return self._send_far_again("send", status, x, dest, tag, ARRAY)
         array, to, tag = check_send(self._dispatcher, x, dest, tag)
         return self._put("send", array, to, tag, ARRAY, synchronous, False)
 
     def _recv_again(self, status: int, out: Any, source: int | None, tag: int) -> Any:
         index = self._dispatcher.index_here(source) if type(source) is int else None
-        if index is None:
-            return super()._recv_again(status, out, source, tag)
-        array, _, found_tag = self._within._recv_again(status, out, index, tag)
-        return array, source, found_tag
+        if index is not None:
+            array, _, found_tag = self._within._recv_again(status, out, index, tag)
+            return array, source, found_tag
+        if status == c.UNDER_WAY:
+            return received(out, self._dispatcher.mail.await_bytes(out, source))
+        if status == c.UNREADABLE:
+            return self._dispatcher.mail.failed("recv", source)
+        return super()._recv_again(status, out, source, tag)
+
+    def _read_on(self, entry: Callable[..., int], out: Any, source: int, tag: int) -> tuple[int, Any]:
+        index = self._dispatcher.index_here(source)
+        if index is not None:
+            return read_message(self._within._dispatcher, entry, out, source, tag)
+        found: tuple[int, Any] = self._dispatcher.mail.go_on(entry, out, source, tag)
+        return found
 
     def _receive_object(self, source: int | None, tag: int, *, later: bool) -> Any:
-        index = self._dispatcher.index_here(source) if type(source) is int else None
-        if index is None or later:
+        if type(source) is not int or later:
             return super()._receive_object(source, tag, later=later)
-        found, _, found_tag = self._within.recv_object(index, tag)
-        return found, source, found_tag
+        index = self._dispatcher.index_here(source)
+        if index is not None:
+            found, _, found_tag = self._within.recv_object(index, tag)
+            return found, source, found_tag
+        entry, mail, memory = self._recv or self._load("recv"), self._dispatcher.mail, NOTHING
+        try:
+            status = entry(None, None, 0, source, tag, WHOLE)
+            if status == c.HALFWAY:
+                status, memory = mail.go_on(entry, None, source, tag)
+        except BaseException:
+            self._dispatcher.left("recv_object")
+            raise
+        if status < 0:
+            return object_in(memory, status)
+        if status == c.UNREADABLE:
+            return mail.failed("recv_object", source)
+        return super()._receive_object(source, tag, later=later)
 
     def _put(self, operation: str, array: Any, dest: int, tag: int, form: int, synchronous: bool, later: bool) -> Any:
         """Send a checked message."""
@@ -204,13 +236,30 @@ class NodesMessages(Communicator):
         index = d.index_here(dest)
         if index is not None:  # then it is an array
             return self._within.send(array, index, tag, synchronous=synchronous, async_op=later)  # type: ignore[call-overload]
-        if not synchronous:
-            d.mail.send(array, dest, tag, form)
-            return self._now_or_ended(None, later)
-        if not later:
-            check_other_rank(d, operation, dest, tag)
-        work = d.mail.send_synchronously(operation, array, dest, tag, form)
-        return work if later else work.wait()
+        if synchronous:
+            if not later:
+                check_other_rank(d, operation, dest, tag)
+            work = d.mail.send_synchronously(operation, array, dest, tag, form)
+            return work if later else work.wait()
+        entry = self._send or self._load("send")
+        try:
+            status = entry(array, None, 0, dest, tag, form) if form != SEGMENTS else c.NEEDS_PYTHON
+        except BaseException:
+            d.left(operation)
+            raise
+        if status != c.OK:
+            self._send_far_again(operation, status, array, dest, tag, form)
+        return self._now_or_ended(None, later)
+
+    def _send_far_again(self, operation: str, status: int, array: Any, dest: int, tag: int, form: int) -> None:
+        """Go on after the native entry has not sent all of a message to another node."""
+        mail = self._dispatcher.mail
+        if status == c.UNDER_WAY:
+            mail.adopt()
+        elif status == c.UNREADABLE:
+            mail.failed(operation, dest)
+        else:
+            mail.send(array, dest, tag, form)
 
     def _probe(self, operation: str, source: Any, tag: Any, *, waits: bool, takes: bool) -> Any:
         d = self._dispatcher

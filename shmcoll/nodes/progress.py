@@ -1,15 +1,17 @@
 """The only loop that waits for MPI, and what it watches while it waits.
 
 A rank that waits for messages of other nodes tests its requests, which is also what moves them. Between two tests it
-looks at four things, so that it never waits forever:
+looks at five things, so that it never waits forever:
 
     the control channel     a rank of another node has ended a group, or has found a rank dead
     the node's group        a rank of this node has ended the group
     the lives of its node   every 20 ms: a rank of this node has died, which the other nodes cannot see
+    the messages            every 20 ms: those that have come are taken in, because MPI may keep back what the same rank
+                            has sent behind them (`drain`)
     the clock               the limit of one wait has passed: `CollectiveTimeout` names the nodes that are missing
 
 It tests without a pause at first, then yields its core between two tests, then sleeps. With more ranks than cores it
-yields from the start. It sleeps only when the bytes would have come, had they been on their way. It looks at the four
+yields from the start. It sleeps only when the bytes would have come, had they been on their way. It looks at these
 things after LOOKS tests, and whenever it sleeps. Signal handlers run between two tests.
 
 Ranks that wait in shared memory do not look at the control channel. So a rank that leads the ranks of its node in a
@@ -43,6 +45,7 @@ AWAKE = 2e-3  # seconds before it sleeps between two tests, if there are few byt
 SLOWEST = 200e6  # bytes per second of a message that is on its way: MPI moves a part of it in each test
 LOOKS = 32  # tests between two looks at everything else, as long as it does not sleep
 LONGEST_SLEEP = 200e-6  # seconds
+DRAINS = 0.02  # seconds between two looks at messages that nobody waits for
 LIVES = 0.02  # seconds between two looks at the lives of the node's ranks
 WATCH = 0.05  # seconds between two looks of the thread at the control channel
 PATIENCE_AFTER_LEAVING = 1.0  # seconds until a message of a rank that has left counts as lost
@@ -64,6 +67,8 @@ class Progress:
         self._is_over = threading.Event()
         self._watcher: threading.Thread | None = None
         self.groups: weakref.WeakValueDictionary[int, Failures] = weakref.WeakValueDictionary()
+        self.mails: weakref.WeakSet[Any] = weakref.WeakSet()  # the `Mail` of each of these groups
+        self._drained_at = 0.0
 
     def watch(self) -> None:
         """Look at the control channel in a thread from now on."""
@@ -111,12 +116,23 @@ class Progress:
         if now >= wait.lives_at:
             wait.lives_at = now + LIVES
             self.look_at_lives(failures, wait.missing(), now)
+        if now > wait.begun:
+            self.drain()
         if now - wait.begun > wait.timeout:
             self._timed_out(failures, wait.missing(), wait.timeout)
         failures.raise_if_ended(wait.operation)
         wait.sleeps = now - wait.begun > wait.awake
         if wait.sleeps:
             time.sleep(LONGEST_SLEEP)
+
+    def drain(self) -> None:
+        """Take in the messages that have come for any group, now and then. MPICH's network over TCP keeps 64 messages
+        of a rank that nobody has asked for; all that the rank sends then waits behind them."""
+        now = time.monotonic()
+        if now > self._drained_at + DRAINS:
+            self._drained_at = now
+            for mail in list(self.mails):
+                mail.drain()
 
     def abandon(self, requests: Sequence[tuple[Any, bool]], memory: Any = None) -> None:
         """Keep requests that nobody waits for any more, each with whether it receives, and the memory that MPI may

@@ -46,7 +46,7 @@ class Wire:
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         #: returns whether all requests of a list are complete, and moves what can be moved
-        self.tests: Callable[[list[Any]], bool] = mpi.Request.Testall
+        self.tests: Callable[..., bool] = mpi.Request.Testall
         comm.Set_errhandler(mpi.ERRORS_RETURN)
         self.survives = survives()
         self._has_failed = False  # whether a receive from any rank has found a rank dead since `found_dead`

@@ -17,8 +17,14 @@ from typing import Any
 import numpy as np
 
 import shmcoll
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.nodes import arrived
+from shmcoll.nodes.wire import MESSAGE, PAYLOAD
 
 CULPRIT = 3
+LONG = 1 << 19  # elements
+
+_under_way: list[Any] = []  # memory that MPI reads until the end
 
 
 def killed(comm: Any) -> None:
@@ -192,6 +198,21 @@ def interrupted_in_message(comm: Any) -> None:
     comm.recv(source=comm.nodes[comm.rank // 2][0] if comm.rank % 2 else shmcoll.ANY)
 
 
+def interrupted_in_bytes(comm: Any) -> None:
+    """Rank 3 has the head of a message of rank 1, and waits for its bytes. MPI may write these until the end."""
+    if comm.rank == CULPRIT:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        comm.recv(np.empty(LONG), 1)
+    elif comm.rank == 1:
+        head = arrived.head(0, BY_NUMPY[np.dtype(float)].code, (LONG,), 0)
+        _under_way.append((head, comm._dispatcher.channel.isend(head, CULPRIT, MESSAGE)))
+        time.sleep(1)
+        data = np.zeros(8 * LONG, np.uint8)
+        _under_way.append((data, comm._dispatcher.channel.isend(data, CULPRIT, PAYLOAD)))
+    comm.recv(source=CULPRIT)
+
+
 def interrupted(comm: Any) -> None:
     if comm.rank == CULPRIT:
         signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -234,6 +255,7 @@ CASES: dict[str, Callable[[Any], None]] = {
         circle,
         raises_in_messages,
         interrupted_in_message,
+        interrupted_in_bytes,
         interrupted,
         bad_argument,
     )

@@ -39,6 +39,14 @@ _OVER_NETWORK = {
     "openmpi": {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,sm,self"},
 }
 
+#: what an MPI can use between the ranks of one machine, beside what it takes by itself: variables. MPICH takes its
+#: network between cliques, so it needs two of them, which are the nodes of layout 2x2
+_CLIQUES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CLIQUES_BY_BLOCK": "1"}
+TRANSPORTS = {
+    "mpich": {"own": {}, "ucx": _CLIQUES, "tcp": _CLIQUES | _OVER_NETWORK["mpich"]},
+    "openmpi": {"own": {}, "tcp": {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}},
+}
+
 #: the variables that Open MPI's mpiexec has to be told to give to ranks on other machines; MPICH's gives them all
 _GIVEN = ("SHMCOLL_", "PYTHON", "XDG_", "MPI4PY_")
 

@@ -425,8 +425,12 @@ def ready(ctx, kind):
 def is_addressed(ctx, kind):
     """Return whether a message goes to a rank of this group, or may come from one, and has a valid tag."""
     lowest = ANY if kind & ANY_SOURCE else 0
-    if not lowest <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE):
-        return 0
+    return lowest <= peek(ctx + c.ARGUMENT) < peek(ctx + c.SIZE) and has_tag(ctx, kind)
+
+
+def has_tag(ctx, kind):
+    """Return whether a message has a valid tag, and an array, if it is sent."""
+    lowest = ANY if kind & ANY_SOURCE else 0
     if not lowest <= peek(ctx + c.ARGUMENT_2) <= LARGEST_TAG:
         return 0
     return kind & ANY_SOURCE or peek(ctx + c.X + c.DTYPE) != 0

@@ -240,6 +240,10 @@ class OpeningState(LongCalls):
         """Call a function that moves the bytes of a call (MOVES), which has been prepared for. Returns its status."""
         return int(self._moves[name](self.words.ctypes.data, *arguments))
 
+    def function(self, name: str) -> Callable[..., int]:
+        """Return a function of MOVES that takes other memory than this."""
+        return self._moves[name]
+
     def rows(self, length: int) -> np.ndarray:
         """Return what all ranks have brought, as rows by rank."""
         if length == 0:

@@ -1,0 +1,92 @@
+"""A message of another node: what its head says, and its bytes. `native/mail_words.py` has the format."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from shmcoll.calls.probe import Envelope
+from shmcoll.engine.kernels.dtypes import BY_CODE
+from shmcoll.engine.layout import WORD
+from shmcoll.nodes.native.mail_words import (
+    CODE_SHIFT,
+    DIMENSIONS_SHIFT,
+    INLINE_BYTES,
+    OBJECT_CODE,
+    SHAPE,
+    code_in,
+    dimensions_in,
+    tag_in,
+)
+from shmcoll.runtime.posted_receive import PostedReceive
+
+HEAD_WORDS = SHAPE // WORD  # before the shape
+
+
+class Head:
+    """What a head says. words: of a message that begins with it."""
+
+    def __init__(self, words: memoryview):
+        kind, self.number = words[0], words[1]
+        self.tag, self.code = tag_in(kind), code_in(kind)
+        self.shape = tuple(words[HEAD_WORDS : HEAD_WORDS + dimensions_in(kind)])
+
+    @property
+    def is_object(self) -> bool:
+        return self.code == OBJECT_CODE
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.uint8) if self.is_object else BY_CODE[self.code].numpy
+
+    @property
+    def count(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.count * self.dtype.itemsize
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the bytes come with the head."""
+        return self.bytes <= INLINE_BYTES
+
+    @property
+    def wants_receipt(self) -> bool:
+        return self.number != 0
+
+
+class Arrived(Head):
+    """A message whose head has come from a rank. data: the message of MPI with the head."""
+
+    def __init__(self, source: int, data: np.ndarray):
+        super().__init__(words_of(data))
+        self.source = source
+        begin = SHAPE + len(self.shape) * WORD
+        self.memory = data[begin : begin + self.bytes] if self.is_whole else np.empty(self.bytes, np.uint8)
+        self.requests: list[Any] = []  # for the rest of its bytes
+        self.deadline = 0.0  # until when a receive waits for them
+        self.receive: PostedReceive | None = None  # that gets it
+
+    @property
+    def envelope(self) -> Envelope:
+        return Envelope(self.source, self.tag, None if self.is_object else self.dtype, self.shape)
+
+    def array(self) -> np.ndarray:
+        """Return what has come, once all of it has, as an array of its own."""
+        made = np.empty(self.shape, self.dtype)
+        made.reshape(-1).view(np.uint8)[:] = self.memory
+        return made
+
+
+def words_of(data: np.ndarray) -> memoryview:
+    """Return the words at the beginning of a message of MPI."""
+    return data[: data.size // WORD * WORD].data.cast("q")
+
+
+def head(tag: int, code: int, shape: tuple[int, ...], number: int) -> np.ndarray:
+    """Return the bytes of a head. code: of the dtype, or OBJECT_CODE. number: 0 if no receipt is wanted."""
+    kind = tag | code << CODE_SHIFT | len(shape) << DIMENSIONS_SHIFT
+    return np.array([kind, number, *shape], np.int64).view(np.uint8)

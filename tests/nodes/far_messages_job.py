@@ -1,0 +1,226 @@
+"""What each rank of a job over nodes runs to try messages between nodes, each with the same rank of the other node. It
+asserts. The ways of native code are forced by what the other rank does, not by time."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import shmcoll
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.nodes import arrived
+from shmcoll.nodes.native.mail_state import MOST_OUTGOING
+from shmcoll.nodes.native.mail_words import INLINE_BYTES
+from shmcoll.nodes.wire import MESSAGE, PAYLOAD
+from tests.nodes.messages_job import near_and_far, raised
+
+INT64 = BY_NUMPY[np.dtype(np.int64)].code
+WORD = 8
+LONG = 1 << 19  # elements, 4 MiB
+MANY = 300  # MPICH's network over TCP keeps 64 messages of a rank that nobody has asked for
+LATE = 0.3  # seconds; native code waits for a hundredth of that
+
+
+def is_first(comm: Any) -> bool:
+    """Return whether this rank begins, of the two."""
+    return comm.rank < near_and_far(comm)[1]
+
+
+def many_before_they_are_wanted(comm: Any) -> None:
+    """The collectives that follow do not wait behind messages that nobody has asked for."""
+    far = near_and_far(comm)[1]
+    with comm.dup() as other:
+        for i in range(MANY):
+            comm.send(np.array([i]), far, i)
+            other.send_object(i, far)
+        for length in (1, 1 << 12, 1 << 16):
+            assert comm.all_reduce(np.ones(length))[0] == comm.size
+            assert comm.all_to_all(np.ones((comm.size, length))).sum() == comm.size * length
+        for i in range(MANY):
+            assert comm.recv(source=far, tag=i)[0].tolist() == [i]
+            assert other.recv_object(far)[0] == i
+
+
+def every_shape_and_dtype(comm: Any) -> None:
+    far = near_and_far(comm)[1]
+    for dtype in ("bool", "int8", "uint16", "float16", "float32", "int64", "complex128"):
+        for shape in ((), (0,), (3, 0, 2), (1,), (5, 7), (1,) * 20, (1,) * 64):
+            x = (np.arange(np.prod(shape, dtype=int)) + comm.rank).astype(dtype).reshape(shape)
+            expected = (np.arange(x.size) + far).astype(dtype).reshape(shape)
+            comm.send(x, far)
+            comm.send(x, far)
+            found, source, tag = comm.recv(source=far)
+            assert (source, tag, found.dtype, found.shape) == (far, 0, expected.dtype, shape)
+            assert (found == expected).all() and found.flags.owndata
+            out = np.zeros(x.size, dtype)
+            assert comm.recv(out, far)[0] is out
+            assert (out == expected.reshape(-1)).all()
+
+
+def lengths_around_the_limits(comm: Any) -> None:
+    """Bytes that follow their head and bytes that do not, in turn; into an array with room for more, and into a new
+    one; also more than native code has memory for."""
+    far = near_and_far(comm)[1]
+    lengths = [INLINE_BYTES + i for i in (-1, 0, 1)] + [1, 1 << 20, MOST_OUTGOING, 100, MOST_OUTGOING + 1]
+    for turn in range(2):
+        for i, length in enumerate(lengths):
+            comm.send(np.full(length, comm.rank + i, np.uint8), far, i)
+        for i, length in enumerate(lengths):
+            out = np.zeros(length + 7, np.uint8) if turn else None
+            array, *_ = comm.recv(out, far, i)
+            assert array.shape == (length,) and (array == far + i).all()
+            assert out is None or not out[length:].any()
+
+
+def strided(comm: Any) -> None:
+    far = near_and_far(comm)[1]
+    x = np.arange(40.0).reshape(4, 10)
+    comm.send(x[:, ::3], far)
+    comm.send(x.T, far)
+    assert (comm.recv(source=far)[0] == x[:, ::3]).all()
+    out = np.zeros((10, 4, 2))
+    comm.recv(out[..., 1], far)
+    assert (out[..., 1] == x.T).all() and not out[..., 0].any()
+
+
+def may_be_changed_at_once(comm: Any) -> None:
+    """What has been sent may be changed, though the other rank does not receive yet."""
+    far, x = near_and_far(comm)[1], np.arange(LONG)
+    for turn in range(5):
+        x[:] = turn
+        comm.send(x, far, turn)
+    comm.barrier()
+    for turn in range(5):
+        assert (comm.recv(source=far)[0] == turn).all()
+
+
+def the_wrong_one_first(comm: Any) -> None:
+    """A message that native code has found, and that does not fit, stays for the next receive, in its order."""
+    far = near_and_far(comm)[1]
+    for tag, x in ((1, np.ones(3)), (2, np.ones(4, np.int16)), (3, np.ones(LONG))):
+        comm.send(x, far, tag)
+    comm.send_object("object", far, 4)
+    comm.barrier()
+    out = np.zeros(2)
+    assert isinstance(raised(lambda: comm.recv(out, far, 1)), ValueError)
+    assert isinstance(raised(lambda: comm.recv(out, far, 2)), TypeError)
+    assert isinstance(raised(lambda: comm.recv_object(far, 3)), TypeError)
+    assert isinstance(raised(lambda: comm.recv(out, far, 4)), TypeError)
+    assert comm.recv_object(far, 4) == ("object", far, 4)
+    assert [comm.recv(source=far)[2] for _ in range(3)] == [1, 2, 3]
+
+
+def bytes_come_late(comm: Any) -> None:
+    """A receive that has its head waits for the bytes; those that follow take their turn."""
+    far = near_and_far(comm)[1]
+    x = np.arange(LONG) + comm.rank
+    for out in (None, np.zeros(LONG, np.int64), np.zeros(LONG + 5, np.int64)):
+        comm.barrier()
+        channel = comm._dispatcher.channel
+        requests = channel.isend(arrived.head(5, INT64, x.shape, 0), far, MESSAGE)
+        time.sleep(LATE)
+        requests += channel.isend(x.view(np.uint8), far, PAYLOAD)
+        comm.send(np.arange(3), far, 6)
+        array, source, tag = comm.recv(out, far)
+        assert (source, tag) == (far, 5) and (array == np.arange(LONG) + far).all()
+        assert comm.recv(source=far)[0].tolist() == [0, 1, 2]
+        channel.wire.mpi.Request.Waitall(requests)
+
+
+def matched_and_late(comm: Any) -> None:
+    """A receive that cannot be withdrawn, because MPI has found its message, gets it when it has come."""
+    far, length = near_and_far(comm)[1], INLINE_BYTES // WORD
+    x = np.arange(length) + comm.rank
+    message = np.concatenate([arrived.head(5, INT64, x.shape, 0), x.view(np.uint8)])
+    for _ in range(3):
+        comm.barrier()
+        if is_first(comm):
+            request = comm._dispatcher.channel.isend(message, far, MESSAGE)
+            time.sleep(LATE)  # MPI may need this rank's help
+            channel = comm._dispatcher.channel
+            channel.wire.mpi.Request.Waitall(request)
+        else:
+            array, source, tag = comm.recv(source=far)
+            assert (source, tag) == (far, 5) and (array == np.arange(length) + far).all()
+
+
+def left_sends(comm: Any) -> None:
+    """A rank that receives late stops nobody, and sees the order of what was sent."""
+    far = near_and_far(comm)[1]
+    if is_first(comm):
+        for i in range(6):
+            comm.send(np.full(LONG if i % 2 else 2, i), far)
+        comm.send_object([1], far)
+    else:
+        time.sleep(LATE)
+        for i in range(6):
+            assert (comm.recv(source=far)[0] == i).all()
+        assert comm.recv_object(far)[0] == [1]
+
+
+def threads(comm: Any) -> None:
+    """Threads that send and receive at once, in one group: each sees the order of its own tag."""
+    far, wrong = near_and_far(comm)[1], []
+
+    def exchange(tag: int) -> None:
+        try:
+            for i in range(60):
+                length = (1, 5000, 20000)[(i + tag) % 3]
+                comm.send(np.full(length, i * 10 + tag), far, tag)
+                array = comm.recv(None if i % 2 else np.zeros(20000, np.int64), far, tag)[0]
+                assert array.shape == (length,) and (array == i * 10 + tag).all()
+        except BaseException as error:
+            wrong.append(error)
+            raise
+
+    running = [threading.Thread(target=exchange, args=(tag,)) for tag in range(4)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert not wrong, wrong
+
+
+def native_and_posted(comm: Any) -> None:
+    """Receives that were posted come first; then native code goes on, with what follows."""
+    far = near_and_far(comm)[1]
+    for turn in range(20):
+        work = comm.recv(source=far, tag=1, async_op=True)
+        comm.send(np.array([turn, 1]), far, 1)
+        comm.send(np.array([turn, 2]), far, 1)
+        assert comm.recv(source=far, tag=1)[0].tolist() == [turn, 2]
+        assert work.wait()[0].tolist() == [turn, 1]
+        comm.send(np.array([turn, 3]), far, 1)
+        assert comm.recv(source=far)[0].tolist() == [turn, 3]
+
+
+CASES: tuple[Callable[[Any], None], ...] = (
+    many_before_they_are_wanted,
+    every_shape_and_dtype,
+    lengths_around_the_limits,
+    strided,
+    may_be_changed_at_once,
+    the_wrong_one_first,
+    bytes_come_late,
+    matched_and_late,
+    left_sends,
+    threads,
+    native_and_posted,
+)
+
+
+def main() -> None:
+    comm = shmcoll.init()
+    for case in CASES:
+        comm.barrier()
+        case(comm)
+        assert comm.iprobe() is None, case.__name__
+    (Path(sys.argv[1]) / f"rank{comm.rank}.json").write_text('"ok"')
+
+
+if __name__ == "__main__":
+    main()
