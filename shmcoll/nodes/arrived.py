@@ -54,6 +54,11 @@ class Head:
         return self.bytes <= INLINE_BYTES
 
     @property
+    def message_bytes(self) -> int:
+        """The length of the message of MPI that has the head."""
+        return SHAPE + len(self.shape) * WORD + (self.bytes if self.is_whole else 0)
+
+    @property
     def wants_receipt(self) -> bool:
         return self.number != 0
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll.calls.probe import Message
+from shmcoll.calls.probe import Message, probe
 from shmcoll.calls.recv import part_of
 from shmcoll.collectives import RECORDS
 from shmcoll.diagnostics.call_site import Site, here
@@ -64,6 +64,7 @@ _POLLS = 2000  # tests of a request before a thread naps between two of them
 _NAP = 100e-6  # seconds
 _AWAKE = 20e-3  # seconds before a thread that waits for a message naps between two looks
 _MOMENT, _MOMENT_BETWEEN = 200_000, 10_000  # ns that native code waits; if messages may come within the node, too
+_SOON = 2e-3  # seconds that a receive from ANY waits before it is posted
 _SLICE = 500e-6  # seconds that the worker naps in its turn
 
 
@@ -145,6 +146,23 @@ class Mail:
         """Return whether a posted receive fits a message."""
         with self._lock, self.native:
             return any(receive.fits(source, tag) for receive in self._posted)
+
+    def soon(self, tag: int, *, is_object: bool) -> int:
+        """Return the rank of another node from which native code has found a message that fits, if one comes within a
+        moment. Return ANY if none does, or if the receive has to be posted, because another one or a message within the
+        node may come first."""
+        native, within = self.native, self.dispatcher.within._dispatcher
+        end = time.monotonic() + _SOON
+        while native.is_open and within.posted.is_empty() and time.monotonic() < end:
+            if probe(within, "recv", ANY, tag, waits=False, takes=False) is not None:
+                break
+            native.wait(_MOMENT_BETWEEN)
+            if native.has_found:
+                found = Head(native.head)
+                if found.is_object == is_object and tag in (ANY, found.tag):
+                    return self.dispatcher.channel.ranks.index(native.source)
+                break
+        return ANY
 
     def go_on(self, entry: Callable[..., int], out: np.ndarray | None, source: int, tag: int) -> tuple[int, Any]:
         """Receive the message that native code has found, into a new array or the beginning of `out`. Return the status

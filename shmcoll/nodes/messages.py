@@ -29,8 +29,10 @@ from shmcoll.communicator.communicator import Communicator
 from shmcoll.communicator.messages import ANY
 from shmcoll.communicator.native_call import native_call
 from shmcoll.engine import context as c
+from shmcoll.engine.layout import LARGEST_TAG
+from shmcoll.engine.messages.recv import DATA
 from shmcoll.engine.messages.ring_buffers import ARRAY, SEGMENTS, WHOLE
-from shmcoll.nodes.agreement import NOTHING
+from shmcoll.errors import CallNotAllowed
 from shmcoll.nodes.within import Within
 from shmcoll.runtime.work import Work
 
@@ -200,6 +202,10 @@ class NodesMessages(Communicator):
             return received(out, self._dispatcher.mail.await_bytes(out, source))
         if status == c.UNREADABLE:
             return self._dispatcher.mail.failed("recv", source)
+        if source == ANY and status == c.NEEDS_PYTHON and (rank := self._soon("recv", tag)) != ANY:
+            status, array = self._take("recv", out, rank, tag)
+            if status < 0:
+                return received(array, status)
         return super()._recv_again(status, out, source, tag)
 
     def _read_on(self, entry: Callable[..., int], out: Any, source: int, tag: int) -> tuple[int, Any]:
@@ -212,23 +218,44 @@ class NodesMessages(Communicator):
     def _receive_object(self, source: int | None, tag: int, *, later: bool) -> Any:
         if type(source) is not int or later:
             return super()._receive_object(source, tag, later=later)
-        index = self._dispatcher.index_here(source)
+        rank = self._soon("recv_object", tag) if source == ANY else source
+        index = self._dispatcher.index_here(rank)
         if index is not None:
             found, _, found_tag = self._within.recv_object(index, tag)
             return found, source, found_tag
-        entry, mail, memory = self._recv or self._load("recv"), self._dispatcher.mail, NOTHING
-        try:
-            status = entry(None, None, 0, source, tag, WHOLE)
-            if status == c.HALFWAY:
-                status, memory = mail.go_on(entry, None, source, tag)
-        except BaseException:
-            self._dispatcher.left("recv_object")
-            raise
-        if status < 0:
-            return object_in(memory, status)
-        if status == c.UNREADABLE:
-            return mail.failed("recv_object", source)
+        if rank != ANY:
+            status, memory = self._take("recv_object", None, rank, tag, is_found=source == ANY)
+            if status < 0:
+                return object_in(memory, status)
         return super()._receive_object(source, tag, later=later)
+
+    def _soon(self, operation: str, tag: Any) -> int:
+        """Return the rank whose message a receive from ANY gets from native code; ANY if it has to be posted."""
+        if type(tag) is not int or not ANY <= tag <= LARGEST_TAG:
+            return ANY
+        try:
+            return int(self._dispatcher.mail.soon(tag, is_object=operation == "recv_object"))
+        except CallNotAllowed:
+            raise
+        except BaseException:
+            self._dispatcher.left(operation)
+            raise
+
+    def _take(self, operation: str, out: Any, source: int, tag: int, *, is_found: bool = True) -> tuple[int, Any]:
+        """Receive a message from a rank of another node by native code, which has found it or waits for it. Return the
+        status, and where the message is."""
+        entry, mail = self._recv or self._load("recv"), self._dispatcher.mail
+        phase, number = (DATA, mail.native.found_number) if is_found else (0, WHOLE)
+        try:
+            status, place = entry(None, out, phase, source, tag, number), out
+            if status == c.HALFWAY:
+                status, place = mail.go_on(entry, out, source, tag)
+            elif status == c.UNDER_WAY:
+                status = mail.await_bytes(out, source)
+        except BaseException:
+            self._dispatcher.left(operation)
+            raise
+        return (mail.failed(operation, source) if status == c.UNREADABLE else status), place
 
     def _put(self, operation: str, array: Any, dest: int, tag: int, form: int, synchronous: bool, later: bool) -> Any:
         """Send a checked message."""

@@ -198,6 +198,55 @@ def native_and_posted(comm: Any) -> None:
         assert comm.recv(source=far)[0].tolist() == [turn, 3]
 
 
+def from_anybody(comm: Any) -> None:
+    """A receive from ANY gets what comes first of what fits; what does not fit stays."""
+    near, far = near_and_far(comm)
+    for turn in range(30):
+        for peer in (near, far) if turn % 2 else (far, near):
+            comm.send(np.array([turn, comm.rank]), peer, 1)
+        comm.send_object(turn, far, 2)
+        comm.send(np.full(INLINE_BYTES, turn, np.uint8), far, 3)
+        assert comm.recv_object(tag=2) == (turn, far, 2)
+        out = np.zeros(INLINE_BYTES + turn % 2, np.uint8)
+        assert comm.recv(out, tag=3)[1:] == (far, 3) and (out[:INLINE_BYTES] == turn).all()
+        found = [comm.recv(tag=1), comm.recv(None if turn % 3 else np.zeros(2, np.int64))]
+        assert {source: array.tolist() for array, source, _ in found} == {rank: [turn, rank] for rank in (near, far)}
+        comm.barrier()  # a quick rank sends no messages of the next turn
+    comm.send(np.ones(3), far, 1)
+    comm.send_object("object", far, 2)
+    comm.barrier()
+    assert isinstance(raised(lambda: comm.recv(tag=-2)), ValueError)
+    assert isinstance(raised(lambda: comm.recv(np.zeros(2))), ValueError)
+    assert isinstance(raised(lambda: comm.recv(np.zeros(3, np.int32), tag=1)), TypeError)
+    assert isinstance(raised(lambda: comm.recv_object(tag=1)), TypeError)
+    assert isinstance(raised(lambda: comm.recv(tag=2)), TypeError)
+    assert comm.recv_object(tag=2) == ("object", far, 2)
+    out = np.zeros((3, 2))
+    assert comm.recv(out[:, 1])[1:] == (far, 1) and out[:, 1].tolist() == [1, 1, 1]
+
+
+def threads_from_anybody(comm: Any) -> None:
+    """Threads that receive from ANY at once get each message once."""
+    near, far = near_and_far(comm)
+    received: list[tuple[int, int]] = []
+
+    def receive() -> None:
+        for _ in range(40):
+            array, source, tag = comm.recv()
+            assert array.tolist() == [source, tag]
+            received.append((source, tag))
+
+    running = [threading.Thread(target=receive) for _ in range(3)]
+    for thread in running:
+        thread.start()
+    for tag in range(60):
+        for peer in (near, far):
+            comm.send(np.array([comm.rank, tag]), peer, tag)
+    for thread in running:
+        thread.join()
+    assert sorted(received) == sorted((rank, tag) for rank in (near, far) for tag in range(60))
+
+
 CASES: tuple[Callable[[Any], None], ...] = (
     many_before_they_are_wanted,
     every_shape_and_dtype,
@@ -210,6 +259,8 @@ CASES: tuple[Callable[[Any], None], ...] = (
     left_sends,
     threads,
     native_and_posted,
+    from_anybody,
+    threads_from_anybody,
 )
 
 

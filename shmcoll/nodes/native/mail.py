@@ -285,7 +285,7 @@ def probed(mail, peer, limit):
         if peek(flag) & C_INT:
             return COMPLETE
         turn += 1
-        if peek(mail + CLOSED) == SHUT or (turn % TESTS_BETWEEN == 0 and clock() > limit):
+        if peek(mail + CLOSED) == SHUT or clock() > limit:
             return GIVEN_UP
         if turn > polls:
             yield_core()

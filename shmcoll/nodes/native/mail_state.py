@@ -10,6 +10,7 @@ import numpy as np
 
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native.entry import FAST
+from shmcoll.nodes.arrived import Head
 from shmcoll.nodes.native import mail_words as m
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD
 
@@ -105,9 +106,9 @@ class MailState:
 
     def take_found(self) -> np.ndarray | None:
         """Return the message that native code has found, in memory of its own; None if there is none."""
-        if self._get(m.RECEIVING) != m.FOUND:
+        if not self.has_found:
             return None
-        found = self.incoming.copy()
+        found = self.incoming[: Head(self.head).message_bytes].copy()
         self._set(m.RECEIVING, m.FREE)
         return found
 
@@ -137,6 +138,16 @@ class MailState:
     # --- what calls use -----------------------------------------------------------------------------------------------
 
     @property
+    def is_open(self) -> bool:
+        """Whether native code may receive: Python has no receive and no message that comes first."""
+        return self._get(m.CLOSED) == m.OPEN
+
+    @property
+    def has_found(self) -> bool:
+        """Whether native code has found a message, and no receive has got it yet."""
+        return self._get(m.RECEIVING) == m.FOUND
+
+    @property
     def found_number(self) -> int:
         """The number of the message that has been found last."""
         return self._get(m.FOUND_NUMBER)
@@ -152,7 +163,7 @@ class MailState:
         return self._get(m.FAILED_STATUS)
 
     def wait(self, patience: int) -> None:
-        """Wait for the next head of any rank, for so many ns; whoever enters next takes it over."""
+        """Wait for the next head of any rank, for so many ns. It is FOUND then."""
         if self._can_wait:
             self._wait(self.words.ctypes.data, patience)
         else:
