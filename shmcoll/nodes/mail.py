@@ -64,6 +64,7 @@ _POLLS = 2000  # tests of a request before a thread naps between two of them
 _NAP = 100e-6  # seconds
 _AWAKE = 20e-3  # seconds before a thread that waits for a message naps between two looks
 _MOMENT, _MOMENT_BETWEEN = 200_000, 10_000  # ns that native code waits; if messages may come within the node, too
+_CHECKS = 1e-3  # seconds between two looks for receives that are late
 _SOON = 2e-3  # seconds that a receive from ANY waits before it is posted
 _SLICE = 500e-6  # seconds that the worker naps in its turn
 
@@ -81,7 +82,7 @@ class Mail:
         self._receipts: dict[int, tuple[Work[Any], float, int, str]] = {}  # synchronous sends, by number
         self._sent = 0
         self._taken: dict[int, int] = {}  # by source, when a message of it was taken last
-        self._lives_at = 0.0
+        self._lives_at = self._checked_at = 0.0
         d, failures = dispatcher, dispatcher.failures
         self.native = MailState(
             d.channel,
@@ -507,8 +508,11 @@ class Mail:
     # --- failures -----------------------------------------------------------------------------------------------------
 
     def _fail_late(self) -> None:
-        """Make receives and synchronous sends fail that are late or cannot complete."""
+        """Make receives and synchronous sends fail that are late or cannot complete, now and then."""
         d, now = self.dispatcher, time.monotonic()
+        if now < self._checked_at + _CHECKS:
+            return
+        self._checked_at = now
         d.progress.look()
         with self._lock, self.native:
             self._look_at_lives([receive.source for receive in self._posted if receive.source != ANY])
