@@ -10,7 +10,9 @@ methods of every other one, because its dispatcher takes the checked arguments o
     agreement.py      the opening of every collective: ranks of all nodes make the same call
     native/           openings in native code, and the calls that it makes from their arguments to their results
     within.py         messages between two ranks of a node
-    mail.py           messages between two ranks of different nodes; arrived.py: one of them; sender.py: sends under way
+    mail.py           messages between two ranks of different nodes
+    inbox.py          those that have come, and which receive gets which; arrived.py: one of them
+    sender.py, mail_limits.py    sends that have not left; how long waits last
     posted.py         posted receives: of either kind of message, or of both
     operators.py      the arithmetic of reductions, by the kernels of one machine
     reduction.py, prefix.py, moves.py, rooted.py, counted.py, halos.py, transport.py    the algorithms, in Python

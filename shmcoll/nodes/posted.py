@@ -1,7 +1,7 @@
 """Posted receives of a group over nodes. A receive is in the list of the way that its message comes on.
 
     from a rank of this node      the list of the group for messages within the node (`within.py`)
-    from a rank of another node   the list of `mail.py`
+    from a rank of another node   the list of `inbox.py`
     from ANY                      both: it is a receive in the latter, and has a half in the former
 
 The fate of a receive from ANY is decided once, as that of every other (`runtime/posted_receive.py`), in one dict that

@@ -26,9 +26,8 @@ class Sender:
     def __init__(
         self, wire: "Wire", lock: AbstractContextManager[Any], native: AbstractContextManager[None], name: Any
     ):
-        self._wire = wire
+        self._wire, self._name = wire, name
         self._lock, self._native = lock, native
-        self._name = name
         self._sends: list[tuple[list[Any], Any]] = []  # the requests of each, and their memory
         self._is_running = False
         self._pid = os.getpid()

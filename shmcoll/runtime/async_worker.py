@@ -82,7 +82,9 @@ def check_rank(pid: int, operation: str, name: str) -> None:
 class Listener(Protocol):
     """The posted receives of a communicator, as the worker uses them."""
 
-    served: int  # how often a thread has served them
+    @property
+    def served(self) -> int:
+        """How often a thread has served them."""
 
     def is_empty(self) -> bool: ...
 

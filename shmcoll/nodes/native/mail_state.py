@@ -41,7 +41,7 @@ class MailState:
         self._take_over, self._is_awaited, self._has_ended = take_over, is_awaited, has_ended
         self._wait = wait
         self._can_wait = FAST and not channel.wire.survives  # or MPI leaves a receive from any rank in an error
-        self._depth = 0
+        self._depth = 0  # how often that thread has entered
         self._is_shut = False
         self.words = np.zeros(m.MAIL_WORDS, np.int64)
         self._words = self.words.data

@@ -1,0 +1,214 @@
+"""What has come from ranks of other nodes, and the receives that are posted for it: which message each of them gets.
+
+Each head is compared with the posted receives in their order, and each new receive with the messages that have come, in
+their order. So two messages of one rank never overtake each other. The bytes that follow a head are received when it is
+read, into memory of its own, where the message stays until a receive takes it.
+
+All lists here are of the thread that has `lock` and keeps native code out (`native/mail_state.py`).
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll.calls.recv import part_of
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.engine.layout import ANY
+from shmcoll.engine.messages.ring_buffers import SOURCE_SHIFT
+from shmcoll.nodes.arrived import Arrived
+from shmcoll.nodes.mail_limits import NOT_ALL, Limits
+from shmcoll.nodes.native.mail_state import MailState
+from shmcoll.nodes.sender import Sender
+from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes
+from shmcoll.runtime.posted_receive import PostedReceive
+
+if TYPE_CHECKING:
+    from shmcoll.nodes.interfaces import NodesDispatcher
+
+_WORD = 8
+_POLLS = 2000  # tests of a request before a thread naps between two of them
+NAP = 100e-6  # seconds
+
+
+class Inbox:
+    """The messages from other nodes to one rank of a group."""
+
+    def __init__(self, dispatcher: "NodesDispatcher", limits: Limits):
+        self._dispatcher, self._limits = dispatcher, limits
+        self.lock = threading.RLock()  # apart from `native`, so that an interrupt cannot leave it locked
+        self.served = 0  # how often a receive has got a message, or a send its receipt
+        self.posted: list[PostedReceive] = []
+        self.arrived: list[Arrived] = []  # that no receive has got, in the order of their heads
+        self.coming: list[Arrived] = []  # whose bytes are on their way
+        self._taken: dict[int, int] = {}  # by source, when a message of it was taken last
+        d, failures = dispatcher, dispatcher.failures
+        self.native = MailState(
+            d.channel,
+            d.progress.polls,
+            self._take_over,
+            lambda: bool(self.posted or self.arrived),
+            lambda: failures.ended is not None,
+            d.agreement.state.function("wait_far"),
+        )
+        self.sender = Sender(d.channel.wire, self.lock, self.native, failures.name)
+
+    def look(self) -> None:
+        """Take what has come, and forget receives that have been withdrawn."""
+        d = self._dispatcher
+        with self.lock, self.native:
+            self.posted = [receive for receive in self.posted if not receive.is_withdrawn]
+            self._read_heads()
+            for one in list(self.coming):
+                if d.channel.wire.tests(one.requests):
+                    one.requests = []
+                    self.coming.remove(one)
+                    if one.receive is not None:
+                        self._complete(one, one.receive)
+
+    def drain(self) -> None:
+        """Take in the messages that have come."""
+        if not self._dispatcher.failures.is_shut:
+            with self.lock, self.native:
+                self._read_heads()
+
+    def first(self, fits: Callable[[int, int], bool]) -> Arrived | None:
+        """Return the message that a new receive gets: the first one that fits of the source served longest ago."""
+        found: dict[int, Arrived] = {}
+        for one in self.arrived:
+            if one.source not in found and fits(one.source, one.tag):
+                found[one.source] = one
+        return min(found.values(), key=lambda one: self._taken.get(one.source, 0), default=None)
+
+    def take(self, one: Arrived) -> None:
+        """Tell the sender that its message has been taken, if it waits for that."""
+        self.served += 1
+        self._taken[one.source] = self.served
+        if not one.wants_receipt:
+            return
+        d = self._dispatcher
+        pending = Pending(d.channel)
+        pending.send(np.array([one.number], np.int64).view(np.uint8), one.source, RECEIPT)
+        self.sender.add(pending.requests)
+
+    def give(self, one: Arrived, receive: PostedReceive) -> None:
+        """Have a receive take a message that its source and tag fit. If its array does not, the receive fails, and the
+        message stays."""
+        wrong = self._misfit(one, receive)
+        if not receive.take():
+            return  # withdrawn
+        self.posted.remove(receive)
+        self.served += 1
+        if wrong is not None:
+            receive.settle(wrong)
+            return
+        self.arrived.remove(one)
+        self.take(one)
+        if not one.requests:
+            self._complete(one, receive)
+        else:
+            one.receive, one.deadline = receive, time.monotonic() + self._dispatcher.timeout
+
+    def read(self, world: int, length: int, kind: int) -> np.ndarray:
+        """Receive a message that MPI has found, from a rank of the job."""
+        d, data = self._dispatcher, np.empty(length, np.uint8)
+        requests = d.channel.wire.irecv(data, world, d.channel.tag(kind))
+        self.wait_for(requests, d.channel.ranks.index(world), data)
+        return data
+
+    def wait_for(self, requests: list[Any], source: int, memory: np.ndarray, *status: Any) -> None:
+        """Wait for a message that MPI has found, which takes as long as the sender needs to move it. status: of MPI, to
+        be filled."""
+        d, end, turn = self._dispatcher, time.monotonic() + self._dispatcher.timeout, 0
+        try:
+            while not d.channel.wire.tests(requests, list(status) or None):
+                turn += 1
+                if turn % 16 == 0:
+                    self._limits.check("recv", source, end, NOT_ALL)
+                    self._limits.look_at_lives([source])
+                    d.failures.raise_if_ended("recv")
+                _pause(turn)
+        except BaseException:
+            d.progress.abandon([(request, True) for request in requests], memory)
+            d.left("recv")  # the message is lost
+            raise
+
+    # --- how ----------------------------------------------------------------------------------------------------------
+
+    def _read_heads(self) -> None:
+        wire, tag = self._dispatcher.channel.wire, self._dispatcher.channel.tag(MESSAGE)
+        while (found := wire.probe(tag)) is not None:
+            self._read_head(found[0], self.read(*found, MESSAGE))
+
+    def _take_over(self) -> None:
+        """Take over what native code has left."""
+        left = self.native.take_sends()
+        if left is not None:
+            self.sender.add(*left)
+        if (found := self.native.take_found()) is not None:
+            self._read_head(self.native.source, found)
+        if (matched := self.native.take_matched()) is not None:
+            request, memory = matched
+            status = self._dispatcher.channel.wire.mpi.Status()
+            self.wait_for([request], ANY, memory, status)
+            self._read_head(status.Get_source(), memory)
+
+    def _read_head(self, world: int, data: np.ndarray) -> None:
+        """Take in the message of a rank of the job that begins with a head."""
+        one = Arrived(self._dispatcher.channel.ranks.index(world), data)
+        if not one.is_whole:
+            pending = Pending(self._dispatcher.channel)
+            pending.recv(one.memory, one.source, PAYLOAD)
+            one.requests = pending.requests
+            self.coming.append(one)
+        self._come(one)
+
+    def _come(self, one: Arrived) -> None:
+        """Give a new message to the first receive that it fits."""
+        self.arrived.append(one)
+        for receive in list(self.posted):
+            if receive.fits(one.source, one.tag):
+                self.give(one, receive)
+                if one not in self.arrived:
+                    return
+
+    def _misfit(self, one: Arrived, receive: PostedReceive) -> Exception | None:
+        name, place = self._dispatcher.failures.name, receive.place
+        where = f"{receive.operation} on rank {name}: the message of rank {one.source} with tag {one.tag}"
+        if receive.operation == "recv_object":
+            return None if one.is_object else TypeError(f"{where} is an array of {one.dtype}; use recv")
+        if one.is_object:
+            return TypeError(f"{where} is an object; use recv_object")
+        if place is None:
+            return None
+        if BY_NUMPY[place.dtype].code != one.code:
+            return TypeError(f"{where} has dtype {one.dtype}, out has {place.dtype}")
+        if one.count > place.size:
+            return ValueError(f"{where} has {one.count} elements, out has room for {place.size}")
+        return None
+
+    def _complete(self, one: Arrived, receive: PostedReceive) -> None:
+        """Make the result of a receive whose message has come."""
+        if one.is_object:
+            array = one.memory if one.memory.ctypes.data % _WORD == 0 else one.memory.copy()
+        elif receive.place is None:
+            array = one.array()
+        else:
+            array = part_of(receive.place, one.count)
+            as_bytes(array)[:] = one.memory
+        outcome: Any
+        try:
+            outcome = receive.finish(array, -1 - (one.source << SOURCE_SHIFT | one.tag))
+        except BaseException as error:
+            outcome = error
+        receive.settle(outcome)
+
+
+def _pause(turn: int) -> None:
+    if turn > _POLLS:
+        time.sleep(NAP)
+    else:
+        os.sched_yield()
