@@ -48,6 +48,8 @@ LONGEST_SLEEP = 200e-6  # seconds
 DRAINS = 0.02  # seconds between two looks at messages that nobody waits for
 LIVES = 0.02  # seconds between two looks at the lives of the node's ranks
 WATCH = 0.05  # seconds between two looks of the thread at the control channel
+LEAVING = 1.0  # seconds at most for the end of the ranks of other nodes
+LAST_LOOKS = 1000  # for control messages before this rank tells that it leaves
 PATIENCE_AFTER_LEAVING = 1.0  # seconds until a message of a rank that has left counts as lost
 
 
@@ -63,7 +65,6 @@ class Progress:
         self.polls = 0 if crowded else POLLS
         self._abandoned: list[Any] = []
         self._lock = threading.Lock()  # of the control channel
-        self._has_left: dict[int, float] = {}
         self._is_over = threading.Event()
         self._watcher: threading.Thread | None = None
         self.groups: weakref.WeakValueDictionary[int, Failures] = weakref.WeakValueDictionary()
@@ -156,13 +157,19 @@ class Progress:
         for failures in list(self.groups.values()):
             failures.died(world, text, telling=True)
 
-    def leave(self, *, seconds: float = 2.0) -> None:
-        """Tell the other nodes that this rank leaves, and wait until that has been sent, but not long."""
+    def leave(self) -> None:
+        """Tell the other nodes that this rank leaves. Then stay in MPI until all others have told the same, but not
+        long: their sends to this process could wait forever if it ended meanwhile."""
         here = set(self._world)
-        others = [rank for rank in range(self.wire.size) if rank not in here]
-        self.wire.tell(others, {"group": 0, "kind": "left", "text": "", "dead": self.wire.rank})
-        end = time.monotonic() + seconds
-        while not (self.wire.is_stuck or self.wire.has_sent()) and time.monotonic() < end:
+        others = {rank for rank in range(self.wire.size) if rank not in here}
+        for _ in range(LAST_LOOKS):  # what they have told may still be in a socket
+            self.look()
+        self.wire.tell(sorted(others), {"group": 0, "kind": "left", "text": "", "dead": self.wire.rank})
+        end = time.monotonic() + LEAVING
+        while not self.wire.is_stuck and time.monotonic() < end:
+            if self.wire.has_sent() and others <= self.wire.dead | self.wire.left_at.keys():
+                return
+            self.look()
             time.sleep(1e-3)
 
     def close(self) -> None:
@@ -194,7 +201,7 @@ class Progress:
 
     def _handle(self, message: dict[str, Any]) -> None:
         if message["kind"] == "left":
-            self._has_left[message["dead"]] = time.monotonic()
+            self.wire.left_at[message["dead"]] = time.monotonic()
             return
         own = self.groups.get(message["group"])
         if message["dead"] is not None:
@@ -212,8 +219,8 @@ class Progress:
                 told = records.how_failed(arena, local)
                 if told:
                     self.rank_died(world, told)
-        for rank in awaited if self._has_left else ():
-            left = self._has_left.get(failures.world(rank))
+        for rank in awaited if self.wire.left_at else ():
+            left = self.wire.left_at.get(failures.world(rank))
             if left is not None and now - left > PATIENCE_AFTER_LEAVING:
                 text = "left the job without taking part: its program has ended. Every rank must make this call"
                 failures.died(failures.world(rank), text, telling=True)

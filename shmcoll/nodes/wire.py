@@ -5,8 +5,8 @@ has the tag `KINDS * g + kind`. MPI keeps messages of one sender and one tag in 
 their sends and receives in the order of the group's operations, so a tag needs no number of the operation.
 
 No call of this file waits for messages; `progress.py` has the only loop that does. But MPICH's first send to a rank
-waits for a connection, and tries forever if the rank has died. So `tell`, which may meet such a rank, sends in a
-thread.
+waits for a connection, and tries forever if the rank has died; over TCP it tries forever whenever the process has
+ended. So `tell`, which may meet such a rank, sends in a thread, and not to ranks that have left.
 
 Who uses the control channel: every rank has one receive posted, from any rank. A rank that ends a group, or has found
 another rank dead, sends a text there (`failures.py`). The receive is posted again before the text is handled.
@@ -58,6 +58,7 @@ class Wire:
         self._sending: list[tuple[Any, Any]] = []  # control messages on their way, with their memory
         self._lock = threading.Lock()  # of that list
         self.dead: set[int] = set()  # the ranks of the job that are known to have died
+        self.left_at: dict[int, float] = {}  # when others have told that they leave: they may have ended since
         self.is_stuck = False  # a send does not return: it holds MPI's lock, so no other call may be made
         self.when_stuck: Callable[[], None] = lambda: None  # is called then
 
@@ -111,19 +112,19 @@ class Wire:
     # --- the control channel ------------------------------------------------------------------------------------------
 
     def tell(self, peers: Sequence[int], message: dict[str, Any]) -> None:
-        """Send a control message to those of some ranks of the job that live. It never raises. It waits for TELLING
-        seconds at most; if MPI `is_stuck` then, no more calls of MPI return in this process."""
+        """Send a control message to those of some ranks of the job that live and have not left. It never raises. It
+        waits for TELLING seconds at most; if MPI `is_stuck` then, no more calls of MPI return in this process."""
         data = np.frombuffer(json.dumps(message | {"text": message["text"][:LONGEST_TEXT]}).encode(), np.uint8)
 
         def send() -> None:
             for peer in peers:
-                if peer not in self.dead:
+                if peer not in self.dead and peer not in self.left_at:
                     with contextlib.suppress(self.mpi.Exception):
                         request = self.comm.Isend([data, self.mpi.BYTE], peer, CONTROL)
                         with self._lock:
                             self._sending.append((request, data))
 
-        if self.is_stuck or self.dead.issuperset(peers):
+        if self.is_stuck or (self.dead | self.left_at.keys()).issuperset(peers):
             return
         sender = threading.Thread(target=send, name="shmcoll-nodes-tell", daemon=True)
         try:

@@ -144,6 +144,19 @@ def other_shape(comm: Any) -> None:
     comm.all_reduce(np.ones(5 if comm.rank == CULPRIT else 4))
 
 
+def ends_late(comm: Any) -> None:
+    """The ranks of one node have ended when those of the other do."""
+    if comm.rank < 2:
+        time.sleep(3)
+
+
+def raises_late(comm: Any) -> None:
+    """Rank 0 raises when the ranks of the other node have ended."""
+    ends_late(comm)
+    if comm.rank == 0:
+        raise KeyError("too late")
+
+
 def late(comm: Any) -> None:
     comm.timeout = 2.0
     if comm.rank == CULPRIT:
@@ -248,6 +261,8 @@ CASES: dict[str, Callable[[Any], None]] = {
         exits,
         other_operation,
         other_shape,
+        ends_late,
+        raises_late,
         late,
         aborts,
         in_message,

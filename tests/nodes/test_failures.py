@@ -43,6 +43,22 @@ def test_the_end_of_one_program_is_raised_on_the_ranks_of_all_nodes(tmp_path):
         assert one["text"].startswith("rank 3 (node b) left the job without taking part: its program has ended")
 
 
+@pytest.mark.parametrize("transport", ["own", "tcp"])
+def test_ranks_may_end_when_those_of_another_node_have(tmp_path, transport):
+    """Over TCP, MPICH tries forever to send to a process that has ended."""
+    variables = started.TRANSPORTS[started.kind_of_mpi()][transport]
+    done = started.run(tmp_path, JOB, "2x2", "ends_late", str(tmp_path), **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_exception_is_shown_when_ranks_of_another_node_have_ended(tmp_path):
+    done = started.run(
+        tmp_path, JOB, "2x2", "raises_late", str(tmp_path), **started.TRANSPORTS[started.kind_of_mpi()]["tcp"]
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "KeyError: 'too late'" in done.stderr
+
+
 @pytest.mark.parametrize("case", ["aborts", "in_message"])
 def test_abort_reaches_collectives_and_messages_of_all_nodes(tmp_path, case):
     told = outcomes(tmp_path, case)

@@ -21,5 +21,5 @@ def test_messages_between_nodes_over_each_transport(tmp_path, transport):
         pytest.skip("a transport of MPICH")
     job = str(started.ROOT / "tests/nodes/far_messages_job.py")
     done = started.run(tmp_path, job, "2x2", str(tmp_path), **transports[transport])
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert started.results(tmp_path, 4) == ["ok"] * 4
