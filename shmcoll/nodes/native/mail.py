@@ -4,7 +4,8 @@ A send copies the message into OUTGOING, begins to send that, and tests it for a
 source posts a receive of MPI for the next head of that rank, and tests it for a short time. If the message fits, the
 receive copies it to its place, or receives the bytes that follow into that place. All else is left to Python, above all
 what takes long: deadlines, failures, signals, posted receives and those from ANY. A thread that waits for one of these
-has native code look for the next head of any rank and receive it, and takes that over.
+has native code look for the next head of any rank and receive it. It takes that over, or has the entry give it to a
+receive from ANY that is not posted yet.
 
 Who writes which word, and when. All words but one are written under the GIL, and native code holds it from its look at
 a word until it has written its own.
