@@ -144,10 +144,15 @@ class Mail:
                 break
         return ANY
 
-    def go_on(self, entry: Callable[..., int], out: np.ndarray | None, source: int, tag: int) -> tuple[int, Any]:
+    def go_on(
+        self, entry: Callable[..., int], out: np.ndarray | None, source: int, tag: int, *, is_object: bool = False
+    ) -> tuple[int, Any]:
         """Receive the message that native code has found, into a new array or the beginning of `out`. Return the status
-        of the native entry, and where the message is."""
+        of the native entry, and where the message is. Other threads may have changed what is found; the entry sees that
+        by the number."""
         number, found = self.native.found_number, Head(self.native.head)
+        if found.is_object != is_object:
+            return c.NEEDS_PYTHON, out
         place = np.empty(found.shape, found.dtype) if out is None else part_of(out, found.count)
         status = entry(None, place, DATA, source, tag, number)
         return (self.await_bytes(place, source) if status == c.UNDER_WAY else status), place

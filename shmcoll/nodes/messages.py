@@ -249,7 +249,7 @@ class NodesMessages(Communicator):
         try:
             status, place = entry(None, out, phase, source, tag, number), out
             if status == c.HALFWAY:
-                status, place = mail.go_on(entry, out, source, tag)
+                status, place = mail.go_on(entry, out, source, tag, is_object=operation == "recv_object")
             elif status == c.UNDER_WAY:
                 status = mail.await_bytes(out, source)
         except BaseException:

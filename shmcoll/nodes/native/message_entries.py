@@ -2,8 +2,8 @@
 
 A rank of the group that is on this node is replaced by its rank in the group for messages within the node, and the
 routine of one machine makes the call in the context of that group. Messages to and from ranks of other nodes are in
-`mail.py`. For ANY the answer is NEEDS_PYTHON. A rank whose number is translated need not be translated back: Python
-knows the source that it has asked for.
+`mail.py`. For ANY the answer is NEEDS_PYTHON, and Python calls again when it knows the rank. A rank whose number is
+translated need not be translated back: Python knows the source that it has asked for.
 
 A call is read into the context of the group within the node. One for another node has read it when it lets other
 threads run, so it neither waits for a turn nor takes one.
