@@ -7,6 +7,7 @@ read, into memory of its own, where the message stays until a receive takes it.
 All lists here are of the thread that has `lock` and keeps native code out (`native/mail_state.py`).
 """
 
+import contextlib
 import os
 import threading
 import time
@@ -19,6 +20,7 @@ from shmcoll.calls.recv import part_of
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.ring_buffers import SOURCE_SHIFT
+from shmcoll.errors import ShmcollError
 from shmcoll.nodes.arrived import Arrived
 from shmcoll.nodes.mail_limits import NOT_ALL, Limits
 from shmcoll.nodes.native.mail_state import MailState
@@ -70,9 +72,11 @@ class Inbox:
                         self._complete(one, one.receive)
 
     def drain(self) -> None:
-        """Take in the messages that have come."""
-        if not self._dispatcher.failures.is_shut:
-            with self.lock, self.native:
+        """Take in the messages that have come, in a call that may be one of another group. What fails is known to this
+        group then, and raised by its next call."""
+        d = self._dispatcher
+        if not d.failures.is_shut:
+            with contextlib.suppress(ShmcollError, d.channel.wire.mpi.Exception), self.lock, self.native:
                 self._read_heads()
 
     def first(self, fits: Callable[[int, int], bool]) -> Arrived | None:

@@ -132,7 +132,7 @@ class Mail:
         moment. Return ANY if none does, or if the receive has to be posted, because another one or a message within the
         node may come first."""
         native, within = self.native, self.dispatcher.within._dispatcher
-        end = time.monotonic() + _SOON
+        end = time.monotonic() + (_SOON if native.can_wait else 0.0)
         while native.is_open and within.posted.is_empty() and time.monotonic() < end:
             if probe(within, "recv", ANY, tag, waits=False, takes=False) is not None:
                 break

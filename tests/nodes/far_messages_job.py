@@ -1,22 +1,19 @@
 """What each rank of a job over nodes runs to try messages between nodes, each with the same rank of the other node. It
 asserts. The ways of native code are forced by what the other rank does, not by time."""
 
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import shmcoll
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.nodes import arrived
 from shmcoll.nodes.native.mail_state import MOST_OUTGOING
 from shmcoll.nodes.native.mail_words import INLINE_BYTES
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD
-from tests.nodes.messages_job import near_and_far, raised
+from tests.nodes.messages_job import near_and_far, raised, run
 
 INT64 = BY_NUMPY[np.dtype(np.int64)].code
 WORD = 8
@@ -264,14 +261,5 @@ CASES: tuple[Callable[[Any], None], ...] = (
 )
 
 
-def main() -> None:
-    comm = shmcoll.init()
-    for case in CASES:
-        comm.barrier()
-        case(comm)
-        assert comm.iprobe() is None, case.__name__
-    (Path(sys.argv[1]) / f"rank{comm.rank}.json").write_text('"ok"')
-
-
 if __name__ == "__main__":
-    main()
+    run(CASES)

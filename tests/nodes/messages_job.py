@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -204,26 +204,29 @@ def groups(comm: Any) -> None:
         own.barrier()
 
 
-def main() -> None:
+def run(cases: Sequence[Callable[[Any], None]]) -> None:
+    """Run cases one after the other, and write that they have passed."""
     comm = shmcoll.init()
-    for case in (
-        tags_choose,
-        any_takes_both_ways,
-        posted_in_order,
-        withdrawn,
-        synchronous,
-        to_itself,
-        objects_and_long_arrays,
-        probes,
-        batches,
-        mistakes,
-        groups,
-    ):
+    for case in cases:
         comm.barrier()
         case(comm)
         assert comm.iprobe() is None, case.__name__
     (Path(sys.argv[1]) / f"rank{comm.rank}.json").write_text('"ok"')
 
 
+CASES: tuple[Callable[[Any], None], ...] = (
+    tags_choose,
+    any_takes_both_ways,
+    posted_in_order,
+    withdrawn,
+    synchronous,
+    to_itself,
+    objects_and_long_arrays,
+    probes,
+    batches,
+    mistakes,
+    groups,
+)
+
 if __name__ == "__main__":
-    main()
+    run(CASES)

@@ -40,7 +40,8 @@ class MailState:
     ):
         self._take_over, self._is_awaited, self._has_ended = take_over, is_awaited, has_ended
         self._wait = wait
-        self._can_wait = FAST and not channel.wire.survives  # or MPI leaves a receive from any rank in an error
+        #: whether `wait` can find a message. If MPI goes on after a failure, it reports that to each probe for any rank
+        self.can_wait = FAST and not channel.wire.survives
         self._depth = 0  # how often that thread has entered
         self._is_shut = False
         self.words = np.zeros(m.MAIL_WORDS, np.int64)
@@ -95,7 +96,7 @@ class MailState:
     # --- what Python takes over ---------------------------------------------------------------------------------------
 
     def take_sends(self) -> tuple[list[Any], Any] | None:
-        """Return the requests of a send that native code has left, and their memory; None if there is none."""
+        """Return the requests of a send that native code has left, and their memory, or None."""
         if self._get(m.SENDING) != m.LEFT:
             return None
         left = [self._request(offset) for offset in (m.SENT, m.SENT_BYTES)], self._outgoing
@@ -105,7 +106,7 @@ class MailState:
         return left
 
     def take_found(self) -> np.ndarray | None:
-        """Return the message that native code has found, in memory of its own; None if there is none."""
+        """Return the message that native code has found, in memory of its own, or None."""
         if not self.has_found:
             return None
         found = self.incoming[: Head(self.head).message_bytes].copy()
@@ -113,8 +114,8 @@ class MailState:
         return found
 
     def take_matched(self) -> tuple[Any, np.ndarray] | None:
-        """Return the request of a message that MPI has found, but has not received yet, and its memory; None if there
-        is none."""
+        """Return the request of a message that MPI has found, but has not received yet, and its memory,
+        or None."""
         if self._get(m.RECEIVING) != m.MATCHED:
             return None
         matched = self._request(m.RECEIVED), self.incoming
@@ -123,7 +124,7 @@ class MailState:
         return matched
 
     def take_payload(self) -> tuple[Any, int] | None:
-        """Return the request for the bytes of a message, which a call has left, and the tag; None if there is none."""
+        """Return the request for the bytes of a message, which a call has left, and the tag, or None."""
         if not self.receives_bytes:
             return None
         payload = self._request(m.RECEIVED), m.tag_in(self.head[m.KIND // WORD])
@@ -164,7 +165,7 @@ class MailState:
 
     def wait(self, patience: int) -> None:
         """Wait for the next head of any rank, for so many ns. It is FOUND then."""
-        if self._can_wait:
+        if self.can_wait:
             self._wait(self.words.ctypes.data, patience)
         else:
             os.sched_yield()
