@@ -226,6 +226,17 @@ def interrupted_in_bytes(comm: Any) -> None:
     comm.recv(source=CULPRIT)
 
 
+def interrupted_while_others_send(comm: Any) -> None:
+    """Ranks that only send learn of it, too. Their messages are taken in, and nobody receives them."""
+    if comm.rank == CULPRIT:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+    if comm.rank > 1:
+        comm.recv(source=comm.rank - 2, tag=99)
+    while True:
+        comm.send(np.ones(1), comm.rank + 2)
+
+
 def interrupted(comm: Any) -> None:
     if comm.rank == CULPRIT:
         signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -271,6 +282,7 @@ CASES: dict[str, Callable[[Any], None]] = {
         raises_in_messages,
         interrupted_in_message,
         interrupted_in_bytes,
+        interrupted_while_others_send,
         interrupted,
         bad_argument,
     )

@@ -23,7 +23,8 @@ import numpy as np
 
 from shmcoll.collectives import RECORDS
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import call, peek, poke
+from shmcoll.engine import layout
+from shmcoll.engine.atomics import call, load_acquire, peek, poke
 from shmcoll.engine.collective import ANY_SOURCE, Collective
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import cpython as py
@@ -62,6 +63,8 @@ def make_message_entry(record: Collective) -> Callable[[int, int, int], int]:
             return py.new_integer(c.NEEDS_PYTHON)
         index = peek(state + INDICES + rank * WORD)
         if index == ELSEWHERE:
+            if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
+                return py.new_integer(c.NEEDS_PYTHON)  # which raises why the group has ended
             return py.new_integer(far(peek(state + MAIL), ctx, rank))
         if waits_for_turn(ctx, kind):
             return py.new_integer(c.BUSY)
