@@ -42,6 +42,7 @@ def {name}({parameters}):
     try:
         status = entry({words})
         {second}
+        {rest}
     except BaseException:
         self._dispatcher.left({operation})
         raise
@@ -106,6 +107,7 @@ def native_call(
     answer: str = "result",
     entry: str | None = None,
     second: str | None = None,
+    rest: str | None = None,
     refused: str = "status",
     otherwise: str | None = None,
     later: str | None = None,
@@ -119,6 +121,7 @@ def native_call(
         answer: what the method returns.
         entry: the native entry, by default that of the routine with the method's name.
         second: after the answer HALFWAY, the call that goes on; it returns a status and `result`.
+        rest: after the answer UNDER_WAY, the call that waits for what native code has begun; it returns a status.
         refused: whether `status` is anything but success.
         otherwise: what is returned then; by default the call is made in `calls/`, or the error is raised.
         later: what is returned for `async_op=True`; by default the `Work` of the call in `calls/`.
@@ -139,6 +142,7 @@ def native_call(
             entry=entry or native_entry(name),
             words=words,
             second=f"if status == {c.HALFWAY}: status, result = {second}" if second else "",
+            rest=f"if status == {c.UNDER_WAY}: status = {rest}" if rest else "",
             operation=operation or repr(name),
             refused=refused,
             otherwise=otherwise or f"self._again({name!r}, status, {long_way})",

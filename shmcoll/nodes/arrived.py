@@ -16,6 +16,7 @@ from shmcoll.nodes.native.mail_words import (
     SHAPE,
     code_in,
     dimensions_in,
+    head_bytes,
     tag_in,
 )
 from shmcoll.runtime.posted_receive import PostedReceive
@@ -27,6 +28,7 @@ class Head:
     """What a head says. words: of a message that begins with it."""
 
     def __init__(self, words: memoryview):
+        self._words = words
         kind, self.number = words[0], words[1]
         self.tag, self.code = tag_in(kind), code_in(kind)
         self.shape = tuple(words[HEAD_WORDS : HEAD_WORDS + dimensions_in(kind)])
@@ -56,7 +58,12 @@ class Head:
     @property
     def message_bytes(self) -> int:
         """The length of the message of MPI that has the head."""
-        return SHAPE + len(self.shape) * WORD + (self.bytes if self.is_whole else 0)
+        return int(head_bytes(len(self.shape), self.bytes)) + (self.bytes if self.is_whole else 0)
+
+    @property
+    def asked(self) -> int:
+        """The number by which the sender asks whether this rank is ready for the bytes; 0 if it does not."""
+        return 0 if self.is_whole else self._words[HEAD_WORDS + len(self.shape)]
 
     @property
     def wants_receipt(self) -> bool:
@@ -69,7 +76,7 @@ class Arrived(Head):
     def __init__(self, source: int, data: np.ndarray):
         super().__init__(words_of(data))
         self.source = source
-        begin = SHAPE + len(self.shape) * WORD
+        begin = head_bytes(len(self.shape), 0)
         self.memory = data[begin : begin + self.bytes] if self.is_whole else np.empty(self.bytes, np.uint8)
         self.requests: list[Any] = []  # for the rest of its bytes
         self.deadline = 0.0  # until when a receive waits for them
@@ -92,6 +99,8 @@ def words_of(data: np.ndarray) -> memoryview:
 
 
 def head(tag: int, code: int, shape: tuple[int, ...], number: int) -> np.ndarray:
-    """Return the bytes of a head. code: of the dtype, or OBJECT_CODE. number: 0 if no receipt is wanted."""
-    kind = tag | code << CODE_SHIFT | len(shape) << DIMENSIONS_SHIFT
-    return np.array([kind, number, *shape], np.int64).view(np.uint8)
+    """Return the bytes of a head whose sender does not ask whether the receiver is ready. code: of the dtype, or
+    OBJECT_CODE. number: 0 if no receipt is wanted."""
+    words = [tag | code << CODE_SHIFT | len(shape) << DIMENSIONS_SHIFT, number, *shape]
+    asked = [] if Head(np.array([*words, 0], np.int64).data).is_whole else [0]
+    return np.array([*words, *asked], np.int64).view(np.uint8)

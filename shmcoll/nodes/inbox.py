@@ -23,9 +23,10 @@ from shmcoll.engine.messages.ring_buffers import SOURCE_SHIFT
 from shmcoll.errors import ShmcollError
 from shmcoll.nodes.arrived import Arrived
 from shmcoll.nodes.mail_limits import NOT_ALL, Limits
-from shmcoll.nodes.native.mail_state import MailState
+from shmcoll.nodes.native.mail_state import LeftSend, MailState
 from shmcoll.nodes.sender import Sender
-from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes
+from shmcoll.nodes.transport import at_address
+from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY, RECEIPT, Pending, as_bytes
 from shmcoll.runtime.posted_receive import PostedReceive
 
 if TYPE_CHECKING:
@@ -91,12 +92,8 @@ class Inbox:
         """Tell the sender that its message has been taken, if it waits for that."""
         self.served += 1
         self._taken[one.source] = self.served
-        if not one.wants_receipt:
-            return
-        d = self._dispatcher
-        pending = Pending(d.channel)
-        pending.send(np.array([one.number], np.int64).view(np.uint8), one.source, RECEIPT)
-        self.sender.add(pending.requests)
+        if one.wants_receipt:
+            self._answer(one.number, one.source, RECEIPT)
 
     def give(self, one: Arrived, receive: PostedReceive) -> None:
         """Have a receive take a message that its source and tag fit. If its array does not, the receive fails, and the
@@ -134,7 +131,7 @@ class Inbox:
                     self._limits.check("recv", source, end, NOT_ALL)
                     self._limits.look_at_lives([source])
                     d.failures.raise_if_ended("recv")
-                _pause(turn)
+                pause(turn)
         except BaseException:
             d.progress.abandon([(request, True) for request in requests], memory)
             d.left("recv")  # the message is lost
@@ -146,12 +143,13 @@ class Inbox:
         wire, tag = self._dispatcher.channel.wire, self._dispatcher.channel.tag(MESSAGE)
         while (found := wire.probe(tag)) is not None:
             self._read_head(found[0], self.read(*found, MESSAGE))
+        while self.native.has_asked and (found := wire.probe(self._dispatcher.channel.tag(READY))) is not None:
+            self.read(*found, READY)  # too late: native code is out
 
     def _take_over(self) -> None:
         """Take over what native code has left."""
-        left = self.native.take_sends()
-        if left is not None:
-            self.sender.add(*left)
+        if (left := self.native.take_send()) is not None:
+            self._send_rest(left)
         if (found := self.native.take_found()) is not None:
             self._read_head(self.native.source, found)
         if (matched := self.native.take_matched()) is not None:
@@ -159,6 +157,16 @@ class Inbox:
             status = self._dispatcher.channel.wire.mpi.Status()
             self.wait_for([request], ANY, memory, status)
             self._read_head(status.Get_source(), memory)
+
+    def _send_rest(self, left: LeftSend) -> None:
+        """Send what native code has not sent of a message, and keep its memory until all of it has left. The bytes are
+        not sent if the group has ended: the call may have been interrupted, and its array may have been changed."""
+        d, copied = self._dispatcher, None
+        if left.unsent and d.failures.ended is None:
+            copied = at_address(left.address, left.unsent).copy()
+            left.requests += d.channel.wire.isend(copied, left.peer, d.channel.tag(PAYLOAD))
+            self.native.prepare_for(left.unsent)
+        self.sender.add(left.requests, (left.memory, copied), 0 if left.unsent else left.address)
 
     def _read_head(self, world: int, data: np.ndarray) -> None:
         """Take in the message of a rank of the job that begins with a head."""
@@ -168,7 +176,15 @@ class Inbox:
             pending.recv(one.memory, one.source, PAYLOAD)
             one.requests = pending.requests
             self.coming.append(one)
+            if one.asked:
+                self._answer(one.asked, one.source, READY)
         self._come(one)
+
+    def _answer(self, number: int, dest: int, kind: int) -> None:
+        """Send a number back to the sender of a message."""
+        pending = Pending(self._dispatcher.channel)
+        pending.send(np.array([number], np.int64).view(np.uint8), dest, kind)
+        self.sender.add(pending.requests)
 
     def _come(self, one: Arrived) -> None:
         """Give a new message to the first receive that it fits."""
@@ -211,7 +227,8 @@ class Inbox:
         receive.settle(outcome)
 
 
-def _pause(turn: int) -> None:
+def pause(turn: int) -> None:
+    """Let other threads and ranks run between two tests."""
     if turn > _POLLS:
         time.sleep(NAP)
     else:

@@ -3,11 +3,12 @@
 
 A message is a head and its bytes. A short message is one MPI message. For a longer one the bytes follow in a second MPI
 message of another kind; they come in the order of the heads. A receiver begins to receive the bytes when it reads the
-head (`inbox.py`), so a sender never waits for its receiver. It copies what it sends, because `x` may be changed when
-`send` returns.
+head (`inbox.py`), so a sender does not wait for a receiver that is elsewhere. It copies what it sends, because `x` may
+be changed when `send` returns; only if the receiver says at once that it is ready, the bytes are sent from `x` itself.
 
-What goes quickly is made in native code: a send, and a receive whose message fits and comes soon. `native/mail.py` has
-that half, and says how the two keep apart. A receive that gets nothing that way is posted (`posted.py`).
+What goes quickly is made in native code: a send, and a receive whose message fits and comes soon. That half is
+`native/mail_sends.py` and `native/mail_receives.py`, and `native/mail_words.py` says how the two keep apart. A receive
+that gets nothing that way is posted (`posted.py`).
 
 Who moves messages: every thread that waits for a receive (`help`), the worker while receives are posted (`is_waiting`),
 and a thread of its own while sends are on their way (`sender.py`). Each has the lock of `inbox.py` for that, and keeps
@@ -17,7 +18,8 @@ sleeps in neither: so a message from either side ends the wait for ANY.
 A synchronous send ends when the receiver has taken its message: it sends back the number of the message (RECEIPT).
 
 Why nobody waits forever: a receive waits for `timeout` seconds at most for a head that fits, and as long again for the
-bytes, which a link may lose. A synchronous send waits as long for its receipt.
+bytes, which a link may lose. A synchronous send waits as long for its receipt, and any send for the bytes of `x` itself
+to leave.
 """
 
 import time
@@ -37,7 +39,7 @@ from shmcoll.engine.messages.recv import DATA
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, SOURCE_SHIFT, WHOLE
 from shmcoll.errors import ShmcollError
 from shmcoll.nodes.arrived import Arrived, Head, head
-from shmcoll.nodes.inbox import NAP, Inbox
+from shmcoll.nodes.inbox import NAP, Inbox, pause
 from shmcoll.nodes.mail_limits import NOT_ALL, NOT_TAKEN, NOTHING, Limits
 from shmcoll.nodes.native.mail_words import INLINE_BYTES, OBJECT_CODE
 from shmcoll.nodes.transport import at_address
@@ -53,6 +55,7 @@ _AWAKE = 20e-3  # seconds before a thread that waits for a message naps between 
 _MOMENT, _MOMENT_BETWEEN = 200_000, 10_000  # ns that native code waits; if messages may come within the node, too
 _CHECKS = 1e-3  # seconds between two looks for receives that are late
 _SOON = 2e-3  # seconds that a receive from ANY waits before it is posted
+_LEAVING = 2.0  # seconds for the bytes of an interrupted call
 _SLICE = 500e-6  # seconds that the worker naps in its turn
 
 
@@ -105,10 +108,40 @@ class Mail:
         self.send(array, dest, tag, form, work)
         return work
 
-    def adopt(self) -> None:
-        """Take over what native code has left of a send."""
+    def finish_send(self, operation: str, array: np.ndarray, dest: int) -> int:
+        """Take over what native code has left of a send, after it has returned UNDER_WAY. If it sends from the array
+        itself, wait until all of it has left. Returns OK."""
+        d, address, turn = self.dispatcher, array.ctypes.data, 0
         with self._inbox.lock, self.native:
-            pass  # entering does it
+            pass  # entering takes it over
+        end = time.monotonic() + d.timeout
+        while self._inbox.sender.sends_from(address):
+            turn += 1
+            if turn % 16 == 0:
+                self._limits.check(operation, dest, end, NOT_TAKEN)
+                self._limits.look_at_lives([dest])
+                d.failures.raise_if_ended(operation)
+            pause(turn)
+        return int(c.OK)
+
+    @property
+    def uses_arrays(self) -> bool:
+        """Whether MPI reads or writes the array of a call, which the program may free if the call is interrupted."""
+        return self._sends_arrays or self.native.receives_array
+
+    @property
+    def _sends_arrays(self) -> bool:
+        return self.native.sends_array or self._inbox.sender.sends_arrays
+
+    def let_arrays_leave(self) -> None:
+        """Wait until MPI reads no array of a call any more, after the group has ended. The receiver may not know that
+        yet, and the program may change the array as soon as its call has raised. A receiver that takes longer than the
+        limit has stopped; it finds that the group has ended before it uses what has come."""
+        end = time.monotonic() + _LEAVING
+        while self._sends_arrays and time.monotonic() < end:
+            with self._inbox.lock, self.native:
+                self._inbox.sender.drop()
+            time.sleep(NAP)
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
@@ -164,6 +197,8 @@ class Mail:
         assert payload is not None
         request, tag = payload
         self._inbox.wait_for([request], source, place)
+        self.dispatcher.progress.look()
+        self.dispatcher.failures.raise_if_ended("recv")  # its sender may have been interrupted meanwhile
         return -1 - (source << SOURCE_SHIFT | tag)
 
     def failed(self, operation: str, rank: int) -> None:
@@ -382,11 +417,18 @@ class Mail:
     def close(self) -> None:
         """Wait until what has been sent has left, as far as MPI moves it, and stop. In a group that has ended nobody
         waits for a message any more."""
-        if self.dispatcher.failures.ended is None:
+        d = self.dispatcher
+        if d.failures.ended is None:
             self._inbox.sender.finish()
+        with self._inbox.lock, self.native:
+            left = self._inbox.sender.abandoned()
         self.native.shut()
         if (payload := self.native.take_payload()) is not None:
-            self.dispatcher.progress.abandon([(payload[0], True)])
+            d.progress.abandon([(payload[0], True)])
+        if (ready := self.native.take_ready()) is not None:
+            left.append(([ready], self.native))
+        for requests, memory in left:
+            d.progress.abandon([(request, False) for request in requests], memory)
 
 
 class _Receipt(Work[Any]):

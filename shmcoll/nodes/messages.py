@@ -32,6 +32,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.layout import LARGEST_TAG
 from shmcoll.engine.messages.recv import DATA
 from shmcoll.engine.messages.ring_buffers import ARRAY, SEGMENTS, WHOLE
+from shmcoll.engine.messages.send import BEGIN, BESIDE
 from shmcoll.errors import CallNotAllowed
 from shmcoll.nodes.within import Within
 from shmcoll.runtime.work import Work
@@ -49,6 +50,7 @@ class NodesMessages(Communicator):
         "x, None, 0, dest, tag, None if synchronous else 0",
         result="None",
         second="send_on(self._within._dispatcher, x, self._dispatcher.index_here(dest), tag)",
+        rest="self._dispatcher.mail.finish_send('send', x, dest)",
         otherwise="self._send_again(status, x, dest, tag, synchronous)",
         answer="result.raise_refusal() if result else None",
         later="self._start(x, dest, tag, synchronous)",
@@ -60,6 +62,7 @@ class NodesMessages(Communicator):
         "None, out, 0, source, tag, 0",
         result="out",
         second="self._read_on(entry, out, source, tag)",
+        rest="self._dispatcher.mail.await_bytes(out, source)",
         refused="status >= 0",
         answer="result, source, -1 - status & LARGEST_TAG",
         otherwise="self._recv_again(status, out, source, tag)",
@@ -110,8 +113,10 @@ class NodesMessages(Communicator):
         is_first = view is not None and given.overlap(array, view)  # then all of x is sent before
         if index is not None and other is None and source is not None and array.nbytes > SHORT_BYTES and not is_first:
             return beside_others(d, make(d, out, source, recvtag), partial(self.send, x, to, tag))
-        if dest is not None:
+        if dest is not None and index is not None:
             self.send(array, to, tag)
+        elif dest is not None:
+            self._put("send", array, to, tag, ARRAY, synchronous=False, later=True)  # it is sent when this returns
         return self.recv(out, source, recvtag)
 
     def sendrecv_object(
@@ -134,7 +139,7 @@ class NodesMessages(Communicator):
                 found, _, tag = self._within.sendrecv_object(value, index, other_index, sendtag, recvtag)
                 return found, other, tag
         if not async_op:
-            self.send_object(value, dest, sendtag)
+            self.send_object(value, dest, sendtag, async_op=True).wait()
             return self.recv_object(source, recvtag)
         d = self._dispatcher
         receive = d.worker.ended((None, None, None)) if source is None else make_object(d, source, recvtag)
@@ -198,8 +203,6 @@ class NodesMessages(Communicator):
         if index is not None:
             array, _, found_tag = self._within._recv_again(status, out, index, tag)
             return array, source, found_tag
-        if status == c.UNDER_WAY:
-            return received(out, self._dispatcher.mail.await_bytes(out, source))
         if status == c.UNREADABLE:
             return self._dispatcher.mail.failed("recv", source)
         if source == ANY and status == c.NEEDS_PYTHON and (rank := self._soon("recv", tag)) != ANY:
@@ -258,7 +261,8 @@ class NodesMessages(Communicator):
         return (mail.failed(operation, source) if status == c.UNREADABLE else status), place
 
     def _put(self, operation: str, array: Any, dest: int, tag: int, form: int, synchronous: bool, later: bool) -> Any:
-        """Send a checked message."""
+        """Send a checked message. later: the call is asynchronous, or this rank has something to receive: so it is not
+        asked whether the receiver is ready."""
         d = self._dispatcher
         index = d.index_here(dest)
         if index is not None:  # then it is an array
@@ -270,7 +274,10 @@ class NodesMessages(Communicator):
             return work if later else work.wait()
         entry = self._send or self._load("send")
         try:
-            status = entry(array, None, 0, dest, tag, form) if form != SEGMENTS else c.NEEDS_PYTHON
+            phase = BESIDE if later else BEGIN
+            status = entry(array, None, phase, dest, tag, form) if form != SEGMENTS else c.NEEDS_PYTHON
+            if status == c.UNDER_WAY:
+                status = d.mail.finish_send(operation, array, dest)
         except BaseException:
             d.left(operation)
             raise
@@ -281,9 +288,7 @@ class NodesMessages(Communicator):
     def _send_far_again(self, operation: str, status: int, array: Any, dest: int, tag: int, form: int) -> None:
         """Go on after the native entry has not sent all of a message to another node."""
         mail = self._dispatcher.mail
-        if status == c.UNDER_WAY:
-            mail.adopt()
-        elif status == c.UNREADABLE:
+        if status == c.UNREADABLE:
             mail.failed(operation, dest)
         else:
             mail.send(array, dest, tag, form)

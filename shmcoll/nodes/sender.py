@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,27 +29,44 @@ class Sender:
     ):
         self._wire, self._name = wire, name
         self._lock, self._native = lock, native
-        self._sends: list[tuple[list[Any], Any]] = []  # the requests of each, and their memory
+        self._sends: list[_Send] = []
         self._is_running = False
         self._pid = os.getpid()
 
-    def add(self, requests: list[Any], memory: Any = None) -> None:
-        """Keep a send, with its memory, until it has left."""
-        self._drop()
+    def add(self, requests: list[Any], memory: Any = None, address: int = 0) -> None:
+        """Keep a send, with its memory, until it has left. address: of its bytes, if they are in an array that a call
+        keeps."""
+        self.drop()
         for _ in range(_TESTS):
             if self._wire.tests(requests):
                 return
-        self._sends.append((requests, memory))
+        self._sends.append(_Send(requests, memory, address))
         if not self._is_running:
             self._is_running = True
             threading.Thread(target=self._run, name="shmcoll-sends", daemon=True).start()
+
+    def sends_from(self, address: int) -> bool:
+        """Return whether bytes are on their way that are in the array of a call, at this address."""
+        with self._lock, self._native:
+            self.drop()
+            return any(send.address == address for send in self._sends)
+
+    @property
+    def sends_arrays(self) -> bool:
+        """Whether bytes are on their way that are in the array of any call."""
+        return any(send.address for send in self._sends)
+
+    def abandoned(self) -> list[tuple[list[Any], Any]]:
+        """Return the requests of all sends that have not left, and their memory, and forget them."""
+        sends, self._sends = self._sends, []
+        return [(send.requests, send.memory) for send in sends]
 
     def finish(self, seconds: float = 10.0) -> None:
         """Wait until all sends have left, up to a limit."""
         end = time.monotonic() + seconds
         while self._sends and os.getpid() == self._pid:
             with self._lock, self._native:
-                self._drop()
+                self.drop()
             if time.monotonic() > end:
                 text = f"rank {self._name} ends, and {len(self._sends)} of its messages have not been received"
                 print(f"shmcoll: {text}", file=sys.stderr)
@@ -58,12 +76,27 @@ class Sender:
     def _run(self) -> None:
         while True:
             with self._lock, self._native:
-                self._drop()
+                self.drop()
                 if not self._sends:
                     self._is_running = False
                     return
             time.sleep(_SLICE)
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Forget what has left. Called with the lock, and with native code out."""
         if self._sends and not self._wire.mpi.Is_finalized():
-            self._sends = [one for one in self._sends if not self._wire.tests(one[0])]
+            self._sends = [send for send in self._sends if not self._has_left(send)]
+
+    def _has_left(self, send: "_Send") -> bool:
+        """Return whether MPI needs the memory of a send no more. After an error it does not: the receiver has died."""
+        try:
+            return self._wire.tests(send.requests)
+        except self._wire.mpi.Exception:
+            return True
+
+
+@dataclass
+class _Send:
+    requests: list[Any]
+    memory: Any
+    address: int

@@ -32,7 +32,7 @@ TELLING = 5.0  # seconds for the sends of a control message; then MPI counts as 
 LOOKS = 50  # times that is looked at meanwhile: a process that was stopped goes on with the rest of its seconds
 LONGEST_TEXT = 2000  # characters of a text on the control channel; JSON writes each in 6 bytes at most
 
-OPENING, DATA, MESSAGE, PAYLOAD, RECEIPT, SUBGROUP = range(6)  # the kinds of messages of a group
+OPENING, DATA, MESSAGE, PAYLOAD, READY, RECEIPT, SUBGROUP = range(7)  # the kinds of messages of a group
 KINDS = 8
 CONTROL = 0  # the tag of the control channel; groups are numbered from 1
 

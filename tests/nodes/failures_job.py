@@ -19,7 +19,7 @@ import numpy as np
 import shmcoll
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.nodes import arrived
-from shmcoll.nodes.wire import MESSAGE, PAYLOAD
+from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY
 
 CULPRIT = 3
 LONG = 1 << 19  # elements
@@ -226,6 +226,23 @@ def interrupted_in_bytes(comm: Any) -> None:
     comm.recv(source=CULPRIT)
 
 
+def interrupted_in_send(comm: Any) -> None:
+    """Rank 3 sends from its array to rank 1, which has said that it is ready, and does not receive the bytes. MPI may
+    read them until the end."""
+    if comm.rank == 1:  # the number of the first message that asks
+        comm._dispatcher.channel.wire.mpi.Request.Waitall(
+            comm._dispatcher.channel.isend(np.array([1]).view(np.uint8), CULPRIT, READY)
+        )
+    comm.barrier()
+    if comm.rank == CULPRIT:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        comm.send(np.ones(LONG), 1)
+    if comm.rank == 1:
+        time.sleep(1)
+    comm.recv(source=CULPRIT, tag=1)
+
+
 def interrupted_while_others_send(comm: Any) -> None:
     """Ranks that only send learn of it, too. Their messages are taken in, and nobody receives them."""
     if comm.rank == CULPRIT:
@@ -282,6 +299,7 @@ CASES: dict[str, Callable[[Any], None]] = {
         raises_in_messages,
         interrupted_in_message,
         interrupted_in_bytes,
+        interrupted_in_send,
         interrupted_while_others_send,
         interrupted,
         bad_argument,

@@ -10,14 +10,16 @@ import numpy as np
 
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.nodes import arrived
+from shmcoll.nodes.native.mail_sends import ASKING_BYTES
 from shmcoll.nodes.native.mail_state import MOST_OUTGOING
-from shmcoll.nodes.native.mail_words import INLINE_BYTES
+from shmcoll.nodes.native.mail_words import INLINE_BYTES, SENT_FROM
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD
 from tests.nodes.messages_job import near_and_far, raised, run
 
 INT64 = BY_NUMPY[np.dtype(np.int64)].code
 WORD = 8
 LONG = 1 << 19  # elements, 4 MiB
+LONGER = 1 << 22  # elements, 32 MiB: the sender waits for 2 ms
 MANY = 300  # MPICH's network over TCP keeps 64 messages of a rank that nobody has asked for
 LATE = 0.3  # seconds; native code waits for a hundredth of that
 
@@ -159,6 +161,67 @@ def left_sends(comm: Any) -> None:
         assert comm.recv_object(far)[0] == [1]
 
 
+def from_the_array_itself(comm: Any) -> None:
+    """If the receiver waits, long messages are sent from the array of the call, which may be changed afterwards; new
+    arrays, parts of arrays, and objects."""
+    far, ways = near_and_far(comm)[1], []
+    x, out = np.zeros(LONGER, np.int64), np.zeros(LONGER + 3, np.int64)
+    for turn in range(12):
+        x[:] = turn
+        comm.barrier()
+        if is_first(comm):
+            time.sleep(LATE / 30)  # the other one waits by now
+            comm.send(x, far, turn)
+            x[:] = -1
+            ways.append(sends_array(comm))
+            comm.send_object(bytes(LONGER), far)
+        else:
+            array = comm.recv((None, out, x)[turn % 3], far, turn)[0]
+            assert array.shape == (LONGER,) and (array == turn).all() and not out[LONGER:].any()
+            assert comm.recv_object(far)[0] == bytes(LONGER)
+    assert not is_first(comm) or any(ways)
+
+
+def sends_array(comm: Any) -> bool:
+    """Return whether the last message of this rank has been sent from the array of its call."""
+    return comm._dispatcher.mail.native.words.item(SENT_FROM // WORD) != 0
+
+
+def ready_too_late(comm: Any) -> None:
+    """Senders that have not waited for their receivers go on, and so does MPI, when all of these say that they are
+    ready. They do not take that for the answer to a later message."""
+    far = near_and_far(comm)[1]
+    x, out = np.arange(ASKING_BYTES // WORD), np.zeros(ASKING_BYTES // WORD, np.int64)
+    if is_first(comm):
+        for i in range(MANY // 3):
+            x[0] = i
+            comm.send(x, far)
+    comm.barrier()
+    for i in range(MANY // 3 if not is_first(comm) else 0):
+        assert comm.recv(out, far)[0][0] == i
+    for length in (1, 1 << 12):
+        assert comm.all_reduce(np.ones(length))[0] == comm.size
+    for turn in range(20):
+        x[0] = 1000 + turn
+        if is_first(comm):
+            comm.send(x, far)
+        else:
+            assert comm.recv(out, far)[0][0] == 1000 + turn
+            assert (out[1:] == x[1:]).all()
+
+
+def both_send_first(comm: Any) -> None:
+    """Long messages that cross; as a call of each, and as sendrecv."""
+    far, x, out = near_and_far(comm)[1], np.arange(LONG), np.zeros(LONG, np.int64)
+    for turn in range(5):
+        x[0] = turn
+        comm.send(x, far)
+        x[0] = -1
+        assert comm.recv(out, far)[0] is out and out[0] == turn and (out[1:] == x[1:]).all()
+        x[0] = turn
+        assert (comm.sendrecv(x, far, out, far)[0] == x).all()
+
+
 def threads(comm: Any) -> None:
     """Threads that send and receive at once, in one group: each sees the order of its own tag."""
     far, wrong = near_and_far(comm)[1], []
@@ -166,9 +229,9 @@ def threads(comm: Any) -> None:
     def exchange(tag: int) -> None:
         try:
             for i in range(60):
-                length = (1, 5000, 20000)[(i + tag) % 3]
+                length = (1, 5000, 20000, LONG // 4)[(i + tag) % 4]
                 comm.send(np.full(length, i * 10 + tag), far, tag)
-                array = comm.recv(None if i % 2 else np.zeros(20000, np.int64), far, tag)[0]
+                array = comm.recv(None if i % 2 else np.zeros(LONG // 4, np.int64), far, tag)[0]
                 assert array.shape == (length,) and (array == i * 10 + tag).all()
         except BaseException as error:
             wrong.append(error)
@@ -254,6 +317,9 @@ CASES: tuple[Callable[[Any], None], ...] = (
     bytes_come_late,
     matched_and_late,
     left_sends,
+    from_the_array_itself,
+    ready_too_late,
+    both_send_first,
     threads,
     native_and_posted,
     from_anybody,

@@ -104,11 +104,19 @@ def test_a_rank_that_waits_for_a_message_of_its_node_learns_of_a_failure_elsewhe
     assert max(told[1]["seconds"], told[2]["seconds"]) < 15  # of a limit of 30
 
 
-@pytest.mark.parametrize("case", ["interrupted_in_message", "interrupted_in_bytes", "interrupted_while_others_send"])
-def test_an_interrupt_in_a_message_ends_the_group_on_all_nodes(tmp_path, case):
+@pytest.mark.parametrize(
+    ("case", "call"),
+    [
+        ("interrupted_in_message", "recv"),
+        ("interrupted_in_bytes", "recv"),
+        ("interrupted_in_send", "send"),
+        ("interrupted_while_others_send", "recv"),
+    ],
+)
+def test_an_interrupt_in_a_message_ends_the_group_on_all_nodes(tmp_path, case, call):
     told = outcomes(tmp_path, case)
     assert [one["kind"] for one in told] == ["RankFailed"] * 3 + ["KeyboardInterrupt"]
-    assert all("rank 3 (node b) was interrupted in recv" in one["text"] for one in told[:3])
+    assert all(f"rank 3 (node b) was interrupted in {call}" in one["text"] for one in told[:3])
 
 
 def test_an_interrupt_in_a_call_ends_the_group_on_all_nodes(tmp_path):

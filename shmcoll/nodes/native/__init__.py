@@ -13,7 +13,8 @@ partials.py, rails.py, owners.py    long reductions
 call.py              marks and opening of a call
 reductions.py, rooted_calls.py, counted.py, collectives.py    the calls, and their entries
 long_state.py, state.py    the memory of one group, and what Python calls
-mail_words.py        the words of messages between two ranks of different nodes, and their format
-mail.py              these messages; mail_state.py: their memory, and what Python calls
+mail_words.py        messages between two ranks of different nodes: their protocol, words and format
+mail_sends.py, mail_receives.py    these messages; mail_requests.py: the requests of MPI that both use
+mail_state.py        their memory, and what Python calls
 message_entries.py   the entries of all messages
 """

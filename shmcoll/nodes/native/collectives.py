@@ -45,7 +45,7 @@ from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, m
 from shmcoll.nodes.native.counted_opening import open_counts
 from shmcoll.nodes.native.layout import BEGINS, GIVEN, LENGTHS, MOST_EXCHANGED, MOST_GATHERED, RECORD
 from shmcoll.nodes.native.long_moves import collect_rows, gather_everywhere, give, hand_out_rows, permute, spread, swap
-from shmcoll.nodes.native.mail import wait_far
+from shmcoll.nodes.native.mail_receives import wait_far
 from shmcoll.nodes.native.message_entries import MESSAGES, make_message_entry
 from shmcoll.nodes.native.opening import open_rows, row_of
 from shmcoll.nodes.native.owners import to_owners

@@ -1,9 +1,13 @@
-"""The memory of a group's native messages between nodes, and what Python does with it; `mail.py` has the protocol."""
+"""The memory of a group's native messages between nodes, and what Python does with it.
+
+`mail_words.py` has the protocol.
+"""
 
 import ctypes
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +16,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.native.entry import FAST
 from shmcoll.nodes.arrived import Head
 from shmcoll.nodes.native import mail_words as m
-from shmcoll.nodes.wire import MESSAGE, PAYLOAD
+from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY
 
 if TYPE_CHECKING:
     from shmcoll.nodes.wire import Channel
@@ -22,11 +26,24 @@ _CLOSED, _SENDING, _RECEIVING = (offset // WORD for offset in (m.CLOSED, m.SENDI
 MOST_OUTGOING = 16 << 20  # bytes of the longest message that native code sends: it keeps as much memory
 
 
+@dataclass
+class LeftSend:
+    """What native code has left of a send. memory: of the head, and perhaps of the bytes that follow. address: of these
+    bytes, if they are in the array of the call; else 0. unsent: how many bytes Python has to send from there to a rank,
+    `peer` as MPI knows it."""
+
+    requests: list[Any]
+    memory: np.ndarray
+    address: int
+    unsent: int
+    peer: int
+
+
 class MailState:
     """Keeps native code out of the messages of a group, as a context manager of the thread that has the lock of these.
 
     take_over: called when native code is out. is_awaited: returns whether receives are posted or messages wait; called
-    when Python lets native code in again. has_ended: returns whether the group has. wait: `mail.wait_far`.
+    when Python lets native code in again. has_ended: returns whether the group has. wait: `mail_receives.wait_far`.
     """
 
     def __init__(
@@ -61,6 +78,7 @@ class MailState:
             (m.COMM, ctypes.c_int64(wire.comm.handle).value),
             (m.MESSAGE_TAG, channel.tag(MESSAGE)),
             (m.PAYLOAD_TAG, channel.tag(PAYLOAD)),
+            (m.READY_TAG, channel.tag(READY)),
             (m.ANYBODY, wire.mpi.ANY_SOURCE),
             (m.SOURCE_PLACE, _source_place(wire.mpi)),
             (m.POLLS, polls),
@@ -95,11 +113,18 @@ class MailState:
 
     # --- what Python takes over ---------------------------------------------------------------------------------------
 
-    def take_sends(self) -> tuple[list[Any], Any] | None:
-        """Return the requests of a send that native code has left, and their memory, or None."""
-        if self._get(m.SENDING) != m.LEFT:
+    def take_send(self) -> "LeftSend | None":
+        """Return what native code has left of a send, or None."""
+        state = self._get(m.SENDING)
+        if state not in (m.LEFT, m.UNSENT):
             return None
-        left = [self._request(offset) for offset in (m.SENT, m.SENT_BYTES)], self._outgoing
+        left = LeftSend(
+            requests=[self._request(offset) for offset in (m.SENT, m.SENT_PAYLOAD)],
+            memory=self._outgoing,
+            address=self._get(m.SENT_FROM),
+            unsent=self._get(m.SENT_BYTES) if state == m.UNSENT else 0,
+            peer=self._get(m.SENT_TO),
+        )
         self._forget_sends()  # the next message may have one request only
         self._make_outgoing(self._outgoing.size)
         self._set(m.SENDING, m.FREE)
@@ -125,16 +150,30 @@ class MailState:
 
     def take_payload(self) -> tuple[Any, int] | None:
         """Return the request for the bytes of a message, which a call has left, and the tag, or None."""
-        if not self.receives_bytes:
+        if not self.receives_array:
             return None
         payload = self._request(m.RECEIVED), m.tag_in(self.head[m.KIND // WORD])
         self._set(m.RECEIVING, m.FREE)
         return payload
 
+    def take_ready(self) -> Any | None:
+        """Return the request of the last READY that this rank has sent, or None if it has left."""
+        return self._request(m.READY_REQUEST) if self._get(m.IS_TELLING) else None
+
     @property
-    def receives_bytes(self) -> bool:
-        """Whether a call has left such a request, and nobody has taken it."""
+    def sends_array(self) -> bool:
+        """Whether a call has left bytes to send that are in its array, and nobody has taken them over."""
+        return self._get(m.SENDING) in (m.LEFT, m.UNSENT) and self._get(m.SENT_FROM) != 0
+
+    @property
+    def receives_array(self) -> bool:
+        """Whether a call has left a request that receives into its array, and nobody has taken it over."""
         return self._get(m.RECEIVING) == m.LEFT
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a READY may come that nobody waits for."""
+        return self._get(m.ASKED) > 0
 
     # --- what calls use -----------------------------------------------------------------------------------------------
 
@@ -188,7 +227,7 @@ class MailState:
         return self._mpi.Request.fromhandle(self._get(offset))
 
     def _forget_sends(self) -> None:
-        for offset in (m.SENT, m.SENT_BYTES):
+        for offset in (m.SENT, m.SENT_PAYLOAD):
             self._set(offset, self._mpi.REQUEST_NULL.handle)
 
     def _make_outgoing(self, size: int) -> None:

@@ -2,8 +2,8 @@
 
 A rank of the group that is on this node is replaced by its rank in the group for messages within the node, and the
 routine of one machine makes the call in the context of that group. Messages to and from ranks of other nodes are in
-`mail.py`. For ANY the answer is NEEDS_PYTHON, and Python calls again when it knows the rank. A rank whose number is
-translated need not be translated back: Python knows the source that it has asked for.
+`mail_sends.py` and `mail_receives.py`. For ANY the answer is NEEDS_PYTHON, and Python calls again when it knows the
+rank. A rank whose number is translated need not be translated back: Python knows the source that it has asked for.
 
 A call is read into the context of the group within the node. One for another node has read it when it lets other
 threads run, so it neither waits for a turn nor takes one.
@@ -23,8 +23,7 @@ import numpy as np
 
 from shmcoll.collectives import RECORDS
 from shmcoll.engine import context as c
-from shmcoll.engine import layout
-from shmcoll.engine.atomics import call, load_acquire, peek, poke
+from shmcoll.engine.atomics import call, peek, poke
 from shmcoll.engine.collective import ANY_SOURCE, Collective
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import cpython as py
@@ -40,7 +39,8 @@ from shmcoll.engine.native.entry import (
     taken,
     waits_for_turn,
 )
-from shmcoll.nodes.native.mail import recv_far, send_far
+from shmcoll.nodes.native.mail_receives import has_ended, recv_far
+from shmcoll.nodes.native.mail_sends import send_far
 
 CONTEXT, PLAIN, MAIL, RANKS, INDICES = (WORD * i for i in range(5))
 ELSEWHERE = -1
@@ -63,7 +63,7 @@ def make_message_entry(record: Collective) -> Callable[[int, int, int], int]:
             return py.new_integer(c.NEEDS_PYTHON)
         index = peek(state + INDICES + rank * WORD)
         if index == ELSEWHERE:
-            if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):
+            if has_ended(ctx):
                 return py.new_integer(c.NEEDS_PYTHON)  # which raises why the group has ended
             return py.new_integer(far(peek(state + MAIL), ctx, rank))
         if waits_for_turn(ctx, kind):

@@ -1,0 +1,175 @@
+"""Send a message to a rank of another node, in native code; `mail_words.py` has the protocol.
+
+A send copies a short message into OUTGOING, begins to send that, and tests it for a short time. For a long one it sends
+the head, and asks whether the receiver is READY. If that is so, it sends the bytes from where they are. If not, it
+copies them into OUTGOING and sends them from there, like shorter ones, or leaves them to Python.
+
+It waits for READY about as long as a copy takes, so a receiver that is elsewhere costs it no more than that. It stops
+before if a message for this rank has come: two ranks that send to each other, or all of a ring, would wait in a circle
+for that time.
+
+Cost: up to INLINE_BYTES a + S b, and a copy; up to ASKING_BYTES the same with two messages; above, 3 a + S b if the
+receiver is waiting.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import clock, copy, peek, poke, yield_core
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.messages.ring_buffers import WHOLE
+from shmcoll.engine.messages.send import BESIDE
+from shmcoll.engine.native import cpython as py
+from shmcoll.nodes.native.mail_requests import (
+    ALWAYS,
+    ATTEMPT_NS,
+    COMPLETE,
+    GIVEN_UP,
+    LEAVE_NS,
+    NO_ROOM,
+    TESTS_BETWEEN,
+    UNTIL_SHUT,
+    begin,
+    probe,
+    tested,
+)
+from shmcoll.nodes.native.mail_words import (
+    ANYBODY,
+    ASKED,
+    CLOSED,
+    CODE_SHIFT,
+    DIMENSIONS_SHIFT,
+    FAILED_STATUS,
+    FREE,
+    GIVEN_READY,
+    GIVEN_REQUEST,
+    INLINE_BYTES,
+    IRECV,
+    ISEND,
+    KIND,
+    LEFT,
+    MESSAGE_TAG,
+    NUMBER,
+    OBJECT_CODE,
+    OUTGOING,
+    OUTGOING_BYTES,
+    PAYLOAD_TAG,
+    POLLS,
+    READY_TAG,
+    RUNNING,
+    SENDING,
+    SENT,
+    SENT_BYTES,
+    SENT_FLAG,
+    SENT_FROM,
+    SENT_PAYLOAD,
+    SENT_STATUS,
+    SENT_TO,
+    SHAPE,
+    SHUT,
+    UNSENT,
+    head_bytes,
+    peer_of,
+)
+from shmcoll.nodes.native.messages import LONGEST
+
+ASKING_BYTES = 512 << 10  # over TCP, 256 KiB are copied in less time than a READY takes
+ASKING_NS = 30_000  # for READY, and
+BYTES_A_NS = 16  # of a message in the same time
+
+
+def send_far(mail, ctx, rank):
+    """Send the message in the context to a rank of another node. Return OK; NEEDS_PYTHON, and nothing has been sent;
+    UNDER_WAY if Python has to look after the rest; or UNREADABLE, with FAILED_STATUS. A send that is BESIDE something
+    else does not ask: it returns as soon as the bytes have been copied."""
+    x = ctx + c.X
+    length, source, peer = peek(x + c.BYTES), peek(x + c.DATA), peer_of(mail, rank)
+    head = head_bytes(peek(x + c.DIMENSIONS), length)
+    asks = ASKING_BYTES <= length <= LONGEST and peek(ctx + c.SEND_MEMORY) != BESIDE
+    if peek(mail + CLOSED) == SHUT or peek(mail + SENDING) != FREE:
+        return c.NEEDS_PYTHON
+    if not asks and head + length > peek(mail + OUTGOING_BYTES):
+        return c.NEEDS_PYTHON
+    write_head(mail, ctx, head, length, asks)
+    poke(mail + SENDING, RUNNING)
+    poke(mail + SENT_FROM, 0)
+    poke(mail + SENT_BYTES, length)
+    poke(mail + SENT_TO, peer)
+    thread = py.release_gil()
+    found = send_whole(mail, peer, head, source, length)
+    if found == COMPLETE and length > INLINE_BYTES:
+        found = send_payload(mail, peer, head, source, length, asks)
+    if found == COMPLETE:
+        found = tested(mail, SENT, SENT_FLAG, SENT_STATUS, clock() + ATTEMPT_NS + length, ALWAYS)
+    py.take_gil(thread)
+    poke(mail + SENDING, LEFT if found == GIVEN_UP else UNSENT if found == NO_ROOM else FREE)
+    if found < 0:
+        poke(mail + FAILED_STATUS, -found)
+        return c.UNREADABLE
+    return c.OK if found == COMPLETE else c.UNDER_WAY
+
+
+def write_head(mail, ctx, size, length, asks):
+    """Write the head of the message in the context into OUTGOING."""
+    head, dimensions, dims = peek(mail + OUTGOING), peek(ctx + c.X + c.DIMENSIONS), peek(ctx + c.X + c.DIMS)
+    code = OBJECT_CODE if peek(ctx + c.FORM) == WHOLE else peek(ctx + c.X + c.DTYPE)
+    kind = peek(ctx + c.ARGUMENT_2) | code << CODE_SHIFT | dimensions << DIMENSIONS_SHIFT
+    poke(head + KIND, kind)
+    poke(head + NUMBER, 0)
+    for i in range(dimensions):
+        poke(head + SHAPE + i * WORD, peek(dims + i * WORD))
+    if length > INLINE_BYTES:
+        asked = peek(mail + ASKED) + 1 if asks else 0
+        if asks:
+            poke(mail + ASKED, asked)
+        poke(head + size - WORD, asked)
+
+
+def send_whole(mail, peer, head, source, length):
+    """Begin to send the head in OUTGOING, with the bytes if these are few. Return COMPLETE or minus MPI's error."""
+    outgoing = peek(mail + OUTGOING)
+    if length <= INLINE_BYTES:
+        copy(outgoing + head, source, length)
+        head += length
+    failed = begin(mail, ISEND, outgoing, head, peer, MESSAGE_TAG, SENT)
+    return failed if failed else COMPLETE
+
+
+def send_payload(mail, peer, head, source, length, asks):
+    """Send the bytes that follow a head. Return COMPLETE, GIVEN_UP, NO_ROOM or minus MPI's error."""
+    address, room, how = peek(mail + OUTGOING) + head, peek(mail + OUTGOING_BYTES) - head, ALWAYS
+    is_ready = awaited(mail, peer, clock() + ASKING_NS + length // BYTES_A_NS) if asks else GIVEN_UP
+    if is_ready < 0:
+        return is_ready
+    if is_ready == COMPLETE:
+        address, how = source, UNTIL_SHUT
+        poke(mail + SENT_FROM, source)
+    elif length <= room:
+        copy(address, source, length)
+    else:
+        poke(mail + SENT_FROM, source)
+        return NO_ROOM
+    failed = begin(mail, ISEND, address, length, peer, PAYLOAD_TAG, SENT_PAYLOAD)
+    if failed:
+        return failed
+    return tested(mail, SENT_PAYLOAD, SENT_FLAG, SENT_STATUS, clock() + ATTEMPT_NS + length, how)
+
+
+def awaited(mail, peer, limit):
+    """Wait for the READY that has been asked for. Return COMPLETE, GIVEN_UP or minus MPI's error."""
+    turn, polls = 0, peek(mail + POLLS)
+    while True:
+        found = probe(mail, peer, READY_TAG, SENT_FLAG, SENT_STATUS)
+        if found == COMPLETE:
+            found = begin(mail, IRECV, mail + GIVEN_READY, WORD, peer, READY_TAG, GIVEN_REQUEST)
+            if found == 0:
+                found = tested(mail, GIVEN_REQUEST, SENT_FLAG, SENT_STATUS, clock() + LEAVE_NS, ALWAYS)
+            if found != COMPLETE or peek(mail + GIVEN_READY) == peek(mail + ASKED):
+                return found
+        if found < 0:
+            return found
+        turn += 1
+        if peek(mail + CLOSED) == SHUT or (turn % TESTS_BETWEEN == 0 and clock() > limit):
+            return GIVEN_UP
+        if turn % 4 == 0 and probe(mail, peek(mail + ANYBODY), MESSAGE_TAG, SENT_FLAG, SENT_STATUS) != GIVEN_UP:
+            return GIVEN_UP
+        if turn > polls:
+            yield_core()
