@@ -19,8 +19,8 @@ from mpi4py import MPI
 import shmcoll
 
 TAG = 7
-LENGTHS = (8, 64, 128, 200, 4096, 16384, 65536, 262144, 1 << 20)
-LONG = 1 << 16  # bytes from which fewer calls are made
+LENGTHS = (8, 64, 128, 200, 4096, 16384, 65536, 262144, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
+LONG = 1 << 18  # bytes from which fewer calls are made
 
 Calls = dict[str, tuple[Callable[[], Any], Callable[[], Any]]]
 
@@ -36,7 +36,7 @@ def main() -> None:
         raise SystemExit("start it with 2 ranks on 2 nodes")
     show(world, f"{'us':<26}{'mpi4py':>10}{'shmcoll':>10}{'difference':>12}")
     for length in LENGTHS:
-        calls = given.calls if length <= LONG else given.calls // 4
+        calls = given.calls if length <= LONG else max(2, given.calls * LONG // length)
         alternate(world, f"array, {length} B", arrays(world, comm, length), given.rounds, calls)
     x = np.ones(1)
     alternate(world, "array, 8 B, from ANY", arrays(world, comm, 8, from_any=True), given.rounds, given.calls)
@@ -56,8 +56,8 @@ def arrays(world: Any, comm: Any, length: int, *, from_any: bool = False) -> Cal
     }
     for send, receive in calls.values():
         out[:] = 9
-        send()
-        receive()
+        for call in (send, receive) if comm.rank == 0 else (receive, send):
+            call()
         assert (out == other).all()
     return calls
 

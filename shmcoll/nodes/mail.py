@@ -165,11 +165,12 @@ class Mail:
         moment. Return ANY if none does, or if the receive has to be posted, because another one or a message within the
         node may come first."""
         native, within = self.native, self.dispatcher.within._dispatcher
+        moment = _MOMENT if len(self.dispatcher.topology.local) == 1 else _MOMENT_BETWEEN
         end = time.monotonic() + (_SOON if native.can_wait else 0.0)
         while native.is_open and within.posted.is_empty() and time.monotonic() < end:
             if probe(within, "recv", ANY, tag, waits=False, takes=False) is not None:
                 break
-            native.wait(_MOMENT_BETWEEN)
+            native.wait(moment)
             if native.has_found:
                 found = Head(native.head)
                 if found.is_object == is_object and tag in (ANY, found.tag):

@@ -16,9 +16,9 @@ from shmcoll import calls
 from shmcoll.calls import arguments as given
 from shmcoll.calls.delivery import check_other_rank
 from shmcoll.calls.probe import Message
+from shmcoll.calls.recv import can_receive, make, received, wanted
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.recv import go_on as read_message
-from shmcoll.calls.recv import make, received, wanted
 from shmcoll.calls.recv_object import made as object_in
 from shmcoll.calls.recv_object import make_object
 from shmcoll.calls.send import check_arguments as check_send
@@ -101,7 +101,11 @@ class NodesMessages(Communicator):
         """Send a message and receive another one; see `Communicator.sendrecv`."""
         if async_op:
             return self._start_both(x, dest, out, source, sendtag, recvtag)
-        d, view = self._dispatcher, given.as_memory(out)
+        d = self._dispatcher
+        is_plain = self._is_far(dest) and self._is_far(source) and can_receive(d, out, source, recvtag)
+        if is_plain and self._send_natively("sendrecv", x, dest, sendtag, ARRAY, BESIDE) == c.OK:
+            return self.recv(out, source, recvtag)
+        view = given.as_memory(out)
         array, to, tag = check_send(d, x, self._rank if dest is None else dest, sendtag)
         _, wanted_source, _ = check_recv(d, view, ANY if source is None else source, recvtag)
         index, other = (
@@ -193,8 +197,8 @@ class NodesMessages(Communicator):
         index = self._dispatcher.index_here(dest) if type(dest) is int else None
         if index is not None:
             return self._within._send_again(status, x, index, tag, synchronous)
-        if status not in (c.NEEDS_PYTHON, c.BUSY):
-            return self._send_far_again("send", status, x, dest, tag, ARRAY)
+        if status == c.UNREADABLE:
+            return self._dispatcher.mail.failed("send", dest)
         array, to, tag = check_send(self._dispatcher, x, dest, tag)
         return self._put("send", array, to, tag, ARRAY, synchronous, False)
 
@@ -272,26 +276,30 @@ class NodesMessages(Communicator):
                 check_other_rank(d, operation, dest, tag)
             work = d.mail.send_synchronously(operation, array, dest, tag, form)
             return work if later else work.wait()
-        entry = self._send or self._load("send")
-        try:
-            phase = BESIDE if later else BEGIN
-            status = entry(array, None, phase, dest, tag, form) if form != SEGMENTS else c.NEEDS_PYTHON
-            if status == c.UNDER_WAY:
-                status = d.mail.finish_send(operation, array, dest)
-        except BaseException:
-            d.left(operation)
-            raise
-        if status != c.OK:
-            self._send_far_again(operation, status, array, dest, tag, form)
+        phase = BESIDE if later else BEGIN
+        if form == SEGMENTS or self._send_natively(operation, array, dest, tag, form, phase) != c.OK:
+            d.mail.send(array, dest, tag, form)
         return self._now_or_ended(None, later)
 
-    def _send_far_again(self, operation: str, status: int, array: Any, dest: int, tag: int, form: int) -> None:
-        """Go on after the native entry has not sent all of a message to another node."""
-        mail = self._dispatcher.mail
+    def _send_natively(self, operation: str, array: Any, dest: int | None, tag: int, form: int, phase: int) -> int:
+        """Send a message to a rank of another node by the native entry. Return its status; if that is not OK, nothing
+        has been sent."""
+        entry, mail = self._send or self._load("send"), self._dispatcher.mail
+        try:
+            status: int = entry(array, None, phase, dest, tag, form)
+            if status == c.UNDER_WAY:
+                status = mail.finish_send(operation, array, dest)
+        except BaseException:
+            self._dispatcher.left(operation)
+            raise
         if status == c.UNREADABLE:
             mail.failed(operation, dest)
-        else:
-            mail.send(array, dest, tag, form)
+        return status
+
+    def _is_far(self, rank: Any) -> bool:
+        """Return whether this is the number of a rank of another node."""
+        d = self._dispatcher
+        return type(rank) is int and 0 <= rank < d.size and d.index_here(rank) is None
 
     def _probe(self, operation: str, source: Any, tag: Any, *, waits: bool, takes: bool) -> Any:
         d = self._dispatcher
