@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.calls.probe import Envelope
+from shmcoll.calls.recv import part_of
 from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native.mail_words import (
@@ -19,6 +20,7 @@ from shmcoll.nodes.native.mail_words import (
     head_bytes,
     tag_in,
 )
+from shmcoll.nodes.wire import as_bytes
 from shmcoll.runtime.posted_receive import PostedReceive
 
 HEAD_WORDS = SHAPE // WORD  # before the shape
@@ -76,11 +78,25 @@ class Arrived(Head):
     def __init__(self, source: int, data: np.ndarray):
         super().__init__(words_of(data))
         self.source = source
+        self._data = data
+        self.target: np.ndarray | None = None  # to which the bytes come that follow
+        self.requests: list[Any] = []  # for these
+        self.receive: PostedReceive | None = None  # that gets the message
+        self.begun = 0.0  # when it got it
+
+    def aim(self, place: np.ndarray | None) -> np.ndarray:
+        """Choose where the bytes come to that follow: to the beginning of an array, or to a new one. Returns that
+        memory."""
+        self.target = np.empty(self.shape, self.dtype) if place is None else part_of(place, self.count)
+        return as_bytes(self.target)
+
+    @property
+    def memory(self) -> np.ndarray:
+        """The bytes of the message, once all have come."""
+        if self.target is not None:
+            return as_bytes(self.target)
         begin = head_bytes(len(self.shape), 0)
-        self.memory = data[begin : begin + self.bytes] if self.is_whole else np.empty(self.bytes, np.uint8)
-        self.requests: list[Any] = []  # for the rest of its bytes
-        self.deadline = 0.0  # until when a receive waits for them
-        self.receive: PostedReceive | None = None  # that gets it
+        return self._data[begin : begin + self.bytes]
 
     @property
     def envelope(self) -> Envelope:
@@ -88,8 +104,10 @@ class Arrived(Head):
 
     def array(self) -> np.ndarray:
         """Return what has come, once all of it has, as an array of its own."""
+        if self.target is not None:
+            return self.target
         made = np.empty(self.shape, self.dtype)
-        made.reshape(-1).view(np.uint8)[:] = self.memory
+        as_bytes(made)[:] = self.memory
         return made
 
 

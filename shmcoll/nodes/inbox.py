@@ -2,7 +2,8 @@
 
 Each head is compared with the posted receives in their order, and each new receive with the messages that have come, in
 their order. So two messages of one rank never overtake each other. The bytes that follow a head are received when it is
-read, into memory of its own, where the message stays until a receive takes it.
+read: into the array of the receive that gets the message, or into a new one, where the message stays until a receive
+takes it.
 
 All lists here are of the thread that has `lock` and keeps native code out (`native/mail_state.py`).
 """
@@ -24,10 +25,12 @@ from shmcoll.errors import ShmcollError
 from shmcoll.nodes.arrived import Arrived
 from shmcoll.nodes.mail_limits import NOT_ALL, Limits
 from shmcoll.nodes.native.mail_state import LeftSend, MailState
+from shmcoll.nodes.progress import AWAKE, SLOWEST
 from shmcoll.nodes.sender import Sender
 from shmcoll.nodes.transport import at_address
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY, RECEIPT, Pending, as_bytes
 from shmcoll.runtime.posted_receive import PostedReceive
+from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -47,6 +50,7 @@ class Inbox:
         self.posted: list[PostedReceive] = []
         self.arrived: list[Arrived] = []  # that no receive has got, in the order of their heads
         self.coming: list[Arrived] = []  # whose bytes are on their way
+        self._waits_for: Work[Any] | None = None  # the thread that looks stays until this receive has its message
         self._taken: dict[int, int] = {}  # by source, when a message of it was taken last
         d, failures = dispatcher, dispatcher.failures
         self.native = MailState(
@@ -59,12 +63,15 @@ class Inbox:
         )
         self.sender = Sender(d.channel.wire, self.lock, self.native, failures.name)
 
-    def look(self) -> None:
-        """Take what has come, and forget receives that have been withdrawn."""
+    def look(self, waits_for: Work[Any] | None = None) -> None:
+        """Take what has come, and forget receives that have been withdrawn. waits_for: the receive that this thread
+        waits for, and does nothing else; then MPI moves the bytes of its message without a pause."""
         d = self._dispatcher
         with self.lock, self.native:
+            self._waits_for = waits_for
             self.posted = [receive for receive in self.posted if not receive.is_withdrawn]
             self._read_heads()
+            self._waits_for = None
             for one in list(self.coming):
                 if d.channel.wire.tests(one.requests):
                     one.requests = []
@@ -79,6 +86,12 @@ class Inbox:
         if not d.failures.is_shut:
             with contextlib.suppress(ShmcollError, d.channel.wire.mpi.Exception), self.lock, self.native:
                 self._read_heads()
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether bytes are coming for a receive, and have not been for long. MPI moves more of them in each test."""
+        now = time.monotonic()
+        return any(one.receive is not None and now < one.begun + AWAKE + one.bytes / SLOWEST for one in self.coming)
 
     def first(self, fits: Callable[[int, int], bool]) -> Arrived | None:
         """Return the message that a new receive gets: the first one that fits of the source served longest ago."""
@@ -108,10 +121,14 @@ class Inbox:
             return
         self.arrived.remove(one)
         self.take(one)
+        if not one.is_whole and one.target is None:
+            self._begin_bytes(one, receive.place)
+            if one.asked and receive is self._waits_for:
+                self._answer(one.asked, one.source, READY)
         if not one.requests:
             self._complete(one, receive)
         else:
-            one.receive, one.deadline = receive, time.monotonic() + self._dispatcher.timeout
+            one.receive, one.begun = receive, time.monotonic()
 
     def read(self, world: int, length: int, kind: int) -> np.ndarray:
         """Receive a message that MPI has found, from a rank of the job."""
@@ -171,29 +188,27 @@ class Inbox:
     def _read_head(self, world: int, data: np.ndarray) -> None:
         """Take in the message of a rank of the job that begins with a head."""
         one = Arrived(self._dispatcher.channel.ranks.index(world), data)
-        if not one.is_whole:
-            pending = Pending(self._dispatcher.channel)
-            pending.recv(one.memory, one.source, PAYLOAD)
-            one.requests = pending.requests
-            self.coming.append(one)
-            if one.asked:
-                self._answer(one.asked, one.source, READY)
-        self._come(one)
-
-    def _answer(self, number: int, dest: int, kind: int) -> None:
-        """Send a number back to the sender of a message."""
-        pending = Pending(self._dispatcher.channel)
-        pending.send(np.array([number], np.int64).view(np.uint8), dest, kind)
-        self.sender.add(pending.requests)
-
-    def _come(self, one: Arrived) -> None:
-        """Give a new message to the first receive that it fits."""
         self.arrived.append(one)
         for receive in list(self.posted):
             if receive.fits(one.source, one.tag):
                 self.give(one, receive)
                 if one not in self.arrived:
                     return
+        if not one.is_whole:
+            self._begin_bytes(one, None)
+
+    def _begin_bytes(self, one: Arrived, place: np.ndarray | None) -> None:
+        """Begin to receive the bytes that follow a head."""
+        pending = Pending(self._dispatcher.channel)
+        pending.recv(one.aim(place), one.source, PAYLOAD)
+        one.requests = pending.requests
+        self.coming.append(one)
+
+    def _answer(self, number: int, dest: int, kind: int) -> None:
+        """Send a number back to the sender of a message."""
+        pending = Pending(self._dispatcher.channel)
+        pending.send(np.array([number], np.int64).view(np.uint8), dest, kind)
+        self.sender.add(pending.requests)
 
     def _misfit(self, one: Arrived, receive: PostedReceive) -> Exception | None:
         name, place = self._dispatcher.failures.name, receive.place
@@ -218,7 +233,8 @@ class Inbox:
             array = one.array()
         else:
             array = part_of(receive.place, one.count)
-            as_bytes(array)[:] = one.memory
+            if one.target is None or not np.may_share_memory(array, one.target):
+                as_bytes(array)[:] = one.memory
         outcome: Any
         try:
             outcome = receive.finish(array, -1 - (one.source << SOURCE_SHIFT | one.tag))

@@ -4,7 +4,8 @@
 A message is a head and its bytes. A short message is one MPI message. For a longer one the bytes follow in a second MPI
 message of another kind; they come in the order of the heads. A receiver begins to receive the bytes when it reads the
 head (`inbox.py`), so a sender does not wait for a receiver that is elsewhere. It copies what it sends, because `x` may
-be changed when `send` returns; only if the receiver says at once that it is ready, the bytes are sent from `x` itself.
+be changed when `send` returns. Only if the receiver says at once that it waits for the bytes, and does nothing else,
+they are sent from `x` itself.
 
 What goes quickly is made in native code: a send, and a receive whose message fits and comes soon. That half is
 `native/mail_sends.py` and `native/mail_receives.py`, and `native/mail_words.py` says how the two keep apart. A receive
@@ -138,7 +139,7 @@ class Mail:
         yet, and the program may change the array as soon as its call has raised. A receiver that takes longer than the
         limit has stopped; it finds that the group has ended before it uses what has come."""
         end = time.monotonic() + _LEAVING
-        while self._sends_arrays and time.monotonic() < end:
+        while self._sends_arrays and not self.dispatcher.channel.wire.is_stuck and time.monotonic() < end:
             with self._inbox.lock, self.native:
                 self._inbox.sender.drop()
             time.sleep(NAP)
@@ -244,7 +245,10 @@ class Mail:
         self._look()
         if not is_ending:
             self._fail_late()
-        time.sleep(_SLICE)
+        if self._inbox.is_moving:
+            self.native.wait(_MOMENT)
+        else:
+            time.sleep(_SLICE)
         return not is_ending or bool(self._receipts)
 
     def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
@@ -253,9 +257,10 @@ class Mail:
         if polls and not within.posted.is_empty():
             within.worker.check_outside()
         begun, is_noted = time.monotonic(), False
+        stays = works[0] if polls and sleeps and len(works) == 1 else None
         try:
             while True:
-                self._look()
+                self._look(stays)
                 self._look_within(works)
                 if not polls or any(work._latch.is_set for work in works):
                     return
@@ -310,11 +315,11 @@ class Mail:
             worker.start("recv")
         worker.watch()
 
-    def _look(self) -> None:
-        """Take what has come."""
+    def _look(self, waits_for: Work[Any] | None = None) -> None:
+        """Take what has come; see `Inbox.look`."""
         channel = self.dispatcher.channel
         with self._inbox.lock, self.native:
-            self._inbox.look()
+            self._inbox.look(waits_for)
             while self._receipts and (found := channel.wire.probe(channel.tag(RECEIPT))) is not None:
                 number = int(self._inbox.read(*found, RECEIPT).view(np.int64)[0])
                 work, *_ = self._receipts.pop(number)
@@ -373,7 +378,7 @@ class Mail:
     def _wait_for_any(self, looks_within: bool, is_late: bool) -> None:
         """Wait a moment for a message, in a thread that then looks again, also at messages within the node."""
         self.dispatcher.progress.drain()
-        if is_late:
+        if is_late and not self._inbox.is_moving:
             time.sleep(NAP)
         else:
             self.native.wait(_MOMENT_BETWEEN if looks_within else _MOMENT)
@@ -392,7 +397,7 @@ class Mail:
             late = [(one.operation, [one.source], NOTHING) for one in self._inbox.posted if now > one.deadline]
             late += [(name, [dest], NOT_TAKEN) for _, end, dest, name in self._receipts.values() if now > end]
             coming = [(one.receive.operation, one) for one in self._inbox.coming if one.receive is not None]
-            late += [(name, [one.source], NOT_ALL) for name, one in coming if now > one.deadline]
+            late += [(name, [one.source], NOT_ALL) for name, one in coming if now > one.begun + d.timeout]
         if late and d.failures.ended is None:
             self._limits.timed_out(*late[0])
         if d.failures.ended is None and not d.group.has_ended():
@@ -421,8 +426,10 @@ class Mail:
         d = self.dispatcher
         if d.failures.ended is None:
             self._inbox.sender.finish()
-        with self._inbox.lock, self.native:
+        with self._inbox.lock:
             left = self._inbox.sender.abandoned()
+            for one in self._inbox.coming:
+                d.progress.abandon([(request, True) for request in one.requests], one)
         self.native.shut()
         if (payload := self.native.take_payload()) is not None:
             d.progress.abandon([(payload[0], True)])

@@ -12,7 +12,7 @@ from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.nodes import arrived
 from shmcoll.nodes.native.mail_sends import ASKING_BYTES
 from shmcoll.nodes.native.mail_state import MOST_OUTGOING
-from shmcoll.nodes.native.mail_words import INLINE_BYTES, SENT_FROM
+from shmcoll.nodes.native.mail_words import INLINE_BYTES
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD
 from tests.nodes.messages_job import near_and_far, raised, run
 
@@ -164,7 +164,7 @@ def left_sends(comm: Any) -> None:
 def from_the_array_itself(comm: Any) -> None:
     """If the receiver waits, long messages are sent from the array of the call, which may be changed afterwards; new
     arrays, parts of arrays, and objects."""
-    far, ways = near_and_far(comm)[1], []
+    far, copies = near_and_far(comm)[1], copied(comm)
     x, out = np.zeros(LONGER, np.int64), np.zeros(LONGER + 3, np.int64)
     for turn in range(12):
         x[:] = turn
@@ -173,18 +173,43 @@ def from_the_array_itself(comm: Any) -> None:
             time.sleep(LATE / 30)  # the other one waits by now
             comm.send(x, far, turn)
             x[:] = -1
-            ways.append(sends_array(comm))
             comm.send_object(bytes(LONGER), far)
         else:
             array = comm.recv((None, out, x)[turn % 3], far, turn)[0]
             assert array.shape == (LONGER,) and (array == turn).all() and not out[LONGER:].any()
             assert comm.recv_object(far)[0] == bytes(LONGER)
-    assert not is_first(comm) or any(ways)
+    assert len(copies) < 12
 
 
-def sends_array(comm: Any) -> bool:
-    """Return whether the last message of this rank has been sent from the array of its call."""
-    return comm._dispatcher.mail.native.words.item(SENT_FROM // WORD) != 0
+def to_one_that_does_not_wait(comm: Any) -> None:
+    """A sender does not wait for a rank that has posted the receive, and computes."""
+    far, copies = near_and_far(comm)[1], copied(comm)
+    x = np.full(LONGER, comm.rank)
+    work = comm.recv(source=far, tag=8, async_op=True) if not is_first(comm) else None
+    comm.barrier()
+    if is_first(comm):
+        comm.send(x, far, 8)
+        x[:] = -1
+        assert copies == [x.nbytes]
+        comm.send(x, far, 9)
+    else:
+        assert comm.recv(source=far, tag=9)[0][0] == -1
+        assert work.wait()[0].tolist() == [far] * LONGER
+
+
+def copied(comm: Any) -> list[int]:
+    """Return a list that gets the bytes of each message from now on that is longer than the memory of native code and
+    is not sent from its array."""
+    inbox, found = comm._dispatcher.mail._inbox, []
+    send_rest = type(inbox)._send_rest
+
+    def note(left: Any) -> None:
+        if left.unsent:
+            found.append(left.unsent)
+        send_rest(inbox, left)
+
+    inbox._send_rest = note
+    return found
 
 
 def ready_too_late(comm: Any) -> None:
@@ -318,6 +343,7 @@ CASES: tuple[Callable[[Any], None], ...] = (
     matched_and_late,
     left_sends,
     from_the_array_itself,
+    to_one_that_does_not_wait,
     ready_too_late,
     both_send_first,
     threads,
