@@ -12,7 +12,8 @@ methods of every other one, because its dispatcher takes the checked arguments o
     within.py         messages between two ranks of a node
     mail.py           messages between two ranks of different nodes
     inbox.py          those that have come, and which receive gets which; arrived.py: one of them
-    sender.py, mail_limits.py    sends that have not left; how long waits last
+    outbox.py         those that are sent; sender.py: what has not left yet
+    mail_limits.py    how long waits for them last
     posted.py         posted receives: of either kind of message, or of both
     operators.py      the arithmetic of reductions, by the kernels of one machine
     reduction.py, prefix.py, moves.py, rooted.py, counted.py, halos.py, transport.py    the algorithms, in Python

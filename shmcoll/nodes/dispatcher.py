@@ -223,7 +223,7 @@ class NodesDispatcher:
         self.agreement.keep_memory()
         where = f"{self.topology.describe(self.rank)} was interrupted in {operation}{at_site()}"
         self.failures.end(RankFailed, where, rank=self.rank)
-        self.mail.let_arrays_leave()
+        self.mail.outbox.let_arrays_leave()
 
     def check_outside(self, operation: str) -> None:
         """Raise if a call of this thread is inside already."""

@@ -157,14 +157,31 @@ class Inbox:
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _read_heads(self) -> None:
-        wire, tag = self._dispatcher.channel.wire, self._dispatcher.channel.tag(MESSAGE)
-        while (found := wire.probe(tag)) is not None:
+        self._guarded(self._read_what_has_come)
+
+    def _read_what_has_come(self) -> None:
+        wire, channel = self._dispatcher.channel.wire, self._dispatcher.channel
+        while (found := wire.probe(channel.tag(MESSAGE))) is not None:
             self._read_head(found[0], self.read(*found, MESSAGE))
-        while self.native.has_asked and (found := wire.probe(self._dispatcher.channel.tag(READY))) is not None:
+        while self.native.has_asked and (found := wire.probe(channel.tag(READY))) is not None:
             self.read(*found, READY)  # too late: native code is out
+
+    def _guarded(self, take: Callable[[], None]) -> None:
+        """Take something in. An interrupt in the midst of that may lose a message, or leave its bytes to the next one:
+        so it ends the group."""
+        try:
+            take()
+        except (ShmcollError, self._dispatcher.channel.wire.mpi.Exception):
+            raise
+        except BaseException:
+            self._dispatcher.left("recv")
+            raise
 
     def _take_over(self) -> None:
         """Take over what native code has left."""
+        self._guarded(self._take_what_is_left)
+
+    def _take_what_is_left(self) -> None:
         if (left := self.native.take_send()) is not None:
             self._send_rest(left)
         if (found := self.native.take_found()) is not None:

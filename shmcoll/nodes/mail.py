@@ -2,10 +2,8 @@
 `within.py`. A receive from ANY waits for both kinds; see `posted.py`.
 
 A message is a head and its bytes. A short message is one MPI message. For a longer one the bytes follow in a second MPI
-message of another kind; they come in the order of the heads. A receiver begins to receive the bytes when it reads the
-head (`inbox.py`), so a sender does not wait for a receiver that is elsewhere. It copies what it sends, because `x` may
-be changed when `send` returns. Only if the receiver says at once that it waits for the bytes, and does nothing else,
-they are sent from `x` itself.
+message of another kind; they come in the order of the heads. `outbox.py` sends, `inbox.py` matches, and this file says
+who looks, and how long a receive waits.
 
 What goes quickly is made in native code: a send, and a receive whose message fits and comes soon. That half is
 `native/mail_sends.py` and `native/mail_receives.py`, and `native/mail_words.py` says how the two keep apart. A receive
@@ -16,11 +14,8 @@ and a thread of its own while sends are on their way (`sender.py`). Each has the
 native code out. A thread that waits for a receive also serves the receives within the node, in turn with these, and
 sleeps in neither: so a message from either side ends the wait for ANY.
 
-A synchronous send ends when the receiver has taken its message: it sends back the number of the message (RECEIPT).
-
 Why nobody waits forever: a receive waits for `timeout` seconds at most for a head that fits, and as long again for the
-bytes, which a link may lose. A synchronous send waits as long for its receipt, and any send for the bytes of `x` itself
-to leave.
+bytes, which a link may lose. For sends see `outbox.py`.
 """
 
 import time
@@ -32,21 +27,18 @@ import numpy as np
 from shmcoll.calls.probe import Message, probe
 from shmcoll.calls.recv import part_of
 from shmcoll.collectives import RECORDS
-from shmcoll.diagnostics.call_site import Site, here
+from shmcoll.diagnostics.call_site import Site
 from shmcoll.engine import context as c
-from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import DATA
-from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, SOURCE_SHIFT, WHOLE
+from shmcoll.engine.messages.ring_buffers import PART_BYTES, SOURCE_SHIFT
 from shmcoll.errors import ShmcollError
-from shmcoll.nodes.arrived import Arrived, Head, head
-from shmcoll.nodes.inbox import NAP, Inbox, pause
-from shmcoll.nodes.mail_limits import NOT_ALL, NOT_TAKEN, NOTHING, Limits
-from shmcoll.nodes.native.mail_words import INLINE_BYTES, OBJECT_CODE
-from shmcoll.nodes.transport import at_address
-from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes
+from shmcoll.nodes.arrived import Arrived, Head
+from shmcoll.nodes.inbox import NAP, Inbox
+from shmcoll.nodes.mail_limits import NOT_ALL, NOTHING, Limits
+from shmcoll.nodes.outbox import Outbox, Receipt
 from shmcoll.runtime.posted_receive import PostedReceive
-from shmcoll.runtime.work import Work, Worker
+from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -56,7 +48,6 @@ _AWAKE = 20e-3  # seconds before a thread that waits for a message naps between 
 _MOMENT, _MOMENT_BETWEEN = 200_000, 10_000  # ns that native code waits; if messages may come within the node, too
 _CHECKS = 1e-3  # seconds between two looks for receives that are late
 _SOON = 2e-3  # seconds that a receive from ANY waits before it is posted
-_LEAVING = 2.0  # seconds for the bytes of an interrupted call
 _SLICE = 500e-6  # seconds that the worker naps in its turn
 
 
@@ -68,81 +59,10 @@ class Mail:
         self._limits = Limits(dispatcher)
         self._inbox = Inbox(dispatcher, self._limits)
         self.native = self._inbox.native
-        self._receipts: dict[int, tuple[Work[Any], float, int, str]] = {}  # synchronous sends, by number
-        self._sent = 0
+        self.outbox = Outbox(dispatcher, self._inbox, self._limits, self._watch)
         self._checked_at = 0.0
         dispatcher.worker.listener = self
         dispatcher.progress.mails.add(self)
-
-    # --- sending ------------------------------------------------------------------------------------------------------
-
-    def send(self, array: np.ndarray, dest: int, tag: int, form: int = ARRAY, work: Work[Any] | None = None) -> None:
-        """Send an array, or the bytes of an object as `calls/pickling.as_message` returns them. work: the handle of a
-        synchronous send, which ends when the message has been taken."""
-        d = self.dispatcher
-        d.check_open("send")
-        d.failures.raise_if_ended("send")
-        is_object = form != ARRAY
-        data = as_bytes(array) if form in (ARRAY, WHOLE) else _joined(array)
-        code = OBJECT_CODE if is_object else BY_NUMPY[array.dtype].code
-        with self._inbox.lock, self.native:
-            number = 0
-            if work is not None:
-                self._sent = number = self._sent + 1
-                name = "send_object" if is_object else "send"
-                self._receipts[number] = work, time.monotonic() + d.timeout, dest, name
-            first = head(tag, code, (data.size,) if is_object else array.shape, number)
-            pending = Pending(d.channel)
-            if data.size <= INLINE_BYTES:
-                pending.send(np.concatenate([first, data]), dest, MESSAGE)
-            else:
-                pending.send(first, dest, MESSAGE)
-                pending.send(data.copy() if form in (ARRAY, WHOLE) else data, dest, PAYLOAD)
-                self.native.prepare_for(data.size)
-            self._inbox.sender.add(pending.requests)
-        if work is not None:
-            self._watch()
-
-    def send_synchronously(self, operation: str, array: np.ndarray, dest: int, tag: int, form: int) -> Work[Any]:
-        """Send, and return the handle that ends when the receiver has taken the message."""
-        work: Work[Any] = _Receipt(self.dispatcher.worker, here(), dest, tag)
-        self.send(array, dest, tag, form, work)
-        return work
-
-    def finish_send(self, operation: str, array: np.ndarray, dest: int) -> int:
-        """Take over what native code has left of a send, after it has returned UNDER_WAY. If it sends from the array
-        itself, wait until all of it has left. Returns OK."""
-        d, address, turn = self.dispatcher, array.ctypes.data, 0
-        with self._inbox.lock, self.native:
-            pass  # entering takes it over
-        end = time.monotonic() + d.timeout
-        while self._inbox.sender.sends_from(address):
-            turn += 1
-            if turn % 16 == 0:
-                self._limits.check(operation, dest, end, NOT_TAKEN)
-                self._limits.look_at_lives([dest])
-                d.failures.raise_if_ended(operation)
-            pause(turn)
-        return int(c.OK)
-
-    @property
-    def uses_arrays(self) -> bool:
-        """Whether MPI reads or writes the array of a call, which the program may free if the call is interrupted."""
-        return self._sends_arrays or self.native.receives_array
-
-    @property
-    def _sends_arrays(self) -> bool:
-        return self.native.sends_array or self._inbox.sender.sends_arrays
-
-    def let_arrays_leave(self) -> None:
-        """Wait until MPI reads no array of a call any more, after the group has ended. The receiver may not know that
-        yet, and the program may change the array as soon as its call has raised. A receiver that takes longer than the
-        limit has stopped; it finds that the group has ended before it uses what has come."""
-        end = time.monotonic() + _LEAVING
-        while self._sends_arrays and not self.dispatcher.channel.wire.is_stuck and time.monotonic() < end:
-            with self._inbox.lock, self.native:
-                self._inbox.sender.drop()
-            time.sleep(NAP)
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
@@ -238,7 +158,7 @@ class Mail:
 
     def is_empty(self) -> bool:
         """Return whether nothing is awaited."""
-        return not (self._inbox.posted or self._receipts or any(one.receive for one in self._inbox.coming))
+        return not (self._inbox.posted or self.outbox.waits or any(one.receive for one in self._inbox.coming))
 
     def is_waiting(self, *, is_ending: bool) -> bool:
         """Serve what has come; see `Listener`."""
@@ -249,7 +169,7 @@ class Mail:
             self.native.wait(_MOMENT)
         else:
             time.sleep(_SLICE)
-        return not is_ending or bool(self._receipts)
+        return not is_ending or self.outbox.waits
 
     def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
         """Serve what has come in a thread that waits for one of these; see `Listener`."""
@@ -300,7 +220,7 @@ class Mail:
             if isinstance(work, PostedReceive):
                 self.dispatcher.recorder.wait_for_message(_RECEIVES, self._number(work.source), work.wanted[1])
                 return
-            if isinstance(work, _Receipt):
+            if isinstance(work, Receipt):
                 self.dispatcher.recorder.wait_for_message(_SENDS, self._number(work.dest), work.tag)
                 return
 
@@ -317,14 +237,9 @@ class Mail:
 
     def _look(self, waits_for: Work[Any] | None = None) -> None:
         """Take what has come; see `Inbox.look`."""
-        channel = self.dispatcher.channel
         with self._inbox.lock, self.native:
             self._inbox.look(waits_for)
-            while self._receipts and (found := channel.wire.probe(channel.tag(RECEIPT))) is not None:
-                number = int(self._inbox.read(*found, RECEIPT).view(np.int64)[0])
-                work, *_ = self._receipts.pop(number)
-                work.settle(None)
-                self._inbox.served += 1
+            self.outbox.look()
 
     def _look_within(self, works: Sequence[Work[Any]]) -> None:
         """Serve the receives within the node. A long message is left to the worker there, which is told so."""
@@ -395,7 +310,7 @@ class Mail:
         with self._inbox.lock, self.native:
             self._limits.look_at_lives([receive.source for receive in self._inbox.posted if receive.source != ANY])
             late = [(one.operation, [one.source], NOTHING) for one in self._inbox.posted if now > one.deadline]
-            late += [(name, [dest], NOT_TAKEN) for _, end, dest, name in self._receipts.values() if now > end]
+            late += self.outbox.late(now)
             coming = [(one.receive.operation, one) for one in self._inbox.coming if one.receive is not None]
             late += [(name, [one.source], NOT_ALL) for name, one in coming if now > one.begun + d.timeout]
         if late and d.failures.ended is None:
@@ -412,13 +327,17 @@ class Mail:
         with self._inbox.lock, self.native:
             works: list[Work[Any]] = [receive for receive in self._inbox.posted if receive.take()]
             works += [one.receive for one in self._inbox.coming if one.receive is not None]
-            works += [work for work, *_ in self._receipts.values()]
+            works += self.outbox.give_up()
             self._inbox.posted.clear()
-            self._receipts.clear()
             for one in self._inbox.coming:
                 one.receive = None
         for work in works:
             work.settle(error)
+
+    @property
+    def uses_arrays(self) -> bool:
+        """Whether MPI reads or writes the array of a call, which the program may free if the call is interrupted."""
+        return self.outbox.sends_arrays or self.native.receives_array
 
     def close(self) -> None:
         """Wait until what has been sent has left, as far as MPI moves it, and stop. In a group that has ended nobody
@@ -437,22 +356,3 @@ class Mail:
             left.append(([ready], self.native))
         for requests, memory in left:
             d.progress.abandon([(request, False) for request in requests], memory)
-
-
-class _Receipt(Work[Any]):
-    """The handle of a synchronous send."""
-
-    is_receive = True  # a thread that waits for it serves the messages
-
-    def __init__(self, worker: Worker, site: Site | None, dest: int, tag: int):
-        super().__init__(worker, site)
-        self.dest = dest
-        self.tag = tag
-
-
-def _joined(table: np.ndarray) -> np.ndarray:
-    """Return the bytes of an object that a table describes: rows of begin, address and length, then the end."""
-    made = np.zeros(int(table[-1, 0]), np.uint8)
-    for begin, address, length in table[:-1].tolist():
-        made[begin : begin + length] = at_address(address, length)
-    return made

@@ -1,8 +1,8 @@
 """The methods of a communicator over nodes for messages. Arguments are checked as on one machine.
 
 The way of a message follows from the two ranks. If both are on one node, the communicator for messages within the node
-(`within.py`) makes the call. Otherwise `mail.py` sends and receives. So each pair of ranks has one way, and the order
-of its messages is that of this way. The native entry has the first try of a call, on either way
+(`within.py`) makes the call. Otherwise `outbox.py` sends, and `mail.py` receives. So each pair of ranks has one way,
+and the order of its messages is that of this way. The native entry has the first try of a call, on either way
 (`native/message_entries.py`).
 """
 
@@ -50,7 +50,7 @@ class NodesMessages(Communicator):
         "x, None, 0, dest, tag, None if synchronous else 0",
         result="None",
         second="send_on(self._within._dispatcher, x, self._dispatcher.index_here(dest), tag)",
-        rest="self._dispatcher.mail.finish_send('send', x, dest)",
+        rest="self._dispatcher.mail.outbox.finish('send', x, dest)",
         otherwise="self._send_again(status, x, dest, tag, synchronous)",
         answer="result.raise_refusal() if result else None",
         later="self._start(x, dest, tag, synchronous)",
@@ -274,11 +274,11 @@ class NodesMessages(Communicator):
         if synchronous:
             if not later:
                 check_other_rank(d, operation, dest, tag)
-            work = d.mail.send_synchronously(operation, array, dest, tag, form)
+            work = d.mail.outbox.send_synchronously(operation, array, dest, tag, form)
             return work if later else work.wait()
         phase = BESIDE if later else BEGIN
         if form == SEGMENTS or self._send_natively(operation, array, dest, tag, form, phase) != c.OK:
-            d.mail.send(array, dest, tag, form)
+            d.mail.outbox.send(array, dest, tag, form)
         return self._now_or_ended(None, later)
 
     def _send_natively(self, operation: str, array: Any, dest: int | None, tag: int, form: int, phase: int) -> int:
@@ -288,7 +288,7 @@ class NodesMessages(Communicator):
         try:
             status: int = entry(array, None, phase, dest, tag, form)
             if status == c.UNDER_WAY:
-                status = mail.finish_send(operation, array, dest)
+                status = mail.outbox.finish(operation, array, dest)
         except BaseException:
             self._dispatcher.left(operation)
             raise

@@ -226,6 +226,20 @@ def interrupted_in_bytes(comm: Any) -> None:
     comm.recv(source=CULPRIT)
 
 
+def interrupted_in_head(comm: Any) -> None:
+    """Rank 3 has taken a message from MPI, and nobody has it yet."""
+    if comm.rank == CULPRIT:
+
+        def interrupt(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        comm._dispatcher.mail._inbox._read_head = interrupt
+        comm.recv(source=1, async_op=True).wait()
+    if comm.rank == 1:
+        comm.send(np.ones(1), CULPRIT)
+    comm.recv(source=CULPRIT)
+
+
 def interrupted_in_send(comm: Any) -> None:
     """Rank 3 sends from its array to rank 1, which has said that it is ready, and does not receive the bytes. MPI may
     read them until the end."""
@@ -299,6 +313,7 @@ CASES: dict[str, Callable[[Any], None]] = {
         raises_in_messages,
         interrupted_in_message,
         interrupted_in_bytes,
+        interrupted_in_head,
         interrupted_in_send,
         interrupted_while_others_send,
         interrupted,

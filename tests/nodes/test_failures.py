@@ -109,6 +109,7 @@ def test_a_rank_that_waits_for_a_message_of_its_node_learns_of_a_failure_elsewhe
     [
         ("interrupted_in_message", "recv"),
         ("interrupted_in_bytes", "recv"),
+        ("interrupted_in_head", "recv"),
         ("interrupted_in_send", "send"),
         ("interrupted_while_others_send", "recv"),
     ],
