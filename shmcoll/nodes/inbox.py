@@ -122,9 +122,7 @@ class Inbox:
         self.arrived.remove(one)
         self.take(one)
         if not one.is_whole and one.target is None:
-            self._begin_bytes(one, receive.place)
-            if one.asked and receive is self._waits_for:
-                self._answer(one.asked, one.source, READY)
+            self._begin_bytes(one, receive.place, is_awaited=receive is self._waits_for)
         if not one.requests:
             self._complete(one, receive)
         else:
@@ -214,12 +212,17 @@ class Inbox:
         if not one.is_whole:
             self._begin_bytes(one, None)
 
-    def _begin_bytes(self, one: Arrived, place: np.ndarray | None) -> None:
-        """Begin to receive the bytes that follow a head."""
-        pending = Pending(self._dispatcher.channel)
+    def _begin_bytes(self, one: Arrived, place: np.ndarray | None, *, is_awaited: bool = False) -> None:
+        """Begin to receive the bytes that follow a head. is_awaited: whether a thread does nothing but wait for them; a
+        sender that asks, and has not sent them yet, is told so."""
+        channel = self._dispatcher.channel
+        tells = is_awaited and one.asked and channel.wire.probe(channel.tag(PAYLOAD), channel.ranks[one.source]) is None
+        pending = Pending(channel)
         pending.recv(one.aim(place), one.source, PAYLOAD)
         one.requests = pending.requests
         self.coming.append(one)
+        if tells:
+            self._answer(one.asked, one.source, READY)
 
     def _answer(self, number: int, dest: int, kind: int) -> None:
         """Send a number back to the sender of a message."""

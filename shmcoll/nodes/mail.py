@@ -344,7 +344,7 @@ class Mail:
         waits for a message any more."""
         d = self.dispatcher
         if d.failures.ended is None:
-            self._inbox.sender.finish()
+            self._inbox.sender.finish(d.progress.drain)
         with self._inbox.lock:
             left = self._inbox.sender.abandoned()
             for one in self._inbox.coming:

@@ -8,6 +8,8 @@ import os
 import sys
 import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from shmcoll.nodes.wire import Wire
 
 _TESTS = 100  # of a send before a thread is started for it, which takes longer
+_TESTED = 8  # sends at a time: each test moves what can be moved of all
 _SLICE = 500e-6  # seconds between two tests in the thread
 _NAP = 100e-6  # seconds between two tests in `finish`
 
@@ -29,7 +32,7 @@ class Sender:
     ):
         self._wire, self._name = wire, name
         self._lock, self._native = lock, native
-        self._sends: list[_Send] = []
+        self._sends: deque[_Send] = deque()
         self._is_running = False
         self._pid = os.getpid()
 
@@ -48,8 +51,11 @@ class Sender:
     def sends_from(self, address: int) -> bool:
         """Return whether bytes are on their way that are in the array of a call, at this address."""
         with self._lock, self._native:
-            self.drop()
-            return any(send.address == address for send in self._sends)
+            sends = [send for send in self._sends if send.address == address]
+            for send in sends:
+                if self._has_left(send):
+                    self._sends.remove(send)
+            return any(send in self._sends for send in sends)
 
     @property
     def sends_arrays(self) -> bool:
@@ -58,15 +64,16 @@ class Sender:
 
     def abandoned(self) -> list[tuple[list[Any], Any]]:
         """Return the requests of all sends that have not left, and their memory, and forget them."""
-        sends, self._sends = self._sends, []
+        sends, self._sends = self._sends, deque()
         return [(send.requests, send.memory) for send in sends]
 
-    def finish(self, seconds: float = 10.0) -> None:
-        """Wait until all sends have left, up to a limit."""
+    def finish(self, drain: Callable[[], None], seconds: float = 10.0) -> None:
+        """Wait until all sends have left, up to a limit. drain: takes in what has come, which could be in the way."""
         end = time.monotonic() + seconds
         while self._sends and os.getpid() == self._pid:
             with self._lock, self._native:
                 self.drop()
+            drain()
             if time.monotonic() > end:
                 text = f"rank {self._name} ends, and {len(self._sends)} of its messages have not been received"
                 print(f"shmcoll: {text}", file=sys.stderr)
@@ -83,9 +90,13 @@ class Sender:
             time.sleep(_SLICE)
 
     def drop(self) -> None:
-        """Forget what has left. Called with the lock, and with native code out."""
-        if self._sends and not self._wire.mpi.Is_finalized():
-            self._sends = [send for send in self._sends if not self._has_left(send)]
+        """Forget what has left, of the next few sends. Called with the lock, and with native code out."""
+        if self._wire.mpi.Is_finalized():
+            return
+        for _ in range(min(len(self._sends), _TESTED)):
+            send = self._sends.popleft()
+            if not self._has_left(send):
+                self._sends.append(send)
 
     def _has_left(self, send: "_Send") -> bool:
         """Return whether MPI needs the memory of a send no more. After an error it does not: the receiver has died."""
@@ -95,7 +106,7 @@ class Sender:
             return True
 
 
-@dataclass
+@dataclass(eq=False)
 class _Send:
     requests: list[Any]
     memory: Any

@@ -102,10 +102,11 @@ class Wire:
         """Begin to receive exactly as many bytes from a rank of the job, and return the requests."""
         return [self.comm.Irecv([part, self.mpi.BYTE], peer, tag) for part in _parts(array)]
 
-    def probe(self, tag: int) -> tuple[int, int] | None:
-        """Return source and bytes of the first message with this tag that has come; None if none has."""
+    def probe(self, tag: int, source: int | None = None) -> tuple[int, int] | None:
+        """Return source and bytes of the first message with this tag that has come, from any rank of the job or from
+        one; None if none has."""
         status = self.mpi.Status()
-        if not self.comm.Iprobe(self.mpi.ANY_SOURCE, tag, status):
+        if not self.comm.Iprobe(self.mpi.ANY_SOURCE if source is None else source, tag, status):
             return None
         return status.Get_source(), status.Get_count(self.mpi.BYTE)
 

@@ -234,7 +234,8 @@ def interrupted_in_head(comm: Any) -> None:
             raise KeyboardInterrupt
 
         comm._dispatcher.mail._inbox._read_head = interrupt
-        comm.recv(source=1, async_op=True).wait()
+        while True:
+            comm.iprobe(1)
     if comm.rank == 1:
         comm.send(np.ones(1), CULPRIT)
     comm.recv(source=CULPRIT)

@@ -191,10 +191,11 @@ def receive_payload(mail, address, length, peer):
     """Receive the bytes that follow the head that is FOUND. Return COMPLETE, GIVEN_UP or minus MPI's error."""
     head = peek(mail + INCOMING)
     asked = peek(head + SHAPE + dimensions_in(peek(head + KIND)) * WORD)
+    is_waiting = asked and probe(mail, peer, PAYLOAD_TAG, RECEIVED_FLAG, RECEIVED_STATUS) == GIVEN_UP
     limit, failed = clock() + ATTEMPT_NS + length, begin(mail, IRECV, address, length, peer, PAYLOAD_TAG, RECEIVED)
     if failed:
         return failed
-    if asked:
+    if is_waiting:
         tell_ready(mail, asked, peer)
     return tested(mail, RECEIVED, RECEIVED_FLAG, RECEIVED_STATUS, limit, UNTIL_SHUT)
 

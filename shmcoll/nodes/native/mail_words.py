@@ -12,10 +12,10 @@ INLINE_BYTES follow in the same message of MPI. More bytes come in a message of 
 word, ASKED.
 
 ASKED is 0, or a number by which the sender asks for READY. The receiver begins to receive the bytes when it has read
-the head. If a call waits for them that does nothing else, it sends the number back, in a message of the kind READY. A
-sender that gets it soon sends the bytes from the array of its call, and waits until they have left. Otherwise it sends
-a copy, and its call returns: so it never waits for a receiver that computes. Nobody waits for a READY that comes later:
-the sender ignores it by its number, and Python takes it out of MPI.
+the head. If they are not there yet, and a call waits for them that does nothing else, it sends the number back, in a
+message of the kind READY. A sender that gets it soon sends the bytes from the array of its call, and waits until they
+have left. Otherwise it sends a copy, and its call returns: so it never waits for a receiver that computes. Nobody waits
+for a READY that comes later: the sender ignores it by its number, and Python takes it out of MPI.
 
 Who writes which word, and when
 -------------------------------
