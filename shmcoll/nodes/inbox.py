@@ -68,10 +68,12 @@ class Inbox:
         waits for, and does nothing else; then MPI moves the bytes of its message without a pause."""
         d = self._dispatcher
         with self.lock, self.native:
-            self._waits_for = waits_for
             self.posted = [receive for receive in self.posted if not receive.is_withdrawn]
-            self._read_heads()
-            self._waits_for = None
+            try:
+                self._waits_for = waits_for
+                self._read_heads()
+            finally:
+                self._waits_for = None
             for one in list(self.coming):
                 if d.channel.wire.tests(one.requests):
                     one.requests = []

@@ -265,8 +265,8 @@ class NodesMessages(Communicator):
         return (mail.failed(operation, source) if status == c.UNREADABLE else status), place
 
     def _put(self, operation: str, array: Any, dest: int, tag: int, form: int, synchronous: bool, later: bool) -> Any:
-        """Send a checked message. later: the call is asynchronous, or this rank has something to receive: so it is not
-        asked whether the receiver is ready."""
+        """Send a checked message. later: the call is asynchronous, or receives afterwards. Then it sends a long array
+        without asking whether the receiver waits, because it must not wait itself."""
         d = self._dispatcher
         index = d.index_here(dest)
         if index is not None:  # then it is an array

@@ -51,11 +51,11 @@ class Sender:
     def sends_from(self, address: int) -> bool:
         """Return whether bytes are on their way that are in the array of a call, at this address."""
         with self._lock, self._native:
-            sends = [send for send in self._sends if send.address == address]
-            for send in sends:
-                if self._has_left(send):
-                    self._sends.remove(send)
-            return any(send in self._sends for send in sends)
+            for send in [send for send in self._sends if send.address == address]:
+                if not self._has_left(send):
+                    return True
+                self._sends.remove(send)
+            return False
 
     @property
     def sends_arrays(self) -> bool:

@@ -51,8 +51,9 @@ in one piece under the GIL. So one of the two sees the other. Then Python takes 
 SENDING, FOUND, MATCHED) before it looks for messages itself, or sends any. So heads of one rank are read in the order
 in which MPI has matched them, bytes are sent in the order of their heads, and no message overtakes another.
 
-While native code is RUNNING, it works without the GIL on the words from SENT on, OUTGOING and INCOMING, and on the
-arrays of its call, which the caller keeps. Sends use those up to SENT_STATUS, and receives the others.
+While native code is RUNNING, it works without the GIL on OUTGOING and INCOMING, and on the arrays of its call, which
+the caller keeps. A send uses the words from SENT_FROM to GIVEN_REQUEST, and SENT_STATUS; a receive those from RECEIVED
+to IS_TELLING, and RECEIVED_STATUS.
 
 Why nobody waits forever. A receive tests for WAIT_NS, or as long as Python says, and for LEAVE_NS after it has
 withdrawn its request. A send waits for READY about as long as a copy takes. A send, or the receive of the bytes that
