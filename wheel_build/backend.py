@@ -16,5 +16,5 @@ def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) 
     """Return hatchling's requirements, and the project's own if the wheel carries compiled code."""
     requirements = list(_hatchling_requires(config_settings))
     if os.environ.get("SHMCOLL_BUILD_OBJECTS", "1") != "0":
-        requirements += tomllib.loads(Path("pyproject.toml").read_text())["project"]["dependencies"]
+        requirements += tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     return requirements

@@ -19,6 +19,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, dtype_in_words, spelled
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.system.text import to_bytes, to_text
 
 if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
@@ -51,11 +52,11 @@ def spell(dispatcher: "Dispatcher", root: int, own: Elements | None) -> Elements
     """The second operation."""
     if dispatcher.rank == root:
         assert own is not None
-        words = np.frombuffer(repr((spelled(own[0]), own[1])).encode(), np.uint8)
+        words = np.frombuffer(to_bytes(repr((spelled(own[0]), own[1]))), np.uint8)
         dispatcher.run("broadcast", words, None, 0, root, 0, 0, BOTH, 0, 0)
         return own
     words, _ = _in_two_phases(dispatcher, "broadcast", root)
-    dtype, row = ast.literal_eval(words.tobytes().decode())
+    dtype, row = ast.literal_eval(to_text(words.tobytes()))
     return dtype_in_words(dtype), row
 
 

@@ -4,15 +4,16 @@ The site is the innermost frame outside this package. The worker runs a call tha
 time: its site is noted when it is submitted.
 """
 
+import contextlib
 import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 
 import shmcoll
+from shmcoll.engine.system.text import printable
 
 Site = tuple[str, int]  # file, line
 
@@ -42,7 +43,7 @@ def is_of_program(file: str) -> bool:
     return not file.startswith((_PACKAGE, "<frozen "))
 
 
-@contextmanager
+@contextlib.contextmanager
 def submitted_at(site: Site | None) -> Iterator[None]:
     """Make `here()` in this thread return `site` within the block."""
     _submitted.site, _submitted.is_active = site, True
@@ -75,8 +76,7 @@ def at_site() -> str:
 
 
 def short_path(path: str) -> str:
-    """Return the path relative to the current directory if it is below; otherwise as it is."""
-    try:
-        return str(Path(path).relative_to(Path.cwd()))
-    except (ValueError, OSError):  # elsewhere, or no current directory
-        return path
+    """Return the path relative to the current directory if it is below; otherwise the whole path. For messages."""
+    with contextlib.suppress(ValueError, OSError):  # elsewhere, or no current directory
+        path = str(Path(path).relative_to(Path.cwd()))
+    return printable(path)  # a program that prints an error must not get another one

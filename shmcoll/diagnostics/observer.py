@@ -20,6 +20,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system.text import read_text
 from shmcoll.errors import ArenaError
 
 _File = tuple[int, int, int]  # major and minor number of the device, inode
@@ -124,7 +125,7 @@ def caller_of(pid: int) -> int | None:
 def command_line(pid: int) -> list[str]:
     """Return the command line of a process; empty if it has ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+        return read_text(f"/proc/{pid}/cmdline").rstrip("\0").split("\0")
     except OSError:
         return []
 
@@ -176,7 +177,7 @@ def _mapped() -> dict[_File, list[int]]:
         if folder.name.isdigit():
             with contextlib.suppress(OSError, ValueError):  # it has ended, or may not be inspected
                 if folder.stat().st_uid == os.geteuid():
-                    for file in set(_candidates((folder / "maps").read_text(errors="replace"))):
+                    for file in set(_candidates(read_text(folder / "maps"))):
                         found.setdefault(file, []).append(int(folder.name))
     return found
 

@@ -6,7 +6,6 @@ job goes on meanwhile, so the facts about different ranks may be some microsecon
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from shmcoll.collectives import record_of
 from shmcoll.diagnostics.describe_call import message_in_words
@@ -19,6 +18,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.processes import has_ended
+from shmcoll.engine.system.text import read_text
 
 ENDED, ABSENT, GONE, STOPPED, WAITING, INSIDE, OUTSIDE, UNSEEN = (
     "ended", "not joined", "gone", "stopped", "waits", "in it", "outside", "not seen",
@@ -198,7 +198,7 @@ def _life(told: records.Record, launcher: records.Record) -> str:
 def process_state(pid: int) -> str:
     """Return the state of /proc/PID/stat: R, S, D, T, Z; empty if there is no such process."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return ""
 

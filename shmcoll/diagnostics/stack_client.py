@@ -29,6 +29,7 @@ import shmcoll
 from shmcoll.diagnostics import stack_server
 from shmcoll.diagnostics.call_site import short_path
 from shmcoll.engine.system.processes import has_ended
+from shmcoll.engine.system.text import read_text, to_text
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NAP = 0.002
@@ -82,7 +83,7 @@ class _Asked:
 
     def _written(self) -> list[str]:
         """Return the stacks that have begun since the thread that is asked now was asked first."""
-        return os.pread(self.fd, _LONGEST, self.begin).decode(errors="replace").split(_HEADER)[1:]
+        return to_text(os.pread(self.fd, _LONGEST, self.begin)).split(_HEADER)[1:]
 
     def _next_thread(self) -> bool:
         """Ask the next thread that does not block the signal. Returns whether there was one."""
@@ -136,7 +137,7 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
     if pid == os.getpid():
         stack_server.offer()
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
+        status = read_text(f"/proc/{pid}/status")
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     except (OSError, ValueError):
         return "its process has ended"
@@ -168,7 +169,7 @@ def _file_of(pid: int) -> int | None:
 def _holds(pid: int, thread: int) -> bool:
     """Return whether the signal is pending for a thread, or blocked by it; False if the thread has ended."""
     try:
-        status = Path(f"/proc/{pid}/task/{thread}/status").read_text()
+        status = read_text(f"/proc/{pid}/task/{thread}/status")
     except OSError:
         return False
     masks = re.findall(r"^Sig(?:Pnd|Blk):\t(.*)", status, re.MULTILINE)

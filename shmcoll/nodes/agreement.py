@@ -44,6 +44,7 @@ from shmcoll.collectives import OPERATION_NAMES
 from shmcoll.diagnostics.call_site import at_site
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import CollectiveMismatch
 from shmcoll.nodes.native.layout import HEAD, PARTLY_UNLIKE, SLOT_BYTES, UNLIKE
 from shmcoll.nodes.native.state import LONGEST_OFFER, LONGEST_ROWS, OpeningState
@@ -316,7 +317,7 @@ class Agreement:
         d = self._dispatcher
         most = LONGEST_OFFER // (8 * max(map(len, d.topology.nodes)))
         local = d.inner.gather_object(text[:most], 0)
-        mine = np.frombuffer(json.dumps(local).encode(), np.uint8) if local is not None else NOTHING
+        mine = np.frombuffer(to_bytes(json.dumps(local)), np.uint8) if local is not None else NOTHING
         found: list[str] = [""] * d.size
         if d.is_leader:
             heard = self._exchange((0, 0), mine)
@@ -381,7 +382,7 @@ def _mark(facts: Facts | None) -> int:
     """Return a hash that is above 0 and the same in every process; 0 for None."""
     if facts is None or facts == UNKNOWN:
         return 0
-    return int.from_bytes(blake2b(repr(facts).encode(), digest_size=8).digest(), "little") >> 2 or 1
+    return int.from_bytes(blake2b(to_bytes(repr(facts)), digest_size=8).digest(), "little") >> 2 or 1
 
 
 def _common(marks: list[int]) -> int:

@@ -18,6 +18,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.system.descriptors import file_of
+from shmcoll.engine.system.text import to_bytes
 
 #: variables that the launchers set for each rank: MPICH's mpiexec and those made from it, and Open MPI's
 _HYDRA, _PRRTE = "MPI_LOCALRANKID", "OMPI_COMM_WORLD_RANK"
@@ -48,7 +49,7 @@ def start(arena: Arena) -> None:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(
             [sys.executable, "-I", "-S", str(_PROGRAM)],
-            input=json.dumps(given).encode(),
+            input=to_bytes(json.dumps(given)),
             stdout=subprocess.DEVNULL,
             pass_fds=[arena.fd],
             timeout=10,

@@ -53,6 +53,8 @@ import sys
 import time
 from typing import Any
 
+from shmcoll.engine.system.text import read_text, to_bytes
+
 CONFIRMATION = 2.0  # seconds
 _INFO_PATIENCE = 0.5  # seconds until the parent of a process has waited for it
 
@@ -161,8 +163,7 @@ def _status(pidfd: int, pid: int, start: int) -> int | None:
 
 def _stat(pid: int) -> list[str]:
     try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()
+        return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     except OSError:
         return []
 
@@ -185,7 +186,7 @@ def _tell(arena: int, rank: int, status: int | None, *, unless_known: bool) -> N
     number = node.numbers[rank]
     last = last_operation(node, number)
     line = f"shmcoll: rank {number} (node {node.facts.name}) died: {_how(status)}{'; ' * bool(last)}{last}\n"
-    os.write(2, line.encode())
+    os.write(2, to_bytes(line))
 
 
 def _how(status: int | None) -> str:

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ArenaError, CallNotAllowed, ShmcollError
 
 LONGEST = 1 << 30
@@ -115,7 +116,7 @@ class Wire:
     def tell(self, peers: Sequence[int], message: dict[str, Any]) -> None:
         """Send a control message to those of some ranks of the job that live and have not left. It never raises. It
         waits for TELLING seconds at most; if MPI `is_stuck` then, no more calls of MPI return in this process."""
-        data = np.frombuffer(json.dumps(message | {"text": message["text"][:LONGEST_TEXT]}).encode(), np.uint8)
+        data = np.frombuffer(to_bytes(json.dumps(message | {"text": message["text"][:LONGEST_TEXT]})), np.uint8)
 
         def send() -> None:
             for peer in peers:

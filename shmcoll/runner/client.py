@@ -3,7 +3,6 @@
 A process forked by the caller does not use the caller's server. It starts its own.
 """
 
-import codecs
 import contextlib
 import fcntl
 import os
@@ -18,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from shmcoll.engine.system.descriptors import file_of
+from shmcoll.engine.system.text import decoder, show, to_text
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import protocol
 from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks, Over, Request, Stop
@@ -43,14 +43,13 @@ class Stream:
         self.write = stack.enter_context(open(write, "wb", buffering=0))  # noqa: SIM115
         os.set_blocking(read, False)
         self._target = target
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decode = decoder()
 
     def forward(self) -> None:
         """Write what has come: at most the contents of a pipe."""
         data = self.read.read(1 << 16)
         if data and self._target is not None:
-            self._target.write(self._decoder.decode(data))
-            self._target.flush()
+            show(self._target, self._decode(data))
         if data == b"":
             self.read.close()
 
@@ -86,7 +85,7 @@ class Server:
             except Lost:
                 how = self.fate()
                 errors.seek(0)
-                text = errors.read().decode(errors="replace")
+                text = to_text(errors.read())
                 raise ShmcollError(f"the server of shmcoll.run {how} while it started:\n{text}") from None
             except BaseException:
                 self.end()

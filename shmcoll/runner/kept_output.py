@@ -11,6 +11,8 @@ import os
 import threading
 from typing import Any
 
+from shmcoll.engine.system.text import to_bytes
+
 MOST = 1 << 16  # bytes that are kept; further output is dropped, and counted
 
 
@@ -47,7 +49,7 @@ class KeptOutput(io.RawIOBase):
             kept, self._kept = self._kept or bytearray(), None
             dropped, self._dropped = self._dropped, 0
             if dropped:
-                kept += f"[{dropped} more bytes were printed between calls]\n".encode()
+                kept += to_bytes(f"[{dropped} more bytes were printed between calls]\n")
             with contextlib.suppress(OSError):  # no process reads the output of the caller's ranks
                 while kept:
                     del kept[: os.write(self._fd, kept)]

@@ -16,6 +16,7 @@ import traceback
 from types import ModuleType
 from typing import Any, BinaryIO, NoReturn, TextIO
 
+from shmcoll.engine.system.text import line_writer
 from shmcoll.runner import pickling, protocol, shared_memory
 from shmcoll.runner.answers import Answer, Unreachable, exit_code
 from shmcoll.runner.protocol import Setting
@@ -34,7 +35,7 @@ def perform(call: int, answers: int, events: socket.socket, rank: int, shared: l
             setting: Setting = pickle.load(sent)
             answer.span = setting.span
             try:
-                look_fresh(setting, _line_writer(1), _line_writer(2))
+                look_fresh(setting, line_writer(1), line_writer(2))
                 with shared_memory.received(shared):
                     answer.result(_call(sent, call, me))
                 code = 0
@@ -115,11 +116,6 @@ def look_fresh(setting: Setting, out: TextIO, err: TextIO) -> None:
     sys.argv[:] = setting.argv
     sys.modules["__main__"] = ModuleType("__main__")
     importlib.invalidate_caches()
-
-
-def _line_writer(fd: int) -> TextIO:
-    """Return a stream into a pipe to the caller, which reads lines."""
-    return open(fd, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)
 
 
 def only(me: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NoReturn, TypeVar
 
 from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import run_call
 from shmcoll.runner.caller_socket import CallerSocket
@@ -107,7 +108,7 @@ def _become(job: Job[AnyOfOurs], number: int, server: int, started: list[AnyOfOu
         rank_process.begin_in_fork(job.arena)
         job.perform(number)
     except BaseException as e:
-        os.write(2, f"rank {number} could not be set up: {type(e).__name__}: {e}\n".encode())
+        os.write(2, to_bytes(f"rank {number} could not be set up: {type(e).__name__}: {e}\n"))
     finally:
         os._exit(126)
 

@@ -38,6 +38,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import WIDEST_BYTES, Arena, mib
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap, span
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
 
 STILL_IN, CLOSED, LET_GO = range(3)
@@ -53,7 +54,7 @@ WORLD: Identity = (0, 0)
 
 def identity(ranks: tuple[int, ...], *origin: object) -> Identity:
     """Return the identity of a group of these ranks of the world: two words, not zero."""
-    digest = hashlib.sha256(repr((ranks, origin)).encode()).digest()
+    digest = hashlib.sha256(to_bytes(repr((ranks, origin)))).digest()
     first, second = (int.from_bytes(digest[i : i + WORD], "little", signed=True) for i in (0, WORD))
     return first or 1, second
 

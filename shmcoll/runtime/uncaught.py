@@ -23,6 +23,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from shmcoll.diagnostics.call_site import end_at_call, is_of_program, short_path
+from shmcoll.engine.system.text import printable
 from shmcoll.errors import InternalError, RankFailed, ShmcollError
 
 Listener = Callable[[BaseException], None]
@@ -72,7 +73,7 @@ def in_words(error: BaseException) -> str:
         words = str(error)
     except Exception:
         words = "(its str() failed)"
-    return f"{type(error).__name__}: {words}".rstrip(": ")
+    return printable(f"{type(error).__name__}: {words}".rstrip(": "))
 
 
 def in_words_and_line(error: BaseException) -> str:

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from shmcoll.engine import layout
 from shmcoll.engine.system.processes import has_ended
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ArenaError
 
 FOLDER = Path("/dev/shm")
@@ -44,7 +45,7 @@ def every_job() -> str:
 
 def of_job(key: str) -> str:
     """Return the beginning of the names of all arenas of a job."""
-    return f"{every_job()}{hashlib.sha256(key.encode()).hexdigest()[:32]}."
+    return f"{every_job()}{hashlib.sha256(to_bytes(key)).hexdigest()[:32]}."
 
 
 def new(key: str) -> str:
@@ -54,7 +55,7 @@ def new(key: str) -> str:
 
 def nonce_of(name: str) -> bytes:
     """Return the nonce of the arena that has this name."""
-    return hashlib.sha256(name.encode()).digest()[:16]
+    return hashlib.sha256(to_bytes(name)).digest()[:16]
 
 
 def living(start: str) -> Iterator[tuple[str, int]]:

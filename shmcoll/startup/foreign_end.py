@@ -18,6 +18,7 @@ import traceback
 from pathlib import Path
 
 from shmcoll.engine.system import trusted_files
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.runtime import uncaught
 
 PATIENCE = 0.3  # seconds
@@ -53,4 +54,4 @@ def _write_error_file(path: Path, error: BaseException) -> None:
     trace = "".join(traceback.format_exception(error))
     extra = {"py_callstack": trace, "timestamp": str(int(time.time()))}
     message = {"message": uncaught.in_words(error), "extraInfo": extra}
-    trusted_files.write(path, json.dumps({"message": message}).encode())
+    trusted_files.write(path, to_bytes(json.dumps({"message": message})))

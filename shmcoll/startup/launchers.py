@@ -8,10 +8,10 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from shmcoll.engine.layout import CELL_BYTES, most_ranks
 from shmcoll.engine.system.processes import process_start
+from shmcoll.engine.system.text import read_text
 from shmcoll.errors import ShmcollError
 from shmcoll.startup import rank_process
 
@@ -79,9 +79,9 @@ def die_with_launcher(place: Placement, environment: _Environment) -> None:
         return
     parent = os.getppid()
     with contextlib.suppress(OSError):
-        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        children = read_text(f"/proc/{parent}/task/{parent}/children").split()
         # Of the launcher's main thread: the signal comes when the thread that has forked us ends
-        if Path(f"/proc/{parent}/comm").read_text().startswith(names) and str(os.getpid()) in children:
+        if read_text(f"/proc/{parent}/comm").startswith(names) and str(os.getpid()) in children:
             rank_process.die_with(parent)
             return
     if place.launcher == "torchrun":
@@ -196,7 +196,7 @@ def _starter(*names: str) -> str:
     ancestor = pid
     while names and ancestor > 1:
         try:
-            stat = Path(f"/proc/{ancestor}/stat").read_text()
+            stat = read_text(f"/proc/{ancestor}/stat")
         except OSError:
             break
         if stat[stat.index("(") + 1 : stat.rindex(")")].startswith(names):

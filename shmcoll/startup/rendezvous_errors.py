@@ -28,6 +28,7 @@ import struct
 import time
 from pathlib import Path
 
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ArenaError
 from shmcoll.startup import arena_names
 
@@ -41,11 +42,11 @@ def tell(key: str, size: int, error: Exception, end: float) -> None:
     """Send the error to all other ranks, until `end` at most. Called on rank 0, which could not make the arena of job
     `key` of this size."""
     amounts = (error.needed, error.available) if isinstance(error, ArenaError) else (0, 0)
-    message = json.dumps([str(error)[: _LONGEST // 8], *amounts]).encode()
+    message = to_bytes(json.dumps([str(error)[: _LONGEST // 8], *amounts]))
     end = min(end, time.monotonic() + TELLING)
     unaware = set(range(1, size))
     with _line() as listener, contextlib.suppress(OSError):
-        listener.bind(b"\0" + _prefix(key) + secrets.token_hex(16).encode())
+        listener.bind(b"\0" + _prefix(key) + to_bytes(secrets.token_hex(16)))
         listener.listen(size)
         while unaware:
             listener.settimeout(max(0.001, end - time.monotonic()))
@@ -90,7 +91,7 @@ def _listeners(key: str) -> set[bytes]:
 
 
 def _prefix(key: str) -> bytes:
-    return arena_names.of_job(key).encode()
+    return to_bytes(arena_names.of_job(key))
 
 
 def _line() -> socket.socket:

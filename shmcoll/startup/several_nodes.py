@@ -36,6 +36,7 @@ from shmcoll.engine.memory import node_words
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.cores import usable_cores
+from shmcoll.engine.system.text import read_text
 from shmcoll.errors import CallNotAllowed, ShmcollError
 from shmcoll.nodes import watcher
 from shmcoll.nodes.job import Job
@@ -158,7 +159,7 @@ def _find_nodes(mpi: Any, comm: Any, exchange: Exchange, leaders: int | None) ->
     shared.Free()
     pretended = os.environ.get("SHMCOLL_NODE", "")
     mine = {
-        "key": [first, Path("/proc/sys/kernel/random/boot_id").read_text().strip(), _memory_device(), pretended],
+        "key": [first, read_text("/proc/sys/kernel/random/boot_id").strip(), _memory_device(), pretended],
         "host": pretended or _host(),
         "version": shmcoll.__version__,
         "routines": _sources_hash(),

@@ -18,6 +18,7 @@ from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.compiler.compile import all_kernels, load_allocator, load_gate, load_kernel, load_routine
 from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.system.cores import usable_cores
+from shmcoll.engine.system.text import to_text
 from shmcoll.startup.rank_process import die_with, interpreter, interpreter_environment
 
 Progress = Callable[[str], None]
@@ -75,7 +76,7 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
     begin = time.monotonic()
     done: list[str] = []
     reader, writer = os.pipe()
-    with open(reader) as lines:
+    with open(reader, "rb") as lines:
         try:
             running = [
                 subprocess.Popen(
@@ -88,7 +89,7 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
         finally:
             os.close(writer)
         for line in lines:  # each line is one write, so lines of several processes do not mix
-            done.append(line.strip())
+            done.append(to_text(line).strip())
             report(f"compiled {done[-1]}: {_progress(done, missing, time.monotonic() - begin)}")
     for process in running:
         process.wait()

@@ -23,12 +23,12 @@ import os
 import secrets
 from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
 from shmcoll.communicator import Communicator
+from shmcoll.engine.system.text import read_text, to_text
 from shmcoll.startup import join as startup
 
 #: variables of the launchers whose own meeting place is used
@@ -65,7 +65,7 @@ def join(store: Any, rank: int, size: int, members: Sequence[int], timeout: time
             f"the backend shmcoll connects the processes of one machine, and ranks {elsewhere} are on another one "
             f'than rank {rank}; use backend "gloo" or "mpi" for this group'
         )
-    name = store.get(f"{keys}/name").decode()
+    name = to_text(store.get(f"{keys}/name"))
     world = _job(rank, size, members, name)
     numbers = [int(number) for number in _exchange(store, f"{keys}/rank", rank, size, str(world.rank), timeout)]
     if numbers != sorted(set(numbers)):
@@ -111,11 +111,11 @@ def _exchange(store: Any, key: str, rank: int, size: int, value: str, timeout: t
             f"rank {rank}: ranks {missing} of {size} have not come to make the group within "
             f"{timeout.total_seconds():g} s: {error}"
         ) from error
-    return [value.decode() for value in store.multi_get(keys)]
+    return [to_text(value) for value in store.multi_get(keys)]
 
 
 def _machine() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 __all__ = ["join"]

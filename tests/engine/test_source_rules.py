@@ -202,6 +202,28 @@ def test_doors_do_not_know_each_other() -> None:
     ] == []
 
 
+def test_one_file_encodes_and_decodes() -> None:
+    launcher = find_spec("shmrun")
+    assert launcher and launcher.submodule_search_locations
+    files = [*SOURCES.values(), *Path(launcher.submodule_search_locations[0]).rglob("*.py")]
+    found = [
+        f"{path}:{node.lineno}"
+        for path in files
+        if path != PACKAGE / "engine/system/text.py"
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Call) and _is_of_text(node)
+    ]
+    assert found == []
+
+
+def _is_of_text(call: ast.Call) -> bool:
+    """Return whether a call encodes or decodes a text, or opens a file of text."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr in ("encode", "decode", "read_text", "write_text")
+    mode = call.args[1] if len(call.args) > 1 else ast.Constant("r")
+    return ast.unparse(call.func) == "open" and isinstance(mode, ast.Constant) and "b" not in str(mode.value)
+
+
 def test_imports_have_no_cycle() -> None:
     packages = {name for name in SOURCES if SOURCES[name].name == "__init__.py"}
     graph = {

@@ -117,8 +117,10 @@ def _read(path: Path, here: Path) -> tuple[bytes, str]:
 def _table(path: Path, data: bytes) -> dict[str, Any]:
     import tomllib
 
+    from shmcoll.engine.system.text import to_text
+
     try:
-        table = tomllib.loads(data.decode()).get("tool", {}).get("shmrun", {})
+        table = tomllib.loads(to_text(data)).get("tool", {}).get("shmrun", {})
     except (ValueError, AttributeError) as e:
         raise Wrong(f"{path} cannot be read: {e}") from e
     if not isinstance(table, dict):

@@ -5,6 +5,7 @@ Python ignores that signal by default and raises an exception instead, whose tra
 """
 
 import errno
+import io
 import os
 import signal
 import sys
@@ -22,6 +23,8 @@ def end_with_reader() -> None:
 def printing(name: str, show: Callable[[], int]) -> int:
     """Call `show`, which prints, and make sure that everything has been written. Returns the exit code."""
     end_with_reader()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files and processes may be anything
     try:
         code = show()
         if sys.stdout:  # None when it is closed

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from shmcoll.engine.system.text import to_text
 from shmrun.cli.settings import SETTINGS
 from shmrun.commands.findings import Finding, Level
 
@@ -82,8 +83,10 @@ def trial() -> Iterator[Finding]:
     environment = {k: v for k, v in os.environ.items() if k not in {s.variable for s in SETTINGS.values()}}
     environment["PYTHONPATH"] = os.pathsep.join(str(Path(place).absolute()) for place in sys.path)
     command = [sys.executable, "-m", "shmrun", "-n", "2", "--timeout", "60", "-m", "shmrun.commands.barrier_job"]
-    told = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
+    told = subprocess.run(command, env=environment, cwd="/", capture_output=True, check=False)
     if told.returncode == 0:
         yield Finding(Level.OK, "trial", "two ranks have met in a barrier")
     else:
-        yield Finding(Level.ERROR, "trial", f"two ranks could not meet (exit code {told.returncode}):\n{told.stderr}")
+        yield Finding(
+            Level.ERROR, "trial", f"two ranks could not meet (exit code {told.returncode}):\n{to_text(told.stderr)}"
+        )

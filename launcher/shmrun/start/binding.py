@@ -7,6 +7,8 @@ numa    the usable cores of one NUMA node; neighbouring ranks on the same one, a
 import os
 from pathlib import Path
 
+from shmcoll.engine.system.text import read_text
+
 _SYSTEM = Path("/sys/devices/system")
 
 
@@ -36,7 +38,7 @@ def _listed(path: Path) -> set[int]:
     """Return the numbers of a list such as 0-3,8; none if the file does not exist."""
     numbers: set[int] = set()
     try:
-        parts = path.read_text().strip().split(",")
+        parts = read_text(path).strip().split(",")
     except OSError:
         return numbers
     for part in filter(None, parts):

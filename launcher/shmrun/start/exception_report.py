@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from types import TracebackType
 
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.runtime import uncaught
 from shmcoll.startup.exits import RaisedException
 
@@ -56,7 +57,7 @@ def install(fd: int) -> Callable[[BaseException], bool]:
 
 def send(fd: int, report: Report) -> None:
     """Write the one message of this rank. Raises `OSError` if no process can read it."""
-    message = json.dumps(asdict(report)).encode()
+    message = to_bytes(json.dumps(asdict(report)))
     while message:
         message = message[os.write(fd, message) :]
 

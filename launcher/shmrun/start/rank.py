@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.startup.exits import RankProcess
 from shmrun.start import log_files
 from shmrun.start.exception_report import Report, parse
@@ -45,5 +46,5 @@ class Rank(RankProcess):
         _, _, usage = os.wait4(self.pid, 0)
         self.peak = usage.ru_maxrss << 10
         if self.log and self._report:
-            with contextlib.suppress(OSError), open(log_files.append(self.log), "a") as f:
-                f.write(self._report.text.rstrip() + "\n")
+            with contextlib.suppress(OSError), open(log_files.append(self.log), "ab") as f:
+                f.write(to_bytes(self._report.text.rstrip() + "\n"))

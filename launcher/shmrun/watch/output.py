@@ -32,6 +32,8 @@ import stat
 import time
 from collections.abc import Iterator
 
+from shmcoll.engine.system.text import to_bytes
+
 QUIET = 0.005  # seconds
 HOLD = 0.5  # seconds
 MOST_HOLD = 2.0  # seconds
@@ -102,7 +104,7 @@ class Sink:
 
     def say(self, text: str) -> None:
         """Add a line, or several, of the launcher's own."""
-        self.pending += b"\n" * bool(self._unfinished) + text.encode(errors="backslashreplace") + b"\n"
+        self.pending += b"\n" * bool(self._unfinished) + to_bytes(text) + b"\n"
         self._unfinished = None
 
     def give_up(self) -> None:
@@ -164,7 +166,7 @@ class Stream:
     def __init__(self, rank: int, fd: int, *, marked: bool, log: int | None = None):
         self.fd = fd
         self.ended: float | None = None
-        self.mark = f"[{rank}] ".encode() if marked else b""
+        self.mark = to_bytes(f"[{rank}] ") if marked else b""
         self._log = log
         self._cuts = not os.isatty(fd)  # whether programs write only when their buffers are full
         self._kept = b""

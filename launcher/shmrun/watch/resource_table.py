@@ -16,11 +16,13 @@ unshared     number and bytes of the arrays that found no room there, and became
 import json
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from shmcoll.engine import layout
 from shmcoll.engine.memory import array_words, records
 from shmcoll.engine.memory.arena import Arena, mib
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.startup.exits import signal_name
 from shmrun.start.rank import Rank
 from shmrun.watch.supervise import Outcome
@@ -88,8 +90,7 @@ def write_json(outcome: Outcome, path: str) -> None:
     """Write the figures. If that fails, report it, and leave the exit code to the job."""
     document = {"format": 1, "ranks": [asdict(figures(outcome.arena, rank)) for rank in outcome.ranks]}
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(json.dumps(document, indent=1) + "\n")
+        Path(path).write_bytes(to_bytes(json.dumps(document, indent=1) + "\n"))
     except OSError as e:
         print(f"shmrun: cannot write the report {path!r} (--report-json): {e.strerror or e}", file=sys.stderr)
 

@@ -21,6 +21,7 @@ from numba.extending import intrinsic, overload
 from shmcoll.engine import atomics, context
 from shmcoll.engine.kernels import kernels, operators
 from shmcoll.engine.native import cpython
+from shmcoll.engine.system.text import to_bytes
 
 I16, I32, I64, F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 POINTER = ir.IntType(8).as_pointer()
@@ -77,7 +78,7 @@ def _call_variadic(builder: ir.IRBuilder, module: ir.Module, name: str, fixed: i
 
 def _text(module: ir.Module, text: str) -> ir.Value:
     """Return the address of a text with a zero at its end."""
-    content = cgutils.make_bytearray(text.encode() + b"\0")
+    content = cgutils.make_bytearray(to_bytes(text) + b"\0")
     return cgutils.global_constant(module, "text", content).bitcast(POINTER)
 
 

@@ -48,6 +48,7 @@ from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.levels import Level, supported
 from shmcoll.engine.system import trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
+from shmcoll.engine.system.text import read_text, to_bytes
 
 PATIENCE = 60.0  # seconds
 HEAD_START = 0.1  # seconds
@@ -218,7 +219,7 @@ def _fingerprint(name: str, level: Level | None = None) -> str:
     digest = hashlib.sha256()
     for path in sorted(_sources(name)):
         digest.update(path.read_bytes())
-    digest.update((repr((level.cpu, level.features)) if level else _platform()).encode())
+    digest.update(to_bytes(repr((level.cpu, level.features)) if level else _platform()))
     return digest.hexdigest()[:32]
 
 
@@ -247,7 +248,7 @@ def _numba() -> str:
     spec = find_spec("numba")
     file = Path(spec.origin).with_name("_version.py") if spec and spec.origin else None
     if file and file.exists():
-        return file.read_text()
+        return read_text(file)
     from importlib.metadata import version
 
     return version("numba")
@@ -267,7 +268,7 @@ def _reached(start: Iterable[Path | str]) -> set[Path]:
 
 @cache
 def _imported(path: Path) -> list[Path]:
-    modules = re.findall(r"^from (shmcoll[.\w]*) import (\([^)]*\)|.*)", path.read_text(), re.MULTILINE)
+    modules = re.findall(r"^from (shmcoll[.\w]*) import (\([^)]*\)|.*)", read_text(path), re.MULTILINE)
     names = [module for module, _ in modules] + [f"{m}.{n}" for m, names in modules for n in re.findall(r"\w+", names)]
     paths = (_ROOT / (name.removeprefix("shmcoll").lstrip(".").replace(".", "/") + ".py") for name in names)
     return [path for path in paths if path.exists()]

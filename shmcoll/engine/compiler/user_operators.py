@@ -18,6 +18,7 @@ from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, name_of_function
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, USER, DType
+from shmcoll.engine.system.text import to_bytes
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # numba writes in colours if it finds colorama
 
@@ -247,9 +248,9 @@ def _short(error: Exception) -> str:
 
 def _identity(function: Any, commutative: bool) -> int:
     """Return 62 bits that are the same for the same function in every process."""
-    digest = hashlib.blake2b(repr(commutative).encode(), digest_size=8)
+    digest = hashlib.blake2b(to_bytes(repr(commutative)), digest_size=8)
     for fact in _facts(function, set()):
-        digest.update(fact.encode() + b"\0")
+        digest.update(to_bytes(fact) + b"\0")
     return int.from_bytes(digest.digest(), "little") >> 2
 
 

@@ -23,6 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.engine.system.text import to_bytes
 
 DTYPE_BITS, ROW_BITS = 24, 28
 ROWS, FOREIGN = 1 << (DTYPE_BITS + ROW_BITS), 1 << (DTYPE_BITS + ROW_BITS + 1)
@@ -97,7 +98,7 @@ def _built(literal: Any) -> np.dtype:
 
 
 def _hash(text: str, bits: int) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") & ((1 << bits) - 1)
+    return int.from_bytes(blake2b(to_bytes(text), digest_size=8).digest(), "little") & ((1 << bits) - 1)
 
 
 def _title(hashed: int) -> str:

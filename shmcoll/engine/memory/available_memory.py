@@ -5,6 +5,7 @@ import os
 import re
 
 from shmcoll.engine.system import cgroups
+from shmcoll.engine.system.text import read_text
 
 _MEMORY_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 
@@ -34,8 +35,8 @@ def filesystem_room(place: int | str) -> int:
 
 
 def _memory_room() -> int:
-    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as f:
-        for line in f:
+    with contextlib.suppress(OSError, ValueError):
+        for line in read_text("/proc/meminfo").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) << 10
     return 1 << 62
@@ -47,5 +48,5 @@ def _cgroup_rooms() -> list[int]:
     for version, folder in cgroups.enclosing("memory"):
         limit, usage = ("memory.max", "memory.current") if version == 2 else _MEMORY_V1
         with contextlib.suppress(OSError, ValueError):
-            rooms.append(int((folder / limit).read_text()) - int((folder / usage).read_text()))
+            rooms.append(int(read_text(folder / limit)) - int(read_text(folder / usage)))
     return rooms

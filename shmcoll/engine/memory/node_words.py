@@ -27,6 +27,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system.text import to_bytes
 
 # --- the job page -----------------------------------------------------------------------------------------------------
 NODES = layout.JOB_WINDOW_BYTES + WORD  # how many nodes the job has; 0: it is one of one machine
@@ -87,7 +88,7 @@ def write_facts(arena: Arena, job: str, nodes: Sequence[Sequence[int]], names: S
     """
     shown = [_shown(name) for name in names]
     listed = [[name, len(ranks)] for name, ranks in zip(shown, nodes, strict=True)]
-    while len(text := json.dumps([shown[node], listed]).encode()) > _MOST_NAMES:
+    while len(text := to_bytes(json.dumps([shown[node], listed]))) > _MOST_NAMES:
         del listed[len(listed) // 2 :]
     for local, number in enumerate(nodes[node]):
         arena.store(layout.directory_offset(arena.ranks, local) + NUMBER, 1 + number)

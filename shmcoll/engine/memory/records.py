@@ -31,6 +31,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.processes import has_ended, process_start
+from shmcoll.engine.system.text import beginning, to_bytes, to_text
 
 # state
 UNBORN, JOINED, DEPARTED, FAILED = range(4)
@@ -214,10 +215,10 @@ def _write(
     facts: dict[str, Any] | None = None,
     when: int = 0,
 ) -> None:
-    tail = _FACTS + json.dumps(facts).encode() if facts else b""
+    tail = _FACTS + to_bytes(json.dumps(facts)) if facts else b""
     if len(tail) > layout.RECORD_TEXT_BYTES // 2:
         tail = b""
-    body = text.encode()[: layout.RECORD_TEXT_BYTES - len(tail)] + tail
+    body = beginning(text, layout.RECORD_TEXT_BYTES - len(tail)) + tail
     for word, value in (
         (layout.RECORD_STATE, state),
         (layout.RECORD_CAUSE, cause),
@@ -242,7 +243,7 @@ def _read(arena: Arena, base: int, rank: int) -> Record:
             break
         if check == _checksum(arena, base, length):
             words, _, facts = text.partition(_FACTS)
-            return Record(rank, state, cause, code, when, pid, start, words.decode(errors="replace"), _parsed(facts))
+            return Record(rank, state, cause, code, when, pid, start, to_text(words), _parsed(facts))
         time.sleep(1e-5)
     return Record(rank, UNBORN, NONE, 0, 0, 0, 0, "")
 

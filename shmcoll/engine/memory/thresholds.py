@@ -26,6 +26,7 @@ from shmcoll.engine.system import trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.caches import last_level_caches
 from shmcoll.engine.system.cores import usable_cores
+from shmcoll.engine.system.text import to_bytes, to_text
 
 # No bit of a result depends on them
 TUNED = ("flat_bytes", "ring_bytes", "stream_bytes", "exchange_bytes", "direct_bytes")
@@ -115,7 +116,7 @@ def keep(ranks: int, values: Mapping[str, int]) -> Path:
     path = tuning_file()
     found = {**known(), ranks: dict(values)}
     told = {"machine": machine(), "thresholds": {str(n): found[n] for n in sorted(found)}}
-    trusted_files.write(path, json.dumps(told, indent=1).encode())
+    trusted_files.write(path, to_bytes(json.dumps(told, indent=1)))
     return path
 
 
@@ -129,7 +130,7 @@ def forget() -> bool:
 
 def tuning_file() -> Path:
     """Return the file for what is measured on this machine. Raises `OSError` if nothing can be stored."""
-    name = hashlib.sha256(repr(sorted(machine().items())).encode()).hexdigest()[:16]
+    name = hashlib.sha256(to_bytes(repr(sorted(machine().items())))).hexdigest()[:16]
     return cache_folder() / f"tuning-{name}.json"
 
 
@@ -142,15 +143,16 @@ def machine() -> dict[str, Any]:
 def _processor() -> str:
     """Return what the system reports about the first core, except for what changes with time."""
     names = ("model name", "CPU implementer", "CPU part")
-    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
-        first = file.read(4096).split("\n\n")[0]  # reading all of it takes long on machines with hundreds of cores
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", "rb") as file:
+        beginning = file.read(4096)  # reading all of it takes long on machines with hundreds of cores
+        first = to_text(beginning).split("\n\n")[0]
         lines = (line.partition(":") for line in first.splitlines())
         return " ".join(value.strip() for name, _, value in lines if name.strip() in names)
     return ""
 
 
 def _read(path: Path) -> Measured:
-    told = json.loads(trusted_files.read(path).decode())
+    told = json.loads(trusted_files.read(path))
     if told["machine"] != machine():
         raise Foreign(f"it was measured on {told['machine']}")
     return {

@@ -75,6 +75,7 @@ from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.protocol.flight_recorder import forget_message, note_end
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
+from shmcoll.engine.system.text import to_bytes
 
 # tables behind the words that routines see
 TYPE_CODES = c.CONTEXT_WORDS * WORD  # numpy type number -> dtype code | item size << 8, 0 for other dtypes
@@ -515,7 +516,7 @@ def make_callable(name: str, fast: int, plain: int, words: np.ndarray) -> Callab
     """Return the callable of the communicator for the routine at these addresses, on the context `words`."""
     if not FAST:
         return PlainEntry(plain, words)
-    definition = _kept.setdefault(fast, _MethodDefinition(name.encode(), fast, py.METH_FASTCALL, None))
+    definition = _kept.setdefault(fast, _MethodDefinition(to_bytes(name), fast, py.METH_FASTCALL, None))
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     return make(ctypes.addressof(definition), words, None)

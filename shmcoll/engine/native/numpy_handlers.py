@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.engine.system.text import to_bytes
+
 SET_HANDLER, GET_HANDLER, DEFAULT_HANDLER = 304, 305, 306  # places in the table
 VERSION = 1
 _CAPSULE = b"mem_handler"
@@ -61,7 +63,7 @@ def replace_default(context: int, functions: tuple[int, ...]) -> None:
 
 def make(name: str, context: int, functions: tuple[int, ...]) -> Any:
     """Return the capsule of a new handler. The handler exists until the process ends."""
-    handler = Handler(name.encode(), VERSION, Allocator(context, *functions))
+    handler = Handler(to_bytes(name), VERSION, Allocator(context, *functions))
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(handler))
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)

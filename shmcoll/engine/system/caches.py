@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from shmcoll.engine.system.text import read_text
+
 CPUS = Path("/sys/devices/system/cpu")
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -32,7 +34,7 @@ def own_cache() -> int:
     Linux does not say that, and at most 4 MiB: a larger one is shared by several cores."""
     try:
         core = min(os.sched_getaffinity(0))
-        sizes = [_size(index) for index in _caches(core) if int((index / "level").read_text()) == 2]
+        sizes = [_size(index) for index in _caches(core) if int(read_text(index / "level")) == 2]
         return min(sizes[0], LARGEST_OWN_CACHE)
     except (OSError, ValueError, LookupError):
         return USUAL_OWN_CACHE
@@ -43,14 +45,14 @@ def _caches(core: int) -> Iterator[Path]:
 
 
 def _size(index: Path) -> int:
-    size = (index / "size").read_text().strip()
+    size = read_text(index / "size").strip()
     return int(size[:-1]) * UNITS[size[-1]]
 
 
 def _last_level(core: int) -> tuple[int, set[int]]:
     """Return the size of the last cache of a core, and the cores that share it."""
-    last = max(_caches(core), key=lambda index: int((index / "level").read_text()))
-    return _size(last), set(_numbers((last / "shared_cpu_list").read_text()))
+    last = max(_caches(core), key=lambda index: int(read_text(index / "level")))
+    return _size(last), set(_numbers(read_text(last / "shared_cpu_list")))
 
 
 def _numbers(text: str) -> Iterator[int]:

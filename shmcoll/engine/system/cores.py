@@ -5,6 +5,7 @@ import math
 import os
 
 from shmcoll.engine.system import cgroups
+from shmcoll.engine.system.text import read_text
 
 
 def usable_cores() -> int:
@@ -19,10 +20,10 @@ def _quotas() -> list[float]:
     for version, folder in cgroups.enclosing("cpu"):
         with contextlib.suppress(OSError, ValueError):
             if version == 2:
-                quota, period = (folder / "cpu.max").read_text().split()
+                quota, period = read_text(folder / "cpu.max").split()
             else:
-                quota = (folder / "cpu.cfs_quota_us").read_text()
-                period = (folder / "cpu.cfs_period_us").read_text()
+                quota = read_text(folder / "cpu.cfs_quota_us")
+                period = read_text(folder / "cpu.cfs_period_us")
             if int(quota) > 0:
                 quotas.append(int(quota) / int(period))
     return quotas

@@ -1,8 +1,8 @@
 """The identity of processes: a pid alone may be used again."""
 
 import os
-from pathlib import Path
 
+from shmcoll.engine.system.text import read_text
 from shmcoll.errors import ShmcollError
 
 
@@ -43,7 +43,7 @@ def has_ended(pid: int, start: int) -> bool:
 
 def start_of(pid: int) -> int:
     """Return the same as `process_start`, for a process that exists. Raises `OSError` if it cannot be read."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return 0 if fields[0] in "ZX" else int(fields[19])
 
 

@@ -27,6 +27,8 @@ import stat
 from functools import cache
 from pathlib import Path
 
+from shmcoll.engine.system.text import read_text
+
 _MOST_LINKS = 40  # the kernel's limit
 _UNMAPPED = 65534  # shown in a user namespace for users that it does not know
 
@@ -197,7 +199,7 @@ def _roots() -> frozenset[int]:
     """Return the owners that root's files may show: 0, and the user `nobody` in a user namespace that does not know
     root."""
     with contextlib.suppress(OSError, ValueError):
-        lines = [[int(word) for word in line.split()] for line in Path("/proc/self/uid_map").read_text().splitlines()]
+        lines = [[int(word) for word in line.split()] for line in read_text("/proc/self/uid_map").splitlines()]
         if not any(first <= _UNMAPPED < first + count for first, _, count in lines):
             return frozenset({0, _UNMAPPED})
     return frozenset({0})

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import shmcoll
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.mindspore import communication
 from shmcoll.mindspore.communication import GlobalComm, groups
 from shmcoll.mindspore.communication.groups import GroupOptions
@@ -210,7 +211,7 @@ def new_group(
     backend = "hccl" if backend is None else backend
     if backend not in _BACKENDS:
         raise TypeError(f"the input backend must be hccl or mccl, but got {backend}")
-    digest = hashlib.sha1("_".join(map(str, ranks)).encode(), usedforsecurity=False).hexdigest()
+    digest = hashlib.sha1(to_bytes("_".join(map(str, ranks))), usedforsecurity=False).hexdigest()
     group = f"{backend}_{len(ranks)}_{digest}"
     if not isinstance(pg_options, (GroupOptions, type(None))):
         raise TypeError(f"pg_options must be type GroupOptions, but got {type(pg_options)}")

@@ -24,6 +24,8 @@ import weakref
 from datetime import timedelta
 from typing import Any
 
+from shmcoll.engine.system.text import to_bytes
+
 _HEADER = struct.Struct("!cIQ")  # operation, bytes of the key, bytes of the value
 _ANSWER = struct.Struct("!?Q")
 _SET, _GET, _ADD, _DELETE, _ARRIVED = b"S", b"G", b"A", b"D", b"N"
@@ -100,7 +102,7 @@ class TCPStore:
         """
         _check_type("TCPStore.set", "key", key, str, "string")
         _check_type("TCPStore.set", "value", value, (str, bytes), "string or bytes")
-        self._ask(_SET, key, value.encode() if isinstance(value, str) else value)
+        self._ask(_SET, key, to_bytes(value) if isinstance(value, str) else value)
 
     def get(self, key: str) -> bytes:
         """Return a value. Wait for it up to the timeout of the store.
@@ -138,7 +140,7 @@ class TCPStore:
         """
         _check_type("TCPStore.add", "key", key, str, "string")
         _check_type("TCPStore.add", "amount", amount, int, "string or int")
-        done, value = self._ask(_ADD, key, str(int(amount)).encode())
+        done, value = self._ask(_ADD, key, b"%d" % int(amount))
         if not done:
             raise RuntimeError(f"For 'TCPStore.add', the value of {key!r} is not a number")
         return int(value)
@@ -182,7 +184,7 @@ class TCPStore:
             time.sleep(_NAP)
 
     def _ask(self, operation: bytes, key: str, value: bytes = b"") -> tuple[bool, bytes]:
-        name = key.encode()
+        name = to_bytes(key)
         for what, length, limit in (("key", len(name), _LONGEST_KEY), ("value", len(value), _LONGEST_VALUE)):
             if length > limit:
                 raise ValueError(f"TCPStore: the {what} has {length} bytes; at most {limit} are possible")
@@ -265,7 +267,7 @@ class _Server:
     def _answer(self, operation: bytes, key: bytes, value: bytes) -> tuple[bool, bytes]:
         found = self._values.get(key)
         if operation == _ARRIVED:
-            return True, str(self._arrived).encode()
+            return True, b"%d" % self._arrived
         if operation == _SET:
             self._values[key] = value
             return True, b""
@@ -274,7 +276,7 @@ class _Server:
         if operation == _DELETE:
             return self._values.pop(key, None) is not None, b""
         try:
-            total = str(int(found or b"0") + int(value)).encode()
+            total = b"%d" % (int(found or b"0") + int(value))
         except ValueError:
             return False, b""
         self._values[key] = total

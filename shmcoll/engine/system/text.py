@@ -1,0 +1,96 @@
+"""How text of the system is read, kept in shared memory, and printed. No other file encodes or decodes.
+
+Names of files, processes and hosts are bytes on Linux. Python reads a byte that is not UTF-8 as a lone surrogate, which
+no encoder accepts; texts of exceptions quote such names. The locale may say ASCII, or a stream may. So these functions
+use UTF-8 whatever the locale says, and never raise because of the contents: `\\xe9` or `\\udce9` stands for what cannot
+be shown.
+"""
+
+import codecs
+import contextlib
+import os
+import select
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+_PIECE = 512  # characters: at most 5 KiB, which the empty buffer of a stream (8 KiB) takes as a whole
+
+
+def to_bytes(text: str) -> bytes:
+    """Return a text as UTF-8."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def to_text(data: bytes | bytearray) -> str:
+    """Return the text of bytes, which should be UTF-8."""
+    return data.decode("utf-8", "backslashreplace")
+
+
+def beginning(text: str, size: int) -> bytes:
+    """Return as many whole characters of a text as fit into `size` bytes."""
+    data = to_bytes(text)
+    while len(data) > size:
+        data = data[:size].decode("utf-8", "ignore").encode()
+    return data
+
+
+def printable(text: str) -> str:
+    """Return a text without lone surrogates: any stream for UTF-8 accepts it."""
+    return to_text(to_bytes(text))
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Return the contents of a file, to be parsed or shown. Raises `OSError` if it cannot be read."""
+    return to_text(Path(path).read_bytes())
+
+
+def read_names(path: str | os.PathLike[str]) -> str:
+    """Return the contents of a file with names of files that are to be opened. Raises `OSError` if it cannot be
+    read."""
+    return os.fsdecode(Path(path).read_bytes())
+
+
+def decoder() -> Callable[[bytes], str]:
+    """Return a function that decodes a text which comes in pieces."""
+    return codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
+
+
+def line_writer(fd: int) -> TextIO:
+    """Return a stream that writes each line to a descriptor, which stays open when the stream is closed."""
+    return open(fd, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1)
+
+
+def show(stream: TextIO, text: str) -> bool:
+    """Write a text to a stream that may take ASCII only, may not block, or may have been closed.
+
+    Returns whether the stream has accepted the text. Waits for a stream that is full. An error of the stream is not
+    raised: output never ends a job.
+    """
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    with contextlib.suppress(LookupError):  # the stream has an encoding that Python does not know
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+    size = len(text) or 1 if _blocks(stream) else _PIECE
+    try:
+        for begin in range(0, len(text), size):
+            with contextlib.suppress(BlockingIOError):  # the piece is in the stream's buffer all the same
+                stream.write(text[begin : begin + size])
+            _flush(stream)
+    except (OSError, ValueError):  # ValueError: it is closed
+        return False
+    return True
+
+
+def _blocks(stream: TextIO) -> bool:
+    try:
+        return os.get_blocking(stream.fileno())
+    except (OSError, ValueError, AttributeError):  # it is not a file: a notebook's, or a `StringIO`
+        return True
+
+
+def _flush(stream: TextIO) -> None:
+    while True:
+        try:
+            return stream.flush()
+        except BlockingIOError:  # what is left stays in its buffer
+            select.select([], [stream], [])
