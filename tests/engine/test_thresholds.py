@@ -115,7 +115,7 @@ def test_a_damaged_file_is_told_and_ignored_and_replaced(capfd, damage):
 def test_bytes_that_are_no_text_are_damage_too(capfd):
     thresholds.keep(2, {"flat_bytes": 65536}).write_bytes(b"\xff\xfe")
     assert of_job(2, 2) == USUAL
-    assert "it is damaged (UnicodeDecodeError)" in capfd.readouterr().err
+    assert "it is damaged (JSONDecodeError)" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("fact", ["processor", "cores", "layout"])

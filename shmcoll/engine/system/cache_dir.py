@@ -1,8 +1,12 @@
 """The directory for what this user has compiled and measured on this machine. No other user may write to it.
 
 SHMCOLL_CACHE_DIR    replaces the user's cache directory
+
+If there is no home directory, or it takes no directory, or another user may write there, a directory for temporary
+files takes its place: containers start programs as any user. Nothing is made in place of a home that does not exist.
 """
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -16,7 +20,18 @@ def cache_folder() -> Path:
     Raises `PermissionError` if it belongs to another user, or if others may write to it or to a directory above it.
     Raises `OSError` if it cannot be made.
     """
-    folder = Path(os.environ.get("SHMCOLL_CACHE_DIR") or _usual()).absolute()
+    if given := os.environ.get("SHMCOLL_CACHE_DIR"):
+        return _ready(Path(given))
+    try:
+        return _ready(_in_home())
+    except OSError:
+        with contextlib.suppress(OSError):
+            return _ready(Path(os.environ.get("TMPDIR") or "/tmp", f"shmcoll-{os.geteuid()}"))
+        raise
+
+
+def _ready(folder: Path) -> Path:
+    folder = folder.absolute()
     _make(folder)
     trusted_files.check_folder(folder)
     return folder
@@ -33,7 +48,14 @@ def _make(folder: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 
 
-def _usual() -> Path:
+def _in_home() -> Path:
     from platformdirs import user_cache_path
 
-    return user_cache_path("shmcoll")
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - that of Path raises if there is no home
+    try:
+        folder = user_cache_path("shmcoll")
+    except RuntimeError:  # HOME is not set, and the user has no entry in passwd
+        folder = home
+    if folder.is_relative_to(home) and not home.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "this user has no home directory", str(home))
+    return folder
