@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.system.refusals import refused
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
@@ -76,6 +77,8 @@ def freeze_memory() -> None:
 
 def cannot_start(rank: int, ranks: int, error: OSError) -> str:
     """Return why a rank could not be started, and what to do."""
+    if reason := refused(error):
+        return f"cannot start rank {rank} of {ranks}: {reason}"
     limit = {errno.EMFILE: "ulimit -n", errno.EAGAIN: "ulimit -u"}.get(error.errno or 0)
     advice = "Start fewer ranks" + (f", or raise the limit ({limit})." if limit else ".")
     return f"cannot start rank {rank} of {ranks}: {error}. {advice}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from shmcoll.engine import atomics, layout
 from shmcoll.engine.memory import arena
 from shmcoll.engine.memory.available_memory import available
-from shmcoll.engine.system.cores import usable_cores
+from shmcoll.engine.system.cores import allowed_cores, usable_cores
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ShmcollError
 from shmcoll.startup import rank_process
@@ -43,7 +43,7 @@ def system() -> Iterator[Finding]:
 
 
 def cores() -> Iterator[Finding]:
-    allowed, usable = len(os.sched_getaffinity(0)), usable_cores()
+    allowed, usable = len(allowed_cores()), usable_cores()
     text = f"{usable} usable: {os.cpu_count()} in the machine, {allowed} allowed by affinity"
     if usable < allowed:
         text += f", {usable} by the CPU quota of a cgroup"

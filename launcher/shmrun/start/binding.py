@@ -4,9 +4,9 @@ core    one usable core, the next one for the next rank; second hardware threads
 numa    the usable cores of one NUMA node; neighbouring ranks on the same one, as many on each as possible
 """
 
-import os
 from pathlib import Path
 
+from shmcoll.engine.system.cores import allowed_cores
 from shmcoll.engine.system.text import read_text
 
 _SYSTEM = Path("/sys/devices/system")
@@ -14,7 +14,7 @@ _SYSTEM = Path("/sys/devices/system")
 
 def cores(bind_to: str, rank: int, ranks: int, system: Path = _SYSTEM) -> set[int]:
     """Return the cores of a rank: a part of those that this process may use, never empty."""
-    usable = os.sched_getaffinity(0)
+    usable = allowed_cores()
     if bind_to == "core":
         order = sorted(usable, key=lambda core: (_thread(core, system), core))
         return {order[rank % len(order)]}

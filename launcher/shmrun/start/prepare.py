@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from shmcoll.engine.memory import arena as shared
 from shmcoll.engine.system.processes import check_proc
+from shmcoll.engine.system.refusals import refused
 from shmcoll.errors import ShmcollError
 from shmcoll.startup import rank_process
 from shmrun.cli.options import Options
@@ -49,7 +50,8 @@ def prepare(options: Options, program: Program) -> Job:
     except (ShmcollError, ValueError) as e:
         raise Refused(str(e), 1) from e
     except (ImportError, OSError, MemoryError, SystemError) as e:
-        raise Refused(f"cannot load what the ranks need: {type(e).__name__}: {_gist(e)}{_advice()}", 1) from e
+        reason = refused(e) or f"{type(e).__name__}: {_gist(e)}{_advice()}"
+        raise Refused(f"cannot load what the ranks need: {reason}", 1) from e
     # With OMP_NUM_THREADS set by the user numpy's BLAS has started threads, which a fork would lose.
     return Job(options, program, arena, fork and rank_process.threads() == 1)
 

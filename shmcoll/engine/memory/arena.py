@@ -148,6 +148,10 @@ class Arena:
         """Clear committed memory that is not used any more, and give it back."""
         pages.clear(self.address + offset, length)
 
+    def advice_on_limit(self) -> str:
+        """Return what limits the heap besides its option, for messages."""
+        return f". By default it is half of the room in {_FOLDER}. {_LARGER}" if self._place() else ""
+
     def _place(self) -> str | None:
         """Return a place to ask how much room the arena's file system has; None for a memfd, which has no such
         limit."""
@@ -360,9 +364,23 @@ def _allocate(fd: int, length: int, purpose: str) -> None:
     if available(fd) < length:
         raise _too_small(purpose, length, fd)
     try:
-        os.posix_fallocate(fd, 0, length)
+        if not _has_no_fallocate(fd, length):
+            return
+        for begin in range(0, length, 1 << 16):
+            os.pwrite(fd, bytes(min(1 << 16, length - begin)), begin)
     except OSError as e:
         raise _too_small(purpose, length, fd) from e
+
+
+def _has_no_fallocate(fd: int, length: int) -> bool:
+    """Commit the beginning of a file, or return whether the system refuses that call: a sandbox may."""
+    try:
+        os.posix_fallocate(fd, 0, length)
+    except OSError as e:
+        if e.errno in (errno.EPERM, errno.ENOSYS):
+            return True
+        raise
+    return False
 
 
 def _anonymous() -> int:
@@ -425,15 +443,18 @@ def _heap_limit(fd: int) -> int:
     return amount(given)
 
 
+_LARGER = (
+    "Ranks that mpiexec, torchrun or a shell has started meet there: start them with shmrun, which does not need it, "
+    "make it larger (docker run --shm-size=1g), or remove files from it."
+)
+
+
 def _too_small(purpose: str, need: int, place: int | str | None) -> ArenaError:
     """Make the error for an arena that needs more memory than there is. place: as for `available`."""
     have = max(available(place), 0)
     advice = "Start fewer ranks, end other programs, or give the container more (docker run --memory)."
     if place is not None and filesystem_room(place) <= have:
-        advice = (
-            f"{_FOLDER} is too small. Ranks that mpiexec, torchrun or a shell has started meet there: start them with "
-            f"shmrun, which does not need it, make it larger (docker run --shm-size=1g), or remove files from it."
-        )
+        advice = f"{_FOLDER} is too small. {_LARGER}"
     return ArenaError(
         f"too little shared memory for {purpose}: {mib(need)} needed, {mib(have)} available. {advice}",
         needed=need,

@@ -99,7 +99,7 @@ class Heap:
             with self._lock:
                 self._put_back()
                 self._claim(block, purpose)
-                self._check_limit(length, purpose)
+                self._check_limit(0, length, purpose)
                 self._arena.commit(block.offset, length, purpose)
             return block.offset
         except BaseException:
@@ -165,7 +165,7 @@ class Heap:
         """Enter a block where there is room for it, and add it to HELD."""
         while True:
             old = self._picture()
-            block.offset = _first_fit(old.gaps, block.length, purpose)
+            block.offset = self._first_fit(old.gaps, block.length, purpose)
             if self._replace(old, _without(old.gaps, block), old.taken | {block.offset: block}):
                 break
         self._tell_held()
@@ -188,14 +188,27 @@ class Heap:
                 self._arena.store(self._held_word, held)
             told = held
 
-    def _check_limit(self, length: int, purpose: str) -> None:
+    def _first_fit(self, gaps: _Gaps, length: int, purpose: str) -> int:
+        """Return the beginning of the first gap that is long enough."""
+        for offset, room in gaps:
+            if room >= length:
+                return offset
+        self._check_limit(length, length, purpose)
+        raise ArenaError(
+            f"no block of {mib(length)} for {purpose} in this rank's part of the arena; it is in pieces",
+            needed=length,
+            available=max((room for _, room in gaps), default=0),
+        )
+
+    def _check_limit(self, more: int, length: int, purpose: str) -> None:
+        """Raise `ArenaError` if the heaps would exceed the limit with `more` bytes. length: those asked for."""
         self._arena.fence()
-        limit, held = self._arena.load(layout.JOB_HEAP), held_by_all(self._arena)
+        limit, held = self._arena.load(layout.JOB_HEAP), held_by_all(self._arena) + more
         if held > limit:
             raise ArenaError(
                 f"the heap is full: {mib(length)} needed for {purpose}, {mib(held - length)} of {mib(limit)} in use. "
                 f"Drop arrays and close groups that you no longer need, or raise the limit: shmrun --heap, "
-                f"SHMCOLL_HEAP",
+                f"SHMCOLL_HEAP{self._arena.advice_on_limit()}",
                 needed=length,
                 available=max(limit - (held - length), 0),
             )
@@ -221,18 +234,6 @@ def held_by(arena: Arena, rank: int) -> int:
 def arrays_held_by(arena: Arena, rank: int) -> int:
     """Return the bytes that a rank holds for ordinary numpy arrays."""
     return arena.load(layout.directory_offset(arena.ranks, rank) + ARRAYS)
-
-
-def _first_fit(gaps: _Gaps, length: int, purpose: str) -> int:
-    """Return the beginning of the first gap that is long enough."""
-    for offset, room in gaps:
-        if room >= length:
-            return offset
-    raise ArenaError(
-        f"no block of {mib(length)} for {purpose} in this rank's part of the arena; it is in pieces",
-        needed=length,
-        available=max((room for _, room in gaps), default=0),
-    )
 
 
 def _without(gaps: _Gaps, block: _Block) -> _Gaps:

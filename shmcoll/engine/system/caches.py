@@ -1,9 +1,9 @@
 """How much cache the cores of this process have: what Linux says in /sys."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from shmcoll.engine.system.cores import allowed_cores
 from shmcoll.engine.system.text import read_text
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -18,7 +18,7 @@ def last_level_caches() -> list[int]:
 
     Cost: a few small files per cache, not per core.
     """
-    cores, sizes = os.sched_getaffinity(0), []
+    cores, sizes = allowed_cores(), []
     try:
         while cores:
             size, sharers = _last_level(min(cores))
@@ -33,7 +33,7 @@ def own_cache() -> int:
     """Return the size in bytes of the second-level cache of a core of this process, which is usually its own; 1 MiB if
     Linux does not say that, and at most 4 MiB: a larger one is shared by several cores."""
     try:
-        core = min(os.sched_getaffinity(0))
+        core = min(allowed_cores())
         sizes = [_size(index) for index in _caches(core) if int(read_text(index / "level")) == 2]
         return min(sizes[0], LARGEST_OWN_CACHE)
     except (OSError, ValueError, LookupError):

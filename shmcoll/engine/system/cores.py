@@ -11,7 +11,15 @@ from shmcoll.engine.system.text import read_text
 def usable_cores() -> int:
     """Return how many cores this process may use, at least 1. Ranks beyond this number take turns, so waiting ranks
     must give their core away at once."""
-    return min([len(os.sched_getaffinity(0)), *(max(1, math.ceil(quota)) for quota in _quotas())])
+    return min([len(allowed_cores()), *(max(1, math.ceil(quota)) for quota in _quotas())])
+
+
+def allowed_cores() -> set[int]:
+    """Return the cores on which this process may run; all of them if the system does not say."""
+    try:
+        return os.sched_getaffinity(0)
+    except OSError:  # a sandbox may forbid it
+        return set(range(os.cpu_count() or 1))
 
 
 def _quotas() -> list[float]:
