@@ -1,6 +1,7 @@
 """The line of the user's code that called a collective. It is found when a call fails, so it costs nothing before.
 
-The site is the innermost frame outside this package. The worker runs a call that was made elsewhere, at an earlier
+The site is the innermost frame of the program: outside this package, the standard library, and the frameworks that call
+us or through which a program calls us. The worker runs a call that was made elsewhere, at an earlier
 time: its site is noted when it is submitted.
 """
 
@@ -19,28 +20,38 @@ Site = tuple[str, int]  # file, line
 
 _PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
 _submitted = threading.local()
-_is_ours: dict[str, bool] = {}  # by file name, because a look-up takes less time than comparing paths
+_STANDARD = str(Path(os.__file__).parent) + os.sep
+_FRAMEWORKS = {"torch", "numba", "mindspore", "numpy", "joblib", "cloudpickle", "shmrun"}
+_is_program: dict[str, bool] = {}  # by file name, because a look-up takes less time than comparing paths
 
 
 def here() -> Site | None:
-    """Return the line that this thread is at, or that submitted the call on which it works; None if no frame is the
-    user's."""
+    """Return the line that this thread is at, or that submitted the call on which it works; None if there is no
+    frame but ours."""
     if site := getattr(_submitted, "site", None):
         return site
     frame: FrameType | None = sys._getframe(1)
+    other: Site | None = None
     while frame is not None:
         name = frame.f_code.co_filename
-        if (is_ours := _is_ours.get(name)) is None:
-            is_ours = _is_ours[name] = name.startswith(_PACKAGE)
-        if not is_ours:
+        if (is_program := _is_program.get(name)) is None:
+            is_program = _is_program[name] = is_of_program(name)
+        if is_program:
             return name, frame.f_lineno
+        if other is None and not name.startswith(_PACKAGE):
+            other = name, frame.f_lineno
         frame = frame.f_back
-    return None
+    return other  # the program is not on the stack, as in a thread of a framework
 
 
 def is_of_program(file: str) -> bool:
-    """Return whether a file of source code is the program's, and not of this package."""
-    return not file.startswith((_PACKAGE, "<frozen "))
+    """Return whether a file of source code is the program's."""
+    if file.startswith((_PACKAGE, "<frozen ")):
+        return False
+    _, packages, path = file.rpartition("-packages" + os.sep)
+    if packages:
+        return path.split(os.sep, 1)[0] not in _FRAMEWORKS
+    return not file.startswith(_STANDARD)
 
 
 @contextlib.contextmanager
