@@ -139,7 +139,11 @@ if not TYPE_CHECKING:  # else mypy would let any name pass
             value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
             globals()[name] = value
             return value
-        raise AttributeError(f"module 'shmcoll' has no attribute {name!r}")
+        if name.startswith("_"):
+            raise AttributeError(f"shmcoll has no attribute {name!r}")
+        from shmcoll.diagnostics import other_names
+
+        raise other_names.missing("shmcoll", name, __all__)
 
 
 def __dir__() -> list[str]:

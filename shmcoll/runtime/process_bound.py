@@ -1,13 +1,24 @@
-"""What cannot be pickled, because it works on memory and threads of its process."""
+"""The public objects that work on memory and threads of their process."""
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 
 class ProcessBound:
-    """A class whose objects belong to the process that made them."""
+    """A class whose objects belong to the process that made them, and cannot be pickled."""
 
     _title = "this"
     _instead = ""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{self._title} belongs to the process that made it; {self._instead}")
+
+    if not TYPE_CHECKING:  # else mypy would let any name pass
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            from shmcoll.diagnostics import other_names
+
+            known = dir(type(self))
+            behind = dir(type(self.comm)) if "comm" in known else ()
+            raise other_names.missing(self._title, name, known, behind)

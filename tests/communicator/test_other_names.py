@@ -1,0 +1,92 @@
+"""Names that people bring from other libraries get the right call, which exists."""
+
+import ast
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import shmcoll
+from shmcoll.communicator import Communicator
+from shmcoll.communicator.graph import Graph
+from shmcoll.communicator.grid import Grid
+from shmcoll.diagnostics import other_names
+from shmcoll.runtime.work import Work
+
+CLASSES = {"comm": Communicator, "work": Work, "shmcoll": shmcoll}
+
+
+@pytest.mark.parametrize("name", other_names._HERE)
+def test_what_a_hint_names_exists(name: str) -> None:
+    hint = other_names._HERE[name]
+    calls = [node for text in re.split(", or |, with|, which| for ", hint) for node in _calls(text)]
+    assert calls or hint.startswith(("nothing", "await work", "time.perf_counter()")), hint
+    for owner, attribute, call in calls:
+        found = getattr(CLASSES[owner], attribute)
+        if call:
+            own = [] if owner == "shmcoll" else [None]
+            bound = inspect.signature(found).bind(*own, *call.args, **{one.arg: one.value for one in call.keywords})
+            for parameter, value in bound.arguments.items():
+                assert not isinstance(value, ast.Name) or value.id in (parameter, "counts", "function"), hint
+
+
+def _calls(text: str) -> list[tuple[str, str, ast.Call | None]]:
+    """The attributes of our objects in a piece of Python, and how they are called."""
+    try:
+        tree = ast.parse(text.strip())
+    except SyntaxError:
+        return []
+    called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return [
+        (node.value.id, node.attr, called.get(id(node)))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in CLASSES
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, hint",
+    [
+        ("Get_rank", "comm.rank"),
+        ("Allreduce", "comm.all_reduce(x)"),
+        ("allreduce", "comm.all_reduce_object(value)"),
+        ("bcast", "comm.broadcast_object(value, root=0)"),
+        ("isend", "comm.send(x, dest, async_op=True)"),
+        ("Iprobe", "comm.iprobe(source)"),
+        ("Split", "'split'"),
+        ("all_gather_into_tensor", "comm.all_gather(x, out=out)"),
+        ("brodcast", "'broadcast'"),
+    ],
+)
+def test_a_communicator(ranks, name: str, hint: str) -> None:
+    def ask(comm):
+        with pytest.raises(AttributeError) as told:
+            getattr(comm, name)
+        return str(told.value)
+
+    (text,) = ranks(1, ask)
+    assert hint in text and text.startswith(f"a communicator has no attribute {name!r}"), text
+
+
+def test_grids_handles_and_the_package(ranks) -> None:
+    def ask(comm):
+        grid, work = comm.grid(1), comm.all_reduce(np.ones(1), async_op=True)
+        graph = comm.graph([0])
+        texts = []
+        for owner, name in ((grid, "rank"), (graph, "size"), (work, "is_completed"), (shmcoll, "all_reduce")):
+            with pytest.raises(AttributeError) as told:
+                getattr(owner, name)
+            texts.append(str(told.value))
+        work.wait()
+        return texts
+
+    (texts,) = ranks(1, ask)
+    assert [text.rpartition(" ")[2] for text in texts[:3]] == [".comm.rank?", ".comm.size?", "work.done()"]
+    assert "comm.all_reduce(x)" in texts[3]
+
+
+@pytest.mark.parametrize("owner", [Communicator, Grid, Graph, Work])
+def test_an_object_that_is_not_complete_is_no_endless_loop(owner: type) -> None:
+    with pytest.raises(AttributeError):
+        _ = object.__new__(owner)._anything
