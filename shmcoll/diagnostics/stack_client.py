@@ -12,8 +12,10 @@ neither pending nor blocked. A thread that runs no Python writes none: it is sen
 take before the first handler has returned. If it has written nothing by then, it never will; if it has, two stacks are
 waited for. More are there if somebody else has sent the signal, too.
 
-Only one client at a time asks a rank: it holds the lock of the file (`flock`), which ends with its descriptor or its
-process.
+Only one client at a time asks a rank: it holds the lock of the file (`flock`), which it releases, and which ends with
+its process. A client that is interrupted, or out of patience, leaves a stack behind that a thread has yet to write.
+Nothing in a stack says for whom it is. So the next client first waits until no thread is about to write: SETTLING looks
+at most, because a thread may block the signal.
 """
 
 import contextlib
@@ -23,6 +25,7 @@ import os
 import re
 import time
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 
 import shmcoll
@@ -33,6 +36,7 @@ from shmcoll.engine.system.text import read_text, to_text
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NAP = 0.002
+_SETTLING = 25  # looks
 _LONGEST = 1 << 20  # bytes of stacks read at once
 _DEEPEST = 12  # frames shown
 
@@ -47,19 +51,23 @@ class _Asked:
     """A rank that is being asked. waiting: the threads that have not been asked, the main thread last."""
 
     pid: int
-    fd: int
+    file: FileIO  # where the rank writes
     waiting: list[int]
     begin: int = 0  # size of the file before the thread that is asked now
     now: int = 0  # that thread; 0: no thread has been asked
     sent: int = 0  # signals sent to it
+    settling: int = _SETTLING  # looks left for answers to an earlier client
     told: list[str] = field(default_factory=list)  # what threads have written, the main thread first
 
     def is_complete(self) -> bool:
         """Return whether all threads have been asked and have answered. If one has answered, asks the next one."""
         if not self.now:
             try:
-                fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                return False
+            if self.settling and any(_holds(self.pid, thread) for thread in self.waiting):
+                self.settling -= 1
                 return False
             if not self._next_thread():
                 return True
@@ -68,6 +76,11 @@ class _Asked:
             if not self._next_thread():
                 return True
         return False
+
+    def close(self) -> None:
+        if not self.file.closed:
+            fcntl.flock(self.file, fcntl.LOCK_UN)  # a process that was forked meanwhile has the descriptor, too
+            self.file.close()
 
     def _answer(self) -> str | None:
         """Return what the thread that is asked now has written; None: try again later."""
@@ -83,11 +96,11 @@ class _Asked:
 
     def _written(self) -> list[str]:
         """Return the stacks that have begun since the thread that is asked now was asked first."""
-        return to_text(os.pread(self.fd, _LONGEST, self.begin)).split(_HEADER)[1:]
+        return to_text(os.pread(self.file.fileno(), _LONGEST, self.begin)).split(_HEADER)[1:]
 
     def _next_thread(self) -> bool:
         """Ask the next thread that does not block the signal. Returns whether there was one."""
-        self.begin = os.fstat(self.fd).st_size
+        self.begin = os.fstat(self.file.fileno()).st_size
         self.sent = 0
         while self.waiting:
             self.now = self.waiting.pop()
@@ -113,22 +126,25 @@ def ask(processes: dict[int, tuple[int, int]], patience: float) -> dict[int, lis
     """
     told: dict[int, list[str]] = {}
     asked: dict[int, _Asked] = {}
-    for rank, (pid, start) in processes.items():
-        one = _ask_one(pid, start)
-        if isinstance(one, str):
-            told[rank] = [f"({one})"]
-        else:
-            asked[rank] = one
-    end = time.monotonic() + patience
-    while asked and time.monotonic() < end:
-        for rank, one in list(asked.items()):
-            if one.is_complete():
-                told[rank] = _shown(one.told) if one.told else ["(it blocks the signal that asks for its stack)"]
-                os.close(asked.pop(rank).fd)
-        time.sleep(_NAP)
-    for rank, one in asked.items():
-        told[rank] = _shown(one.told) if one.told else [f"(no stack within {patience:g} s)"]
-        os.close(one.fd)
+    try:
+        for rank, (pid, start) in processes.items():
+            one = _ask_one(pid, start)
+            if isinstance(one, str):
+                told[rank] = [f"({one})"]
+            else:
+                asked[rank] = one
+        end = time.monotonic() + patience
+        while len(told) < len(processes) and time.monotonic() < end:
+            for rank, one in asked.items():
+                if rank not in told and one.is_complete():
+                    told[rank] = _shown(one.told) if one.told else ["(it blocks the signal that asks for its stack)"]
+                    one.close()
+            time.sleep(_NAP)
+        for rank, one in asked.items():
+            told.setdefault(rank, _shown(one.told) if one.told else [f"(no stack within {patience:g} s)"])
+    finally:
+        for one in asked.values():
+            one.close()
     return told
 
 
@@ -148,21 +164,21 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
             return "stopped, so it cannot say where it is"
         if not int(fields["SigCgt"], 16) >> (stack_server.SIGNAL - 1) & 1:
             return "no Python program that has joined the job, so it cannot say where it is"
-        fd = _file_of(pid)
-        if fd is None:
+        file = _file_of(pid)
+        if file is None:
             return "it has closed the file that it would write its stack to"
         threads = sorted((int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()), reverse=True)
-        return _Asked(pid, fd, [*(thread for thread in threads if thread != pid), pid])
+        return _Asked(pid, file, [*(thread for thread in threads if thread != pid), pid])
     except (OSError, KeyError, ValueError) as e:
         return f"cannot be asked: {e}"
 
 
-def _file_of(pid: int) -> int | None:
+def _file_of(pid: int) -> FileIO | None:
     """Return the rank's file, opened for reading."""
     for link in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(OSError):
             if str(link.readlink()).startswith(f"/memfd:{stack_server.FILE} "):
-                return os.open(link, os.O_RDONLY | os.O_CLOEXEC)
+                return FileIO(link)
     return None
 
 

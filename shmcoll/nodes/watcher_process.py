@@ -56,6 +56,7 @@ from typing import Any
 from shmcoll.engine.system.text import read_text, to_bytes
 
 CONFIRMATION = 2.0  # seconds
+_PAUSE = 0.02  # seconds
 _INFO_PATIENCE = 0.5  # seconds until the parent of a process has waited for it
 
 _STAT_STATE, _STAT_START, _STAT_STATUS = 0, 19, 49  # fields of /proc/PID/stat, behind the name
@@ -113,7 +114,11 @@ def _watch(given: dict[str, Any], listener: socket.socket, canary: int) -> tuple
         if ready == canary:
             return None
         if ready == listener.fileno():
-            made, _ = listener.accept()
+            try:
+                made, _ = listener.accept()
+            except OSError:  # no descriptors now: it is tried again
+                time.sleep(_PAUSE)
+                continue
             pid, uid, _ = _PEER.unpack(made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
             if uid == os.geteuid() and pid in processes and pid not in connections:
                 connections[pid] = made

@@ -255,26 +255,33 @@ def _find(key: str, rank: int, end: float) -> Arena:
 def _register(arena: Arena, rank: int, key: str, end: float) -> bool:
     """Register with rank 0, and wait to be let in. Returns False if rank 0 has died, given up, or let other processes
     in."""
+    try:
+        if not _enter(arena, rank, key, end):
+            return False
+        atomics.ring(arena.doorbell(0))
+        return _wait_to_be_let_in(arena, rank, key, end)
+    except BaseException:
+        if records.read(arena, rank, layout.BY_RANK).pid == os.getpid():
+            _give_up(arena, rank)
+        raise
+
+
+def _enter(arena: Arena, rank: int, key: str, end: float) -> bool:
+    """Write that this process is the rank. Returns False if the arena is not open any more."""
     while True:
         with _lock(arena.fd) as locked:
             if _stage(arena) is not Stage.OPEN:
                 return False
             if locked:
                 holder = _registered(arena, rank)
-                if holder is None:
-                    records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=os.getpid())
-                break
+                if holder and holder.pid != os.getpid():
+                    text = f"rank {rank} of job {key!r} is taken by process {holder.pid}; is the job started twice?"
+                    raise ArenaError(text)
+                records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=os.getpid())
+                return True
         if time.monotonic() > end:
             raise ShmcollError(f"rank {rank} of job {key!r}: a stopped process holds the lock of the arena")
         time.sleep(_PAUSE)
-    if holder is not None:
-        raise ArenaError(f"rank {rank} of job {key!r} is taken by process {holder.pid}; is the job started twice?")
-    try:
-        atomics.ring(arena.doorbell(0))
-        return _wait_to_be_let_in(arena, rank, key, end)
-    except BaseException:
-        _give_up(arena, rank)
-        raise
 
 
 def _wait_to_be_let_in(arena: Arena, rank: int, key: str, end: float) -> bool:

@@ -18,7 +18,6 @@ is full, the rank asks again in its next turn. So another user, who may listen a
 delay a turn only by the time of connecting to them.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -29,6 +28,8 @@ import time
 from pathlib import Path
 
 from shmcoll.engine.system.text import to_bytes
+from shmcoll.engine.system.connections import accept
+from shmcoll.engine.system.origin import ignored
 from shmcoll.errors import ArenaError
 from shmcoll.startup import arena_names
 
@@ -42,16 +43,18 @@ def tell(key: str, size: int, error: Exception, end: float) -> None:
     """Send the error to all other ranks, until `end` at most. Called on rank 0, which could not make the arena of job
     `key` of this size."""
     amounts = (error.needed, error.available) if isinstance(error, ArenaError) else (0, 0)
-    message = to_bytes(json.dumps([str(error)[: _LONGEST // 8], *amounts]))
+    message = to_bytes(json.dumps([str(error)[: _LONGEST // 16], *amounts]))
     end = min(end, time.monotonic() + TELLING)
     unaware = set(range(1, size))
-    with _line() as listener, contextlib.suppress(OSError):
+    with ignored(OSError), _line() as listener:
         listener.bind(b"\0" + _prefix(key) + to_bytes(secrets.token_hex(16)))
         listener.listen(size)
-        while unaware:
-            listener.settimeout(max(0.001, end - time.monotonic()))
-            line, _ = listener.accept()
-            with line, contextlib.suppress(OSError, struct.error):
+        while unaware and (left := end - time.monotonic()) > 0:
+            listener.settimeout(left)
+            line = accept(listener)
+            if line is None:
+                continue
+            with line, ignored(OSError, struct.error):
                 line.settimeout(_HEARING)
                 if _is_ours(line):
                     (rank,) = _RANK.unpack(line.recv(_RANK.size))
@@ -64,7 +67,7 @@ def ask(key: str, rank: int, end: float) -> None:
     most."""
     for address in _listeners(key):
         message = b""
-        with _line() as line, contextlib.suppress(OSError):
+        with ignored(OSError), _line() as line:
             line.setblocking(False)  # a listener of another user may accept no connection
             line.connect(address)
             if _is_ours(line):
@@ -82,10 +85,9 @@ def ask(key: str, rank: int, end: float) -> None:
 
 def _listeners(key: str) -> set[bytes]:
     """Return the addresses at which a rank 0 of this job may listen. Usually there are none."""
-    try:
+    sockets = b""
+    with ignored(OSError):
         sockets = Path("/proc/net/unix").read_bytes()
-    except OSError:
-        return set()
     found = re.findall(rb"@(" + re.escape(_prefix(key)) + rb"[0-9a-f]{32})$", sockets, re.MULTILINE)
     return {b"\0" + address for address in found}
 

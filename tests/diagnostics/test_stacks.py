@@ -1,5 +1,6 @@
 """Stacks of ranks as they are shown: what faulthandler writes, made shorter."""
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from io import FileIO
 from pathlib import Path
 
 import numba
@@ -15,6 +17,7 @@ import pytest
 
 import shmcoll
 from shmcoll.diagnostics import stack_client, stack_server
+from tests.support import sparks
 from tests.support.patience import PATIENCE
 
 PACKAGE = Path(shmcoll.__file__).parent
@@ -187,11 +190,11 @@ class Rank(stack_client._Asked):
 
     HANDLER = ("take the signal", "enter the handler", "begin", "end", "return")
 
-    def __init__(self, fd: int, schedule: tuple[int, ...], speaks: bool) -> None:
-        super().__init__(1, fd, [], now=1)
+    def __init__(self, file: FileIO, schedule: tuple[int, ...], speaks: bool) -> None:
+        super().__init__(1, file, [], now=1)
         self.schedule = iter(schedule)
         self.speaks = speaks
-        self.file = ""
+        self.text = ""
         self.pending = self.step = 0
         self._send()
 
@@ -199,7 +202,7 @@ class Rank(stack_client._Asked):
         for _ in range(next(self.schedule, 1)):
             if self.step or self.pending:
                 self.pending -= self.step == 0
-                self.file += {2: stack_client._HEADER + "a", 3: "b"}.get(self.step, "") if self.speaks else ""
+                self.text += {2: stack_client._HEADER + "a", 3: "b"}.get(self.step, "") if self.speaks else ""
                 self.step = (self.step + 1) % 5
 
     def holds(self) -> bool:
@@ -209,7 +212,7 @@ class Rank(stack_client._Asked):
 
     def _written(self) -> list[str]:
         self.let_run()
-        return self.file.split(stack_client._HEADER)[1:]
+        return self.text.split(stack_client._HEADER)[1:]
 
     def _has_ended(self) -> bool:
         return False
@@ -222,9 +225,9 @@ class Rank(stack_client._Asked):
 
 @pytest.mark.parametrize("speaks", [True, False])
 def test_an_answer_is_whole_however_the_rank_runs_meanwhile(monkeypatch, speaks):
-    with open(os.devnull) as file:
+    with FileIO(os.devnull) as file:
         for schedule in itertools.product(range(6), repeat=6):
-            rank = Rank(file.fileno(), schedule, speaks)
+            rank = Rank(file, schedule, speaks)
             monkeypatch.setattr(stack_client, "_holds", lambda *_, rank=rank: rank.holds())
             for _ in range(30):
                 if rank.is_complete():
@@ -237,3 +240,56 @@ def test_two_may_ask_at_once(slow_writer):
     pid = slow_writer(0.1)
     with ThreadPoolExecutor() as pool:
         assert list(pool.map(lambda _: stack_client.ask({5: (pid, 0)}, PATIENCE), range(3))) == [{5: TOLD}] * 3
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored in")  # files are closed when they are forgotten
+def test_a_client_that_is_interrupted_leaves_no_lock_and_no_answer(slow_writer):
+    """Its thread has yet to write when the next client comes; a process that was forked meanwhile lives."""
+    pid = slow_writer(0.05)
+    children = []
+    life_read, life = os.pipe()
+
+    class Stop(Exception):
+        pass
+
+    def stop() -> None:
+        children.append(os.fork())
+        if children[-1] == 0:
+            os.close(life)
+            os.read(life_read, 1)
+            os._exit(0)
+        raise Stop
+
+    files = (Path(stack_client.__file__),)
+    for step in range(961, 2500, 97):
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        with contextlib.suppress(Stop):
+            sparks.run(lambda: stack_client.ask({5: (pid, 0)}, PATIENCE), step, files, stop)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
+        assert stack_client.ask({5: (pid, 0)}, PATIENCE) == {5: TOLD}, step
+    os.close(life)
+    os.close(life_read)
+    for child in children:
+        os.waitpid(child, 0)
+    assert len(children) > 10
+
+
+def test_an_answer_to_an_earlier_client_is_not_taken_for_one(monkeypatch):
+    """Another thread of the rank writes it after this client has got the lock."""
+    with FileIO(os.memfd_create("test"), "r+") as file:
+        looks = iter([True, True, False])  # pending; in the handler; done
+
+        def holds(_pid: int, thread: int) -> bool:
+            return bool(sent) or (thread == 2 and next(looks))
+
+        rank = stack_client._Asked(1, file, [2, 1])
+        monkeypatch.setattr(stack_client, "_holds", holds)
+        monkeypatch.setattr(stack_client._Asked, "_send", lambda _: not sent.append(rank.begin))
+        sent: list[int] = []
+        assert not rank.is_complete()
+        assert (rank.now, sent) == (0, [])
+        file.write((stack_client._HEADER + "of thread 2").encode())
+        assert not rank.is_complete()
+        assert (rank.now, sent) == (0, [])
+        rank.is_complete()
+        assert sent == [file.tell()]

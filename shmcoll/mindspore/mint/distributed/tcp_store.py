@@ -1,14 +1,23 @@
 """TCPStore: keys and values that processes share by TCP, also before they have joined a job.
 
-The master listens and keeps the values; every store, that of the master too, is a client of its own connection. Who
-writes what:
+The master listens and keeps the values; every store, that of the master too, is a client. Who writes what:
 
     client    a request: a byte that names the operation, the length of the key, that of the value, key and value
     server    the answer: a byte, 1 for done and 0 for not done, the length of the value, and the value
 
-Nobody waits forever. A client tries to connect, and waits for a key, until its own timeout. The server has a thread for
-each connection, which ends when the client closes it or dies. It answers at once: a client that waits for a key asks
-again. The master closes all connections when its store is deleted; then requests of others raise `RuntimeError`.
+The first request of a connection is HELLO: the key is _MAGIC, the value identifies the store. The answer identifies the
+master. The master closes the connection of a stranger, who does not begin like this. So only stores count as workers,
+each once, and a store finds out whether another master listens at the port by now. Anybody can connect: of those that
+have not said HELLO the master keeps _MOST_STRANGERS connections, each for HEARING seconds.
+
+A connection is given up if its request is interrupted, and no process uses one of the process that has forked it
+(`engine/system/connections.py`). The next request makes another. A request that was interrupted may have been done.
+
+Nobody waits forever. A client tries to connect, and waits for a key or an answer, until its own timeout. The server has
+a thread for each connection, which ends when the client closes it or dies, or does not complete within _REQUEST seconds
+what it has begun. It answers at once: a client that waits for a key asks again. The master closes all connections when
+its store is deleted; then requests of others raise `RuntimeError`. A process that the master has forked closes its
+descriptors of them, so the connections end with the master.
 
 Requests contain text and bytes only, which are never run or unpickled. Whoever can reach the port can read and write
 the store, as in MindSpore: use an address of this machine, such as 127.0.0.1.
@@ -16,6 +25,7 @@ the store, as in MindSpore: use an address of this machine, such as 127.0.0.1.
 
 import contextlib
 import os
+import secrets
 import socket
 import struct
 import threading
@@ -25,12 +35,18 @@ from datetime import timedelta
 from typing import Any
 
 from shmcoll.engine.system.text import to_bytes
+from shmcoll.engine.system.connections import Connections, accept, receive, send
+from shmcoll.engine.system.origin import is_ours
 
 _HEADER = struct.Struct("!cIQ")  # operation, bytes of the key, bytes of the value
 _ANSWER = struct.Struct("!?Q")
-_SET, _GET, _ADD, _DELETE, _ARRIVED = b"S", b"G", b"A", b"D", b"N"
+_HELLO, _SET, _GET, _ADD, _DELETE, _ARRIVED = b"H", b"S", b"G", b"A", b"D", b"N"
+_MAGIC = b"shmcoll TCPStore 1"
+_IDENTITY = 16  # bytes
 _NAP = 0.005  # seconds between two requests for a key that is not there
 _LONGEST_KEY, _LONGEST_VALUE = 4096, 1 << 30  # bytes; the limits of MindSpore
+HEARING, _REQUEST = 10.0, 300.0  # seconds
+_MOST_STRANGERS = 64
 
 
 class TCPStore:
@@ -81,10 +97,12 @@ class TCPStore:
             raise ValueError(f"For 'TCPStore', the argument 'world_size' must be legal, but got {world_size}.")
         self.host = host_name
         self._timeout = timeout.total_seconds()
+        self._identity = secrets.token_bytes(_IDENTITY)
+        self._master: bytes | None = None
         self.port = _start_server(self, host_name, port) if is_master else port
-        self._lock = threading.Lock()
-        self._socket = self._connect()
-        weakref.finalize(self, self._socket.close)
+        self._connections = Connections()
+        weakref.finalize(self, self._connections.close)
+        self._wait_for_master()
         if is_master and wait_for_workers:
             self._wait_for_workers(world_size)
 
@@ -162,16 +180,30 @@ class TCPStore:
         return self._ask(_DELETE, key)[0]
 
     def _connect(self) -> socket.socket:
+        connection = socket.create_connection((self.host, self.port), timeout=self._timeout)
+        try:
+            _, master = self._exchange(connection, _HELLO, _MAGIC, self._identity)
+            if self._master not in (None, master):
+                raise ConnectionError("another one listens there by now")
+        except BaseException:
+            connection.close()
+            raise
+        self._master = master
+        return connection
+
+    def _wait_for_master(self) -> None:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                return socket.create_connection((self.host, self.port), timeout=self._timeout)
+                return self._connections.ask(self._connect, lambda _: None)
             except OSError as error:
+                if not is_ours(error):
+                    raise
                 if time.monotonic() > deadline:
                     raise RuntimeError(
                         f"TCPStore: no master answers at {self.host}:{self.port} within {self._timeout:g} s: {error}"
                     ) from None
-                time.sleep(_NAP)
+            time.sleep(_NAP)
 
     def _wait_for_workers(self, world_size: int) -> None:
         deadline = time.monotonic() + self._timeout
@@ -189,13 +221,20 @@ class TCPStore:
             if length > limit:
                 raise ValueError(f"TCPStore: the {what} has {length} bytes; at most {limit} are possible")
         try:
-            with self._lock:
-                self._socket.sendall(_HEADER.pack(operation, len(name), len(value)) + name + value)
-                done, length = _ANSWER.unpack(_read(self._socket, _ANSWER.size))
-                return done, _read(self._socket, length)
+            return self._connections.ask(self._connect, lambda line: self._exchange(line, operation, name, value))
         except OSError as error:
-            self._socket.close()  # an answer that comes later would be taken for that of another request
+            if not is_ours(error):  # a signal handler's, such as a TimeoutError
+                raise
             raise RuntimeError(f"TCPStore: the master at {self.host}:{self.port} does not answer: {error}") from None
+
+    def _exchange(self, connection: socket.socket, operation: bytes, key: bytes, value: bytes) -> tuple[bool, bytes]:
+        """Send a request and return its answer. Raises `OSError`."""
+        end = time.monotonic() + self._timeout
+        send(connection, _HEADER.pack(operation, len(key), len(value)) + key + value, self._timeout)
+        done, length = _ANSWER.unpack(receive(connection, _ANSWER.size, end))
+        if length > _LONGEST_VALUE:
+            raise ConnectionError(f"its answer would have {length} bytes: it is not a TCPStore")
+        return done, receive(connection, length, end)
 
 
 def _check_type(operation: str, name: str, value: Any, kind: Any, text: str) -> None:
@@ -225,49 +264,90 @@ class _Server:
     def __init__(self, listener: socket.socket):
         self._listener = listener
         self._values: dict[bytes, bytes] = {}
-        self._connections: list[socket.socket] = []
-        self._arrived = 0
+        self._connections: set[socket.socket] = set()
+        self._strangers: dict[socket.socket, None] = {}  # connections without HELLO so far, the oldest first
+        self._stores: set[bytes] = set()  # those that have said it
+        self._identity = secrets.token_bytes(_IDENTITY)
         self._pid = os.getpid()
         self._lock = threading.Lock()
+        _servers.add(self)
         threading.Thread(target=self._accept, name="shmcoll-tcp-store", daemon=True).start()
 
     def close(self) -> None:
         if os.getpid() != self._pid:  # a fork of the master, which shares its connections
             return
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)  # ends `accept`
+        _end(self._listener)  # ends `accept`
         self._listener.close()
+        self._end_connections()
+
+    def leave(self) -> None:
+        """Close the descriptors of the master, in a process that it has forked."""
+        for one in (self._listener, *self._connections):
+            one.close()
+
+    def _end_connections(self) -> None:
         with self._lock:
             for connection in self._connections:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)  # ends its thread, which closes it
+                _end(connection)  # ends its thread, which closes it
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                connection, _ = self._listener.accept()
-                with self._lock:
-                    self._connections.append(connection)
-                    self._arrived += 1
-                threading.Thread(target=self._serve, args=(connection,), name="shmcoll-tcp-store", daemon=True).start()
+                if connection := accept(self._listener):
+                    self._begin(connection)
+        self._end_connections()  # one may have come last
+
+    def _begin(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._connections.add(connection)
+            self._strangers[connection] = None
+            if len(self._strangers) > _MOST_STRANGERS:
+                oldest = next(iter(self._strangers))
+                del self._strangers[oldest]
+                _end(oldest)
+        try:
+            threading.Thread(target=self._serve, args=(connection,), name="shmcoll-tcp-store", daemon=True).start()
+        except RuntimeError:  # there are too many threads
+            self._drop(connection)
 
     def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError), connection:
-            while True:
-                operation, key_length, value_length = _HEADER.unpack(_read(connection, _HEADER.size))
-                if key_length > _LONGEST_KEY or value_length > _LONGEST_VALUE:
-                    break
-                key, value = _read(connection, key_length), _read(connection, value_length)
+        try:
+            with contextlib.suppress(OSError):
+                operation, key, store = self._request(connection, HEARING, _IDENTITY)
+                if (operation, key) != (_HELLO, _MAGIC):
+                    return
                 with self._lock:
-                    done, answer = self._answer(operation, key, value)
-                connection.sendall(_ANSWER.pack(done, len(answer)) + answer)
+                    self._strangers.pop(connection, None)
+                    self._stores.add(store)
+                done, answer = True, self._identity
+                while True:
+                    send(connection, _ANSWER.pack(done, len(answer)) + answer, _REQUEST)
+                    request = self._request(connection, None, _LONGEST_VALUE)
+                    with self._lock:
+                        done, answer = self._answer(*request)
+        finally:
+            self._drop(connection)
+
+    def _drop(self, connection: socket.socket) -> None:
         with self._lock:
-            self._connections.remove(connection)
+            self._connections.discard(connection)
+            self._strangers.pop(connection, None)
+        connection.close()
+
+    def _request(self, connection: socket.socket, patience: float | None, longest: int) -> tuple[bytes, bytes, bytes]:
+        """Return operation, key and value. patience: seconds until it is complete; None waits for its beginning."""
+        first = receive(connection, 1, None if patience is None else time.monotonic() + patience)
+        end = time.monotonic() + (patience or _REQUEST)
+        operation, *lengths = _HEADER.unpack(first + receive(connection, _HEADER.size - 1, end))
+        if lengths[0] > _LONGEST_KEY or lengths[1] > longest:
+            raise ConnectionError("this is not a request")
+        key, value = (receive(connection, length, end) for length in lengths)
+        return operation, key, value
 
     def _answer(self, operation: bytes, key: bytes, value: bytes) -> tuple[bool, bytes]:
         found = self._values.get(key)
         if operation == _ARRIVED:
-            return True, b"%d" % self._arrived
+            return True, b"%d" % len(self._stores)
         if operation == _SET:
             self._values[key] = value
             return True, b""
@@ -275,6 +355,8 @@ class _Server:
             return found is not None, found or b""
         if operation == _DELETE:
             return self._values.pop(key, None) is not None, b""
+        if operation != _ADD:
+            raise ConnectionError("this is not a request")
         try:
             total = b"%d" % (int(found or b"0") + int(value))
         except ValueError:
@@ -283,12 +365,17 @@ class _Server:
         return True, total
 
 
-def _read(connection: socket.socket, length: int) -> bytes:
-    """Read so many bytes. Raise `ConnectionError` if the other side has closed."""
-    parts = bytearray()
-    while len(parts) < length:
-        part = connection.recv(min(length - len(parts), 1 << 20))
-        if not part:
-            raise ConnectionError("the connection is closed")
-        parts += part
-    return bytes(parts)
+def _end(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+
+
+_servers: "weakref.WeakSet[_Server]" = weakref.WeakSet()
+
+
+def _leave_all() -> None:
+    for server in list(_servers):
+        server.leave()
+
+
+os.register_at_fork(after_in_child=_leave_all)
