@@ -16,6 +16,7 @@ from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS, DType, dtype_of
 from shmcoll.engine.kernels.element_marks import is_movable
 from shmcoll.engine.kernels.kernels import has_kernel
 from shmcoll.engine.layout import ANY, LARGEST_COUNT, LARGEST_TAG, MOST_DIMENSIONS
+from shmcoll.engine.system.handlers import reraise_of_handler
 
 #: the methods that take objects, for the hint in messages
 _OF_OBJECTS = {
@@ -69,6 +70,7 @@ def _as_native(x: Any, operation: str, rank: int) -> np.ndarray:
             x = np.from_dlpack(x)
         array = np.asarray(x)
     except (TypeError, ValueError, BufferError, RuntimeError) as e:
+        reraise_of_handler(e)
         raise TypeError(f"{operation} on rank {rank}: x is not an array: {type(x).__name__} ({e})") from e
     is_text = array.dtype.kind in "SU" and isinstance(x, (str, bytes, list, tuple)) and not isinstance(x, np.generic)
     if array.dtype.hasobject or is_text:
@@ -142,7 +144,8 @@ def as_memory(out: Any) -> Any:
         if hasattr(out, "__dlpack__"):
             return np.from_dlpack(out)
         return np.asarray(out if hasattr(out, "__array_interface__") else memoryview(out))
-    except (TypeError, ValueError, BufferError, RuntimeError):
+    except (TypeError, ValueError, BufferError, RuntimeError) as e:
+        reraise_of_handler(e)
         return out
 
 
@@ -348,7 +351,8 @@ def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> n
     check_unmasked(values, name, operation, rank)
     try:
         array = np.asarray(values)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as e:
+        reraise_of_handler(e)
         raise TypeError(
             f"{operation} on rank {rank}: {name} must be {size} integers, one for each rank, got {values!r}"
         ) from None

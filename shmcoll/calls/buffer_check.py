@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.diagnostics.call_site import here, short_path
+from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import BufferChanged
 from shmcoll.runtime.dispatcher import Dispatcher
 
@@ -140,7 +141,8 @@ def _digest(value: Any) -> Any:
         return [_digest(one) for one in value]
     try:
         return zlib.crc32(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-    except Exception:
+    except Exception as error:
+        reraise_of_handler(error)
         return None
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from shmcoll.engine.layout import WORD, align
 from shmcoll.engine.messages.ring_buffers import SEGMENTS, WHOLE
+from shmcoll.engine.system.handlers import reraise_of_handler
 
 LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
 ALIGNED = 64  # alignment of buffers that arrive side by side, so that arrays in them are aligned
@@ -94,6 +95,7 @@ def _pickled(value: Any, operation: str, rank: int) -> tuple[np.ndarray, bytes, 
     try:
         data = pickle.dumps(value, protocol=5, buffer_callback=stays)
     except Exception as e:
+        reraise_of_handler(e)
         raise TypeError(
             f"{operation} on rank {rank}: a {type(value).__name__} cannot be pickled: {type(e).__name__}: {e}"
         ) from e

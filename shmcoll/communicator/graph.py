@@ -27,6 +27,7 @@ from shmcoll.calls.recv import leave
 from shmcoll.communicator.batch import Recv, Send
 from shmcoll.communicator.graph_links import Links, disagreement
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
+from shmcoll.engine.system.handlers import is_of_handler
 from shmcoll.errors import Cancelled, CollectiveMismatch
 from shmcoll.runtime.posted_receives import PostedReceive
 from shmcoll.runtime.process_bound import ProcessBound
@@ -304,7 +305,7 @@ def _ending(comm: Communicator, operation: str) -> Iterator[None]:
     except Cancelled:
         raise
     except Exception as error:
-        is_misfit = isinstance(error, (TypeError, ValueError))
+        is_misfit = isinstance(error, (TypeError, ValueError)) and not is_of_handler(error)
         text = f"{operation}: a neighbour's block is not as expected: {error}" if is_misfit else f"{operation}: {error}"
         if not comm._dispatcher.group.has_ended():
             comm.abort(text)

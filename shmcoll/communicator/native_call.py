@@ -30,6 +30,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import REDUCTIONS
 from shmcoll.engine.layout import LARGEST_TAG
 from shmcoll.engine.messages.ring_buffers import SOURCE_SHIFT
+from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.work import Work
 
@@ -63,7 +64,8 @@ def block_of(x: Any, counts: Any, rank: int) -> Any:
     error."""
     try:
         return np.empty(counts[rank], x.dtype)
-    except Exception:
+    except Exception as error:
+        reraise_of_handler(error)
         return None
 
 
@@ -72,7 +74,8 @@ def routed(pairs: Any, size: int, rank: int) -> tuple[Any, tuple[int, ...]]:
     try:
         pairs = tuple(pairs)
         return pairs, route_of(pairs, size, rank, "collective_permute", rank)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        reraise_of_handler(error)
         return pairs, ()
 
 

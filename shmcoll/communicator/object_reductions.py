@@ -12,13 +12,14 @@ import pickle
 from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import accumulate, islice
-from typing import Any, Literal, overload
+from typing import Any, Literal, NoReturn, overload
 
 import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.pickling import packed, unpacked
 from shmcoll.communicator.objects import Objects, Packed
+from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import OperatorFailed
 from shmcoll.runtime.work import Work
 
@@ -179,7 +180,7 @@ class ObjectReductions(Objects):
         else:
             failure, result = unpacked(*told)
         if failure is not None:
-            raise self._operator_failed(operation, at, failure) from cause
+            self._raise(operation, at, failure, cause)
         return result
 
     def _scan_objects(self, operation: str, value: Any, op: ObjectOperator) -> Any:
@@ -204,14 +205,17 @@ class ObjectReductions(Objects):
                     outcomes = [(_in_words(error), None)] * self._size
             failure, result = parts._scatter_objects(outcomes, 0)
         if failure is not None:
-            raise self._operator_failed(operation, 0, failure) from cause
+            self._raise(operation, 0, failure, cause)
         return pickle.loads(result.data)
 
-    def _operator_failed(self, operation: str, at: int, failure: str) -> OperatorFailed:
+    def _raise(self, operation: str, at: int, failure: str, cause: Exception | None) -> NoReturn:
+        """Raise what has happened on rank `at`. cause: the exception, on that rank."""
+        if cause is not None:
+            reraise_of_handler(cause)
         name, culprit = self._dispatcher.failures.name, self._dispatcher.group.ranks[at]
-        return OperatorFailed(
+        raise OperatorFailed(
             f"{operation} on rank {name}: the objects could not be combined on rank {culprit}, which raised {failure}"
-        )
+        ) from cause
 
 
 def _objects(rows: list[Packed]) -> Iterator[Any]:

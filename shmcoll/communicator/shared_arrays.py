@@ -24,6 +24,7 @@ from shmcoll.engine.kernels.element_marks import is_movable
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.heap import Heap
+from shmcoll.engine.system.handlers import reraise_of_handler
 
 
 def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
@@ -36,6 +37,7 @@ def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndar
     try:
         zero = np.zeros((), dtype)
     except (TypeError, ValueError) as error:
+        reraise_of_handler(error)
         raise TypeError(f"{where}: {dtype!r} is not a dtype: {error}") from None
     _check_dtype(zero.dtype, where)
     extents = (shape,) if isinstance(shape, numbers.Integral) else shape
@@ -43,13 +45,15 @@ def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndar
         raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shape!r}")
     try:
         lengths = tuple(operator.index(length) for length in extents)
-    except TypeError:
+    except TypeError as error:
+        reraise_of_handler(error)
         raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shape!r}") from None
     if any(length < 0 for length in lengths):
         raise ValueError(f"{where}: shape {shape!r} has a negative length")
     try:
         return np.broadcast_to(zero, lengths)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError) as error:
+        reraise_of_handler(error)
         raise ValueError(f"{where}: shape {shape!r} has more dimensions or elements than an array can have") from None
 
 
@@ -59,6 +63,7 @@ def as_filling(value: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
     try:
         array = np.asarray(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
+        reraise_of_handler(error)
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{operation} on rank {rank}: value {value!r} does not fit dtype {dtype}: {error}") from None
     _check_dtype(array.dtype, f"{operation} on rank {rank}")

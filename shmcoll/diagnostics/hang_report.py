@@ -2,7 +2,6 @@
 rank that keeps the others waiting.
 """
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from shmcoll.diagnostics.stack_client import ask
 from shmcoll.diagnostics.text_table import aligned
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import names
+from shmcoll.engine.system.handlers import ignored
 
 PATIENCE = 1.0  # seconds: shorter waits are usual
 STACKS_PATIENCE = 0.3  # seconds that a rank that gives up waits for the stacks of the others
@@ -55,7 +55,7 @@ def explained(error: Exception, arena: Arena) -> Exception:
     Only one rank at a time does this. If two asked for stacks at once, each would mistake some of them for those of
     another thread.
     """
-    with contextlib.suppress(Exception), alone(arena, 2 * STACKS_PATIENCE):  # a failure here must not hide the error
+    with ignored(Exception), alone(arena, 2 * STACKS_PATIENCE):  # a failure here must not hide the error
         error.add_note(inquest(arena, stacks=True, limit=STACKS_PATIENCE, patience=0))
     return error
 

@@ -18,7 +18,6 @@ Nothing in a stack says for whom it is. So the next client first waits until no 
 at most, because a thread may block the signal.
 """
 
-import contextlib
 import ctypes
 import fcntl
 import os
@@ -31,6 +30,7 @@ from pathlib import Path
 import shmcoll
 from shmcoll.diagnostics import stack_server
 from shmcoll.diagnostics.call_site import short_path
+from shmcoll.engine.system.handlers import ignored, reraise_of_handler
 from shmcoll.engine.system.processes import has_ended
 from shmcoll.engine.system.text import read_text, to_text
 
@@ -155,7 +155,8 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
     try:
         status = read_text(f"/proc/{pid}/status")
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as e:
+        reraise_of_handler(e)
         return "its process has ended"
     try:
         if has_ended(pid, start):
@@ -170,13 +171,14 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
         threads = sorted((int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()), reverse=True)
         return _Asked(pid, file, [*(thread for thread in threads if thread != pid), pid])
     except (OSError, KeyError, ValueError) as e:
+        reraise_of_handler(e)
         return f"cannot be asked: {e}"
 
 
 def _file_of(pid: int) -> FileIO | None:
     """Return the rank's file, opened for reading."""
     for link in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
+        with ignored(OSError):
             if str(link.readlink()).startswith(f"/memfd:{stack_server.FILE} "):
                 return FileIO(link)
     return None

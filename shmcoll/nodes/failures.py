@@ -17,7 +17,6 @@ are. It asks them before it ends the group, while they still wait, for less than
 Nobody waits for a control message to arrive, so a rank that does not listen keeps no other rank waiting.
 """
 
-import contextlib
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import RankName
 from shmcoll.engine.memory.node_words import last_call
+from shmcoll.engine.system.handlers import ignored
 from shmcoll.errors import (
     CollectiveMismatch,
     CollectiveTimeout,
@@ -239,7 +239,7 @@ class Failures:
         from shmcoll.diagnostics.nodes_status import inquest
 
         arena = self._inner._dispatcher.group.arena
-        with contextlib.suppress(Exception), alone(arena, 2 * STACKS_PATIENCE):  # an error here must not hide that one
+        with ignored(Exception), alone(arena, 2 * STACKS_PATIENCE):  # an error here must not hide that one
             if not self._inner._dispatcher.group.has_ended():  # another rank may have made the table meanwhile
                 return inquest(arena, STACKS_PATIENCE)
         return ""

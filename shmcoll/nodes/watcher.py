@@ -4,7 +4,6 @@ MPICH's mpiexec leaves no rank the time to report a death. Open MPI's leaves the
 second, so there the watcher speaks only if none of them has found it.
 """
 
-import contextlib
 import fcntl
 import json
 import os
@@ -18,6 +17,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.system.descriptors import file_of
+from shmcoll.engine.system.handlers import ignored
 from shmcoll.engine.system.text import to_bytes
 
 #: variables that the launchers set for each rank: MPICH's mpiexec and those made from it, and Open MPI's
@@ -46,7 +46,7 @@ def start(arena: Arena) -> None:
         "survivors_speak": _HYDRA not in os.environ,
         "path": [folder for folder in sys.path if folder],
     }
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
+    with ignored(OSError, subprocess.SubprocessError):
         subprocess.run(
             [sys.executable, "-I", "-S", str(_PROGRAM)],
             input=to_bytes(json.dumps(given)),
@@ -59,7 +59,7 @@ def start(arena: Arena) -> None:
 
 def connect(arena: Arena) -> None:
     """Connect to the watcher until this process ends. Every rank of the node calls it, after `start`."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
+    with ignored(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as made:
         made.settimeout(_PATIENCE)  # another user may have taken the address
         made.connect(f"\0{_address(arena)}")
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

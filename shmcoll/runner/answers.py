@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from shmcoll.engine.system.descriptors import File, file_of
+from shmcoll.engine.system.handlers import is_of_handler
 from shmcoll.runner import protocol
 from shmcoll.runner.protocol import Answered, Part, Told
 from shmcoll.runtime import uncaught
@@ -102,7 +103,7 @@ def _write_result(answer: Part, rank: int, value: Any) -> None:
         answer.file.flush()
     except Exception as e:
         answer.rewind()
-        if isinstance(e, (MemoryError, OSError)):
+        if isinstance(e, (MemoryError, OSError)) or is_of_handler(e):
             raise
         why = str(e) if isinstance(e, Unsendable) else f"{type(e).__name__}: {e}"
         raise TypeError(f"the result of rank {rank}, a {_name(type(value))}, cannot be pickled: {why}") from e

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shmcoll.engine.memory.group import names
+from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import ArenaError, RankFailed, ShmcollError
 from shmcoll.runner import protocol
 from shmcoll.runner.client import Lost, Server, Stream
@@ -122,6 +123,7 @@ def unsendable_in_words() -> Iterator[None]:
     except Unsendable as e:
         raise TypeError(f"the function or an argument cannot be sent to the ranks: {e}") from None
     except Exception as e:
+        reraise_of_handler(e)
         raise TypeError(f"the function or an argument cannot be sent to the ranks: {type(e).__name__}: {e}") from e
 
 

@@ -30,6 +30,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import RankFailed, RemoteTraceback
 from shmcoll.startup.exits import RaisedException
 
@@ -225,6 +226,7 @@ def read_result(file: BinaryIO, rank: int, span: int) -> Any:
     except (MemoryError, OSError):
         raise
     except Exception as e:
+        reraise_of_handler(e)
         raise TypeError(f"the result of rank {rank} cannot be unpickled here: {type(e).__name__}: {e}") from e
 
 
@@ -242,6 +244,7 @@ def read_error(file: BinaryIO, rank: int, span: int, of: str) -> BaseException:
         try:
             error = pickle.loads(told.pickled)
         except Exception as e:
+            reraise_of_handler(e)
             why = f"unpickled here: {type(e).__name__}: {e}"
     if error is None:
         error = RankFailed(f"rank {rank} raised {told.line} (the exception itself cannot be {why})", rank=rank)

@@ -27,9 +27,9 @@ import struct
 import time
 from pathlib import Path
 
-from shmcoll.engine.system.text import to_bytes
 from shmcoll.engine.system.connections import accept
-from shmcoll.engine.system.origin import ignored
+from shmcoll.engine.system.handlers import ignored
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ArenaError
 from shmcoll.startup import arena_names
 

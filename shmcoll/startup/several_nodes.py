@@ -36,6 +36,7 @@ from shmcoll.engine.memory import node_words
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.cores import usable_cores
+from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.engine.system.text import read_text
 from shmcoll.errors import CallNotAllowed, ShmcollError
 from shmcoll.nodes import watcher
@@ -106,12 +107,17 @@ def _connect(mpi: Any, own: Any, launcher: str, limits: tuple[float, float], lea
     topology, told = _find_nodes(mpi, own, exchange, leaders)
     here = topology.local
     tokens = exchange.all_gather(secrets.token_hex(8))
-    arena, error = None, ""
+    arena, error, raised = None, "", None
     try:
         arena = _meet(f"nodes:{tokens[here[0]]}", topology.index, len(here), limits)
     except Exception as failure:
-        error = f"{type(failure).__name__}: {failure}"
-    _raise_together(exchange, topology, error)
+        error, raised = f"{type(failure).__name__}: {failure}", failure
+    try:
+        _raise_together(exchange, topology, error)
+    except ShmcollError:
+        if raised:
+            reraise_of_handler(raised)
+        raise
     assert arena is not None
     if topology.index:
         object_cache.leave_to_rank_0()

@@ -10,7 +10,6 @@ import pytest
 
 from shmcoll.engine.system import connections
 from shmcoll.engine.system.connections import Connections, accept, receive
-from shmcoll.engine.system.origin import ignored
 
 
 class Listener:
@@ -26,7 +25,6 @@ class Listener:
 def test_an_accept_that_fails_is_tried_again_after_a_pause(monkeypatch):
     paused: list[float] = []
     monkeypatch.setattr(connections.time, "sleep", paused.append)
-    monkeypatch.setattr(connections, "is_ours", lambda _: True)  # the listener is written in Python here
     passing = errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPERM, errno.EPROTO
     listener = Listener(*passing)
     assert [accept(listener) for _ in passing] == [None] * len(passing)
@@ -96,13 +94,3 @@ def _is_readable(one: socket.socket) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def test_what_a_signal_handler_raises_is_not_ignored():
-    def handler() -> None:
-        raise TimeoutError("of the program")
-
-    with ignored(OSError):
-        os.stat("/nothing")  # noqa: PTH116  # in C
-    with pytest.raises(TimeoutError, match="of the program"), ignored(OSError):
-        handler()

@@ -356,3 +356,33 @@ def test_shared_words_are_published_in_one_file() -> None:
         assert ("store_release" in calls) == bool({"wake", "wake_one"} & set(calls)), (
             f"{function.name} publishes without waking"
         )
+
+
+#: modules that catch all errors, whoever has raised them, and why none of a signal handler is lost
+CATCH_ALL = {
+    "shmcoll.communicator.object_reductions": "kept, and raised when all ranks know of it",
+    "shmcoll.engine.kernels.kernels": "compiled: no handler runs in it",
+    "shmcoll.nodes.watcher_process": "a process without handlers",
+    "shmcoll.runner.__main__": "the server has no handler of the program",
+    "shmcoll.runner.answers": "about an exception that has come first",
+    "shmcoll.runner.outgoing": "about an exception that has come first",
+    "shmcoll.runner.protocol": "about an exception that has come first",
+    "shmcoll.runner.serve_calls": "at the end of the rank",
+    "shmcoll.runner.supervise": "in the server",
+    "shmcoll.runner.supervise_ranks": "in the server",
+    "shmcoll.runner.work_queue": "about an exception that has come first",
+    "shmcoll.runtime.uncaught": "about an exception that has come first",
+    "shmcoll.startup.several_nodes": "kept, and raised when all ranks know of it",
+}
+
+
+def test_code_that_catches_all_errors_lets_those_of_signal_handlers_pass():
+    """It raises again what it has caught, asks who has raised it, or is listed."""
+    found = set()
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            text = ast.unparse(node) if isinstance(node, (ast.ExceptHandler, ast.With)) else ""
+            catches = text.startswith("except Exception") or "suppress(Exception" in text.partition("\n")[0]
+            if catches and not re.search(r"\braise$|of_handler", text, re.MULTILINE):
+                found.add(name)
+    assert found == set(CATCH_ALL)

@@ -18,6 +18,7 @@ from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, name_of_function
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, USER, DType
+from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.engine.system.text import to_bytes
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # numba writes in colours if it finds colorama
@@ -119,6 +120,7 @@ class Op:
                 _check_result(self._jitted, dtype)
                 address = code.load_function_kernel(dtype, self._jitted)
             except Exception as e:
+                reraise_of_handler(e)
                 raise TypeError(f"{self.name} does not compile for {dtype.name}: {_short(e)}") from e
             self._kernels[dtype.code] = address
             _by_kernel[address] = self
@@ -136,6 +138,7 @@ class Op:
         try:
             inspect.signature(self.function).bind(0, 0)
         except TypeError as e:
+            reraise_of_handler(e)
             raise TypeError(f"op: {self.name} cannot be called with two values: {e}") from None
         if dtypes is not None:
             for wanted in dtypes:
@@ -150,6 +153,7 @@ class Op:
                 _check_result(self._jitted, BY_NUMPY[dtype])
                 return
             except Exception as e:
+                reraise_of_handler(e)
                 reasons.append(f"for {dtype}: {_short(e)}")
         raise TypeError(f"op: {self.name} does not compile; {'; '.join(reasons)}")
 

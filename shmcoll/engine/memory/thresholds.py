@@ -26,6 +26,7 @@ from shmcoll.engine.system import trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.caches import last_level_caches
 from shmcoll.engine.system.cores import usable_cores
+from shmcoll.engine.system.handlers import ignored, reraise_of_handler
 from shmcoll.engine.system.text import to_bytes, to_text
 
 # No bit of a result depends on them
@@ -94,13 +95,15 @@ def known() -> Measured:
     """Return what has been measured on this machine, as far as it can be trusted."""
     try:
         path = tuning_file()
-    except OSError:
+    except OSError as e:
+        reraise_of_handler(e)
         return {}  # a process that compiles will report it
     try:
         return _read(path)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+        reraise_of_handler(e)
         reason = e if isinstance(e, (PermissionError, Foreign)) else f"it is damaged ({type(e).__name__})"
         print(f"shmcoll: ignored {path}: {reason}; `shmbench tune` measures anew", file=sys.stderr)
         return {}
@@ -143,7 +146,7 @@ def machine() -> dict[str, Any]:
 def _processor() -> str:
     """Return what the system reports about the first core, except for what changes with time."""
     names = ("model name", "CPU implementer", "CPU part")
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", "rb") as file:
+    with ignored(OSError), open("/proc/cpuinfo", "rb") as file:
         beginning = file.read(4096)  # reading all of it takes long on machines with hundreds of cores
         first = to_text(beginning).split("\n\n")[0]
         lines = (line.partition(":") for line in first.splitlines())

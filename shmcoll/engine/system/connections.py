@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from shmcoll.engine.system.origin import is_ours
+from shmcoll.engine.system.handlers import is_of_handler
 
 _PAUSE = 0.02  # seconds after an accept that has failed
 _SLOWEST = 1 << 20  # bytes per second: a limit is extended by this
@@ -68,7 +68,7 @@ def accept(listener: socket.socket) -> socket.socket | None:
     try:
         return listener.accept()[0]
     except OSError as error:
-        if isinstance(error, TimeoutError) or error.errno in _CLOSED or not is_ours(error):
+        if isinstance(error, TimeoutError) or error.errno in _CLOSED or is_of_handler(error):
             raise
         time.sleep(_PAUSE)
         return None

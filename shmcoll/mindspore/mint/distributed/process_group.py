@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import shmcoll
+from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.mindspore import communication
 from shmcoll.mindspore.communication import GlobalComm, groups
@@ -218,6 +219,7 @@ def new_group(
     try:
         groups.create(group, ranks, pg_options)
     except RuntimeError as error:
+        reraise_of_handler(error)
         _log.warning("%s", error)
         return ""
     return group

@@ -34,9 +34,9 @@ import weakref
 from datetime import timedelta
 from typing import Any
 
-from shmcoll.engine.system.text import to_bytes
 from shmcoll.engine.system.connections import Connections, accept, receive, send
-from shmcoll.engine.system.origin import is_ours
+from shmcoll.engine.system.handlers import reraise_of_handler
+from shmcoll.engine.system.text import to_bytes
 
 _HEADER = struct.Struct("!cIQ")  # operation, bytes of the key, bytes of the value
 _ANSWER = struct.Struct("!?Q")
@@ -197,8 +197,7 @@ class TCPStore:
             try:
                 return self._connections.ask(self._connect, lambda _: None)
             except OSError as error:
-                if not is_ours(error):
-                    raise
+                reraise_of_handler(error)
                 if time.monotonic() > deadline:
                     raise RuntimeError(
                         f"TCPStore: no master answers at {self.host}:{self.port} within {self._timeout:g} s: {error}"
@@ -223,8 +222,7 @@ class TCPStore:
         try:
             return self._connections.ask(self._connect, lambda line: self._exchange(line, operation, name, value))
         except OSError as error:
-            if not is_ours(error):  # a signal handler's, such as a TimeoutError
-                raise
+            reraise_of_handler(error)
             raise RuntimeError(f"TCPStore: the master at {self.host}:{self.port} does not answer: {error}") from None
 
     def _exchange(self, connection: socket.socket, operation: bytes, key: bytes, value: bytes) -> tuple[bool, bytes]:
