@@ -37,7 +37,7 @@ def main(folder: Path, part: int, parts: int) -> None:
         for level in levels():
             path = folder / level.name / packaged_name(name, level)
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(sealed(code.emitted(functions, level, text)))
+            path.write_bytes(sealed(code.emitted(functions, level, text), path.name))
         print(name, flush=True)
 
 

@@ -52,7 +52,7 @@ def start(arena: Arena) -> None:
             input=to_bytes(json.dumps(given)),
             stdout=subprocess.DEVNULL,
             pass_fds=[arena.fd],
-            timeout=10,
+            timeout=30,  # to start Python, on a machine that computes something else
             check=False,
         )
 

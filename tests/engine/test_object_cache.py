@@ -3,9 +3,11 @@
 import fcntl
 import inspect
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from shmcoll.collectives import ROUTINES
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.native import entry, entry_counts
 from shmcoll.engine.system import cache_dir
+from shmcoll.engine.system.text import to_bytes
+from tests.support.patience import PATIENCE
 
 #: a process that needs one kernel, and says what it compiled and what the kernel made of 2 + 3
 NEEDS_ONE = """
@@ -63,12 +67,13 @@ def test_compiled_once_then_loaded_without_numba_and_again_when_damaged(tmp_path
     (file,) = folder.glob("*.o")
     assert folder.stat().st_mode & 0o777 == 0o700
     whole = file.read_bytes()
-    for damaged in (b"", whole[:-1], whole[:40], bytes(32) + whole[32:], whole[:-1] + bytes([whole[-1] ^ 1])):
-        file.write_bytes(damaged)
-        assert object_cache._read(file) is None
-    assert run(folder) == (COMPILED, "")
-    assert file.read_bytes()[:32] == whole[:32] or object_cache._read(file) is not None
+    file.write_bytes(whole[:-1])
+    assert run(folder) == ([f"ignored {file}, which is damaged; it is compiled anew", *COMPILED], "")
+    assert object_cache._read(file) is not None
     assert run(folder) == (LOADED, "")
+    file.write_bytes(object_cache.sealed(object_cache._read(file), "sum_int8-1.o"))
+    text = f"ignored {file}, which is the compiled code of sum_int8-1.o; it is compiled anew"
+    assert run(folder) == ([text, *COMPILED], "")
     assert [p.suffix for p in sorted(folder.iterdir())] == [".lock", ".o"]
 
 
@@ -115,6 +120,80 @@ def test_what_was_built_is_kept(monkeypatch, tmp_path):
     assert object_cache.object_file("name", lambda: b"built", None) == b"built"
     assert object_cache.holds("name")
     assert object_cache.object_file("name", lambda: b"never", None) == b"built"
+
+
+def test_a_file_under_another_name_or_damaged_anywhere_is_not_used(monkeypatch, tmp_path):
+    """Renamed, linked, of another routine, of another version: its own name is in it."""
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    for name in ("one", "two"):
+        object_cache.object_file(name, lambda name=name: name.encode(), None)
+    one, two = (tmp_path / object_cache.cached_name(name) for name in ("one", "two"))
+    whole = two.read_bytes()
+    two.replace(one)
+    told: list[str] = []
+    assert not object_cache.holds("one")
+    assert object_cache.object_file("one", lambda: b"anew", told.append) == b"anew"
+    assert told[0] == f"ignored {one}, which is the compiled code of {two.name}; it is compiled anew"
+    assert object_cache._read(one) == b"anew"
+    for length in range(len(whole)):
+        two.write_bytes(whole[:length])
+        assert object_cache._read(two) is None
+    for place in range(len(whole)):
+        two.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert object_cache._read(two) is None
+    two.write_bytes(whole.replace(to_bytes(two.name), to_bytes(one.name)))
+    assert object_cache._read(two) is None
+    two.replace(one)
+    assert object_cache._read(one) is None  # the checksum covers the name
+
+
+def test_a_slow_holder_is_waited_for_and_a_stopped_one_is_not(monkeypatch, tmp_path):
+    """Slow: it uses processor time, however long it takes."""
+    monkeypatch.setattr(object_cache, "_NAP", 1e-4)
+    monkeypatch.setattr(object_cache, "PATIENCE", 1e-3)
+    (tmp_path / "lock").touch()
+    with open(tmp_path / "lock", "w") as lock, open(tmp_path / "lock", "r+") as other:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for told, wanted in (([*range(200), *[200] * 11], False), ([None] * 10, False)):
+            looks = iter(told)
+            monkeypatch.setattr(object_cache, "_time_used", lambda _, looks=looks: next(looks))
+            assert object_cache._has_come(other.fileno()) is wanted
+            assert next(looks, "all") == "all"
+
+        def release(_: int) -> int:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            return 1
+
+        monkeypatch.setattr(object_cache, "_time_used", release)
+        assert object_cache._has_come(other.fileno())
+
+
+def test_the_time_that_the_holder_of_a_lock_uses(tmp_path):
+    ready_read, ready = os.pipe()
+    holder = os.fork()
+    if holder == 0:
+        with object_cache._lock(tmp_path / "lock"):
+            os.write(ready, b"x")
+            while os.getppid() != 1:
+                pass
+    os.read(ready_read, 1)
+    with open(tmp_path / "lock") as lock:
+        begin = object_cache._time_used(lock.fileno())
+        end = time.monotonic() + PATIENCE
+        while object_cache._time_used(lock.fileno()) == begin:
+            assert time.monotonic() < end
+            time.sleep(1e-3)
+        os.kill(holder, signal.SIGSTOP)
+        os.waitpid(holder, os.WUNTRACED)
+        assert object_cache._time_used(lock.fileno()) == object_cache._time_used(lock.fileno()) is not None
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)
+        assert object_cache._time_used(lock.fileno()) is None
+    with object_cache._lock(tmp_path / "lock"):
+        assert (tmp_path / "lock").read_text().split()[0] == str(os.getpid())
+    assert (tmp_path / "lock").read_text() == ""
+    os.close(ready_read)
+    os.close(ready)
 
 
 def test_nobody_waits_for_ever_for_a_lock_that_is_held(monkeypatch, tmp_path):

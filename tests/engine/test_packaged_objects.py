@@ -39,7 +39,7 @@ def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Level,
     def put(level: Level, body: bytes) -> Path:
         path = tmp_path / "objects" / level.name / object_cache.packaged_name("name", level)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(object_cache.sealed(body))
+        path.write_bytes(object_cache.sealed(body, path.name))
         return path
 
     return put
@@ -189,7 +189,8 @@ def test_a_kernel_of_each_level_runs_without_numba(tmp_path, level):
         pytest.skip(f"this processor has not all of {level.name}")
     path = tmp_path / "objects" / level.name / object_cache.packaged_name("sum_int32", level)
     path.parent.mkdir(parents=True)
-    path.write_bytes(object_cache.sealed(code.emitted(code.kernel_functions(BY_NAME["int32"], "sum"), level)))
+    made = code.emitted(code.kernel_functions(BY_NAME["int32"], "sum"), level)
+    path.write_bytes(object_cache.sealed(made, path.name))
     told = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(NEEDS_ONE), str(tmp_path / "objects")],
         env=os.environ | {"SHMCOLL_CACHE_DIR": str(tmp_path / "cache")},

@@ -131,7 +131,10 @@ def _place(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
     engine.finalize_object()
     # The engine owns the code, by which numpy frees arrays even after the interpreter has dropped this module
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
-    return tuple(engine.get_function_address(s) for s in symbols)
+    addresses = tuple(engine.get_function_address(s) for s in symbols)
+    if not all(addresses):
+        raise ImportError(f"compiled code has not all of {', '.join(symbols)}")
+    return addresses
 
 
 # --- compiling --------------------------------------------------------------------------------------------------------

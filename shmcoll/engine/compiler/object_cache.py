@@ -12,15 +12,20 @@ A file is found in one of two places. Both name it by a hash of what it is made 
 
 A file is executed, so it is checked as well (`engine/system/trusted_files.py`): another user may have put it there
 while the directory was open to all. If a file is not trusted, a message names it, and its contents are compiled again.
-A checksum guards against damage. (numba's own cache has no lock, and pairs wrong code with an index when first runs
+It begins with its own name, which says for what it was compiled: under another name, it is compiled anew. A checksum
+guards against damage. (numba's own cache has no lock, and pairs wrong code with an index when first runs
 race: numba #4807, #10128.)
 
 Several processes. A process that compiles holds a lock on a file beside the object. The others wait for the lock, and
-then read the object. The lock is the kernel's, so it is free as soon as its holder has ended. A process that waits for
-longer than PATIENCE compiles for itself, because the holder may be stopped: both write the same bytes under the same
-name. No rank waits here inside a routine, so no limit of a collective passes meanwhile. A process that has not imported
-numba lets the others take the lock first, for HEAD_START. So one rank of a job compiles everything that the ranks call,
-and numba is imported once.
+then read the object. The lock is the kernel's, so it is free as soon as its holder has ended. The holder writes its pid
+and start time into the file. As long as it uses processor time, it compiles, however slow the machine is, and the
+others wait. If it has used none for PATIENCE seconds, as when it is stopped, a process that waits compiles for itself:
+both write the same bytes under the same name. A holder in another container or on another machine cannot be looked at,
+and has PATIENCE seconds.
+
+No rank waits here inside a routine, so no limit of a collective passes meanwhile. A process that has not imported numba
+lets the others take the lock first, for HEAD_START. So one rank of a job compiles everything that the ranks call, and
+numba is imported once.
 
 If compiled code cannot be kept, every process of a job finds that out, and one reports it: the launcher, whose forks
 know what it has said, else rank 0.
@@ -48,10 +53,13 @@ from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.levels import Level, supported
 from shmcoll.engine.system import trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
-from shmcoll.engine.system.text import read_text, to_bytes
+from shmcoll.engine.system.handlers import ignored, reraise_of_handler
+from shmcoll.engine.system.processes import process_start
+from shmcoll.engine.system.text import read_text, to_bytes, to_text
 
 PATIENCE = 60.0  # seconds
 HEAD_START = 0.1  # seconds
+_NAP = 0.02  # seconds between two looks
 
 _ROOT = Path(shmcoll.__file__).parent
 _PACKAGED = _ROOT / "objects"
@@ -83,6 +91,7 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
     try:
         path = cache_folder() / cached_name(name)
     except OSError as e:
+        reraise_of_handler(e)
         lost = e
     data = (_read(path) if path else None) or _packaged(name)
     if data is not None:
@@ -108,7 +117,7 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
 
 def holds(name: str) -> bool:
     """Return whether the cache or the package has the object file of a name."""
-    with contextlib.suppress(OSError):
+    with ignored(OSError):
         if _read(cache_folder() / cached_name(name)) is not None:
             return True
     return _packaged(name) is not None
@@ -129,9 +138,10 @@ def packaged_name(name: str, level: Level) -> str:
     return f"{name}-{_fingerprint(name, level)}.o"
 
 
-def sealed(body: bytes) -> bytes:
-    """Return the contents of the file of an object."""
-    return hashlib.sha256(body).digest() + body
+def sealed(body: bytes, name: str) -> bytes:
+    """Return the contents of the file of an object. name: that of the file."""
+    key = to_bytes(name)
+    return key + b"\n" + hashlib.sha256(key + body).digest() + body
 
 
 def _packaged(name: str, progress: Progress | None = None) -> bytes | None:
@@ -145,30 +155,36 @@ def _packaged(name: str, progress: Progress | None = None) -> bytes | None:
 
 def can_keep() -> bool:
     """Return whether compiled code can be kept, so that one process can compile for another."""
-    try:
+    with ignored(OSError):
         return os.access(cache_folder(), os.W_OK)
-    except OSError:
-        return False
+    return False
 
 
 def _read(
     path: Path, progress: Progress | None = None, reader: Callable[[Path], bytes] = trusted_files.read
 ) -> bytes | None:
     try:
-        data = reader(path)
+        key, _, rest = reader(path).partition(b"\n")
     except trusted_files.Distrusted as e:
         if progress:
             _say(f"ignored compiled code that somebody else may have put there: {e}; it is compiled anew", progress)
         return None
-    except OSError:
+    except OSError as e:
+        reraise_of_handler(e)
         return None
-    check, body = data[:32], data[32:]
-    return body if hashlib.sha256(body).digest() == check else None
+    check, body = rest[:32], rest[32:]
+    is_whole = hashlib.sha256(key + body).digest() == check
+    if is_whole and key == to_bytes(path.name):
+        return body
+    if progress:
+        what = f"is the compiled code of {to_text(key)}" if is_whole else "is damaged"
+        _say(f"ignored {path}, which {what}; it is compiled anew", progress)
+    return None
 
 
 def _write(path: Path, body: bytes, progress: Progress | None) -> None:
     try:
-        trusted_files.write(path, sealed(body))
+        trusted_files.write(path, sealed(body, path.name))
     except OSError as e:
         _say_lost(OSError(f"{path.parent} cannot be written: {e.strerror}"), progress)
 
@@ -198,19 +214,43 @@ def _hint() -> str:
 
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock, or go on without it after PATIENCE seconds: its holder may be stopped."""
+    """Hold an exclusive lock, or go on without it if its holder does not work any more."""
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
+        with ignored(OSError):
             fd = trusted_files.open_own(path, os.O_RDWR | os.O_CREAT)
             stack.callback(os.close, fd)
             os.fchmod(fd, 0o600)  # a process that can read a file can lock it
-            end = time.monotonic() + PATIENCE
-            while time.monotonic() < end:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                time.sleep(0.02)
+            if _has_come(fd):
+                stack.callback(fcntl.flock, fd, fcntl.LOCK_UN)  # a process that was forked has the descriptor, too
+                stack.callback(os.ftruncate, fd, 0)
+                os.pwrite(fd, b"%d %d" % (os.getpid(), process_start(os.getpid())), 0)
         yield
+
+
+def _has_come(fd: int) -> bool:
+    """Wait for the lock. Returns False if its holder has used no processor time for PATIENCE seconds.
+
+    They are counted as looks, so that the time for which this process is stopped does not count.
+    """
+    used, looks = None, 0
+    while looks * _NAP < PATIENCE:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        before, used = used, _time_used(fd)
+        looks = looks + 1 if used == before else 0
+        time.sleep(_NAP)
+    return False
+
+
+def _time_used(fd: int) -> int | None:
+    """Return how much processor time the holder of the lock has used, in clock ticks; None if that cannot be known."""
+    with ignored(OSError, ValueError):
+        pid, start = map(int, os.pread(fd, 64, 0).split())
+        fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        if int(fields[19]) == start:
+            return int(fields[11]) + int(fields[12])
+    return None
 
 
 @cache
