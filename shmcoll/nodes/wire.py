@@ -148,7 +148,8 @@ class Wire:
             return None
         self.has_sent()
         try:
-            if not self._posted.Test(self._status):
+            # A signal handler may have raised after it was complete, and before the next one was posted
+            if self._posted != self.mpi.REQUEST_NULL and not self._posted.Test(self._status):
                 return None
         except self.mpi.Exception:
             if not self.survives:
