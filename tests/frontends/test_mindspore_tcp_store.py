@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from shmcoll.engine.system import connections
-from shmcoll.mindspore.mint.distributed import TCPStore, tcp_store
+from shmcoll.mindspore.mint.distributed import TCPStore, tcp_store, tcp_store_master
 from tests.support import sparks
 from tests.support.patience import PATIENCE
 
@@ -201,7 +201,7 @@ def test_parent_children_and_threads_get_their_own_answers():
     assert ask(names[2])
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
     other.join()
-    assert int(store._ask(tcp_store._ARRIVED, "")[1]) == 1  # children are no other stores
+    assert int(store._ask(tcp_store_master.ARRIVED, "")[1]) == 1  # children are no other stores
 
 
 def test_a_store_takes_no_other_master_for_its_own(told):
@@ -249,7 +249,7 @@ def test_a_child_of_the_master_does_not_hold_its_connections(told):
 @contextlib.contextmanager
 def strangers(port: int, number: int) -> Iterator[list[socket.socket]]:
     """Connections that send nothing, or what is not a request."""
-    words = b"", b"GET / HTTP/1.1\r\n\r\n", b"S", tcp_store._HEADER.pack(b"S", 1, 1 << 62), os.urandom(100)
+    words = b"", b"GET / HTTP/1.1\r\n\r\n", b"S", tcp_store_master.HEADER.pack(b"S", 1, 1 << 62), os.urandom(100)
     made = []
     try:
         for index in range(number):
@@ -281,7 +281,7 @@ def test_strangers_do_not_count_and_do_not_keep_a_worker_out(told):
     meeting.join()
     gc.collect()
     store = TCPStore("127.0.0.1", 0, 2, True, wait_for_workers=False)
-    with strangers(store.port, 3 * tcp_store._MOST_STRANGERS):
+    with strangers(store.port, 3 * tcp_store_master.MOST_STRANGERS):
         worker = TCPStore("127.0.0.1", store.port)
         worker.set("key", "value")
         assert store.get("key") == b"value"
@@ -311,9 +311,9 @@ def test_an_answer_that_is_too_long_is_refused(told, length):
 
         def answer() -> None:
             with contextlib.suppress(ConnectionError), listener.accept()[0] as made:
-                for told in (tcp_store._IDENTITY, length):
+                for told in (tcp_store_master.IDENTITY, length):
                     made.recv(100)
-                    made.sendall(tcp_store._ANSWER.pack(True, told) + bytes(16))
+                    made.sendall(tcp_store_master.ANSWER.pack(True, told) + bytes(16))
                 made.recv(1)
 
         answering = threading.Thread(target=answer)
