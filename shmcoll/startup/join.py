@@ -2,9 +2,17 @@
 
 A rank that `shmrun` started finds the arena's descriptor and nonce in SHMCOLL_ARENA and its number in RANK. Ranks that
 another program started meet under a name (`launchers.py`, `rendezvous.py`). A process without a launcher joins a job of
-its own, of one rank.
+its own, of one rank, and so does one that a rank has started (`marks.py`).
+
+Programs between launcher and rank. Whatever the launcher has started for a rank, the first process there that calls
+`init` is the rank: it alone writes the record of the rank, under a lock. A program in between may have closed the
+arena's descriptor, as Python's `subprocess` does. Then the rank opens the arena of the launcher, which SHMCOLL_ARENA
+names, and checks it as an inherited one. A later process, started before the rank had joined, finds the record. It is
+told if the rank lives, unless the rank has started it: then it is a job of its own. If the rank has left, as the first
+of two programs in a script does, the ranks among the second programs meet under a name.
 """
 
+import fcntl
 import os
 from collections.abc import Callable
 from typing import Any
@@ -13,13 +21,14 @@ from shmcoll.communicator import Communicator
 from shmcoll.engine import layout
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
-from shmcoll.engine.system.processes import check_proc
+from shmcoll.engine.system.processes import ancestors, check_proc, has_ended
 from shmcoll.errors import ArenaError, CallNotAllowed
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.switches import is_on
-from shmcoll.startup import foreign_end, rank_process, rendezvous, warm
+from shmcoll.startup import foreign_end, launchers, marks, rank_process, rendezvous, warm
 from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
 from shmcoll.startup.launchers import MPI_LAUNCHERS, Placement, SeveralMachines, die_with_launcher, find_placement
 
@@ -33,7 +42,8 @@ def init(
 
     Under shmrun, torchrun, mpiexec (Open MPI, MPICH, Intel MPI), srun and msrun, and in processes that have RANK and
     WORLD_SIZE in their environment, the environment says which rank this process is. Ranks that are started in any
-    other way pass `rank`, `size` and `job`. A process without any of this is a job of one rank.
+    other way pass `rank`, `size` and `job`. A process without any of this is a job of one rank, and so is a program
+    that a rank has started after it had joined.
 
     Ranks that mpiexec or srun has started on several machines form one communicator, too: between machines MPI carries
     the messages, through mpi4py (`pip install 'shmcoll[nodes]'`). SHMCOLL_NODE makes ranks of one machine belong to
@@ -54,7 +64,8 @@ def init(
         ArenaError: shared memory is not available, or is another job's.
         ShmcollError: ranks do not join in time or disagree on the size; or they are on several machines, and mpi4py is
             missing, or a machine has another version of shmcoll.
-        CallNotAllowed: this process was forked by a rank, and is not a rank itself.
+        CallNotAllowed: this process was forked by a rank, and is not a rank itself; or it was started by a rank of
+            `job`.
         ValueError: `rank`, `size` and `job` are not given together, or do not fit each other; or SHMCOLL_TIMEOUT or
             SHMCOLL_JOIN_TIMEOUT is not a number of seconds.
     """
@@ -73,7 +84,7 @@ def init(
             raise
         found = several
     else:
-        return _join(arena, rank, launcher)
+        return _join(arena, rank, launcher, job)
     from shmcoll.startup import several_nodes
 
     comm = several_nodes.join(found.why, found.size_of_job, found.launcher, limits(), leaders)
@@ -115,35 +126,36 @@ def from_mpi(comm: Any, *, leaders: int | None = None) -> Communicator:
     return made
 
 
-def _join(arena: Arena, rank: int, launcher: str) -> Communicator:
+def _join(arena: Arena, rank: int, launcher: str, job: str | None) -> Communicator:
     if rank:
         object_cache.leave_to_rank_0()
     local_rank = LocalRank(arena, rank, launcher)
     comm = Communicator(local_rank, Group.world(arena), "world")
     if is_on("SHMCOLL_SHARE_ARRAYS"):
         local_rank.share_arrays().share_everywhere()
-    note_joined(comm)
+    note_joined(comm, job)
     return comm
 
 
 def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Arena, int, str]:
     """Return the arena, this rank's number, and the name of the launcher."""
     place: Placement | None
+    timeout, patience = limits()
+    # Removed from the environment, because a process that this rank starts is not a rank
     if (rank, size, job) != (None, None, None):
         place = _explicit(rank, size, job)
-    else:
-        # Removed from the environment, because a process that this rank starts is not a rank
-        given = os.environ.pop("SHMCOLL_ARENA", None)
-        if given:
-            arena, number = _inherited(given), _number("RANK")
-            if not 0 <= number < arena.ranks:
-                raise ArenaError(f"RANK={number} is not a rank of this job of {arena.ranks}")
+    elif given := os.environ.pop("SHMCOLL_ARENA", None):
+        arena, number, launcher = _inherited(given), _number("RANK"), os.environ.pop("SHMCOLL_LAUNCHER", "shmrun")
+        if not 0 <= number < arena.ranks:
+            raise ArenaError(f"RANK={number} is not a rank of this job of {arena.ranks}")
+        if _claim(arena, number):
             rank_process.let_ranks_read(arena.load(layout.JOB_CREATOR))
-            return arena, number, os.environ.pop("SHMCOLL_LAUNCHER", "shmrun")
+            return arena, number, launcher
+        place = _late_place(arena, number, launcher)
+    else:
         place = find_placement(os.environ)
         if place is not None:
             die_with_launcher(place, os.environ)
-    timeout, patience = limits()
     if place is None or place.size == 1:
         return arenas.create(1, timeout=timeout), 0, place.launcher if place else "none"
     check_proc()  # without it, any process that is checked seems to have ended
@@ -161,6 +173,11 @@ def _explicit(rank: int | None, size: int | None, job: str | None) -> Placement:
     if not 0 <= rank < size:
         raise ValueError(f"rank {rank} is not a rank of a job of {size}")
     arenas.check_ranks(size)
+    if (mark := marks.of_other(os.environ)) and mark.is_in(job):
+        raise CallNotAllowed(
+            f"process {mark.pid}, a rank of job {job!r}, has started this process, which is not a rank itself; use "
+            f"collectives in the rank, or give another job another name"
+        )
     return Placement("explicit", rank, size, f"explicit:{job}")
 
 
@@ -169,10 +186,11 @@ def limits() -> tuple[float, float]:
     return seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT), seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
 
 
-def note_joined(comm: Communicator) -> None:
-    """Have `init` return this communicator from now on."""
+def note_joined(comm: Communicator, job: str | None = None) -> None:
+    """Have `init` return this communicator from now on. job: the name that this process has joined under."""
     global _joined
     _joined = os.getpid(), comm
+    launchers.mark_children(job)
 
 
 def preload(progress: Callable[[str], None] | None = None) -> None:
@@ -181,10 +199,48 @@ def preload(progress: Callable[[str], None] | None = None) -> None:
 
 
 def _inherited(given: str) -> Arena:
-    fd, _, nonce = given.partition(":")
-    if not fd.isdigit():
-        raise ArenaError(f"SHMCOLL_ARENA={given!r} is not 'descriptor:nonce'; it is set by shmrun, not by hand")
-    return arenas.attach(int(fd), nonce)
+    """Return the arena behind the inherited descriptor, or else the launcher's, which has the same number."""
+    fd, nonce, launcher = [*given.split(":"), "", ""][:3]
+    if not (fd.isdigit() and nonce and launcher.isdigit()):
+        raise ArenaError(f"SHMCOLL_ARENA={given!r} is not 'descriptor:nonce:process'; it is set by shmrun, not by hand")
+    try:
+        return arenas.attach(int(fd), nonce)
+    except ArenaError as error:
+        opened = arenas.open_of(int(launcher), int(fd))
+        if opened is None:
+            raise ArenaError(f"{error}, and process {launcher}, the launcher, does not show it") from None
+        return arenas.attach(opened, nonce)
+
+
+def _claim(arena: Arena, rank: int) -> bool:
+    """Become this rank, if no process has been it."""
+    record = layout.record_offset(arena.ranks, rank, layout.BY_RANK)
+    try:
+        fcntl.lockf(arena.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, layout.WORD, record)
+    except OSError:
+        raise ArenaError(f"another process joins as rank {rank} now; one process per rank calls init()") from None
+    try:
+        if records.read(arena, rank, layout.BY_RANK).state != records.UNBORN:
+            return False
+        records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=os.getpid())
+        return True
+    finally:
+        fcntl.lockf(arena.fd, fcntl.LOCK_UN, layout.WORD, record)
+
+
+def _late_place(arena: Arena, rank: int, launcher: str) -> Placement | None:
+    """Return the place of a process where another one is, or was, the rank; None if that one has started it.
+
+    Raises `ArenaError` if that one lives and has not.
+    """
+    first = records.read(arena, rank, layout.BY_RANK)
+    key, size = f"{launcher}:{arena.nonce}", arena.ranks
+    arena.close()
+    if has_ended(first.pid, first.start):
+        return Placement(launcher, rank, size, key)
+    if first.pid in (pid for pid, _ in ancestors()):
+        return None
+    raise ArenaError(f"rank {rank} of this job is process {first.pid}; one process per rank calls init()")
 
 
 def _number(name: str) -> int:

@@ -1,7 +1,8 @@
 """The launchers under which shmcoll can join. Each is recognised by the environment variables that it sets.
 
 A launcher gives a rank its number, the size of the job, and a key under which the ranks meet: it is the same on all
-ranks of this job, and differs from that of any other job (see `rendezvous.py`).
+ranks of this job, and differs from that of any other job (see `rendezvous.py`). A process that a rank starts inherits
+the variables, and is no rank (`marks.py`).
 """
 
 import contextlib
@@ -10,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shmcoll.engine.layout import CELL_BYTES, most_ranks
-from shmcoll.engine.system.processes import process_start
+from shmcoll.engine.system.processes import ancestors, process_start
 from shmcoll.engine.system.text import read_text
 from shmcoll.errors import ShmcollError
-from shmcoll.startup import rank_process
+from shmcoll.startup import marks, rank_process
 
 _Environment = Mapping[str, str]
 
@@ -43,23 +44,74 @@ class Placement:
     key: str
 
 
+@dataclass(frozen=True)
+class _Launcher:
+    """name. find: returns the place that it has given. names: variables that differ between its jobs and ranks."""
+
+    name: str
+    find: Callable[[_Environment], Placement | None]
+    names: tuple[str, ...]
+
+    def trace(self, environment: _Environment) -> marks.Trace:
+        if self.find is _variables:
+            where = f"{environment.get('MASTER_ADDR', '')}:{environment.get('MASTER_PORT', '')}".strip(":")
+        else:
+            where = _ancestor(_PROCESSES.get(self.name, ()))
+        return marks.Trace.of([environment.get(name) for name in self.names], where)
+
+    def has_started(self, mark: marks.Mark, environment: _Environment) -> bool:
+        """Return whether the process of the mark got these variables from this launcher, and this process by it."""
+        now, then = self.trace(environment), mark.traces.get(self.name)
+        if then is None or now.variables != then.variables:
+            return False
+        if now.where in (then.where, ""):  # this process may have outlived the launcher
+            return True
+        if self.find is _variables:
+            raise ShmcollError(
+                f"process {mark.pid}, which has joined a job, has started this one, whose RANK and WORLD_SIZE are the "
+                f"same, and MASTER_ADDR and MASTER_PORT are not. If it is no rank, remove RANK from its environment. "
+                f"If it is a rank of another job, remove {marks.NAME}"
+            )
+        return False
+
+
 def find_placement(environment: _Environment) -> Placement | None:
-    """Return the place that a launcher has given this process; None if it has no launcher.
+    """Return the place that a launcher has given this process; None if it has no launcher, or a rank has started it.
 
     Raises `SeveralMachines` if the ranks are on several machines, and `ShmcollError` if the variables contradict each
     other.
     """
-    for find in (_torchrun, _open_mpi, _hydra, _srun, _msrun, _pmi, _variables):
-        place = find(environment)
-        if place is not None:
-            if not 0 <= place.rank < place.size:
-                raise ShmcollError(f"{place.launcher} says that this is rank {place.rank} of {place.size}")
-            if place.size > (most := most_ranks(CELL_BYTES)):
-                raise ShmcollError(
-                    f"{place.launcher} has started {place.size} ranks, and shmcoll joins {most} at most; start fewer"
-                )
-            return place
+    mark, is_of_rank = marks.of_other(environment), False
+    for launcher in _LAUNCHERS:
+        several = None
+        try:
+            place = launcher.find(environment)
+        except SeveralMachines as error:
+            place, several = None, error
+        if place is None and several is None:
+            continue
+        if mark is not None and launcher.has_started(mark, environment):
+            is_of_rank = True
+        elif several is not None:
+            raise several
+        elif place is not None and not (is_of_rank and launcher.find is _variables):  # the rank may have set these
+            return _checked(place)
     return None
+
+
+def mark_children(job: str | None) -> None:
+    """Mark this process, which has joined, for those that it starts. job: the name that it gave."""
+    marks.write(os.environ, job, {launcher.name: launcher.trace(os.environ) for launcher in _LAUNCHERS})
+
+
+def _checked(place: Placement) -> Placement:
+    if not 0 <= place.rank < place.size:
+        raise ShmcollError(f"{place.launcher} says that this is rank {place.rank} of {place.size}")
+    if place.size > (most := most_ranks(CELL_BYTES)):
+        raise ShmcollError(
+            f"{place.launcher} has started {place.size} ranks, and shmcoll joins {most} at most; start fewer"
+        )
+    return place
 
 
 _PROCESSES = {
@@ -89,7 +141,7 @@ def die_with_launcher(place: Placement, environment: _Environment) -> None:
             environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
         )
     else:
-        gone = _starter(*names) == _starter()
+        gone = not _ancestor(names)
     if gone:
         raise ShmcollError(f"{place.launcher}, which has started this rank, has ended")
 
@@ -192,15 +244,24 @@ def _starter(*names: str) -> str:
 
     The ranks of a job share it. A shell between the launcher and a rank does no harm if the launcher is known.
     """
-    pid = os.getppid()
-    ancestor = pid
-    while names and ancestor > 1:
-        try:
-            stat = read_text(f"/proc/{ancestor}/stat")
-        except OSError:
-            break
-        if stat[stat.index("(") + 1 : stat.rindex(")")].startswith(names):
-            pid = ancestor
-            break
-        ancestor = int(stat[stat.rindex(")") + 2 :].split()[1])
+    return _ancestor(names) or _identity(os.getppid())
+
+
+def _ancestor(names: tuple[str, ...]) -> str:
+    return next((_identity(pid) for pid, name in ancestors() if names and name.startswith(names)), "")
+
+
+def _identity(pid: int) -> str:
     return f"{pid}.{process_start(pid)}"
+
+
+#: the first that has set its variables decides
+_LAUNCHERS = (
+    _Launcher("torchrun", _torchrun, ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "RANK", "WORLD_SIZE")),
+    _Launcher("openmpi", _open_mpi, ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_COMM_WORLD_RANK")),
+    _Launcher("hydra", _hydra, ("PMI_RANK", "PMI_SIZE")),
+    _Launcher("srun", _srun, ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID")),
+    _Launcher("msrun", _msrun, ("MS_SCHED_HOST", "MS_SCHED_PORT")),
+    _Launcher("PMI", _pmi, ("PMI_RANK", "PMI_SIZE")),
+    _Launcher("environment", _variables, ("RANK", "WORLD_SIZE")),
+)

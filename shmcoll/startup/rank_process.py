@@ -46,7 +46,7 @@ def begin(starter: int, arena: Arena, rank: int, launcher: str) -> None:
     place."""
     die_with(starter)
     os.setpgid(0, 0)
-    os.environ.update(variables(arena, rank, launcher))
+    os.environ.update(variables(arena, rank, launcher, starter))
 
 
 def begin_in_fork(arena: Arena) -> None:
@@ -93,10 +93,11 @@ def prepare_environment() -> None:
         os.environ["MASTER_PORT"] = str(_free_port())
 
 
-def variables(arena: Arena, rank: int, launcher: str) -> dict[str, str]:
-    """Return the variables of one rank, in addition to those that all ranks share."""
+def variables(arena: Arena, rank: int, launcher: str, starter: int) -> dict[str, str]:
+    """Return the variables of one rank, in addition to those that all ranks share. starter: the process that starts
+    the rank, and holds the arena's descriptor."""
     return {
-        "SHMCOLL_ARENA": f"{arena.fd}:{arena.nonce}",
+        "SHMCOLL_ARENA": f"{arena.fd}:{arena.nonce}:{starter}",
         "SHMCOLL_LAUNCHER": launcher,
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),

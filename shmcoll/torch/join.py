@@ -30,9 +30,7 @@ import torch.distributed as dist
 from shmcoll.communicator import Communicator
 from shmcoll.engine.system.text import read_text, to_text
 from shmcoll.startup import join as startup
-
-#: variables of the launchers whose own meeting place is used
-_LAUNCHED = ("SHMCOLL_ARENA", "TORCHELASTIC_RUN_ID")
+from shmcoll.startup.launchers import find_placement
 
 _kept_store: Any = None
 
@@ -81,7 +79,7 @@ def _job(rank: int, size: int, members: Sequence[int], name: str) -> Communicato
     if startup._joined is None:
         here, ranks = (dist.get_rank(), dist.get_world_size()) if members else (rank, size)
         given = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-        if given != (str(here), str(ranks)) or not any(one in os.environ for one in _LAUNCHED):
+        if given != (str(here), str(ranks)) or not _is_launched():
             if size != ranks:
                 raise ValueError(
                     f"the first group of the backend shmcoll has {size} of {ranks} ranks, and every rank must join the "
@@ -95,6 +93,13 @@ def _job(rank: int, size: int, members: Sequence[int], name: str) -> Communicato
             f"has {size} ranks; call dist.init_process_group before shmcoll.init()"
         )
     return world
+
+
+def _is_launched() -> bool:
+    """Return whether a launcher whose own meeting place is used has started this process."""
+    if "SHMCOLL_ARENA" in os.environ:
+        return True
+    return "TORCHELASTIC_RUN_ID" in os.environ and find_placement(os.environ) is not None
 
 
 def _exchange(store: Any, key: str, rank: int, size: int, value: str, timeout: timedelta) -> list[str]:

@@ -48,9 +48,9 @@ def test_a_limit_that_is_none_is_refused(value):
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"SHMCOLL_ARENA": "x"}, "ArenaError: SHMCOLL_ARENA='x' is not 'descriptor:nonce'"),
-        ({"SHMCOLL_ARENA": "999:00"}, "ArenaError: the arena's descriptor 999 is not open in this process"),
-        ({"SHMCOLL_ARENA": "2:00"}, "ArenaError: the arena "),
+        ({"SHMCOLL_ARENA": "x"}, "ArenaError: SHMCOLL_ARENA='x' is not 'descriptor:nonce:process'"),
+        ({"SHMCOLL_ARENA": "999:00:1"}, "ArenaError: the arena's descriptor 999 is not open in this process"),
+        ({"SHMCOLL_ARENA": "2:00:1"}, "ArenaError: the arena "),
     ],
 )
 def test_an_environment_that_is_not_ours(environment, words):
@@ -64,7 +64,7 @@ def test_a_number_that_is_no_rank(ranks):
         import shmcoll.startup.join as job
 
         job._joined = None
-        os.environ["SHMCOLL_ARENA"] = f"{comm._local_rank.arena.fd}:{comm._local_rank.arena.nonce}"
+        os.environ["SHMCOLL_ARENA"] = f"{comm._local_rank.arena.fd}:{comm._local_rank.arena.nonce}:{os.getppid()}"
         os.environ["RANK"] = number
         try:
             job.init()

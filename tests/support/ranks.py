@@ -242,9 +242,8 @@ def _be_rank(arena: arenas.Arena, rank: int, function: Callable[..., Any], args:
         atexit._clear()  # those of the test process
         faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.environ.update(
-            SHMCOLL_ARENA=f"{arena.fd}:{arena.nonce}", RANK=str(rank), WORLD_SIZE=str(arena.ranks), OMP_NUM_THREADS="1"
-        )
+        os.environ["SHMCOLL_ARENA"] = f"{arena.fd}:{arena.nonce}:{os.getppid()}"
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(arena.ranks), OMP_NUM_THREADS="1")
         try:
             answer = pickle.dumps((function(shmcoll.startup.join.init(), *args), None, ""))
             code = 0

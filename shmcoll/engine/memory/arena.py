@@ -256,14 +256,32 @@ def attach(fd: int, nonce: str | None) -> Arena:
     return arena
 
 
+def open_of(pid: int, fd: int) -> int | None:
+    """Return a descriptor of the file behind a descriptor of another process, if it can be our arena.
+
+    The pid may be another process's by now, and the file any file. It is looked at before it is opened.
+    """
+    try:
+        seen = os.open(f"/proc/{pid}/fd/{fd}", os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        checked_size(seen)
+        return os.open(f"/proc/self/fd/{seen}", os.O_RDWR | os.O_CLOEXEC)
+    except (OSError, ArenaError):
+        return None
+    finally:
+        os.close(seen)
+
+
 def checked_size(fd: int) -> int:
     """Return the size of the file behind a descriptor. Raises `ArenaError` if it cannot be our arena."""
     try:
         info = os.fstat(fd)
     except OSError as e:
         raise ArenaError(
-            f"the arena's descriptor {fd} is not open in this process: {e}. A program between shmrun and this rank "
-            f"closed its inherited descriptors; start the rank from shmrun directly."
+            f"the arena's descriptor {fd} is not open in this process: {e}. A program between the launcher and this "
+            f"rank has closed it"
         ) from e
     if info.st_uid != os.geteuid():
         raise ArenaError(f"the arena belongs to uid {info.st_uid}, this rank runs as uid {os.geteuid()}")

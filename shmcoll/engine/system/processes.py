@@ -1,6 +1,7 @@
 """The identity of processes: a pid alone may be used again."""
 
 import os
+from collections.abc import Iterator
 
 from shmcoll.engine.system.text import read_text
 from shmcoll.errors import ShmcollError
@@ -45,6 +46,18 @@ def start_of(pid: int) -> int:
     """Return the same as `process_start`, for a process that exists. Raises `OSError` if it cannot be read."""
     fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def ancestors() -> Iterator[tuple[int, str]]:
+    """Yield pid and name of each ancestor of this process that can be read, the parent first."""
+    pid = os.getppid()
+    while pid > 1:
+        try:
+            before, _, after = read_text(f"/proc/{pid}/stat").rpartition(")")
+        except OSError:
+            return
+        yield pid, before.partition("(")[2]
+        pid = int(after.split()[1])
 
 
 def _is_unused(pid: int) -> bool:

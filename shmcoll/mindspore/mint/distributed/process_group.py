@@ -15,6 +15,7 @@ from shmcoll.mindspore.communication import GlobalComm, groups
 from shmcoll.mindspore.communication.groups import GroupOptions
 from shmcoll.mindspore.communication.management import check_name, set_environment
 from shmcoll.mindspore.mint.distributed.tcp_store import TCPStore
+from shmcoll.startup import marks
 from shmcoll.startup.launchers import find_placement
 
 _log = logging.getLogger("shmcoll.mindspore")
@@ -83,7 +84,9 @@ def init_process_group(
         if rank < 0:
             raise ValueError("Specified rank must be a non-negative integer.")
         address = _address(init_method) if init_method is not None else f"{store.host}:{store.port}"  # type: ignore[union-attr]
-    if address is not None and "SHMCOLL_ARENA" not in os.environ and find_placement(os.environ) is None:
+    # What a rank has started is told that its arguments do not fit: it is no rank, and a job of one
+    unmarked = {name: value for name, value in os.environ.items() if name != marks.NAME}
+    if address is not None and "SHMCOLL_ARENA" not in os.environ and find_placement(unmarked) is None:
         comm = shmcoll.init(rank=rank, size=world_size, job=f"mindspore {address}")
     else:
         comm = shmcoll.init()
