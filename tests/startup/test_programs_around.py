@@ -192,7 +192,6 @@ def test_a_launcher_that_a_rank_starts_has_ranks_of_its_own(shmrun: Any, inner: 
 
 #: the programs in between: each runs the real one twice, as a script of two steps does
 BETWEEN = {
-    "a program that starts it": "subprocess.run(real, check=True); subprocess.run(real, check=True)",
     "one that opens a file in place of the descriptor": """
         for fd in range(3, 30): os.dup2(os.open("job", os.O_RDONLY), fd)
         subprocess.run(real, check=True, close_fds=False); os.execv(real[0], real)
