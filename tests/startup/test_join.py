@@ -179,4 +179,4 @@ def test_names():
         except AttributeError as e:
             print(e)
     """)
-    assert done.stdout == "module 'shmcoll' has no attribute 'nothing'\n", done.stderr
+    assert done.stdout == "shmcoll has no attribute 'nothing'\n", done.stderr
