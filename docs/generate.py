@@ -32,7 +32,9 @@ from shmcoll.runner.pool import Ranks
 from shmcoll.runtime.work import Work
 
 FOLDER = Path(__file__).parent / "reference"
-FUNCTIONS = ("init", "from_mpi", "run", "map", "ranks", "shared", "op", "premul_sum", "pair_dtype")
+FUNCTIONS = (
+    "init", "from_mpi", "run", "map", "ranks", "shared", "freeze_support", "op", "premul_sum", "pair_dtype",
+)  # fmt: skip
 
 #: the collectives whose way is described to users, and the methods that are called otherwise
 ALGORITHMS = {name: routine for name, routine in ROUTINES.items() if name not in ("send", "recv")}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from shmcoll.communicator.plans import Plan
     from shmcoll.engine.compiler.user_operators import op, premul_sum
     from shmcoll.engine.kernels.dtypes import pair_dtype
+    from shmcoll.engine.system.interpreter import freeze_support
     from shmcoll.errors import (
         ArenaError,
         BufferChanged,
@@ -57,6 +58,7 @@ _HOME = {
     "ranks": "shmcoll.runner.pool",
     "Ranks": "shmcoll.runner.pool",
     "shared": "shmcoll.runner.shared_memory",
+    "freeze_support": "shmcoll.engine.system.interpreter",
     "op": "shmcoll.engine.compiler.user_operators",
     "premul_sum": "shmcoll.engine.compiler.user_operators",
     "pair_dtype": "shmcoll.engine.kernels.dtypes",
@@ -117,6 +119,7 @@ __all__ = [
     "ShmcollError",
     "Work",
     "__version__",
+    "freeze_support",
     "from_mpi",
     "init",
     "op",

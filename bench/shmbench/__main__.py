@@ -50,7 +50,7 @@ def _is_rank_of_mpi() -> bool:
 
 
 def _become_job(options: Options, arguments: list[str]) -> NoReturn:
-    from shmcoll.startup.rank_process import interpreter_environment
+    from shmcoll.engine.system.interpreter import interpreter_environment
 
     if options.conditions.neighbour and not options.neighbour_pid:
         from shmbench.timing.neighbour import start

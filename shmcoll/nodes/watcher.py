@@ -16,9 +16,11 @@ from pathlib import Path
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.descriptors import file_of
 from shmcoll.engine.system.handlers import ignored
 from shmcoll.engine.system.text import to_bytes
+from shmcoll.errors import ShmcollError
 
 #: variables that the launchers set for each rank: MPICH's mpiexec and those made from it, and Open MPI's
 _HYDRA, _PRRTE = "MPI_LOCALRANKID", "OMPI_COMM_WORLD_RANK"
@@ -35,7 +37,7 @@ def is_needed() -> bool:
 def start(arena: Arena) -> None:
     """Start the watcher of the node whose arena this is. Its lowest rank calls it, when all have joined. The job goes
     on without it if it cannot be started."""
-    if not sys.executable or not arena.has_descriptor():
+    if not arena.has_descriptor():
         return
     ranks = [records.read(arena, rank, layout.BY_RANK) for rank in range(arena.ranks)]
     given = {
@@ -46,9 +48,9 @@ def start(arena: Arena) -> None:
         "survivors_speak": _HYDRA not in os.environ,
         "path": [folder for folder in sys.path if folder],
     }
-    with ignored(OSError, subprocess.SubprocessError):
+    with ignored(OSError, subprocess.SubprocessError, ShmcollError):
         subprocess.run(
-            [sys.executable, "-I", "-S", str(_PROGRAM)],
+            [interpreter.python(), "-I", "-S", str(_PROGRAM)],
             input=to_bytes(json.dumps(given)),
             stdout=subprocess.DEVNULL,
             pass_fds=[arena.fd],

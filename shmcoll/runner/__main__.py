@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 
+from shmcoll.engine.system import interpreter
 from shmcoll.runner import protocol
 from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import OpenRanks, Over, Request, Stop
@@ -19,6 +20,7 @@ from shmcoll.startup import rank_process
 
 
 def main() -> None:
+    interpreter.begin()
     number, pid = map(int, sys.argv[1:])
     # The thread that started us waits until we have loaded, and we read no message meanwhile.
     rank_process.die_with(pid)

@@ -16,12 +16,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.descriptors import file_of
 from shmcoll.engine.system.text import decoder, show, to_text
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import protocol
 from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks, Over, Request, Stop
-from shmcoll.startup import exits, rank_process
+from shmcoll.startup import exits
 
 #: variables that numpy reads once, when it is imported
 _READ_ONCE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -67,8 +68,8 @@ class Server:
             number = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)  # if 0 to 2 are closed, it would be one of them
             failed.callback(os.close, number)
             self.process = subprocess.Popen(
-                [*rank_process.interpreter(), "-m", "shmcoll.runner", str(number), str(os.getpid())],
-                env=rank_process.interpreter_environment({"OMP_NUM_THREADS": "1", **os.environ}, sys.path),
+                interpreter.command("shmcoll.runner", number, os.getpid()),
+                env=interpreter.environment({"OMP_NUM_THREADS": "1", **os.environ}, sys.path),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

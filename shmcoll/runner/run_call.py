@@ -16,11 +16,11 @@ import traceback
 from types import ModuleType
 from typing import Any, BinaryIO, NoReturn, TextIO
 
+from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.text import line_writer
 from shmcoll.runner import pickling, protocol, shared_memory
 from shmcoll.runner.answers import Answer, Unreachable, exit_code
 from shmcoll.runner.protocol import Setting
-from shmcoll.startup import rank_process
 
 
 def perform(call: int, answers: int, events: socket.socket, rank: int, shared: list[int]) -> NoReturn:
@@ -111,7 +111,7 @@ def look_fresh(setting: Setting, out: TextIO, err: TextIO) -> None:
     sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc, assignment]
     if setting.folder is not None:
         os.chdir(setting.folder)
-    rank_process.restore_environment(setting.environment)
+    interpreter.restore_environment(setting.environment)
     sys.path[:] = setting.path
     sys.argv[:] = setting.argv
     sys.modules["__main__"] = ModuleType("__main__")
@@ -129,11 +129,11 @@ def only(me: int) -> None:
 
 def command(call: int, answers: int, events: int, rank: int, shared: list[int]) -> list[str]:
     """Return the command line of a fresh rank, under the server's own interpreter options."""
-    numbers = map(str, (call, answers, events, rank, *shared))
-    return [*rank_process.interpreter(), "-m", "shmcoll.runner.run_call", *numbers]
+    return interpreter.command("shmcoll.runner.run_call", call, answers, events, rank, *shared)
 
 
 def main() -> NoReturn:
+    interpreter.begin()
     call, answers, events, rank, *shared = map(int, sys.argv[1:])
     for fd in (call, answers, events, *shared):
         os.set_inheritable(fd, False)

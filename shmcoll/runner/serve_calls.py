@@ -19,6 +19,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.descriptors import file_of
 from shmcoll.runner import protocol, shared_memory
 from shmcoll.runner.answers import Answer, Unreachable, exit_code
@@ -160,10 +161,11 @@ def _ignore_interrupts() -> None:
 
 def command(control: int, setting: int, rank: int) -> list[str]:
     """Return the command line of a fresh rank, under the server's own interpreter options."""
-    return [*rank_process.interpreter(), "-m", "shmcoll.runner.serve_calls", *map(str, (control, setting, rank))]
+    return interpreter.command("shmcoll.runner.serve_calls", control, setting, rank)
 
 
 def main() -> NoReturn:
+    interpreter.begin()
     control, setting, rank = map(int, sys.argv[1:])
     for fd in (control, setting):
         os.set_inheritable(fd, False)

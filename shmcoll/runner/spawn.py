@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NoReturn, TypeVar
 
 from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import run_call
@@ -118,4 +119,4 @@ def _execute(job: Job[AnyOfOurs], number: int) -> None:
         os.set_inheritable(fd, True)
     rank_process.begin_to_execute()
     line = job.command(number)
-    os.execve(line[0], line, rank_process.interpreter_environment(os.environ, job.setting.path))
+    os.execve(line[0], line, interpreter.environment(os.environ, job.setting.path))

@@ -11,7 +11,6 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from shmcoll.engine.memory.arena import Arena
@@ -107,31 +106,6 @@ def variables(arena: Arena, rank: int, launcher: str, starter: int) -> dict[str,
         "LOCAL_WORLD_SIZE": str(arena.ranks),
         "RANK_SIZE": str(arena.ranks),
     }
-
-
-def interpreter() -> list[str]:
-    """Return the beginning of a command line: this interpreter with its options."""
-    import subprocess
-
-    return [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
-
-
-def interpreter_environment(environment: Mapping[str, str], path: list[str]) -> dict[str, str]:
-    """Return the variables that a new interpreter needs to import what this one can, and nothing from its working
-    directory.
-
-    `restore_environment` in the new interpreter undoes this.
-    """
-    found = os.pathsep.join(folder for folder in path if folder)
-    return {**environment, "PYTHONPATH": found, "PYTHONSAFEPATH": "1"}
-
-
-def restore_environment(environment: Mapping[str, str]) -> None:
-    """Undo `interpreter_environment`."""
-    for name in ("PYTHONPATH", "PYTHONSAFEPATH"):
-        os.environ.pop(name, None)
-        if name in environment:
-            os.environ[name] = environment[name]
 
 
 def threads() -> int:

@@ -17,9 +17,10 @@ from shmcoll.collectives import RECORDS
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.compiler.compile import all_kernels, load_allocator, load_gate, load_kernel, load_routine
 from shmcoll.engine.kernels.dtypes import DType
+from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.text import to_text
-from shmcoll.startup.rank_process import die_with, interpreter, interpreter_environment
+from shmcoll.startup.rank_process import die_with
 
 Progress = Callable[[str], None]
 
@@ -80,8 +81,8 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
         try:
             running = [
                 subprocess.Popen(
-                    [*interpreter(), "-m", "shmcoll.startup.warm", str(os.getpid()), *missing[i::workers]],
-                    env=interpreter_environment(os.environ, sys.path),
+                    interpreter.command("shmcoll.startup.warm", os.getpid(), *missing[i::workers]),
+                    env=interpreter.environment(os.environ, sys.path),
                     stdout=writer,
                 )
                 for i in range(workers)
@@ -111,7 +112,9 @@ def counted(number: int, unit: str) -> str:
     return f"{number} {unit}{'s' if number > 1 else ''}"
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
+    interpreter.begin()
+    names = sys.argv[1:]
     if not names:
         names = list(ALL)
         fill_cache(names, lambda text: print(f"shmcoll: {text}", file=sys.stderr))
@@ -130,4 +133,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

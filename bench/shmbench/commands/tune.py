@@ -21,7 +21,7 @@ from shmbench.cli.flags import Parser, at_least
 from shmbench.timing.other_load import BUSY, Others
 from shmcoll.engine.memory import thresholds
 from shmcoll.engine.system.cores import usable_cores
-from shmcoll.startup.rank_process import interpreter_environment
+from shmcoll.engine.system.interpreter import interpreter_environment
 
 if TYPE_CHECKING:
     from shmbench.commands.thresholds import Crossing, Ratios

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from shmbench.timing.peers import IMPORTED, PEERS, SCRIPTS
-from shmcoll.startup.rank_process import die_with, interpreter_environment
+from shmcoll.engine.system.interpreter import interpreter_environment
+from shmcoll.startup.rank_process import die_with
 
 Command = tuple[list[str], dict[str, str]]  # with its environment
 END_SECONDS = 5

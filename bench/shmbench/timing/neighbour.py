@@ -23,7 +23,7 @@ _READY = b"ready"
 
 def start(neighbour: Neighbour) -> "subprocess.Popen[bytes]":
     """Start it, and return when it computes. Raises `OSError` if it does not start."""
-    from shmcoll.startup.rank_process import interpreter_environment
+    from shmcoll.engine.system.interpreter import interpreter_environment
 
     core = "any" if neighbour.core is None else str(neighbour.core)
     process = subprocess.Popen(
