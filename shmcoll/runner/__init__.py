@@ -7,6 +7,7 @@ pool            `ranks`: ranks that stay
 arguments       what may be passed to them
 outgoing        one call: its files, its way to the server and back
 pickling        how functions, arguments and results are pickled
+namespaces      the global variables of functions in ranks
 shared_memory   arrays that caller and ranks map
 work_queue      the items of `map`
 turns           one call at a time

@@ -4,12 +4,11 @@
 * Functions keep the name of their file, which cloudpickle 3.1.3 and later leave out. The source lines of functions that
   are in no file, such as those of a notebook's cell, go with the call. So a rank's traceback shows the lines.
 * A communicator, or an object that depends on one, is refused with a text that says what to do.
-* Ranks that stay keep their global variables (`KnownGlobals`).
+* Functions and classes have a module and global variables in the rank (`namespaces.py`).
 """
 
 import contextlib
 import functools
-import hashlib
 import io
 import linecache
 import os
@@ -22,6 +21,7 @@ import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
 from shmcoll.runner import shared_memory
+from shmcoll.runner.namespaces import Globals, Namespaces
 from shmcoll.runner.shared_memory import Region
 
 MOST_SHARED = 200  # arrays of one call; the kernel passes 253 descriptors at once
@@ -46,11 +46,11 @@ class Sending:
     read, by name. known: the globals that the ranks have already; None for ranks that do not stay.
     """
 
-    def __init__(self, function: Any = None, known: "KnownGlobals | None" = None) -> None:
+    def __init__(self, function: Any = None, known: Globals | None = None) -> None:
         self._module = _module_to_send(function)
+        self.names = Namespaces(self._module, known)
         self.regions: list[Region] = []
         self.sources: dict[str, list[str]] = {}
-        self.known = known
 
     def dump(self, value: Any, file: Any) -> None:
         with _by_value(self._module):
@@ -84,6 +84,11 @@ class Sending:
             self.sources[name] = lines
 
 
+def pickled(value: Any, known: Globals) -> bytes:
+    """Return the pickle of a value of a call's function."""
+    return Sending(None, known).dumps(value)
+
+
 class CallPickler(cloudpickle.Pickler):
     """The pickler described at the top of this file. For the way back `sending` is None, and shared arrays are pickled
     by value."""
@@ -102,11 +107,13 @@ class CallPickler(cloudpickle.Pickler):
             if isinstance(obj, kind):
                 raise Unsendable(f"it contains {name}, which belongs to the process that made it; {self._advice()}")
         reduced = super().reducer_override(obj)
-        if isinstance(obj, FunctionType) and reduced is not NotImplemented and self._sending:
+        if reduced is NotImplemented or self._sending is None or not isinstance(obj, (FunctionType, type)):
+            return reduced
+        names = self._sending.names
+        if isinstance(obj, FunctionType):
             self._sending.keep_source(obj.__code__, obj.__globals__)
-            if self._sending.known is not None:
-                return self._sending.known.reduced(obj, reduced)
-        return reduced
+            reduced = names.of_function(obj, reduced)
+        return names.by_name(obj, reduced)
 
     def _array(self, array: np.ndarray) -> Any:
         region = shared_memory.region_of(array)
@@ -129,67 +136,6 @@ def code_of(make: Callable[..., CodeType], arguments: tuple[Any, ...], filename:
 def dump_result(value: Any, file: Any) -> None:
     """Pickle the result of a rank."""
     CallPickler(file, None).dump(value)
-
-
-class KnownGlobals:
-    """The global variables that ranks which stay have received, as their caller knows them.
-
-    Functions that are pickled by value come with the global variables that they use. In ranks that stay, all functions
-    of one module have the same globals (`namespace`), from call to call. A variable is sent if the pickle of the
-    caller's value has changed since it was sent last. Otherwise the ranks keep their own value, which they may have
-    changed: a function sees what an earlier call has bound or filled.
-    """
-
-    def __init__(self) -> None:
-        self._sent: dict[tuple[str, str], bytes] = {}
-        self._now: dict[tuple[str, str], bytes] = {}
-
-    def reduced(self, function: FunctionType, reduced: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return how cloudpickle reduces a function, without the globals that the ranks have."""
-        make, (code, _, *rest), (state, slots), *others = reduced
-        module = function.__globals__.get("__name__", "")
-        kept = {name: value for name, value in slots["__globals__"].items() if self._is_news(module, name, value)}
-        slots = {**slots, "__globals__": kept}
-        return make, (code, _Namespace(module), *rest), (state, slots), *others
-
-    def arrived(self) -> None:
-        """Note that the ranks have received what was pickled since the last time."""
-        self._sent |= self._now
-        self._now = {}
-
-    def discard(self) -> None:
-        """Note that the ranks have not received it."""
-        self._now = {}
-
-    def _is_news(self, module: str, name: str, value: Any) -> bool:
-        if isinstance(value, ModuleType):
-            return True
-        with io.BytesIO() as file:
-            CallPickler(file, Sending()).dump(value)
-            digest = hashlib.sha256(file.getbuffer()).digest()
-        self._now[module, name] = digest
-        return self._sent.get((module, name)) != digest
-
-
-class _Namespace(dict[str, Any]):
-    """The globals of a module in the rank, as they are in a pickle."""
-
-    def __init__(self, module: str):
-        super().__init__()
-        self.module = module
-
-    def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
-        return namespace, (self.module,)
-
-
-_namespaces: dict[str, dict[str, Any]] = {}
-
-
-def namespace(module: str) -> dict[str, Any]:
-    """Return, in a rank that stays, the globals of the functions that come from this module of the caller."""
-    if module == "__main__":
-        return vars(sys.modules[module])
-    return _namespaces.setdefault(module, {"__name__": module})
 
 
 def show_sources(sources: dict[str, list[str]]) -> None:

@@ -17,8 +17,9 @@ from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import CallNotAllowed, RankFailed
 from shmcoll.runner import arguments, protocol
 from shmcoll.runner.client import Lost, Server
+from shmcoll.runner.namespaces import KnownGlobals
 from shmcoll.runner.outgoing import STOPPING, OutgoingCall, limits_in_words
-from shmcoll.runner.pickling import KnownGlobals, Sending
+from shmcoll.runner.pickling import Sending, pickled
 from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks
 from shmcoll.runner.turns import Turns
 
@@ -80,7 +81,7 @@ class Ranks:
         self._pid = os.getpid()
         self._closed = ""  # why no further call is possible
         self._turns = Turns(_OF)
-        self._known = KnownGlobals()
+        self._known = KnownGlobals(pickled)
         self._server = Server()
         self._end = weakref.finalize(self, self._server.end)
         try:

@@ -42,9 +42,11 @@ MOST_DESCRIPTORS = 253  # descriptors of one message; the kernel's limit
 
 @dataclass(frozen=True)
 class Setting:
-    """What a rank takes over from the caller's process. span: the largest number of bytes of each answer."""
+    """What a rank takes over from the caller's process. span: the largest number of bytes of each answer. main: the
+    file of `__main__`, and its name if it was started with `python -m`: processes of multiprocessing load it."""
 
     span: int
+    main: tuple[str | None, str | None]
     folder: str | None
     path: list[str]
     argv: list[str]
@@ -210,7 +212,9 @@ def setting(span: int) -> Setting:
     folder = None
     with contextlib.suppress(OSError):  # the working directory has been removed
         folder = os.getcwd()  # noqa: PTH109
-    return Setting(span, folder, list(sys.path), list(getattr(sys, "argv", [])), dict(os.environ))
+    main = sys.modules["__main__"]
+    started = getattr(main, "__file__", None), getattr(getattr(main, "__spec__", None), "name", None)
+    return Setting(span, started, folder, list(sys.path), list(getattr(sys, "argv", [])), dict(os.environ))
 
 
 def call_part(file: BinaryIO) -> Part:

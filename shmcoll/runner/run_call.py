@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import traceback
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, BinaryIO, NoReturn, TextIO
 
@@ -114,7 +115,12 @@ def look_fresh(setting: Setting, out: TextIO, err: TextIO) -> None:
     interpreter.restore_environment(setting.environment)
     sys.path[:] = setting.path
     sys.argv[:] = setting.argv
-    sys.modules["__main__"] = ModuleType("__main__")
+    sys.modules["__main__"] = main = ModuleType("__main__")
+    file, name = setting.main
+    if file:
+        main.__file__ = file
+    if name:
+        main.__spec__ = ModuleSpec(name, None)
     importlib.invalidate_caches()
 
 

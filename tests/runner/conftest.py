@@ -8,7 +8,9 @@ import pytest
 import shmcoll
 from shmcoll.runner import api, client
 from tests.support import leaks
-from tests.support.launched import Scripts
+from tests.support.launched import Scripts, shmrun
+
+__all__ = ["shmrun"]
 
 
 @pytest.fixture(autouse=True, scope="package")

@@ -74,6 +74,15 @@ GLOBALS = """
         print(r.run(step))
         r.run(load, 10)
         print(r.run(step))
+
+        def use():
+            return scale
+
+        def use_by_another():
+            return use()
+
+        for scale in (3, 7, 3):
+            print(r.run(use if scale == 7 else use_by_another))
 """
 
 
@@ -84,6 +93,9 @@ def test_global_variables_stay_until_the_caller_changes_them(scripts: Any) -> No
         "[(-10, 4, True), (-11, 4, True)]",
         "[(-5, 5, True), (-5, 5, True)]",
         "[(-10, 6, True), (-11, 6, True)]",
+        "[3, 3]",
+        "[7, 7]",
+        "[3, 3]",
     ]
 
 
