@@ -21,6 +21,7 @@ from shmcoll.calls.pickling import packed, unpacked
 from shmcoll.communicator.objects import Objects, Packed
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import OperatorFailed
+from shmcoll.runtime import user_code
 from shmcoll.runtime.work import Work
 
 ObjectOperator = Callable[[Any, Any], Any]
@@ -167,7 +168,7 @@ class ObjectReductions(Objects):
             rows = parts._gather_packed(frame, buffers, at)
             if rows is not None:
                 try:
-                    result = reduce(op, _objects(rows))
+                    result = reduce(_guarded(op), _objects(rows))
                     told = packed((None, result if root is None else None), *check)
                 except Exception as error:
                     cause = error
@@ -195,10 +196,13 @@ class ObjectReductions(Objects):
                 try:
                     # Each result is pickled at once, because the operator may change it to make the next one
                     if operation == "scan_object":
-                        results = [_pickled(one) for one in accumulate(_objects(rows), op)]
+                        results = [_pickled(one) for one in accumulate(_objects(rows), _guarded(op))]
                     else:
                         before = islice(_objects(rows), self._size - 1)
-                        results = [_pickled(None), *(_pickled(one) for one in accumulate(before, op))]
+                        results = [
+                            _pickled(None),
+                            *(_pickled(one) for one in accumulate(before, _guarded(op))),
+                        ]
                     outcomes = [(None, result) for result in results]
                 except Exception as error:
                     cause = error
@@ -220,6 +224,10 @@ class ObjectReductions(Objects):
 
 def _objects(rows: list[Packed]) -> Iterator[Any]:
     return (unpacked(*row) for row in rows)
+
+
+def _guarded(op: ObjectOperator) -> ObjectOperator:
+    return lambda left, right: user_code.call(op, left, right)
 
 
 def _pickled(value: Any) -> np.ndarray:

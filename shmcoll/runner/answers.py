@@ -4,7 +4,6 @@ import contextlib
 import os
 import pickle
 import socket
-import sys
 import time
 import traceback
 from collections.abc import Iterator
@@ -16,11 +15,11 @@ from shmcoll.engine.system.descriptors import File, file_of
 from shmcoll.engine.system.handlers import is_of_handler
 from shmcoll.runner import protocol
 from shmcoll.runner.protocol import Answered, Part, Told
-from shmcoll.runtime import uncaught
+from shmcoll.runtime import uncaught, user_code
 from shmcoll.startup.exits import RaisedException
 
 _LONGEST_LINE = 500  # characters; an `Answered` has to fit into a message
-_HERE = str(Path(__file__).parent) + os.sep
+_OURS = (str(Path(__file__).parent) + os.sep, user_code.__file__)
 
 
 class Unreachable(Exception):
@@ -35,7 +34,7 @@ class Answer:
         self._numbers = answers, events.fileno()
         self._files = self._meant()
         self._events = events
-        self._rank = rank
+        self._rank, self._pid = rank, os.getpid()
         self._of = of
         self.span = 0  # bytes that the answer may take, once the setting has been read
         self.loaded = False  # whether the call has been unpickled
@@ -60,7 +59,9 @@ class Answer:
             self._tell(RaisedException(line, now, uncaught.is_consequence(error)))
 
     def check(self) -> None:
-        """Raise `Unreachable` if the rank cannot answer any more."""
+        """Raise `Unreachable` if the rank cannot answer any more, or this process is a fork of it."""
+        if os.getpid() != self._pid:
+            raise Unreachable(f"process {os.getpid()} is a fork of rank {self._rank} of {self._of}, and cannot answer")
         if self._meant() != self._files:
             raise Unreachable(
                 f"rank {self._rank} of {self._of} cannot answer: its program has closed descriptors that it had not "
@@ -80,17 +81,9 @@ class Answer:
             yield protocol.answer(file, self._rank, self.span)
 
 
-def exit_code(error: SystemExit) -> int:
-    """Return the exit code that a program asks for. Prints what the interpreter would print."""
-    if error.code is None or isinstance(error.code, int):
-        return (error.code or 0) & 0xFF
-    print(error.code, file=sys.stderr)
-    return 1
-
-
 def _below_us(trace: TracebackType | None) -> TracebackType | None:
     """Return the traceback without its outermost frames, which are ours."""
-    while trace and trace.tb_frame.f_code.co_filename.startswith(_HERE):
+    while trace and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next
     return trace
 

@@ -141,7 +141,8 @@ def map(
         stack.enter_context(limits_in_words("shmcoll.map", nprocs))
         sending = Sending(fn)
         queue = WorkQueue(fn, listed, sending)
-        return work_queue.in_order(_run(stack, sending, queue, nprocs, (), {}, timeout, method, "stop", "shmcoll.map"))
+        results = _run(stack, sending, queue, nprocs, (), {}, timeout, method, "stop", "shmcoll.map")
+        return work_queue.in_order(results, len(listed))
 
 
 def shutdown() -> None:

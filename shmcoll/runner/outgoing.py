@@ -10,7 +10,7 @@ from typing import Any
 
 from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.handlers import reraise_of_handler
-from shmcoll.errors import ArenaError, RankFailed, ShmcollError
+from shmcoll.errors import ArenaError, CallNotAllowed, RankFailed, ShmcollError
 from shmcoll.runner import protocol
 from shmcoll.runner.client import Lost, Server, Stream
 from shmcoll.runner.pickling import Sending, Unsendable
@@ -118,7 +118,7 @@ def unsendable_in_words() -> Iterator[None]:
     stay."""
     try:
         yield
-    except (MemoryError, OSError, ArenaError):
+    except (MemoryError, OSError, ArenaError, CallNotAllowed):
         raise
     except Unsendable as e:
         raise TypeError(f"the function or an argument cannot be sent to the ranks: {e}") from None

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from shmcoll.engine.system.handlers import reraise_of_handler
-from shmcoll.errors import RankFailed, RemoteTraceback
+from shmcoll.errors import CallNotAllowed, RankFailed, RemoteTraceback
 from shmcoll.startup.exits import RaisedException
 
 READY = "ready"
@@ -179,18 +179,23 @@ def _longest_file() -> int:
 
 
 class Part:
-    """A part of a file for a pickle. It refuses a write that does not fit before any of it is written."""
+    """A part of a file for a pickle. It refuses a write that does not fit before any of it is written, and one by a
+    fork of this process, made by what is pickled: the file, its position included, is this process's."""
 
     def __init__(self, file: BinaryIO, begin: int, span: int, what: str):
         self.file = file
         self._begin, self._end = begin, begin + span
-        self._what = what
+        self._what, self._pid = what, os.getpid()
         self.rewind()
 
     def rewind(self) -> None:
         self.file.seek(self._begin)
 
     def write(self, data: Any) -> int:
+        if os.getpid() != self._pid:
+            with open(os.devnull, "wb") as null:  # for the rest of what it has buffered
+                os.dup2(null.fileno(), self.file.fileno(), inheritable=False)
+            raise CallNotAllowed(f"process {os.getpid()} is a fork of {self._pid}, whose call it does not go on with")
         size = memoryview(data).nbytes
         if self.file.tell() + size > self._end:
             room = (self._end - self._begin) / (1 << 20)

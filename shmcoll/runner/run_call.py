@@ -4,14 +4,12 @@ A forked rank comes here from the server. A rank with an interpreter of its own 
 -m shmcoll.runner.run_call CALL ANSWERS EVENTS RANK SHARED...`. All of these except RANK are descriptors.
 """
 
-import atexit
 import importlib
 import os
 import pickle
 import signal
 import socket
 import sys
-import threading
 import traceback
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -20,8 +18,9 @@ from typing import Any, BinaryIO, NoReturn, TextIO
 from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.text import line_writer
 from shmcoll.runner import pickling, protocol, shared_memory
-from shmcoll.runner.answers import Answer, Unreachable, exit_code
+from shmcoll.runner.answers import Answer, Unreachable
 from shmcoll.runner.protocol import Setting
+from shmcoll.runtime import user_code
 
 
 def perform(call: int, answers: int, events: socket.socket, rank: int, shared: list[int]) -> NoReturn:
@@ -29,7 +28,7 @@ def perform(call: int, answers: int, events: socket.socket, rank: int, shared: l
 
     Exit codes: 0 with a result, 1 with an exception, and the code of a `SystemExit` that the function raises.
     """
-    me, code = os.getpid(), 1
+    code = 1
     answer = Answer(answers, events, rank, "shmcoll.run")
     try:
         with protocol.reopen(call, "rb") as sent:
@@ -38,18 +37,15 @@ def perform(call: int, answers: int, events: socket.socket, rank: int, shared: l
             try:
                 look_fresh(setting, line_writer(1), line_writer(2))
                 with shared_memory.received(shared):
-                    answer.result(_call(sent, call, me))
+                    answer.result(user_code.call(_call, sent, call))
                 code = 0
             except SystemExit as e:
-                code = exit_code(e)
+                code = user_code.exit_code(e)
             except Unreachable:
                 raise
             except BaseException as e:
-                if os.getpid() != me:
-                    traceback.print_exc()
-                only(me)
                 answer.exception(e, ends=True)
-        code = end_as_interpreter(code)
+        code = user_code.end_as_interpreter(code)
     except KeyboardInterrupt:  # the server has stopped the call
         code = code or 1
     except BaseException:
@@ -59,12 +55,11 @@ def perform(call: int, answers: int, events: socket.socket, rank: int, shared: l
         os._exit(code)
 
 
-def _call(sent: BinaryIO, call: int, me: int) -> Any:
+def _call(sent: BinaryIO, call: int) -> Any:
     with sent:
         function, args, kwargs = load(sent)
     os.close(call)
     value = function(*args, **kwargs)
-    only(me)
     finish_work()
     return value
 
@@ -92,17 +87,6 @@ def finish_work() -> None:
             raise error
 
 
-def end_as_interpreter(code: int) -> int:
-    """Do what the interpreter does at its end. Returns the exit code: 1 if a failure was printed that the program had
-    not seen."""
-    threading._shutdown()  # type: ignore[attr-defined]  # joins threads
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    lost = sys.modules.get("shmcoll.runtime.lost_failures")
-    return code or (1 if lost and lost.first() else 0)
-
-
 def look_fresh(setting: Setting, out: TextIO, err: TextIO) -> None:
     """Give this process the state of one that has just been started where the caller is. It prints to `out` and
     `err`."""
@@ -122,12 +106,6 @@ def look_fresh(setting: Setting, out: TextIO, err: TextIO) -> None:
     if name:
         main.__spec__ = ModuleSpec(name, None)
     importlib.invalidate_caches()
-
-
-def only(me: int) -> None:
-    """End a fork of the rank that returns from the function: it is not the rank, and must not answer."""
-    if os.getpid() != me:
-        os._exit(0)
 
 
 # --- a rank with an interpreter of its own ----------------------------------------------------------------------------

@@ -22,10 +22,11 @@ from typing import Any, NoReturn
 from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.descriptors import file_of
 from shmcoll.runner import protocol, shared_memory
-from shmcoll.runner.answers import Answer, Unreachable, exit_code
+from shmcoll.runner.answers import Answer, Unreachable
 from shmcoll.runner.kept_output import KeptOutput
 from shmcoll.runner.protocol import Setting
-from shmcoll.runner.run_call import end_as_interpreter, load, look_fresh, only
+from shmcoll.runner.run_call import load, look_fresh
+from shmcoll.runtime import user_code
 from shmcoll.startup import rank_process
 
 CALL = b"call"  # the bytes that come with the descriptors of a call
@@ -35,7 +36,7 @@ _raised: list[BaseException] = []  # failures of asynchronous calls that a call 
 
 def serve(control: socket.socket, setting: int, rank: int) -> NoReturn:
     """Do the work of the rank until the server closes its end of `control`. Then end as the interpreter would."""
-    me, code = os.getpid(), 1
+    code = 1
     file = file_of(control.fileno())
     try:
         with protocol.reopen(setting, "rb") as sent:
@@ -44,7 +45,7 @@ def serve(control: socket.socket, setting: int, rank: int) -> NoReturn:
         _ignore_interrupts()
         os.close(setting)
         while descriptors := _next_call(control):
-            call = _Call(control, rank, me, descriptors, output)
+            call = _Call(control, rank, descriptors, output)
             try:
                 call.perform()
             finally:
@@ -54,9 +55,9 @@ def serve(control: socket.socket, setting: int, rank: int) -> NoReturn:
                 raise Unreachable(
                     f"rank {rank} of shmcoll.ranks: its program has closed a descriptor that it had not opened"
                 )
-        code = end_as_interpreter(0)
+        code = user_code.end_as_interpreter(0)
     except SystemExit as e:
-        code = exit_code(e)
+        code = user_code.exit_code(e)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -74,14 +75,13 @@ def _next_call(control: socket.socket) -> list[int]:
 class _Call:
     """One call. Afterwards this process differs only in what the function itself has changed."""
 
-    def __init__(self, control: socket.socket, rank: int, me: int, descriptors: list[int], output: list[KeptOutput]):
+    def __init__(self, control: socket.socket, rank: int, descriptors: list[int], output: list[KeptOutput]):
         self._call, self._answers, *pipes, self._shared = *descriptors[: protocol.DESCRIPTORS], descriptors[4:]
         self._output = output
         for standard, fd in enumerate(pipes, 1):
             rank_process.replace(fd, standard)
         for one in output:
             one.open()
-        self._me = me
         self._answer = Answer(self._answers, control, rank, "shmcoll.ranks")
         self._files = [(fd, file_of(fd)) for fd in (self._call, self._answers)]
 
@@ -89,15 +89,12 @@ class _Call:
         """Call the function and answer. Raises `SystemExit` as the function does, and `Unreachable`."""
         try:
             with shared_memory.received(self._shared):
-                value = self._value()
+                value = user_code.call(self._value)
                 self._silence()
                 self._answer.result(value)
         except (SystemExit, Unreachable):
             raise
         except BaseException as e:
-            if os.getpid() != self._me:
-                traceback.print_exc()
-            only(self._me)
             _ignore_interrupts()
             self._silence()
             self._answer.exception(e, ends=False)
@@ -115,7 +112,6 @@ class _Call:
             function, args, kwargs = load(sent)
         self._answer.loaded = True
         value = function(*args, **kwargs)
-        only(self._me)
         _await_work()
         _ignore_interrupts()
         return value

@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.errors import InternalError
 from shmcoll.runner import outgoing, shared_memory
 from shmcoll.runner.pickling import Sending
+from shmcoll.runtime import user_code
 
 
 class WorkQueue:
@@ -35,7 +37,7 @@ class WorkQueue:
         done = []
         while (number := self._take()) < len(self._ends):
             try:
-                done.append((number, self._fn(self._item(number))))
+                done.append((number, user_code.call(self._perform, number)))
             except BaseException as e:
                 with self._locked():
                     self._next[0] = len(self._ends)
@@ -50,9 +52,9 @@ class WorkQueue:
             self._next[0] = number + (number < len(self._ends))
             return number
 
-    def _item(self, number: int) -> Any:
+    def _perform(self, number: int) -> Any:
         begin = int(self._ends[number - 1]) if number else 0
-        return pickle.loads(self._pickles[begin : int(self._ends[number])].data)
+        return self._fn(pickle.loads(self._pickles[begin : int(self._ends[number])].data))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -65,6 +67,9 @@ class WorkQueue:
             fcntl.lockf(region.fd, fcntl.LOCK_UN)
 
 
-def in_order(results: list[list[tuple[int, Any]]]) -> list[Any]:
-    """Return the results of all ranks, in the order of the items."""
-    return [value for _, value in sorted((pair for of_rank in results for pair in of_rank), key=lambda pair: pair[0])]
+def in_order(results: list[list[tuple[int, Any]]], items: int) -> list[Any]:
+    """Return the results of all ranks, in the order of the items. Raises `InternalError` if one is missing."""
+    found = dict(pair for of_rank in results for pair in of_rank)
+    if missing := [number for number in range(items) if number not in found]:
+        raise InternalError(f"shmcoll.map: {len(found)} results for {items} items; item {missing[0]} is missing")
+    return [found[number] for number in range(items)]

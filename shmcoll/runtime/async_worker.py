@@ -57,7 +57,7 @@ from shmcoll.errors import (
     InternalError,
     RankFailed,
 )
-from shmcoll.runtime import lost_failures
+from shmcoll.runtime import lost_failures, user_code
 from shmcoll.runtime.turns import Ticket, Turns
 from shmcoll.runtime.work import Latch, Work
 
@@ -260,7 +260,7 @@ class AsyncWorker:
         try:
             while True:
                 try:
-                    if not self._step():
+                    if not user_code.call(self._step):
                         return
                 except BaseException:  # no memory, or a bug: threads that wait for us would wait forever
                     traceback.print_exc()
