@@ -43,7 +43,7 @@ class CallerSocket:
                     os.close(fd)
                 descriptors = []
             if data:
-                return pickle.loads(data), descriptors
+                return protocol.parse(data, object), descriptors
         return None
 
     def descriptors(self) -> set[int]:

@@ -46,7 +46,7 @@ class OutgoingCall:
         with unsendable_in_words():
             self._sending.dump((fn, args, kwargs), part)
         pickle.dump(self._sending.sources, part)
-        self._call.flush()
+        protocol.seal(self._call)
 
     def exchange(self, server: Server, message: Request | CallRanks) -> Over:
         """Have the server run the call. If an exception comes meanwhile, the ranks are stopped before it is raised."""
@@ -82,7 +82,7 @@ class OutgoingCall:
         errors = {rank: self._error(rank, end) for rank, end in over.failed.items()}
         if over.first is None or on_failure == "continue":
             return [
-                errors[rank] if rank in errors else protocol.read_result(self._answers, rank, self._span)
+                errors[rank] if rank in errors else protocol.read_result(self._answers, rank, self._span, self._of)
                 for rank in range(self._nprocs)
             ]
         first = errors.pop(over.first)

@@ -179,7 +179,7 @@ class Ranks:
     def _start(self, method: str) -> None:
         with open(protocol.new_file("shmcoll-setting"), "w+b") as file:
             pickle.dump(protocol.setting(protocol.span(self._n)), file)
-            file.flush()
+            protocol.seal(file)
             self._server.count = 1
             try:
                 self._server.send(OpenRanks(1, self._n, method == "fork"), [file.fileno()])

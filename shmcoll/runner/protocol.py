@@ -19,22 +19,29 @@ each with an `Over`. Before the first one it sends text about what it compiles, 
 
 A call is sent with four descriptors and those of its shared arrays (`DESCRIPTORS`, `shared_memory.py`). A rank that has
 answered sends the server an `Answered`.
+
+A program may write into descriptors that it has not opened. So the call is sealed before it is sent, an answer begins
+with ANSWER, and a message that is not of the expected kind is ignored (`parse`).
 """
 
 import contextlib
 import errno
+import fcntl
 import os
 import pickle
 import resource
 import sys
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import CallNotAllowed, RankFailed, RemoteTraceback
 from shmcoll.startup.exits import RaisedException
 
+T = TypeVar("T")
+
 READY = "ready"
+ANSWER = b"answer of shmcoll\n"
 LONGEST_MESSAGE = 1 << 20  # bytes
 DESCRIPTORS = 4  # of a call: the call, the answers, and the stdout and stderr of its ranks
 MOST_DESCRIPTORS = 253  # descriptors of one message; the kernel's limit
@@ -158,9 +165,23 @@ def refusal(reason: str) -> str:
     return f"these ranks take no more calls: {reason}; open others with shmcoll.ranks"
 
 
+def parse(data: bytes, kind: type[T]) -> T | None:
+    """Return the message that these bytes are; None if they are not a message of this kind."""
+    with contextlib.suppress(Exception):
+        if isinstance(message := pickle.loads(data), kind):
+            return message
+    return None
+
+
 def new_file(name: str) -> int:
     """Return a file in memory. The name appears only in /proc."""
-    return os.memfd_create(name, os.MFD_CLOEXEC)
+    return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+
+
+def seal(file: BinaryIO) -> None:
+    """Let no process change the file any more."""
+    file.flush()
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
 
 
 def reopen(fd: int, mode: str) -> Any:
@@ -182,14 +203,15 @@ class Part:
     """A part of a file for a pickle. It refuses a write that does not fit before any of it is written, and one by a
     fork of this process, made by what is pickled: the file, its position included, is this process's."""
 
-    def __init__(self, file: BinaryIO, begin: int, span: int, what: str):
+    def __init__(self, file: BinaryIO, begin: int, span: int, what: str, head: bytes = b""):
         self.file = file
         self._begin, self._end = begin, begin + span
-        self._what, self._pid = what, os.getpid()
+        self._what, self._pid, self._head = what, os.getpid(), head
         self.rewind()
 
     def rewind(self) -> None:
         self.file.seek(self._begin)
+        self.file.write(self._head)
 
     def write(self, data: Any) -> int:
         if os.getpid() != self._pid:
@@ -208,8 +230,8 @@ class Part:
 
 
 def answer(file: BinaryIO, rank: int, span: int) -> Part:
-    """Return the part into which a rank writes its answer."""
-    return Part(file, rank * span, span, f"the result of rank {rank}")
+    """Return the part into which a rank writes its answer, which begins with ANSWER."""
+    return Part(file, rank * span, span, f"the result of rank {rank}", ANSWER)
 
 
 def setting(span: int) -> Setting:
@@ -227,9 +249,11 @@ def call_part(file: BinaryIO) -> Part:
     return Part(file, 0, _longest_file(), "the function with its arguments")
 
 
-def read_result(file: BinaryIO, rank: int, span: int) -> Any:
-    """Return the value that a rank returned. Raises `TypeError` if it cannot be unpickled in this process."""
-    file.seek(rank * span)
+def read_result(file: BinaryIO, rank: int, span: int, of: str) -> Any:
+    """Return the value that a rank returned. Raises `TypeError` if it cannot be unpickled in this process, and
+    `RankFailed` if there is something else."""
+    if not _find(file, rank, span):
+        raise _damaged(rank, of)
     try:
         return pickle.load(file)
     except (MemoryError, OSError):
@@ -239,14 +263,31 @@ def read_result(file: BinaryIO, rank: int, span: int) -> Any:
         raise TypeError(f"the result of rank {rank} cannot be unpickled here: {type(e).__name__}: {e}") from e
 
 
+def _find(file: BinaryIO, rank: int, span: int) -> bool:
+    """Go to a rank's answer. Returns whether there is one."""
+    file.seek(rank * span)
+    return file.read(len(ANSWER)) == ANSWER
+
+
+def _damaged(rank: int, of: str) -> RankFailed:
+    return RankFailed(
+        f"rank {rank} of {of} answered with something else: its program, or another rank's, has written into a "
+        f"descriptor that it had not opened",
+        rank=rank,
+    )
+
+
 def read_error(file: BinaryIO, rank: int, span: int, of: str) -> BaseException:
     """Return the exception that a rank raised, with the rank's name and traceback; as `RankFailed` if it cannot be
     sent.
 
     of: the function that the caller called, such as "shmcoll.run".
     """
-    file.seek(rank * span)
-    told: Told = pickle.load(file)
+    told = None
+    with contextlib.suppress(Exception):
+        told = pickle.load(file) if _find(file, rank, span) else None
+    if not isinstance(told, Told):
+        return _damaged(rank, of)
     error: BaseException | None = None
     why = told.why
     if told.pickled is not None:

@@ -21,7 +21,7 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.runner import protocol
 from shmcoll.runner.caller_socket import CallerSocket
-from shmcoll.runner.protocol import Answered, Over, Request, Setting
+from shmcoll.runner.protocol import Answered, Over, Request, Setting, Stop
 from shmcoll.runner.rank import Rank
 from shmcoll.runner.spawn import CallJob, start
 from shmcoll.startup import exits, rank_process
@@ -110,16 +110,20 @@ class _CallWatcher(Watcher[Rank]):
     def handle(self, ready: set[int]) -> None:
         if not ready & self._job.caller.descriptors():
             return
-        if self._job.caller.receive(ready) is None:
+        message = self._job.caller.receive(ready)
+        if message is None:
             sys.exit(0)  # `_clean_up` runs
+        if not isinstance(message[0], Stop) or message[0].number != self._number:
+            return
         self._where = where(self.arena, self.living())
         self.end_ranks((0.0, signal.SIGINT), (GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
 
     def read(self, ready: set[int]) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
-                answered: Answered = pickle.loads(self._events.recv(protocol.LONGEST_MESSAGE))
-                self.ranks[answered.rank].answered = answered
+                answered = protocol.parse(self._events.recv(protocol.LONGEST_MESSAGE), Answered)
+                if answered and answered.rank in range(len(self.ranks)):
+                    self.ranks[answered.rank].answered = answered
 
     def time_is_over(self) -> None:
         if self.late:

@@ -17,7 +17,6 @@ in `supervise.py`. If all ranks answer in time, with any result or error, they s
 
 import contextlib
 import os
-import pickle
 import select
 import signal
 import socket
@@ -32,7 +31,7 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.errors import RankFailed
 from shmcoll.runner import protocol, serve_calls, supervise
 from shmcoll.runner.caller_socket import CallerSocket
-from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks, Over, Stop
+from shmcoll.runner.protocol import Answered, CallRanks, CloseRanks, OpenRanks, Over, Stop
 from shmcoll.runner.rank import RankThatStays
 from shmcoll.runner.spawn import Job, start
 from shmcoll.runner.stuck_ranks import StuckRanks
@@ -178,7 +177,7 @@ class _RanksWatcher(Watcher[RankThatStays]):
         except ConnectionError:
             data = b""
         if data:
-            rank.answered = pickle.loads(data)
+            rank.answered = protocol.parse(data, Answered) or rank.answered
         else:  # it is ending, or its program has closed the socket
             self._silent.add(rank.number)
 
