@@ -14,7 +14,7 @@ from typing import Any
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.runner import arguments, client, work_queue
-from shmcoll.runner.outgoing import STOPPING, OutgoingCall, limits_in_words
+from shmcoll.runner.outgoing import OutgoingCall, limits_in_words
 from shmcoll.runner.pickling import Sending
 from shmcoll.runner.protocol import Request
 from shmcoll.runner.turns import Turns
@@ -150,8 +150,8 @@ def shutdown() -> None:
 
     The next `run` starts another server. A run in progress fails."""
     client.kill()
-    with _turns.turn_within(STOPPING) as mine:
-        if mine:
+    if not _turns.is_inside():
+        with _turns.turn():
             client.end()
 
 
@@ -183,4 +183,4 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-atexit.register(shutdown)
+atexit.register(client.kill)  # without a turn, for which a thread may wait forever

@@ -1,5 +1,7 @@
 """The caller's side of the server: it starts the server when it is needed, sends requests, and ends it.
 
+Each request has a number, which its `Over` repeats.
+
 A process forked by the caller does not use the caller's server. It starts its own.
 """
 
@@ -13,11 +15,13 @@ import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
+from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.system import interpreter
-from shmcoll.engine.system.descriptors import file_of
+from shmcoll.engine.system.descriptors import File, file_of
 from shmcoll.engine.system.text import decoder, show, to_text
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import protocol
@@ -28,7 +32,8 @@ from shmcoll.startup import exits
 _READ_ONCE = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _LIMITS = sorted(value for name, value in vars(resource).items() if name.startswith("RLIMIT_"))
 
-_server: "Server | None" = None
+_server: "Server | None" = None  # of `shmcoll.run`
+_all: "weakref.WeakSet[Server]" = weakref.WeakSet()
 
 
 class Lost(Exception):
@@ -56,52 +61,72 @@ class Stream:
 
 
 class Server:
-    """The server of this process, started and ready. count: the number of the latest request."""
+    """A server, which `launch` starts. count: the number of the latest request.
+
+    It can be used while `is_idle`: it has answered the latest request, and we know it. This is unset before a request
+    is sent. So after an exception at any instant, such as a second Ctrl-C, a server of unknown state is not used again.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        self.is_idle = False
+        self.process: subprocess.Popen[bytes] | None = None
+        self._pid = os.getpid()
+        self._file: File | None = None
+        _all.add(self)
+
+    def launch(self) -> None:
+        """Start it, and wait until it is ready."""
         self.start = _at_start()
+        try:
+            with contextlib.ExitStack() as stack:
+                with deferred_signals():  # then each descriptor, and the process, has an owner
+                    errors = stack.enter_context(open(protocol.new_file("shmcoll-errors"), "w+b"))
+                    self._start(errors)
+                try:
+                    while (message := self._receive()) != protocol.READY:
+                        print(f"shmcoll: {message}", file=sys.stderr, flush=True)
+                except Lost:
+                    how = self.fate()
+                    errors.seek(0)
+                    text = to_text(errors.read())
+                    raise ShmcollError(f"the server of shmcoll.run {how} while it started:\n{text}") from None
+            self.is_idle = True
+        except BaseException:
+            self.end()
+            raise
+
+    def _start(self, errors: BinaryIO) -> None:
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        failed = contextlib.ExitStack()
-        failed.enter_context(self.sock)
-        with failed, theirs, open(protocol.new_file("shmcoll-errors"), "w+b") as errors:
+        self._file = file_of(self.sock.fileno())
+        with theirs:  # closed here so that its end is noticed
             number = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, 3)  # if 0 to 2 are closed, it would be one of them
-            failed.callback(os.close, number)
-            self.process = subprocess.Popen(
-                interpreter.command("shmcoll.runner", number, os.getpid()),
-                env=interpreter.environment({"OMP_NUM_THREADS": "1", **os.environ}, sys.path),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                pass_fds=[number],
-                start_new_session=True,
-            )
-            failed.pop_all()
-            os.close(number)
-            theirs.close()  # so that its end is noticed
-            self._file = file_of(self.sock.fileno())
             try:
-                while (message := self._receive()) != protocol.READY:
-                    print(f"shmcoll: {message}", file=sys.stderr, flush=True)
-            except Lost:
-                how = self.fate()
-                errors.seek(0)
-                text = to_text(errors.read())
-                raise ShmcollError(f"the server of shmcoll.run {how} while it started:\n{text}") from None
-            except BaseException:
-                self.end()
-                raise
+                self.process = subprocess.Popen(
+                    interpreter.command("shmcoll.runner", number, os.getpid()),
+                    env=interpreter.environment({"OMP_NUM_THREADS": "1", **os.environ}, sys.path),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    pass_fds=[number],
+                    start_new_session=True,
+                )
+            finally:
+                os.close(number)
 
     def is_usable(self) -> bool:
-        """Return whether it runs, and the socket is still ours: the program may have closed it, and opened another
-        file."""
-        return self.process.poll() is None and self._has_socket()
+        """Return whether it waits for a request, and the socket is still ours: the program may have closed it, and
+        opened another file."""
+        return self.is_idle and self.is_running() and self._has_socket()
+
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     def send(
         self, message: Request | OpenRanks | CallRanks | Stop | CloseRanks, descriptors: Sequence[int] = ()
     ) -> None:
-        if not self._has_socket():
-            raise Lost
+        self.is_idle = False
+        self._check()
         try:
             socket.send_fds(self.sock, [pickle.dumps(message)], descriptors, socket.MSG_NOSIGNAL)
         except ConnectionError:
@@ -110,8 +135,7 @@ class Server:
     def wait(self, streams: list[Stream], deadline: float | None = None) -> Over:
         """Wait for the latest request and return its `Over`. Forwards the output of ranks meanwhile."""
         while True:
-            if not self._has_socket():
-                raise Lost
+            self._check()
             poll = select.poll()
             poll.register(self.sock, select.POLLIN)
             reading = {stream.read.fileno(): stream for stream in streams if not stream.read.closed}
@@ -126,36 +150,56 @@ class Server:
                 if over or fd in ready:
                     stream.forward()
             if over:
+                self.is_idle = True
                 return over
 
     def fate(self) -> str:
         """Return a text that says how it ended, if it has."""
+        if self.process is None:
+            return "was not started"
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(1.0)
         self.end()
         return exits.describe(self.process.returncode)
 
+    def kill(self) -> None:
+        """End it, and with it its ranks. A thread that waits for it notices."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
     def end(self) -> None:
-        """End it, and with it its ranks. Calling it again has no effect."""
-        self.process.kill()
-        self.process.wait()
-        self._close_socket()
+        """Kill it, and close the socket. Calling it again has no effect, except after an exception of a signal handler
+        that came before the work: other handlers run after it."""
+        self.is_idle = False
+        with deferred_signals():
+            self.kill()
+            self._close_socket()
 
     def forget(self) -> None:
         """Forget the server in a fork of the caller, which does not own it."""
+        self.is_idle = False
         self._close_socket()
-        self.process.returncode = 0  # otherwise it would warn about a child that has not been waited for
+        if self.process is not None:
+            self.process.returncode = 0  # otherwise it would warn about a child that has not been waited for
+
+    def _check(self) -> None:
+        """Raise `Lost` if the socket is not ours any more, and `CallNotAllowed` in a fork of the caller."""
+        protocol.check_process(self._pid)
+        if not self._has_socket():
+            raise Lost
 
     def _has_socket(self) -> bool:
-        return file_of(self.sock.fileno()) == self._file
+        return self._file is not None and file_of(self.sock.fileno()) == self._file
 
     def _close_socket(self) -> None:
         if self._has_socket():
             self.sock.close()
-        else:
+        elif self._file is not None:
             self.sock.detach()
 
     def _receive(self) -> Any:
+        self._check()
         with contextlib.suppress(ConnectionError):
             if data := self.sock.recv(protocol.LONGEST_MESSAGE):
                 return pickle.loads(data)
@@ -170,13 +214,14 @@ def running_server() -> Server:
     if _server:
         _server.end()
     _server = Server()
+    _server.launch()
     return _server
 
 
 def kill() -> None:
     """End only the server: a thread that waits for it notices its end."""
     if _server:
-        _server.process.kill()
+        _server.kill()
 
 
 def end() -> None:
@@ -193,10 +238,10 @@ def _at_start() -> tuple[object, ...]:
 
 
 def _forget() -> None:
-    """Forget the server in a fork of this process."""
+    """Forget all servers in a fork of this process."""
     global _server
-    if _server:
-        _server.forget()
+    for server in list(_all):
+        server.forget()
     _server = None
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import ArenaError, CallNotAllowed, RankFailed, ShmcollError
@@ -33,11 +34,12 @@ class OutgoingCall:
         self._nprocs = nprocs
         self._sending = sending
         self._span = protocol.span(nprocs)
-        self._call, self._answers = (
-            stack.enter_context(open(protocol.new_file(f"shmcoll-{name}"), "w+b"))  # noqa: SIM115
-            for name in ("call", "answers")
-        )
-        self._streams = [Stream(stack, sys.stdout), Stream(stack, sys.stderr)]
+        with deferred_signals():  # then each descriptor has an owner
+            self._call, self._answers = (
+                stack.enter_context(open(protocol.new_file(f"shmcoll-{name}"), "w+b"))  # noqa: SIM115
+                for name in ("call", "answers")
+            )
+            self._streams = [Stream(stack, sys.stdout), Stream(stack, sys.stderr)]
 
     def write(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Write the call. Raises `TypeError` if the function or an argument cannot be pickled."""

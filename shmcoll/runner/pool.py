@@ -84,12 +84,13 @@ class Ranks:
         self._known = KnownGlobals(pickled)
         self._server = Server()
         self._end = weakref.finalize(self, self._server.end)
+        _open.add(self)
         try:
+            self._server.launch()
             self._start(method)
         except BaseException:
-            self._end()
+            self._server.end()
             raise
-        _open.add(self)
 
     def run(self, fn: Callable[..., Any], *args: Any, timeout: float | None = None, **kwargs: Any) -> list[Any]:
         """Call `fn(*args, **kwargs)` on every rank, and return the results.
@@ -131,6 +132,9 @@ class Ranks:
             sending = Sending(fn, self._known)
             call = OutgoingCall(stack, _OF, self._n, sending)
             with self._turns.turn():
+                self._known.discard()
+                self._check_open()
+                self._note(None)
                 self._check_open()
                 try:
                     call.write(fn, args, kwargs)
@@ -138,8 +142,7 @@ class Ranks:
                 finally:
                     if call.over and call.over.loaded:
                         self._known.arrived()
-                    self._known.discard()
-                    self._note(call)
+                    self._note(call.over)
             return call.results(over, timeout)
 
     def close(self) -> None:
@@ -202,12 +205,13 @@ class Ranks:
         if self._closed:
             raise RankFailed(protocol.refusal(self._closed))
 
-    def _note(self, call: OutgoingCall) -> None:
-        """Note after a call whether the ranks stay. If not, have them end."""
-        if call.over is not None and call.over.closed:
-            self._closed = call.over.closed
+    def _note(self, over: protocol.Over | None) -> None:
+        """Note whether the ranks stay. If not, have them end. over: that of a call which has just ended."""
+        if over is not None and over.closed:
+            self._closed = over.closed
         elif not self._server.is_usable():
-            self._closed = f"their server {self._server.fate()}"
+            is_running = self._server.is_running()
+            self._closed = "the end of a call was interrupted" if is_running else f"their server {self._server.fate()}"
         if self._closed:
             self._ask_to_close()
 
@@ -220,11 +224,11 @@ class Ranks:
         except Lost:
             pass
         finally:
-            self._end()
+            self._server.end()
+            self._end.detach()  # at last: until then `close` and the end of the program repeat it
 
     def _forget(self) -> None:
         """Forget the ranks in a fork of the caller."""
-        self._server.forget()
         self._end.detach()
 
 

@@ -31,6 +31,7 @@ import os
 import pickle
 import resource
 import sys
+import weakref
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeVar
 
@@ -173,6 +174,12 @@ def parse(data: bytes, kind: type[T]) -> T | None:
     return None
 
 
+def check_process(caller: int) -> None:
+    """Raise `CallNotAllowed` in a fork of the process that makes a call."""
+    if os.getpid() != caller:
+        raise CallNotAllowed(f"process {os.getpid()} is a fork of {caller}, whose call it does not go on with")
+
+
 def new_file(name: str) -> int:
     """Return a file in memory. The name appears only in /proc."""
     return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -201,12 +208,13 @@ def _longest_file() -> int:
 
 class Part:
     """A part of a file for a pickle. It refuses a write that does not fit before any of it is written, and one by a
-    fork of this process, made by what is pickled: the file, its position included, is this process's."""
+    fork of this process, which what is pickled has made."""
 
     def __init__(self, file: BinaryIO, begin: int, span: int, what: str, head: bytes = b""):
         self.file = file
         self._begin, self._end = begin, begin + span
         self._what, self._pid, self._head = what, os.getpid(), head
+        _parts.add(self)
         self.rewind()
 
     def rewind(self) -> None:
@@ -214,10 +222,7 @@ class Part:
         self.file.write(self._head)
 
     def write(self, data: Any) -> int:
-        if os.getpid() != self._pid:
-            with open(os.devnull, "wb") as null:  # for the rest of what it has buffered
-                os.dup2(null.fileno(), self.file.fileno(), inheritable=False)
-            raise CallNotAllowed(f"process {os.getpid()} is a fork of {self._pid}, whose call it does not go on with")
+        check_process(self._pid)
         size = memoryview(data).nbytes
         if self.file.tell() + size > self._end:
             room = (self._end - self._begin) / (1 << 20)
@@ -227,6 +232,20 @@ class Part:
                 f"raise the limit (ulimit -f)",
             )
         return self.file.write(data)
+
+
+_parts: "weakref.WeakSet[Part]" = weakref.WeakSet()
+
+
+def _leave_parts() -> None:
+    """Put /dev/null in place of the files in a fork: what it flushes would move the position of its parent, too."""
+    for part in list(_parts):
+        if not part.file.closed:
+            with open(os.devnull, "wb") as null:
+                os.dup2(null.fileno(), part.file.fileno(), inheritable=False)
+
+
+os.register_at_fork(after_in_child=_leave_parts)
 
 
 def answer(file: BinaryIO, rank: int, span: int) -> Part:

@@ -23,12 +23,19 @@ _kill.argtypes = ctypes.c_ulong, ctypes.c_int, ctypes.py_object, ctypes.py_objec
 _kill.restype = None
 
 
-def run(call: Callable[[], Any], step: int, files: tuple[Path, ...], handler: Callable[[], None]) -> bool:
-    """Make the call. Before instruction `step` of it in these files a signal comes, whose handler calls `handler`.
-    Returns whether there were so many instructions; what the call raises is raised."""
+def run(
+    call: Callable[[], Any],
+    step: int,
+    files: tuple[Path, ...],
+    handler: Callable[[], None],
+    again: tuple[int, ...] = (),
+) -> bool:
+    """Make the call. Before instruction `step` of it in these files a signal comes, whose handler calls `handler`, and
+    then others: after each number of instructions in `again`. Returns whether the first one came; what the call raises
+    is raised."""
     names = {str(file) for file in files}
     fire = functools.partial(_kill, threading.get_ident(), SIGNAL)
-    count = 0
+    count, steps, came, is_over = 0, [step, *again], False, False
 
     def begin(frame: FrameType, _event: str, _argument: Any) -> Any:
         if frame.f_code.co_filename not in names:
@@ -39,7 +46,7 @@ def run(call: Callable[[], Any], step: int, files: tuple[Path, ...], handler: Ca
     def look(frame: FrameType, event: str, _argument: Any) -> Any:
         nonlocal count
         count += event == "opcode"
-        if count < step:
+        if not steps or count < steps[0]:
             return look
         below: FrameType | None = frame
         while below is not None:  # in a trace function written in Python the handler would run at its beginning
@@ -48,8 +55,20 @@ def run(call: Callable[[], Any], step: int, files: tuple[Path, ...], handler: Ca
             below = below.f_back
         return fire
 
-    def handle(*_: Any) -> None:
+    def handle(_: int, frame: FrameType | None) -> None:
+        nonlocal count, came
         sys.settrace(None)
+        if is_over:
+            return
+        came = True
+        del steps[:1]
+        if steps:
+            count = 0
+            while frame is not None:
+                if frame.f_trace is not None:
+                    frame.f_trace = look
+                frame = frame.f_back
+            sys.settrace(begin)
         handler()
 
     before = signal.signal(SIGNAL, handle)
@@ -57,9 +76,10 @@ def run(call: Callable[[], Any], step: int, files: tuple[Path, ...], handler: Ca
     try:
         call()
     finally:
+        is_over = True
         sys.settrace(None)
         signal.signal(SIGNAL, before)
-    return count >= step
+    return came
 
 
 def wait_until_in_line(group: Any) -> None:
