@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, TextIO
 
 from shmcoll.engine.compiler.deferral import deferred_signals
@@ -79,7 +79,7 @@ class Server:
         """Start it, and wait until it is ready."""
         self.start = _at_start()
         try:
-            with contextlib.ExitStack() as stack:
+            with protocol.in_process(self._pid), contextlib.ExitStack() as stack:
                 with deferred_signals():  # then each descriptor, and the process, has an owner
                     errors = stack.enter_context(open(protocol.new_file("shmcoll-errors"), "w+b"))
                     self._start(errors)
@@ -126,25 +126,22 @@ class Server:
         self, message: Request | OpenRanks | CallRanks | Stop | CloseRanks, descriptors: Sequence[int] = ()
     ) -> None:
         self.is_idle = False
-        self._check()
-        try:
+        with self._checked():
             socket.send_fds(self.sock, [pickle.dumps(message)], descriptors, socket.MSG_NOSIGNAL)
-        except ConnectionError:
-            raise Lost from None
 
     def wait(self, streams: list[Stream], deadline: float | None = None) -> Over:
         """Wait for the latest request and return its `Over`. Forwards the output of ranks meanwhile."""
         while True:
-            self._check()
             poll = select.poll()
-            poll.register(self.sock, select.POLLIN)
             reading = {stream.read.fileno(): stream for stream in streams if not stream.read.closed}
             for fd in reading:
                 poll.register(fd, select.POLLIN)
-            ready = {fd for fd, _ in poll.poll(deadline and max(0.0, deadline - time.monotonic()) * 1000)}
-            if not ready:
-                raise Lost
-            message = self._receive() if self.sock.fileno() in ready else None
+            with self._checked():
+                poll.register(self.sock, select.POLLIN)
+                ready = {fd for fd, _ in poll.poll(deadline and max(0.0, deadline - time.monotonic()) * 1000)}
+                if not ready:
+                    raise Lost
+                message = self._receive() if self.sock.fileno() in ready else None
             over = message if isinstance(message, Over) and message.number == self.count else None
             for fd, stream in reading.items():
                 if over or fd in ready:
@@ -183,11 +180,16 @@ class Server:
         if self.process is not None:
             self.process.returncode = 0  # otherwise it would warn about a child that has not been waited for
 
-    def _check(self) -> None:
-        """Raise `Lost` if the socket is not ours any more, and `CallNotAllowed` in a fork of the caller."""
-        protocol.check_process(self._pid)
-        if not self._has_socket():
-            raise Lost
+    @contextlib.contextmanager
+    def _checked(self) -> Iterator[None]:
+        """Use the socket. Raises `Lost` if it is not ours any more."""
+        with protocol.in_process(self._pid):
+            if not self._has_socket():
+                raise Lost
+            try:
+                yield
+            except ConnectionError:
+                raise Lost from None
 
     def _has_socket(self) -> bool:
         return self._file is not None and file_of(self.sock.fileno()) == self._file
@@ -199,8 +201,7 @@ class Server:
             self.sock.detach()
 
     def _receive(self) -> Any:
-        self._check()
-        with contextlib.suppress(ConnectionError):
+        with self._checked():
             if data := self.sock.recv(protocol.LONGEST_MESSAGE):
                 return pickle.loads(data)
         raise Lost

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import pickle
 import sys
 import time
@@ -30,6 +31,7 @@ class OutgoingCall:
 
     def __init__(self, stack: contextlib.ExitStack, of: str, nprocs: int, sending: Sending):
         self.over: Over | None = None
+        self._pid = os.getpid()
         self._of = of
         self._nprocs = nprocs
         self._sending = sending
@@ -40,39 +42,47 @@ class OutgoingCall:
                 for name in ("call", "answers")
             )
             self._streams = [Stream(stack, sys.stdout), Stream(stack, sys.stderr)]
+        for file in (self._call, self._answers):
+            protocol.keep_from_forks(file)
 
     def write(self, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Write the call. Raises `TypeError` if the function or an argument cannot be pickled."""
-        part = protocol.call_part(self._call)
-        pickle.dump(protocol.setting(self._span), part)
-        with unsendable_in_words():
-            self._sending.dump((fn, args, kwargs), part)
-        pickle.dump(self._sending.sources, part)
-        protocol.seal(self._call)
+        with protocol.in_process(self._pid):
+            part = protocol.call_part(self._call, self._pid)
+            pickle.dump(protocol.setting(self._span), part)
+            with unsendable_in_words():
+                self._sending.dump((fn, args, kwargs), part)
+            pickle.dump(self._sending.sources, part)
+            part.seal()
 
     def exchange(self, server: Server, message: Request | CallRanks) -> Over:
         """Have the server run the call. If an exception comes meanwhile, the ranks are stopped before it is raised."""
         server.count = message.number
-        try:
-            server.send(message, self._descriptors())
-            self._call.close()  # only the ranks need it, and the writing ends
-            for stream in self._streams:
-                stream.write.close()
-            self.over = server.wait(self._streams)
-            return self.over
-        except Lost:
-            raise RankFailed(
-                f"the server of {self._of} {server.fate()}, and all {self._nprocs} ranks with it; "
-                + ("the next run starts another" if self._of == "shmcoll.run" else "open other ranks")
-            ) from None
-        except BaseException as e:
-            self._stop(server)
-            if self.over and self.over.where:
-                e.add_note(_where(self._of, self.over))
-            raise
+        with protocol.in_process(self._pid):
+            try:
+                server.send(message, self._descriptors())
+                self._call.close()  # only the ranks need it, and the writing ends
+                for stream in self._streams:
+                    stream.write.close()
+                self.over = server.wait(self._streams)
+                return self.over
+            except Lost:
+                raise RankFailed(
+                    f"the server of {self._of} {server.fate()}, and all {self._nprocs} ranks with it; "
+                    + ("the next run starts another" if self._of == "shmcoll.run" else "open other ranks")
+                ) from None
+            except BaseException as e:
+                self._stop(server)
+                if self.over and self.over.where:
+                    e.add_note(_where(self._of, self.over))
+                raise
 
     def results(self, over: Over, timeout: float | None, on_failure: str = "stop") -> list[Any]:
         """Return the results of all ranks. Raises what `shmcoll.run` raises."""
+        with protocol.in_process(self._pid):
+            return self._results(over, timeout, on_failure)
+
+    def _results(self, over: Over, timeout: float | None, on_failure: str) -> list[Any]:
         if over.refused:
             raise over.refused
         if over.late:

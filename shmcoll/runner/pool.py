@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import CallNotAllowed, RankFailed
 from shmcoll.runner import arguments, protocol
@@ -133,8 +134,8 @@ class Ranks:
             call = OutgoingCall(stack, _OF, self._n, sending)
             with self._turns.turn():
                 self._known.discard()
-                self._check_open()
-                self._note(None)
+                if not self._closed:
+                    self._note(None)  # an exception may have come between an earlier call and its note
                 self._check_open()
                 try:
                     call.write(fn, args, kwargs)
@@ -180,9 +181,12 @@ class Ranks:
         raise TypeError("the ranks of shmcoll.ranks belong to the process that started them")
 
     def _start(self, method: str) -> None:
-        with open(protocol.new_file("shmcoll-setting"), "w+b") as file:
-            pickle.dump(protocol.setting(protocol.span(self._n)), file)
-            protocol.seal(file)
+        with deferred_signals():  # then the descriptor has an owner
+            file = open(protocol.new_file("shmcoll-setting"), "w+b")  # noqa: SIM115
+        with file:
+            part = protocol.call_part(file, self._pid)
+            pickle.dump(protocol.setting(protocol.span(self._n)), part)
+            part.seal()
             self._server.count = 1
             try:
                 self._server.send(OpenRanks(1, self._n, method == "fork"), [file.fileno()])
@@ -221,7 +225,7 @@ class Ranks:
         try:
             server.send(CloseRanks(server.count))
             server.wait([], time.monotonic() + STOPPING)
-        except Lost:
+        except (Lost, CallNotAllowed):  # the latter in a fork of the caller
             pass
         finally:
             self._server.end()

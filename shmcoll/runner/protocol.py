@@ -32,6 +32,7 @@ import pickle
 import resource
 import sys
 import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeVar
 
@@ -180,15 +181,40 @@ def check_process(caller: int) -> None:
         raise CallNotAllowed(f"process {os.getpid()} is a fork of {caller}, whose call it does not go on with")
 
 
+@contextlib.contextmanager
+def in_process(caller: int) -> Iterator[None]:
+    """Do this only in the process that makes a call. Raises `CallNotAllowed` in a fork, in place of what it meets."""
+    check_process(caller)
+    try:
+        yield
+    except BaseException:
+        check_process(caller)
+        raise
+
+
 def new_file(name: str) -> int:
     """Return a file in memory. The name appears only in /proc."""
     return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
 
-def seal(file: BinaryIO) -> None:
-    """Let no process change the file any more."""
-    file.flush()
-    fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+_kept: "weakref.WeakSet[BinaryIO]" = weakref.WeakSet()
+
+
+def keep_from_forks(file: BinaryIO) -> None:
+    """Have /dev/null in place of the file in forks: what they read, or flush, would move the position of their parent,
+    too."""
+    _kept.add(file)
+
+
+def _leave_files() -> None:
+    for file in list(_kept):
+        if not file.closed:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, file.fileno(), inheritable=False)
+            os.close(null)
+
+
+os.register_at_fork(after_in_child=_leave_files)
 
 
 def reopen(fd: int, mode: str) -> Any:
@@ -208,18 +234,24 @@ def _longest_file() -> int:
 
 class Part:
     """A part of a file for a pickle. It refuses a write that does not fit before any of it is written, and one by a
-    fork of this process, which what is pickled has made."""
+    fork of the process that writes it."""
 
-    def __init__(self, file: BinaryIO, begin: int, span: int, what: str, head: bytes = b""):
+    def __init__(self, file: BinaryIO, begin: int, span: int, what: str, writer: int, head: bytes = b""):
         self.file = file
         self._begin, self._end = begin, begin + span
-        self._what, self._pid, self._head = what, os.getpid(), head
-        _parts.add(self)
+        self._what, self._pid, self._head = what, writer, head
+        keep_from_forks(file)
         self.rewind()
 
     def rewind(self) -> None:
         self.file.seek(self._begin)
         self.file.write(self._head)
+
+    def seal(self) -> None:
+        """Let no process change the file any more."""
+        check_process(self._pid)
+        self.file.flush()
+        fcntl.fcntl(self.file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
 
     def write(self, data: Any) -> int:
         check_process(self._pid)
@@ -234,23 +266,9 @@ class Part:
         return self.file.write(data)
 
 
-_parts: "weakref.WeakSet[Part]" = weakref.WeakSet()
-
-
-def _leave_parts() -> None:
-    """Put /dev/null in place of the files in a fork: what it flushes would move the position of its parent, too."""
-    for part in list(_parts):
-        if not part.file.closed:
-            with open(os.devnull, "wb") as null:
-                os.dup2(null.fileno(), part.file.fileno(), inheritable=False)
-
-
-os.register_at_fork(after_in_child=_leave_parts)
-
-
 def answer(file: BinaryIO, rank: int, span: int) -> Part:
     """Return the part into which a rank writes its answer, which begins with ANSWER."""
-    return Part(file, rank * span, span, f"the result of rank {rank}", ANSWER)
+    return Part(file, rank * span, span, f"the result of rank {rank}", os.getpid(), ANSWER)
 
 
 def setting(span: int) -> Setting:
@@ -263,9 +281,9 @@ def setting(span: int) -> Setting:
     return Setting(span, started, folder, list(sys.path), list(getattr(sys, "argv", [])), dict(os.environ))
 
 
-def call_part(file: BinaryIO) -> Part:
+def call_part(file: BinaryIO, caller: int) -> Part:
     """Return the part into which the caller writes a call."""
-    return Part(file, 0, _longest_file(), "the function with its arguments")
+    return Part(file, 0, _longest_file(), "the function with its arguments", caller)
 
 
 def read_result(file: BinaryIO, rank: int, span: int, of: str) -> Any:

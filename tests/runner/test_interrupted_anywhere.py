@@ -3,7 +3,9 @@
 Whatever they interrupt, the next call works, and no process, descriptor or memory is left.
 """
 
+import os
 import random
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,3 +86,26 @@ def test_some_instants(call: Callable[[], None], seed: int) -> None:
 @pytest.mark.parametrize("call", CALLS)
 def test_every_instant(call: Callable[[], None], seed: int) -> None:
     check(call, random.Random(seed), 1_000_000)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_fork_that_goes_on_from_a_signal_handler(call: Callable[[], None], seed: int) -> None:
+    """It is refused, or makes the call for itself. It takes nothing that is meant for its parent."""
+    number = instants.interrupted_at(0, call, lambda name: Path(name) in FILES)
+    caller = os.getpid()
+    for step in random.Random(seed).sample(range(1, 1 + number), 4):
+        print(f"before instruction {step} of {number}")
+        forks = []
+        try:
+            sparks.run(call, step, FILES, lambda forks=forks: forks.append(os.fork()))
+            outcome = 40
+        except shmcoll.CallNotAllowed:
+            outcome = 41
+        except BaseException:
+            traceback.print_exc()
+            outcome = 42
+        if os.getpid() != caller:
+            api.shutdown()
+            os._exit(outcome)
+        assert outcome == 40
+        assert os.waitstatus_to_exitcode(os.waitpid(forks[0], 0)[1]) in (40, 41)
