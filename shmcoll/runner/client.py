@@ -210,26 +210,27 @@ class Server:
 def running_server() -> Server:
     """Return the server. Starts one if none can be used."""
     global _server
-    if _server and _server.is_usable() and _server.start == _at_start():
-        return _server
-    if _server:
-        _server.end()
-    _server = Server()
-    _server.launch()
-    return _server
+    server = _server  # in a fork that a signal handler makes meanwhile, it is forgotten
+    if server and server.is_usable() and server.start == _at_start():
+        return server
+    if server:
+        server.end()
+    _server = server = Server()
+    server.launch()
+    return server
 
 
 def kill() -> None:
     """End only the server: a thread that waits for it notices its end."""
-    if _server:
-        _server.kill()
+    if server := _server:
+        server.kill()
 
 
 def end() -> None:
     """End the server while no thread waits for it."""
     global _server
-    if _server:
-        _server.end()
+    if server := _server:
+        server.end()
     _server = None
 
 

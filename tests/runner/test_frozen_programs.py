@@ -74,16 +74,19 @@ def test_a_frozen_program_with_support_runs_ranks(program: Any) -> None:
     assert Counter(modules) == {"shmcoll.runner": 2, "shmcoll.runner.run_call": 2, "shmcoll.runner.serve_calls": 2}
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_say_what_it_is_begins_anew_once(program: Any) -> None:
     out, starts = program("")
     assert "exited with code 0 while it started" in out
     assert len(starts) == 1
 
 
+@pytest.mark.slow
 def test_support_is_enough_for_it(program: Any) -> None:
     assert program("", "shmcoll.freeze_support()")[0] == DONE
 
 
+@pytest.mark.slow
 def test_an_interpreter_that_is_named_is_started(program: Any) -> None:
     named = f"import multiprocessing; multiprocessing.set_executable({sys.executable!r})"
     assert program(f"sys.frozen = True; {named}") == (DONE, [])

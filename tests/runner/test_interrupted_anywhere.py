@@ -74,7 +74,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-CALLS = [run, start_and_run, use_ranks, map_items]
+CALLS = [run, use_ranks, *(pytest.param(one, marks=pytest.mark.slow) for one in (start_and_run, map_items))]
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -108,4 +108,5 @@ def test_a_fork_that_goes_on_from_a_signal_handler(call: Callable[[], None], see
             api.shutdown()
             os._exit(outcome)
         assert outcome == 40
-        assert os.waitstatus_to_exitcode(os.waitpid(forks[0], 0)[1]) in (40, 41)
+        for child in forks:  # none if there were fewer instructions this time
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) in (40, 41)
