@@ -187,9 +187,9 @@ def is_plain(array: np.ndarray) -> bool:
     """Return whether routines can work on the array as it is."""
     if type(array) is not np.ndarray:
         return False
-    flags, known = array.flags, BY_NUMPY.get(array.dtype)
-    is_known = known is not None and (not known.is_pair or array.dtype is known.numpy)
-    return is_known and flags.c_contiguous and flags.aligned
+    flags, dtype = array.flags, array.dtype
+    known = BY_NUMPY.get(dtype)
+    return known is not None and flags.c_contiguous and flags.aligned and (known.numpy is dtype or not known.is_pair)
 
 
 def same_memory(a: np.ndarray, b: np.ndarray) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from shmcoll.calls import arguments as given
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.send import check_arguments as check_send
-from shmcoll.communicator.plans import Plan
+from shmcoll.communicator.plans import Plan, copied
 from shmcoll.engine.layout import ANY
 from shmcoll.runtime.work import Work
 
@@ -66,7 +66,4 @@ def _check_in_place(where: str, name: str, array: Any) -> None:
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got a {type(array).__name__}")
     if not given.is_plain(array):
-        raise ValueError(
-            f"{where}: {name} would be copied at every call; a plan wants it C-contiguous, aligned, in native byte "
-            f"order, of a dtype that needs no conversion"
-        )
+        raise copied(where, name, array)

@@ -15,9 +15,11 @@ import numpy as np
 from shmcoll import calls
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
+from shmcoll.calls.arrays import is_in_place
 from shmcoll.collectives import RECORDS
 from shmcoll.communicator.native_call import native_call
 from shmcoll.engine import context as c
+from shmcoll.engine.collective import NO_OUT_AT_0, OUT_AT_ROOT, X_AT_ROOT
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.process_bound import ProcessBound
@@ -57,7 +59,7 @@ class Plan(ProcessBound):
     def __init__(self, dispatcher: Dispatcher, operation: str, arguments: tuple[Any, ...], result: Any):
         self._dispatcher = dispatcher
         self._operation = operation
-        self._entry = dispatcher.routine("reduce_scatter" if operation == "reduce_scatter_v" else operation)
+        self._entry = dispatcher.routine(_routine(operation))
         self._arguments = arguments
         self._result = result
 
@@ -114,26 +116,34 @@ class TwoWayPlan(Plan):
         return self._result
 
 
+def _routine(operation: str) -> str:
+    """Return the collective that has the routine of an operation."""
+    return "reduce_scatter" if operation == "reduce_scatter_v" else operation
+
+
 class _NeedsOut(ValueError):
     """A call whose result has a size that only the call finds out cannot be planned without `out`."""
 
 
 class _Recorder:
-    """A dispatcher that notes down the call that it is asked to run."""
+    """A dispatcher that notes down the call that it is asked to run. check: refuses the arguments of the native entry,
+    before `calls/` copies a result that nobody has written."""
 
     only_records = True
 
-    def __init__(self, dispatcher: Dispatcher):
+    def __init__(self, dispatcher: Dispatcher, check: Callable[..., None]):
         self._dispatcher = dispatcher
+        self._check = check
         self.arguments: tuple[Any, ...] | None = None
 
     def run(self, _operation: str, *arguments: Any) -> None:
+        self._check(*arguments[:2])
         self.arguments = arguments
 
-    def complete(self, _operation: str, _call: Callable[..., int], arguments: tuple[Any, ...] = ()) -> None:
+    def complete(self, operation: str, _call: Callable[..., int], arguments: tuple[Any, ...] = ()) -> None:
         if not arguments:  # a call in two phases, which allocates its result between them
             raise _NeedsOut("only the call finds out the size of its result; pass out")
-        self.arguments = arguments
+        self.run(operation, *arguments)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dispatcher, name)
@@ -154,12 +164,25 @@ def make(
     call = getattr(calls, operation)
     names = list(inspect.signature(call).parameters)[1:]
     x, out = (bound.arguments.get(name) for name in ("x", "out"))
-    if operation in ("scatter", "scatter_v") and dispatcher.rank != bound.arguments["root"]:
+    form, rank, root = RECORDS[_routine(operation)].form, dispatcher.rank, bound.arguments.get("root", 0)
+    if form & X_AT_ROOT and rank != root:
         x = None  # which is ignored
+    if (form & OUT_AT_ROOT and rank != root) or (form & NO_OUT_AT_0 and rank == 0):
+        out = None  # likewise
     for name, array in (("x", x), ("out", out)):
         if array is not None and not isinstance(array, np.ndarray):
             raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got {_kind(array)}")
-    recorder = _Recorder(dispatcher)
+
+    def check(*used: Any) -> None:
+        for name, array, one, other in zip(("x", "out"), (x, out), used, (out, x), strict=False):
+            if array is None or one is None or array.size == 0:
+                continue
+            is_used = given.is_plain(one) and array.ctypes.data == one.ctypes.data
+            may_copy = name == "x" and operation in COUNTED and is_in_place(array)  # the long way, if it overlaps `out`
+            if not is_used and not may_copy:
+                raise copied(where, name, array, other)
+
+    recorder = _Recorder(dispatcher, check)
     try:
         result = call(recorder, *(bound.arguments[name] for name in names))
     except _NeedsOut as error:
@@ -167,12 +190,6 @@ def make(
     assert recorder.arguments is not None
     if isinstance(result, np.generic):  # a call returns the scalar in its result; a plan returns the same array
         result = recorder.arguments[1].reshape(-1).view(result.dtype).reshape(())
-    for name, array, used in zip(("x", "out"), (x, out), recorder.arguments, strict=False):
-        if array is not None and used is not None and not _is_used_in_place(array, used):
-            raise ValueError(
-                f"{where}: {name} would be copied at every call; a plan wants it C-contiguous, aligned, in native byte "
-                f"order, of a dtype that needs no conversion, and apart from the other array or the same"
-            )
     if operation in COUNTED:
         return _counted(dispatcher, operation, bound.arguments, result[0] if isinstance(result, tuple) else result)
     if operation in _MAY_SPELL and result.dtype not in BY_NUMPY:
@@ -213,8 +230,21 @@ def _counted(dispatcher: Dispatcher, operation: str, values: dict[str, Any], out
     return TwoWayPlan(dispatcher, operation, arguments, result, received, long_way)
 
 
-def _is_used_in_place(array: np.ndarray, used: np.ndarray) -> bool:
-    return array.size == 0 or (given.is_plain(used) and array.ctypes.data == used.ctypes.data)
+def copied(where: str, name: str, array: np.ndarray, other: np.ndarray | None = None) -> ValueError:
+    """Return the error for an array that cannot be used where it is. other: the other array of the call."""
+    if not array.flags.c_contiguous:
+        why = "it is not C-contiguous"
+    elif not array.flags.aligned:
+        why = "it is not aligned"
+    elif not array.dtype.isnative:
+        why = "it is not in native byte order"
+    elif type(array) is not np.ndarray:
+        why = f"it is {_kind(array)}; pass {name}.view(numpy.ndarray)"
+    elif other is not None and given.overlap(array, other):
+        why = "it shares memory with the other array; here it may only be apart"
+    else:
+        why = f"the operation converts its dtype {array.dtype}"
+    return ValueError(f"{where}: {name} would be copied at every call: {why}")
 
 
 def _kind(value: Any) -> str:

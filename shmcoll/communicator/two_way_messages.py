@@ -10,13 +10,13 @@ import numpy as np
 from shmcoll import calls
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
-from shmcoll.calls.recv import make
+from shmcoll.calls.recv import can_receive, make
 from shmcoll.calls.recv_object import make_object
 from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.send_object import check_object, send_packed
 from shmcoll.calls.sendrecv import SHORT_BYTES, begin, exchange_objects
 from shmcoll.communicator.messages import Messages
-from shmcoll.engine.layout import ANY, LARGEST_TAG
+from shmcoll.engine.layout import ANY
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class TwoWayMessages(Messages):
         """
         if async_op:
             return self._start_both(x, dest, out, source, sendtag, recvtag)
-        if type(x) is np.ndarray and x.nbytes <= SHORT_BYTES and self._can_receive(out, source, recvtag):
+        if type(x) is np.ndarray and x.nbytes <= SHORT_BYTES and can_receive(self._dispatcher, out, source, recvtag):
             self.send(x, dest, sendtag)
             return self.recv(out, source, recvtag)
         if dest is None:
@@ -199,10 +199,3 @@ class TwoWayMessages(Messages):
             if view is not None and given.overlap(array, view):
                 array = array.copy()  # the other rank's message may come before ours has been sent
         return begin(dispatcher, receive, lambda: self._start(array, dest, sendtag))
-
-    def _can_receive(self, out: Any, source: Any, tag: Any) -> bool:
-        """Return whether the arguments of a receive are certainly right."""
-        if type(source) is not int or type(tag) is not int:
-            return False
-        in_place = out is None or (type(out) is np.ndarray and out.flags.writeable)
-        return in_place and ANY <= source < self._size and ANY <= tag <= LARGEST_TAG

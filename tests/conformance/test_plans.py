@@ -1,9 +1,13 @@
 """Plans on real ranks: each operation, in and out of place, with inputs that change between the calls."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 
 import shmcoll
+from tests.support.wrong_arguments import LAYOUTS, copied, right
 
 
 def every_operation(comm) -> list[str]:
@@ -87,15 +91,12 @@ def refused(comm) -> list[str]:
 
 def test_what_cannot_be_planned_is_refused(ranks):
     told = ranks(1, refused)[0]
-    copied = (
-        "would be copied at every call; a plan wants it C-contiguous, aligned, in native byte order, of a dtype that "
-        "needs no conversion, and apart from the other array or the same"
-    )
+    copied = "would be copied at every call: "
     assert told[0].startswith("plan: there is no plan of 'split'; there are plans of barrier, all_reduce, ")
     assert told[1] == "plan of all_reduce on rank 0: x must be a numpy array, to be used where it is; got a list"
-    assert told[2] == f"plan of all_reduce on rank 0: x {copied}"
-    assert told[3] == f"plan of all_reduce on rank 0: out {copied}"
-    assert told[4] == f"plan of all_reduce on rank 0: x {copied}"
+    assert told[2] == f"plan of all_reduce on rank 0: x {copied}it is not C-contiguous"
+    assert told[3] == f"plan of all_reduce on rank 0: out {copied}it is not C-contiguous"
+    assert told[4] == f"plan of all_reduce on rank 0: x {copied}the operation converts its dtype float64"
     assert told[5] == "plan of all_reduce on rank 0: async_op belongs to the call; use plan.start()"
     assert "xor" in told[6]
     assert "shape" in told[7]
@@ -113,3 +114,58 @@ def test_a_result_of_unknown_size_is_refused(ranks):
     assert ranks(2, receiver_without_out)[1] == (
         "plan of scatter on rank 1: only the call finds out the size of its result; pass out"
     )
+
+
+def of_layouts(comm) -> list[str]:
+    """Every call with arrays of every layout, in place, too: its plan does the same, or says why not."""
+    told, other = [], (comm.rank + 1) % comm.size
+
+    def made(operation: str, call: Any) -> np.ndarray:
+        """The result of a call; of a send, what the other rank gets."""
+        if operation == "recv":
+            comm.send(np.full(12, comm.rank, "f4"), other, 1)
+        result = call()
+        result = comm.recv(source=other) if operation == "send" else result
+        return np.asarray(result[0] if isinstance(result, tuple) else result)
+
+    for operation, values in right(comm).items():
+        for name, layout in ((name, layout) for name in ("x", "out") if name in values for layout in LAYOUTS):
+            if (name, layout) == ("out", "swapped"):  # which is another dtype
+                continue
+
+            def arguments(operation: str = operation, name: str = name, layout: str = layout) -> dict[str, Any]:
+                fresh = right(comm)[operation]
+                fresh |= dict(copied(name, fresh)).get(layout, {})
+                for i, one in enumerate(value for value in fresh.values() if isinstance(value, np.ndarray)):
+                    one[...] = np.arange(one.size).reshape(one.shape) * (i + 1) + comm.rank
+                return fresh
+
+            what = f"{operation}({name}: {layout})"
+            wanted, refused = made(operation, partial(getattr(comm, operation), **arguments())), ""
+            try:
+                plan = comm.plan(operation, **arguments())
+            except ValueError as error:
+                refused = str(error)
+            if any(comm.all_gather_object(refused)):
+                if refused and not any(why in refused for why in WHY):
+                    told.append(f"{what}: {refused}")
+                if operation in IN_PLACE and layout in ("shifted", "the same"):
+                    told.append(f"{what}: {refused}")
+            elif not np.array_equal(made(operation, plan), wanted):
+                told.append(f"{what}: another result")
+    return told
+
+
+#: what works on overlapping arrays in a plan as in a call
+IN_PLACE = ("all_to_all_v", "all_gather_v", "gather_v", "scatter_v", "reduce_scatter_v")
+WHY = (
+    "x would be copied at every call: it ",
+    "out would be copied at every call: it ",
+    "out must be a numpy array, to be used where it is; got a memoryview",
+    "x must be a numpy array, to be used where it is; got a memoryview",
+)
+
+
+def test_a_plan_takes_what_its_call_takes_or_says_why_not(ranks):
+    for told in ranks(2, of_layouts):
+        assert not told, "\n".join(told)

@@ -95,7 +95,7 @@ def refused(comm) -> list[str]:
     for operation, args, keywords in (
         ("all_gather_v", (x,), {}),
         ("all_to_all_v", (x, [3]), {"out": x.copy()}),
-        ("all_to_all_v", (x, [4]), {"out": x}),
+        ("all_to_all_v", (x[::-1], [4]), {"out": x}),
         ("gather_v", (x[::2],), {"out": x.copy()}),
         ("send", ([1.0], 0), {}),
         ("send", (x[::2], 0), {}),
@@ -113,7 +113,7 @@ def refused(comm) -> list[str]:
 
 def test_what_cannot_be_planned_is_refused(ranks):
     told = ranks(1, refused)[0]
-    copied = "would be copied at every call; a plan wants it C-contiguous"
+    copied = "would be copied at every call: it is not C-contiguous"
     assert told[0] == "plan of all_gather_v on rank 0: only the call finds out the size of its result; pass out"
     assert told[1].startswith("all_to_all_v on rank 0: ")
     assert told[2].startswith(f"plan of all_to_all_v on rank 0: x {copied}")

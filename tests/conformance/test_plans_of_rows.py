@@ -92,7 +92,7 @@ def refused(comm) -> list[str]:
 
 
 def test_what_cannot_be_planned_leaves_the_group_as_it_is(ranks):
-    copied = "would be copied at every call; a plan wants it C-contiguous"
+    copied = "would be copied at every call: it is not C-contiguous"
     both = ranks(2, refused)
     assert both[0][0].startswith(f"plan of broadcast on rank 0: x {copied}")
     assert both[1][0] == "plan of broadcast on rank 1: only the call finds out the size of its result; pass out"
