@@ -103,7 +103,7 @@ def as_operator(dispatcher: "Dispatcher", op: Any, dtype: np.dtype, check: tuple
     known = BY_NUMPY[works_on]
     reduction = given.as_reduction(op, known, *check)
     kernel = dispatcher.kernel(known, REDUCTION_NAMES[reduction], reduction)
-    prepare = None if works_on == dtype else lambda array: array.astype(works_on)
+    prepare = None if works_on == dtype else lambda array: array.astype(works_on, order="C")
     return Operator(reduction, 0, kernel, 0, dtype, works_on, prepare)
 
 

@@ -309,9 +309,10 @@ class CountedMoves(NativeCalls):
             1-D array of the elements for this rank, or array of shape (rows, ...) with `axis=0`; `out`, if given.
 
         Raises:
+            TypeError: on the root, `out` has another dtype than `x`.
             ValueError: on the root, there are no displacements and the counts add up to less than `x` has. On every
-                rank, before a byte moves, a block is not within `x`, or the `out` of a rank does not have the size and
-                dtype of its block. The group stays usable.
+                rank, before a byte moves, a block is not within `x`, or the `out` of a rank does not have the size of
+                its block, or of another rank not the dtype. The group stays usable.
 
         Example:
             >>> x = np.arange(2.0 * comm.size).reshape(comm.size, 2) if comm.rank == 0 else None

@@ -146,8 +146,10 @@ class Moves(NativeCalls):
             Array of shape (k, ...), or of the shape of one array of the list: `out`, if given.
 
         Raises:
-            ValueError: on the root, axis 0 is not divisible by n. On every rank, before a byte moves, the `out` of a
-                rank does not have the shape and dtype of its part. The group stays usable.
+            TypeError: on the root, `out` has another dtype than `x`.
+            ValueError: on the root, axis 0 is not divisible by n, or `out` does not have the shape of its part. On
+                every rank, before a byte moves, the `out` of another rank does not have the shape and dtype of its
+                part. The group stays usable.
         """
 
     @overload
