@@ -282,8 +282,9 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
     def subgroup(self, ranks: Iterable[SupportsIndex], *, name: str = "") -> Communicator:
         """Return the group of some ranks of this group. Only its members call it.
 
-        Ranks are numbered in ascending order. The same ranks and name give the same communicator until this rank closes
-        it. Waits for the member with the lowest rank, up to `timeout`.
+        Ranks are numbered in the order that they have in this group. The same ranks in the same order, with the same
+        name, give the same communicator until this rank closes it. Waits for the member with the lowest rank, up to
+        `timeout`.
 
         Args:
             ranks: ranks of this group, this rank among them.
@@ -319,7 +320,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                     f"only members call it"
                 )
         self._dispatcher.check_rank("subgroup")
-        world = tuple(sorted(self._dispatcher.group.ranks[rank] for rank in members))
+        world = tuple(self._dispatcher.group.ranks[rank] for rank in members)
         origin = world, name
         generation = self._local_rank.closes[origin]
         try:

@@ -57,7 +57,7 @@ def subgroup(comm: Any, ranks: Iterable[SupportsIndex], name: str) -> "Communica
             )
     d.check_rank("subgroup")
     known = comm._job.subgroups.get((d.channel.number, tuple(members), name))
-    if known is not None:
+    if known is not None and not known._is_closed:  # a group within a node closes by itself
         return known
     number = d.worker.turns.run(lambda: _agree_on_number(comm, members, name), "subgroup")
     made = comm._job.make(comm, members, number, f"subgroup {name} {number}")

@@ -33,3 +33,30 @@ def test_a_name_is_a_string(ranks):
         return str(caught.value)
 
     assert ranks(1, run) == ["subgroup on rank 0: name must be a string, got int"]
+
+
+def test_ranks_keep_the_order_of_the_communicator(ranks):
+    """From a communicator whose order is not the world's, and again from that group; with all, and with some."""
+
+    def run(comm) -> list:
+        told = []
+        backwards = comm.split(0, key=-comm.rank)
+        for _ in range(2):
+            for members in ([0, 2], [2, 1], range(3)):
+                if backwards.rank not in members:
+                    continue
+                with (
+                    backwards.subgroup(members) as some,
+                    some.dup() as same,
+                    some.subgroup(range(some.size)) as all_of_it,
+                ):
+                    for group in (some, same, all_of_it):
+                        told.append(group.all_gather([backwards.rank]).tolist() == sorted(members))
+                        told.append(sorted(members)[group.rank] == backwards.rank)
+                    told.append(some is backwards.subgroup(list(members)[::-1]))
+                    told.append(some.ranks == [backwards.ranks[rank] for rank in sorted(members)])
+        return told
+
+    for told in ranks(3, run):
+        assert told
+        assert all(told), told

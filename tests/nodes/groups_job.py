@@ -32,6 +32,13 @@ def groups(comm: Any) -> None:
             pass
         else:
             raise AssertionError("a closed group has made a call")
+    backwards = comm.split(0, -comm.rank)
+    for members in (range(comm.size), [0, 1], [comm.size - 2, comm.size - 1]) * 2:  # over all nodes, and within one
+        if backwards.rank in members:
+            some = backwards.subgroup(members)
+            assert some.all_gather([backwards.rank]).tolist() == list(members)
+            some.close()
+    backwards.close()
     with comm.dup() as own:
         own.barrier()
     other.close()
