@@ -11,6 +11,9 @@ If they differ, the program has changed or resized an array. The call is made ne
 Then its `Work` raises `BufferChanged`. A posted receive gets memory of its own, from which the message is copied into
 `out` when it has arrived. So the check finds a change of `out` before that, and does not mistake the message for one.
 
+Calls of one communicator are made in their order, so a call may use what the calls before it write. When a call has
+ended, what it has written does not count as changed in the calls that are still pending.
+
 The check does not find that a program reads `out` too early or writes into it while the call runs, or that a library
 frees the memory of an array by itself. Lists, and objects to be pickled, are compared by their pickle, if they have
 one.
@@ -19,8 +22,10 @@ Everything here is private to one rank. The thread that submits a call notes the
 worker's queue. Afterwards only the worker reads them.
 """
 
+import contextlib
 import inspect
 import pickle
+import weakref
 import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -28,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.calls import arguments as given
 from shmcoll.diagnostics.call_site import here, short_path
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import BufferChanged
@@ -61,25 +67,28 @@ class Watched:
 
     def __init__(self, operation: str, rank: int, values: dict[str, Any], written: Iterable[str] = ()):
         self._call = operation, rank, here()
-        self._noted = {name: Noted(value) for name, value in values.items() if value is not None}
-        memory = [array for name in written for array in _arrays(values.get(name))]
-        self._read = [
-            name
-            for name in self._noted
-            if not any(np.may_share_memory(mine, theirs) for mine in _arrays(values[name]) for theirs in memory)
-        ]
+        self._values = {name: value for name, value in values.items() if value is not None}
+        self._written = [one for name in written for one in _ranges(values.get(name))]
+        self._read = [name for name, value in self._values.items() if not _meet(_ranges(value), self._written)]
+        self._rewritten: set[str] = set()  # by calls before this one
+        _pending.append(weakref.ref(self))  # before the digests, so that no call ends unnoticed while they are made
+        self._noted = {name: Noted(value) for name, value in self._values.items()}
 
     def around(self, call: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that makes the call, and raises `BufferChanged` where a buffer was changed meanwhile."""
 
         def watched() -> Any:
             changed = self.changes()
+            self._noted |= {name: Noted(self._values[name]) for name in self._rewritten}
+            self._rewritten = set()
             try:
                 result = call()
             except Exception as error:
                 if changed:
                     error.add_note(self._words(changed))
                 raise
+            finally:
+                self.end()
             self.refuse(changed or self.changes(self._read))
             return result
 
@@ -87,8 +96,19 @@ class Watched:
 
     def changes(self, names: Iterable[str] | None = None) -> list[str]:
         """Return a text for each argument that is not as it was."""
-        told = {name: self._noted[name].change() for name in (self._noted if names is None else names)}
+        names = set(self._noted if names is None else names) - self._rewritten
+        told = {name: self._noted[name].change() for name in self._values if name in names}
         return [f"{name} {change}" for name, change in told.items() if change]
+
+    def end(self) -> None:
+        """Excuse what this call has written in the calls that are pending."""
+        others = [(one, one()) for one in list(_pending)]
+        for reference, other in others:
+            if other is None or other is self:
+                with contextlib.suppress(ValueError):  # another thread has removed it
+                    _pending.remove(reference)
+            else:
+                other._rewritten |= {n for n, value in other._values.items() if _meet(_ranges(value), self._written)}
 
     def refuse(self, changed: list[str]) -> None:
         if changed:
@@ -118,10 +138,35 @@ class Noted:
         return "was changed" if _digest(self._value) != self._digest else ""
 
 
+#: the calls whose buffers are watched. Only the worker of a group makes its calls, but several groups may have one
+_pending: list[weakref.ref[Watched]] = []
+
+
 def _arrays(value: Any) -> list[np.ndarray]:
-    """Return the arrays of an argument: itself, or those in a list."""
-    values = value if isinstance(value, (list, tuple)) else (value,)
-    return [one for one in values if isinstance(one, np.ndarray)]
+    """Return the arrays of an argument: itself, a view of its memory, or those in a list. Do not keep them: while there
+    is a view of it, some memory cannot be resized."""
+    seen = given.as_memory(value)
+    return [one for one in (seen if isinstance(seen, (list, tuple)) else (seen,)) if isinstance(one, np.ndarray)]
+
+
+def _ranges(value: Any) -> list[tuple[int, int]]:
+    """Return the addresses of the first byte of each array of an argument, and behind its last one."""
+    found = []
+    for one in _arrays(value):
+        start = one.__array_interface__["data"][0]
+        steps = [(length - 1) * step for length, step in zip(one.shape, one.strides, strict=True)]
+        if one.size:
+            found.append(
+                (
+                    start + sum(min(step, 0) for step in steps),
+                    start + sum(max(step, 0) for step in steps) + one.itemsize,
+                )
+            )
+    return found
+
+
+def _meet(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> bool:
+    return any(a < d and c < b for a, b in some for c, d in others)
 
 
 def _places(array: np.ndarray) -> list[tuple[Any, ...]]:
@@ -135,10 +180,18 @@ def _places(array: np.ndarray) -> list[tuple[Any, ...]]:
 
 def _digest(value: Any) -> Any:
     """Return a digest to compare an argument with itself later; None if it cannot be read."""
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return _digest_of_bytes(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
     if isinstance(value, (list, tuple)) and _arrays(value):
         return [_digest(one) for one in value]
+    seen = given.as_memory(value)
+    if isinstance(seen, np.ndarray) and not seen.dtype.hasobject:
+        # A copy of structured elements would have other bytes between its fields
+        elements = np.asarray(seen).view(f"V{seen.itemsize}") if seen.nbytes else np.empty(0, "V1")
+        return _digest_of_bytes(np.ascontiguousarray(elements).reshape(-1).view(np.uint8))
+    first, second = (_digest_of_pickle(value) for _ in range(2))
+    return first if first == second else None  # an object whose pickle is always another
+
+
+def _digest_of_pickle(value: Any) -> int | None:
     try:
         return zlib.crc32(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
     except Exception as error:

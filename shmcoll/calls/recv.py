@@ -94,7 +94,7 @@ def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedRecei
         return dispatcher.posted.make("recv", place, source, tag, received)
     watched = None
     if place is not None and dispatcher.checks_buffers:
-        watched = buffer_check.Watched("recv", dispatcher.failures.name, {"out": view})
+        watched = buffer_check.Watched("recv", dispatcher.failures.name, {"out": view}, ("out",))
         place = np.empty_like(place)
 
     def finish(array: np.ndarray, status: int) -> Received:
@@ -102,6 +102,7 @@ def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedRecei
             changed = watched.changes()
             view.flat[: array.size] = array.reshape(-1)
             array = part_of(view, array.size)
+            watched.end()
             watched.refuse(changed)
         result, *rest = told(array, view, status)
         return (out if result is view else result, *rest)

@@ -22,6 +22,7 @@ from shmcoll import calls
 from shmcoll.calls import buffer_check
 from shmcoll.calls.collective_permute import route_of
 from shmcoll.calls.counts import second_phase
+from shmcoll.calls.ignored import ignored
 from shmcoll.calls.recv import go_on as read_message
 from shmcoll.calls.recv import post
 from shmcoll.calls.send import go_on as send_on
@@ -210,9 +211,11 @@ class NativeCalls:
             return calls.perform(call, dispatcher, arguments)
 
         if dispatcher.checks_buffers:
-            values = buffer_check.named_arguments(call, arguments)
+            operation, values = call.__name__, buffer_check.named_arguments(call, arguments)
             written = ("out", "x") if call is calls.broadcast and self._rank != values["root"] else ("out",)
-            perform = buffer_check.around(perform, dispatcher, call.__name__, values, *written)
+            unused = ignored(operation, self._rank, values.get("root"))
+            values = {name: value for name, value in values.items() if name not in unused}
+            perform = buffer_check.around(perform, dispatcher, operation, values, *written)
         return dispatcher.worker.submit(perform)
 
     def _again(self, operation: str, status: int, call: Callable[..., Any], *arguments: Any) -> Any:

@@ -16,10 +16,10 @@ from shmcoll import calls
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.calls.arrays import is_in_place
+from shmcoll.calls.ignored import ignored
 from shmcoll.collectives import RECORDS
 from shmcoll.communicator.native_call import native_call
 from shmcoll.engine import context as c
-from shmcoll.engine.collective import NO_OUT_AT_0, OUT_AT_ROOT, X_AT_ROOT
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.process_bound import ProcessBound
@@ -59,7 +59,7 @@ class Plan(ProcessBound):
     def __init__(self, dispatcher: Dispatcher, operation: str, arguments: tuple[Any, ...], result: Any):
         self._dispatcher = dispatcher
         self._operation = operation
-        self._entry = dispatcher.routine(_routine(operation))
+        self._entry = dispatcher.routine("reduce_scatter" if operation == "reduce_scatter_v" else operation)
         self._arguments = arguments
         self._result = result
 
@@ -116,11 +116,6 @@ class TwoWayPlan(Plan):
         return self._result
 
 
-def _routine(operation: str) -> str:
-    """Return the collective that has the routine of an operation."""
-    return "reduce_scatter" if operation == "reduce_scatter_v" else operation
-
-
 class _NeedsOut(ValueError):
     """A call whose result has a size that only the call finds out cannot be planned without `out`."""
 
@@ -161,14 +156,11 @@ def make(
     bound.apply_defaults()
     if bound.arguments.get("async_op"):
         raise ValueError(f"{where}: async_op belongs to the call; use plan.start()")
-    call = getattr(calls, operation)
+    call: Callable[..., Any] = getattr(calls, operation)
     names = list(inspect.signature(call).parameters)[1:]
-    x, out = (bound.arguments.get(name) for name in ("x", "out"))
-    form, rank, root = RECORDS[_routine(operation)].form, dispatcher.rank, bound.arguments.get("root", 0)
-    if form & X_AT_ROOT and rank != root:
-        x = None  # which is ignored
-    if (form & OUT_AT_ROOT and rank != root) or (form & NO_OUT_AT_0 and rank == 0):
-        out = None  # likewise
+    values = bound.arguments
+    values |= {name: None for name in ignored(operation, dispatcher.rank, values.get("root")) if name in values}
+    x, out = values.get("x"), values.get("out")
     for name, array in (("x", x), ("out", out)):
         if array is not None and not isinstance(array, np.ndarray):
             raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got {_kind(array)}")
@@ -184,16 +176,16 @@ def make(
 
     recorder = _Recorder(dispatcher, check)
     try:
-        result = call(recorder, *(bound.arguments[name] for name in names))
+        result = call(recorder, *(values[name] for name in names))
     except _NeedsOut as error:
         raise ValueError(f"{where}: {error}") from None
     assert recorder.arguments is not None
     if isinstance(result, np.generic):  # a call returns the scalar in its result; a plan returns the same array
         result = recorder.arguments[1].reshape(-1).view(result.dtype).reshape(())
     if operation in COUNTED:
-        return _counted(dispatcher, operation, bound.arguments, result[0] if isinstance(result, tuple) else result)
+        return _counted(dispatcher, operation, values, result[0] if isinstance(result, tuple) else result)
     if operation in _MAY_SPELL and result.dtype not in BY_NUMPY:
-        values = {**bound.arguments, "out": result}
+        values["out"] = result
         long_way = partial(call, dispatcher, *(values[name] for name in names))
         return TwoWayPlan(dispatcher, operation, _NOT_NATIVE, result, None, long_way)
     return Plan(dispatcher, operation, recorder.arguments, result)
@@ -204,10 +196,6 @@ def _counted(dispatcher: Dispatcher, operation: str, values: dict[str, Any], out
     root, call = values.get("root", 0), getattr(calls, operation)
     check = operation, dispatcher.failures.name
     values = {**values, "out": out}
-    if dispatcher.rank != root and operation == "scatter_v":
-        values |= {"x": None, "send_counts": None, "send_displs": None}
-    if dispatcher.rank != root and operation == "gather_v":
-        values |= {"recv_counts": None, "recv_displs": None}
     rows = {
         name: given.as_counts(values[name], dispatcher.size, name, *check)
         for name in ("counts", *_ROWS)

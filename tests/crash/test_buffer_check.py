@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import shmcoll
 from shmcoll.calls import buffer_check
+from tests.support.wrong_arguments import Sub
 
 N = 1000
 ON = {"SHMCOLL_CHECK": "1"}
@@ -117,6 +119,117 @@ def test_without_a_change_nothing_is_said(ranks):
         return [told for submit in calls if (told := caught(comm, submit, lambda: None))]
 
     assert ranks(2, fine, environment=ON) == [[], []]
+
+
+class ByDLPack:
+    def __init__(self, array: np.ndarray):
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+
+
+class ByInterface:
+    def __init__(self, array: np.ndarray):
+        self.__array_interface__ = array.__array_interface__
+
+
+def memories(count: int) -> dict[str, tuple[np.ndarray, Any]]:
+    """Of each kind of memory, an array of it, and what a user passes."""
+    a, b, c, d, strided = *np.zeros((4, count)), np.zeros((count, 2))[:, 0]
+    kinds = {"subclass": (a, a.view(Sub)), "dlpack": (b, ByDLPack(b)), "interface": (c, ByInterface(c))}
+    kinds |= {"memoryview": (d, memoryview(d)), "strided": (strided, strided)}
+    raw = bytearray(8 * count)
+    return kinds | {"bytearray": (np.frombuffer(raw, np.uint8), raw)}
+
+
+class Unsteady:
+    """An object whose pickle is always another."""
+
+    count = 0
+
+    def __reduce__(self) -> Any:
+        Unsteady.count += 1
+        return Unsteady, (), {"n": Unsteady.count}
+
+
+def correct(comm: Any) -> dict[str, str]:
+    """Programs that change no buffer of a pending call, or one that is ignored."""
+    n, me, told = comm.size, comm.rank, {}
+
+    def judge(what: str, submit: Callable[[], Any], change: Callable[[], None] = lambda: None) -> None:
+        told[what] = caught(comm, submit, change)
+
+    def use(way: str, array: np.ndarray, shown: Any) -> None:
+        x, whole, length = np.ones(array.size, array.dtype), {"out": shown, "async_op": True}, array.size // n
+        in_place = array if way == "interface" else shown  # which is no array for numpy
+        judge(f"out, {way}", lambda: comm.all_reduce(x, **whole))
+        judge(f"in place, {way}", lambda: comm.all_reduce(in_place, **whole))
+        judge(f"x in out, {way}", lambda: comm.all_gather(array[me * length :][:length], **whole))
+        judge(f"out over x, {way}", lambda: comm.all_gather(array[:length], **whole))
+        judge(f"a list, {way}", lambda: comm.all_to_all(list(np.split(array, n)), **whole))
+        judge(f"broadcast, {way}", lambda: comm.broadcast(shown, 0, async_op=True))
+        judge(f"counts, {way}", lambda: comm.all_to_all_v(array, [length] * n, **whole))
+        judge(f"sendrecv, {way}", lambda: comm.sendrecv(array, (me + 1) % n, shown, async_op=True))
+
+    for way, both in memories(4 * n).items():
+        use(way, *both)
+    padded = np.zeros((6, 2), np.dtype("i1,f8", align=True))
+    padded.view(np.uint8)[...] = np.random.default_rng(0).integers(0, 255, padded.nbytes, np.uint8).reshape(6, -1)
+    for x in (padded[:, 0], padded[::-1], padded.T, padded, np.ones(8, "g")[::2], np.zeros((0, 3)), np.zeros(4, "S0")):
+        judge(f"{x.dtype} {x.strides}", partial(comm.all_gather, x, async_op=True))
+    judge("an object", lambda: comm.all_gather_object(Unsteady(), async_op=True))
+    sent, gathered, counts = np.ones(4), np.zeros(4 * n), [4 // n] * n
+
+    def change() -> None:
+        if me == 0:
+            for one in (sent, gathered, counts):
+                one[0] += 1  # type: ignore[index]
+
+    judge("ignored by scatter", lambda: comm.scatter(sent, 1, async_op=True), change)
+    judge("ignored by scatter_v", lambda: comm.scatter_v(sent, 1, send_counts=counts, async_op=True), change)
+    judge("ignored by gather", lambda: comm.gather(np.ones(4), 1, out=gathered, async_op=True), change)
+    judge("ignored by reduce", lambda: comm.reduce(np.ones(4 * n), 1, out=gathered, async_op=True), change)
+    judge("ignored by exscan", lambda: comm.exscan(np.ones(4 * n), out=gathered, async_op=True), change)
+    judge("ignored by broadcast_object", lambda: comm.broadcast_object([sent], 1, async_op=True), change)
+    # a chain of calls, each of which uses what the one before writes
+    x, y, released = np.ones(N), np.zeros(N), held(comm)
+    works = [
+        comm.all_reduce(x, out=y, async_op=True),
+        comm.all_reduce(y, out=x, async_op=True),
+        comm.plan("all_reduce", x, out=x).start(),
+        comm.broadcast(x, 1, async_op=True),
+        comm.send(x, me, async_op=True),
+        comm.all_reduce(y, out=y, async_op=True),
+    ]
+    released.set()
+    told["a chain"] = " ".join(str(error) for work in works if (error := work.exception(30)))
+    assert comm.recv(source=me)[0][0] == x[0] == n**3
+    comm.barrier()
+    return {what: error for what, error in told.items() if error}
+
+
+def test_correct_programs_are_not_blamed(ranks):
+    assert ranks(2, correct, environment=ON) == [{}, {}]
+
+
+def test_a_change_is_found_through_every_kind_of_memory(ranks):
+    def missed(comm: Any) -> list[str]:
+        told = []
+
+        def use(way: str, array: np.ndarray, shown: Any) -> None:
+            def change() -> None:
+                array[0] += 1
+
+            x = array if way == "interface" else shown  # which is no array for numpy
+            if not caught(comm, lambda: comm.all_reduce(x, async_op=True), change):
+                told.append(f"x, {way}")
+            if not caught(comm, lambda: comm.all_reduce(np.ones(8, array.dtype), out=shown, async_op=True), change):
+                told.append(f"out, {way}")
+
+        for way, both in memories(8).items():
+            if way != "bytearray":
+                use(way, *both)
+        return told
+
+    assert ranks(2, missed, environment=ON) == [[], []]
 
 
 def test_a_posted_receive_finds_a_change_of_out_and_the_message_is_there_all_the_same(ranks):
