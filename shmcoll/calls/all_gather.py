@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, whole_shape
+from shmcoll.calls.common_dtype import agreeing, move
 from shmcoll.calls.in_place import clear_of
 from shmcoll.engine.kernels.element_marks import element_mark
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
 
 
+@agreeing
 def all_gather(dispatcher: "Dispatcher", x: Any, out: Any) -> Any:
     size, listed = dispatcher.size, isinstance(out, (list, tuple))
     with dispatcher.checking("all_gather") as check:
@@ -27,14 +29,18 @@ def all_gather(dispatcher: "Dispatcher", x: Any, out: Any) -> Any:
             own = (array, target) if rank == dispatcher.rank else ()
             array = clear_of(array, target, *own)
         mark = element_mark(array.dtype)
-    source = exact(array)
-    if not listed:
-        target = place_for(out, whole, array.dtype)
-        dispatcher.run("all_gather", source, exact(target), 0, 0, mark, 0, 0)
-        return deliver(target, out)
-    places = [place_for(target, array.shape, array.dtype) for target in targets]
-    table = addresses(places)
-    dispatcher.run("all_gather", source, None, 0, 0, mark, 0, table.ctypes.data)
-    for place, target in zip(places, targets, strict=True):
-        deliver(place, target)
-    return out
+
+    def run() -> Any:
+        source = exact(array)
+        if not listed:
+            target = place_for(out, whole, array.dtype)
+            dispatcher.run("all_gather", source, exact(target), 0, 0, mark, 0, 0)
+            return deliver(target, out)
+        places = [place_for(target, array.shape, array.dtype) for target in targets]
+        table = addresses(places)
+        dispatcher.run("all_gather", source, None, 0, 0, mark, 0, table.ctypes.data)
+        for place, target in zip(places, targets, strict=True):
+            deliver(place, target)
+        return out
+
+    return move(dispatcher, "all_gather", array.dtype, out, run)

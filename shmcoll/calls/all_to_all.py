@@ -6,6 +6,7 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, product, whole_shape
+from shmcoll.calls.common_dtype import agreeing, move
 from shmcoll.calls.in_place import all_clear_of, clear_of
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, element_mark
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
 
 
+@agreeing
 def all_to_all(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
     if given.is_list_of_arrays(x) or isinstance(out, (list, tuple)):
         return _all_to_all_of_lists(dispatcher, x, split_axis, concat_axis, out)
@@ -29,25 +31,29 @@ def all_to_all(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: i
         if out is not None:
             given.as_output(out, tuple(shape), array.dtype, *check)
             array = clear_of(array, out, *((array, out) if split == concat else ()))
-    target = place_for(out, shape, array.dtype)
-    item = array.itemsize
-    run, target_run = product(block[split:]) * item, product(block[concat:]) * item
-    dispatcher.run(
-        "all_to_all",
-        exact(array),
-        exact(target),
-        0,
-        split,
-        concat | element_mark(array.dtype) << MARK_SHIFT,
-        0,
-        product(block) * item,
-        run,
-        run * size if product(block[:split]) > 1 else run,
-        target_run,
-        target_run * size if product(block[:concat]) > 1 else target_run,
-        *(0, 0, 0),
-    )
-    return deliver(target, out)
+
+    def run() -> Any:
+        target = place_for(out, shape, array.dtype)
+        item = array.itemsize
+        run, target_run = product(block[split:]) * item, product(block[concat:]) * item
+        dispatcher.run(
+            "all_to_all",
+            exact(array),
+            exact(target),
+            0,
+            split,
+            concat | element_mark(array.dtype) << MARK_SHIFT,
+            0,
+            product(block) * item,
+            run,
+            run * size if product(block[:split]) > 1 else run,
+            target_run,
+            target_run * size if product(block[:concat]) > 1 else target_run,
+            *(0, 0, 0),
+        )
+        return deliver(target, out)
+
+    return move(dispatcher, "all_to_all", array.dtype, out, run)
 
 
 def _all_to_all_of_lists(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
@@ -71,21 +77,25 @@ def _all_to_all_of_lists(dispatcher: "Dispatcher", x: Any, split_axis: int, conc
         else:
             targets = [] if out is None else cut(given.as_output(out, whole, dtype, *check), size)
         sources = all_clear_of(sources, targets)
-    if listed:
-        places = [place_for(target, block, dtype) for target in targets]
-    else:
-        result = place_for(out, whole, dtype)
-        places = cut(result, size)
-    from_table, to_table = addresses(sources), addresses(places)
-    read = exact(sources[0])
-    extents = (*whole, *read.shape[len(block) :])  # an array of bytes has one more
-    shape = np.array([len(extents), *extents], np.int64)
-    second = element_mark(dtype) << MARK_SHIFT
-    runs = (product(block) * dtype.itemsize,) * 5
-    tables = (from_table.ctypes.data, to_table.ctypes.data, shape.ctypes.data)
-    dispatcher.run("all_to_all", read, None, 0, 0, second, 0, *runs, *tables)
-    if not listed:
-        return deliver(result, out)
-    for place, target in zip(places, targets, strict=True):
-        deliver(place, target)
-    return out
+
+    def run() -> Any:
+        if listed:
+            places = [place_for(target, block, dtype) for target in targets]
+        else:
+            result = place_for(out, whole, dtype)
+            places = cut(result, size)
+        from_table, to_table = addresses(sources), addresses(places)
+        read = exact(sources[0])
+        extents = (*whole, *read.shape[len(block) :])  # an array of bytes has one more
+        shape = np.array([len(extents), *extents], np.int64)
+        second = element_mark(dtype) << MARK_SHIFT
+        runs = (product(block) * dtype.itemsize,) * 5
+        tables = (from_table.ctypes.data, to_table.ctypes.data, shape.ctypes.data)
+        dispatcher.run("all_to_all", read, None, 0, 0, second, 0, *runs, *tables)
+        if not listed:
+            return deliver(result, out)
+        for place, target in zip(places, targets, strict=True):
+            deliver(place, target)
+        return out
+
+    return move(dispatcher, "all_to_all", dtype, out, run)

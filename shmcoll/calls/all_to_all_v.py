@@ -1,14 +1,17 @@
 """all_to_all_v: its arguments and its call."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.calls import arguments as given
+from shmcoll.calls.common_dtype import agreeing, move
 from shmcoll.calls.counts import CountTable, apart_from, exchange
 
 if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
 
 
+@agreeing
 def all_to_all_v(
     dispatcher: "Dispatcher",
     x: Any,
@@ -28,5 +31,6 @@ def all_to_all_v(
         if out is not None:
             table.target(out, array.dtype)
             array = apart_from(array, out)
-    result = exchange(dispatcher, "all_to_all_v", table, array, out)
+    run = partial(exchange, dispatcher, "all_to_all_v", table, array, out)
+    result = move(dispatcher, "all_to_all_v", array.dtype, out, run)
     return result, table.received

@@ -8,6 +8,7 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import deliver, exact, place_for
+from shmcoll.calls.common_dtype import agreeing, move
 from shmcoll.calls.in_place import clear_of
 from shmcoll.collectives.collective_permute import NOBODY
 from shmcoll.engine.kernels.element_marks import element_mark
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
 
 
+@agreeing
 def collective_permute(dispatcher: "Dispatcher", x: Any, pairs: Any, out: Any) -> Any:
     with dispatcher.checking("collective_permute") as check:
         array = given.as_moved(x, *check)
@@ -24,10 +26,14 @@ def collective_permute(dispatcher: "Dispatcher", x: Any, pairs: Any, out: Any) -
         if out is not None:
             given.as_output(out, array.shape, array.dtype, *check)
             array = clear_of(array, out, array, out)
-    place = place_for(out, array.shape, array.dtype)
-    words = first, pairs_mark, element_mark(array.dtype), *more
-    dispatcher.run("collective_permute", exact(array), exact(place), *words)
-    return deliver(place, out)
+
+    def run() -> Any:
+        place = place_for(out, array.shape, array.dtype)
+        words = first, pairs_mark, element_mark(array.dtype), *more
+        dispatcher.run("collective_permute", exact(array), exact(place), *words)
+        return deliver(place, out)
+
+    return move(dispatcher, "collective_permute", array.dtype, out, run)
 
 
 @lru_cache(maxsize=64)

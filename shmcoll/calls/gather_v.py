@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.calls import arguments as given
+from shmcoll.calls.common_dtype import agreeing, move
 from shmcoll.calls.counts import CountTable, apart_from, exchange, send_only
 from shmcoll.engine.layout import SEND_COUNTS
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
 
 
+@agreeing
 def gather_v(
     dispatcher: "Dispatcher", x: Any, root: int, recv_counts: Any, recv_displs: Any, out: Any, axis: Any = None
 ) -> Any:
@@ -24,8 +26,11 @@ def gather_v(
             if out is not None:
                 table.target(out, array.dtype)
                 array = apart_from(array, out)
-    if dispatcher.rank != root:
-        send_only(dispatcher, "gather_v", table, array, root)
-        return None, None
-    result = exchange(dispatcher, "gather_v", table, array, out, root)
-    return result, table.received
+
+    def run() -> Any:
+        if dispatcher.rank != root:
+            send_only(dispatcher, "gather_v", table, array, root)
+            return None, None
+        return exchange(dispatcher, "gather_v", table, array, out, root), table.received
+
+    return move(dispatcher, "gather_v", array.dtype, out if dispatcher.rank == root else None, run)

@@ -28,7 +28,6 @@ from shmcoll.runtime.work import Work
 COUNTED = ("all_gather_v", "gather_v", "scatter_v", "all_to_all_v", "reduce_scatter_v")
 OPERATIONS = (*(name for name, record in RECORDS.items() if record.plans), *COUNTED)
 
-_MAY_SPELL = ("broadcast", "scatter")
 _NOT_NATIVE = (None, None, None, 0, 0, 0)  # the native entry answers that Python goes on
 
 _ROWS = ("send_counts", "send_displs", "recv_counts", "recv_displs", "recv_room")
@@ -184,7 +183,8 @@ def make(
         result = recorder.arguments[1].reshape(-1).view(result.dtype).reshape(())
     if operation in COUNTED:
         return _counted(dispatcher, operation, values, result[0] if isinstance(result, tuple) else result)
-    if operation in _MAY_SPELL and result.dtype not in BY_NUMPY:
+    array = x if result is None else result
+    if array is not None and array.dtype not in BY_NUMPY:
         values["out"] = result
         long_way = partial(call, dispatcher, *(values[name] for name in names))
         return TwoWayPlan(dispatcher, operation, _NOT_NATIVE, result, None, long_way)

@@ -5,6 +5,7 @@ from shmcoll.diagnostics.describe_mismatch import array_in_header
 from shmcoll.engine import layout
 from shmcoll.engine.collective import ANY_SOURCE, NO_ARRAYS, REDUCING, ROOTED, Collective
 from shmcoll.engine.compiler.user_operators import reduction_name
+from shmcoll.engine.kernels.element_marks import AGREEING
 from shmcoll.engine.layout import ANY, WORD, call_algorithm, call_composite, call_operation, call_reduction
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.node_words import SUBGROUP, NodesCall
@@ -56,6 +57,8 @@ def call_in_words(word: int, first: int, second: int, array: str) -> str:
     if record.form & NO_ARRAYS:
         return f"{record.name}()"
     title = record.title(first) if record.title else record.name
+    if record.name == "all_gather" and second & AGREEING and (call := record_of(second & 0xFF)):
+        return f"{call.name}(text, dates or records)"
     operator = f", {reduction_name(call_reduction(word), second)}" if record.form & REDUCING else ""
     rooted = f", root={first}" if record.form & ROOTED else ""
     forced = _forced(record, call_algorithm(word))

@@ -130,7 +130,7 @@ def unlike(comm, number: int) -> str:
 
 
 UNLIKE = [
-    ("M8[s]", "M8[ms]", lambda comm, x: comm.all_gather(x)),
+    ("M8[s]", "M8[ms]", lambda comm, x: comm.all_gather(x, out=np.zeros((4, 3), x.dtype))),
     ("M8[s]", "i8", lambda comm, x: comm.all_to_all(x)),
     ([("a", "f4"), ("b", "f4")], [("a", "f4"), ("c", "f4")], lambda comm, x: comm.broadcast(x)),
     ("V4", "S4", lambda comm, x: comm.gather(x)),
@@ -140,14 +140,14 @@ UNLIKE = [
     ("u1", "V1", lambda comm, x: comm.collective_permute(x, [(0, 1)])),
 ]
 WORDS = [
-    "all_gather(uint8[2, 3, 8], of dtype datetime64[s])",
-    "all_to_all(int64[2, 3], split_axis=0, concat_axis=0)",
+    "and a rank passes out: datetime64[s] on rank 0, datetime64[ms] on rank 1; convert x on every rank to the same one",
+    "rank 0 called all_to_all(text, dates or records)",
     "broadcast(uint8[2, 3, 8], root=0, of dtype of hash ",
-    "gather(uint8[2, 3, 4], root=0, of dtype |V4)",
+    "the arrays have different dtypes: |V4 on rank 0, |S4 on rank 1; convert x on every rank to the same one, as in x",
     "all_gather_v(uint8[2, 3, 1], of dtype float8_e5m2)",
     "out of rank 1 is uint8[1, 3, 3], of dtype |V3, but rank 0 sends it uint8[1, 3, 3], of dtype |S3",
     "rank 1 receives into an array of uint8, of dtype |V3, but rank 0 sends uint8, of dtype |S3",
-    "collective_permute(uint8[2, 3, 1], pairs of hash ",
+    "rank 1 called collective_permute(text, dates or records)",
 ]
 
 

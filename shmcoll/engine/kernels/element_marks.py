@@ -26,6 +26,7 @@ from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.system.text import to_bytes
 
 DTYPE_BITS, ROW_BITS = 24, 28
+AGREEING = 1 << (DTYPE_BITS + ROW_BITS + 2)  # in place of all this: an operation of `calls/common_dtype.py`
 ROWS, FOREIGN = 1 << (DTYPE_BITS + ROW_BITS), 1 << (DTYPE_BITS + ROW_BITS + 1)
 MARK_SHIFT = 8  # a mark and a dtype code, or an axis, share a word
 
