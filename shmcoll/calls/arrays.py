@@ -10,6 +10,7 @@ import numpy as np
 from shmcoll.calls import arguments as given
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.engine.kernels.element_marks import exact as exact
 from shmcoll.engine.layout import WORD
 from shmcoll.runtime.dispatcher import Dispatcher
 
@@ -52,17 +53,6 @@ def run_in_phases(
             raise
 
     dispatcher.complete(operation, both)
-
-
-def exact(array: np.ndarray) -> np.ndarray:
-    """Return the array as routines read it, on the same memory: a plain ndarray, since the native entry does not read
-    subclasses, and bytes with one more dimension if routines do not know the dtype."""
-    plain = array if type(array) is np.ndarray else array.view(np.ndarray)
-    if plain.dtype in BY_NUMPY:
-        return plain
-    if plain.nbytes == 0:  # nothing of it is read or written
-        return np.empty((*plain.shape, plain.itemsize), np.uint8)
-    return plain.reshape((*plain.shape, 1)).view(np.uint8)
 
 
 def is_in_place(out: np.ndarray) -> bool:

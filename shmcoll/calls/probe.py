@@ -139,4 +139,4 @@ def probe(dispatcher: Dispatcher, operation: str, source: Any, tag: Any, *, wait
 
 def _envelope(dispatcher: Dispatcher) -> Envelope:
     buffers = dispatcher.buffers
-    return Envelope(*buffers.found, None if buffers.found_object else buffers.found_type.numpy, buffers.found_shape)
+    return Envelope(*buffers.found, None if buffers.found_object else buffers.found_dtype, buffers.found_shape)

@@ -9,8 +9,9 @@ import numpy as np
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.calls.array_rules import check_apart, check_unmasked
+from shmcoll.calls.arrays import exact, is_in_place, place_for
 from shmcoll.engine import context as c
-from shmcoll.engine.kernels.dtypes import dtype_of
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import ANY, LARGEST_TAG
 from shmcoll.engine.messages.recv import DATA, FETCH
 from shmcoll.engine.messages.ring_buffers import ARRAY, SOURCE_SHIFT
@@ -66,7 +67,7 @@ def receive(
     def fetch() -> int:
         nonlocal array
         try:
-            status = entry(None, place, FETCH, source, tag, form)
+            status = entry(None, as_fetched(place), FETCH, source, tag, form)
             if status == c.FOUND:
                 status, array = go_on(dispatcher, entry, place, source, tag, form)
         except BaseException:  # no memory, a signal handler
@@ -125,8 +126,8 @@ def check_arguments(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> 
         if not out.flags.writeable:
             raise ValueError(f"{operation} on rank {rank}: out is read-only")
         check_apart(out, "out", *check)
-        known = dtype_of(out.view(out.dtype.newbyteorder("=")), operation, rank)
-        return (out if given.is_plain(out) else np.empty(out.shape, known.numpy)), source, tag
+        given.check_movable(out, "out", *check)
+        return place_for(out, out.shape, given.native(out.dtype)), source, tag
 
 
 def can_receive(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> bool:
@@ -160,10 +161,15 @@ def go_on(
         target = begun if begun is not None else dispatcher.buffers.new_array() if place is None else place
         begun = None
         array = part_of(target, dispatcher.buffers.found_count)
-        status = entry(None, target, DATA, source, tag, form)
+        status = entry(None, exact(target), DATA, source, tag, dispatcher.buffers.form_for(target, form))
         if status == c.WITHDRAWN:
-            status, array = entry(None, place, FETCH, source, tag, form), place
+            status, array = entry(None, as_fetched(place), FETCH, source, tag, form), place
     return status, array
+
+
+def as_fetched(place: np.ndarray | None) -> np.ndarray | None:
+    """What FETCH gets as `out`. Of a dtype that routines do not know only Python finds whether it fits."""
+    return place if place is None or place.dtype in BY_NUMPY else None
 
 
 def part_of(place: np.ndarray, count: int) -> np.ndarray:
@@ -178,7 +184,7 @@ def received(array: np.ndarray, status: int) -> Received:
 
 def told(array: Any, out: Any, status: int) -> Received:
     """The same, but `out` may be an array that routines cannot write into."""
-    if out is not None and not given.is_plain(out):
+    if out is not None and not is_in_place(out):
         out.flat[: array.size] = array.reshape(-1)
         array = part_of(out, array.size)
     return received(array, status)

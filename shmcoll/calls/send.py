@@ -6,11 +6,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.calls.arrays import exact
 from shmcoll.calls.delivery import Delivery, check_other_rank
 from shmcoll.engine import context as c
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import LARGEST_TAG, WORD
-from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, SYNCHRONOUS
+from shmcoll.engine.messages.foreign_arrays import description, table_of
+from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN, PART_BYTES, SYNCHRONOUS
 from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, EMPTY_RING, FINISHED, GO_ON, NONE, STAY
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.dispatcher import Dispatcher
@@ -109,8 +110,22 @@ def check_arguments(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> tupl
     if can_send(dispatcher, x, dest, tag):
         return x, dest, tag
     with dispatcher.checking("send") as check:
-        array = exact(given.as_array(x, *check))
-        return array, given.as_peer(dest, "dest", dispatcher.size, *check), given.as_tag(tag, "tag", *check)
+        return (
+            as_sent(x, *check),
+            given.as_peer(dest, "dest", dispatcher.size, *check),
+            given.as_tag(tag, "tag", *check),
+        )
+
+
+def as_sent(x: Any, operation: str, rank: int) -> np.ndarray:
+    """Return `x` as an array that can be sent. Raises `TypeError` if it is none."""
+    array = given.as_moved(x, operation, rank).view(np.ndarray)
+    if array.dtype not in BY_NUMPY and description(array) is None:
+        raise TypeError(
+            f"{operation} on rank {rank}: x has a dtype with more fields than a message can describe; use send_object, "
+            f"or send x.view(numpy.uint8)"
+        )
+    return array
 
 
 class Sending:
@@ -119,6 +134,9 @@ class Sending:
     def __init__(self, dispatcher: Dispatcher, array: Any, dest: int, tag: int, form: int = ARRAY):
         self._dispatcher = dispatcher
         self._entry = dispatcher.routine("send")
+        self._array = array  # kept: a table refers to its memory
+        if form & ~SYNCHRONOUS == ARRAY and array.dtype not in BY_NUMPY:
+            array, form = table_of(array), form | FOREIGN
         self._message = array, dest, tag, form
         self._refusal: ArenaError | None = None
         self._moved: tuple[int, ...] = ()  # what had moved when there was no memory
@@ -209,7 +227,7 @@ class Sending:
         return time.monotonic() >= self._since + patience
 
     def _refuse(self, error: ArenaError, patience: float) -> None:
-        name = "send" if self._message[3] & ~SYNCHRONOUS == ARRAY else "send_object"
+        name = "send" if self._message[3] & ~SYNCHRONOUS in (ARRAY, FOREIGN) else "send_object"
         advice = "where both sides send first, sendrecv needs no memory"
         waited = f" Waited {patience:g} s for its receiver; {advice}." if patience else ""
         told = f"{name} on rank {self._dispatcher.failures.name}: {error}.{waited} The message has not been sent"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.calls import arguments as given
+from shmcoll.calls.arrays import exact
 from shmcoll.calls.joined import Joined
 from shmcoll.calls.recv import Received, go_on, leave, make, receive, recv, told
 from shmcoll.calls.recv import check_arguments as check_recv
@@ -47,7 +48,7 @@ class Expected:
             status = self._entry(None, None, SEEK, source, tag, ARRAY)
             if status == c.LOOKED and mail.is_found and mail.goes_into(place, ARRAY):
                 self.begun = mail.new_array() if place is None else place
-        return self.begun
+        return None if self.begun is None else exact(self.begun)
 
     def finish(self) -> tuple[Any, int]:
         """Read the rest. Returns the array with the message, and the status, which contains its source and tag."""

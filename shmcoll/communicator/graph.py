@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self, overload
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.calls.arrays import cut, deliver, exact, whole_shape
+from shmcoll.calls.arrays import cut, deliver, is_in_place, whole_shape
 from shmcoll.calls.joined import Joined
 from shmcoll.calls.recv import leave
+from shmcoll.calls.send import as_sent
 from shmcoll.communicator.batch import Recv, Send
 from shmcoll.communicator.graph_links import Links, disagreement
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
@@ -98,7 +99,7 @@ class Graph(ProcessBound):
             without `out` it is zeros.
         """
         with self._comm._dispatcher.checking("graph.all_gather") as check:
-            array = exact(given.as_array(x, *check))
+            array = as_sent(x, *check)
             shape = array.shape or (1,)
             view = given.as_memory(out)
             if view is not None:
@@ -127,7 +128,7 @@ class Graph(ProcessBound):
         """
         outgoing, incoming = len(self.destinations), len(self.sources)
         with self._comm._dispatcher.checking("graph.all_to_all") as check:
-            array = exact(given.as_array(x, *check))
+            array = as_sent(x, *check)
             view = given.as_memory(out)
             shape = _block_shape(array, outgoing, incoming, view, *check)
             if view is not None:
@@ -152,7 +153,7 @@ class Graph(ProcessBound):
             elements of each, 0 for a source that is None.
         """
         with self._comm._dispatcher.checking("graph.all_gather_v") as check:
-            array = exact(given.as_array(x, *check))
+            array = as_sent(x, *check)
         return self._move_counted("all_gather_v", array, [array] * len(self.destinations), async_op)
 
     @overload
@@ -180,7 +181,7 @@ class Graph(ProcessBound):
             ValueError: there is not one count for each destination, or they do not add up to the size of `x`.
         """
         with self._comm._dispatcher.checking("graph.all_to_all_v") as check:
-            array = exact(given.as_array(x, *check))
+            array = as_sent(x, *check)
             counts = _as_counts(send_counts, len(self.destinations), array.size, *check)
         ends = np.cumsum(counts).tolist()
         blocks = [array.reshape(-1)[end - n : end] for n, end in zip(counts, ends, strict=True)]
@@ -213,7 +214,7 @@ class Graph(ProcessBound):
         incoming = len(self.sources)
         if view is None:
             place = np.zeros(whole_shape(shape, incoming), array.dtype)
-        elif given.is_plain(view) and not given.overlap(array, view):
+        elif is_in_place(view) and not given.overlap(array, view):
             place = view
         else:
             place = np.array(view, order="C", subok=False)

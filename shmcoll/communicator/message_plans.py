@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll.calls import arguments as given
+from shmcoll.calls.arrays import is_in_place
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.communicator.plans import Plan, copied
@@ -65,5 +65,5 @@ def make(comm: TwoWayMessages, operation: str, args: tuple[Any, ...], keywords: 
 def _check_in_place(where: str, name: str, array: Any) -> None:
     if not isinstance(array, np.ndarray):
         raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got a {type(array).__name__}")
-    if not given.is_plain(array):
+    if not is_in_place(array):
         raise copied(where, name, array)

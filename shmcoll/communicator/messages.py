@@ -62,7 +62,7 @@ class Messages(NativeCalls):
         one rank to another arrive in the order in which they were sent; the receiver may choose among them by tag.
 
         Args:
-            x: array of any shape, of a dtype that collectives know.
+            x: array of any shape, of any dtype of fixed size.
             dest: the rank that receives it; None for nobody: then nothing is sent.
             tag: 0 to 2**31 - 1.
             synchronous: return (or end the `Work`) only when the receiver has begun to receive this message: by any
@@ -71,6 +71,7 @@ class Messages(NativeCalls):
             async_op: return a `Work` at once.
 
         Raises:
+            TypeError: `x` is not an array, its elements have no fixed size, or its dtype has many hundred fields.
             ArenaError: the heap (`shmrun --heap`, SHMCOLL_HEAP) has no room for the message. It has not been sent;
                 earlier messages stay, and the group goes on.
             RankFailed: the receiver has left.

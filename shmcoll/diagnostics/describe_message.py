@@ -7,11 +7,11 @@ import numpy as np
 
 from shmcoll.diagnostics.describe_call import receives
 from shmcoll.engine import context as c
-from shmcoll.engine.kernels.dtypes import BY_CODE
+from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
-from shmcoll.engine.messages.ring_buffers import ARRAY
+from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN
 from shmcoll.engine.messages.send import GIVE_UP
 
 _SHOWN = 8  # at most so many different tags
@@ -49,16 +49,21 @@ def misfit(call: str, group: Group, words: np.ndarray, mail: MessageBuffers) -> 
     sent = f"the next message, from rank {group.name(source)} with tag {tag},"
     if mail.found_object:
         return TypeError(f"{call}: {sent} is an object of {mail.found_count} bytes. It stays: use recv_object")
-    sent = f"{sent} has {mail.found_count} x {mail.found_type.title}"
-    if words.item(c.FORM // WORD) != ARRAY:
+    found = mail.found_dtype
+    sent = f"{sent} has {mail.found_count} x {_title(found)}"
+    if words.item(c.FORM // WORD) not in (ARRAY, FOREIGN):
         return TypeError(f"{call}: {sent}; it is not an object. It stays: use recv")
-    out = BY_CODE[words.item((c.OUT + c.DTYPE) // WORD)]
-    count = words.item((c.OUT + c.COUNT) // WORD)
-    kind = TypeError if out is not mail.found_type else ValueError
+    out = BY_CODE[words.item((c.OUT + c.DTYPE) // WORD)].numpy, words.item((c.OUT + c.COUNT) // WORD)
+    (dtype, count), mail.expected = mail.expected or out, None
+    kind = TypeError if dtype != found else ValueError
     return kind(
-        f"{call}: {sent}, out has room for {count} x {out.title}. It stays: receive it without out, or into one that "
-        f"it fits"
+        f"{call}: {sent}, out has room for {count} x {_title(dtype)}. It stays: receive it without out, or into one "
+        f"that it fits"
     )
+
+
+def _title(dtype: np.dtype) -> str:
+    return BY_NUMPY[dtype].title if dtype in BY_NUMPY else str(dtype)
 
 
 def from_itself(call: str) -> str:

@@ -9,6 +9,8 @@ from shmcoll.calls.probe import Envelope
 from shmcoll.calls.recv import part_of
 from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.messages.foreign_arrays import described
+from shmcoll.engine.messages.ring_buffers import FOREIGN_TYPE
 from shmcoll.nodes.native.mail_words import (
     CODE_SHIFT,
     DIMENSIONS_SHIFT,
@@ -33,15 +35,17 @@ class Head:
         self._words = words
         kind, self.number = words[0], words[1]
         self.tag, self.code = tag_in(kind), code_in(kind)
-        self.shape = tuple(words[HEAD_WORDS : HEAD_WORDS + dimensions_in(kind)])
+        self._dims = tuple(words[HEAD_WORDS : HEAD_WORDS + dimensions_in(kind)])
+        self.dtype, self.shape = self._array()
 
     @property
     def is_object(self) -> bool:
         return self.code == OBJECT_CODE
 
-    @property
-    def dtype(self) -> np.dtype:
-        return np.dtype(np.uint8) if self.is_object else BY_CODE[self.code].numpy
+    def _array(self) -> tuple[np.dtype, tuple[int, ...]]:
+        if self.code == FOREIGN_TYPE:
+            return described(self._dims)
+        return np.dtype(np.uint8) if self.is_object else BY_CODE[self.code].numpy, self._dims
 
     @property
     def count(self) -> int:
@@ -60,12 +64,12 @@ class Head:
     @property
     def message_bytes(self) -> int:
         """The length of the message of MPI that has the head."""
-        return int(head_bytes(len(self.shape), self.bytes)) + (self.bytes if self.is_whole else 0)
+        return int(head_bytes(len(self._dims), self.bytes)) + (self.bytes if self.is_whole else 0)
 
     @property
     def asked(self) -> int:
         """The number by which the sender asks whether this rank is ready for the bytes; 0 if it does not."""
-        return 0 if self.is_whole else self._words[HEAD_WORDS + len(self.shape)]
+        return 0 if self.is_whole else self._words[HEAD_WORDS + len(self._dims)]
 
     @property
     def wants_receipt(self) -> bool:
@@ -95,7 +99,7 @@ class Arrived(Head):
         """The bytes of the message, once all have come."""
         if self.target is not None:
             return as_bytes(self.target)
-        begin = head_bytes(len(self.shape), 0)
+        begin = head_bytes(len(self._dims), 0)
         return self._data[begin : begin + self.bytes]
 
     @property

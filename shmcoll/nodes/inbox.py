@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll.calls.recv import part_of
-from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.ring_buffers import SOURCE_SHIFT
 from shmcoll.errors import ShmcollError
@@ -241,7 +240,7 @@ class Inbox:
             return TypeError(f"{where} is an object; use recv_object")
         if place is None:
             return None
-        if BY_NUMPY[place.dtype].code != one.code:
+        if place.dtype != one.dtype:
             return TypeError(f"{where} has dtype {one.dtype}, out has {place.dtype}")
         if one.count > place.size:
             return ValueError(f"{where} has {one.count} elements, out has room for {place.size}")

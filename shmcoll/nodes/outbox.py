@@ -21,7 +21,8 @@ import numpy as np
 from shmcoll.diagnostics.call_site import Site, here
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
-from shmcoll.engine.messages.ring_buffers import ARRAY, WHOLE
+from shmcoll.engine.messages.foreign_arrays import description
+from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN_TYPE, WHOLE
 from shmcoll.nodes.arrived import head
 from shmcoll.nodes.inbox import NAP, Inbox, pause
 from shmcoll.nodes.mail_limits import NOT_TAKEN, Limits
@@ -52,14 +53,18 @@ class Outbox:
         d.failures.raise_if_ended("send")
         is_object = form != ARRAY
         data = as_bytes(array) if form in (ARRAY, WHOLE) else _joined(array)
-        code = OBJECT_CODE if is_object else BY_NUMPY[array.dtype].code
+        code, dims = OBJECT_CODE, tuple(data.shape)
+        if not is_object and array.dtype in BY_NUMPY:
+            code, dims = BY_NUMPY[array.dtype].code, array.shape
+        elif not is_object:
+            code, dims = FOREIGN_TYPE, tuple(description(array) or ())
         with self._inbox.lock, self._inbox.native:
             number = 0
             if work is not None:
                 self._sent = number = self._sent + 1
                 name = "send_object" if is_object else "send"
                 self._receipts[number] = work, time.monotonic() + d.timeout, dest, name
-            first = head(tag, code, (data.size,) if is_object else array.shape, number)
+            first = head(tag, code, dims, number)
             pending = Pending(d.channel)
             if data.size <= INLINE_BYTES:
                 pending.send(np.concatenate([first, data]), dest, MESSAGE)

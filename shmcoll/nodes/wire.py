@@ -267,7 +267,7 @@ def awaited(waits: Sequence[tuple[bool, int]]) -> list[int]:
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
     """Return the bytes of a C-contiguous array, on the same memory."""
-    return array.reshape(-1).view(np.uint8) if array.size else np.empty(0, np.uint8)
+    return array.reshape(-1).view(np.uint8) if array.nbytes else np.empty(0, np.uint8)
 
 
 def check_thread_level(mpi: Any) -> str:

@@ -30,6 +30,8 @@ import numpy as np
 from shmcoll.diagnostics.call_site import Site, here, submitted_at
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.engine.kernels.element_marks import exact
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
@@ -196,7 +198,7 @@ class PostedReceives:
             return None
         place = mail.new_array() if receive.place is None else receive.place
         self._attached = receive, place
-        return place
+        return exact(place)
 
     def detach(self) -> None:
         """Complete the receive that is attached."""
@@ -398,6 +400,10 @@ class PostedReceives:
         call = self._dispatcher.routine("recv")
         one = receive or next(iter(self._posted), None)
         source, tag, form = wanted or (one.wanted if one else (ANY, ANY, ARRAY))
+        if place is not None and phase == DATA:
+            place, form = exact(place), self._dispatcher.buffers.form_for(place, form)
+        elif place is not None and place.dtype not in BY_NUMPY:
+            place = None
         status = call(None, place, phase, source, tag, form)
         while status == c.BUSY and patiently and self._dispatcher.words[c.ACTIVE // WORD] != c.ENDED:
             time.sleep(1e-4)  # a call is inside that entered before anything was pending

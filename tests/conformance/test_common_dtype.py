@@ -73,9 +73,7 @@ def refused(comm: Any) -> list[str]:
         told.append(str(error.value))
     x = np.zeros((2, 3), "U2" if comm.rank else "U1")
     out = np.full((4, 3), "z") if comm.rank == 0 else None
-    with pytest.raises(
-        ValueError, match="and a rank passes out: <U1 on rank 0, <U2 on rank 1; "
-    ) as error:
+    with pytest.raises(ValueError, match="and a rank passes out: <U1 on rank 0, <U2 on rank 1; ") as error:
         comm.all_gather(x, out=out)
     assert out is None or (out == "z").all()
     return [*told, str(error.value), repr(comm.all_gather([1]).tolist())]

@@ -45,6 +45,17 @@ def element_mark(dtype: np.dtype, row: tuple[int, ...] | None = None) -> int:
     return mark if is_known else mark | FOREIGN
 
 
+def exact(array: np.ndarray) -> np.ndarray:
+    """Return the array as routines read it, on the same memory: a plain ndarray, since the native entry does not read
+    subclasses, and bytes with one more dimension if routines do not know the dtype."""
+    plain = array if type(array) is np.ndarray else array.view(np.ndarray)
+    if plain.dtype in BY_NUMPY:
+        return plain
+    if plain.nbytes == 0:  # nothing of it is read or written
+        return np.empty((*plain.shape, plain.itemsize), np.uint8)
+    return plain.reshape((*plain.shape, 1)).view(np.uint8)
+
+
 def in_words(mark: int) -> str:
     """Return what messages say of a mark, behind the array."""
     told = f", of dtype {_title(mark & ((1 << DTYPE_BITS) - 1))}" if mark & FOREIGN else ""

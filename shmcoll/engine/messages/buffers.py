@@ -3,17 +3,19 @@
 The routines ask for memory and say in WANTED how much; see `engine/messages/ring_buffers.py`.
 """
 
+import math
 from itertools import count
 
 import numpy as np
 
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
-from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NAME, DType
+from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
 from shmcoll.engine.messages import ring_buffers
+from shmcoll.engine.messages.foreign_arrays import described
 
 
 class MessageBuffers:
@@ -29,6 +31,7 @@ class MessageBuffers:
         #: offsets of the rings to each rank by their numbers, in order
         self._rings: list[dict[int, int]] = [{} for _ in range(group.size)]
         self._numbers = count()
+        self.expected: tuple[np.dtype, int] | None = None  # dtype and size of an `out`, seen as bytes, that did not fit
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -126,7 +129,18 @@ class MessageBuffers:
         """Whether what has been found can be read into an array, or a new one, as `form` says."""
         if self.found_object != (form != ring_buffers.ARRAY):
             return False
-        return place is None or (place.dtype == self.found_type.numpy and place.size >= self.found_count)
+        return place is None or (place.dtype == self.found_dtype and place.size >= self.found_count)
+
+    def form_for(self, place: np.ndarray | None, form: int) -> int:
+        """The form with which DATA reads what has been found into an array; one that does not fit, if that has another
+        dtype."""
+        if place is None or form != ring_buffers.ARRAY:
+            return form
+        is_foreign = place.dtype not in BY_NUMPY
+        self.expected = (place.dtype, place.size) if is_foreign and not self.goes_into(place, form) else None
+        if self._word(ring_buffers.FOUND_TYPE) == ring_buffers.FOREIGN_TYPE:
+            is_foreign = place.dtype == self.found_dtype
+        return ring_buffers.FOREIGN if is_foreign else form
 
     @property
     def found_object(self) -> bool:
@@ -134,15 +148,20 @@ class MessageBuffers:
         return self._word(ring_buffers.FOUND_TYPE) == ring_buffers.OBJECT
 
     @property
-    def found_type(self) -> DType:
-        return BY_NAME["uint8"] if self.found_object else BY_CODE[self._word(ring_buffers.FOUND_TYPE)]
+    def found_dtype(self) -> np.dtype:
+        return self._found_array()[0]
 
     @property
     def found_shape(self) -> tuple[int, ...]:
-        if self.found_object:
-            return (self.found_count,)
+        return self._found_array()[1]
+
+    def _found_array(self) -> tuple[np.dtype, tuple[int, ...]]:
+        code = self._word(ring_buffers.FOUND_TYPE)
+        if code == ring_buffers.OBJECT:
+            return np.dtype(np.uint8), (self.found_bytes,)
         start = self._found + ring_buffers.FOUND_DIMS // WORD
-        return tuple(self.words[start : start + self._word(ring_buffers.FOUND_DIMENSIONS)].tolist())
+        words = tuple(self.words[start : start + self._word(ring_buffers.FOUND_DIMENSIONS)].tolist())
+        return described(words) if code == ring_buffers.FOREIGN_TYPE else (BY_CODE[code].numpy, words)
 
     @property
     def found_bytes(self) -> int:
@@ -151,11 +170,13 @@ class MessageBuffers:
 
     @property
     def found_count(self) -> int:
-        return self._word(ring_buffers.FOUND_TOTAL) // self.found_type.numpy.itemsize
+        dtype, shape = self._found_array()
+        return self.found_bytes // dtype.itemsize if dtype.itemsize else math.prod(shape)
 
     def new_array(self) -> np.ndarray:
         """An array for the message that has been found, or for the bytes of an object."""
-        return np.empty(self.found_shape, self.found_type.numpy)
+        dtype, shape = self._found_array()
+        return np.empty(shape, dtype)
 
     def _word(self, offset: int) -> int:
         return self.words.item(self._found + offset // WORD)

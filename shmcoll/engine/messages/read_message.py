@@ -13,7 +13,6 @@ Cost: see `engine/messages/send.py`.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, load_acquire, peek, poke, store, stream
 from shmcoll.engine.layout import (
-    MOST_DIMENSIONS,
     PIECE_FLAG,
     PIECE_KIND,
     PIECE_LENGTH,
@@ -43,6 +42,7 @@ from shmcoll.engine.messages.ring_buffers import (
     HEAD,
     KEPT_RING,
     MORE,
+    MOST_WORDS,
     NEXT,
     PART_BYTES,
     PUBLISHED_HEAD,
@@ -227,7 +227,7 @@ def is_valid_piece(ctx):
     what, total, length = load(at + PIECE_KIND), load(at + PIECE_TOTAL), load(at + PIECE_LENGTH)
     kind = piece_kind(what)
     if kind in (FIRST, MORE):
-        fits = 0 <= piece_dimensions(what) <= MOST_DIMENSIONS and 0 <= length <= room - head_bytes(what)
+        fits = 0 <= piece_dimensions(what) <= MOST_WORDS and 0 <= length <= room - head_bytes(what)
         fits = fits and (kind == MORE or length <= total)
     elif kind == SKIP:
         fits = total == room

@@ -29,9 +29,9 @@ Only FETCH, FILL and SOON begin a call. A thread that looks at posted receives (
 that uses SEEK may enter between two phases of a call of theirs; `engine/native/entry.py` says why no other thread
 enters there. Such a thread marks, tries each of the posted receives, and attends if there was no message.
 
-Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag; FORM is ARRAY, or another form if
-an object is wanted: a message of the other kind does not fit. OK is a negative number: minus 1 minus source << 32 |
-tag.
+Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag. FORM is ARRAY; another form if an object is
+wanted; or for DATA FOREIGN, if `out` shows the bytes of an array of the dtype that was sent. A message of another kind
+does not fit. OK is a negative number: minus 1 minus source << 32 | tag.
 """
 
 from shmcoll.engine import context as c
@@ -72,6 +72,8 @@ from shmcoll.engine.messages.ring_buffers import (
     DONE,
     DROPPED,
     FIRST,
+    FOREIGN,
+    FOREIGN_TYPE,
     FOUND_DIMENSIONS,
     FOUND_DIMS,
     FOUND_SOURCE,
@@ -271,7 +273,8 @@ def read_into_out(ctx):
     """Read what has been found into `out`."""
     found = found_message(ctx)
     total, room = peek(found + FOUND_TOTAL), peek(ctx + c.OUT + c.BYTES)
-    wanted = peek(ctx + c.OUT + c.DTYPE) if peek(ctx + c.FORM) == ARRAY else OBJECT
+    form = peek(ctx + c.FORM)
+    wanted = peek(ctx + c.OUT + c.DTYPE) if form == ARRAY else FOREIGN_TYPE if form == FOREIGN else OBJECT
     if peek(found + FOUND_TYPE) != wanted or total > room:
         return refuse(ctx, total)
     status = read_message(ctx)

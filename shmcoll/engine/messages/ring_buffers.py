@@ -68,7 +68,6 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import load, load_acquire, peek
 from shmcoll.engine.layout import (
     LINE,
-    MOST_DIMENSIONS,
     PIECE_DIMS,
     PIECE_KIND,
     PIECE_LENGTH,
@@ -86,10 +85,13 @@ from shmcoll.engine.protocol.wait import EVENT_BYTES, EVENTS
 
 FIRST, MORE, SKIP, NEXT, DROPPED = range(1, 6)
 
-ARRAY, WHOLE, SEGMENTS = range(3)  # forms of a message: an array, or the bytes of an object in one or in several runs
+#: forms of a message: an array; the bytes of an object, in one or in several runs; an array of another dtype
+ARRAY, WHOLE, SEGMENTS, FOREIGN = range(4)
 SYNCHRONOUS = 4  # added to the form, when it is sent
 NOT_TAKEN, TAKEN, AWAITED = 0, 1, -1  # in TAKEN
 OBJECT = 0xFF  # in place of a dtype: the message is an object
+MOST_WORDS = 255  # dimensions, or words that describe an array, in a message
+FOREIGN_TYPE = 0xFE  # or an array of a dtype that is described in place of its shape: see `foreign_arrays.py`
 SOURCE_SHIFT = 32  # in the answer of `recv`: source << 32 | tag
 
 PART_BYTES = 64 << 10  # longest part of a message in one piece
@@ -126,7 +128,7 @@ def found_offset(ranks):
 
 
 def chains_offset(ranks):
-    return found_offset(ranks) + FOUND_DIMS + MOST_DIMENSIONS * WORD
+    return found_offset(ranks) + FOUND_DIMS + MOST_WORDS * WORD
 
 
 def found_message(ctx):

@@ -36,7 +36,9 @@ will. A sender that has waited for its limit comes with GIVE_UP: it gets TIMEOUT
 Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag. SEND_MEMORY is BEGIN or BESIDE, then the answer. FORM says what
 x is: the array to send; or the bytes of an object; or a table that lists where these bytes are, which spares the sender
 another copy. A row of the table is the byte of the message at which a segment begins, its address, and its length; the
-rows ascend. Bytes between segments are not written. The last row has the length of the message.
+rows ascend. Bytes between segments are not written. The last row has the length of the message. For an array of a dtype
+that routines do not know (FOREIGN), x is another table: its address, its length, the number of the words that describe
+it (`foreign_arrays.py`), and these.
 """
 
 from shmcoll.engine import context as c
@@ -75,6 +77,8 @@ from shmcoll.engine.messages.ring_buffers import (
     EXPECTING,
     FIRST,
     FIRST_RING,
+    FOREIGN,
+    FOREIGN_TYPE,
     KEPT_RING,
     KNOWN_HEAD,
     MORE,
@@ -164,7 +168,15 @@ def form(ctx):
 
 
 def describe_object(ctx):
-    """Describe the message by its bytes: the entry has read of x another type and shape."""
+    """Describe the message by its bytes: the entry has read of x another type and shape, those of a table."""
+    if form(ctx) == FOREIGN:
+        table = peek(ctx + c.X + c.DATA)
+        poke(ctx + c.X + c.DATA, peek(table))
+        poke(ctx + c.X + c.BYTES, peek(table + WORD))
+        poke(ctx + c.X + c.DTYPE, FOREIGN_TYPE)
+        poke(ctx + c.X + c.DIMENSIONS, peek(table + 2 * WORD))
+        poke(ctx + c.X + c.DIMS, table + 3 * WORD)
+        return
     if form(ctx) == SEGMENTS:
         last_row = peek(ctx + c.X + c.DATA) + (peek(ctx + c.X + c.BYTES) - ROW_BYTES)
         poke(ctx + c.X + c.BYTES, peek(last_row + START))

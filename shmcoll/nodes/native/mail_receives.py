@@ -14,7 +14,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.atomics import call, clock, copy, load_acquire, peek, poke, yield_core
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.messages.recv import DATA
-from shmcoll.engine.messages.ring_buffers import ARRAY, SOURCE_SHIFT, WHOLE
+from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN_TYPE, SOURCE_SHIFT, WHOLE
 from shmcoll.engine.native import cpython as py
 from shmcoll.nodes.native.mail_requests import (
     ALWAYS,
@@ -158,6 +158,8 @@ def deliver(mail, rank, tag, address, room, dtype, item, form):
     head = peek(mail + INCOMING)
     code, its_tag, count = code_in(peek(head + KIND)), tag_in(peek(head + KIND)), elements_of(head)
     if (code == OBJECT_CODE) != (form == WHOLE) or peek(head + NUMBER) != 0 or (tag != ANY and tag != its_tag):
+        return c.NEEDS_PYTHON
+    if code == FOREIGN_TYPE:  # only Python reads what describes it
         return c.NEEDS_PYTHON
     if address != 0 and (code != dtype or count > room or count * item > LONGEST):
         return c.NEEDS_PYTHON

@@ -211,7 +211,7 @@ class MailState:
 
     def prepare_for(self, length: int) -> None:
         """Let native code send messages with so many bytes, if that is not too much. Called with native code out."""
-        size = m.SHAPE + m.MOST_DIMENSIONS * WORD + length
+        size = m.SHAPE + m.MOST_WORDS * WORD + length
         if self._outgoing.size < size <= MOST_OUTGOING and self._get(m.SENDING) == m.FREE:
             self._make_outgoing(size)
 

@@ -63,6 +63,7 @@ RUNNING waits for that long at most.
 
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.messages.ring_buffers import MOST_WORDS
 
 (
     CLOSED,  # whether native code stays out: OPEN, WAITED or SHUT
@@ -115,8 +116,7 @@ CODE_SHIFT, DIMENSIONS_SHIFT = 32, 40  # in KIND, above the tag
 OBJECT_CODE = 0  # in place of the code of a dtype
 
 INLINE_BYTES = 64 << 10
-MOST_DIMENSIONS = 64  # that numpy's arrays have
-MOST_INCOMING = SHAPE + MOST_DIMENSIONS * WORD + INLINE_BYTES
+MOST_INCOMING = SHAPE + MOST_WORDS * WORD + INLINE_BYTES
 
 
 def code_in(kind):
