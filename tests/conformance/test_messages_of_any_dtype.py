@@ -79,7 +79,7 @@ def descriptions(comm: Any) -> None:
     for out, kind, words in (
         (np.zeros(2, "U4"), TypeError, "<U4"),
         (np.zeros(24, np.uint8), TypeError, "uint8"),
-        (np.zeros(1, "U3"), ValueError, "1 "),
+        (np.zeros(1, "U3"), ValueError, "room for 1"),
         (np.zeros(2), TypeError, "float64"),
     ):
         for later in (False, True):
