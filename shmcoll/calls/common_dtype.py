@@ -20,6 +20,7 @@ from shmcoll.collectives import RECORDS
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.element_marks import AGREEING, dtype_in_words, element_mark, spelled
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.system.text import to_bytes, to_text
 
 if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
@@ -65,13 +66,13 @@ def move(dispatcher: "Dispatcher", operation: str, dtype: np.dtype, out: Any, ru
         return run()
     dispatcher.routine(operation)  # loaded before anything is published
     with _Between(dispatcher, operation) as between:
-        words = spelled(dtype).encode()
+        words = to_bytes(spelled(dtype))
         told = _tell(dispatcher, operation, np.array([element_mark(dtype), 2 * len(words) + (out is not None)]))
         between.has_begun = True
         if (told[:, 0] == told[0, 0]).all():
             return run()
         padded = np.frombuffer(words.ljust(int(told[:, 1].max()) // 2), np.uint8)
-        dtypes = [dtype_in_words(row.tobytes().decode().strip()) for row in _tell(dispatcher, operation, padded)]
+        dtypes = [dtype_in_words(to_text(row.tobytes()).strip()) for row in _tell(dispatcher, operation, padded)]
         common = _common(dtypes)
         if common is None or (told[:, 1] % 2).any():
             passed = ", ".join(f"{one} on rank {dispatcher.group.name(rank)}" for rank, one in enumerate(dtypes))

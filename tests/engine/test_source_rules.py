@@ -43,7 +43,7 @@ ROUTINES = [
     name
     for name in TREES
     if name.startswith(("shmcoll.engine.protocol.", "shmcoll.engine.messages.", "shmcoll.collectives."))
-    and name != "shmcoll.engine.messages.buffers"  # plain Python beside them
+    and name not in ("shmcoll.engine.messages.buffers", "shmcoll.engine.messages.foreign_arrays")  # Python beside them
 ]
 
 #: functions that messages name

@@ -147,7 +147,7 @@ def copied(name: str, values: dict[str, Any]) -> Iterator[tuple[str, dict[str, A
             "shared and strided",
             {name: room[: 2 * a : 2].reshape(shape), other: room[:b].reshape(values[other].shape)},
         )
-    yield "memory of another kind", {name: memoryview(array(shape))}
+    yield "memory of another kind", {name: memoryview(array(shape))}  # type: ignore[arg-type]
 
 
 LAYOUTS = (

@@ -14,6 +14,7 @@ import numpy as np
 from shmcoll.engine.kernels.element_marks import dtype_in_words, spelled
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.ring_buffers import MOST_WORDS
+from shmcoll.engine.system.text import to_bytes, to_text
 
 _LENGTH_SHIFT = 8
 
@@ -31,7 +32,7 @@ def described(words: tuple[int, ...]) -> tuple[np.dtype, tuple[int, ...]]:
     """Return the dtype and the shape that words describe."""
     ndim, length = words[0] & ((1 << _LENGTH_SHIFT) - 1), words[0] >> _LENGTH_SHIFT
     text = np.array(words[1 + ndim :], np.int64).tobytes()[:length]
-    return dtype_in_words(zlib.decompress(text).decode()), words[1 : 1 + ndim]
+    return dtype_in_words(to_text(zlib.decompress(text))), words[1 : 1 + ndim]
 
 
 def table_of(array: np.ndarray) -> np.ndarray:
@@ -42,4 +43,4 @@ def table_of(array: np.ndarray) -> np.ndarray:
 
 
 def _compressed(dtype: np.dtype) -> bytes:
-    return zlib.compress(spelled(dtype).encode(), 9)
+    return zlib.compress(to_bytes(spelled(dtype)), 9)
