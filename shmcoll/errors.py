@@ -66,8 +66,8 @@ class Deadlock(CollectiveTimeout):
     Raised on every rank of the circle after about a second, long before `comm.timeout`, because it is proven that
     waiting cannot help. The text and `calls` say which rank is in which receive, at which line; `missing` is the rank
     that this one waits for. Other ranks of the group get `RankFailed` with the same text. A circle that goes through
-    several groups, or through calls other than `recv` and `recv_object` from one rank, is not found: it ends as a
-    `CollectiveTimeout`. The group has ended: later calls raise this again.
+    several groups, through calls other than `recv` and `recv_object` from one rank, or through ranks with several
+    Python threads, is not found: it ends as a `CollectiveTimeout`. The group has ended: later calls raise this again.
     """
 
 

@@ -32,6 +32,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.messages.ring_buffers import ARRAY, SYNCHRONOUS
 from shmcoll.engine.messages.send import GIVE_UP, HAS_BEGUN, LOOK
 from shmcoll.errors import CallNotAllowed
+from shmcoll.runtime import helpers
 from shmcoll.runtime.async_worker import TELL_AFTER, places
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.work import Work
@@ -114,8 +115,9 @@ class Delivery:
 
 
 def check_other_rank(dispatcher: Dispatcher, operation: str, dest: int, tag: int) -> None:
-    """Refuse a blocking synchronous send to this rank itself, unless a receive that fits is posted."""
-    if dest == dispatcher.rank and not dispatcher.posted.wants(dest, tag):
+    """Refuse a blocking synchronous send to this rank itself, unless a receive that fits is posted, or another thread
+    may receive."""
+    if dest == dispatcher.rank and not (dispatcher.posted.wants(dest, tag) or helpers.others_run()):
         with dispatcher.checking(operation) as (_, rank):
             raise ValueError(
                 f"{operation}(dest={dispatcher.failures.name}, tag={tag}, synchronous=True) on rank {rank}: this rank "
@@ -190,6 +192,7 @@ class _Watch:
                 raise CallNotAllowed(f"a synchronous send: no thread can be started: {error}") from None
             self._is_running = True
 
+    @helpers.counted()
     def _run(self) -> None:
         nap = _SHORT_NAP
         print_at = 0.0  # when to print what keeps the program from ending; 0: the main thread has not ended

@@ -1,8 +1,10 @@
 """probe: describes the next message, which stays. mprobe: takes the next message, which no other call can receive then.
 
-A message that fits a posted receive belongs to that receive. So while receives are posted, a thread that probes takes
-its turn, first completes what has come for them, and then looks for its message. It cannot sleep in native code until
-its message comes, because the posted receives would have to wait. It tries again after a nap.
+A thread that probes keeps no other thread from calling. It sleeps in native code only without a turn, where it gives
+way as a receive does. If it cannot enter, it takes its turn, looks for its message, and tries again after a nap.
+
+A message that fits a posted receive belongs to that receive. So while receives are posted, the thread first completes,
+in its turn, what has come for them.
 """
 
 import time
@@ -19,6 +21,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.messages.recv import FETCH, MARK, TRY
 from shmcoll.engine.messages.ring_buffers import ARRAY, WHOLE
+from shmcoll.runtime import helpers
 from shmcoll.runtime.dispatcher import Dispatcher
 
 _NAP = 0.0005  # seconds
@@ -96,16 +99,19 @@ def probe(dispatcher: Dispatcher, operation: str, source: Any, tag: Any, *, wait
 
     def look() -> int:
         nonlocal found
-        phase = FETCH if waits else TRY
+        in_turn = dispatcher.worker.turns.is_mine()
+        phase = FETCH if waits and not in_turn else TRY
         if not posted.is_empty():
-            if not dispatcher.worker.turns.is_mine():
+            if not in_turn:
                 return c.BUSY
             posted.complete_what_has_come()
-            # FETCH finds why nothing can come. Another thread of this rank may send to it
+        if waits and in_turn:  # FETCH finds why nothing can come. Another thread of this rank may send to it
             from_others = source != dispatcher.rank and dispatcher.size > 1
-            phase = FETCH if waits and from_others and posted.cannot_come(source) else TRY
+            phase = FETCH if from_others and posted.cannot_come(source) else TRY
         try:
             status = entry(None, None, phase, source, tag, ARRAY)
+            if phase == FETCH and (status == c.GIVES_WAY or (status == c.SEND_FIRST and helpers.others_run())):
+                return c.BUSY
             if status != c.FOUND:
                 return c.OK if status == c.NOTHING_YET and phase == TRY else status
             if posted.wants(*dispatcher.buffers.found):
@@ -116,6 +122,8 @@ def probe(dispatcher: Dispatcher, operation: str, source: Any, tag: Any, *, wait
                 return entry(None, None, MARK, source, tag, ARRAY)
             form = WHOLE if envelope.dtype is None else ARRAY
             status, memory = go_on(dispatcher, entry, None, source, tag, form)
+            if status == c.GIVES_WAY:  # its sender has taken it back
+                return c.BUSY
             if status < 0:
                 found = Message(envelope, memory, dispatcher.failures.name)
             return status

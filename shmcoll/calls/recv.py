@@ -12,10 +12,11 @@ from shmcoll.calls.array_rules import check_apart, check_unmasked
 from shmcoll.calls.arrays import exact, is_in_place, place_for
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
-from shmcoll.engine.layout import ANY, LARGEST_TAG
+from shmcoll.engine.layout import ANY, LARGEST_TAG, WORD
 from shmcoll.engine.messages.recv import DATA, FETCH
 from shmcoll.engine.messages.ring_buffers import ARRAY, SOURCE_SHIFT
 from shmcoll.errors import CallNotAllowed
+from shmcoll.runtime import helpers
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.posted_receives import PostedReceive
 from shmcoll.runtime.work import Work
@@ -23,21 +24,19 @@ from shmcoll.runtime.work import Work
 Received = tuple[Any, int, int]
 
 
-def recv(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> Received:
+def recv(dispatcher: Dispatcher, out: Any, source: Any, tag: Any, status: int = c.BUSY) -> Received:
+    """Receive into `out`. status: the first answer of the native entry: GIVES_WAY if the receive has waited there."""
     place, source, tag = check_arguments(dispatcher, out, source, tag)
-    if not dispatcher.posted.is_empty():  # posted before: what fits one of them is not for us
-        dispatcher.check_outside("recv")
-        one = dispatcher.posted.make("recv", place, source, tag, lambda array, status: told(array, out, status))
-        return await_posted(dispatcher, one)
-    array, status = receive(dispatcher, "recv", place, source, tag)
+    array, status = receive(dispatcher, "recv", place, source, tag, status=status)
     return told(array, out, status)
 
 
-def await_posted(dispatcher: Dispatcher, one: PostedReceive) -> Received:
-    """Post a receive that nobody else knows of, and return its result."""
+def await_posted(dispatcher: Dispatcher, one: PostedReceive, *, is_first: bool = False) -> Any:
+    """Post a receive that nobody else knows of, and return its result. is_first: before all others."""
+    one.is_awaited = True
     try:
-        dispatcher.posted.enter(one)
-        result: Received = one.wait()
+        dispatcher.posted.enter(one, is_first=is_first)
+        return dispatcher.posted.wait(one)
     except CallNotAllowed:
         one.withdraw()
         raise
@@ -45,7 +44,6 @@ def await_posted(dispatcher: Dispatcher, one: PostedReceive) -> Received:
         if not one.done():
             leave(dispatcher, one, "recv")
         raise
-    return result
 
 
 def leave(dispatcher: Dispatcher, one: PostedReceive, operation: str) -> None:
@@ -59,9 +57,20 @@ def leave(dispatcher: Dispatcher, one: PostedReceive, operation: str) -> None:
 
 
 def receive(
-    dispatcher: Dispatcher, operation: str, place: np.ndarray | None, source: int, tag: int, form: int = ARRAY
+    dispatcher: Dispatcher,
+    operation: str,
+    place: np.ndarray | None,
+    source: int,
+    tag: int,
+    form: int = ARRAY,
+    status: int = c.BUSY,
 ) -> tuple[Any, int]:
-    """Wait for a message and read it, in its turn: where it lies, and the status that says where it came from."""
+    """Wait for a message and read it: where it lies, and the status that says where it came from. status: the first
+    answer of the native entry.
+
+    A receive keeps no other thread from calling: if it cannot enter, or gives way, it is posted. One that has given way
+    goes before those that have been posted meanwhile, because it began when none was posted.
+    """
     entry, array = dispatcher.routine("recv"), place
 
     def fetch() -> int:
@@ -75,8 +84,16 @@ def receive(
             raise
         return status
 
-    status = dispatcher.complete(operation, fetch)
-    return array, status
+    if status == c.BUSY and dispatcher.posted.is_empty():  # else what comes may be for those that are posted
+        status = fetch()
+    if status == c.SEND_FIRST and helpers.others_run():  # one of them may send it
+        status = c.BUSY
+    if status not in (c.GIVES_WAY, c.BUSY) or dispatcher.words[c.ACTIVE // WORD] == c.ENDED:
+        return array, dispatcher.complete(operation, fetch, status=status)
+    dispatcher.check_outside(operation)
+    made = dispatcher.posted.make(operation, place, source, tag, lambda *found: found)
+    found: tuple[Any, int] = await_posted(dispatcher, made, is_first=status == c.GIVES_WAY)
+    return found
 
 
 def post(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> Work[Any]:

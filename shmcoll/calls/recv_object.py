@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.calls.pickling import of_message
-from shmcoll.calls.recv import Received, await_posted, receive, told, wanted
+from shmcoll.calls.recv import Received, receive, told, wanted
 from shmcoll.engine.messages.ring_buffers import WHOLE
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.posted_receives import PostedReceive
@@ -13,9 +13,6 @@ from shmcoll.runtime.work import Work
 
 
 def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:
-    if not dispatcher.posted.is_empty():  # posted before: what fits one of them is not for us
-        dispatcher.check_outside("recv_object")
-        return await_posted(dispatcher, make_object(dispatcher, source, tag))
     with dispatcher.checking("recv_object") as check:
         source, tag = wanted(dispatcher, source, tag, *check)
     return made(*receive(dispatcher, "recv_object", None, source, tag, WHOLE))

@@ -60,8 +60,8 @@ class Expected:
         except BaseException:
             dispatcher.left("recv")
             raise
-        if status == c.BUSY:  # the sender has taken the message back, and now another thread is inside
-            return receive(dispatcher, "recv", place, source, tag)
+        if status in (c.BUSY, c.GIVES_WAY):  # the sender has taken the message back, and now another thread is inside
+            return receive(dispatcher, "recv", place, source, tag, status=status)
         return array, dispatcher.complete("recv", self._entry, status=status)
 
     def let_go(self) -> None:

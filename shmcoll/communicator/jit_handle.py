@@ -106,7 +106,7 @@ def _call_back(address: int, block: int) -> None:
     )
     if status == c.INTERRUPTED:
         comm._dispatcher.left(OPERATION_NAMES[operation])
-    elif status in (c.NEEDS_PYTHON, c.BUSY, c.HALFWAY):
+    elif status in (c.NEEDS_PYTHON, c.GIVES_WAY, c.BUSY, c.HALFWAY):
         x, behind = _array(block + jit_gate.ARRAYS)
         out, _ = _array(behind)
         if status == c.HALFWAY and x is not None:

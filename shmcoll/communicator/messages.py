@@ -76,7 +76,8 @@ class Messages(NativeCalls):
                 earlier messages stay, and the group goes on.
             RankFailed: the receiver has left.
             ValueError: there is no rank `dest`, or the tag is out of range. Or a synchronous send to this rank itself
-                would wait forever, because no receive that fits is posted; nothing has been sent.
+                would wait forever, because no receive that fits is posted, and the rank has no other thread; nothing
+                has been sent.
             CollectiveTimeout: the receiver has not begun to receive a synchronous message within `timeout`.
         """
 
@@ -118,10 +119,11 @@ class Messages(NativeCalls):
         Raises:
             TypeError: the message has another dtype than `out`. It stays, and can be received again.
             ValueError: the message has more elements than `out`; it stays, and can be received again. Or `source` is
-                this rank itself, which has sent nothing that fits.
+                this rank itself, which has sent nothing that fits, and has no other thread that could.
             RankFailed: `source` has left; with `ANY`, a rank has failed or all others have left.
             CollectiveTimeout: no message has come within `timeout`.
-            Deadlock: this rank and others wait for one another's messages (a `CollectiveTimeout`, after a second).
+            Deadlock: this rank and others wait for one another's messages (a `CollectiveTimeout`, after a second), and
+                they have no other threads.
         """
 
     @overload
@@ -357,6 +359,8 @@ class Messages(NativeCalls):
         """After the native entry has not let a receive in."""
         if source is None and status in (c.NEEDS_PYTHON, c.BUSY):
             return self._nothing(out, tag)
+        if status == c.GIVES_WAY:
+            return calls.perform(calls.recv, self._dispatcher, (out, source, tag, status))
         return self._again("recv", status, calls.recv, out, source, tag)
 
     def _check_send(self, x: Any, tag: int) -> None:

@@ -20,6 +20,7 @@ schedule explorer runs the routines' own source that way.
     cpu_time                 what this thread has computed so far, ns; a system call
     process_gone             whether there is no process of a pid, or only its remains; no descriptor stays open
     process_start            its start time: with the pid it names a process for ever
+    thread_states            how many threads Python knows of, for a context that Python has called
     read_memory              copies bytes from the private memory of another process: how many, or minus the error
     current_core             the core on which this thread runs
     next_core                the next one that this thread may use
@@ -39,6 +40,7 @@ import contextlib
 import ctypes
 import os
 import select
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -193,6 +195,11 @@ def process_start(pid):
 def signals_pending(ctx):
     """Run pending Python signal handlers; 1 when one of them raised, and its exception is then set."""
     return hooks.signals_pending(ctx) if hooks else 0
+
+
+def thread_states(ctx):
+    """Return how many threads of this process have a Python thread state."""
+    return hooks.thread_states(ctx) if hooks else threading.active_count()
 
 
 def read_memory(pid, target, source, length):

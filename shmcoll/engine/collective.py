@@ -6,8 +6,8 @@ Nothing else lists collectives: `shmcoll/collectives/__init__.py` finds the reco
 diagnostics and the plans go by what they say. send and recv have records, too: they have codes and entries.
 
 The entry is compiled for one form, and notes it in the context as KIND, for the parts of the protocol that all
-operations share. `covers` is what the routine passes to `begin`: a constant when it is compiled, since reading it from
-the context would make an all_reduce of 8 bytes 3 % slower.
+operations share; the gate for jitted code adds JITTED. `covers` is what the routine passes to `begin`: a constant when
+it is compiled, since reading it from the context would make an all_reduce of 8 bytes 3 % slower.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,8 @@ SHAPE, DTYPE, NOTHING = range(3)  # SHAPE: dtype and shape
     OWN_COUNTS,  # COUNTS: a rank that sends gives a count for each receiver
     PEER,  # of a message: ARGUMENT is the peer, ARGUMENT_2 the tag, REDUCTION the phase
     ANY_SOURCE,  # PEER: both may be ANY
-) = (1 << i for i in range(17))
+    JITTED,  # of a call, not of an operation: jitted code makes it
+) = (1 << i for i in range(18))
 
 FITTING = NO_ARRAYS | ALIKE | GATHERS | SCATTERS | CUTS
 

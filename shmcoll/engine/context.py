@@ -70,7 +70,8 @@ from shmcoll.engine.layout import WORD
     WRITE_PACE,
     PASS_PACE,
     WRITES,
-) = (WORD * i for i in range(61))
+    HELPERS,  # address of a word: how many threads of this process are ours, and make no call by themselves
+) = (WORD * i for i in range(62))
 
 # two array views, filled from ndarrays by engine/native/entry.py
 X = 64 * WORD
@@ -88,8 +89,9 @@ SCRATCH_BYTES = 64 << 10
 ENDED = -1  # in ACTIVE: the group has ended, nobody enters again
 
 # in OWNER; `runtime/turns.py` says who writes it
-NOBODY = -1  # no thread has the turn
+NOBODY = -1  # no thread has the turn, and one waits for it
 RECEIVES_POSTED = -2  # any thread may call, but a message that is to be received, or is long, waits for its turn
+SHUT = -3  # no thread enters any more
 
 LATER = 16  # phases from here on belong to a call that has begun; all other calls begin
 
@@ -108,9 +110,9 @@ UNLIKE_AXIS, UNLIKE_NEIGHBOUR = DETAIL, DETAIL_2  # 1 + the axis along which CUL
 # What an entry or a routine returns. recv returns OK as a negative number, which says where the message came from.
 # The entry distinguishes these and no others:
 (
-    OK, NO_EFFECT, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, REFUSED, INTERRUPTED, BROKEN, HALFWAY, RAISED,
-    DEADLOCKED, UNREADABLE, UNDER_WAY,
-) = range(15)  # fmt: skip
+    OK, NO_EFFECT, GIVES_WAY, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, REFUSED, INTERRUPTED, BROKEN, HALFWAY,
+    RAISED, DEADLOCKED, UNREADABLE, UNDER_WAY,
+) = range(16)  # fmt: skip
 
 # NO_EFFECT: the call has ended, or has not begun, and the group goes on. Why:
 NEEDS_PYTHON = NO_EFFECT  # entry and gate: Python must look at the arguments; nothing has been published
@@ -119,6 +121,8 @@ SEND_FIRST = NO_EFFECT  # recv, FETCH and FILL: only this rank itself could send
 WITHDRAWN = NO_EFFECT  # recv, while it reads: the sender has taken its message back
 NOTHING_YET = NO_EFFECT  # recv, TRY: no message has come
 SLICE_OVER = NO_EFFECT  # recv, ATTEND: nothing more has come in a slice
+
+# GIVES_WAY: a receive has waited, and another thread wants to call; it has read nothing, and the caller posts it
 
 # REFUSED: the arguments of several ranks do not fit; no byte of a result has moved, and the group goes on. Which:
 DISAGREE = REFUSED  # counts, dtypes or shapes of the ranks; all ranks find it together

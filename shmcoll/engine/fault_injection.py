@@ -16,6 +16,7 @@ import ctypes
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -137,6 +138,9 @@ class Hooks:
 
     def signals_pending(self, _ctx: int) -> int:
         return 0
+
+    def thread_states(self, _ctx: int) -> int:
+        return threading.active_count()
 
 
 class _NativeKernels(dict[int, Callable[..., Any]]):

@@ -73,7 +73,7 @@ class Mail:
                 self._inbox.posted.append(receive)
                 if (one := self._inbox.first(receive.fits)) is not None:
                     self._inbox.give(one, receive)
-        if not self.is_empty():
+        if not (self.is_empty() or (receives[0].is_awaited and self.dispatcher.worker.ends_with_program)):
             self._watch()
 
     def wants(self, source: int, tag: int) -> bool:
@@ -160,10 +160,16 @@ class Mail:
         """Return whether nothing is awaited."""
         return not (self._inbox.posted or self.outbox.waits or any(one.receive for one in self._inbox.coming))
 
+    def only_threads_wait(self) -> bool:
+        """See `Listener`."""
+        with self._inbox.lock, self.native:
+            receives = [*self._inbox.posted, *(one.receive for one in self._inbox.coming if one.receive)]
+            return not self.outbox.waits and all(receive.is_awaited for receive in receives)
+
     def is_waiting(self, *, is_ending: bool) -> bool:
         """Serve what has come; see `Listener`."""
         self._look()
-        if not is_ending:
+        if not is_ending or any(one.is_awaited for one in list(self._inbox.posted)):
             self._fail_late()
         if self._inbox.is_moving:
             self.native.wait(_MOMENT)
@@ -199,7 +205,8 @@ class Mail:
     def withdraw(self, *, all_of_them: bool) -> list[Site | None]:
         """Withdraw the receives, at the end; see `Listener`."""
         with self._inbox.lock, self.native:
-            found = [receive for receive in self._inbox.posted if all_of_them and receive.withdraw()]
+            others = [receive for receive in self._inbox.posted if not receive.is_awaited]
+            found = [receive for receive in others if all_of_them and receive.withdraw()]
             self._inbox.posted = [receive for receive in self._inbox.posted if receive not in found]
         return [receive.site for receive in found]
 

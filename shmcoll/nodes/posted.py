@@ -50,8 +50,9 @@ class Posted:
             return within.posted.make(operation, place, index, tag, _renumbered(finish, d.topology.local))
         return PostedReceive(d.worker, here(), operation, place, source, tag, time.monotonic() + d.timeout, finish)
 
-    def enter(self, *receives: PostedReceive) -> None:
-        """Post receives. After an exception they are withdrawn, because the user has no handles."""
+    def enter(self, *receives: PostedReceive, is_first: bool = False) -> None:
+        """Post receives, those within the node `is_first` before all others. After an exception they are withdrawn,
+        because the user has no handles."""
         d = self._dispatcher
         try:
             d.check_open(receives[0].operation)
@@ -62,11 +63,16 @@ class Posted:
             halves = [one.half if isinstance(one, ReceiveFromAny) else one for one in receives]
             within = [one for one in halves if one._worker is not d.worker and not one.is_withdrawn]
             if within:
-                d.within._dispatcher.posted.enter(*within)
+                d.within._dispatcher.posted.enter(*within, is_first=is_first)
         except BaseException:
             for receive in receives:
                 receive.withdraw()
             raise
+
+    def wait(self, one: PostedReceive) -> Any:
+        """Wait for a receive that only this thread knows of, and return its result."""
+        d = self._dispatcher
+        return one.wait() if one._worker is d.worker else d.within._dispatcher.posted.wait(one)
 
     def wants(self, source: int, tag: int) -> bool:
         """Return whether a posted receive fits a message."""
@@ -105,6 +111,10 @@ class _Half(PostedReceive):
         super().__init__(worker, whole.site, whole.operation, whole.place, ANY, whole.wanted[1], math.inf, finish)
         self._whole = whole
         self._has_left = False
+
+    @property
+    def is_awaited(self) -> bool:  # type: ignore[override]
+        return self._whole.is_awaited
 
     @property
     def is_withdrawn(self) -> bool:

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 from shmcoll.engine.memory import records
 from shmcoll.errors import CollectiveTimeout, RankFailed
 from shmcoll.nodes import mpi_end
+from shmcoll.runtime import helpers
 
 if TYPE_CHECKING:
     from shmcoll.nodes.failures import Failures
@@ -78,6 +79,7 @@ class Progress:
         self._watcher = threading.Thread(target=self._watch, name="shmcoll-nodes", daemon=True)
         self._watcher.start()
 
+    @helpers.counted()
     def _watch(self) -> None:
         while not self._is_over.wait(WATCH):
             self.look()

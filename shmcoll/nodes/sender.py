@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shmcoll.runtime import helpers
+
 if TYPE_CHECKING:
     from shmcoll.nodes.wire import Wire
 
@@ -80,6 +82,7 @@ class Sender:
                 return
             time.sleep(_NAP)
 
+    @helpers.counted()
     def _run(self) -> None:
         while True:
             with self._lock, self._native:

@@ -31,7 +31,8 @@ closed, reaches neither the call nor the worker. Cancelling an `await` cancels n
 withdraws a receive.
 
 The end. When the communicator is closed, or the main thread has ended, nothing is submitted any more. The worker
-completes the calls in the line. At once it withdraws the receives whose message cannot come any more, and after
+completes the calls in the line. It leaves blocking receives alone: at the end of the program their threads serve them,
+otherwise it waits for them. At once it withdraws the receives whose message cannot come any more, and after
 `TELL_AFTER` it withdraws the others. It prints which receives these are, and ends.
 """
 
@@ -57,7 +58,7 @@ from shmcoll.errors import (
     InternalError,
     RankFailed,
 )
-from shmcoll.runtime import lost_failures, user_code
+from shmcoll.runtime import helpers, lost_failures, user_code
 from shmcoll.runtime.turns import Ticket, Turns
 from shmcoll.runtime.work import Latch, Work
 
@@ -87,6 +88,9 @@ class Listener(Protocol):
         """How often a thread has served them."""
 
     def is_empty(self) -> bool: ...
+
+    def only_threads_wait(self) -> bool:
+        """Return whether each receive in the list is a blocking call, whose thread can serve the list."""
 
     def is_waiting(self, *, is_ending: bool) -> bool:
         """Serve the list: complete what has come, and sleep until more comes or the doorbell rings. Then make the
@@ -216,6 +220,11 @@ class AsyncWorker:
         """The identity of the worker's thread; 0 before it runs."""
         return self._identity.get("worker", 0)
 
+    @property
+    def ends_with_program(self) -> bool:
+        """Whether the main thread has ended. Then the worker has ended, too, or is about to end, and none begins."""
+        return _ending == self._pid or bool(threading._SHUTTING_DOWN)  # type: ignore[attr-defined]
+
     def is_me(self) -> bool:
         """Return whether this thread is the worker."""
         return self.identity == threading.get_ident()
@@ -254,6 +263,7 @@ class AsyncWorker:
 
     # --- the thread ---------------------------------------------------------------------------------------------------
 
+    @helpers.counted()
     def _run(self) -> None:
         if self._identity.setdefault("worker", threading.get_ident()) != threading.get_ident():
             return
@@ -278,6 +288,8 @@ class AsyncWorker:
         has_receives, served = self._has_receives(), self._served
         self._served = self._looks()
         is_served = served != self._served  # since the last nap
+        if self._is_over and self._has_done(has_receives):
+            return False
         if has_receives and (self._is_awaited or self._is_over or not is_served):
             self._nap = _SHORT_NAP
             if not self._listen():  # a thread has come, which may serve the receive that it waits for
@@ -285,8 +297,6 @@ class AsyncWorker:
                 self.turns.wait_for_threads()
             return True
         if not has_receives:
-            if self._is_over:
-                return False
             self._is_awaited = False
         self._nap = min(2 * self._nap, _LONG_NAP) if is_served else self._nap
         self._idle = 0.0 if is_served else self._idle + self._nap
@@ -342,6 +352,11 @@ class AsyncWorker:
 
     def _has_receives(self) -> bool:
         return self.listener is not None and not self.listener.is_empty()
+
+    def _has_done(self, has_receives: bool) -> bool:
+        """Return whether nothing is left at the end but what threads do without the worker."""
+        listener = self.listener
+        return not has_receives or (self.ends_with_program and listener is not None and listener.only_threads_wait())
 
     def _looks(self) -> int:
         return self.listener.served if self.listener else 0

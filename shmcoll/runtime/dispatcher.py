@@ -23,6 +23,7 @@ from shmcoll.engine.protocol.exposure import NEVER, TO_ALL
 from shmcoll.engine.protocol.pace import RANGE
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
 from shmcoll.errors import CallNotAllowed
+from shmcoll.runtime import helpers
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.failure_reporter import Checking, FailureReporter
 from shmcoll.runtime.local_rank import LocalRank
@@ -82,6 +83,7 @@ class Dispatcher:
             (c.MAIL, self.buffers.words.ctypes.data),
             (c.RINGS, layout.rings_offset(size)),
             (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
+            (c.HELPERS, helpers.ADDRESS),
         ):
             self.words[offset // WORD] = value
         words = (

@@ -34,6 +34,7 @@ class PostedReceive(Work[Any]):
     """
 
     is_receive = True
+    is_awaited = False  # whether it is a blocking call, whose thread waits for nothing else
     has_other_ways = False  # whether its message may also come on a way that these posted receives do not know of
 
     def __init__(

@@ -6,7 +6,11 @@ for a receive (`help`), of a thread that sends a long message (`attach`), or of 
 Order. A message goes to the first receive in the list that it fits. It may arrive while the receives are tried one by
 one. So before a receive takes the message that it has found, all earlier receives are compared with that message. If it
 fits one of them, the search begins again. A blocking receive is posted behind the receives in the list, if there are
-any. Otherwise it could take a message that an earlier receive waits for.
+any. Otherwise it could take a message that an earlier receive waits for. One that has waited in native code, and has
+given way, began when no receive was posted. So it is posted before all others.
+
+Blocking receives. The thread that waits for one serves the list, as any other does. When the program ends, the worker
+ends although such receives are left, because their threads may go on. Then these threads do what the worker did.
 
 Interrupts. A thread that signals may interrupt reads only messages that are there as a whole, so that its native calls
 neither wait nor answer INTERRUPTED; it sleeps only in ATTEND, which reads nothing. Each of its steps can be repeated in
@@ -46,6 +50,8 @@ from shmcoll.runtime.work import Work
 
 #: seconds without a turn, after which the process may have been stopped; a stop does not count
 _FROZEN = FROZEN * SLICE_NS / 1e9
+_SHIFT = 0.25  # seconds for which a thread in a blocking receive leaves the list to others
+_NAP = 0.001
 _SAMPLE = 0.01  # seconds between two readings of the processor time, which is a system call
 _IDLE = 1 / 16  # the largest part of those seconds in which a process that was stopped has computed
 
@@ -93,18 +99,21 @@ class PostedReceives:
         deadline = time.monotonic() + dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
         return PostedReceive(dispatcher.worker, here(), operation, place, source, tag, deadline, finish)
 
-    def enter(self, *receives: PostedReceive) -> None:
-        """Put receives into the list. After an exception they are withdrawn, because the user has no handles."""
+    def enter(self, *receives: PostedReceive, is_first: bool = False) -> None:
+        """Put receives into the list, `is_first` before all others. After an exception they are withdrawn, because the
+        user has no handles."""
         worker = self._dispatcher.worker
         try:
             self._dispatcher.check_open(receives[0].operation)
             with worker.turns.guard:
-                worker.start(receives[0].operation)
+                if not (receives[0].is_awaited and worker.ends_with_program):
+                    worker.start(receives[0].operation)
                 if not self._posted:
                     self._looked = time.monotonic()
                     if self._looked - self._sampled > _SAMPLE:
                         self._sampled, self._computed = self._looked, time.process_time()
-                self._posted.extend(receives)
+                end = 0 if is_first else len(self._posted)
+                self._posted[end:end] = receives
                 worker.turns.keep_messages_back()
                 worker.turns.ring_sleepers()
             worker.watch()
@@ -112,6 +121,21 @@ class PostedReceives:
             for receive in receives:
                 receive.withdraw()
             raise
+
+    def wait(self, one: PostedReceive) -> Any:
+        """Wait for a receive that only this thread knows of, and return its result."""
+        worker = self._dispatcher.worker
+        while not one.done():
+            if not worker.ends_with_program:
+                one._wait(_SHIFT, sleeps=True)
+            elif not worker.turns.run_if_free(lambda: self.is_waiting(is_ending=False), sleeps=True):
+                self._dispatcher.check_open(one.operation)
+                one._latch.wait(_NAP)
+        return one.wait()
+
+    def only_threads_wait(self) -> bool:
+        """See `Listener` in `async_worker.py`."""
+        return all(receive.is_awaited for receive in list(self._posted))
 
     # --- turns --------------------------------------------------------------------------------------------------------
 
@@ -161,7 +185,7 @@ class PostedReceives:
             return True
         status = self._attend(ATTEND)
         if status in (c.SLICE_OVER, c.SOURCE_LOST):
-            if not is_ending:
+            if not is_ending or any(receive.is_awaited for receive in list(self._posted)):
                 self._look_for_the_late(lost=status == c.SOURCE_LOST)
         elif status != c.OK:
             self._fail(status)
@@ -209,7 +233,7 @@ class PostedReceives:
         """See `Listener` in `async_worker.py`."""
         self._serve(briefly=False, marks=False)
         sites = []
-        for receive in list(self._posted):
+        for receive in [one for one in list(self._posted) if not one.is_awaited]:
             is_lost = not receive.has_other_ways and self.cannot_come(receive.source)
             if (all_of_them or is_lost) and receive.withdraw():
                 sites.append(receive.site)

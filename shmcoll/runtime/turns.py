@@ -7,6 +7,7 @@ The word OWNER has one of these values:
     RECEIVES_POSTED  the line is empty, but receives are posted: any thread may make any call that does not read
                      messages (`engine/native/entry.py`)
     NOBODY           the line is not empty, and no thread has the turn: the entry answers BUSY to all threads
+    SHUT             the communicator is closed: likewise, for ever
     thread           this thread has the turn: the entry lets in this thread only
 
 The line is a deque of places. A place is held, which means that its lock is locked, until its owner has passed. Two
@@ -15,6 +16,10 @@ kinds of owners take a place:
     a call    asynchronous: its place is locked when it is submitted. The worker makes the call and unlocks the place
     a thread  for a blocking call, or to serve the posted receives: it locks its place by `with`, puts it into the line,
               waits until each place before it is unlocked, calls, and leaves
+
+A receive may wait in native code without a place in the line: the line was empty when it began. Whoever takes a place
+rings this rank's doorbell. Then the receive gives way, unless its message has come (`engine/protocol/wait.py`), and is
+posted. So no thread waits for the message of another thread.
 
 So a blocking call runs in its own thread. The frames that own its arrays and tables live as long as native code uses
 them. An interrupt in the line is an exception before the call has begun.
@@ -58,11 +63,13 @@ from typing import Any
 import numpy as np
 
 from shmcoll.engine import context as c
+from shmcoll.engine.collective import ANY_SOURCE
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CallNotAllowed
 
 _OWNER = c.OWNER // WORD
 _ACTIVE = c.ACTIVE // WORD
+_KIND = c.KIND // WORD
 
 
 class Ticket:
@@ -191,8 +198,7 @@ class Turns:
                     return False
                 self.close_entry()
                 self._queue.append(mine)
-                if self._queue[0] is not mine:
-                    self.ring_sleepers()
+                self.ring_sleepers()
             if self._queue[0] is not mine:
                 for earlier in self._before(mine):
                     with earlier.lock:
@@ -240,7 +246,9 @@ class Turns:
         queue = self._queue
         if len(queue) > 1:
             self.is_free()  # removes places that are not held any more
-        if self.is_shut or any(one is not mine and one.lock.locked() for one in list(queue)):
+        if self.is_shut:
+            return c.SHUT
+        if any(one is not mine and one.lock.locked() for one in list(queue)):
             return c.NOBODY
         return c.RECEIVES_POSTED if self._has_receives() else 0
 
@@ -255,14 +263,13 @@ class Turns:
             pass
 
     def ring_sleepers(self) -> None:
-        """Wake a thread that sleeps in its turn, so that it checks the line. The region is ours as long as `guard` is
-        held and the line is not shut."""
+        """Wake a thread that sleeps in its turn, or in a receive, so that it checks the line. The region is ours as
+        long as `guard` is held and the line is not shut."""
+        if self.is_shut or not self._queue:
+            return
         me = threading.get_ident()
-        if (
-            self._queue
-            and not self.is_shut
-            and any(ticket.sleeps and ticket.thread != me for ticket in list(self._queue))
-        ):
+        receives = self._words.item(_KIND) & ANY_SOURCE and self._words.item(_ACTIVE) not in (0, me, c.ENDED)
+        if receives or any(ticket.sleeps and ticket.thread != me for ticket in list(self._queue)):
             self._ring()
 
     def _check_open(self, operation: str) -> None:
@@ -274,7 +281,7 @@ class Turns:
     def shut(self) -> None:
         """Refuse all calls from now on. It takes no lock: in a fork of the rank the lock may be locked forever."""
         self.is_shut = True
-        self._words[_OWNER] = c.NOBODY
+        self._words[_OWNER] = c.SHUT
 
     def drain(self) -> None:
         """Shut, and wait until the line is empty."""

@@ -238,11 +238,12 @@ class Work(ProcessBound, Generic[Result]):
         if not self._latch.is_set and not self._wait(timeout):
             raise TimeoutError(f"the call has not ended within {timeout:g} s; it continues")
 
-    def _wait(self, timeout: float | None) -> bool:
-        """Wait until the call has ended. Returns whether it has within `timeout` seconds."""
+    def _wait(self, timeout: float | None, *, sleeps: bool = False) -> bool:
+        """Wait until the call has ended. Returns whether it has within `timeout` seconds. sleeps: it may take longer,
+        because it may sleep in native code."""
         self._worker.check_rank("wait")
         self._worker.check_outside()
-        self._worker.look([self], polls=True, sleeps=timeout is None)
+        self._worker.look([self], polls=True, sleeps=timeout is None or sleeps)
         if not self._latch.is_set:
             self._worker.hurry(self)
             self._latch.wait(timeout)

@@ -101,7 +101,7 @@ def test_a_circle_in_a_group_and_who_waits_for_it(ranks):
 
 
 def test_messages_that_do_not_fit_and_other_communicators_do_not_help(ranks):
-    """A message with another tag has come, and another thread sends on a copy of the communicator all the time."""
+    """A message with another tag has come, and another thread has sent on a copy of the communicator."""
 
     def run(comm) -> Any:
         other, ended, sent = comm.dup(), threading.Event(), 0
@@ -132,6 +132,22 @@ def test_messages_that_do_not_fit_and_other_communicators_do_not_help(ranks):
     for kind, text, sent in ranks(2, run):
         assert (kind, sent) == ("Deadlock", True)
         assert text.count("(what waits to be received: from rank ") == 2 and "with tag 9" in text
+
+
+def test_another_thread_is_no_proof(ranks):
+    """It sends late, on each rank. A thread of this package does not count."""
+
+    def run(comm) -> Any:
+        quick(comm)
+        late = threading.Timer(4 * LOOKS, comm.send, [X, 1 - comm.rank])
+        late.start()
+        found = comm.recv(source=1 - comm.rank)[0].tolist()
+        late.join()
+        comm.all_reduce(X, async_op=True).wait()
+        assert poll(lambda: threading.active_count() == 2)  # the worker
+        return found, caught(lambda: comm.recv(source=1 - comm.rank))[0]
+
+    assert ranks(2, run) == [(X.tolist(), "Deadlock")] * 2
 
 
 def test_a_receive_from_anybody_is_no_proof(ranks, board):

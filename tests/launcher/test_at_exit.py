@@ -160,6 +160,36 @@ def test_threads_that_go_on_when_the_main_thread_has_ended(shmrun, way, before):
     assert (told.returncode, told.stdout, told.stderr) == (0, "done\n" * 4, "")
 
 
+def test_messages_of_threads_that_go_on_when_the_main_thread_has_ended(shmrun):
+    """Also one whose receive gives way then; a daemon thread is left behind."""
+    script = shmrun.write(
+        """
+        import threading, numpy as np, shmcoll
+        comm = shmcoll.init()
+        other = 1 - comm.rank
+        def play(tag):
+            threading.main_thread().join()
+            for turn in range(50):
+                if comm.rank == tag:
+                    comm.send(np.array([turn]), other, tag)
+                assert comm.recv(source=other, tag=tag)[0].tolist() == [turn]
+                if comm.rank != tag:
+                    comm.send(np.array([turn]), other, tag)
+            print("done", flush=True)
+        def listen():
+            try:
+                comm.recv(tag=9)
+            except shmcoll.RankFailed:  # the other rank has ended before
+                pass
+        threading.Thread(target=listen, daemon=True).start()
+        for tag in range(2):
+            threading.Thread(target=play, args=(tag,)).start()
+        """
+    )
+    told = shmrun("-n", 2, script)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "done\n" * 4, "")
+
+
 def test_what_keeps_a_rank_from_ending_is_told(shmrun):
     """Receives do not: see `test_lost_failures.py`."""
     script = shmrun.write(

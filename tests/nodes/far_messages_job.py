@@ -15,6 +15,7 @@ from shmcoll.nodes.native.mail_state import MOST_OUTGOING
 from shmcoll.nodes.native.mail_words import INLINE_BYTES
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY
 from tests.nodes.messages_job import near_and_far, raised, run
+from tests.support.threaded import CALLS, WAITS, X, in_thread, take_all
 
 INT64 = BY_NUMPY[np.dtype(np.int64)].code
 WORD = 8
@@ -320,6 +321,20 @@ def from_anybody(comm: Any) -> None:
     assert comm.recv(out[:, 1])[1:] == (far, 1) and out[:, 1].tolist() == [1, 1, 1]
 
 
+def beside_one_that_waits(comm: Any) -> None:
+    """A thread that waits for a message keeps no other thread from calling."""
+    for peer in near_and_far(comm):
+        for way, wait in WAITS.items():
+            for call in CALLS.values():
+                found = in_thread(lambda wait=wait, peer=peer: wait(comm, peer))  # type: ignore[misc]
+                call(comm, peer)
+                comm.barrier()
+                (comm.send_object if way == "recv_object" else comm.send)(X, peer, 7)
+                assert (found() == X).all()
+                take_all(comm)
+                comm.barrier()
+
+
 def threads_from_anybody(comm: Any) -> None:
     """Threads that receive from ANY at once get each message once."""
     near, far = near_and_far(comm)
@@ -357,6 +372,7 @@ CASES: tuple[Callable[[Any], None], ...] = (
     ready_too_late,
     both_send_first,
     threads,
+    beside_one_that_waits,
     native_and_posted,
     from_anybody,
     threads_from_anybody,

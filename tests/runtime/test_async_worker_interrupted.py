@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import shmcoll
+from shmcoll import calls
+from shmcoll.engine import context as c
 from shmcoll.errors import CallNotAllowed, Cancelled, RankFailed
 from shmcoll.runtime import async_worker as work_module
 from tests.support import sparks
@@ -162,6 +164,38 @@ def receive_behind_a_receive(group: Any) -> Iterator[Any]:
     assert out.tolist() == after.tolist(), "written after the exception"
 
 
+def receive_beside_a_call(group: Any) -> Iterator[Any]:
+    out = np.zeros(3)
+    group.send(np.arange(3.0), 0, 1)
+    with a_held_line(group) as enough:
+        timer = threading.Timer(0.002, enough.set)
+        timer.start()
+        try:
+            is_interrupted = yield lambda: group.recv(out, 0, 1)
+            after = out.copy()
+        finally:
+            timer.join()
+    if not is_interrupted:
+        assert after.tolist() == [0, 1, 2]
+    group.close()
+    assert out.tolist() == after.tolist(), "written after the exception"
+
+
+def receive_after_giving_way(group: Any) -> Iterator[Any]:
+    """It is posted, before the one that was posted meanwhile."""
+    out = np.zeros(3)
+    group.send(np.arange(3.0), 0, 1)
+    work = group.recv(None, 0, 2, async_op=True)
+    is_interrupted = yield lambda: calls.recv(group._dispatcher, out, 0, 1, c.GIVES_WAY)
+    after = out.copy()
+    if not is_interrupted:
+        assert after.tolist() == [0, 1, 2]
+        group.send(np.arange(3), 0, 2)
+        assert work.wait()[0].tolist() == [0, 1, 2]
+    group.close()
+    assert out.tolist() == after.tolist(), "written after the exception"
+
+
 def send_at_once(group: Any) -> Iterator[Any]:
     work = group.recv(None, 0, 1, async_op=True)
     is_interrupted = yield lambda: group.send(np.arange(3), 0, 1, async_op=True)
@@ -197,8 +231,8 @@ def close(group: Any) -> Iterator[Any]:
 
 CASES = {case.__name__: case for case in (
     wait_for_a_message, wait_for_an_object, wait_for_a_long_message, wait_until_a_message_comes, withdraw, post, submit,
-    submit_and_wait, queue_behind_a_call, queue_behind_a_receive, receive_behind_a_receive, send_at_once,
-    take_beside_a_receive, exchange, close,
+    submit_and_wait, queue_behind_a_call, queue_behind_a_receive, receive_behind_a_receive, receive_beside_a_call,
+    send_at_once, take_beside_a_receive, exchange, close,
 )}  # fmt: skip
 
 

@@ -267,6 +267,32 @@ def _signals_pending(builder, module, ctx):
     return builder.load(raised)
 
 
+@_twin(atomics.thread_states, (types.int64,), types.int64)
+def _thread_states(builder, module, ctx):
+    """Count the thread states of the interpreter, with the GIL taken back for a moment: no thread that Python knows of
+    begins or ends meanwhile. A context without a saved thread has no Python around it."""
+    saved = _word(builder, builder.add(ctx, I64(context.THREAD)))
+    thread = builder.load(saved)
+    count = cgutils.alloca_once_value(builder, I64(1))
+    with builder.if_then(builder.icmp_unsigned("!=", thread, I64(0))):
+        state = builder.inttoptr(thread, POINTER)
+        _call(builder, module, "PyEval_RestoreThread", ir.VoidType(), state)
+        interpreter = _call(builder, module, "PyThreadState_GetInterpreter", POINTER, state)
+        found = cgutils.alloca_once_value(
+            builder, _call(builder, module, "PyInterpreterState_ThreadHead", POINTER, interpreter)
+        )
+        builder.store(I64(0), count)
+        each, behind = (builder.append_basic_block(name) for name in ("each", "behind"))
+        builder.branch(each)
+        builder.position_at_end(each)
+        builder.store(builder.add(builder.load(count), I64(1)), count)
+        builder.store(_call(builder, module, "PyThreadState_Next", POINTER, builder.load(found)), found)
+        builder.cbranch(cgutils.is_null(builder, builder.load(found)), behind, each)
+        builder.position_at_end(behind)
+        builder.store(builder.ptrtoint(_call(builder, module, "PyEval_SaveThread", POINTER), I64), saved)
+    return builder.load(count)
+
+
 # --- cores ------------------------------------------------------------------------------------------------------------
 
 

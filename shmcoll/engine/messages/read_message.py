@@ -122,7 +122,7 @@ def is_unfinished(ctx):
 
 
 def note_event(ctx, event, word, wanted, source):
-    """Note a word for which `wait_any` will wait."""
+    """Note a word for which a wait for SEVERAL will wait."""
     place = peek(ctx + c.MAIL) + EVENTS + event * EVENT_BYTES
     poke(place, word)
     poke(place + WORD, wanted)

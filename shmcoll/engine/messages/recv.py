@@ -12,6 +12,7 @@ Phases, in RECV_PHASE, and what they return besides OK and failures:
                                   comes next
                   DOES_NOT_FIT    the message does not fit `out`, and stays
                   SEND_FIRST      only this rank itself could send the message
+                  GIVES_WAY       no message has come, and another thread wants to call
     FILL      the same, but a message that does not fill `out` is read into the beginning of it
     SOON      the same as FETCH for a message of one part that is there, or comes while this rank polls; else
               NOTHING_YET. It neither sleeps nor answers INTERRUPTED
@@ -92,7 +93,7 @@ from shmcoll.engine.messages.ring_buffers import (
     found_message,
 )
 from shmcoll.engine.protocol.mailboxes import mailbox
-from shmcoll.engine.protocol.wait import ANYBODY, EVENTS, SEVERAL, comes_soon, wait, wait_any, wait_for_a_slice
+from shmcoll.engine.protocol.wait import ANYBODY, EVENTS, SEVERAL, comes_soon, wait_for_a_slice, wait_for_message
 
 FETCH, FILL, SOON = range(3)
 DATA, TRY, MARK, ATTEND, POLL, SEEK = range(c.LATER, c.LATER + 6)
@@ -181,9 +182,9 @@ def await_message(ctx, source):
     if source == peek(ctx + c.RANK) or peek(ctx + c.SIZE) == 1:
         return c.SEND_FIRST
     if source == ANY:
-        return wait_any(ctx, peek(ctx + c.SIZE))
+        return wait_for_message(ctx, SEVERAL, peek(ctx + c.SIZE), ANYBODY)
     event = peek(ctx + c.MAIL) + EVENTS
-    return wait(ctx, peek(event), peek(event + WORD), source)
+    return wait_for_message(ctx, peek(event), peek(event + WORD), source)
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------

@@ -26,6 +26,9 @@ thread that ends the group:
                on enter, with which no call begins, and only those of that thread
     ENDED      the group has ended. This value stays
 
+A receive that waits, and has read nothing, leaves with GIVES_WAY when another thread wants to call. It has had no
+effect. Its caller posts it (`calls/recv.py`).
+
 OWNER says which thread has the turn (`runtime/turns.py`). While receives are posted and no thread has it, the value is
 RECEIVES_POSTED. Then all calls enter except two kinds. A receive waits for the receives that are posted before it. A
 send that may have to wait for its receiver reads meanwhile for the posted receives, and only the thread that has the
@@ -57,6 +60,7 @@ from shmcoll.engine.collective import (
     FITTING,
     GATHERS,
     IN_PHASES,
+    JITTED,
     NO_ARRAYS,
     NO_OUT_AT_0,
     OPERATION_CODES,
@@ -265,7 +269,7 @@ def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[i
             if kind & PEER and waits_for_turn(ctx, kind):
                 return c.BUSY
             poke(ctx + c.OPERATION, operation)
-        return run_routine(ctx, routine, kind)
+        return run_routine(ctx, routine, kind if written != 0 else kind | JITTED)
 
     return plain
 
@@ -329,7 +333,7 @@ def active_after(ctx, status, me):
     Another thread may have ended the group meanwhile."""
     if peek(ctx + c.ACTIVE) == c.ENDED:
         return c.ENDED
-    if status <= c.NO_EFFECT or status == c.REFUSED:
+    if status <= c.GIVES_WAY or status == c.REFUSED:
         return -me if peek(ctx + c.SENDING) else 0
     return -me if status == c.HALFWAY else c.ENDED
 

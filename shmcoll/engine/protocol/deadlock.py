@@ -1,19 +1,24 @@
 """Prove that ranks wait for one another: a circle of blocking receives, and nothing on its way between them.
 
-Each rank that sleeps in a receive from one other rank says so in its mailbox. Only that rank writes these words:
+Each rank that sleeps in a receive from one other rank, and has no other thread that may call, says so in its mailbox
+from its second time slice on. Only that rank writes these words:
 
-    RECEIVES        a count. It is odd while the rank sleeps in such a receive; each sleep has a number of its own
+    RECEIVES        a count. It is odd while the rank sleeps in such a slice; each slice has a number of its own
     RECEIVES_FROM   the rank that it receives from, its source
     RECEIVES_FLAG   the flag of the next piece from there: its offset in the arena
     RECEIVES_VALUE  the value that the flag has once the piece has come
 
     before a sleep  RECEIVES_FROM, RECEIVES_FLAG and RECEIVES_VALUE, then RECEIVES odd. All of them are releases
-    after it        RECEIVES even, before the rank reads what has come
+    after it        RECEIVES even, before the rank reads what has come, and before it runs signal handlers
 
 What holds while RECEIVES is odd. The rank is inside native code, in the name of a receive, and ACTIVE says so. So no
 thread, signal handler or asynchronous call of this rank stores a piece in this group (`engine/native/entry.py`): its
-next piece comes after the end of the sleep. The sleep ends when the flag is set, or by a failure. Only the source sets
-the flag. As long as the rank has not read the piece behind it, nobody overwrites the flag.
+next piece comes after the end of the sleep. The sleep ends when the flag is set, when it gives way to a thread that
+wants to call, or by a failure. But there is no such thread: the process has no other thread state but those of threads
+of this package (HELPERS), which call only what the program has given them before. If they had something to call, OWNER
+would say so, and the rank would not sleep. A thread begins only in another thread or in a handler, and handlers do not
+run while RECEIVES is odd. (A thread that Python does not know yet, and that first enters it later, is not seen.) Only
+the source sets the flag. As long as the rank has not read the piece behind it, nobody overwrites the flag.
 
 The proof. A rank that has slept for long follows its source, the source of that, and so on. If this leads back to
 itself, the ranks passed are a circle. It follows the circle twice. The first time it notes each RECEIVES, and all of
@@ -34,15 +39,16 @@ The words of one sleep are stored after RECEIVES became even, and each is a rele
 the next sleep, and then looks at RECEIVES again, finds another number. The same holds for a flag that was overwritten
 after the rank had read it: the rank stored RECEIVES before HEAD, and the sender loaded HEAD before it overwrote.
 
-What is not found: circles through several groups, through posted receives, through receives from ANY, through sends and
-collectives. There a rank could still go on, or the mailboxes do not say enough. Such a wait ends at its limit.
+What is not found: circles through ranks with other threads, or with a receive in jitted code, whose threads Python does
+not know; through several groups, posted receives, receives from ANY, sends and collectives. There a rank could still go
+on, or the mailboxes do not say enough. Such a wait ends at its limit.
 
 Nobody waits here: a round has as many steps as there are ranks at most. Every rank of the circle looks after each of
 its time slices. So if one of them is stopped, another one finds the circle. What a rank finds in a mailbox is checked
 before it is used as a rank or an address.
 
-Cost: nothing before the first sleep of a receive; five stores for each sleep; two cache lines for each rank of the
-circle and each round, after each long time slice.
+Cost: nothing in the first time slice of a receive; then a look at the threads and five stores for each slice; two
+cache lines for each rank of the circle and each round, after each long time slice.
 """
 
 from shmcoll.engine import context as c

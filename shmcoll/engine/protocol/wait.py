@@ -14,6 +14,7 @@ and the ranks that write them:
     RECORD_PID   of the peer, and RECORD_START: only the peer writes them, before any rank waits for it
     RECORD_COMPILING  of any rank of the job; only that rank writes it: the time when it began to compile, then 0
     RECEIVES     of the waiter, in a receive from one rank: see `deadlock.py`
+    OWNER        private: NOBODY, or a thread of this rank that wants to call; see `runtime/turns.py`
 
 The waiter polls, then yields its core, then sleeps in time slices. How long it polls depends on how useful polling was.
 The budget is doubled if the word arrived during polling, and halved if it did not. But if the sleep that followed was
@@ -39,11 +40,16 @@ above keep a store before a later load. A rank that stores a word and then rings
 needs no fence: sem_post is a release, the end of a sleep is an acquire, and a ring stays until a sleep takes it. After
 that sleep the waiter sees the word.
 
-Several words (`wait_any`), for a message from any rank: the private table EVENTS says which words of which peers. The
+Several words, for a message from any rank: the private table EVENTS says which words of which peers. The
 waiter reads all of them where it would read one, and PARKED is EVERYBODY, so each of their writers rings. Nothing else
 changes: for each word that is stored, either the waiter finds it, or its poster finds the waiter parked. Such a wait
 ends with PEER_LOST if one of the peers has died or all of them have left. As long as one peer remains, the word may
 still arrive.
+
+A receive gives way (`wait_for_message`), as long as it has read nothing. Another thread of this rank that wants to call
+stores OWNER and then posts SEMAPHORE of its own rank, whatever PARKED says. The waiter reads OWNER before each sleep.
+So it either finds the other thread there, or the ring ends its sleep, and it looks again. OWNER remains until the other
+thread has called, which it cannot before the waiter has left. A word that has come counts first.
 
 A wait with a limit of its own (`wait_a_while`, `wait_for_a_slice`) returns TIMEOUT_PASSED after the limit, and its
 caller goes on.
@@ -63,7 +69,8 @@ or LONGEST_COMPILATION passes: so the limit passes at last. Where the word is st
 killed, the same holds. Limits of a caller's own are not extended.
 
 The peer may live and never arrive, because it waits for this rank in turn. A receive from one rank that has slept for
-DEADLOCK_SLICES whole time slices looks after each further one whether that is proven (`deadlock.py`).
+DEADLOCK_SLICES whole time slices looks after each further one whether that is proven (`deadlock.py`). It is not proven
+of a rank in which another thread may send.
 
 The peer may live and never arrive, because it has lost a third member in another group. So after a whole time slice the
 waiter checks the records of all members, and the processes of a few, of other members after each slice: a rank that has
@@ -97,9 +104,10 @@ from shmcoll.engine.atomics import (
     signals_pending,
     sleep_on,
     store,
+    thread_states,
     yield_core,
 )
-from shmcoll.engine.collective import ANY_SOURCE
+from shmcoll.engine.collective import JITTED
 from shmcoll.engine.layout import (
     AWAITED_PEER,
     AWAITED_VALUE,
@@ -146,28 +154,31 @@ def wait(ctx, word, wanted, peer):
     """Wait until the word at address `word`, written by `peer`, reaches `wanted`. Return OK, or why it did not."""
     if comes_soon(ctx, word, wanted, peer):
         return c.OK
-    if peek(ctx + c.KIND) & ANY_SOURCE and peer != ANYBODY:
-        return sleep_in_receive(ctx, word, wanted, peer)
-    return sleep_until(ctx, word, wanted, peer, peek(ctx + c.TIMEOUT))
+    return sleep_until(ctx, word, wanted, peer, peek(ctx + c.TIMEOUT), False)
 
 
-def wait_any(ctx, events):
-    """Wait until one of the first `events` words of EVENTS reaches its value."""
-    return wait(ctx, SEVERAL, events, ANYBODY)
+def wait_for_message(ctx, word, wanted, peer):
+    """Do the same in a receive that has read nothing. Return GIVES_WAY if another thread of this rank wants to call."""
+    if comes_soon(ctx, word, wanted, peer):
+        return c.OK
+    status = sleep_until(ctx, word, wanted, peer, peek(ctx + c.TIMEOUT), True)
+    end_receive(ctx)
+    return status
 
 
 def wait_a_while(ctx, word, wanted, peer, limit):
     """Do the same as `wait`, for about `limit` ns; 0: for as long as polling takes."""
     if comes_soon(ctx, word, wanted, peer):
         return c.OK
-    return sleep_until(ctx, word, wanted, peer, limit) if limit > 0 else c.TIMEOUT_PASSED
+    return sleep_until(ctx, word, wanted, peer, limit, False) if limit > 0 else c.TIMEOUT_PASSED
 
 
 def wait_for_a_slice(ctx, events):
-    """Wait as `wait_any`, but sleep for one time slice only. This process may end it by ringing its own doorbell."""
+    """Wait until one of the first `events` words of EVENTS reaches its value, but sleep for one time slice only. This
+    process may end that by ringing its own doorbell."""
     if comes_soon(ctx, SEVERAL, events, ANYBODY):
         return c.OK
-    return sleep_until(ctx, SEVERAL, events, ANYBODY, ONCE)
+    return sleep_until(ctx, SEVERAL, events, ANYBODY, ONCE, False)
 
 
 def comes_soon(ctx, word, wanted, peer):
@@ -217,15 +228,7 @@ def has_come(ctx, word, wanted):
     return False
 
 
-def sleep_in_receive(ctx, word, wanted, source):
-    """Do the same as `sleep_until` in a receive from one rank."""
-    begin_receive(ctx, word, wanted, source)
-    status = sleep_until(ctx, word, wanted, source, peek(ctx + c.TIMEOUT))
-    end_receive(ctx)
-    return status
-
-
-def sleep_until(ctx, word, wanted, peer, limit):
+def sleep_until(ctx, word, wanted, peer, limit, gives_way):
     mine = mailbox(ctx, peek(ctx + c.RANK))
     note(mine + AWAITED_WORD, word - peek(ctx + c.GROUP))
     note(mine + AWAITED_VALUE, wanted)
@@ -237,9 +240,14 @@ def sleep_until(ctx, word, wanted, peer, limit):
     slices = slept = 0
     while True:
         begun = now
+        is_proof = gives_way and slices > 0 and peer != ANYBODY and is_alone(ctx)
+        if is_proof:
+            begin_receive(ctx, word, wanted, peer)
         store(mine + PARKED, peer + 1)
         fence()
         status = look(ctx, word, wanted, peer)
+        if status == c.KEEP_WAITING and gives_way and another_calls(ctx):
+            status = c.GIVES_WAY
         if status == c.KEEP_WAITING:
             before = clock()
             sleep_on(mine + SEMAPHORE, min(peek(ctx + c.SLEEP), limit) if limit > 0 else peek(ctx + c.SLEEP))
@@ -257,6 +265,10 @@ def sleep_until(ctx, word, wanted, peer, limit):
             return c.OK
         if is_gone(ctx, peer, wanted) and not has_come(ctx, word, wanted):
             return c.PEER_LOST
+        if is_proof:
+            if slices > DEADLOCK_SLICES and is_deadlocked(ctx):
+                return c.DEADLOCKED
+            end_receive(ctx)
         if signals_pending(ctx):
             return c.INTERRUPTED
         now = clock()
@@ -264,14 +276,25 @@ def sleep_until(ctx, word, wanted, peer, limit):
             slices += 1
             if a_member_has_failed(ctx, slices) and not has_come(ctx, word, wanted):
                 return c.PEER_LOST
-            if slices > DEADLOCK_SLICES and is_deadlocked(ctx):
-                return c.DEADLOCKED
         if now > deadline and limit == peek(ctx + c.TIMEOUT) and a_rank_compiles(ctx, now):
             deadline = now + limit
         if now > deadline and not has_come(ctx, word, wanted):
             if peer != ANYBODY:
                 poke(ctx + c.CULPRIT, peer)
             return c.TIMEOUT_PASSED
+
+
+def another_calls(ctx):
+    """Return whether another thread of this rank has a place in the line, or the turn."""
+    owner = load(ctx + c.OWNER)
+    return owner == c.NOBODY or (owner > 0 and owner != peek(ctx + c.ACTIVE))
+
+
+def is_alone(ctx):
+    """Return whether only this thread of the process can make a call. Threads of jitted code need no thread state."""
+    if peek(ctx + c.KIND) & JITTED:
+        return False
+    return thread_states(ctx) <= 1 + load(peek(ctx + c.HELPERS))
 
 
 def look(ctx, word, wanted, peer):

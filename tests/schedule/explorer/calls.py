@@ -2,7 +2,8 @@
 
 A call has `run(rank, number)`, which returns a status, and `check(rank, number)`, called when it was OK. `together`: no
 rank may leave it before all have entered it. `ends`: afterwards this rank is no part of the job. `is_message`: it is
-no collective, see `calls_of_messages.py`.
+no collective, see `calls_of_messages.py`. `is_threaded`: another thread of the rank calls meanwhile, see
+`calls_of_threads.py`.
 """
 
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ class Call:
     together = True
     ends = False
     is_message = False
+    is_threaded = False
 
     def run(self, rank: Rank, number: int) -> int:
         raise NotImplementedError

@@ -24,7 +24,7 @@ from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
 from tests.schedule.explorer.events import Event, Events, Interrupted
 from tests.schedule.explorer.machine import Machine
 from tests.schedule.explorer.program import Program, Violation
-from tests.schedule.explorer.stand_ins import FIRST_PID, KERNEL, SHARED, WORD, read, write
+from tests.schedule.explorer.stand_ins import FIRST_PID, KERNEL, OWNERS, SHARED, WORD, read, write
 
 RING_DISTANCE = 1 << 16
 
@@ -60,6 +60,7 @@ class Rank:
             atomics.poke(self.world + r * WORD, r)
         self.mail = self.take(mail)
         self.rings = self.take(1)  # how many it has made
+        self.helpers = self.take(1)
         self.x, self.out, self.scratch = (self.take(job.words) for _ in range(3))
         self.events = Events(self, event)
         self.aside = self._with_other_arguments()
@@ -197,7 +198,19 @@ class Job:
         bells = {self.mailbox(rank) + layout.SEMAPHORE: rank for rank in range(self.ranks)}
         pids = {self.record(rank) + layout.RECORD_PID: FIRST_PID + rank for rank in range(self.ranks)}
         programs = [Program(rank.body, rank.memory, rank.progress) for rank in self._ranks]
+        programs += [
+            Program(body, (ctypes.c_int64 * 1)(), lambda: (1 << 62, 0))
+            for body in map(self._other_thread, self._ranks)
+            if body
+        ]
         return Machine(programs, self._launcher, pids, bells, self._allowed, self.name, met=self._met, **options)
+
+    def _other_thread(self, rank: Rank) -> Callable[[], int] | None:
+        """Return what another thread of a rank does, if a call has one: see `calls_of_threads.py`."""
+        body = next((call.other_thread(rank) for call in rank.calls if call.is_threaded), None)
+        if body:
+            atomics.hooks.owners[rank.ctx + c.OWNER] = OWNERS + rank.number * WORD
+        return body
 
     def _launcher(self, killed: int) -> Program:
         def body() -> int:
@@ -236,6 +249,7 @@ class Job:
             c.ARENA: SHARED,
             c.ARENA_BYTES: 1 << 40,
             c.KERNEL: KERNEL,
+            c.HELPERS: rank.helpers,
             **self.settings,
         }
 
@@ -255,6 +269,8 @@ class Job:
 
     def name(self, address: int) -> str:
         """What lies at a shared address."""
+        if address >= OWNERS:
+            return f"OWNER of rank {(address - OWNERS) // WORD}"
         offset = address - SHARED
         world = self.arena.world
         if offset < world:

@@ -73,7 +73,8 @@ class Action(NamedTuple):
 
 
 class Machine:
-    """The ranks of a job (see `job.py`) and what is known of the words that they use."""
+    """The ranks of a job (see `job.py`), behind them other threads of theirs, and what is known of the words that they
+    use."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Machine:
                 possible += self._chances(state, actor)
             possible += [Action(actor, "store", i) for i in self._arriving(state.queues[actor])]
         if self.kills and state.killed < 0 and any(node.operation.kind != END for node in state.nodes):
-            possible += [Action(rank, "kill") for rank in range(len(self.programs))]
+            possible += [Action(rank, "kill") for rank in range(len(self._bells))]
         if not possible:
             possible = [
                 Action(a, "slice")

@@ -90,10 +90,25 @@ MUTANTS_OF_EVENTS = {
     ),
     "a receive that is withdrawn keeps its thread inside": Mutant(
         "engine.native.entry.active_after",
-        "if status <= c.NO_EFFECT or",
-        "if 0 < status <= c.NO_EFFECT or",
+        "if status <= c.GIVES_WAY or",
+        "if 0 < status <= c.GIVES_WAY or",
         "a receive is withdrawn",
         SIGNAL,
+    ),
+    "a thread rings before it is in the line": Mutant(
+        "runtime.turns.Turns.book",
+        "        self.close_entry()\n        self._queue.append(ticket)\n        self.ring_sleepers()\n",
+        "        self._queue.append(ticket)\n        self.ring_sleepers()\n        self.close_entry()\n",
+        "a receive gives way",
+    ),
+    "a thread in the line does not ring for a receive": Mutant(
+        "runtime.turns.Turns.ring_sleepers", "if receives or any(", "if any(", "a receive gives way"
+    ),
+    "a receive does not look at the line": Mutant(
+        "engine.protocol.wait.another_calls", "owner == c.NOBODY or ", "", "a receive gives way"
+    ),
+    "a receive that gives way keeps its thread inside": Mutant(
+        "engine.native.entry.active_after", "status <= c.GIVES_WAY", "status <= c.NO_EFFECT", "two threads"
     ),
     "a limit does not count the time until the GIL comes back": Mutant(
         "engine.protocol.wait.sleep_until",

@@ -49,9 +49,10 @@ from tests.schedule.explorer.calls_of_messages import (
     SendWithoutMemory,
 )
 from tests.schedule.explorer.calls_of_neighbours import Exchange, Permute
+from tests.schedule.explorer.calls_of_threads import GiveWay, ReceiveBeside
 from tests.schedule.explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
 from tests.schedule.explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
-from tests.schedule.explorer.events import Aborts, Calls, Cancels, Event, KeepsGil, Raises
+from tests.schedule.explorer.events import NUMBER, Aborts, Calls, Cancels, Event, KeepsGil, Raises
 from tests.schedule.explorer.job import Job
 from tests.schedule.explorer.machine import Machine
 
@@ -401,6 +402,31 @@ SCENARIOS = {
     ),
     "a posted receive, 3 ranks": Scenario(
         3, ((Send(2, 1, tag=1),), (Send(2, 2),), (ReceivePosted(1, 2, tag=0, call=1),)), each=True
+    ),
+    "a receive gives way": Scenario(2, ((GiveWay(1, 1),), ()), each=True),
+    "a receive from any gives way": Scenario(3, ((GiveWay(ANY, 1),), (), ()), each=True),
+    "two threads": Scenario(
+        2, ((ReceiveBeside(1, 1, call=2, beside=Send(1, 1)),), (Receive(0, 1, call=NUMBER), Send(0, 1))), each=True
+    ),
+    "two threads of both ranks": Scenario(
+        2, tuple((ReceiveBeside(1 - r, 1, call=NUMBER, beside=Send(1 - r, 1)),) for r in (0, 1)), each=True
+    ),
+    "two threads, 3 ranks": Scenario(
+        3,
+        tuple((ReceiveBeside((r - 1) % 3, 1, call=NUMBER, beside=Send((r + 1) % 3, 1)),) for r in range(3)),
+        each=True,
+    ),
+    "two threads that receive from any": Scenario(
+        2, tuple((ReceiveBeside(ANY, 1, call=NUMBER, beside=Send(1 - r, 1)),) for r in (0, 1)), each=True
+    ),
+    "two threads, and a long message": Scenario(
+        2,
+        (
+            (ReceiveBeside(1, 1, call=NUMBER, beside=Send(1, 40)),),
+            (ReceiveBeside(0, 40, call=NUMBER, beside=Send(0, 1)),),
+        ),
+        each=True,
+        words=40,
     ),
     "a batch": Scenario(2, ((Send(1, 2, tag=1), Send(1, 2)), (ReceiveSoon(0, 2, tag=0, call=2),)), each=True),
     "batches": Scenario(

@@ -49,6 +49,7 @@ from tests.schedule.explorer.program import (
 WORD = 8
 SHARED = 1 << 52  # above every address that a process can have
 FIRST_PID = 4711  # of rank 0; those of the others follow
+OWNERS = SHARED + (1 << 48)  # OWNER of each rank, as two threads of it see that word
 KERNEL = 1  # "address" of the only kernel here: sums of int64
 
 MODULES: tuple[ModuleType, ...] = (
@@ -74,13 +75,15 @@ MODULES: tuple[ModuleType, ...] = (
 
 
 class Hooks:
-    """`atomics.hooks` while exploring. `events`: what may meet a rank, by its context; see `events.py`."""
+    """`atomics.hooks` while exploring. `events`: what may meet a rank, by its context; see `events.py`. `owners`:
+    private words that another thread of the rank writes, and where they are shared."""
 
     def __init__(self) -> None:
         self.events: dict[int, Any] = {}
+        self.owners: dict[int, int] = {}
 
     def load(self, address: int) -> int:
-        return read(address, 1)[0]
+        return read(self.owners.get(address, address), 1)[0]
 
     def store(self, address: int, value: int) -> None:
         write(address, (value,))
@@ -138,6 +141,9 @@ class Hooks:
 
     def signals_pending(self, ctx: int) -> int:
         return self.events[ctx].in_wait() if ctx in self.events else 0
+
+    def thread_states(self, _ctx: int) -> int:
+        return 1
 
     def chance(self) -> bool:
         return bool(perform(CHANCE))

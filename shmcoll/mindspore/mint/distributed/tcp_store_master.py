@@ -33,6 +33,7 @@ import time
 import weakref
 
 from shmcoll.engine.system.connections import accept, receive, send
+from shmcoll.runtime import helpers
 
 HEADER = struct.Struct("!cIQ")  # operation, bytes of the key, bytes of the value
 ANSWER = struct.Struct("!?Q")
@@ -87,6 +88,7 @@ class _Server:
             for connection in list(self._connections):
                 _end(connection)  # ends its thread, which closes it
 
+    @helpers.counted()
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
@@ -107,6 +109,7 @@ class _Server:
         except RuntimeError:  # there are too many threads
             self._drop(connection)
 
+    @helpers.counted()
     def _serve(self, connection: socket.socket) -> None:
         try:
             with contextlib.suppress(OSError):
