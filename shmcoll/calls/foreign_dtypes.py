@@ -35,17 +35,25 @@ def move_and_spell(
 
     move: makes the call and returns the mark. own: what this rank knows of the elements, None for nothing.
     """
+    if dispatcher.only_records:
+        move()
+        return None
     if own is not None:
         dispatcher.routine("broadcast")  # before anything moves
-    has_moved = False
-    try:
-        mark = move()
-        has_moved = True
-        return spell(dispatcher, root, own) if mark and not dispatcher.only_records else None
-    except BaseException:
-        if has_moved and dispatcher.words[c.ACTIVE // WORD] != c.ENDED:
-            dispatcher.left(operation)
-        raise
+
+    def both() -> Elements | None:
+        has_moved = False
+        try:
+            mark = move()
+            has_moved = True
+            return spell(dispatcher, root, own) if mark else None
+        except BaseException:
+            if has_moved and dispatcher.words[c.ACTIVE // WORD] != c.ENDED:
+                dispatcher.left(operation)
+            raise
+
+    elements: Elements | None = dispatcher.worker.alone(operation, both)
+    return elements
 
 
 def spell(dispatcher: "Dispatcher", root: int, own: Elements | None) -> Elements:

@@ -269,8 +269,8 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
 
     def _split(self, call: str, mine: tuple[bool, int, int]) -> Communicator | None:
         """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
-        with self._parts(call) as parts:
-            told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self._size, 1))).tolist()
+        rows = np.tile(np.array([mine], np.int64), (self._size, 1))
+        told = self._compose(call, lambda parts: parts.all_to_all(rows)).tolist()
         self._splits += 1
         if not mine[0]:
             return None

@@ -5,10 +5,11 @@ call on the other ranks. Error texts, the flight recorder and `shmrun inspect` n
 
 Both are passed in an argument of each native call, above the number of the algorithm (`layout.py`). Nothing is set in
 the context before a part or reset after it. So a part that waits in the queue of the worker keeps its composite call.
-Calls of signal handlers and of other threads between two parts do not have it. An exception leaves nothing behind.
+Calls of signal handlers between two parts do not have it. An exception leaves nothing behind.
 
 The first part of a composite call is unlike its later ones, in its operation or in the dimensions of its array. So if a
-signal handler or another thread begins the same call between two parts, all ranks find that out, too.
+signal handler begins the same call between two parts, all ranks find that out, too. The collectives of other threads
+are refused from the first part to the last (`alone` of `runtime/turns.py`).
 
 A rank that leaves between two parts, by an exception of its own, has left the protocol: its peers would wait forever
 for the next part. So the group ends, as it does when a single operation is left. The routines of all parts, and the

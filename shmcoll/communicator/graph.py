@@ -27,6 +27,7 @@ from shmcoll.calls.recv import leave
 from shmcoll.calls.send import as_sent
 from shmcoll.communicator.batch import Recv, Send
 from shmcoll.communicator.graph_links import Links, disagreement
+from shmcoll.diagnostics.other_threads import GRAPH_CALLS
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.engine.system.handlers import is_of_handler
 from shmcoll.errors import Cancelled, CollectiveMismatch
@@ -37,8 +38,6 @@ from shmcoll.runtime.work import Work
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
     from shmcoll.communicator.types import Array, ArrayLike, Counts, Out
-
-_KINDS = ("all_gather", "all_gather_v", "all_to_all", "all_to_all_v")
 
 
 class Graph(ProcessBound):
@@ -251,14 +250,14 @@ class Graph(ProcessBound):
         later: bool,
     ) -> Any:
         """Send a block along each edge out of this rank, and receive one along each edge into it."""
-        number, comm = _KINDS.index(kind), self._comm
+        number, comm = GRAPH_CALLS.index(kind), self._comm
         receives = [
-            Recv(target, source, edge * len(_KINDS) + number)
+            Recv(target, source, edge * len(GRAPH_CALLS) + number)
             for target, source, edge in zip(targets, *self._incoming, strict=True)
             if source is not None
         ]
         sends = [
-            Send(block, destination, edge * len(_KINDS) + number)
+            Send(block, destination, edge * len(GRAPH_CALLS) + number)
             for block, destination, edge in zip(blocks, *self._outgoing, strict=True)
             if destination is not None
         ]
@@ -267,22 +266,27 @@ class Graph(ProcessBound):
             arrays = iter(results)
             return finish([None if source is None else next(arrays)[0] for source in self.sources])
 
-        if not later and all(one.x.nbytes <= PART_BYTES for one in sends):  # type: ignore[union-attr]
-            with _ending(comm, f"graph.{kind}"):
-                for send in sends:
-                    comm.send(*send)
-                return finish_all([comm.recv(*receive) for receive in receives])
-        works = comm.batch([*receives, *sends])
-        work = _NeighbourWork(comm, f"graph.{kind}", works, finish_all)
-        if later:
-            return work
-        try:
-            return work.wait()
-        except BaseException:  # after an interrupt nothing may be written into the result
-            for one in works:
-                if isinstance(one, PostedReceive) and not one.done():
-                    leave(comm._dispatcher, one, "recv")
-            raise
+        def begin() -> tuple[list[Work[Any]], Work[Any]]:
+            works = comm.batch([*receives, *sends])
+            return works, _NeighbourWork(comm, f"graph.{kind}", works, finish_all)
+
+        def make() -> Any:
+            if all(one.x.nbytes <= PART_BYTES for one in sends):  # type: ignore[union-attr]
+                with _ending(comm, f"graph.{kind}"):
+                    for send in sends:
+                        comm.send(*send)
+                    return finish_all([comm.recv(*receive) for receive in receives])
+            works, work = begin()
+            try:
+                return work.wait()
+            except BaseException:  # after an interrupt nothing may be written into the result
+                for one in works:
+                    if isinstance(one, PostedReceive) and not one.done():
+                        leave(comm._dispatcher, one, "recv")
+                raise
+
+        made = comm._dispatcher.worker.alone(f"graph.{kind}", begin if later else make)
+        return made[1] if later else made
 
 
 class _NeighbourWork(Joined):
@@ -317,8 +321,7 @@ def _ending(comm: Communicator, operation: str) -> Iterator[None]:
 
 def make(comm: Communicator, incoming: Links, outgoing: Links) -> Graph:
     """Return the graph of these edges, after all ranks have compared theirs."""
-    with comm._parts("graph") as parts:
-        told = parts.all_gather_object((incoming, outgoing))
+    told = comm._compose("graph", lambda parts: parts.all_gather_object((incoming, outgoing)))
     if text := disagreement(told, comm._dispatcher.group.names):
         raise ValueError(f"graph: {text}")
     own = comm.dup()

@@ -253,8 +253,9 @@ class Grid(ProcessBound):
             return self._dispatcher.worker.ended(x) if async_op else x
         if async_op:
             dispatcher = self._dispatcher
-            call = partial(calls.halo_exchange, dispatcher, *arguments)
-            return dispatcher.worker.submit(buffer_check.around(call, dispatcher, "halo_exchange", {"x": x}, "x"))
+            exchange = partial(calls.halo_exchange, dispatcher, *arguments)
+            call = buffer_check.around(exchange, dispatcher, "halo_exchange", {"x": x}, "x")
+            return dispatcher.worker.submit(call, collective="halo_exchange")
         if type(x) is not np.ndarray or not (axes is None or type(axes) in (int, tuple)) or type(width) is not int:
             return calls.halo_exchange(self._dispatcher, *arguments)
         if self._checked != (x.shape, x.dtype, width, axes):

@@ -3,11 +3,16 @@
 
 A handle is the communicator's context as a read-only array. If the gate cannot make a call, or the call has failed, it
 calls back here. Then the call is made, or the error raised, as if the communicator's method had been called.
+
+In the threads of numba's `prange`, no Python function has called the jitted code. What is raised there is lost: numba
+goes on without the rest of that thread's part. So such an error is printed, ends the group, and makes the exit code 1.
 """
 
 import ctypes
+import sys
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +25,7 @@ from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.kernels.dtypes import BY_CODE, REDUCTION_NAMES
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import entry, jit_gate
+from shmcoll.runtime import lost_failures
 
 Received = tuple[int, int, int]  # source, tag, number of elements
 
@@ -42,7 +48,7 @@ def make(comm: Any) -> np.ndarray:
         with comm._dispatcher.local_rank.compiling():
             words[entry.GATE // WORD] = code.load_gate()
         _communicators[address] = comm
-        _callbacks[address] = lambda block: _call_back(address, block)
+        _callbacks[address] = partial(_call_back, address)
         weakref.finalize(comm, _forget, words)
         words[entry.CALLBACK // WORD] = id(_callbacks[address])
         words[entry.HANDLE // WORD] = address
@@ -100,6 +106,28 @@ def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
 def _call_back(address: int, block: int) -> None:
     """Do what the gate asks for. Raises the exceptions that the jitted function must raise."""
     comm = _communicators[address]
+    try:
+        _answer(comm, block)
+    except BaseException as error:
+        if sys._getframe().f_back is None:
+            _tell_of(error, comm, OPERATION_NAMES[_word(block + jit_gate.OPERATION)])
+        raise
+
+
+def _tell_of(error: BaseException, comm: Any, operation: str) -> None:
+    """Report an error that no caller gets."""
+    text = (
+        f"{operation} on rank {comm._dispatcher.failures.name} has failed in a thread of jitted code (numba's prange), "
+        f"which loses the exception: {type(error).__name__}: {error}"
+    )
+    if not comm._dispatcher.is_shut:
+        comm.abort(text)
+    failure = lost_failures.Failure(error, lambda: text)
+    lost_failures.note(failure)
+    lost_failures.tell(failure)
+
+
+def _answer(comm: Any, block: int) -> None:
     operation, op, argument, argument_2, status = (
         _word(block + at)
         for at in (jit_gate.OPERATION, jit_gate.REDUCTION, jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS)

@@ -216,7 +216,8 @@ class NativeCalls:
             unused = ignored(operation, self._rank, values.get("root"))
             values = {name: value for name, value in values.items() if name not in unused}
             perform = buffer_check.around(perform, dispatcher, operation, values, *written)
-        return dispatcher.worker.submit(perform)
+        is_message = call in (calls.send, calls.send_object)
+        return dispatcher.worker.submit(perform, collective="" if is_message else call.__name__.lstrip("_"))
 
     def _again(self, operation: str, status: int, call: Callable[..., Any], *arguments: Any) -> Any:
         """Make the call in `calls/` if the native entry has not let it in. Otherwise raise the error."""

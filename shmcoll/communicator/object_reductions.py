@@ -12,13 +12,13 @@ import pickle
 from collections.abc import Callable, Iterator
 from functools import reduce
 from itertools import accumulate, islice
-from typing import Any, Literal, NoReturn, overload
+from typing import Any, Literal, NoReturn, cast, overload
 
 import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.pickling import packed, unpacked
-from shmcoll.communicator.objects import Objects, Packed
+from shmcoll.communicator.objects import Objects, Packed, Parts
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import OperatorFailed
 from shmcoll.runtime import user_code
@@ -163,23 +163,25 @@ class ObjectReductions(Objects):
             at = 0 if root is None else given.as_root(root, self._size, *check)
             _check_operator(op, *check)
             frame, buffers = packed(value, *check)
-        result, cause = None, None
-        with self._parts(operation, -1 if root is None else root) as parts:
+        cause: Exception | None = None
+
+        def combine(parts: Parts) -> tuple[str | None, Any]:
+            nonlocal cause
             rows = parts._gather_packed(frame, buffers, at)
-            if rows is not None:
-                try:
-                    result = reduce(_guarded(op), _objects(rows))
-                    told = packed((None, result if root is None else None), *check)
-                except Exception as error:
-                    cause = error
-                    told = packed((_in_words(error), None), *check)
-                parts._broadcast_packed(*told, at)
-            else:
+            if rows is None:
                 told = parts._broadcast_packed(np.empty(0, np.uint8), [], at)
-        if rows is not None:
-            failure = None if cause is None else _in_words(cause)
-        else:
-            failure, result = unpacked(*told)
+                return cast(tuple[str | None, Any], unpacked(*told))
+            result = None
+            try:
+                result = reduce(_guarded(op), _objects(rows))
+                told = packed((None, result if root is None else None), *check)
+            except Exception as error:
+                cause = error
+                told = packed((_in_words(error), None), *check)
+            parts._broadcast_packed(*told, at)
+            return None if cause is None else _in_words(cause), result
+
+        failure, result = self._compose(operation, combine, -1 if root is None else root)
         if failure is not None:
             self._raise(operation, at, failure, cause)
         return result
@@ -188,9 +190,11 @@ class ObjectReductions(Objects):
         with self._dispatcher.checking(operation) as check:
             _check_operator(op, *check)
             frame, buffers = packed(value, *check)
-        outcomes: list[tuple[str | None, Any]] | None = None
-        cause = None
-        with self._parts(operation) as parts:
+        cause: Exception | None = None
+
+        def combine(parts: Parts) -> Any:
+            nonlocal cause
+            outcomes: list[tuple[str | None, Any]] | None = None
             rows = parts._gather_packed(frame, buffers, 0)
             if rows is not None:
                 try:
@@ -207,7 +211,9 @@ class ObjectReductions(Objects):
                 except Exception as error:
                     cause = error
                     outcomes = [(_in_words(error), None)] * self._size
-            failure, result = parts._scatter_objects(outcomes, 0)
+            return parts._scatter_objects(outcomes, 0)
+
+        failure, result = self._compose(operation, combine)
         if failure is not None:
             self._raise(operation, 0, failure, cause)
         return pickle.loads(result.data)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from types import TracebackType
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from shmcoll.communicator.composite_calls import CompositeDispatcher
 from shmcoll.engine.layout import WORD
 from shmcoll.runtime.work import Work
 
+Result = TypeVar("Result")
 Packed: TypeAlias = tuple[np.ndarray, list[np.ndarray]]  # see `calls/pickling.py`
 
 FIRST_BYTES = 4096  # bytes of a frame that are sent with its length, in one broadcast
@@ -177,19 +177,26 @@ class Objects(Collectives):
             self._composite[call, root] = Parts(CompositeDispatcher(self._dispatcher, call, root))
         return self._composite[call, root]
 
+    def _compose(self, call: str, body: Callable[[Parts], Result], root: int = -1) -> Result:
+        """Make a composite call, whose parts `body` makes, and return its result."""
+        return self._parts(call, root)._make(call, body)
+
     def _now_or_later(self, operation: str, call: Callable[[], Any], used: Any, later: bool) -> Any:
         """Make the call now, or submit it. used: the object that this rank passes."""
         if not later:
             return call()
         dispatcher = self._dispatcher
-        return dispatcher.worker.submit(buffer_check.around(call, dispatcher, operation, {"the object": used}))
+        return dispatcher.worker.submit(
+            buffer_check.around(call, dispatcher, operation, {"the object": used}), collective=operation
+        )
 
     def _broadcast_object(self, value: Any, root: int) -> Any:
         with self._dispatcher.checking("broadcast_object") as check:
             root = given.as_root(root, self._size, *check)
             frame, buffers = packed(value, *check) if self._rank == root else (_nothing(), [])
-        with self._parts("broadcast_object", root) as parts:
-            frame, buffers = parts._broadcast_packed(frame, buffers, root)
+        frame, buffers = self._compose(
+            "broadcast_object", lambda parts: parts._broadcast_packed(frame, buffers, root), root
+        )
         return value if self._rank == root else unpacked(frame, buffers)
 
     def _broadcast_packed(self, frame: np.ndarray, buffers: list[np.ndarray], root: int) -> Packed:
@@ -215,8 +222,8 @@ class Objects(Collectives):
         with self._dispatcher.checking(operation) as check:
             root = None if root is None else given.as_root(root, self._size, *check)
             frame, buffers = packed(value, *check)
-        with self._parts(operation, -1 if root is None else root) as parts:
-            rows = parts._gather_packed(frame, buffers, root)
+        at = -1 if root is None else root
+        rows = self._compose(operation, lambda parts: parts._gather_packed(frame, buffers, root), at)
         return None if rows is None else [unpacked(*row) for row in rows]
 
     def _gather_packed(self, frame: np.ndarray, buffers: list[np.ndarray], root: int | None) -> list[Packed] | None:
@@ -248,27 +255,31 @@ class Objects(Collectives):
             root = given.as_root(root, self._size, *check)
             rows = _all_packed(values, self._size, *check) if self._rank == root else []
         most = np.array([max((len(buffers) for _, buffers in rows), default=0)])
-        mine = []
-        with self._parts("scatter_object", root) as parts:
+
+        def scatter(parts: Parts) -> list[np.ndarray]:
+            mine = []
             parts.broadcast(most, root)
             for k in range(1 + int(most[0])):
                 column = [([frame, *buffers] + [_nothing()] * (1 + most[0]))[k] for frame, buffers in rows]
                 joined, counts = (np.concatenate(column), [one.size for one in column]) if rows else (None, None)
                 mine.append(parts.scatter_v(joined, root, send_counts=counts))
+            return mine
+
+        mine = self._compose("scatter_object", scatter, root)
         return values[root] if values is not None and self._rank == root else unpacked(mine[0], mine[1:])
 
     def _exchange_objects(self, values: Sequence[Any]) -> list[Any]:
         with self._dispatcher.checking("all_to_all_object") as check:
             _check_values(values, self._size, "this rank", *check)
             blocks = [as_block(value, *check) for value in values]
-        with self._parts("all_to_all_object") as parts:
-            joined, counts = parts.all_to_all_v(np.concatenate(blocks), [block.size for block in blocks])
+        whole, sizes = np.concatenate(blocks), [block.size for block in blocks]
+        joined, counts = self._compose("all_to_all_object", lambda parts: parts.all_to_all_v(whole, sizes))
         return [of_message(joined[end - n : end]) for n, end in zip(counts, np.cumsum(counts), strict=True)]
 
 
 class Parts(Objects):
-    """The collectives of a group as parts of a composite call, for use in a `with` statement. If one of them is
-    composite itself, its parts are parts of the outer call."""
+    """The collectives of a group as parts of a composite call. If one of them is composite itself, its parts are parts
+    of the outer call."""
 
     _dispatcher: CompositeDispatcher
 
@@ -278,12 +289,21 @@ class Parts(Objects):
     def _parts(self, call: str, root: int = -1) -> Parts:
         return self
 
-    def __enter__(self) -> Parts:
-        return self
+    def _make(self, call: str, body: Callable[[Self], Result]) -> Result:
+        """Have `body` make the parts. An exception that comes out of it ends the group."""
 
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: TracebackType | None) -> None:
-        if error is not None:
-            self._dispatcher.left_by(error)
+        def make() -> Result:
+            try:
+                return body(self)
+            except BaseException as error:
+                self._left_by(error)
+                raise
+
+        made: Result = self._dispatcher.worker.alone(call, make)
+        return made
+
+    def _left_by(self, error: BaseException) -> None:
+        self._dispatcher.left_by(error)
 
 
 def _nothing() -> np.ndarray:

@@ -84,7 +84,8 @@ class Plan(ProcessBound):
         """
         used = dict(zip(("x", "out"), self._arguments, strict=False))
         dispatcher = self._dispatcher
-        return dispatcher.worker.submit(buffer_check.around(self, dispatcher, self._operation, used, "out"))
+        call = buffer_check.around(self, dispatcher, self._operation, used, "out")
+        return dispatcher.worker.submit(call, collective=self._operation)
 
     def __repr__(self) -> str:
         return f"<shmcoll.Plan of {self._operation} on rank {self._dispatcher.failures.name}>"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shmcoll.communicator import shared_arrays
-from shmcoll.communicator.objects import Objects
+from shmcoll.communicator.objects import Objects, Parts
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.local_rank import LocalRank
 
@@ -118,14 +118,18 @@ class SharedMemory(Objects):
         """
         arena, heap = self._local_rank.arena, self._local_rank.heap
         own, place = self._rank, shared_arrays.place_of(arena, heap, x) if isinstance(x, np.ndarray) else None
-        views = []
-        with self._parts("views") as parts:
+
+        def make(parts: Parts) -> tuple[list[Array], list[int]]:
             places = parts.all_gather_object(place)
             missing = [i for i, place in enumerate(places) if place is None]
-            if not missing:
-                for i, place in enumerate(places):
-                    views.append(x if i == own else shared_arrays.view(arena, place, self._local_rank.rank))
-                parts.barrier()  # until all ranks hold what they view, no rank may drop its array
+            if missing:
+                return [], missing
+            rank = self._local_rank.rank
+            views = [x if i == own else shared_arrays.view(arena, place, rank) for i, place in enumerate(places)]
+            parts.barrier()  # until all ranks hold what they view, no rank may drop its array
+            return views, missing
+
+        views, missing = self._compose("views", make)
         if missing:
             raise ValueError(
                 f"views: the array of {self._dispatcher.group.names(missing)} was not made by comm.empty, "

@@ -30,7 +30,12 @@ def here() -> Site | None:
     frame but ours."""
     if site := getattr(_submitted, "site", None):
         return site
-    frame: FrameType | None = sys._getframe(1)
+    return in_frame(sys._getframe(1))
+
+
+def in_frame(frame: FrameType | None) -> Site | None:
+    """Return the line of the program that a frame is at, or that has called it; else the innermost line that is not
+    ours."""
     other: Site | None = None
     while frame is not None:
         name = frame.f_code.co_filename

@@ -10,6 +10,8 @@ from shmcoll.engine.layout import WORD
 (
     ACTIVE,  # the thread whose call is inside native code; minus it between the phases of a call; ENDED; else 0
     OWNER,  # who may call: 0 for any thread, RECEIVES_POSTED, NOBODY, or the one thread that has the turn
+    COLLECTIVE,  # the thread that makes a collective of several calls, or waits for its turn with one; see `entry.py`
+    MET,  # the thread in whose collective the last call was refused as NOT_ALONE, in the same form
     THREAD,  # the saved Python thread state while the GIL is released; 0 when nobody calls through Python
     GROUP,  # address of the group region
     RANKS,  # address of one word a rank of the group: the rank of the world that it is
@@ -71,7 +73,7 @@ from shmcoll.engine.layout import WORD
     PASS_PACE,
     WRITES,
     HELPERS,  # address of a word: how many threads of this process are ours, and make no call by themselves
-) = (WORD * i for i in range(62))
+) = (WORD * i for i in range(64))
 
 # two array views, filled from ndarrays by engine/native/entry.py
 X = 64 * WORD
@@ -111,8 +113,8 @@ UNLIKE_AXIS, UNLIKE_NEIGHBOUR = DETAIL, DETAIL_2  # 1 + the axis along which CUL
 # The entry distinguishes these and no others:
 (
     OK, NO_EFFECT, GIVES_WAY, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, REFUSED, INTERRUPTED, BROKEN, HALFWAY,
-    RAISED, DEADLOCKED, UNREADABLE, UNDER_WAY,
-) = range(16)  # fmt: skip
+    RAISED, DEADLOCKED, UNREADABLE, UNDER_WAY, NOT_ALONE,
+) = range(17)  # fmt: skip
 
 # NO_EFFECT: the call has ended, or has not begun, and the group goes on. Why:
 NEEDS_PYTHON = NO_EFFECT  # entry and gate: Python must look at the arguments; nothing has been published
@@ -131,6 +133,8 @@ DOES_NOT_FIT = REFUSED  # recv: the message that has been found does not fit `ou
 SOURCE_LOST = REFUSED  # recv, ATTEND: another rank has failed, or all others have left; posted receives are looked at
 
 # UNDER_WAY: of a message to or from another node: MPI moves it, and Python waits for that or sees to it later
+
+# NOT_ALONE: entry and gate: another thread makes a collective on this communicator; nothing has been published
 
 # HALFWAY: the call has begun, and the same thread goes on with its next phase. What for:
 COUNTS_KNOWN = HALFWAY  # collectives with counts: the caller can make the result

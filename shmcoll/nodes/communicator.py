@@ -162,8 +162,8 @@ class NodesParts(Parts):
     def __init__(self, dispatcher: Any):
         self._open(dispatcher)
 
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
-        if error is not None and not isinstance(error, CallNotAllowed):
+    def _left_by(self, error: BaseException) -> None:
+        if not isinstance(error, CallNotAllowed):
             self._dispatcher.left("a composite call")
 
     def _load(self, name: str) -> Callable[..., int]:

@@ -188,6 +188,8 @@ class NodesDispatcher:
 
     def go_on(self, operation: str, status: int, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Make a call that native code has not made, or report why its opening has failed."""
+        if status == c.NOT_ALONE:
+            raise self.failures.error(operation, status)
         if status == c.UNREADABLE:
             return self.complete(operation, lambda: self.agreement.check(status))
         if status == c.REFUSED:
@@ -216,6 +218,8 @@ class NodesDispatcher:
             return self._guarded(operation, call, arguments)
         self.check_open(operation)
         done: int = turns.run(lambda: self._guarded(operation, call, arguments), operation)
+        if done == c.NOT_ALONE:
+            raise self.failures.error(operation, done)
         return done
 
     def left(self, operation: str) -> None:

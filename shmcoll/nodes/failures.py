@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shmcoll.diagnostics import other_threads
 from shmcoll.diagnostics.describe_call import call_over_nodes
 from shmcoll.diagnostics.report_lock import alone
 from shmcoll.engine import context as c
@@ -97,6 +98,11 @@ class Failures:
 
     def checking(self, operation: str) -> "Checking":
         return Checking(operation, self.name)
+
+    def error(self, operation: str, status: int) -> BaseException:
+        """Return the error for the status NOT_ALONE."""
+        assert status == c.NOT_ALONE
+        return other_threads.error(self._words, operation, self.name)
 
     def raise_if_ended(self, operation: str) -> None:
         """Raise why the group has ended, if it has."""

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def split(comm: Any, call: str, mine: tuple[bool, int, int]) -> "Communicator | None":
     """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
     job = comm._job
-    with comm._parts(call) as parts:
-        free = job.free_number()
-        told = parts.all_gather(np.array([[*mine, free]], np.int64)).tolist()
+    told = comm._compose(
+        call, lambda parts: parts.all_gather(np.array([[*mine, job.free_number()]], np.int64)).tolist()
+    )
     comm._splits += 1
     number = max(one[3] for one in told)
     job.take_number(number)

@@ -50,6 +50,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from shmcoll.diagnostics.call_site import Site, here, short_path, submitted_at
+from shmcoll.engine import context as c
 from shmcoll.engine.memory.group import Group
 from shmcoll.errors import (
     CallNotAllowed,
@@ -111,6 +112,9 @@ class Knowing(Protocol):
 
     is_told: bool  # a call has raised the reason
 
+    def error(self, operation: str, status: int) -> BaseException:
+        """Return the error for a status of the native entry."""
+
     def has_failed(self) -> bool:
         """Return whether this rank has failed itself."""
 
@@ -139,17 +143,26 @@ class AsyncWorker:
 
     # --- by any thread ------------------------------------------------------------------------------------------------
 
-    def submit(self, call: Callable[[], Any]) -> Work[Any]:
-        """Queue a call; its arguments stay alive until it is done."""
+    def submit(self, call: Callable[[], Any], *, collective: str = "") -> Work[Any]:
+        """Queue a call; its arguments stay alive until it is done. collective: its name, if it is one."""
         self.check_rank("async_op")
         work: Work[Any] = Work(self, here())
         ticket = Ticket(0, work=(work, call))
         ticket.lock.acquire()
         with self.turns.guard:
+            if collective and self.turns.meets():
+                raise self._knowing.error(collective, c.NOT_ALONE)
             self.start("async_op")
             self.turns.book(ticket)
         self.wake()
         return work
+
+    def alone(self, operation: str, call: Callable[[], Any]) -> Any:
+        """Make a collective of several calls. Raises `CallNotAllowed` if another thread makes a collective."""
+        made: list[Any] = []
+        if self.turns.alone(operation, lambda: made.append(call())) == c.NOT_ALONE:
+            raise self._knowing.error(operation, c.NOT_ALONE)
+        return made[0]
 
     def is_open(self) -> bool:
         """Return whether something may still be submitted."""

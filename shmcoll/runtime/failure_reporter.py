@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.collectives import OPERATION_NAMES
-from shmcoll.diagnostics import report_lock
+from shmcoll.diagnostics import other_threads, report_lock
 from shmcoll.diagnostics.call_site import at_site, is_submitted
 from shmcoll.diagnostics.describe_call import MESSAGES, called, composite_name, message_in_words, receives
 from shmcoll.diagnostics.describe_message import from_itself, misfit, missing_message, what_waits
@@ -108,6 +108,10 @@ class FailureReporter:
 
     def error(self, operation: str, status: int) -> BaseException:
         """The exception for a status other than OK, after telling the others where that is due."""
+        if status == c.NOT_ALONE:
+            refusal = other_threads.error(self._words, operation, self.name)
+            self.refused(operation, refusal)
+            return refusal
         with self._lock:
             error = self._error(operation, status)
         if self._ended is not None and not is_submitted():

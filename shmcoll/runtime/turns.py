@@ -50,8 +50,14 @@ thread that has a place in the line already: it can only be in a signal handler 
 second is the worker, behind calls of its own. The third is a handler whose thread holds `guard`, because the thread
 that has the turn needs `guard` to leave the line.
 
-The end. `drain` calls `shut` under `guard`: from then on no thread takes a place. Then it waits for the places in the
-line.
+Two threads that make collectives at the same time are refused, because their order may differ between ranks. A thread
+makes all its collectives in order, and so does the worker, so the word COLLECTIVE has the one thread that waits in the
+line with a blocking collective, or is between the parts of one (`alone`). It is written under `guard`, after a check
+that no other thread is in a collective, and set to 0 at the beginning of `finally`. Meanwhile the entry refuses the
+collectives of all other threads by itself, and so does `meets` for those that come to the line or are submitted.
+
+The end. `drain` waits until no thread is between the parts of a collective, and calls `shut` under `guard`: from then
+on no thread takes a place. Then it waits for the places in the line.
 """
 
 import threading
@@ -62,14 +68,19 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.diagnostics import other_threads
+from shmcoll.diagnostics.describe_call import MESSAGES
 from shmcoll.engine import context as c
-from shmcoll.engine.collective import ANY_SOURCE
+from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.native.entry import CALL_BITS
 from shmcoll.errors import CallNotAllowed
 
 _OWNER = c.OWNER // WORD
 _ACTIVE = c.ACTIVE // WORD
 _KIND = c.KIND // WORD
+_COLLECTIVE = c.COLLECTIVE // WORD
+_NOT_COLLECTIVE = {*MESSAGES, "subgroup"}
 
 
 class Ticket:
@@ -141,6 +152,38 @@ class Turns:
             self._remove(ticket)
         return True
 
+    def meets(self) -> bool:
+        """Return whether another thread makes a blocking collective, and note it in MET. Call with `guard` held. See
+        `is_not_alone` of `engine/native/entry.py`."""
+        words = self._words[: c.X // WORD].copy()  # at one instant
+        me, inside, collective = threading.get_ident(), abs(words.item(_ACTIVE)), words.item(_COLLECTIVE)
+        if words.item(_ACTIVE) == c.ENDED:
+            return False
+        if not collective or collective >> CALL_BITS == me:
+            collective = 0
+            if inside not in (0, me, words.item(_OWNER)) and not words.item(_KIND) & PEER:
+                collective = inside << CALL_BITS | words.item(c.OPERATION // WORD)
+        if collective:
+            self._words[c.MET // WORD] = collective
+        return bool(collective)
+
+    def alone(self, operation: str, call: Callable[[], Any]) -> Any:
+        """Make a collective of several native calls, or one that waits for its turn, and return its result; NOT_ALONE,
+        and no call has been made, if another thread makes a collective. A call within such a call is part of it."""
+        words, me = self._words, threading.get_ident()
+        if words.item(_COLLECTIVE) >> CALL_BITS == me or self.is_mine():
+            return call()
+        mine = other_threads.in_word(me, operation)
+        try:
+            with self.guard:
+                if self.meets():
+                    return c.NOT_ALONE
+                words[_COLLECTIVE] = mine
+            return call()
+        finally:
+            if words[_COLLECTIVE] == mine:
+                words[_COLLECTIVE] = 0
+
     # --- taking turns -------------------------------------------------------------------------------------------------
 
     def _is_asleep(self, thread: int) -> bool:
@@ -164,11 +207,17 @@ class Turns:
         self.ring_sleepers()
 
     def run(self, call: Callable[[], Any], operation: str) -> Any:
-        """Wait for this thread's turn, make the call, and return its result."""
+        """Wait for this thread's turn, make the call, and return its result. A collective is not made, and NOT_ALONE is
+        returned, if another thread makes one."""
         if self.is_within():
             raise CallNotAllowed(
                 f"{operation} on {self._name}: called by a signal handler or finaliser during another call"
             )
+        if operation in _NOT_COLLECTIVE:
+            return self._run_behind(call, operation)
+        return self.alone(operation, lambda: self._run_behind(call, operation))
+
+    def _run_behind(self, call: Callable[[], Any], operation: str) -> Any:
         me = threading.get_ident()
         mine = Ticket(me)
         with mine.lock:
@@ -285,8 +334,13 @@ class Turns:
 
     def drain(self) -> None:
         """Shut, and wait until the line is empty."""
-        with self.guard:
-            self.shut()
+        while True:
+            with self.guard:
+                collective = self._words.item(_COLLECTIVE) >> CALL_BITS
+                if collective in (0, threading.get_ident()):
+                    self.shut()
+                    break
+            time.sleep(1e-4)
         for ticket in list(self._queue):
             with ticket.lock:
                 pass

@@ -144,7 +144,7 @@ class GroupCalls:
         if opts is not None and not opts.asyncOp:
             raising(call)
             return DONE
-        return Pending(operation, self.comm._dispatcher.worker.submit(call), tensors)
+        return Pending(operation, self.comm._dispatcher.worker.submit(call, collective=operation), tensors)
 
 
 __all__ = ["GroupCalls"]

@@ -5,13 +5,16 @@ import threading
 import numpy as np
 import pytest
 
+from shmcoll.collectives import RECORDS
 from shmcoll.engine import context as c
+from shmcoll.engine.collective import PEER
 from shmcoll.engine.kernels.dtypes import DTYPES
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.recv import FETCH
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
 from shmcoll.engine.messages.send import BEGIN, BESIDE
 from shmcoll.engine.native import entry
+from shmcoll.engine.native.entry import CALL_BITS
 from tests.support import layouts
 
 
@@ -180,8 +183,59 @@ def test_who_may_enter(ranks, monkeypatch, fast):
         words[c.ACTIVE // WORD] = words[c.OWNER // WORD] = 0
         return told
 
-    busy, ok = c.BUSY, c.OK
-    assert ranks(1, turns) == [[ok, ok, busy, busy, ok, busy, busy, busy, busy, busy]]
+    busy, ok, alone = c.BUSY, c.OK, c.NOT_ALONE
+    assert ranks(1, turns) == [[ok, ok, busy, busy, ok, busy, alone, busy, busy, busy]]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_which_collectives_are_not_alone(ranks, monkeypatch, fast):
+    monkeypatch.setattr(entry, "FAST", fast)
+
+    def calls(comm) -> dict[str, tuple[int, int, int]]:
+        words, me, other = comm._dispatcher.words, threading.get_ident(), threading.get_ident() + 4096
+        code = RECORDS["scan"].code
+        states = {  # ACTIVE, OWNER, COLLECTIVE, KIND
+            "inside": (other, 0, 0, 0),
+            "inside, beside a turn": (other, c.NOBODY, 0, 0),
+            "between two phases": (-other, 0, 0, 0),
+            "between two parts": (0, 0, other << CALL_BITS | 131, 0),
+            "in the line": (0, c.NOBODY, other << CALL_BITS | 131, 0),
+            "the worker": (other, other, 0, 0),
+            "a message": (other, 0, 0, PEER),
+            "the turn": (0, other, 0, 0),
+            "this thread": (me, me, me << CALL_BITS | 131, 0),
+            "parts of this thread": (0, me, me << CALL_BITS | 131, 0),
+            "waits behind this turn": (0, me, other << CALL_BITS | 131, 0),
+            "ended": (c.ENDED, 0, other << CALL_BITS | 131, 0),
+        }
+        told = {}
+        for name, state in states.items():
+            for word, value in zip((c.ACTIVE, c.OWNER, c.COLLECTIVE, c.KIND), state, strict=True):
+                words[word // WORD] = value
+            words[c.OPERATION // WORD], words[c.MET // WORD] = code, 0
+            told[name] = (
+                comm._load("barrier")(), divmod(words.item(c.MET // WORD), 1 << CALL_BITS)[1],
+                comm._dispatcher.worker.turns.meets(),
+            )  # fmt: skip
+            words[: c.THREAD // WORD] = 0
+        return told
+
+    (told,) = ranks(1, calls)
+    inside, parts = (c.NOT_ALONE, RECORDS["scan"].code, True), (c.NOT_ALONE, 131, True)
+    assert told == {
+        "inside": inside,
+        "inside, beside a turn": inside,
+        "between two phases": inside,
+        "between two parts": parts,
+        "in the line": parts,
+        "the worker": (c.BUSY, 0, False),
+        "a message": (c.BUSY, 0, False),
+        "the turn": (c.BUSY, 0, False),
+        "this thread": (c.BUSY, 0, False),
+        "parts of this thread": (c.OK, 0, False),
+        "waits behind this turn": (c.OK, 0, True),
+        "ended": (c.BUSY, 0, False),
+    }
 
 
 @pytest.mark.parametrize("fast", [True, False])

@@ -5,6 +5,7 @@ import threading
 import time
 import weakref
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -155,18 +156,19 @@ def test_arguments_live_as_long_as_the_work(ranks):
 
 
 def in_threads(comm, names: list[str], rounds: int) -> list[str]:
-    """The same calls in several threads at once: which thread meets which does not matter, all have the same values."""
+    """The same calls in several threads at once, each with a communicator of its own."""
     errors: list[str] = []
+    groups = [comm.dup() for _ in range(3)]
 
-    def work(name: str) -> None:
+    def work(name: str, group: Any) -> None:
         try:
             for _ in range(rounds):
-                (SHORT | LONG)[name](comm)
+                (SHORT | LONG)[name](group)
         except Exception as error:
             errors.append(f"{name}: {type(error).__name__}: {error}")
 
     for name in names:
-        threads = [threading.Thread(target=work, args=(name,)) for _ in range(3)]
+        threads = [threading.Thread(target=work, args=(name, group)) for group in groups]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -175,7 +177,7 @@ def in_threads(comm, names: list[str], rounds: int) -> list[str]:
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
-def test_threads_of_one_rank_take_turns(ranks, monkeypatch, fast):
+def test_threads_of_one_rank_call_at_once(ranks, monkeypatch, fast):
     if not fast:
         monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
     assert ranks(2, in_threads, [*SHORT], 30, timeout=20.0) == [[]] * 2

@@ -39,6 +39,13 @@ no thread runs in between. The answer to a call that may not enter is BUSY, and 
 written. No call waits here. `Dispatcher` queues a call of another thread, and refuses a call of the same thread, which
 would wait for itself.
 
+Collectives of two threads at once are refused, because their order may differ between ranks. The answer is NOT_ALONE,
+and MET says which thread makes a collective, and which one. Two words show it: ACTIVE and KIND, if the collective of
+another thread is inside; and COLLECTIVE, if it is made of several calls or waits for its turn (`runtime/turns.py`
+writes it). COLLECTIVE and MET hold a thread and the code of an operation, or 0. The worker refuses nobody, and is not
+refused by a thread that waits behind it: an asynchronous call has had its place since it was issued. It calls in a
+turn, so OWNER tells it from a thread that makes a blocking call: that has no turn, or has written COLLECTIVE.
+
 The other way. If `cpython.offsets_hold` finds the fields elsewhere, `PlainEntry` reads them through numpy, writes the
 call into memory of its own, and passes that to the plain form of the routine through ctypes. Handlers may run while it
 reads. The plain form checks and copies as the fast form does.
@@ -100,6 +107,8 @@ GATE = KINDS + OPERATION_CODES * WORD  # address of the gate for jitted code, se
 CALLBACK = GATE + WORD  # address of the Python function that it calls
 HANDLE = CALLBACK + WORD  # address of the context itself, once jitted code may use it
 OWN_TABLE = HANDLE + WORD  # a table of counts, see `entry_counts.py`
+
+CALL_BITS = 8  # of COLLECTIVE and MET, below the thread: the code of the call (`diagnostics/other_threads.py`)
 
 RUN_WORDS = 5  # block, and run and stride at either end: see `all_to_all.py`
 LIST_WORDS = 3  # behind them: what an all_to_all of lists has
@@ -169,8 +178,9 @@ def make_entry(
 
     def entry(self, args, nargs):
         ctx = peek(self + py.ARRAY_DATA)
-        if taken(ctx) and not goes_on(ctx, phase_given(ctx, args, nargs, place)):
-            return py.new_integer(c.BUSY)
+        hindrance = what_hinders(ctx, kind)
+        if hindrance != c.OK and not goes_on(ctx, phase_given(ctx, args, nargs, place)):
+            return py.new_integer(hindrance)
         if not read_call(ctx, args, nargs) or not judge(ctx, nargs):
             return py.new_integer(c.NEEDS_PYTHON)
         if kind & PEER and waits_for_turn(ctx, kind):
@@ -260,8 +270,9 @@ def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[i
         if written != 0:
             nargs = peek(written + ARGUMENT_COUNT)
             phase = peek(written + argument_word(place)) if place else 0
-            if taken(ctx) and not goes_on(ctx, phase):
-                return c.BUSY
+            hindrance = what_hinders(ctx, kind)
+            if hindrance != c.OK and not goes_on(ctx, phase):
+                return hindrance
             copy(ctx + c.REDUCTION, written + c.REDUCTION, FIXED * WORD - 2 * WORD)
             copy(ctx + c.X, written + c.X, c.CONTEXT_WORDS * WORD - c.X)
             if not judge(ctx, nargs):
@@ -289,9 +300,31 @@ def phase_given(ctx, args, nargs, place):
     return 0 if phase == -1 and py.forget_error() else phase
 
 
+def what_hinders(ctx, kind):
+    """Return OK if a call of this thread may begin now, else BUSY or NOT_ALONE. Call it under the GIL, and use the
+    answer before it is released."""
+    if kind & PEER == 0 and is_not_alone(ctx):
+        return c.NOT_ALONE
+    return c.BUSY if taken(ctx) else c.OK
+
+
+def is_not_alone(ctx):
+    """Return whether another thread makes a blocking collective, and note it in MET."""
+    active, collective = peek(ctx + c.ACTIVE), peek(ctx + c.COLLECTIVE)
+    if (active == 0 and collective == 0) or active == c.ENDED:
+        return 0
+    me, inside, owner = py.thread_id(), abs(active), peek(ctx + c.OWNER)
+    if collective != 0 and collective >> CALL_BITS != me and owner != me:
+        poke(ctx + c.MET, collective)
+        return 1
+    if inside == 0 or inside in (me, owner) or peek(ctx + c.KIND) & PEER:
+        return 0
+    poke(ctx + c.MET, inside << CALL_BITS | peek(ctx + c.OPERATION))
+    return 1
+
+
 def taken(ctx):
-    """Return whether a call of this thread may not begin now. Call it under the GIL, and use the answer before it is
-    released."""
+    """Return whether a call of this thread may not begin now."""
     active, owner = peek(ctx + c.ACTIVE), peek(ctx + c.OWNER)
     return active != 0 or (owner != 0 and owner != c.RECEIVES_POSTED and owner != py.thread_id())
 

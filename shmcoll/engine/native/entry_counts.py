@@ -16,8 +16,8 @@ and passes no `out`, the answer is COUNTS_KNOWN: RESULT_SIZE of the table is the
 communicator calls again with such an array and the phase DATA.
 
 The table (see `engine/protocol/count_tables.py`) is the context's own, OWN_TABLE. It belongs to the call that is
-inside, also between two phases. It is filled under the GIL, after `taken` has let the caller in. A call in this form
-always begins an operation, so none enters between two phases, not even of the same thread. The Python code brings
+inside, also between two phases. It is filled under the GIL, after `what_hinders` has let the caller in. A call in this
+form always begins an operation, so none enters between two phases, not even of the same thread. The Python code brings
 tables of its own.
 """
 
@@ -56,8 +56,8 @@ from shmcoll.engine.native.entry import (
     read_call,
     read_integer,
     run_routine,
-    taken,
     type_of_plain,
+    what_hinders,
 )
 from shmcoll.engine.native.entry import make_entry as make_entry_of_others
 from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, PHASE, TABLE
@@ -84,8 +84,9 @@ def make_entry(
         if nargs != arguments:
             return others(self, args, nargs)
         ctx = peek(self + py.ARRAY_DATA)
-        if taken(ctx):
-            return py.new_integer(c.BUSY)
+        hindrance = what_hinders(ctx, kind)
+        if hindrance != c.OK:
+            return py.new_integer(hindrance)
         if not read_call(ctx, args, FIXED) or not prepare(ctx, args):
             return py.new_integer(c.NEEDS_PYTHON)
         poke(ctx + c.OPERATION, operation)

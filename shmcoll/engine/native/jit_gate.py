@@ -1,8 +1,8 @@
 """How jitted code of users enters a routine: by one function for all operations, called by its address.
 
-It may be called with the GIL held or without (`nogil=True`). It takes the GIL, which makes `taken` and the words of the
-context safe (see `entry.py`), and the routine's plain form releases it while it runs. The call is described in a block
-of words that the caller keeps until the gate returns:
+It may be called with the GIL held or without (`nogil=True`). It takes the GIL, which makes `what_hinders` and the words
+of the context safe (see `entry.py`), and the routine's plain form releases it while it runs. The call is described in a
+block of words that the caller keeps until the gate returns:
 
     OPERATION  REDUCTION  ARGUMENT  ARGUMENT_2  STATUS  then x, and out behind it, each as TYPE, DATA, DIMENSIONS, dims
 
@@ -33,8 +33,8 @@ from shmcoll.engine.native.entry import (
     is_addressed,
     item_in,
     ready,
-    taken,
     waits_for_turn,
+    what_hinders,
 )
 
 OPERATION, REDUCTION, ARGUMENT, ARGUMENT_2, STATUS, ARRAYS = (WORD * i for i in range(6))
@@ -43,7 +43,9 @@ TYPE, DATA, DIMENSIONS, DIMS = (WORD * i for i in range(4))
 
 def gate(ctx, block):
     state = py.ensure_gil()
-    status = c.BUSY if taken(ctx) else enter(ctx, block)
+    status = what_hinders(ctx, peek(ctx + KINDS + peek(block + OPERATION) * WORD) or PEER)
+    if status == c.OK:
+        status = enter(ctx, block)
     failed = 0
     if status < c.OK:
         note_message(ctx, block, -1 - status)

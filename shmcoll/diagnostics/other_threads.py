@@ -1,0 +1,59 @@
+"""Which collective another thread of this rank makes on the same communicator, in words.
+
+The context says which thread, and which call by a code (`engine/native/entry.py`): that of an operation, or of a
+composite call. The line of that call is found in the stack of the thread, as long as it is still there.
+"""
+
+import sys
+import threading
+
+import numpy as np
+
+from shmcoll.collectives import OPERATION_NAMES
+from shmcoll.diagnostics.call_site import at_site, in_frame, short_path
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import COMPOSITE_NAMES, WORD
+from shmcoll.engine.native.entry import CALL_BITS
+from shmcoll.errors import CallNotAllowed
+
+GRAPH_CALLS = ("all_gather", "all_gather_v", "all_to_all", "all_to_all_v")
+
+_COMPOSITE, _GRAPH = 128, 192  # codes of composite calls, and of those of neighbours, are from here on
+_CODES = {name: code for code, name in enumerate(OPERATION_NAMES)}
+_CODES |= {name: _COMPOSITE + code for code, name in enumerate(COMPOSITE_NAMES[1:], 1)}
+_CODES |= {f"graph.{name}": _GRAPH + i for i, name in enumerate(GRAPH_CALLS)}
+_NAMES = {code: name for name, code in _CODES.items()} | {0: "a collective"}
+
+
+def in_word(thread: int, operation: str) -> int:
+    """Return the word for a call of a thread, as COLLECTIVE and MET hold it."""
+    return thread << CALL_BITS | _CODES.get(operation, 0)
+
+
+def error(words: np.ndarray, operation: str, name: object) -> CallNotAllowed:
+    """Return the error for a call that was answered with NOT_ALONE, on the rank of this name."""
+    thread, code = divmod(words.item(c.MET // WORD), 1 << CALL_BITS)
+    return CallNotAllowed(
+        f"{operation}{at_site()} on rank {name}: {_thread(thread)} is in {_NAMES[code]} of the same communicator"
+        f"{_site(words, thread)}. The threads of another rank may call in the other order, and the results would be "
+        f"exchanged. Give each thread a communicator of its own: call comm.dup() once for each of them, on all ranks "
+        f"in the same order",
+        operation=operation,
+    )
+
+
+def _thread(thread: int) -> str:
+    known = threading._active.get(thread)  # type: ignore[attr-defined]  # without its lock: in a handler it may be held
+    return f"thread {known.name!r}" if known else "a thread that Python has not started"
+
+
+def _site(words: np.ndarray, thread: int) -> str:
+    """Return the line of the other thread, if its call has not ended meanwhile."""
+
+    def call() -> tuple[int, ...] | None:
+        is_inside = thread in (abs(words.item(c.ACTIVE // WORD)), words.item(c.COLLECTIVE // WORD) >> CALL_BITS)
+        return (words.item(c.SEQUENCE // WORD),) if is_inside else None
+
+    before, frame = call(), sys._current_frames().get(thread)
+    site = in_frame(frame) if frame is not None else None
+    return f", called at {short_path(site[0])}:{site[1]}" if site and before is not None and call() == before else ""
