@@ -95,8 +95,9 @@ class ArenaError(ShmcollError):
 class CallNotAllowed(ShmcollError):
     """A call was made where no call is possible. Nothing has happened, and the group goes on.
 
-    The communicator is closed, this process is a fork of the rank, the program is ending, or a signal handler or
-    finaliser made the call during another call of the same thread. If the group has ended because of a failure, you get
+    The communicator is closed, this process is a fork of the rank, the program is ending, a signal handler or finaliser
+    made the call during another call of the same thread, or another thread of the rank is in a collective of the same
+    communicator: give each thread its own by `comm.dup()`. If the group has ended because of a failure, you get
     that failure again instead.
     """
 

@@ -50,7 +50,9 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
     Errors of every method: `TypeError`, `ValueError` and `IndexError` report a mistake of this rank. They are raised
     before anything is sent, and the call may be repeated. `CollectiveMismatch`, `RankFailed` and `CollectiveTimeout`
     end the group: every later call on it raises the cause again. `CallNotAllowed` is raised if no call can be made: on
-    a closed communicator, in a fork of the rank, or in a signal handler that has interrupted another call.
+    a closed communicator, in a fork of the rank, in a signal handler that has interrupted another call, or in a
+    collective while another thread of the rank is in one. Threads that make collectives at the same time use
+    communicators of their own: see `dup`.
     """
 
     _title, _instead = "a communicator", "call shmcoll.init() in the function that uses it"
@@ -253,7 +255,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         """Return a new communicator of the same ranks in the same order.
 
         Its operations and messages do not meet those of this one. So a library can call collectives beside its caller's
-        without knowing of them.
+        without knowing of them, and threads can make collectives at the same time, each with its own communicator.
 
         Raises:
             ArenaError: on all ranks, there is no memory for the group.
