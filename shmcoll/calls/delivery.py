@@ -65,6 +65,12 @@ class Delivery:
             time.sleep(nap)
             nap = min(2 * nap, _LONG_NAP)
 
+    def is_seen(self) -> bool:
+        """Return whether a look at the ring shows that the receiver has begun."""
+        dispatcher = self._dispatcher
+        with dispatcher.worker.turns.guard:
+            return not dispatcher.is_shut and dispatcher.buffers.has_begun(self._dest, *self._place)
+
     def has_begun(self) -> bool:
         """Return whether the receiver has begun. Raise if it will not."""
         turns, group = self._dispatcher.worker.turns, self._dispatcher.group
@@ -131,8 +137,8 @@ def check_other_rank(dispatcher: Dispatcher, operation: str, dest: int, tag: int
 
 def begin(dispatcher: Dispatcher, send: Callable[[], Delivery]) -> Work[None]:
     """Have the worker send, and return the handle of the call, which ends when the receiver has begun."""
-    work: Work[None] = Work(dispatcher.worker, here())
-    pending = _Pending(work)
+    work = _SynchronousSend(dispatcher.worker, here())
+    pending = work.pending = _Pending(work)
     _watch.add(pending)
 
     def perform() -> None:
@@ -147,6 +153,20 @@ def begin(dispatcher: Dispatcher, send: Callable[[], Delivery]) -> Work[None]:
         pending.is_over = True
         raise
     return work
+
+
+class _SynchronousSend(Work[None]):
+    """The handle of an asynchronous call."""
+
+    pending: "_Pending"
+
+    def _help(self) -> None:
+        """See `Work._help`. Failures are left to the thread that looks at all pending calls."""
+        delivery = self.pending.delivery
+        if delivery is not None and delivery.is_seen():
+            self.settle(None)
+        else:
+            super()._help()
 
 
 class _Pending:

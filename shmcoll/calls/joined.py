@@ -36,6 +36,12 @@ class Joined(Work[Any]):
             return error
         return None
 
+    def _help(self) -> None:
+        """See `Work._help`."""
+        for part in self._parts:
+            if not part.done():
+                part._help()
+
     def _note(self) -> None:
         if all(part.done() for part in self._parts):
             self.settle(None)

@@ -17,6 +17,9 @@ from shmcoll.runtime.process_bound import ProcessBound
 
 Result = TypeVar("Result", covariant=True)
 
+_NAP = 1e-6  # seconds: long enough to let another thread have the GIL
+_LOOKS = 64  # of a test for a message, before another thread gets the GIL: the message may be left to the worker
+
 
 class Worker(Protocol):
     """The part of the communicator's `AsyncWorker` that is used here."""
@@ -116,6 +119,7 @@ class Work(ProcessBound, Generic[Result]):
     _result: Any = None
     _failure: lost_failures.Failure | None = None  # unless it is a `Cancelled`
     _is_cancelled = False
+    _looks = 0
 
     def __init__(self, worker: Worker, site: Site | None):
         self.site = site
@@ -192,7 +196,10 @@ class Work(ProcessBound, Generic[Result]):
         return cast(BaseException, self._result)
 
     def test(self) -> bool:
-        """Return whether the call has ended, as `done`, but look first for the message of a posted receive.
+        """Return whether the call has ended, as `done`, but help it first, so that a loop of tests comes to its end.
+
+        It looks for the message of a posted receive, and whether the receiver of a synchronous send has begun. If
+        another thread makes the call, that thread gets the interpreter for a moment.
 
         Raises:
             CallNotAllowed: as for `wait`.
@@ -200,8 +207,18 @@ class Work(ProcessBound, Generic[Result]):
         if not self._latch.is_set:
             self._worker.check_rank("test")
             self._worker.check_outside()
-            self._worker.look([self], polls=False, sleeps=False)
+            self._help()
         return self._latch.is_set
+
+    def _help(self) -> None:
+        """Do what this thread can do at once for the end of the call."""
+        if self.is_receive:
+            self._worker.look([self], polls=False, sleeps=False)
+            self._looks += 1
+            if self._looks % _LOOKS:
+                return
+        if not self._latch.is_set:
+            time.sleep(_NAP)
 
     def done(self) -> bool:
         """Return whether the call has ended, with a result or with an error, or has been withdrawn."""
