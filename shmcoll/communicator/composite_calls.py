@@ -60,6 +60,7 @@ class CompositeDispatcher(Dispatcher):
         self._mark = (layout.COMPOSITE_NAMES.index(call) | (root + 1) << 8) << layout.COMPOSITE_SHIFT
         # short calls read these
         self.words, self.size, self.own_table = dispatcher.words, dispatcher.size, dispatcher.own_table
+        self.worker = dispatcher.worker
         for name in ROUTINES[call]:
             dispatcher.routine(name)
         if "all_reduce" in ROUTINES[call]:  # of the number of buffers

@@ -60,7 +60,7 @@ from shmcoll.errors import (
     RankFailed,
 )
 from shmcoll.runtime import helpers, lost_failures, user_code
-from shmcoll.runtime.turns import Ticket, Turns
+from shmcoll.runtime.turns import REFUSED, Ticket, Turns
 from shmcoll.runtime.work import Latch, Work
 
 _running: set["AsyncWorker"] = set()  # to be finished before the interpreter ends
@@ -159,10 +159,10 @@ class AsyncWorker:
 
     def alone(self, operation: str, call: Callable[[], Any]) -> Any:
         """Make a collective of several calls. Raises `CallNotAllowed` if another thread makes a collective."""
-        made: list[Any] = []
-        if self.turns.alone(operation, lambda: made.append(call())) == c.NOT_ALONE:
+        made = self.turns.alone(operation, call)
+        if made is REFUSED:
             raise self._knowing.error(operation, c.NOT_ALONE)
-        return made[0]
+        return made
 
     def is_open(self) -> bool:
         """Return whether something may still be submitted."""

@@ -80,6 +80,7 @@ _OWNER = c.OWNER // WORD
 _ACTIVE = c.ACTIVE // WORD
 _KIND = c.KIND // WORD
 _COLLECTIVE = c.COLLECTIVE // WORD
+REFUSED = object()  # the result of `alone` for a call that has not been made
 _NOT_COLLECTIVE = {*MESSAGES, "subgroup"}
 
 
@@ -155,7 +156,10 @@ class Turns:
     def meets(self) -> bool:
         """Return whether another thread makes a blocking collective, and note it in MET. Call with `guard` held. See
         `is_not_alone` of `engine/native/entry.py`."""
-        words = self._words[: c.X // WORD].copy()  # at one instant
+        words = self._words
+        if not (words.item(_ACTIVE) or words.item(_COLLECTIVE)):
+            return False
+        words = words[: c.X // WORD].copy()  # at one instant
         me, inside, collective = threading.get_ident(), abs(words.item(_ACTIVE)), words.item(_COLLECTIVE)
         if words.item(_ACTIVE) == c.ENDED:
             return False
@@ -168,20 +172,22 @@ class Turns:
         return bool(collective)
 
     def alone(self, operation: str, call: Callable[[], Any]) -> Any:
-        """Make a collective of several native calls, or one that waits for its turn, and return its result; NOT_ALONE,
-        and no call has been made, if another thread makes a collective. A call within such a call is part of it."""
-        words, me = self._words, threading.get_ident()
-        if words.item(_COLLECTIVE) >> CALL_BITS == me or self.is_mine():
+        """Make a collective of several native calls, or one that waits for its turn, and return its result. If another
+        thread makes a collective, no call is made, and `REFUSED` is returned. A call within such a call is part of
+        it."""
+        words, me, is_held = self._words, threading.get_ident(), False
+        if words.item(_COLLECTIVE) >> CALL_BITS == me or words.item(_OWNER) == me:
             return call()
         mine = other_threads.in_word(me, operation)
         try:
             with self.guard:
                 if self.meets():
-                    return c.NOT_ALONE
+                    return REFUSED
                 words[_COLLECTIVE] = mine
+                is_held = True  # no handler runs between these two
             return call()
         finally:
-            if words[_COLLECTIVE] == mine:
+            if is_held:
                 words[_COLLECTIVE] = 0
 
     # --- taking turns -------------------------------------------------------------------------------------------------
@@ -215,7 +221,8 @@ class Turns:
             )
         if operation in _NOT_COLLECTIVE:
             return self._run_behind(call, operation)
-        return self.alone(operation, lambda: self._run_behind(call, operation))
+        outcome = self.alone(operation, lambda: self._run_behind(call, operation))
+        return c.NOT_ALONE if outcome is REFUSED else outcome
 
     def _run_behind(self, call: Callable[[], Any], operation: str) -> Any:
         me = threading.get_ident()
