@@ -212,14 +212,18 @@ class NodesDispatcher:
     def complete(
         self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...] = (), status: int = c.BUSY
     ) -> int:
-        """Make a call in its turn, and return its status."""
+        """Make a call in its turn, and return its status. status: the first answer of its entry."""
+        status = status if status == c.NOT_ALONE else self._in_turn(operation, call, arguments)
+        if status == c.NOT_ALONE:
+            raise self.failures.error(operation, status)
+        return status
+
+    def _in_turn(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...] = ()) -> int:
         turns = self.worker.turns
         if turns.is_mine():
             return self._guarded(operation, call, arguments)
         self.check_open(operation)
         done: int = turns.run(lambda: self._guarded(operation, call, arguments), operation)
-        if done == c.NOT_ALONE:
-            raise self.failures.error(operation, done)
         return done
 
     def left(self, operation: str) -> None:
@@ -303,7 +307,7 @@ class NodesDispatcher:
                 return int(c.NEEDS_PYTHON)  # a form that the native entry would read itself
             if self.operation and self.worker.turns.is_mine():  # inside `_guarded`
                 return algorithm(self, name, *arguments)
-            return self.complete(name, lambda: algorithm(self, name, *arguments))
+            return self._in_turn(name, lambda: algorithm(self, name, *arguments))
 
         return routine
 
