@@ -31,6 +31,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.messages.ring_buffers import ARRAY, SYNCHRONOUS
 from shmcoll.engine.messages.send import GIVE_UP, HAS_BEGUN, LOOK
+from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime import helpers
 from shmcoll.runtime.async_worker import TELL_AFTER, places
@@ -202,6 +203,8 @@ class _Watch:
 
     def add(self, one: _Pending) -> None:
         with self._lock:
+            if not self._is_running:
+                check_threads("a synchronous send")
             self._pending.append(one)
             if self._is_running:
                 return

@@ -14,6 +14,7 @@ from shmcoll.diagnostics.call_site import at_site, in_frame, short_path
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import COMPOSITE_NAMES, WORD
 from shmcoll.engine.native.entry import CALL_BITS
+from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import CallNotAllowed
 
 GRAPH_CALLS = ("all_gather", "all_gather_v", "all_to_all", "all_to_all_v")
@@ -32,6 +33,7 @@ def in_word(thread: int, operation: str) -> int:
 
 def error(words: np.ndarray, operation: str, name: object) -> CallNotAllowed:
     """Return the error for a call that was answered with NOT_ALONE, on the rank of this name."""
+    check_threads(operation)
     thread, code = divmod(words.item(c.MET // WORD), 1 << CALL_BITS)
     return CallNotAllowed(
         f"{operation}{at_site()} on rank {name}: {_thread(thread)} is in {_NAMES[code]} of the same communicator"

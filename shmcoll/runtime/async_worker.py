@@ -52,6 +52,7 @@ import numpy as np
 from shmcoll.diagnostics.call_site import Site, here, short_path, submitted_at
 from shmcoll.engine import context as c
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import (
     CallNotAllowed,
     CollectiveMismatch,
@@ -178,6 +179,7 @@ class AsyncWorker:
             ending = _ending == self._pid
             why = "the program is ending" if ending else "this communicator is closed; make a new one"
             raise CallNotAllowed(f"{operation} on {self._name}: {why}")
+        check_threads(operation)
         if not self._identity:  # or an interrupt came while a thread was started: then the second thread ends at once
             self._thread = self._started(operation)
 

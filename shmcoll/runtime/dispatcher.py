@@ -22,6 +22,7 @@ from shmcoll.engine.native import entry
 from shmcoll.engine.protocol.exposure import NEVER, TO_ALL
 from shmcoll.engine.protocol.pace import RANGE
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
+from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime import helpers
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
@@ -252,7 +253,8 @@ class Dispatcher:
 
     def check_outside(self, operation: str) -> None:
         """Raise if a call of this thread is inside already, or waits for its turn. That call can go on only when the
-        new one has returned."""
+        new one has returned. Raise if threads are not what the native entry takes them for."""
+        check_threads(operation)
         if self.worker.turns.is_within():
             raise self._inside(operation)
 

@@ -24,6 +24,7 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.processes import ancestors, check_proc, has_ended
 from shmcoll.errors import ArenaError, CallNotAllowed
 from shmcoll.runtime.local_rank import LocalRank
@@ -65,7 +66,7 @@ def init(
         ShmcollError: ranks do not join in time or disagree on the size; or they are on several machines, and mpi4py is
             missing, or a machine has another version of shmcoll.
         CallNotAllowed: this process was forked by a rank, and is not a rank itself; or it was started by a rank of
-            `job`.
+            `job`; or gevent or eventlet has replaced Python's threads.
         ValueError: `rank`, `size` and `job` are not given together, or do not fit each other; or SHMCOLL_TIMEOUT or
             SHMCOLL_JOIN_TIMEOUT is not a number of seconds.
     """
@@ -77,6 +78,7 @@ def init(
                 f"use collectives in the rank, or start more ranks with shmrun -n"
             )
         return comm
+    check_threads("init")
     try:
         arena, rank, launcher = _take_place(rank, size, job)
     except SeveralMachines as several:
@@ -110,11 +112,12 @@ def from_mpi(comm: Any, *, leaders: int | None = None) -> Communicator:
         TypeError: `comm` is not an intracommunicator.
         ShmcollError: mpi4py is missing; or, on all ranks, a node has another version of shmcoll, another byte order, an
             MPI without THREAD_MULTIPLE, or no room in /dev/shm.
-        CallNotAllowed: this process has joined a job already.
+        CallNotAllowed: this process has joined a job already, or gevent or eventlet has replaced Python's threads.
         ValueError: `leaders` is not positive.
     """
     from shmcoll.startup import several_nodes
 
+    check_threads("from_mpi")
     mpi = several_nodes.running_mpi()
     if _joined is not None:
         raise CallNotAllowed(

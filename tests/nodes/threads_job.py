@@ -1,4 +1,4 @@
-"""What each rank of a job over nodes runs to try two threads at once. Its argument is the folder for what it is told."""
+"""What each rank of a job over nodes runs to try two threads at once. Its argument: the folder for the results."""
 
 import json
 import sys
