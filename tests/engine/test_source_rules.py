@@ -54,7 +54,7 @@ FUNCTIONS = ("shmcoll.map", "shmcoll.ranks", "shmcoll.run")
 SANCTIONED = {
     "shmcoll.engine.protocol.wait": {
         "clock", "fence", "load", "load_acquire", "note", "pause", "peek", "poke", "process_gone", "process_start",
-        "reached", "ring", "signals_pending", "sleep_on", "store", "yield_core",
+        "reached", "ring", "signals_pending", "thread_states", "sleep_on", "store", "yield_core",
     },
     "shmcoll.engine.protocol.deadlock": {
         "load", "load_acquire", "peek", "poke", "reached", "store", "store_release",

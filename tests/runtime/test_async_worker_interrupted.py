@@ -232,6 +232,7 @@ def close(group: Any) -> Iterator[Any]:
 CASES = {case.__name__: case for case in (
     wait_for_a_message, wait_for_an_object, wait_for_a_long_message, wait_until_a_message_comes, withdraw, post, submit,
     submit_and_wait, queue_behind_a_call, queue_behind_a_receive, receive_behind_a_receive, receive_beside_a_call,
+    receive_after_giving_way,
     send_at_once, take_beside_a_receive, exchange, close,
 )}  # fmt: skip
 
