@@ -24,11 +24,12 @@ from shmcoll.communicator.two_way_messages import TwoWayMessages
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
-from shmcoll.engine.memory.group import Group
-from shmcoll.errors import ArenaError, CallNotAllowed
+from shmcoll.engine.memory.group import Group, RankName
+from shmcoll.errors import ArenaError, CallNotAllowed, RankFailed, ShmcollError
 from shmcoll.runtime import shrink
 from shmcoll.runtime.dispatcher import Dispatcher
-from shmcoll.runtime.group_registry import WORLD, Identity, find, identity
+from shmcoll.runtime.group_directory import WORLD, Identity, identity
+from shmcoll.runtime.group_search import OfMembers, OfParent, Watch, await_members, find
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.process_bound import ProcessBound
 
@@ -70,7 +71,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         self._open(self._dispatcher_type(local_rank, group, group.ranks.index(local_rank.rank)))
         self._closing = threading.RLock()
         self._is_closed = False
-        local_rank.dispatchers.append(self._dispatcher)
+        local_rank.communicators[which] = self  # last: an interrupt before leaves nothing behind
 
     def __repr__(self) -> str:
         return f"<shmcoll.Communicator {self._name}: rank {self._rank} of {self._size}>"
@@ -271,15 +272,21 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
 
     def _split(self, call: str, mine: tuple[bool, int, int]) -> Communicator | None:
         """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
+        self._local_rank.check_not_within(call)
         rows = np.tile(np.array([mine], np.int64), (self._size, 1))
-        told = self._compose(call, lambda parts: parts.all_to_all(rows)).tolist()
-        self._splits += 1
-        if not mine[0]:
-            return None
-        members = [rank for rank in range(self._size) if told[rank][:2] == [1, mine[1]]]
-        members.sort(key=lambda rank: told[rank][2])
-        ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
-        return self._join(ranks, identity(ranks, "split", self._identity, self._splits))
+
+        def make(parts: Parts) -> Communicator | None:
+            told = parts.all_to_all(rows).tolist()
+            self._splits += 1
+            if not mine[0]:
+                return None
+            members = [rank for rank in range(self._size) if told[rank][:2] == [1, mine[1]]]
+            members.sort(key=lambda rank: told[rank][2])
+            ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
+            which = identity(ranks, "split", self._identity, self._splits)
+            return self._join(ranks, which, OfParent(self._dispatcher.failures, call, self.timeout))
+
+        return self._compose(call, make)
 
     def subgroup(self, ranks: Iterable[SupportsIndex], *, name: str = "") -> Communicator:
         """Return the group of some ranks of this group. Only its members call it.
@@ -322,14 +329,11 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                     f"only members call it"
                 )
         self._dispatcher.check_rank("subgroup")
+        self._local_rank.check_not_within("subgroup")
+        arena, rank = self._local_rank.arena, self._local_rank.rank
         world = tuple(self._dispatcher.group.ranks[rank] for rank in members)
-        origin = world, name
-        generation = self._local_rank.closes[origin]
-        try:
-            return self._join(world, identity(world, "subgroup", name, generation), name)
-        except ArenaError:
-            self._local_rank.closes[origin] = generation + 1
-            raise
+        which = identity(world, "subgroup", name, self._local_rank.closes[world, name])
+        return self._join(world, which, OfMembers(arena, world, rank, self.timeout), name)
 
     def shrink(self) -> Communicator:
         """Return the group of the ranks that are left, after a failure has ended this one. Every survivor calls it.
@@ -359,8 +363,10 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             local_rank.check_not_within("shrink")
             with local_rank.lock:
                 self._dispatcher.check_open("shrink")  # another thread may have closed it meanwhile
-                group = group or local_rank.groups.lead(shrink.living(self._dispatcher.group), which)
-                made = local_rank.subgroups[which] = Communicator(local_rank, group, f"{list(group.ranks)}", which)
+                if which not in local_rank.communicators:
+                    group = group or local_rank.groups.lead(shrink.living(self._dispatcher.group), which)
+                    Communicator(local_rank, group, f"{list(group.ranks)}", which)
+                made: Communicator = local_rank.communicators[which]
         except ArenaError:
             self._shrinks += 1  # valid for all survivors: they try again under another identity
             raise
@@ -396,12 +402,8 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             self._dispatcher.finish()
             with local_rank.lock:
                 self._is_closed = True
-                local_rank.forget(self._dispatcher)
-                del local_rank.subgroups[self._identity]
-                ranks, closes = self._dispatcher.group.ranks, local_rank.closes
-                origin = ranks, self._subgroup_name
-                if self._identity == identity(ranks, "subgroup", self._subgroup_name, closes[origin]):
-                    closes[origin] += 1
+                local_rank.forget(self._identity)
+                local_rank.count_close(self._dispatcher.group.ranks, self._subgroup_name, self._identity)
                 local_rank.groups.leave(self._dispatcher.group, self._rank, self._dispatcher.buffers.drop_all())
 
     def __enter__(self) -> Self:
@@ -421,25 +423,50 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         self,
         ranks: tuple[int, ...],
         which: Identity,
+        watch: Watch,
         name: str = "",
         *,
         make: Callable[..., Communicator] | None = None,
         cells: bool = True,
     ) -> Communicator:
-        """Return the communicator of a group that this rank belongs to, made by the first of its ranks. name: that of a
-        subgroup. make: makes it, by default `Communicator`. cells: whether it makes collectives."""
+        """Return the communicator of a group that this rank belongs to, made by the first of its ranks. watch: see
+        `group_search.py`. name: that of a subgroup. make: makes it, by default `Communicator`. cells: whether it makes
+        collectives."""
         make, local_rank = make or Communicator, self._local_rank
-        local_rank.check_not_within("subgroup")
-        with local_rank.lock:
-            if which not in local_rank.subgroups and local_rank.rank == ranks[0]:
-                group = local_rank.groups.lead(ranks, which, cells=cells)
-                local_rank.subgroups[which] = make(local_rank, group, f"{list(ranks)}", which, name)
-            known: Communicator | None = local_rank.subgroups.get(which)
-            if known is not None:
-                return known
-        group = find(local_rank.arena, ranks, which, local_rank.rank, self.timeout, cells=cells)
-        with local_rank.lock:
-            if which not in local_rank.subgroups:
-                local_rank.subgroups[which] = make(local_rank, group, f"{list(ranks)}", which, name)
-            made: Communicator = local_rank.subgroups[which]
+        local_rank.check_not_within(watch.call)
+        known: dict[Identity, Communicator] = local_rank.communicators
+        group, leads = None, local_rank.rank == ranks[0]
+        if which in known:
+            return known[which]
+        try:
+            with local_rank.looking():
+                if not leads:
+                    group = find(local_rank.arena, ranks, which, local_rank.rank, watch, cells=cells)
+                with local_rank.lock:
+                    if which not in known:  # another thread may have made it meanwhile
+                        group = group or local_rank.groups.lead(ranks, which, cells=cells)
+                        make(local_rank, group, f"{list(ranks)}", which, name)
+            made = known[which]
+            if leads and watch.is_joint:
+                await_members(made._dispatcher.group, watch)
             return made
+        except BaseException as error:
+            self._abandon(ranks, which, group, watch, error)
+            if leads or isinstance(error, (ArenaError, RankFailed)):  # else this rank may look for the group again
+                local_rank.count_close(ranks, name, which)
+            raise
+
+    def _abandon(
+        self, ranks: tuple[int, ...], which: Identity, group: Group | None, watch: Watch, error: BaseException
+    ) -> None:
+        """Leave a group because an error leaves the call that makes it."""
+        local_rank = self._local_rank
+        if getattr(error, "is_common", False):
+            return
+        me, why = ranks.index(local_rank.rank), f": {error}" if isinstance(error, ShmcollError) else " by an interrupt"
+        text = f"rank {RankName(me, local_rank.rank)} left {watch.call}{why}"
+        with local_rank.lock:
+            if which in local_rank.communicators:
+                local_rank.communicators[which]._dispatcher.abandon()
+                local_rank.forget(which)
+            local_rank.groups.abandon(group, me, which, text, leaves=not watch.is_joint)

@@ -81,6 +81,7 @@ class CompositeDispatcher(Dispatcher):
 
     def left_by(self, error: BaseException) -> None:
         """End the group after an exception in the composite call. It does nothing for errors that have ended the group
-        already, and for `CallNotAllowed`, before which nothing has happened."""
-        if self.words[c.ACTIVE // WORD] != c.ENDED and not isinstance(error, CallNotAllowed):
+        already, that all ranks raise together, and for `CallNotAllowed`, before which nothing has happened."""
+        is_harmless = isinstance(error, CallNotAllowed) or getattr(error, "is_common", False)
+        if self.words[c.ACTIVE // WORD] != c.ENDED and not is_harmless:
             self.left(self._call)

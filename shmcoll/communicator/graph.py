@@ -321,12 +321,23 @@ def _ending(comm: Communicator, operation: str) -> Iterator[None]:
 
 def make(comm: Communicator, incoming: Links, outgoing: Links) -> Graph:
     """Return the graph of these edges, after all ranks have compared theirs."""
-    told = comm._compose("graph", lambda parts: parts.all_gather_object((incoming, outgoing)))
-    if text := disagreement(told, comm._dispatcher.group.names):
+
+    def meet(parts: Parts) -> tuple[str, Graph | None]:
+        told = parts.all_gather_object((incoming, outgoing))
+        if text := disagreement(told, comm._dispatcher.group.names):
+            return text, None
+        own = comm.dup()
+        try:
+            own.timeout = comm.timeout
+            return "", Graph(own, incoming, outgoing)
+        except BaseException:  # from a signal handler: other ranks may wait in it for this one
+            own.close()
+            raise
+
+    text, graph = comm._compose("graph", meet)
+    if graph is None:
         raise ValueError(f"graph: {text}")
-    own = comm.dup()
-    own.timeout = comm.timeout
-    return Graph(own, incoming, outgoing)
+    return graph
 
 
 def _block_shape(

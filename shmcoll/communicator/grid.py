@@ -183,15 +183,18 @@ class Grid(ProcessBound):
             mask = 2 * mask + stays
         comm = self._comm.split(place << len(kept) | mask)  # so ranks that keep other axes are not among them
         assert comm is not None
-        axes = [axis for axis, stays in enumerate(kept) if stays]
-        dims = [self._dims[axis] for axis in axes]
-        if comm.size != product(dims):
+        try:
+            axes = [axis for axis, stays in enumerate(kept) if stays]
+            dims = [self._dims[axis] for axis in axes]
+            if comm.size != product(dims):
+                raise ValueError(
+                    f"sub on rank {self._dispatcher.failures.name}: keep {kept} differs from what other ranks of the "
+                    f"grid have passed; pass the same on all ranks"
+                )
+            return Grid(comm, dims, [self._periods[axis] for axis in axes])
+        except BaseException:
             comm.close()
-            raise ValueError(
-                f"sub on rank {self._dispatcher.failures.name}: keep {kept} differs from what other ranks of the grid "
-                f"have passed; pass the same on all ranks"
-            )
-        return Grid(comm, dims, [self._periods[axis] for axis in axes])
+            raise
 
     def graph(self) -> Graph:
         """Return the graph of all neighbours, for neighbour collectives. A collective of all ranks of the grid.

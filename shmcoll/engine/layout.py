@@ -13,6 +13,7 @@
 
     0        HELD          bytes of its heap that are in use
     8        ARRAYS        four words about ordinary numpy arrays (`memory/array_words.py`)
+    40       LOOKING       how many calls of this rank look for groups (`runtime/group_search.py`)
     128      SLOTS         {identity, offset} of the region of each group that it leads; identity 0: a free slot
 
     group region of n ranks, page aligned
@@ -121,6 +122,7 @@ BY_RANK, BY_LAUNCHER = 0, 1
 # --- directories ------------------------------------------------------------------------------------------------------
 DIRECTORY_BYTES = 4 * PAGE
 HELD = 0
+LOOKING = 5 * WORD
 SLOTS = LINE
 SLOT_BYTES = 2 * WORD
 SLOT_IDENTITY, SLOT_OFFSET = 0, WORD

@@ -163,7 +163,8 @@ class NodesParts(Parts):
         self._open(dispatcher)
 
     def _left_by(self, error: BaseException) -> None:
-        if not isinstance(error, CallNotAllowed):
+        is_harmless = isinstance(error, CallNotAllowed) or getattr(error, "is_common", False)
+        if not is_harmless:
             self._dispatcher.left("a composite call")
 
     def _load(self, name: str) -> Callable[..., int]:

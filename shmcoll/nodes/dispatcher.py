@@ -150,7 +150,7 @@ class NodesDispatcher:
         for comm in (inner, within) if progress.crowded else ():
             comm._dispatcher.words[c.POLLS // WORD] = 0
             comm._dispatcher.words[c.YIELDS // WORD] = _YIELDS
-        progress.groups[channel.number] = self.failures
+        progress.add(channel.number, self.failures)
         os.register_at_fork(after_in_child=_shut_in_child(self))
 
     # --- what `calls/` use --------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from shmcoll.engine.memory.node_words import SUBGROUP
 from shmcoll.errors import CallNotAllowed, CollectiveMismatch
 from shmcoll.nodes import wire
 from shmcoll.nodes.wire import Pending, as_bytes
-from shmcoll.runtime.group_registry import identity
+from shmcoll.runtime.group_directory import identity
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
@@ -27,18 +27,21 @@ if TYPE_CHECKING:
 def split(comm: Any, call: str, mine: tuple[bool, int, int]) -> "Communicator | None":
     """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
     job = comm._job
-    told = comm._compose(
-        call, lambda parts: parts.all_gather(np.array([[*mine, job.free_number()]], np.int64)).tolist()
-    )
-    comm._splits += 1
-    number = max(one[3] for one in told)
-    job.take_number(number)
-    if not mine[0]:
-        return None
-    members = [rank for rank in range(comm.size) if told[rank][:2] == [1, mine[1]]]
-    members.sort(key=lambda rank: told[rank][2])
-    # Groups of different colors have different ranks: they may share a number
-    return job.make(comm, members, number, f"{call} {comm._splits}")
+
+    def make(parts: Any) -> "Communicator | None":
+        told = parts.all_gather(np.array([[*mine, job.free_number()]], np.int64)).tolist()
+        comm._splits += 1
+        number = max(one[3] for one in told)
+        job.take_number(number)
+        if not mine[0]:
+            return None
+        members = [rank for rank in range(comm.size) if told[rank][:2] == [1, mine[1]]]
+        members.sort(key=lambda rank: told[rank][2])
+        # Groups of different colors have different ranks: they may share a number
+        made: Communicator = job.make(comm, members, number, call, f"{comm._splits}")
+        return made
+
+    return comm._compose(call, make)  # type: ignore[no-any-return]
 
 
 def subgroup(comm: Any, ranks: Iterable[SupportsIndex], name: str) -> "Communicator":
@@ -60,7 +63,12 @@ def subgroup(comm: Any, ranks: Iterable[SupportsIndex], name: str) -> "Communica
     if known is not None and not known._is_closed:  # a group within a node closes by itself
         return known
     number = d.worker.turns.run(lambda: _agree_on_number(comm, members, name), "subgroup")
-    made = comm._job.make(comm, members, number, f"subgroup {name} {number}")
+    try:
+        made = comm._job.make(comm, members, number, "subgroup", f"{name} {number}")
+    except BaseException as error:
+        if not getattr(error, "is_common", False):
+            d.left("subgroup")
+        raise
     comm._job.subgroups[d.channel.number, tuple(members), name] = made
     return made
 

@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.communicator import Communicator
-from shmcoll.errors import RankFailed
+from shmcoll.errors import RankFailed, ShmcollError
 from shmcoll.nodes.communicator import NodesCommunicator
 from shmcoll.nodes.dispatcher import NodesDispatcher
+from shmcoll.nodes.group_watch import OfNodes
+from shmcoll.nodes.progress import not_made
 from shmcoll.nodes.wire import Channel
 from shmcoll.nodes.within import maker
 from shmcoll.runtime import uncaught
-from shmcoll.runtime.group_registry import identity
+from shmcoll.runtime.group_directory import identity
+from shmcoll.runtime.group_search import OfParent, Watch
 
 if TYPE_CHECKING:
     from shmcoll.nodes.progress import Progress
@@ -51,8 +54,9 @@ class Job:
         self._has_ended = False
         self._pid = os.getpid()
         self.subgroups: dict[tuple[int, tuple[int, ...], str], Communicator] = {}
+        watch = OfParent(node._dispatcher.failures, "init", node.timeout)
         self.world = self._open(
-            topology, range(topology.size), _WORLD, "world", node, wire.comm if wire.survives else None
+            topology, range(topology.size), _WORLD, "world", node, wire.comm if wire.survives else None, watch
         )
         self._open_groups: list[NodesCommunicator] = [self.world]
         node._local_rank.in_words = uncaught.in_words_and_line
@@ -70,16 +74,39 @@ class Job:
         """Note that a group has this number."""
         self._number = max(self._number, number)
 
-    def make(self, parent: NodesCommunicator, members: Sequence[int], number: int, label: str) -> Communicator:
-        """Make the group of some ranks of a group, numbered in this order. All of them call it."""
+    def make(
+        self, parent: NodesCommunicator, members: Sequence[int], number: int, call: str, label: str
+    ) -> Communicator:
+        """Make the group of some ranks of a group, numbered in this order. All of them call it. call: for errors.
+
+        If an error leaves it, the other nodes are told, because their ranks may have the group already.
+        """
+        d = parent._dispatcher
+        try:
+            return self._make(parent, members, number, OfNodes(d, call), f"{call} {label}")
+        except BaseException as error:
+            why = str(error) if isinstance(error, ShmcollError) else "it was interrupted"
+            text = f"{d.topology.describe(parent.rank)} left {call} before it had the group: {why}"
+            here = set(d.topology.local)
+            others = [d.channel.ranks[rank] for rank in members if rank not in here]
+            self.wire.tell(others, not_made(number, text, members.index(parent.rank)))
+            raise
+
+    def _make(
+        self, parent: NodesCommunicator, members: Sequence[int], number: int, watch: Watch, label: str
+    ) -> Communicator:
         d = parent._dispatcher
         topology = d.topology.among(members, members.index(parent.rank))
         ranks = [d.channel.ranks[rank] for rank in members]
         if len(topology.nodes) == 1:
-            return self._in_node(ranks, number, label)
+            return self._in_node(ranks, number, label, watch)
         own = self._survivable(parent, members, number)
-        local = self._in_node([ranks[rank] for rank in topology.local], number, f"{label}, for the user")
-        made = self._open(topology, ranks, number, f"{ranks}", local, own)
+        local = self._in_node([ranks[rank] for rank in topology.local], number, f"{label}, for the user", watch)
+        try:
+            made = self._open(topology, ranks, number, f"{ranks}", local, own, watch)
+        except BaseException:
+            local.close()
+            raise
         made.timeout = parent.timeout
         self._open_groups.append(made)
         return made
@@ -103,21 +130,35 @@ class Job:
             raise RankFailed(text) from None
 
     def _open(
-        self, topology: "Topology", ranks: Sequence[int], number: int, name: str, node: Communicator, own: Any
+        self,
+        topology: "Topology",
+        ranks: Sequence[int],
+        number: int,
+        name: str,
+        node: Communicator,
+        own: Any,
+        watch: Watch,
     ) -> NodesCommunicator:
         local = [ranks[rank] for rank in topology.local]
-        inner = self._in_node(local, number, "for algorithms")
-        within = self._in_node(local, number, "for messages", make=maker(topology, ranks), cells=False)
-        channel = Channel(self.wire, number, ranks)
-        dispatcher = NodesDispatcher(topology, channel, inner, within, node, self.progress, self._leaders)
-        if topology.index == 0:
-            self.progress.watch()
-        return NodesCommunicator(self, dispatcher, name, own)
+        made: list[Communicator] = []
+        try:
+            made.append(self._in_node(local, number, "for algorithms", watch))
+            how = {"make": maker(topology, ranks), "cells": False}
+            made.append(within := self._in_node(local, number, "for messages", watch, **how))
+            channel = Channel(self.wire, number, ranks)
+            dispatcher = NodesDispatcher(topology, channel, made[0], within, node, self.progress, self._leaders)
+            if topology.index == 0:
+                self.progress.watch()
+            return NodesCommunicator(self, dispatcher, name, own)
+        except BaseException:
+            for one in made:
+                one.close()
+            raise
 
-    def _in_node(self, ranks: Sequence[int], number: int, label: str, **how: Any) -> Any:
+    def _in_node(self, ranks: Sequence[int], number: int, label: str, watch: Watch, **how: Any) -> Any:
         """Return a communicator of ranks of the job that are all on this node. how: as for `Communicator._join`."""
         local = tuple(self.topology.places[rank][1] for rank in ranks)
-        return self.node._join(local, identity(local, "nodes", str(number), label), **how)
+        return self.node._join(local, identity(local, "nodes", str(number), label), watch, **how)
 
     def _failed(self, error: BaseException) -> None:
         """Tell the other nodes that an exception ends this process."""

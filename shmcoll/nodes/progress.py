@@ -51,6 +51,7 @@ LIVES = 0.02  # seconds between two looks at the lives of the node's ranks
 WATCH = 0.05  # seconds between two looks of the thread at the control channel
 LEAVING = 1.0  # seconds at most for the end of the ranks of other nodes
 LAST_LOOKS = 1000  # for control messages before this rank tells that it leaves
+NOT_MADE = "not made"  # the kind of a control message
 PATIENCE_AFTER_LEAVING = 1.0  # seconds until a message of a rank that has left counts as lost
 
 
@@ -68,9 +69,20 @@ class Progress:
         self._lock = threading.Lock()  # of the control channel
         self._is_over = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._not_made: dict[int, dict[str, Any]] = {}  # what `not_made` has told of groups, by number
         self.groups: weakref.WeakValueDictionary[int, Failures] = weakref.WeakValueDictionary()
         self.mails: weakref.WeakSet[Any] = weakref.WeakSet()  # the `Mail` of each of these groups
         self._drained_at = 0.0
+
+    def add(self, number: int, failures: "Failures") -> None:
+        """Watch over a new group, which another node may have failed to make."""
+        self.groups[number] = failures
+        if number in self._not_made:
+            failures.heard(self._not_made[number])
+
+    def world_rank(self, local: int) -> int:
+        """Return the number in the job of a rank of this node, by its number in the arena."""
+        return self._world[local]
 
     def watch(self) -> None:
         """Look at the control channel in a thread from now on."""
@@ -205,6 +217,9 @@ class Progress:
         if message["kind"] == "left":
             self.wire.left_at[message["dead"]] = time.monotonic()
             return
+        if message["kind"] == NOT_MADE:  # kept first: this rank may be about to make the group
+            message["kind"] = RankFailed.__name__
+            self._not_made[message["group"]] = message
         own = self.groups.get(message["group"])
         if message["dead"] is not None:
             for failures in list(self.groups.values()):
@@ -243,6 +258,11 @@ class Progress:
         who = ", ".join(failures.topology.describe(rank) for rank in missing) or "a peer"
         culprit = missing[0] if len(missing) == 1 else None
         failures.end(RankFailed, f"MPI reports an error with {who}: {error}", rank=culprit, missing=missing)
+
+
+def not_made(number: int, text: str, rank: int) -> dict[str, Any]:
+    """Return the control message that a rank of a new group has left the call that makes it."""
+    return {"group": number, "kind": NOT_MADE, "text": text, "rank": rank, "missing": [], "dead": None}
 
 
 class Wait:

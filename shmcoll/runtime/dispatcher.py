@@ -136,6 +136,11 @@ class Dispatcher:
         """Refuse all calls from now on: this process is a fork of the rank."""
         self.worker.turns.shut()
 
+    def abandon(self) -> None:
+        """Refuse all calls, of which there has been none: the communicator is not returned."""
+        self.shut()
+        self.failures.shut()
+
     @property
     def is_shut(self) -> bool:
         """Whether all calls are refused: the group is closed, or this process is a fork of the rank."""

@@ -8,7 +8,7 @@ call on the group raises it again.
 import ctypes
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -112,13 +112,42 @@ class FailureReporter:
             refusal = other_threads.error(self._words, operation, self.name)
             self.refused(operation, refusal)
             return refusal
+        return self._reported(operation, status, self._judge)
+
+    def _reported(self, operation: str, status: int, judge: Callable[[str, int], ShmcollError]) -> BaseException:
+        """Do that. judge: makes the exception if the group has not ended before."""
         with self._lock:
-            error = self._error(operation, status)
+            error = self._error(operation, status, judge)
         if self._ended is not None and not is_submitted():
             self.is_told = True
         return error
 
-    def _error(self, operation: str, status: int) -> BaseException:
+    def look(self, operation: str) -> None:
+        """Raise why the group has ended, in a wait outside of routines. It ends now if a member has failed."""
+        with self._lock:
+            if self._is_shut or self._group.has_ended():
+                raise self._left(operation, c.ABORTED, self._judge)
+        for rank in self._group.ranks:
+            if records.how_failed(self._arena, rank):
+                raise self.lost(operation, rank)
+
+    def lost(self, operation: str, world: int) -> BaseException:
+        """Return the error for a member that has ended, a rank of the world, in a wait outside of routines."""
+        rank = self._group.ranks.index(world)
+        return self._left(operation, c.PEER_LOST, lambda operation, _: self._lost(operation, rank))
+
+    def late(self, operation: str, seconds: float, world: int, what: str) -> BaseException:
+        """Return the error for a member, a rank of the world, that has not done something in so many seconds."""
+        rank = self._group.ranks.index(world)
+        text = f"{self._call_here(operation)}{at_site()}: timed out after {seconds:g} s; rank {self._group.name(rank)} "
+        return self._left(operation, c.TIMEOUT_PASSED, lambda *_: self._timeout(text + what, [rank]))
+
+    def _left(self, operation: str, status: int, judge: Callable[[str, int], ShmcollError]) -> BaseException:
+        error = self._reported(operation, status, judge)
+        self._words[c.ACTIVE // WORD] = c.ENDED
+        return error
+
+    def _error(self, operation: str, status: int, judge: Callable[[str, int], ShmcollError]) -> BaseException:
         if self._is_shut:
             closed = f"{operation} on {self._where}: another thread has closed the group meanwhile"
             return RankFailed(closed, operation=operation)
@@ -137,7 +166,7 @@ class FailureReporter:
         if self._ended is None:
             if status == c.RAISED:
                 return self._raised(operation)
-            error = self._judge(operation, status)
+            error = judge(operation, status)
             error.operation = operation
             self._ended = failure_facts.again(error)
             return error

@@ -1,73 +1,64 @@
-"""How the members of a group come to share its region, without help from other ranks.
+"""How the members of a group come to share its region, without help from other ranks: the leader's part.
 
-The member with the lowest rank leads. It allocates the region in its heap, prepares it, and enters it in its directory,
-where the other members look. The words, and the rank that writes them:
+The member with the lowest rank leads. It allocates the region in its heap, prepares it, and enters it in its directory
+(`group_directory.py`), where the other members look (`group_search.py`). The words, and the rank that writes them:
 
     region      the leader, before another rank can find it: identity, size, members, doorbells
-    SLOT        the leader: offset first, then identity. A reader that finds the identity finds the offset. The leader
-                cannot clear the slot meanwhile, because the reader has not closed this group
+    SLOT        the leader: see `group_directory.py`
     CLOSED      each member, in its own mailbox of the region: 1 when it has closed the group, which ends the waits of
                 ranks that still need it; 2 when it will not touch the region any more
     identity 0  the leader, when every member has let go or is dead. Then it gives the region back
 
-Order of memory: each of these words is stored with release and loaded with acquire (`Arena`). So a member that finds
-the identity finds the offset and the region. A leader that finds LET_GO gives back a region that its member has read to
-the end.
+Order of memory: each of these words is stored with release and loaded with acquire (`Arena`). So a leader that finds
+LET_GO gives back a region that its member has read to the end.
 
 Identity. It is a hash of the members and of an origin that all members know. `split` makes a new group each time: its
 origin is the identity of the parent, and how often the parent has been split. `subgroup` finds a group that exists: its
 origin is its name, and how often this member has closed the group of these ranks and this name. A member that is a
 generation ahead waits for the others.
 
-No memory. The leader enters the identity with a negative offset, which contains how much it needed and how much was
-available, and all members raise. For each of them this counts as a generation that is closed. The leader does the same
-if its directory is full. One slot is reserved for that.
+No memory. The leader enters the identity with a refusal in place of an offset, and all members raise. For each of them
+this counts as a generation that is closed. The leader does the same if its directory is full, for which one slot is
+reserved, and if an exception ends its call.
 
-Why no member waits forever. A member that looks for a slot also checks the leader's records and process, and it has a
-deadline.
+A group that is abandoned. An exception may leave the leader's call after it has entered the group (`group_search.py`).
+Then it ends the group, and clears the slot, or enters LEFT in place of the offset. It gives the region back when each
+member that has joined has let go, and no other member can be about to join:
+
+    leader   SLOT = 0;  fence;  reads LOOKING of the member: 0;  reads WITNESS: the member has not joined
+    member   LOOKING + 1;  fence;  reads SLOT;  joins: WITNESS;  LOOKING - 1
+
+A member that looks after the leader's fence finds nothing. One that looked before has joined when LOOKING is 0.
 """
 
 import ctypes
-import hashlib
-import time
 from itertools import chain
 
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
-from shmcoll.engine.memory.arena import WIDEST_BYTES, Arena, mib
+from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
-from shmcoll.engine.memory.heap import Heap, span
-from shmcoll.engine.system.text import to_bytes
-from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
+from shmcoll.engine.memory.heap import Heap
+from shmcoll.errors import ArenaError
+from shmcoll.runtime import group_directory as directory
+from shmcoll.runtime.group_directory import NOBODY, Identity
 
 STILL_IN, CLOSED, LET_GO = range(3)
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_LONGEST_NAP = 0.001  # seconds
-_PAGES_BITS = (WIDEST_BYTES // layout.PAGE).bit_length()
-_FULL = -1  # in place of an offset: no slot is free; a refusal for lack of memory says that some page was needed
-
-Identity = tuple[int, int]
-WORLD: Identity = (0, 0)
-
-
-def identity(ranks: tuple[int, ...], *origin: object) -> Identity:
-    """Return the identity of a group of these ranks of the world: two words, not zero."""
-    digest = hashlib.sha256(to_bytes(repr((ranks, origin)))).digest()
-    first, second = (int.from_bytes(digest[i : i + WORD], "little", signed=True) for i in (0, WORD))
-    return first or 1, second
 
 
 class GroupRegistry:
-    """The groups that this rank leads."""
+    """The groups that this rank leads, and those that it leaves."""
 
     def __init__(self, arena: Arena, rank: int, heap: Heap):
         self._arena = arena
+        self._rank = rank
         self._heap = heap
-        self._base = layout.directory_offset(arena.ranks, rank)
-        self._led: dict[int, Group | None] = {}  # by slot; None: a slot which says that there was no memory
+        self._led: dict[int, Group | None] = {}  # by slot; None: a slot with a refusal
         self._leaving: list[tuple[Group, int, dict[int, list[int]]]] = []
+        self._abandoned: dict[int, bool] = {}  # slots of abandoned groups, and whether they contain LEFT
 
     def lead(self, ranks: tuple[int, ...], which: Identity, *, cells: bool = True) -> Group:
         """Make the region of a new group and let its members find it. If that fails, all members raise `ArenaError`.
@@ -76,30 +67,53 @@ class GroupRegistry:
         """
         self.sweep()
         slot = self._free_slot()
-        if sum(group is not None for group in self._led.values()) >= _most_groups():
-            self._refuse(slot, which, _FULL)
-            raise ArenaError(f"this rank {_too_many()}")
+        if sum(group is not None for group in self._led.values()) >= directory.most_groups():
+            self._refuse(slot, which, directory.FULL)
+            raise directory.refusal("this rank", directory.FULL)
         size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_WINDOW_BYTES) if cells else 0)
         try:
             offset = self._heap.take(size, f"a group of {len(ranks)} ranks")
         except ArenaError as error:
-            self._refuse(slot, which, _refusal(size, error.available))
+            error.is_common = True  # type: ignore[attr-defined]
+            self._refuse(slot, which, directory.no_memory(size, error.available))
             raise
-        group = Group(self._arena, offset, ranks)
-        _prepare(group, which)
-        self._led[slot] = group
-        self._enter(slot, which, offset)
+        try:
+            group = Group(self._arena, offset, ranks)
+            _prepare(group, which)
+            self._led[slot] = group
+            directory.enter(self._arena, self._rank, slot, which, offset)
+        except BaseException:  # from a signal handler
+            if directory.look_up(self._arena, self._rank, which) != offset:
+                self._led.pop(slot, None)
+                self._heap.give(offset)
+            raise
         return group
 
     def _refuse(self, slot: int, which: Identity, why: int) -> None:
-        self._enter(slot, which, why)
+        directory.enter(self._arena, self._rank, slot, which, why)
         self._led[slot] = None
 
-    def _enter(self, slot: int, which: Identity, offset: int) -> None:
-        at = self._base + layout.SLOTS + slot * layout.SLOT_BYTES
-        self._arena.store(at + layout.SLOT_IDENTITY, 0)
-        self._arena.store(at + layout.SLOT_OFFSET, offset)
-        self._arena.store(at + layout.SLOT_IDENTITY, which[0])
+    def abandon(self, group: Group | None, rank: int, which: Identity, text: str, *, leaves: bool) -> None:
+        """Leave the call that makes a group, as its rank `rank`. group: None if this rank has not found it. text: why.
+        leaves: whether the leader has to enter LEFT, because nothing else tells the members that it has left."""
+        if rank == 0:
+            slot, group = self._slot_of(which)
+            if slot is None and leaves:
+                self._refuse(self._free_slot(), which, directory.LEFT)
+            elif slot is not None:
+                self._abandoned[slot] = leaves
+                directory.enter(self._arena, self._rank, slot, which if leaves else NOBODY, directory.LEFT)
+                self._arena.fence()
+        if group is not None:
+            records.end(group, rank, records.INTERRUPTED, text)
+            self.leave(group, rank, {})
+
+    def _slot_of(self, which: Identity) -> tuple[int | None, Group | None]:
+        """Return the slot of a group that this rank leads, and the group."""
+        for slot, group in self._led.items():
+            if group is not None and directory.identity_of(group) == which:
+                return slot, group
+        return None, None
 
     def leave(self, group: Group, rank: int, rings: dict[int, list[int]]) -> None:
         """Close the group as its rank `rank`, and wake the ranks that wait for it. rings: the memory that may hold
@@ -124,84 +138,27 @@ class GroupRegistry:
         """Give back the regions and the memory of messages that no rank needs any more."""
         self._let_go()
         for slot, group in list(self._led.items()):
-            if group is not None and all(_has_let_go(group, rank) for rank in range(group.size)):
-                at = self._base + layout.SLOTS + slot * layout.SLOT_BYTES
-                self._arena.store(at + layout.SLOT_IDENTITY, 0)
+            if group is not None and all(self._is_out(slot, group, rank) for rank in range(group.size)):
+                if self._abandoned.pop(slot, False):
+                    self._led[slot] = None
+                else:
+                    directory.enter(self._arena, self._rank, slot, NOBODY, 0)
+                    del self._led[slot]
                 self._heap.give(group.offset)
-                del self._led[slot]
+
+    def _is_out(self, slot: int, group: Group, rank: int) -> bool:
+        """Return whether a member does not touch the region any more."""
+        world = group.ranks[rank]
+        if self._arena.load(group.mailbox(rank) + layout.CLOSED) == LET_GO or records.how_ended(self._arena, world):
+            return True
+        is_looking = self._arena.load(layout.directory_offset(self._arena.ranks, world) + layout.LOOKING)
+        return slot in self._abandoned and not is_looking and not has_joined(group, rank)
 
     def _free_slot(self) -> int:
         """Return a slot without a group. There always is one."""
         free = (slot for slot in range(layout.SLOT_COUNT) if slot not in self._led)
         refusals = (slot for slot, group in self._led.items() if group is None)
         return next(chain(free, refusals))
-
-
-def find(
-    arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, timeout: float, *, cells: bool = True
-) -> Group:
-    """Return the group that its leader, ranks[0], has entered or will enter. me: this rank of the world, for messages.
-    cells: as in `GroupRegistry.lead`.
-
-    Raises `ArenaError` if the leader had no memory for it, `RankFailed` if the leader has ended, and
-    `CollectiveTimeout` if it does not enter the group within `timeout` seconds.
-    """
-    leader, nap, end = ranks[0], 1e-5, time.monotonic() + timeout
-    call = f"subgroup of world ranks {list(ranks)} on world rank {me}"
-    while True:
-        how = records.how_ended(arena, leader)
-        # Read after `how`: a leader that has ended enters nothing
-        group = entered(arena, leader, which, call, cells=cells)
-        if group:
-            return group
-        if how:
-            text = f"{call}: world {how}; it leads that group, and never made it"
-            raise RankFailed(text, operation="subgroup", rank=0)  # of the group that is being made
-        if time.monotonic() > end:
-            from shmcoll.diagnostics.hang_report import explained
-
-            text = (
-                f"{call}: timed out after {timeout:g} s, waiting for world rank {leader}, which leads the group, to "
-                f"call subgroup with the same ranks (and to close the one before as often)"
-            )
-            raise explained(CollectiveTimeout(text, operation="subgroup", missing=(0,)), arena)
-        time.sleep(nap)
-        nap = min(2 * nap, _LONGEST_NAP)
-
-
-def entered(arena: Arena, leader: int, which: Identity, purpose: str, *, cells: bool = True) -> Group | None:
-    """Return the group that a leader has entered; None if it has not. Raises `ArenaError` if it had no room for it."""
-    offset = _look_up(arena, leader, which)
-    if offset == _FULL:
-        raise ArenaError(f"{purpose}: world rank {leader} {_too_many()}")
-    if offset < 0:
-        needed, available = _amounts(offset)
-        raise ArenaError(
-            f"{purpose}: world rank {leader} found no memory for it, {mib(needed)} needed, {mib(available)} available; "
-            f"close groups or drop shared arrays, or raise the limit: shmrun --heap, SHMCOLL_HEAP",
-            needed=needed,
-            available=available,
-        )
-    if offset == 0:
-        return None
-    group = Group(arena, offset, _members(arena, leader, offset, purpose, cells))
-    return group if _identity_of(group) == which else None
-
-
-def _members(arena: Arena, leader: int, offset: int, purpose: str, cells: bool) -> tuple[int, ...]:
-    """Return the members of the group whose region a leader has entered. Raises `ArenaError` if it is not a region."""
-    first, length = span(arena, leader)
-    room = first + length - offset
-    if offset >= first and offset % layout.PAGE == 0 and room >= layout.PAGE:
-        size = arena.load(offset + layout.SIZE)
-        window = arena.load(layout.JOB_WINDOW_BYTES) if cells else 0
-        if 0 < size <= arena.ranks and layout.group_bytes(size, window) <= room:
-            members = tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in range(size))
-            if all(0 <= rank < arena.ranks for rank in members):
-                return members
-    raise ArenaError(
-        f"{purpose}: the arena is damaged: what rank {leader} says of the groups that it leads makes no sense"
-    )
 
 
 def _prepare(group: Group, which: Identity) -> None:
@@ -216,40 +173,6 @@ def _prepare(group: Group, which: Identity) -> None:
         _LIBC.sem_init(ctypes.c_void_p(bell), 1, 0)
 
 
-def _most_groups() -> int:
-    """Return how many groups a rank can lead at a time: all slots except the one that is reserved for refusals."""
-    return layout.SLOT_COUNT - 1
-
-
-def _too_many() -> str:
-    return f"leads {_most_groups()} open groups, which is the limit; close some of them"
-
-
-def _refusal(needed: int, available: int) -> int:
-    """Return the negative word that replaces an offset if there was no memory: both amounts, in pages."""
-    return -(needed // layout.PAGE << _PAGES_BITS | min(available, WIDEST_BYTES) // layout.PAGE)
-
-
-def _amounts(refusal: int) -> tuple[int, int]:
-    """Return the bytes needed and the bytes available."""
-    needed, available = divmod(-refusal, 1 << _PAGES_BITS)
-    return needed * layout.PAGE, available * layout.PAGE
-
-
-def _look_up(arena: Arena, leader: int, which: Identity) -> int:
-    """Return the offset that the leader has entered for a group; 0 if it has not."""
-    base = layout.directory_offset(arena.ranks, leader) + layout.SLOTS
-    for at in range(base, base + layout.SLOT_COUNT * layout.SLOT_BYTES, layout.SLOT_BYTES):
-        if arena.load(at + layout.SLOT_IDENTITY) == which[0]:
-            return arena.load(at + layout.SLOT_OFFSET)
-    return 0
-
-
-def _identity_of(group: Group) -> Identity:
-    first, second = (group.arena.load(group.offset + layout.IDENTITY + i * WORD) for i in (0, 1))
-    return first, second
-
-
 def has_closed(group: Group, rank: int) -> bool:
     """Return whether a rank of the group has closed it, or has ended. A rank that has let go of the group must not call
     this."""
@@ -258,7 +181,6 @@ def has_closed(group: Group, rank: int) -> bool:
     )
 
 
-def _has_let_go(group: Group, rank: int) -> bool:
-    if group.arena.load(group.mailbox(rank) + layout.CLOSED) == LET_GO:
-        return True
-    return bool(records.how_ended(group.arena, group.ranks[rank]))
+def has_joined(group: Group, rank: int) -> bool:
+    """Return whether a member has made its communicator of the group (`Dispatcher._publish_witness`)."""
+    return group.arena.load(group.mailbox(rank) + layout.WITNESS) != 0

@@ -25,7 +25,8 @@ from shmcoll.engine.memory.heap import Heap
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime import uncaught
 from shmcoll.runtime.array_sharing import ArraySharing
-from shmcoll.runtime.group_registry import GroupRegistry, Identity
+from shmcoll.runtime.group_directory import Identity, identity
+from shmcoll.runtime.group_registry import GroupRegistry
 
 
 class OpenCommunicator(Protocol):
@@ -50,12 +51,12 @@ class LocalRank:
         self._moved = self._slept = 0  # by communicators that have been closed
         self._arrays: ArraySharing | None = None
         self._making_arrays = threading.RLock()
+        self._looking: set[int] = set()  # threads that look for a group
         self._compiling: set[int] = set()  # threads that load code, and may compile it first
         self.heap = Heap(arena, rank)
         self.groups = GroupRegistry(arena, rank, self.heap)
         self.lock = threading.RLock()  # guards what follows; held for a moment only, see `check_not_within`
-        self.dispatchers: list[OpenCommunicator] = []
-        self.subgroups: dict[Identity, Any] = {}  # the communicators of open subgroups
+        self.communicators: dict[Identity, Any] = {}  # the open ones, that of all ranks among them
         #: how often this rank has closed the subgroup of these ranks and this name
         self.closes: Counter[tuple[tuple[int, ...], str]] = Counter()
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
@@ -90,6 +91,22 @@ class LocalRank:
             if not self._compiling:
                 records.note_compiling(self.arena, self.rank, begins=False)
 
+    @contextlib.contextmanager
+    def looking(self) -> Iterator[None]:
+        """Count this thread in LOOKING while it looks for a group and joins it. If an interrupt leaves it counted, the
+        next thread corrects that."""
+        me, word = threading.get_ident(), layout.directory_offset(self.arena.ranks, self.rank) + layout.LOOKING
+        try:
+            with self.lock:
+                self._looking.add(me)
+                self.arena.store(word, len(self._looking))
+            self.arena.fence()
+            yield
+        finally:
+            with self.lock:
+                self._looking.discard(me)
+                self.arena.store(word, len(self._looking))
+
     def share_arrays(self) -> ArraySharing:
         """Return what allocates ordinary numpy arrays in shared memory. Made by the first call, which loads code."""
         with self._making_arrays:
@@ -99,9 +116,19 @@ class LocalRank:
                 self._arrays = self._arrays or made  # a signal handler may have made them meanwhile
             return self._arrays
 
-    def forget(self, dispatcher: OpenCommunicator) -> None:
+    def count_close(self, ranks: tuple[int, ...], name: str, which: Identity) -> None:
+        """Note that a group has been closed, or could not be made, if it is a subgroup of these ranks and this name."""
+        if which == identity(ranks, "subgroup", name, self.closes[ranks, name]):
+            self.closes[ranks, name] += 1
+
+    @property
+    def dispatchers(self) -> list[OpenCommunicator]:
+        """The dispatchers of the open communicators."""
+        return [comm._dispatcher for comm in list(self.communicators.values())]
+
+    def forget(self, which: Identity) -> None:
         """Forget a communicator that has been closed."""
-        self.dispatchers.remove(dispatcher)
+        dispatcher = self.communicators.pop(which)._dispatcher
         self._moved += int(dispatcher.words[c.MOVED // WORD])
         self._slept += int(dispatcher.words[c.SLEPT // WORD])
 

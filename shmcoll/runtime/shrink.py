@@ -23,7 +23,9 @@ import time
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group, RankName
 from shmcoll.errors import CollectiveTimeout, RankFailed
-from shmcoll.runtime.group_registry import Identity, entered, has_closed
+from shmcoll.runtime.group_directory import Identity, entered
+from shmcoll.runtime.group_registry import has_closed
+from shmcoll.runtime.limit import Limit
 
 _NAP = 0.001  # seconds
 
@@ -38,19 +40,20 @@ def check_ended(group: Group, me: int) -> None:
 
 
 def decided_before(group: Group, which: Identity, me: int, timeout: float) -> Group | None:
-    """Return the group of a rank before this one; None if this rank has to make the group.
+    """Return the group of a rank before this one, or of this rank, if its call has been interrupted before; None if
+    this rank has to make the group.
 
     Cost: one check of each rank before the first survivor.
     """
-    end = time.monotonic() + timeout
+    limit = Limit(group.arena, timeout)
     for rank in group.ranks[: group.ranks.index(me)]:
-        decided = _await(group, rank, which, me, end)
+        decided = _await(group, rank, which, me, limit)
         if decided and me not in decided.ranks:
             text = f"rank {_name(group, rank)} took this rank for dead, and left it out"
             raise RankFailed(f"shrink on rank {_name(group, me)}: {text}", operation="shrink")
         if decided:
             return decided
-    return None
+    return entered(group.arena, me, which, f"shrink on rank {_name(group, me)}")
 
 
 def living(group: Group) -> tuple[int, ...]:
@@ -58,7 +61,7 @@ def living(group: Group) -> tuple[int, ...]:
     return tuple(rank for i, rank in enumerate(group.ranks) if not has_closed(group, i))
 
 
-def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Group | None:
+def _await(group: Group, rank: int, which: Identity, me: int, limit: Limit) -> Group | None:
     """Return the group that a rank has entered; None if it has ended, or closed the old group, without entering one."""
     place = group.ranks.index(rank)
     while True:
@@ -66,7 +69,7 @@ def _await(group: Group, rank: int, which: Identity, me: int, end: float) -> Gro
         decided = entered(group.arena, rank, which, f"shrink on rank {_name(group, me)}")
         if decided or gone:
             return decided
-        if time.monotonic() > end:
+        if limit.has_passed():
             from shmcoll.diagnostics.hang_report import explained
 
             late = f"rank {_name(group, rank)} lives and did not call shrink in time; all survivors must"

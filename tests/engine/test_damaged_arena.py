@@ -7,7 +7,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages import ring_buffers
 from shmcoll.errors import ArenaError, InternalError
-from shmcoll.runtime.group_registry import identity
+from shmcoll.runtime.group_directory import identity
 
 HUGE = 1 << 46
 

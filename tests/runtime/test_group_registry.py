@@ -358,7 +358,8 @@ def test_a_group_too_many_is_an_error_on_all_members_and_all_may_try_again(ranks
     told = ranks(2, lead_too_many)
     limit = "leads 4 open groups, which is the limit; close some of them"
     assert told[0] == [f"this rank {limit}"] * 3 + [2] * 4
-    assert told[1] == [f"subgroup of world ranks [0, 1] on world rank 1: world rank 0 {limit}"] * 3 + [2] * 4
+    calls = [f"{call} of world ranks [0, 1] on world rank 1" for call in ("subgroup", "split", "subgroup")]
+    assert told[1] == [f"{call}: world rank 0 {limit}" for call in calls] + [2] * 4
 
 
 def test_an_array_gets_the_memory_of_groups_that_all_have_closed(ranks):
