@@ -210,7 +210,7 @@ class Graph(ProcessBound):
         later: bool,
     ) -> Any:
         """Receive blocks of one shape side by side: in `view`, which shows the memory of `out`, or in a new array."""
-        incoming = len(self.sources)
+        incoming, name = len(self.sources), self._comm._dispatcher.group.name
         if view is None:
             place = np.zeros(whole_shape(shape, incoming), array.dtype)
         elif is_in_place(view) and not given.overlap(array, view):
@@ -220,9 +220,9 @@ class Graph(ProcessBound):
 
         def finish(received: list[np.ndarray | None]) -> Any:
             for source, block in zip(self.sources, received, strict=True):
-                if block is not None and block.size != place.size // incoming:
+                if source is not None and block is not None and block.size != place.size // incoming:
                     raise ValueError(
-                        f"rank {source} has sent {block.size} elements in place of {place.size // incoming}"
+                        f"rank {name(source)} has sent {block.size} elements in place of {place.size // incoming}"
                     )
             result = deliver(place, view)
             return out if result is view and view is not None else result
@@ -231,11 +231,13 @@ class Graph(ProcessBound):
         return self._move(kind, blocks, targets, finish, later)
 
     def _move_counted(self, kind: str, array: np.ndarray, blocks: list[np.ndarray], later: bool) -> Any:
+        name = self._comm._dispatcher.group.name
+
         def finish(received: list[np.ndarray | None]) -> Any:
             parts = [array[:0].reshape(-1) if block is None else block.reshape(-1) for block in received]
             for source, part in zip(self.sources, parts, strict=True):
-                if part.dtype != array.dtype:
-                    raise TypeError(f"rank {source} has sent {part.dtype} in place of {array.dtype}")
+                if source is not None and part.dtype != array.dtype:
+                    raise TypeError(f"rank {name(source)} has sent {part.dtype} in place of {array.dtype}")
             counts = np.array([part.size for part in parts], np.int64)
             return np.concatenate(parts) if parts else np.empty(0, array.dtype), counts
 

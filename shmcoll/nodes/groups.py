@@ -130,8 +130,8 @@ def close(comm: Any) -> None:
         comm._dispatcher.finish()
         comm._is_closed = True
         comm._job.forget(comm)
-        comm._dispatcher.inner.close()
-        comm._dispatcher.within.close()
+        for one in (comm._dispatcher.inner, comm._dispatcher.within, comm.node):
+            one.close()
         if comm.mpi_comm is not None and comm.shrinking is None:
             with contextlib.suppress(comm._job.wire.mpi.Exception):  # a member may have died
                 comm.mpi_comm.Free()

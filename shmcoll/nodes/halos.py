@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shmcoll.calls.arrays import exact
 from shmcoll.engine import context as c
 from shmcoll.errors import CollectiveMismatch
 from shmcoll.nodes.counted import raise_together
@@ -39,6 +40,9 @@ def exchange(
     axes: int,
     address: int,
 ) -> int:
+    if not (x.flags.c_contiguous and x.flags.aligned and x.flags.writeable):
+        return int(c.NEEDS_PYTHON)  # another array of the shape and dtype for which the arguments have been checked
+    x = exact(x)
     table = table_at(address, _COLUMNS * axes).reshape(axes, _COLUMNS)
     facts = (name, f"{x.dtype}", f"width={width}", f"grid of hash {mark:x}")
     shape = np.zeros((d.size, 1 + _MOST), np.int64)
@@ -50,8 +54,8 @@ def exchange(
             if peer is not None:
                 theirs = shapes[peer, 1 : 1 + shapes[peer, 0]].tolist()
                 if [n for i, n in enumerate(theirs) if i != axis] != [n for i, n in enumerate(x.shape) if i != axis]:
-                    wrong = f"rank {d.failures.name} has shape {list(x.shape)}, its neighbour {peer} along axis {axis}"
-                    wrong += f" has {theirs}"
+                    wrong = f"rank {d.failures.name} has shape {list(x.shape)}, its neighbour {d.group.name(peer)}"
+                    wrong += f" along axis {axis} has {theirs}"
     raise_together(d, name, wrong, CollectiveMismatch)
     for axis, ranks, distance, periodic in table.tolist():
         _fill(d, x, width, axis, *_neighbours(d.rank, ranks, distance, periodic))

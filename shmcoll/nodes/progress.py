@@ -247,7 +247,7 @@ class Progress:
         nodes = sorted({topology.places[rank][0] for rank in missing})
         who = "; ".join(topology.describe_node(node) for node in nodes)
         text = (
-            f"rank {failures.name} (node {topology.names[topology.node]}) timed out after {timeout:g} s; no "
+            f"{topology.describe(topology.rank)} timed out after {timeout:g} s; no "
             f"answer from {who}. Raise comm.timeout or SHMCOLL_TIMEOUT if these ranks are only slow; else look whether "
             f"the node and its link are up"
         )

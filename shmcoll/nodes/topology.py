@@ -9,17 +9,21 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from shmcoll.engine.memory.group import RankName, names
+
 
 @dataclass(frozen=True)
 class Topology:
     """The nodes of a group, as one of its ranks sees them.
 
-    nodes: the ranks of each node, by index. names: what messages call the nodes. rank: this rank.
+    nodes: the ranks of each node, by index. names: what messages call the nodes. rank: this rank. world: the number in
+    the job of each rank; empty if that is the same.
     """
 
     nodes: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
     rank: int
+    world: tuple[int, ...] = ()
 
     @cached_property
     def size(self) -> int:
@@ -56,14 +60,18 @@ class Topology:
         """The number of ranks of the smallest node."""
         return min(map(len, self.nodes))
 
+    def name(self, rank: int) -> RankName:
+        """Return the name of a rank, for messages."""
+        return RankName(rank, self.world[rank] if self.world else rank)
+
     def describe(self, rank: int) -> str:
-        """Return a rank and its node, for messages."""
-        return f"rank {rank} (node {self.names[self.places[rank][0]]})"
+        """Return a rank and its node, for messages: 'rank 1 (node b)', or 'rank 1 (world rank 3, node b)'."""
+        name, node = self.name(rank), self.names[self.places[rank][0]]
+        return f"rank {rank} ({'' if name == name.world else f'world rank {name.world}, '}node {node})"
 
     def describe_node(self, node: int) -> str:
         """Return a node and its ranks, for messages."""
-        ranks = self.nodes[node]
-        return f"node {self.names[node]} (rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))})"
+        return f"node {self.names[node]} ({names(map(self.name, self.nodes[node]))})"
 
     def among(self, ranks: Sequence[int], rank: int) -> "Topology":
         """Return the topology of a group of some of these ranks, numbered in the order given, as `rank` of them sees
@@ -74,7 +82,8 @@ class Topology:
             for members, name in zip(self.nodes, self.names, strict=True)
         ]
         found = sorted((members, name) for members, name in found if members)
-        return Topology(tuple(members for members, _ in found), tuple(name for _, name in found), rank)
+        world = tuple(self.name(old).world for old in ranks)
+        return Topology(tuple(members for members, _ in found), tuple(name for _, name in found), rank, world)
 
 
 def group_by_key(keys: Sequence[Hashable]) -> tuple[tuple[int, ...], ...]:
