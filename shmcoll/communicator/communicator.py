@@ -273,20 +273,26 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
     def _split(self, call: str, mine: tuple[bool, int, int]) -> Communicator | None:
         """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
         self._local_rank.check_not_within(call)
-        rows = np.tile(np.array([mine], np.int64), (self._size, 1))
+        made: Communicator | None = None
 
-        def make(parts: Parts) -> Communicator | None:
-            told = parts.all_to_all(rows).tolist()
+        def make(parts: Parts) -> None:
+            nonlocal made
+            told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self._size, 1))).tolist()
             self._splits += 1
-            if not mine[0]:
-                return None
-            members = [rank for rank in range(self._size) if told[rank][:2] == [1, mine[1]]]
-            members.sort(key=lambda rank: told[rank][2])
-            ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
-            which = identity(ranks, "split", self._identity, self._splits)
-            return self._join(ranks, which, OfParent(self._dispatcher.failures, call, self.timeout))
+            if mine[0]:
+                members = [rank for rank in range(self._size) if told[rank][:2] == [1, mine[1]]]
+                members.sort(key=lambda rank: told[rank][2])
+                ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
+                which = identity(ranks, "split", self._identity, self._splits)
+                made = self._join(ranks, which, OfParent(self._dispatcher.failures, call, self.timeout))
 
-        return self._compose(call, make)
+        try:
+            self._compose(call, make)
+            return made
+        except BaseException:  # other ranks may wait in the group for this one
+            if made is not None:
+                made.close()
+            raise
 
     def subgroup(self, ranks: Iterable[SupportsIndex], *, name: str = "") -> Communicator:
         """Return the group of some ranks of this group. Only its members call it.

@@ -214,7 +214,9 @@ class Failures:
         own = f"rank {group.name(local)} "
         who = self.topology.describe(culprit)
         text = f"{who} {failure.text.removeprefix(own)}" if failure.text.startswith(own) else failure.text
-        is_dead = failure.cause not in (*_KIND_OF_CAUSE, *_OF_THE_LIVING)
+        of_the_living = failure.cause in (*_KIND_OF_CAUSE, *_OF_THE_LIVING)
+        # A rank of which another one has found that it is gone may only have closed the group
+        is_dead = not of_the_living and bool(records.how_ended(group.arena, group.ranks[local]))
         dead = self._channel.ranks[culprit] if is_dead else None
         if is_dead:
             how = records.how_failed(group.arena, group.ranks[local])

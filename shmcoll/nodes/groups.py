@@ -27,21 +27,27 @@ if TYPE_CHECKING:
 def split(comm: Any, call: str, mine: tuple[bool, int, int]) -> "Communicator | None":
     """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
     job = comm._job
+    made: Communicator | None = None
 
-    def make(parts: Any) -> "Communicator | None":
+    def make(parts: Any) -> None:
+        nonlocal made
         told = parts.all_gather(np.array([[*mine, job.free_number()]], np.int64)).tolist()
         comm._splits += 1
         number = max(one[3] for one in told)
         job.take_number(number)
-        if not mine[0]:
-            return None
-        members = [rank for rank in range(comm.size) if told[rank][:2] == [1, mine[1]]]
-        members.sort(key=lambda rank: told[rank][2])
-        # Groups of different colors have different ranks: they may share a number
-        made: Communicator = job.make(comm, members, number, call, f"{comm._splits}")
-        return made
+        if mine[0]:
+            members = [rank for rank in range(comm.size) if told[rank][:2] == [1, mine[1]]]
+            members.sort(key=lambda rank: told[rank][2])
+            # Groups of different colors have different ranks: they may share a number
+            made = job.make(comm, members, number, call, f"{comm._splits}")
 
-    return comm._compose(call, make)  # type: ignore[no-any-return]
+    try:
+        comm._compose(call, make)
+        return made
+    except BaseException:  # other ranks may wait in the group for this one
+        if made is not None:
+            made.close()
+        raise
 
 
 def subgroup(comm: Any, ranks: Iterable[SupportsIndex], name: str) -> "Communicator":
@@ -63,14 +69,17 @@ def subgroup(comm: Any, ranks: Iterable[SupportsIndex], name: str) -> "Communica
     if known is not None and not known._is_closed:  # a group within a node closes by itself
         return known
     number = d.worker.turns.run(lambda: _agree_on_number(comm, members, name), "subgroup")
+    made = None
     try:
         made = comm._job.make(comm, members, number, "subgroup", f"{name} {number}")
+        comm._job.subgroups[d.channel.number, tuple(members), name] = made
+        return made
     except BaseException as error:
+        if made is not None:
+            made.close()
         if not getattr(error, "is_common", False):
             d.left("subgroup")
         raise
-    comm._job.subgroups[d.channel.number, tuple(members), name] = made
-    return made
 
 
 def _agree_on_number(comm: Any, members: list[int], name: str) -> int:

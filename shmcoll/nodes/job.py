@@ -102,18 +102,19 @@ class Job:
             return self._in_node(ranks, number, label, watch)
         own = self._survivable(parent, members, number)
         local = self._in_node([ranks[rank] for rank in topology.local], number, f"{label}, for the user", watch)
+        made: Communicator = local
         try:
-            made = self._open(topology, ranks, number, f"{ranks}", local, own, watch)
+            made = over_nodes = self._open(topology, ranks, number, f"{ranks}", local, own, watch)
+            made.timeout = parent.timeout
+            self._open_groups.append(over_nodes)
+            return made
         except BaseException:
-            local.close()
+            made.close()
             raise
-        made.timeout = parent.timeout
-        self._open_groups.append(made)
-        return made
 
     def forget(self, comm: NodesCommunicator) -> None:
         """Forget a group that has been closed."""
-        self._open_groups.remove(comm)
+        self._open_groups = [one for one in self._open_groups if one is not comm]
         self.subgroups = {key: one for key, one in self.subgroups.items() if one is not comm}
 
     def _survivable(self, parent: NodesCommunicator, members: Sequence[int], number: int) -> Any:

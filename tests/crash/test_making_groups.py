@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmcoll.communicator import communicator, graph, grid
+from shmcoll.communicator import communicator, graph, grid, objects
 from shmcoll.engine.memory.heap import held_by_all
 from shmcoll.errors import RankFailed
 from shmcoll.runtime import group_directory, group_registry, group_search, shrink
 from tests.support.instants import interrupted_where_signals_are_handled
 
-FILES = {m.__file__ for m in (communicator, graph, grid, group_directory, group_registry, group_search, shrink)}
+FILES = {
+    m.__file__ for m in (communicator, graph, grid, objects, group_directory, group_registry, group_search, shrink)
+}
 RANKS = 3
 
 #: collectives that make a group of all ranks, or of those of one color
