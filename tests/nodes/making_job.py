@@ -1,5 +1,7 @@
-"""On each rank: a rank is interrupted at instants of `dup`. Writes what each rank was told. Arguments: a folder, and how
-many instants there are from one to the next."""
+"""On each rank: a rank is interrupted at instants of `dup`. Writes what each rank was told.
+
+Arguments: a folder, and how many instants there are from one to the next.
+"""
 
 import json
 import signal
