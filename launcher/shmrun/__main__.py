@@ -7,6 +7,12 @@ command line; 127 for a program that does not exist and 126 for one that cannot 
 machine lacks something (memory, processes).
 """
 
+import _signal  # type: ignore[import-not-found]  # `signal` would import more
+
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    # Ctrl-C ends this process as it ends any program, without a traceback of imports. The ranks get Python's action.
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
 import signal
 import sys
 
@@ -38,9 +44,6 @@ def main() -> int:
         what = program.find(wanted.command, wanted.module)
         ready = prepare.prepare(wanted, what)
         started = spawn.start(ready, mask)
-    except KeyboardInterrupt:
-        print("shmrun: interrupted by SIGINT before the ranks were started", file=sys.stderr)
-        return 130
     except program.Refused as e:
         print(f"shmrun: {e}", file=sys.stderr)
         return e.code

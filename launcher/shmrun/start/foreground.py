@@ -1,9 +1,9 @@
-"""The process that was started as `shmrun`. It forks the launcher, which has a session of its own, and represents it.
+"""The process that was started as `shmrun`: the front. It forks the launcher, and represents it.
 
-All ranks are in the launcher's session. So the signals of a terminal reach only this process, and no rank is stopped
-for reading from a terminal. A session for each rank would do that, too, but Linux divides cores among sessions first
-(autogroups). A rank that yields its core would then yield it to no other rank, and an all_reduce of 64 ranks on 2 cores
-would take ten times as long.
+The signals of a terminal reach only the front, because launcher and ranks have process groups of their own; `terminal`
+says how rank 0 reads from it. Without a terminal, launcher and ranks are in a session of their own. A session for each
+rank would not do: Linux divides cores among sessions first (autogroups). A rank that yields its core would then yield
+it to no other rank, and an all_reduce of 64 ranks on 2 cores would take ten times as long.
 
 It passes signals on, and ends as the launcher does. If it is killed, the kernel kills the launcher.
 
@@ -12,14 +12,16 @@ terminal does not reach it. shmrun still passes them on if a process has sent th
 the terminal is dropped. The ranks start with the usual action of both signals. Other signals that are ignored stay so
 (nohup).
 
-It stops only after Ctrl-Z (SIGTSTP), when the launcher has stopped the ranks and itself. If a user stops the launcher
-by its own pid, this process runs on, because nothing would wake it again. After Ctrl-Z the launcher wakes it when it
-has been continued itself (`shmrun/watch/supervise.py`).
+It stops after Ctrl-Z (SIGTSTP), when the launcher has stopped the ranks and itself, and when the launcher has stopped
+by SIGTTIN or SIGTTOU. If a user stops the launcher by its own pid, this process runs on, because nothing would wake it
+again. The launcher wakes it when it has been continued itself (`shmrun/watch/supervise.py`).
 """
 
 import os
 import signal
 import sys
+
+from shmrun.start import terminal
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
 
@@ -34,21 +36,24 @@ def stand() -> int | None:
     ignored = {signum for signum in FORWARDED if signal.getsignal(signum) is signal.SIG_IGN}
     watched = {*FORWARDED, signal.SIGCHLD} - ignored | _OF_TERMINALS
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    for signum, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
-        if signum in ignored:
-            signal.signal(signum, usual)
-    front = os.getpid()
+    for signum in _OF_TERMINALS & ignored:
+        signal.signal(signum, signal.SIG_DFL)
+    front, screen = os.getpid(), terminal.controlling()
     try:
         launcher = os.fork()
     except OSError as e:
         print(f"shmrun: cannot start the launcher: {e}. Raise the limit of processes (ulimit -u).", file=sys.stderr)
         return 1
     if launcher == 0:
-        os.setsid()
+        if screen is None:
+            os.setsid()
+        else:
+            os.setpgid(0, 0)
         from shmcoll.startup import rank_process
 
         rank_process.die_with(front)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})  # it also writes for rank 0 in the foreground
         return None
     stopping = False
     while True:
@@ -60,17 +65,25 @@ def stand() -> int | None:
             stopping = signum == signal.SIGTSTP or (stopping and signum != signal.SIGCONT)
             os.kill(launcher, signum)
             continue
+        group = os.getpgid(launcher)
         changed = os.waitid(os.P_PID, launcher, os.WEXITED | os.WSTOPPED | os.WNOHANG)
         if changed is None:
             continue
         if changed.si_code == os.CLD_STOPPED:
-            if stopping:
+            if changed.si_status in (signal.SIGTTIN, signal.SIGTTOU):
+                os.killpg(0, changed.si_status)
+                if signal.SIGCONT not in signal.sigpending():  # the group is orphaned: nothing has stopped
+                    os.kill(launcher, signal.SIGTERM if signal.SIGHUP in ignored else signal.SIGHUP)
+                    os.kill(launcher, signal.SIGCONT)
+            elif stopping:
                 stopping = False
                 os.kill(front, signal.SIGSTOP)
-        elif changed.si_code == os.CLD_EXITED:
+            continue
+        if screen is not None and group != launcher:
+            terminal.set_foreground(screen, os.getpgrp(), instead_of=group)
+        if changed.si_code == os.CLD_EXITED:
             return changed.si_status
-        else:
-            _die_by(changed.si_status)
+        _die_by(changed.si_status)
 
 
 def _die_by(signum: int) -> None:

@@ -12,7 +12,7 @@ from shmcoll.engine.system.refusals import refused
 from shmcoll.errors import ShmcollError
 from shmcoll.startup import rank_process
 from shmrun.cli.options import Options
-from shmrun.start import log_files
+from shmrun.start import log_files, terminal
 from shmrun.start.program import Program, Refused
 
 _LEAST_SPACE = 300 << 20  # bytes
@@ -21,12 +21,13 @@ _LEAST_SPACE = 300 << 20  # bytes
 @dataclass(frozen=True)
 class Job:
     """The state of a job. fork: ranks run in forks of this process, which has loaded the routines; otherwise each
-    executes its program."""
+    executes its program. terminal: the standard descriptor that is the controlling terminal, or None."""
 
     options: Options
     program: Program
     arena: shared.Arena
     fork: bool
+    terminal: int | None
 
 
 def prepare(options: Options, program: Program) -> Job:
@@ -34,6 +35,7 @@ def prepare(options: Options, program: Program) -> Job:
 
     Raises `Refused`. Quick checks, such as that for too little memory, come before anything slow begins.
     """
+    screen = terminal.controlling()
     _open_standard_descriptors()
     _check_system()
     if not program.python and any(asked := options.aliases[0]):
@@ -53,7 +55,7 @@ def prepare(options: Options, program: Program) -> Job:
         reason = refused(e) or f"{type(e).__name__}: {_gist(e)}{_advice()}"
         raise Refused(f"cannot load what the ranks need: {reason}", 1) from e
     # With OMP_NUM_THREADS set by the user numpy's BLAS has started threads, which a fork would lose.
-    return Job(options, program, arena, fork and rank_process.threads() == 1)
+    return Job(options, program, arena, fork and rank_process.threads() == 1, screen)
 
 
 def _open_standard_descriptors() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,15 +11,18 @@ from shmcoll.startup.exits import RankProcess
 from shmrun.start import log_files
 from shmrun.start.exception_report import Report, parse
 from shmrun.start.output_channels import Channel
+from shmrun.start.terminal import Terminal
 
 
 @dataclass
 class Rank(RankProcess):
-    """One rank. output: the channels through which it prints. log: its log file, if it has one."""
+    """One rank. output: the channels through which it prints. log: its log file, if it has one. terminal: that of the
+    job, if this is rank 0."""
 
     report_fd: int
     output: tuple[Channel, ...]
     log: Path | None
+    terminal: Terminal | None = None
     is_reporting: bool = field(default=True, init=False)  # until the report pipe ends: an executed program closes it
     peak: int = field(default=0, init=False)  # most bytes of memory; known when it has been reaped
     _message: bytes = field(default=b"", init=False)
@@ -30,6 +34,11 @@ class Rank(RankProcess):
     @property
     def raised(self) -> Report | None:
         return self._report
+
+    def send(self, signum: int) -> None:
+        if self.terminal and signum != signal.SIGCONT:
+            self.terminal.take_back()  # otherwise the launcher is in its group
+        super().send(signum)
 
     def read_report(self) -> None:
         """Read what has come of the report, without waiting. When the rank has ended, nothing more comes."""

@@ -3,7 +3,7 @@
 The launcher is single-threaded and forks all ranks in a row. Each child
  * dies with the launcher: PR_SET_PDEATHSIG, then a check whether the launcher died before that took effect;
  * leads a process group, so that it can be signalled with its children;
- * reads the launcher's standard input if it is rank 0, otherwise /dev/null;
+ * reads the launcher's standard input if it is rank 0, otherwise /dev/null, and has no terminal (`terminal.py`);
  * writes into its log file, or into pipes to the launcher (`output_channels.py`);
  * is bound to its cores, so that all its threads will be;
  * holds no other descriptor of the launcher than the arena's and its end of the report pipe.
@@ -24,22 +24,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shmcoll.startup import rank_process
-from shmrun.start import binding, exception_report, fast_exit, log_files, output_channels
+from shmrun.start import binding, exception_report, fast_exit, log_files, output_channels, terminal
 from shmrun.start.foreground import FORWARDED
 from shmrun.start.output_channels import Channel
 from shmrun.start.prepare import Job
 from shmrun.start.program import Refused
 from shmrun.start.rank import Rank
+from shmrun.start.terminal import Terminal
+
+READ = (*FORWARDED, signal.SIGCHLD)  # the signals that the launcher reads; the last one says that rank 0 has stopped
 
 _SPARE = 8  # descriptors: the signals' pipe, and those for reading stacks
-
-
-@dataclass(frozen=True)
-class Children:
-    """All ranks of the job, and the signal mask that the launcher restores once it watches them."""
-
-    ranks: list[Rank]
-    mask: Iterable[int]
 
 
 @dataclass(frozen=True)
@@ -50,16 +45,15 @@ class Self:
     mask: Iterable[int]
 
 
-def start(job: Job, mask: Iterable[int]) -> Children | Self:
-    """Start all ranks. Returns `Children` in the launcher and `Self` in each rank that is to run Python code.
+def start(job: Job, mask: Iterable[int]) -> list[Rank] | Self:
+    """Start all ranks. Returns the ranks in the launcher and `Self` in each rank that is to run Python code.
 
     mask: the signals that `shmrun` was started with blocked, which ranks are to have.
 
     Raises `Refused` when the system has no room for so many processes or descriptors; then none is left running.
     """
     launcher = os.getpid()
-    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it would take exit codes away
+    signal.pthread_sigmask(signal.SIG_BLOCK, READ)
     _settle()
     before = _open_descriptors()
     limits = _allow_descriptors(job, len(before))
@@ -75,13 +69,14 @@ def start(job: Job, mask: Iterable[int]) -> Children | Self:
             for theirs in (report_pipe[1], *(channel.write for channel in output)):
                 os.close(theirs)
             log = job.options.log(rank)
-            ranks.append(Rank(rank, pid, os.pidfd_open(pid), started, report_pipe[0], output, log))
+            screen = Terminal(job.terminal, pid) if rank == 0 and job.terminal is not None else None
+            ranks.append(Rank(rank, pid, os.pidfd_open(pid), started, report_pipe[0], output, log, screen))
         except OSError as e:
             for other in ranks:
                 os.kill(other.pid, signal.SIGKILL)
                 os.waitpid(other.pid, 0)
             raise Refused(rank_process.cannot_start(rank, job.options.ranks, e), 1) from e
-    return Children(ranks, mask)
+    return ranks
 
 
 def _allow_descriptors(job: Job, taken: int) -> tuple[int, int]:
@@ -131,7 +126,13 @@ def _become(
             os.environ["MS_NODE_ID"] = str(rank)
         if options.bind_to != "none":
             os.sched_setaffinity(0, binding.cores(options.bind_to, rank, options.ranks))
-        if rank or options.stdin == "none":
+        silent = rank or options.stdin == "none"
+        if job.terminal is not None:
+            if silent:
+                terminal.give_up(job.terminal)
+            else:
+                signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+        if silent:
             rank_process.replace(os.open(os.devnull, os.O_RDONLY), 0)
         for channel in output:
             for number in channel.numbers:
@@ -144,6 +145,7 @@ def _become(
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
         if not job.fork:
             _execute(job, report_fd, mask)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         rank_process.begin_in_fork(job.arena)
     except BaseException as e:
         text = f"cannot run {job.program.name!r}: {e}"
@@ -164,9 +166,6 @@ def _execute(job: Job, report_fd: int, mask: Iterable[int]) -> None:
         os.set_inheritable(report_fd, True)
     os.set_inheritable(job.arena.fd, True)
     rank_process.begin_to_execute()
-    # A signal must not run Python code here.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.execv(path, argv)
 

@@ -3,25 +3,28 @@
 SIGINT SIGTERM SIGHUP        is passed on to all ranks, once each; a second SIGINT kills them at once
 SIGQUIT                      a table of where the ranks are is printed, and the job goes on
 SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; after SIGCONT to any of them all go on
+rank 0 wants the terminal    it gets the terminal, or the job is stopped (`shmrun/start/terminal.py`)
 the time limit is over       the same table, before the ranks are ended
 output, a report             is read as far as it has come
 a stall                      is reported (`stall_warning.py`)
 """
 
+import contextlib
 import os
 import select
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.startup.watcher import Watcher
 from shmrun.start import log_files
-from shmrun.start.foreground import FORWARDED
 from shmrun.start.prepare import Job
 from shmrun.start.rank import Rank
-from shmrun.start.spawn import Children
+from shmrun.start.spawn import READ
+from shmrun.start.terminal import Terminal
+from shmrun.watch import signals
 from shmrun.watch.output import Sink, Stream
 from shmrun.watch.stall_warning import StallWarning
 
@@ -43,9 +46,9 @@ class Outcome:
         return [rank for rank in self.ranks if rank.failed]
 
 
-def watch(job: Job, children: Children) -> Outcome:
+def watch(job: Job, ranks: list[Rank]) -> Outcome:
     """Watch the ranks until all have ended and all their output is written; leave no process behind."""
-    watcher = _JobWatcher(job, children)
+    watcher = _JobWatcher(job, ranks)
     try:
         watcher.watch()
     finally:
@@ -54,10 +57,10 @@ def watch(job: Job, children: Children) -> Outcome:
 
 
 class _JobWatcher(Watcher[Rank]):
-    def __init__(self, job: Job, children: Children):
+    def __init__(self, job: Job, ranks: list[Rank]):
         options = job.options
         stops = options.on_failure == "stop"
-        super().__init__(job.arena, children.ranks, grace=options.grace, timeout=options.timeout, stops=stops)
+        super().__init__(job.arena, ranks, grace=options.grace, timeout=options.timeout, stops=stops)
         self.interrupted = 0
         self._python = job.program.python  # no stacks can be read from any other program
         self._sinks = {number: Sink(number) for number in (1, 2)}
@@ -65,7 +68,9 @@ class _JobWatcher(Watcher[Rank]):
         self._stall = StallWarning(job.arena, options.stall_warning) if options.stall_warning else None
         self._is_over = False  # whether the time limit is over
         self._forwarded: set[int] = set()
-        self._signals = _catch_signals(children.mask)
+        self._terminal = self.ranks[0].terminal
+        self._known: set[int] = set()  # signals of the terminal that the front will pass on once more
+        self._signals = signals.catch(READ)
 
     def clean_up(self) -> None:
         """Reap all ranks. Ranks that still run, after an error of ours, are killed."""
@@ -106,16 +111,27 @@ class _JobWatcher(Watcher[Rank]):
 
     def handle(self, ready: set[int]) -> None:
         if self._signals in ready:
-            for number in os.read(self._signals, 4096):
-                if number in FORWARDED:
-                    self._handle_signal(signal.Signals(number))
+            for signum, sender in signals.read(self._signals):
+                if signum == signal.SIGCHLD:
+                    self._look_at_reader()
+                elif not sender and self._terminal and self._terminal.is_lent:
+                    self._handle_key(signum, self._terminal)
+                elif sender == os.getppid() and signum in self._known:
+                    self._known.remove(signum)
+                elif (signum, sender) != (signal.SIGCONT, os.getpid()):  # we are perhaps in the group of rank 0
+                    self._handle_signal(signum)
         for sink in set(self._sinks.values()):
             if sink.fd in ready:
-                sink.write_some()
+                if self._refuses(sink):
+                    self._stop(signal.SIGTTOU)
+                else:
+                    sink.write_some()
         if self._stall and not self.is_ending and time.monotonic() >= self._stall.when:
             self._report_stall(self._stall)
 
     def read(self, ready: set[int]) -> None:
+        if self._terminal and self.ranks[0].status is not None:
+            self._terminal.take_back()
         for rank, stream in self._streams:
             stream.ended = None if rank.status is None else rank.ended / 1e9
         for sink in set(self._sinks.values()):
@@ -135,7 +151,38 @@ class _JobWatcher(Watcher[Rank]):
 
     # --- signals to the launcher --------------------------------------------------------------------------------------
 
-    def _handle_signal(self, signum: signal.Signals) -> None:
+    def _look_at_reader(self) -> None:
+        """Give rank 0 the terminal if it has stopped for it. In the background, stop the job."""
+        if not self._terminal:
+            return
+        with contextlib.suppress(ChildProcessError):
+            changed = os.waitid(os.P_PID, self.ranks[0].pid, os.WSTOPPED | os.WNOHANG)
+            if changed and changed.si_status in (signal.SIGTTIN, signal.SIGTTOU):
+                if self._terminal.is_ours():
+                    self._terminal.lend()
+                else:
+                    self._show_prompt()
+                    self._stop(signal.Signals(changed.si_status))
+
+    def _show_prompt(self) -> None:
+        """Print what rank 0 has printed before it stopped, as far as the reader accepts it."""
+        self.read({stream.fd for _, stream in self._streams})
+        for sink in set(self._sinks.values()):
+            if sink.pending and select.select([], [sink.fd], [], 0)[1] and not self._refuses(sink):
+                sink.write_some()
+
+    def _refuses(self, sink: Sink) -> bool:
+        return self._terminal is not None and os.isatty(sink.fd) and self._terminal.refuses_output()
+
+    def _handle_key(self, signum: signal.Signals, terminal: Terminal) -> None:
+        """Handle a signal that the terminal has sent to the group of rank 0, and so to this process."""
+        if signum in (signal.SIGINT, signal.SIGHUP):
+            self._known.add(signum)
+            self._handle_signal(signum, {0})
+        os.killpg(terminal.front, signum)
+
+    def _handle_signal(self, signum: signal.Signals, has_it: Container[int] = ()) -> None:
+        """Handle a signal. has_it: the ranks that have got it already."""
         if signum == signal.SIGQUIT:
             self._print_where()
         elif signum == signal.SIGTSTP:
@@ -143,7 +190,7 @@ class _JobWatcher(Watcher[Rank]):
         elif signum == signal.SIGCONT:
             self._send(signal.SIGCONT)
         elif signum not in self._forwarded:
-            self._forward(signum)
+            self._forward(signum, has_it)
         elif signum == signal.SIGINT:
             self.end_ranks((0.0, signal.SIGKILL))
             self._stop_writing()
@@ -160,21 +207,24 @@ class _JobWatcher(Watcher[Rank]):
         text = inquest(self.arena, stacks=True, pids=pids)
         self._sinks[2].say(f"shmrun: where the ranks are:\n{text}")
 
-    def _forward(self, signum: signal.Signals) -> None:
+    def _forward(self, signum: signal.Signals, has_it: Container[int]) -> None:
         self._forwarded.add(signum)
         if not self.is_ending and not self.interrupted:
             self.interrupted = signum
-        self._send(signum)
+        self._send(signum, has_it)
 
-    def _send(self, signum: signal.Signals) -> None:
+    def _send(self, signum: signal.Signals, has_it: Container[int] = ()) -> None:
         for rank in self.living():
-            rank.send(signum)
+            if rank.number not in has_it:
+                rank.send(signum)
 
-    def _stop(self) -> None:
+    def _stop(self, signum: signal.Signals = signal.SIGSTOP) -> None:
         """Stop the job, as a shell stops what runs in a terminal. The time until it goes on does not count."""
         self._send(signal.SIGSTOP)  # SIGTSTP would be ignored: no shell manages our session
         stopped = time.monotonic()
-        os.kill(os.getpid(), signal.SIGSTOP)
+        os.kill(os.getpid(), signum)
+        mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signum})  # SIGTTOU: this process stops here
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         # The process in the foreground has stopped, too (`shmrun/start/foreground.py`).
         os.kill(os.getppid(), signal.SIGCONT)
         self.postpone(time.monotonic() - stopped)
@@ -183,14 +233,3 @@ class _JobWatcher(Watcher[Rank]):
         """Stop writing, because the reader of our output may never read it."""
         for sink in self._sinks.values():
             sink.give_up()
-
-
-def _catch_signals(mask: Iterable[int]) -> int:
-    """Have signals written to a pipe from now on. Returns its reading end. Ignored signals stay ignored (nohup)."""
-    arrived, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    for signum in FORWARDED:
-        if signal.getsignal(signum) is not signal.SIG_IGN:
-            signal.signal(signum, lambda *_: None)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return arrived
