@@ -13,13 +13,15 @@
       program          the program to run: a Python script, a module, or any executable
       prepare          the state that all ranks share: environment, log files, arena, loaded routines
       spawn            one process per rank, and its state before its program runs;  binding: its cores
-      foreground       the process that has the terminal;  log_files: `--log-dir`
+      foreground       the process that was started, and represents the job;  log_files: `--log-dir`
+      terminal         rank 0 and the terminal
       run_python       running a Python program as if the interpreter had just been started for it
       run_fresh        the same in a new interpreter (`--fresh`), which fresh_start/ starts
       exception_report how a rank sends an exception to the launcher;  fast_exit: a quick end
       rank             a rank on the side of the launcher: its process and its pipes
     watch/       from running ranks to the summary
       supervise        the loop that watches the ranks: what it adds to shmcoll/startup/watcher.py
+      signals          signals with their senders
       output           the ranks' output where it passes through the launcher (`--tag-output`, `--tee`)
       resource_table   the table at the end (`--report`)
       failure_summary  the summary at the end, the exit code

@@ -162,9 +162,8 @@ def test_keys_while_rank_0_reads(shmrun, shell):
         """,
         "noter.py",
     )
-    shmrun.write(
-        f"trap 'echo the script as well' INT; trap : QUIT\n{SHMRUN} -n 2 noter.py\nread x; echo \"[$x]\"\n", "script.sh"
-    )
+    traps = "trap 'echo the script as well' INT; trap : QUIT"
+    shmrun.write(f'{traps}\n{SHMRUN} -n 2 noter.py\nread x; echo "[$x]"\n', "script.sh")
     shell.type("sh script.sh\n")
     shell.until("asks")
     shell.until_lent()
