@@ -41,7 +41,7 @@ def main() -> int:
         from shmrun.start import prepare, program, spawn
         from shmrun.watch import failure_summary, supervise
 
-        what = program.find(wanted.command, wanted.module)
+        what = program.find(wanted.command, wanted.module, wanted.ranks)
         ready = prepare.prepare(wanted, what)
         started = spawn.start(ready, mask)
     except program.Refused as e:

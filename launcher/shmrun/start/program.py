@@ -5,11 +5,16 @@ module; `-c` is followed by code; `-` is a script on the standard input, of whic
 is an executable, which is looked up in PATH unless it contains a slash. The interpreter that runs the launcher, before
 any of these, changes nothing: `shmrun python script.py` is `shmrun script.py`.
 
+A script that can be read only once, such as `<(command)`, is read here, whatever its name. So is one that is the
+standard input, which only rank 0 has: /dev/stdin. Another interpreter would read it in one rank, so that is refused.
+
 Exit codes for a program that cannot be run are those of a shell: 127 not found, 126 found but not executable.
 """
 
 import importlib.util
 import os
+import re
+import stat
 import sys
 import zipimport
 from dataclasses import dataclass
@@ -18,6 +23,7 @@ from pathlib import Path
 
 _MAIN = "__main__.py"
 _SCRIPTS = (".py", ".pyz", ".zip")
+_INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|julia|Rscript|\w*sh)[\d.]*")
 
 
 class Refused(Exception):
@@ -30,6 +36,7 @@ class Refused(Exception):
 
 class Kind(Enum):
     SCRIPT = "script"
+    ONCE = "once"  # a script that has been read here
     FOLDER = "folder"  # or a zip file: with a __main__.py in it
     MODULE = "module"
     CODE = "code"
@@ -40,7 +47,7 @@ class Kind(Enum):
 class Program:
     """`name` is the script's path as given, the module's name, or the path of the executable; `argv` has it first.
 
-    For code, `name` is `-c` or `-`, and `code` is the text.
+    code: the text, if `name` is `-c` or `-`; for `ONCE` its bytes, decoded with `os.fsdecode`.
     """
 
     kind: Kind
@@ -53,11 +60,12 @@ class Program:
         return self.kind is not Kind.EXECUTABLE
 
 
-def find(command: tuple[str, ...], module: bool) -> Program:
-    """Return the program that `command` names. Raises `Refused` when it cannot be run."""
-    if not module and len(command) > 1 and _is_our_interpreter(command[0]):
+def find(command: tuple[str, ...], module: bool, ranks: int = 1) -> Program:
+    """Return the program that `command` names, for so many ranks. Raises `Refused` when it cannot be run."""
+    if not module and _is_our_interpreter(command[0]) and (len(command) > 1 or not _is_interactive()):
+        command = (*command[:1], *(command[1:] or ("-",)))
         if command[1] == "-m" and len(command) > 2:
-            return find(command[2:], module=True)
+            return find(command[2:], True, ranks)
         if command[1] == "-" or (command[1] == "-c" and len(command) > 2):
             return _code(command[1:])
         if not command[1].startswith("-"):
@@ -69,9 +77,12 @@ def find(command: tuple[str, ...], module: bool) -> Program:
         return Program(Kind.MODULE, name, command)
     if name in ("-", "-c"):
         return _code(command)
-    if name.endswith(_SCRIPTS) or Path(name, _MAIN).is_file():
+    if name.endswith(_SCRIPTS) or Path(name, _MAIN).is_file() or ("/" in name and _is_read_once(name)):
         return _script(command)
-    return Program(Kind.EXECUTABLE, _executable(name), command)
+    path = _executable(name)
+    if ranks > 1 and _INTERPRETER.fullmatch(Path(name).name):
+        _refuse_to_share(command[1:] or ("-",))
+    return Program(Kind.EXECUTABLE, path, command)
 
 
 def _script(command: tuple[str, ...]) -> Program:
@@ -82,7 +93,37 @@ def _script(command: tuple[str, ...]) -> Program:
         _refuse_directory(name)
     if not os.access(name, os.R_OK):
         raise Refused(f"the script {name!r} cannot be read; see its permissions", 126)
+    if _is_read_once(name):
+        if _is_interactive() and name == "/dev/stdin":
+            return _code(("-",))  # which refuses
+        try:
+            return Program(Kind.ONCE, name, command, os.fsdecode(Path(name).read_bytes()))
+        except OSError as e:
+            raise Refused(f"the script {name!r} cannot be read: {e.strerror or e}", 126) from e
     return Program(Kind.FOLDER if _has_main(name) else Kind.SCRIPT, name, command)
+
+
+def _is_interactive() -> bool:
+    """Return whether no program can come from the standard input: it is closed, or a terminal."""
+    return sys.stdin is None or sys.stdin.isatty()
+
+
+def _refuse_to_share(words: tuple[str, ...]) -> None:
+    """Refuse the first file among the words of an interpreter, its script, if only one rank could read it."""
+    script = next((word for word in words if word == "-" or Path(word).exists()), "")
+    if script == "-" and not (_is_interactive() or Path("/dev/stdin").samefile(os.devnull)):
+        raise Refused("only rank 0 would have the program on the standard input; write it into a file", 2)
+    if script and _is_read_once(script):
+        raise Refused(f"{script!r} can be read only once, and all ranks would share it; write it into a file", 2)
+
+
+def _is_read_once(name: str) -> bool:
+    """Return whether it is a pipe or a device, or the standard input."""
+    try:
+        info = Path(name).stat()
+        return not (stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)) or os.path.samestat(info, os.fstat(0))
+    except (OSError, ValueError):
+        return False
 
 
 def _has_main(name: str) -> bool:
@@ -96,7 +137,7 @@ def _has_main(name: str) -> bool:
 def _code(command: tuple[str, ...]) -> Program:
     if command[0] == "-c":
         return Program(Kind.CODE, "-c", (command[0], *command[2:]), command[1])
-    if sys.stdin is None or sys.stdin.isatty():
+    if _is_interactive():
         raise Refused("- is a program on the standard input; redirect it, as in: shmrun -n 2 - < script.py", 2)
     try:
         return Program(Kind.CODE, "-", command, sys.stdin.read())

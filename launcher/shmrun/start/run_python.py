@@ -7,6 +7,7 @@ exceptions go through `sys.excepthook` (see `report`) without the launcher's fra
 """
 
 import io
+import linecache
 import os
 import runpy
 import signal
@@ -53,7 +54,7 @@ def run(
         elif program.kind is Kind.CODE:
             _run_code(program)
         else:
-            _run_script(program.name)
+            _run_script(program)
     except SystemExit as e:
         if isinstance(e.code, str):  # a message, which the interpreter would print among the output of other ranks
             uncaught.ends_by(e)
@@ -73,6 +74,7 @@ def run(
 def _look_fresh(program: Program) -> None:
     flags, first = {
         Kind.SCRIPT: ([], str(Path(program.name).resolve().parent)),
+        Kind.ONCE: ([], str(Path(program.name).absolute().parent)),
         Kind.FOLDER: ([], _from_here(program.name)),
         Kind.MODULE: (["-m"], str(Path.cwd())),
         Kind.CODE: ([], ""),
@@ -89,15 +91,20 @@ def _look_fresh(program: Program) -> None:
     sys.modules["__main__"] = main
 
 
-def _run_script(name: str) -> None:
+def _run_script(program: Program) -> None:
     main = sys.modules["__main__"]
-    path = _from_here(name)
+    path = _from_here(program.name)
     main.__file__ = path
     main.__dict__["__cached__"] = None
     main.__loader__ = SourceFileLoader("__main__", path)
-    with io.open_code(path) as f:
-        code = compile(f.read(), path, "exec", dont_inherit=True)
-    exec(code, main.__dict__)
+    if program.kind is Kind.ONCE:
+        source = os.fsencode(program.code)
+        lines = source.decode(errors="replace").splitlines(keepends=True)
+        linecache.cache[path] = len(source), None, lines, path  # a traceback must not open it
+    else:
+        with io.open_code(path) as f:
+            source = f.read()
+    exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
 
 
 def _run_code(program: Program) -> None:
