@@ -45,7 +45,7 @@ def main() -> int:
         ready = prepare.prepare(wanted, what)
         started = spawn.start(ready, mask)
     except program.Refused as e:
-        print(f"shmrun: {e}", file=sys.stderr)
+        printing.tell(f"shmrun: {e}")
         return e.code
     if isinstance(started, spawn.Self):
         # This process is a rank. It leaves through here and the interpreter's own end, so that threads are joined and
@@ -59,7 +59,7 @@ def main() -> int:
         from shmrun.watch import resource_table
 
         if wanted.report:
-            print(resource_table.table(outcome), file=sys.stderr)
+            printing.tell(resource_table.table(outcome))
         if wanted.report_json:
             resource_table.write_json(outcome, wanted.report_json)
     return failure_summary.speak(outcome)

@@ -9,7 +9,7 @@ from shmcoll.startup import defaults
 from shmrun.cli import command_line, config_sources
 from shmrun.cli.config_sources import Found
 from shmrun.cli.msrun import Habits, habits
-from shmrun.cli.printing import printing
+from shmrun.cli.printing import printing, tell
 from shmrun.cli.settings import SETTINGS, Setting
 from shmrun.cli.values import Wrong
 
@@ -78,7 +78,7 @@ def parse(arguments: list[str]) -> Options:
         sys.exit(2)
     finally:
         for remark in line.remarks:
-            print(f"shmrun: {remark}", file=sys.stderr)
+            tell(f"shmrun: {remark}")
 
 
 def _likely_subcommand(command: list[str]) -> str:

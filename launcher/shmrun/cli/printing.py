@@ -1,18 +1,50 @@
 """The output of `shmrun` itself: help, version, `doctor`, `ps`, `inspect`. `shmbench` prints its tables this way, too.
 
 If the reader ends (`shmrun inspect | head`), SIGPIPE ends such a command without a message, as it ends `ls` and `git`.
-Python ignores that signal by default and raises an exception instead, whose traceback does not help.
+Python ignores that signal by default and raises an exception instead, whose traceback does not help. A job of which
+nobody reads the messages goes on.
 """
 
+import contextlib
 import errno
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 #: errors of a write
 _FAILURES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def tell(text: str) -> None:
+    """Print to standard error, if that is open and can be written."""
+    if sys.stderr:  # for None, `print` would take the standard output
+        try:
+            print(text, file=sys.stderr, flush=True)
+        except OSError:
+            drop(2)
+
+
+def drop(number: int) -> None:
+    """Drop what is written to a standard descriptor: the rest of a buffer would fail again at the interpreter's end,
+    which prints a warning and changes the exit code."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, number)
+    os.close(null)
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Have SIGINT raise `KeyboardInterrupt` in the block, so that it can clean up, and then end this process."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise
 
 
 def end_with_reader() -> None:
@@ -32,7 +64,7 @@ def printing(name: str, show: Callable[[], int]) -> int:
     except OSError as e:
         if e.filename is not None or e.errno not in _FAILURES:
             raise
-        print(f"{name}: cannot write the output: {e.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise the rest of the buffer would fail again at the end
+        tell(f"{name}: cannot write the output: {e.strerror}")
+        drop(1)
         return 1
     return code

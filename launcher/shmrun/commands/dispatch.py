@@ -1,9 +1,8 @@
 """Runs the subcommand of a command line. Each is imported when it is used."""
 
-import sys
-
 from shmrun.cli import help
 from shmrun.cli.config_sources import near
+from shmrun.cli.printing import tell
 from shmrun.cli.subcommands import SUBCOMMANDS
 
 
@@ -18,7 +17,7 @@ def run(name: str, *arguments: str) -> int:
     if any(word.startswith("-") for word in words) or (most is not None and len(words) > most):
         likely = "".join(near(word, flags) for word in words[:1])
         text = f"shmrun {name} takes no {' '.join(words)}{likely}; to run a program of that name: shmrun -n 2 {name}"
-        print(f"shmrun: {text} (see shmrun {name} --help)", file=sys.stderr)
+        tell(f"shmrun: {text} (see shmrun {name} --help)")
         return 2
     if name == "ps":
         from shmrun.commands import ps

@@ -1,7 +1,6 @@
 """`shmrun inspect`: where every rank of a running or hanging job is, read from outside. The job does not notice."""
 
 import json
-import sys
 from typing import Any
 
 from shmcoll.diagnostics import observer
@@ -10,6 +9,7 @@ from shmcoll.diagnostics.hang_report import culprits, stacks_of, table
 from shmcoll.diagnostics.nodes_status import unseen
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError, ShmcollError
+from shmrun.cli.printing import tell
 
 _SHOWN = 8  # number of last operations, with -v
 
@@ -19,12 +19,12 @@ def show(name: str | None, *, verbose: bool, stacks: bool, as_json: bool = False
     try:
         check_proc()
     except ShmcollError as e:
-        print(f"shmrun: {e}", file=sys.stderr)
+        tell(f"shmrun: {e}")
         return 1
     with observer.jobs() as jobs:
         meant = [job for job in jobs if name is None or job.is_meant(name)]
         if len(meant) != 1:
-            print(f"shmrun: {_which(name, meant)}", file=sys.stderr)
+            tell(f"shmrun: {_which(name, meant)}")
             return 1
         job = meant[0]
         try:
@@ -37,7 +37,7 @@ def show(name: str | None, *, verbose: bool, stacks: bool, as_json: bool = False
             if verbose:
                 print("\n" + "\n".join(_history(job)))
         except ArenaError as e:
-            print(f"shmrun: cannot read job {job.creator}: {e}", file=sys.stderr)
+            tell(f"shmrun: cannot read job {job.creator}: {e}")
             return 1
     return 0
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import time
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from shmcoll.diagnostics.text_table import aligned
 from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.errors import ArenaError, ShmcollError
+from shmrun.cli.printing import tell
 
 _LONGEST_COMMAND = 60
 _MOST_NODES = 4  # that are named in a line
@@ -47,7 +47,7 @@ def show(*, as_json: bool = False) -> int:
     try:
         check_proc()
     except ShmcollError as e:
-        print(f"shmrun: {e}", file=sys.stderr)
+        tell(f"shmrun: {e}")
         return 1
     with observer.jobs() as jobs:
         listed = [one for job in jobs if (one := _listed(job))]

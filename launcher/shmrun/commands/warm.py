@@ -1,10 +1,10 @@
 """`shmrun warm`: compile ahead what jobs would compile when they first need it."""
 
-import sys
 import time
 from collections.abc import Sequence
 
 from shmrun.cli.config_sources import near
+from shmrun.cli.printing import tell
 
 
 def warm(wanted: Sequence[str] = (), *, everything: bool = False) -> int:
@@ -19,7 +19,7 @@ def warm(wanted: Sequence[str] = (), *, everything: bool = False) -> int:
         for name in wanted:
             if name not in ALL and name not in reductions:
                 likely = near(name, [*ALL, *reductions])
-                print(f"shmrun: nothing called {name!r} is compiled{likely} (see shmrun warm --help)", file=sys.stderr)
+                tell(f"shmrun: nothing called {name!r} is compiled{likely} (see shmrun warm --help)")
                 return 2
         names = list(wanted) or [*ALL, *(reductions if everything else ())]
         routines = sum(name in ALL for name in names)
@@ -31,17 +31,14 @@ def warm(wanted: Sequence[str] = (), *, everything: bool = False) -> int:
         from shmcoll.engine.system.cache_dir import cache_folder
 
         folder = cache_folder()
-        fill_cache(names, lambda text: print(f"shmrun: {text}", file=sys.stderr, flush=True))
+        fill_cache(names, lambda text: tell(f"shmrun: {text}"))
         lost = [name for name in names if not object_cache.holds(name)]
     except (ImportError, OSError) as e:
-        print(f"shmrun: cannot compile ahead: {type(e).__name__}: {e}", file=sys.stderr)
+        tell(f"shmrun: cannot compile ahead: {type(e).__name__}: {e}")
         return 1
-    except KeyboardInterrupt:
-        print("shmrun: interrupted by SIGINT; what has been compiled is kept", file=sys.stderr)
-        return 130
     if lost:
         reason = "is it full, or not ours to write?"
-        print(f"shmrun: {folder} has not kept {', '.join(lost)}; {reason}", file=sys.stderr)
+        tell(f"shmrun: {folder} has not kept {', '.join(lost)}; {reason}")
         return 1
     print(f"shmrun: ready in {folder}: {what} ({time.monotonic() - begin:.1f} s)")
     return 0

@@ -27,10 +27,12 @@ _LONGEST = 30_000  # characters, at most two thirds of a pipe's 64 KiB as ASCII
 
 @dataclass(frozen=True)
 class Report(RaisedException):
-    """The report of a rank. text: the exception with its traceback. is_interrupt: it is a `KeyboardInterrupt`."""
+    """The report of a rank. text: the exception with its traceback. is_interrupt, is_broken_pipe: it is a
+    `KeyboardInterrupt`, or a `BrokenPipeError`."""
 
     text: str
     is_interrupt: bool = False
+    is_broken_pipe: bool = False
 
 
 def install(fd: int) -> Callable[[BaseException], bool]:
@@ -78,8 +80,8 @@ def _describe(error: BaseException) -> Report:
     text = str(error) if is_message else "".join(traceback.format_exception(error))
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 3]}\n  [{len(text) - _LONGEST} characters left out]\n{text[-_LONGEST * 2 // 3 :]}"
-    is_interrupt = isinstance(error, KeyboardInterrupt)
-    return Report(uncaught.in_one_line(error), now, uncaught.is_consequence(error), text, is_interrupt)
+    kinds = [isinstance(error, kind) for kind in (KeyboardInterrupt, BrokenPipeError)]
+    return Report(uncaught.in_one_line(error), now, uncaught.is_consequence(error), text, *kinds)
 
 
 def _identity(fd: int) -> tuple[int, int] | None:

@@ -19,8 +19,8 @@ again. The launcher wakes it when it has been continued itself (`shmrun/watch/su
 
 import os
 import signal
-import sys
 
+from shmrun.cli.printing import tell
 from shmrun.start import terminal
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGTSTP, signal.SIGCONT)
@@ -42,7 +42,7 @@ def stand() -> int | None:
     try:
         launcher = os.fork()
     except OSError as e:
-        print(f"shmrun: cannot start the launcher: {e}. Raise the limit of processes (ulimit -u).", file=sys.stderr)
+        tell(f"shmrun: cannot start the launcher: {e}. Raise the limit of processes (ulimit -u).")
         return 1
     if launcher == 0:
         if screen is None:

@@ -3,7 +3,6 @@ routines."""
 
 import os
 import resource
-import sys
 from dataclasses import dataclass
 
 from shmcoll.engine.memory import arena as shared
@@ -12,6 +11,7 @@ from shmcoll.engine.system.refusals import refused
 from shmcoll.errors import ShmcollError
 from shmcoll.startup import rank_process
 from shmrun.cli.options import Options
+from shmrun.cli.printing import tell
 from shmrun.start import log_files, terminal
 from shmrun.start.program import Program, Refused
 
@@ -48,7 +48,7 @@ def prepare(options: Options, program: Program) -> Job:
         if fork:
             from shmcoll.startup.join import preload
 
-            preload(lambda text: print(f"shmrun: {text}", file=sys.stderr, flush=True))
+            preload(lambda text: tell(f"shmrun: {text}"))
     except (ShmcollError, ValueError) as e:
         raise Refused(str(e), 1) from e
     except (ImportError, OSError, MemoryError, SystemError) as e:

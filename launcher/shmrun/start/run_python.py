@@ -6,6 +6,7 @@ equal to `python script.py`, `python folder`, `python -m module` and `python -c 
 exceptions go through `sys.excepthook` (see `report`) without the launcher's frames.
 """
 
+import contextlib
 import io
 import linecache
 import os
@@ -19,6 +20,7 @@ from types import ModuleType, TracebackType
 
 from shmcoll.diagnostics import stack_server
 from shmcoll.runtime import uncaught
+from shmrun.cli import printing
 from shmrun.start import exception_report
 from shmrun.start.program import Kind, Program
 
@@ -55,13 +57,22 @@ def run(
             _run_code(program)
         else:
             _run_script(program)
+        _flush()
     except SystemExit as e:
         if isinstance(e.code, str):  # a message, which the interpreter would print among the output of other ranks
             uncaught.ends_by(e)
             e.code = 1 if report(e) else e.code
+        try:
+            _flush()
+        except OSError as lost:
+            if not e.code:
+                _tell(lost)
+                return 1
         raise
     except BaseException as e:
         _tell(e)
+        with contextlib.suppress(OSError):
+            _flush()
         if isinstance(e, KeyboardInterrupt):
             # It has been reported already. It is raised again so that the interpreter ends by SIGINT, as its parents
             # expect.
@@ -118,6 +129,18 @@ def _run_code(program: Program) -> None:
 
 def _from_here(name: str) -> str:
     return os.path.join(os.getcwd(), name)  # noqa: PTH118, PTH109  # not normalised: the interpreter does not either
+
+
+def _flush() -> None:
+    """Write what the program has printed. Raises `OSError` if it cannot be written, perhaps to a reader that has ended,
+    and drops the rest."""
+    stream = sys.__stdout__
+    if stream and not stream.closed:
+        try:
+            stream.flush()
+        except OSError:
+            printing.drop(stream.fileno())
+            raise
 
 
 def _tell(error: BaseException) -> None:

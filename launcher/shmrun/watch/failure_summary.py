@@ -1,13 +1,15 @@
 """The summary at the end of a job, and its exit code. `shmcoll/startup/exits.py` determines which rank failed first.
 
-The cause is printed last, because the last line is at the bottom of the screen.
+The cause is printed last, because the last line is at the bottom of the screen. If the job has failed because the
+reader of its output has ended (`shmrun ... | head`), nothing is printed, as for other programs that SIGPIPE ends.
 """
 
+import select
 import signal
-import sys
 
 from shmcoll.engine.memory.group import names
 from shmcoll.startup.exits import describe, first_failure, is_consequence, signal_name
+from shmrun.cli.printing import tell
 from shmrun.start.rank import Rank
 from shmrun.watch.supervise import Outcome
 
@@ -15,7 +17,7 @@ TIMED_OUT = 124
 
 _HINTS: dict[int, str] = {
     signal.SIGKILL: "perhaps by the kernel, for lack of memory: see dmesg",
-    signal.SIGPIPE: "whoever should read its output has gone",
+    signal.SIGPIPE: "the reader of a pipe or a socket has ended",
     signal.SIGBUS: "perhaps a mapped file was truncated, or its disk or /dev/shm is full",
     signal.SIGSEGV: "to see where, set PYTHONFAULTHANDLER=1",
     signal.SIGABRT: "to see where, set PYTHONFAULTHANDLER=1",
@@ -33,7 +35,9 @@ def speak(outcome: Outcome) -> int:
         return _say(outcome, others, f"interrupted by {signal_name(outcome.interrupted)}", 128 + outcome.interrupted)
     first = first_failure(outcome.arena, outcome.ranks)
     if first is None:
-        return 0
+        return int(outcome.has_lost_output)
+    if _is_broken_pipe(first) and _has_lost_reader():
+        return 128 + signal.SIGPIPE
     return _say(outcome, [r for r in failed if r is not first], _cause(outcome, first), _exit_code(first))
 
 
@@ -42,8 +46,8 @@ def _say(outcome: Outcome, others: list[Rank], cause: str, code: int) -> int:
     for rank in others:
         lines.setdefault(_in_one_line(outcome, rank), []).append(rank.number)
     for line, ranks in lines.items():
-        print(f"{names(ranks)}: {line}", file=sys.stderr)
-    print(f"shmrun: {cause}", file=sys.stderr)
+        tell(f"{names(ranks)}: {line}")
+    tell(f"shmrun: {cause}")
     return code
 
 
@@ -74,6 +78,18 @@ def _exit_code(rank: Rank) -> int:
     if rank.ended_by and rank.raised:
         return 1
     return status if status >= 0 else 128 - status
+
+
+def _is_broken_pipe(rank: Rank) -> bool:
+    return rank.status in (-signal.SIGPIPE, 128 + signal.SIGPIPE) or bool(rank.raised and rank.raised.is_broken_pipe)
+
+
+def _has_lost_reader() -> bool:
+    """Return whether the reader of standard output or standard error has ended."""
+    poll = select.poll()
+    for number in (1, 2):
+        poll.register(number, 0)
+    return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _is_interrupt(rank: Rank, signum: int) -> bool:

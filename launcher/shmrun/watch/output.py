@@ -22,7 +22,7 @@ counts until a piece of another size has come, or the turn is over.
 A reader that is slow, or stopped, must not hold up the launcher, which has ranks to watch. So a sink writes only what
 the reader accepts without waiting. While it is full its streams are not read, and the ranks wait, as they would for a
 slow terminal. If the reader has ended, the pipes are closed, so that the ranks notice it as they would without a
-launcher.
+launcher. If output cannot be written for another reason (a full disk), the ranks go on, and the rest is dropped.
 """
 
 import contextlib
@@ -53,6 +53,7 @@ class Sink:
         self.fd = fd
         self.pending = bytearray()
         self.broken = False
+        self.failure: OSError | None = None  # why output has been lost
         self.streams: list[Stream] = []
         self._turn: Stream | None = None
         self._turn_began = self._turn_ends = 0.0
@@ -97,8 +98,11 @@ class Sink:
             written = os.write(self.fd, self.pending[: self._most])
         except BlockingIOError:
             pass
-        except OSError:
+        except BrokenPipeError:
             self.give_up()
+        except OSError as e:
+            self.failure = e
+            self.pending.clear()
         else:
             del self.pending[:written]
 
@@ -146,7 +150,7 @@ class Sink:
         self.streams.append(stream)
 
     def _add(self, stream: "Stream", data: bytes) -> None:
-        if self.broken:
+        if self.broken or self.failure:
             return
         if stream.mark:
             is_begun = self._unfinished is stream

@@ -14,7 +14,6 @@ unshared     number and bytes of the arrays that found no room there, and became
 """
 
 import json
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from shmcoll.engine.memory.arena import Arena, mib
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.startup.exits import signal_name
+from shmrun.cli.printing import tell
 from shmrun.start.rank import Rank
 from shmrun.watch.supervise import Outcome
 
@@ -92,7 +92,7 @@ def write_json(outcome: Outcome, path: str) -> None:
     try:
         Path(path).write_bytes(to_bytes(json.dumps(document, indent=1) + "\n"))
     except OSError as e:
-        print(f"shmrun: cannot write the report {path!r} (--report-json): {e.strerror or e}", file=sys.stderr)
+        tell(f"shmrun: cannot write the report {path!r} (--report-json): {e.strerror or e}")
 
 
 def _row(one: Figures) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from shmrun.watch.stall_warning import StallWarning
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of the job. interrupted: the first signal that was forwarded. late: ranks that ran when the time was
-    over."""
+    over. has_lost_output: some could not be written."""
 
     arena: Arena
     ranks: list[Rank]
@@ -40,6 +40,7 @@ class Outcome:
     timeout: float | None
     interrupted: int
     late: list[int]
+    has_lost_output: bool
 
     @property
     def failed(self) -> list[Rank]:
@@ -53,7 +54,8 @@ def watch(job: Job, ranks: list[Rank]) -> Outcome:
         watcher.watch()
     finally:
         watcher.clean_up()
-    return Outcome(job.arena, watcher.ranks, watcher.grace, watcher.timeout, watcher.interrupted, watcher.late)
+    ended = watcher.interrupted, watcher.late, watcher.has_lost_output
+    return Outcome(job.arena, watcher.ranks, watcher.grace, watcher.timeout, *ended)
 
 
 class _JobWatcher(Watcher[Rank]):
@@ -66,6 +68,7 @@ class _JobWatcher(Watcher[Rank]):
         self._sinks = {number: Sink(number) for number in (1, 2)}
         self._streams = [pair for rank in self.ranks for pair in self._make_streams(rank, options.tag_output)]
         self._stall = StallWarning(job.arena, options.stall_warning) if options.stall_warning else None
+        self.has_lost_output = False
         self._is_over = False  # whether the time limit is over
         self._forwarded: set[int] = set()
         self._terminal = self.ranks[0].terminal
@@ -126,6 +129,7 @@ class _JobWatcher(Watcher[Rank]):
                     self._stop(signal.SIGTTOU)
                 else:
                     sink.write_some()
+                    self._report_loss(sink)
         if self._stall and not self.is_ending and time.monotonic() >= self._stall.when:
             self._report_stall(self._stall)
 
@@ -194,6 +198,12 @@ class _JobWatcher(Watcher[Rank]):
         elif signum == signal.SIGINT:
             self.end_ranks((0.0, signal.SIGKILL))
             self._stop_writing()
+
+    def _report_loss(self, sink: Sink) -> None:
+        if sink.failure and not self.has_lost_output:
+            self.has_lost_output = True
+            why = sink.failure.strerror
+            self._sinks[2].say(f"shmrun: cannot write the output: {why}; the job goes on, and the rest is dropped")
 
     def _report_stall(self, stall: StallWarning) -> None:
         if line := stall.look():
