@@ -10,12 +10,17 @@ Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`
 the process is a rank itself.
 """
 
+import _signal  # type: ignore[import-not-found]  # `signal` would import more
+
+if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # Ctrl-C ends this process without a traceback of imports
+
 import os
 import sys
 from importlib import import_module
 from typing import NoReturn
 
-from shmrun.cli.printing import printing
+from shmrun.cli.printing import interruptible, printing
 
 from shmbench.cli.options import SUBCOMMANDS, Options, parse
 
@@ -23,19 +28,27 @@ from shmbench.cli.options import SUBCOMMANDS, Options, parse
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark. Returns 0, or 1 if a result was wrong. Exits with 2 for wrong options (SystemExit)."""
     arguments = sys.argv[1:] if argv is None else argv
-    if arguments[:1] == ["compare"] and "--door" in arguments:
-        return printing("shmbench", lambda: int(import_module("shmbench.commands.door_compare").main(arguments[1:])))
-    if arguments[:1] == ["compare"] and any(word.partition("=")[0] == "--nodes" for word in arguments):
-        return printing("shmbench", lambda: int(import_module("shmbench.commands.nodes_compare").main(arguments[1:])))
-    if arguments and arguments[0] in SUBCOMMANDS:
-        return printing("shmbench", lambda: int(import_module(f"shmbench.commands.{arguments[0]}").main(arguments[1:])))
-    if any(word.partition("=")[0] == "--door" for word in arguments):
-        return printing("shmbench", lambda: int(import_module("shmbench.commands.door").main(arguments)))
+    name, rest = _subcommand(arguments)
+    if name:
+        command = import_module(f"shmbench.commands.{name}").main
+        with interruptible():
+            return printing("shmbench", lambda: int(command(rest)))
     if "SHMCOLL_ARENA" not in os.environ and not _is_rank_of_mpi():
         _become_job(parse(arguments), arguments)
     from shmbench.commands.worker import main as work
 
-    return work(arguments)
+    with interruptible():
+        return work(arguments)
+
+
+def _subcommand(arguments: list[str]) -> tuple[str, list[str]]:
+    """Return the module of a subcommand, or '', and its arguments."""
+    flags = {word.partition("=")[0] for word in arguments}
+    if arguments[:1] == ["compare"] and {"--door", "--nodes"} & flags:
+        return "door_compare" if "--door" in flags else "nodes_compare", arguments[1:]
+    if arguments and arguments[0] in SUBCOMMANDS:
+        return arguments[0], arguments[1:]
+    return "door" if "--door" in flags else "", arguments
 
 
 def _is_rank_of_mpi() -> bool:
@@ -50,7 +63,7 @@ def _is_rank_of_mpi() -> bool:
 
 
 def _become_job(options: Options, arguments: list[str]) -> NoReturn:
-    from shmcoll.engine.system.interpreter import interpreter_environment
+    from shmcoll.engine.system.interpreter import flags, interpreter_environment
 
     if options.conditions.neighbour and not options.neighbour_pid:
         from shmbench.timing.neighbour import start
@@ -62,6 +75,7 @@ def _become_job(options: Options, arguments: list[str]) -> NoReturn:
     shared = ["--share-arrays"] if options.conditions.share_arrays else []
     command = [
         sys.executable,
+        *flags(),
         "-m",
         "shmrun",
         "-n",

@@ -50,7 +50,7 @@ def start(arena: Arena) -> None:
     }
     with ignored(OSError, subprocess.SubprocessError, ShmcollError):
         subprocess.run(
-            [interpreter.python(), "-I", "-S", str(_PROGRAM)],
+            [interpreter.python(), *interpreter.flags(), "-I", "-S", str(_PROGRAM)],
             input=to_bytes(json.dumps(given)),
             stdout=subprocess.DEVNULL,
             pass_fds=[arena.fd],

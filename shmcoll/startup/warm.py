@@ -84,6 +84,7 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
                     interpreter.command("shmcoll.startup.warm", os.getpid(), *missing[i::workers]),
                     env=interpreter.environment(os.environ, sys.path),
                     stdout=writer,
+                    process_group=0,  # Ctrl-C reaches this process, whose end is theirs
                 )
                 for i in range(workers)
             ]

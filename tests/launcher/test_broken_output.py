@@ -93,7 +93,7 @@ JOBS = {
         "-n",
         "2",
         "-c",
-        f"import shmcoll; c = shmcoll.init(); {'c.rank or print(); c.barrier(); ' * 9}",
+        f"import shmcoll; c=shmcoll.init(); {'c.rank or print(); c.barrier(); ' * 9}",
     ],
 }
 

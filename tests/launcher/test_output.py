@@ -55,7 +55,7 @@ def test_a_reader_that_leaves_ends_the_ranks_output(shmrun):
     assert job.stdout.readline().endswith("] y\n")
     job.stdout.close()
     assert job.wait(timeout=PATIENCE) == 128 + 13
-    assert "was killed by signal 13 (SIGPIPE)" in job.stderr.read()
+    assert job.stderr.read() == ""
 
 
 def test_a_reader_that_stops_does_not_stop_the_time_limit(shmrun):

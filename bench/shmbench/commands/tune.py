@@ -21,7 +21,7 @@ from shmbench.cli.flags import Parser, at_least
 from shmbench.timing.other_load import BUSY, Others
 from shmcoll.engine.memory import thresholds
 from shmcoll.engine.system.cores import usable_cores
-from shmcoll.engine.system.interpreter import interpreter_environment
+from shmcoll.engine.system.interpreter import flags, interpreter_environment
 
 if TYPE_CHECKING:
     from shmbench.commands.thresholds import Crossing, Ratios
@@ -85,7 +85,19 @@ def _run_job(ranks: int, rounds: int) -> tuple[dict[str, int], int]:
     """Return the result of a job of this number of ranks, and its exit code."""
     with tempfile.TemporaryDirectory() as scratch:
         into = Path(scratch) / "found.json"
-        job = [sys.executable, "-m", "shmrun", "--bind-to", "none", "-n", str(ranks), "-m", "shmbench", "tune"]
+        job = [
+            sys.executable,
+            *flags(),
+            "-m",
+            "shmrun",
+            "--bind-to",
+            "none",
+            "-n",
+            str(ranks),
+            "-m",
+            "shmbench",
+            "tune",
+        ]
         command = [*job, "--rounds", str(rounds), "--into", str(into)]
         code = subprocess.run(command, env=interpreter_environment(os.environ, sys.path), check=False).returncode
         return json.loads(into.read_text()) if code == 0 else {}, code

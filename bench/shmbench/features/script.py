@@ -1,17 +1,17 @@
 """A script on ranks of its own, started by `shmrun`, as users start it."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 from shmbench.timing.launch import Failed
+from shmcoll.engine.system.interpreter import flags
 
 SECONDS = 60
 
 
 def run(script: Path, ranks: int, *options: str) -> str:
     """Return the output of the script. Raises `Failed` with the last line of the error, also if the time is over."""
-    command = [sys.executable, "-m", "shmrun", "-n", str(ranks), *options, str(script)]
+    command = [sys.executable, *flags(), "-m", "shmrun", "-n", str(ranks), *options, str(script)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from shmbench.timing.peers import IMPORTED, PEERS, SCRIPTS
-from shmcoll.engine.system.interpreter import interpreter_environment
+from shmcoll.engine.system.interpreter import flags, interpreter_environment
 from shmcoll.startup.rank_process import die_with
 
 Command = tuple[list[str], dict[str, str]]  # with its environment
@@ -74,7 +74,9 @@ def _check_running(processes: Sequence[subprocess.Popen[bytes]], told: IO[bytes]
 def _commands(library: str, folder: Path, arguments: Sequence[str], ranks: int) -> list[Command]:
     """Return the commands to start at the same time."""
     if library == "shmcoll":
-        return [([sys.executable, "-m", "shmbench", *arguments], interpreter_environment(os.environ, sys.path))]
+        return [
+            ([sys.executable, *flags(), "-m", "shmbench", *arguments], interpreter_environment(os.environ, sys.path))
+        ]
     peer, binaries = PEERS[library], folder / library / "bin"
     command = [str(binaries / "python"), str(SCRIPTS / peer.script), *arguments]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, IMPORTED)), "OMP_NUM_THREADS": "1"}

@@ -23,11 +23,11 @@ _READY = b"ready"
 
 def start(neighbour: Neighbour) -> "subprocess.Popen[bytes]":
     """Start it, and return when it computes. Raises `OSError` if it does not start."""
-    from shmcoll.engine.system.interpreter import interpreter_environment
+    from shmcoll.engine.system.interpreter import flags, interpreter_environment
 
     core = "any" if neighbour.core is None else str(neighbour.core)
     process = subprocess.Popen(
-        [sys.executable, "-m", "shmbench.timing.neighbour", str(neighbour.duty), core, str(os.getpid())],
+        [sys.executable, *flags(), "-m", "shmbench.timing.neighbour", str(neighbour.duty), core, str(os.getpid())],
         env=interpreter_environment(os.environ, sys.path),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

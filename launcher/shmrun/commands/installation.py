@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from shmcoll.engine.system.interpreter import flags
 from shmcoll.engine.system.text import to_text
 from shmrun.cli.settings import SETTINGS
 from shmrun.commands.findings import Finding, Level
@@ -84,6 +85,19 @@ def trial() -> Iterator[Finding]:
     environment["PYTHONPATH"] = os.pathsep.join(str(Path(place).absolute()) for place in sys.path)
     command = [sys.executable, "-m", "shmrun", "-n", "2", "--timeout", "60", "-m", "shmrun.commands.barrier_job"]
     told = subprocess.run(command, env=environment, cwd="/", capture_output=True, check=False)
+    command = [
+        sys.executable,
+        *flags(),
+        "-m",
+        "shmrun",
+        "-n",
+        "2",
+        "--timeout",
+        "60",
+        "-m",
+        "shmrun.commands.barrier_job",
+    ]
+    told = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
     if told.returncode == 0:
         yield Finding(Level.OK, "trial", "two ranks have met in a barrier")
     else:

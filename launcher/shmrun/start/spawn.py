@@ -162,11 +162,12 @@ def _execute(job: Job, report_fd: int, mask: Iterable[int]) -> None:
     if job.program.python:
         from shmrun.start import run_fresh
 
-        path, argv = sys.executable, run_fresh.command(job.program, report_fd, job.options)
+        path, argv = sys.executable, run_fresh.command(job.program, report_fd, mask, job.options)
         os.set_inheritable(report_fd, True)
+    else:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.set_inheritable(job.arena.fd, True)
     rank_process.begin_to_execute()
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.execv(path, argv)
 
 

@@ -54,10 +54,16 @@ def freeze_support() -> None:
 def command(module: str, *arguments: object) -> list[str]:
     """Return the command line that runs a module of ours, under the options of this interpreter. Raises `ShmcollError`
     if there is no program that would run it."""
+    return [(_has_support and sys.executable) or python(), *flags(), "-m", module, *map(str, arguments)]
+
+
+def flags() -> list[str]:
+    """Return the options of this interpreter, those about bytecode included."""
     import subprocess
 
-    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [(_has_support and sys.executable) or python(), *flags, "-m", module, *map(str, arguments)]
+    found: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    found += ["-B"] * sys.dont_write_bytecode
+    return found + (["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else [])
 
 
 def python() -> str:
