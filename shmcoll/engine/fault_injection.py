@@ -26,6 +26,7 @@ import numpy as np
 from shmcoll.engine import atomics, fences, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.collective import Collective
+from shmcoll.engine.memory.faults import planned
 from shmcoll.engine.native import entry
 
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
@@ -36,11 +37,7 @@ _kept: list[Any] = []  # ctypes does not keep what it makes
 
 def plan(rank: int) -> bool:
     """Put in place what SHMCOLL_FAULTS says of this rank; whether it says anything. `ValueError` for one misspelt."""
-    text = os.environ.get("SHMCOLL_FAULTS")
-    if not text:
-        return False
-    mine = [_parsed(fault) for fault in text.split(",")]
-    faults = [(what, number) for who, what, number in mine if who in ("*", str(rank))]
+    faults = [(what, number) for who, what, number in planned() if who in ("*", str(rank))]
     if faults and not isinstance(atomics.hooks, Hooks):
         atomics.hooks = Hooks(faults, rank)
         atomics.python_kernels = _NativeKernels()
@@ -159,11 +156,3 @@ def _dawdle(draw: random.Random) -> None:
     elif choice < 0.6:
         for _ in range(draw.randrange(100)):
             pass
-
-
-def _parsed(fault: str) -> tuple[str, str, int]:
-    who, _, rest = fault.strip().partition(":")
-    what, _, number = rest.partition("@")
-    if not (who == "*" or who.isdigit()) or what not in (*_SIGNALS, "jitter") or not number.isdigit():
-        raise ValueError(f"SHMCOLL_FAULTS: {fault!r} is not 'rank:kill@k', 'rank:stop@k' or 'rank:jitter@seed'")
-    return who, what, int(number)

@@ -244,6 +244,10 @@ def _late_place(arena: Arena, rank: int, launcher: str) -> Placement | None:
     if first.pid in (pid for pid, _ in ancestors()):
         return None
     raise ArenaError(f"rank {rank} of this job is process {first.pid}; one process per rank calls init()")
+    fd, _, nonce = given.partition(":")
+    if not fd.isdecimal() or int(fd) > 1 << 30:
+        raise ArenaError(f"SHMCOLL_ARENA={given!r} is not 'descriptor:nonce'; it is set by shmrun, not by hand")
+    return arenas.attach(int(fd), nonce)
 
 
 def _number(name: str) -> int:

@@ -100,4 +100,4 @@ def test_killed_at_every_operation(ranks: Any, seed: int, n: int, operation: str
 
 def test_a_misspelt_fault_is_refused(ranks: Any) -> None:
     (outcome,) = ranks.outcomes(1, count_operations, "barrier", environment={"SHMCOLL_FAULTS": "0:die@3"})
-    assert "'0:die@3' is not 'rank:kill@k'" in str(outcome.error)
+    assert "SHMCOLL_FAULTS='0:die@3': '0:die@3' is not a fault; give RANK:kill@K" in str(outcome.error)

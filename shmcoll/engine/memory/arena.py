@@ -32,7 +32,7 @@ import time
 import weakref
 
 from shmcoll.engine import fences, layout
-from shmcoll.engine.memory import pages, thresholds
+from shmcoll.engine.memory import faults, pages, thresholds
 from shmcoll.engine.memory.available_memory import amount, available, filesystem_room
 from shmcoll.engine.system.caches import own_cache
 from shmcoll.engine.system.cores import usable_cores
@@ -179,11 +179,13 @@ def create(
     available. window_bytes: the length of a window (`engine/protocol/cells.py`); 0: by the caches. name: the name of
     the file in /dev/shm, which the caller removes; by default the file has no name. nonce: 16 bytes, by default random.
     creator: the process that represents the job, if it is not this one. Raises `ArenaError` with the amounts if there
-    is too little shared memory, and `FileExistsError` if the name exists.
+    is too little shared memory, `ValueError` for a variable with a wrong value, and `FileExistsError` if the name
+    exists.
     """
     check_ranks(ranks, cell_bytes)
     creator = creator or os.getpid()
     cores = usable_cores()
+    faults.planned()  # refused here, before ranks start
     limits = thresholds.of_job(ranks, cores)
     window_bytes = window_bytes or max(cell_bytes, usual_window(ranks, cores))
     need = layout.arena_bytes(ranks, window_bytes)

@@ -80,7 +80,7 @@ def of_job(ranks: int, cores: int) -> Thresholds:
 
 def _setting(name: str, default: int) -> int:
     given = os.environ.get(name)
-    value = default if given is None else amount(given)
+    value = amount(given) if given else default
     if not 0 < value <= MOST:
         raise ValueError(f"{name}={given!r} is not an amount of memory up to 1T; give one like 65536, 64K or 2M")
     if name == "SHMCOLL_SLICE_BYTES" and value < layout.LINE:
