@@ -204,7 +204,7 @@ def preload(progress: Callable[[str], None] | None = None) -> None:
 def _inherited(given: str) -> Arena:
     """Return the arena behind the inherited descriptor, or else the launcher's, which has the same number."""
     fd, nonce, launcher = [*given.split(":"), "", ""][:3]
-    if not (fd.isdigit() and nonce and launcher.isdigit()):
+    if not (nonce and all(number.isdecimal() and int(number) < 1 << 31 for number in (fd, launcher))):
         raise ArenaError(f"SHMCOLL_ARENA={given!r} is not 'descriptor:nonce:process'; it is set by shmrun, not by hand")
     try:
         return arenas.attach(int(fd), nonce)
@@ -244,10 +244,6 @@ def _late_place(arena: Arena, rank: int, launcher: str) -> Placement | None:
     if first.pid in (pid for pid, _ in ancestors()):
         return None
     raise ArenaError(f"rank {rank} of this job is process {first.pid}; one process per rank calls init()")
-    fd, _, nonce = given.partition(":")
-    if not fd.isdecimal() or int(fd) > 1 << 30:
-        raise ArenaError(f"SHMCOLL_ARENA={given!r} is not 'descriptor:nonce'; it is set by shmrun, not by hand")
-    return arenas.attach(int(fd), nonce)
 
 
 def _number(name: str) -> int:

@@ -23,7 +23,8 @@ if __name__ == "__main__":
     print(facts())
     print(shmcoll.run(facts, 1, method="spawn")[0])
     for command in (["-m", "shmrun", "-n", "1", "--fresh"], ["-I", "-S"]):
-        print(subprocess.run([sys.executable, *flags(), *command, *ask], stdout=subprocess.PIPE, text=True).stdout, end="")
+        told = subprocess.run([sys.executable, *flags(), *command, *ask], stdout=subprocess.PIPE, text=True)
+        print(told.stdout, end="")
 """
 WAYS = {
     "-B": (["-B"], {}, "(True, None)"),

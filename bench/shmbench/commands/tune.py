@@ -85,20 +85,8 @@ def _run_job(ranks: int, rounds: int) -> tuple[dict[str, int], int]:
     """Return the result of a job of this number of ranks, and its exit code."""
     with tempfile.TemporaryDirectory() as scratch:
         into = Path(scratch) / "found.json"
-        job = [
-            sys.executable,
-            *flags(),
-            "-m",
-            "shmrun",
-            "--bind-to",
-            "none",
-            "-n",
-            str(ranks),
-            "-m",
-            "shmbench",
-            "tune",
-        ]
-        command = [*job, "--rounds", str(rounds), "--into", str(into)]
+        job = [sys.executable, *flags(), "-m", "shmrun", "--bind-to", "none", "-n", str(ranks)]
+        command = [*job, "-m", "shmbench", "tune", "--rounds", str(rounds), "--into", str(into)]
         code = subprocess.run(command, env=interpreter_environment(os.environ, sys.path), check=False).returncode
         return json.loads(into.read_text()) if code == 0 else {}, code
 

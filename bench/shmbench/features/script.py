@@ -1,6 +1,7 @@
 """A script on ranks of its own, started by `shmrun`, as users start it."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 from shmbench.timing.launch import Failed

@@ -83,21 +83,9 @@ def trial() -> Iterator[Finding]:
     """Run two ranks that meet once, without the settings of this directory and of the environment."""
     environment = {k: v for k, v in os.environ.items() if k not in {s.variable for s in SETTINGS.values()}}
     environment["PYTHONPATH"] = os.pathsep.join(str(Path(place).absolute()) for place in sys.path)
-    command = [sys.executable, "-m", "shmrun", "-n", "2", "--timeout", "60", "-m", "shmrun.commands.barrier_job"]
+    python = [sys.executable, *flags(), "-m"]
+    command = [*python, "shmrun", "-n", "2", "--timeout", "60", "-m", "shmrun.commands.barrier_job"]
     told = subprocess.run(command, env=environment, cwd="/", capture_output=True, check=False)
-    command = [
-        sys.executable,
-        *flags(),
-        "-m",
-        "shmrun",
-        "-n",
-        "2",
-        "--timeout",
-        "60",
-        "-m",
-        "shmrun.commands.barrier_job",
-    ]
-    told = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=False)
     if told.returncode == 0:
         yield Finding(Level.OK, "trial", "two ranks have met in a barrier")
     else:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 from shmcoll.diagnostics import stack_server
+from shmcoll.engine.system.text import to_text
 from shmcoll.runtime import uncaught
 from shmrun.cli import printing
 from shmrun.start import exception_report
@@ -110,7 +111,7 @@ def _run_script(program: Program) -> None:
     main.__loader__ = SourceFileLoader("__main__", path)
     if program.kind is Kind.ONCE:
         source = os.fsencode(program.code)
-        lines = source.decode(errors="replace").splitlines(keepends=True)
+        lines = to_text(source).splitlines(keepends=True)
         linecache.cache[path] = len(source), None, lines, path  # a traceback must not open it
     else:
         with io.open_code(path) as f:
