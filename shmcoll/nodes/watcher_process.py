@@ -53,8 +53,6 @@ import sys
 import time
 from typing import Any
 
-from shmcoll.engine.system.text import read_text, to_bytes
-
 CONFIRMATION = 2.0  # seconds
 _PAUSE = 0.02  # seconds
 _INFO_PATIENCE = 0.5  # seconds until the parent of a process has waited for it
@@ -103,7 +101,7 @@ def _watch(given: dict[str, Any], listener: socket.socket, canary: int) -> tuple
     events.register(listener, select.EPOLLIN)
     ranks = {pid: (rank, start, record) for rank, pid, start, record in given["ranks"]}
     processes = {pid: os.pidfd_open(pid) for pid in ranks}
-    if any(_stat(pid)[_STAT_START : _STAT_START + 1] != [str(start)] for pid, (_, start, _) in ranks.items()):
+    if any(_stat(pid)[_STAT_START : _STAT_START + 1] != [b"%d" % start] for pid, (_, start, _) in ranks.items()):
         return None
     connections: dict[int, socket.socket] = {}
     watched = {pidfd: pid for pid, pidfd in processes.items()}
@@ -151,7 +149,7 @@ def _ends(descriptor: int, event: int, seconds: float | None = CONFIRMATION) -> 
 def _status(pidfd: int, pid: int, start: int) -> int | None:
     """Return the wait status of a process that has ended; None if it is not known."""
     fields = _stat(pid)
-    if fields[_STAT_START : _STAT_START + 1] == [str(start)] and fields[_STAT_STATE] == "Z":
+    if fields[_STAT_START : _STAT_START + 1] == [b"%d" % start] and fields[_STAT_STATE] == b"Z":
         return int(fields[_STAT_STATUS])
     end = time.monotonic() + _INFO_PATIENCE
     while time.monotonic() < end:
@@ -166,9 +164,10 @@ def _status(pidfd: int, pid: int, start: int) -> int | None:
     return None
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int) -> list[bytes]:
     try:
-        return read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()
     except OSError:
         return []
 
@@ -184,6 +183,7 @@ def _tell(arena: int, rank: int, status: int | None, *, unless_known: bool) -> N
     """Print which rank of the job has died. unless_known: not if a rank of its node has ended a group because of it."""
     from shmcoll.diagnostics.nodes_status import has_ended_a_group, last_operation, observed
     from shmcoll.diagnostics.observer import ObservedArena
+    from shmcoll.engine.system.text import to_bytes
 
     node = observed(ObservedArena(arena))
     if node is None or (unless_known and has_ended_a_group(node, rank)):
