@@ -18,6 +18,7 @@ from shmcoll.communicator.graph_links import as_links
 from shmcoll.communicator.grid import Grid
 from shmcoll.communicator.message_plans import MESSAGES
 from shmcoll.communicator.object_reductions import ObjectReductions
+from shmcoll.communicator.objects import Parts
 from shmcoll.communicator.plans import OPERATIONS, Plan
 from shmcoll.communicator.shared_memory import SharedMemory
 from shmcoll.communicator.two_way_messages import TwoWayMessages

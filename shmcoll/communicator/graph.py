@@ -37,6 +37,7 @@ from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
+    from shmcoll.communicator.objects import Parts
     from shmcoll.communicator.types import Array, ArrayLike, Counts, Out
 
 
