@@ -148,8 +148,8 @@ def test_align(offset: int, unit: int, expected: int) -> None:
 
 def test_words_of_the_context_do_not_overlap() -> None:
     named = [context.ACTIVE, context.RINGS]
-    assert named == [0, 39 * 8]
-    assert max(named) < context.X
+    assert named == [0, 41 * 8]
+    assert max(*named, context.HELPERS) < context.X
     assert context.X + context.DTYPE < context.OUT
     assert context.OUT + context.DTYPE < context.EXTRA
     assert context.EXTRA + 8 * context.EXTRA_WORDS <= 8 * context.CONTEXT_WORDS

@@ -61,7 +61,7 @@ def answer() -> None:
 
 
 def read_answer() -> None:
-    protocol.read_result(io.BytesIO(pickle.dumps(Mine())), 0, 1)
+    protocol.read_result(io.BytesIO(protocol.ANSWER + pickle.dumps(Mine())), 0, 1, "")
 
 
 def make_operator() -> None:

@@ -27,7 +27,7 @@ from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.caches import last_level_caches
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.handlers import ignored, reraise_of_handler
-from shmcoll.engine.system.text import to_bytes, to_text
+from shmcoll.engine.system.text import read_text, to_bytes
 
 # No bit of a result depends on them
 TUNED = ("flat_bytes", "ring_bytes", "stream_bytes", "exchange_bytes", "direct_bytes")
@@ -146,9 +146,9 @@ def machine() -> dict[str, Any]:
 def _processor() -> str:
     """Return what the system reports about the first core, except for what changes with time."""
     names = ("model name", "CPU implementer", "CPU part")
-    with ignored(OSError), open("/proc/cpuinfo", "rb") as file:
-        beginning = file.read(4096)  # reading all of it takes long on machines with hundreds of cores
-        first = to_text(beginning).split("\n\n")[0]
+    with ignored(OSError):
+        beginning = read_text("/proc/cpuinfo", 4096)  # all of it takes long on machines with hundreds of cores
+        first = beginning.split("\n\n")[0]
         lines = (line.partition(":") for line in first.splitlines())
         return " ".join(value.strip() for name, _, value in lines if name.strip() in names)
     return ""

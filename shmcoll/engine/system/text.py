@@ -40,9 +40,11 @@ def printable(text: str) -> str:
     return to_text(to_bytes(text))
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the contents of a file, to be parsed or shown. Raises `OSError` if it cannot be read."""
-    return to_text(Path(path).read_bytes())
+def read_text(path: str | os.PathLike[str], most: int = -1) -> str:
+    """Return the contents of a file, to be parsed or shown, or as many bytes of it. Raises `OSError` if it cannot be
+    read."""
+    with open(path, "rb") as file:
+        return to_text(file.read(most))
 
 
 def read_names(path: str | os.PathLike[str]) -> str:
