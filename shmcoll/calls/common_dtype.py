@@ -4,7 +4,7 @@ All ranks pass arrays to these calls, and numpy gives text the width of its long
 made of two operations. First each rank tells the others a hash of its dtype, in an all_gather whose mark says to which
 call it belongs. Where all are equal, the call follows. Otherwise the ranks tell each other their dtypes in words, and
 all of them convert their arrays to the dtype that numpy's promotion gives, and begin again; or all raise the same
-`ValueError`, where there is none, or where a rank has passed an `out`. The group lives on.
+`ValueError`, if no dtype does, or if a rank has passed an `out`. The group lives on.
 
 If an exception comes out between two of these operations, the group ends: the peers wait for the next one.
 """
@@ -113,7 +113,7 @@ def _tell(dispatcher: "Dispatcher", operation: str, mine: np.ndarray) -> np.ndar
 
 
 def _common(dtypes: list[np.dtype]) -> np.dtype | None:
-    """Return the dtype that holds the elements of all these; None if there is none."""
+    """Return the dtype that holds the elements of all these; None if no dtype does."""
     if len({one.kind for one in dtypes}) > 1 and not {one.kind for one in dtypes} <= {"S", "U"}:
         return None
     try:

@@ -118,7 +118,7 @@ def check_arguments(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> tupl
 
 
 def as_sent(x: Any, operation: str, rank: int) -> np.ndarray:
-    """Return `x` as an array that can be sent. Raises `TypeError` if it is none."""
+    """Return `x` as an array that can be sent. Raises `TypeError` if it cannot."""
     array = given.as_moved(x, operation, rank).view(np.ndarray)
     if array.dtype not in BY_NUMPY and description(array) is None:
         raise TypeError(

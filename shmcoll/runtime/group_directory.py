@@ -1,10 +1,10 @@
-"""What a leader says in its directory of the groups that it makes: where their regions are, or why there is none.
+"""What a leader says in its directory of the groups that it makes: where their regions are, or why one was not made.
 
 The words, all written by the leader:
 
     SLOT        offset first, then identity. A reader that finds the identity finds the offset. The leader cannot clear
                 the slot of a region meanwhile, because the reader has not closed this group
-    offset      of the region; negative: there is none. FULL: no slot is free. LEFT: the leader has left the call. Else
+    offset      of the region; negative: no region. FULL: no slot is free. LEFT: the leader has left the call. Else
                 the memory that was needed, and what was available: a refusal says that some page was needed
 
 Order of memory: each word is stored with release and loaded with acquire (`Arena`). So a member that finds the identity
@@ -38,7 +38,7 @@ def identity(ranks: tuple[int, ...], *origin: object) -> Identity:
 
 
 def enter(arena: Arena, leader: int, slot: int, which: Identity, offset: int) -> None:
-    """Let the members find a group, or why there is none."""
+    """Let the members find a group, or why it was not made."""
     at = _slots(arena, leader) + slot * layout.SLOT_BYTES
     arena.store(at + layout.SLOT_IDENTITY, 0)
     arena.store(at + layout.SLOT_OFFSET, offset)

@@ -52,7 +52,7 @@ def write(environment: MutableMapping[str, str], job: str | None, traces: dict[s
 
 
 def of_other(environment: Mapping[str, str]) -> Mark | None:
-    """Return the mark of another process; None if there is none that makes sense."""
+    """Return the mark of another process; None if no readable mark is there."""
     try:
         pid, start, job, traces = json.loads(environment.get(NAME, ""))
         mark = Mark(int(pid), str(job), {name: Trace(*map(str, told)) for name, told in traces.items()})
