@@ -20,7 +20,10 @@ UNLIKE = {
         "For arrays of different shapes use all_gather_object, or all_gather_v(x), which flattens them.",
     ),
     "dtypes": (lambda c: c.all_gather(np.ones(2, "i4" if c.rank else "i8")), SAME),
-    "foreign dtypes": (lambda c: c.all_gather(np.ones(2 + c.rank, "M8[s]" if c.rank else "M8[D]")), SAME),
+    "dates": (  # which have a dtype in common
+        lambda c: c.all_gather(np.ones(2 + c.rank, "M8[s]" if c.rank else "M8[D]")),
+        "For arrays of different lengths use all_gather_v(x, axis=0).",
+    ),
     "dimensions": (lambda c: c.gather(np.ones((2,) * (1 + c.rank))), SAME),
     "roots": (lambda c: c.gather(np.ones(2 + c.rank), c.rank), SAME),
     "calls": (lambda c: c.gather(np.ones(2)) if c.rank else c.all_gather(np.ones(3)), SAME),
@@ -69,17 +72,17 @@ UNFIT = {
         lambda c: c.scatter_v(DATES, send_counts=[2, 2], out=DATES[: 1 + c.rank].copy(), axis=0),
         "scatter_v #6: rank 0 expects 1 rows from rank 0, which sends 2",
     ),
-    "foreign elements": (
+    "foreign elements": (  # #7 compares the dtypes of the ranks
         lambda c: c.all_gather_v(DATES, recv_counts=[12, 9]),
-        "all_gather_v #7: rank 0 expects 9 elements from rank 1, which sends 12",
+        "all_gather_v #8: rank 0 expects 9 elements from rank 1, which sends 12",
     ),
     "known elements": (
         lambda c: c.all_gather_v(ROWS, recv_counts=[12, 9]),
-        "all_gather_v #8: rank 0 expects 9 elements from rank 1, which sends 12",
+        "all_gather_v #9: rank 0 expects 9 elements from rank 1, which sends 12",
     ),
     "of the native entry": (
         lambda c: c.all_to_all_v(np.ones(4), [2, 2], out=np.ones(3)),
-        "all_to_all_v #9: 2 elements from rank 1 at displacement 2 of rank 0 do not fit its result of 3",
+        "all_to_all_v #10: 2 elements from rank 1 at displacement 2 of rank 0 do not fit its result of 3",
     ),
 }
 

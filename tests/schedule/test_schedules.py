@@ -209,8 +209,6 @@ LONGEST_CASES = [
     ("shared all_reduce", {}),
     ("a synchronous message", REORDERED),
     ("a synchronous message", KILLS),
-    ("a circle", BUFFERED),
-    ("a circle", KILLS),
 ]
 
 LARGE_CASES = [

@@ -42,6 +42,15 @@ class ReceiveLooking(Receive):
 
 
 @dataclass(frozen=True)
+class ReceiveAsleep(ReceiveLooking):
+    """It says that it sleeps before its first sleep, as a receive does before its second: the machine has no slices."""
+
+    def run(self, rank: Rank, number: int) -> int:
+        self._begins(rank)
+        return Receive.run(self, rank, number)
+
+
+@dataclass(frozen=True)
 class ReceiveInCircle(ReceiveLooking):
     """The ranks will be in a circle: it looks until it finds that, and ends the group."""
 

@@ -24,7 +24,7 @@ from tests.schedule.explorer.calls import (
     Post,
 )
 from tests.schedule.explorer.calls_exposing import IN_ARENA, Exposing
-from tests.schedule.explorer.calls_in_circles import ReceiveInCircle, ReceiveLooking
+from tests.schedule.explorer.calls_in_circles import ReceiveAsleep, ReceiveInCircle, ReceiveLooking
 from tests.schedule.explorer.calls_in_phases import (
     AwaitInVain,
     BarrierApart,
@@ -468,8 +468,10 @@ SCENARIOS = {
         ),
         each=True,
     ),
-    "a circle": Scenario(2, ((ReceiveInCircle(1, 1),), (Receive(0, 1),)), each=True),
-    "a circle, 3 ranks": Scenario(3, ((ReceiveInCircle(1, 1),), (Receive(2, 1),), (Receive(0, 1),)), each=True),
+    "a circle": Scenario(2, ((ReceiveInCircle(1, 1),), (ReceiveAsleep(0, 1),)), each=True),
+    "a circle, 3 ranks": Scenario(
+        3, ((ReceiveInCircle(1, 1),), (ReceiveAsleep(2, 1),), (ReceiveAsleep(0, 1),)), each=True
+    ),
     # the receiver answers when it has begun, or has not: the answer says what the sender must find
     "a synchronous message": Scenario(
         2, ((SendSynchronously(1, 1), Receive(1, 1, call=2), Look(1, True)), (Receive(0, 1), Send(0, 1))), each=True
