@@ -121,7 +121,8 @@ def test_a_job_in_the_background_that_reads_is_stopped(shmrun, shell, way):
     shmrun.write(READER, "reader.py")
     command = f"{SHMRUN} {shlex.join(WAYS[way])}"
     shell.type(f"{command}{' | cat' * (way == 'one rank')} &\n")
-    shell.until("asks")
+    if way != "one rank":  # `cat` may be stopped before it has written that
+        shell.until("asks")
     shell.until_stopped()
     shell.type("echo te''xt\n")
     shell.until("text")
@@ -143,6 +144,7 @@ def test_a_job_in_the_background_that_reads_is_stopped(shmrun, shell, way):
     shell.until("<more words>")
 
 
+@pytest.mark.stress  # what is typed at one moment in some hundred is lost on a busy machine
 def test_keys_while_rank_0_reads(shmrun, shell):
     """Ctrl-C and Ctrl-\\ reach every rank once, and the script that has started the job."""
     shmrun.write(
@@ -254,6 +256,7 @@ def test_a_reading_job_that_no_shell_can_continue_ends(shmrun, shell):
     assert (shmrun.folder / "said").read_text().endswith("shmrun: interrupted by SIGHUP\n")
 
 
+@pytest.mark.stress  # what is typed at one moment in some hundred is lost on a busy machine
 def test_a_killed_launcher_gives_the_terminal_back(shmrun, shell):
     script = READER.replace("input()", "(os.kill(os.getppid(), 9), input())[1] if input() else ''")
     shmrun.write(f'{SHMRUN} -n 2 {shmrun.write(script)}\nread x; echo "[$x]"\n', "script.sh")
