@@ -75,6 +75,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     needing = [item for item in session.items if "ranks" in getattr(item, "fixturenames", ())]
     if needing and not session.config.option.collectonly:
         prepare.load(any(set(REDUCING) & set(item.path.stem.split("_")) for item in needing))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # modules of command lines set the default action
     gc.collect()
     gc.freeze()  # a collection would look at all tests, and in a fork copy the memory in which they are
 

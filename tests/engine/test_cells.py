@@ -115,7 +115,7 @@ def test_windows_follow_the_cache_of_a_core(
 
 def test_the_cache_of_a_core_is_read_from_sys(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(caches, "CPUS", tmp_path)
-    monkeypatch.setattr(caches.os, "sched_getaffinity", lambda _: {3, 5})
+    monkeypatch.setattr(caches, "allowed_cores", lambda: {3, 5})
     assert caches.own_cache() == caches.USUAL_OWN_CACHE
     for index, (level, size) in enumerate([(1, "32K"), (2, "1280K"), (3, "32768K")]):
         folder = tmp_path / "cpu3" / "cache" / f"index{index}"

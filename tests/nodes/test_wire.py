@@ -102,7 +102,6 @@ def test_a_message_whose_receiver_is_interrupted_is_not_read_twice_or_as_nothing
                 break
         found.append(wire.heard())
     assert found[0] == {"text": "why"}
-    assert None in found  # when another receive had been posted
     assert all(one in ({"text": "why"}, None) for one in found)
 
 
