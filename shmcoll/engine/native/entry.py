@@ -118,6 +118,7 @@ FIXED = 6  # arguments before the extra words
 ARGUMENT_WORD = c.REDUCTION - 2 * WORD  # so that argument i of a call goes to ARGUMENT_WORD + i words
 EXTRA_WORD = c.EXTRA - FIXED * WORD
 
+FILLED = -1  # in place of the address of a call in memory
 ARGUMENT_COUNT = 0  # of a call in memory: the number of its arguments, which have their places in the context
 
 BIG_ENDIAN = ord(">")
@@ -262,12 +263,13 @@ def forget_extra(ctx):
 
 
 def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[int, int], int]:
-    """Return the form for the gate and for ctypes, which hold the GIL. Its argument `written` is the address of a call
-    in memory. It is 0 if the caller has checked that it may enter, and has filled the context."""
+    """Return the form for the gate, for messages over nodes and for ctypes, which hold the GIL. Its argument `written`
+    is the address of a call in memory. It is 0 for the gate, and FILLED for a caller that Python has called: both have
+    checked that the call may enter, and have filled the context."""
     judge, place, operation, kind = make_judge(record.form), phase_argument(record.form), record.code, record.form
 
     def plain(ctx, written):
-        if written != 0:
+        if written > 0:
             nargs = peek(written + ARGUMENT_COUNT)
             phase = peek(written + argument_word(place)) if place else 0
             hindrance = what_hinders(ctx, kind)
@@ -280,7 +282,7 @@ def make_plain(routine: Callable[[int], int], record: Collective) -> Callable[[i
             if kind & PEER and waits_for_turn(ctx, kind):
                 return c.BUSY
             poke(ctx + c.OPERATION, operation)
-        return run_routine(ctx, routine, kind if written != 0 else kind | JITTED)
+        return run_routine(ctx, routine, kind | JITTED if written == 0 else kind)
 
     return plain
 

@@ -29,6 +29,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native import entry
 from shmcoll.engine.native.entry import (
+    FILLED,
     FIXED,
     answer,
     goes_on,
@@ -70,7 +71,7 @@ def make_message_entry(record: Collective) -> Callable[[int, int, int], int]:
             return py.new_integer(c.BUSY)
         poke(ctx + c.ARGUMENT, index)
         poke(ctx + c.OPERATION, operation)
-        return answer(call(peek(state + PLAIN), ctx, 0, 0))
+        return answer(call(peek(state + PLAIN), ctx, FILLED, 0))
 
     return message_entry
 
