@@ -178,6 +178,8 @@ class Turns:
         words, me, is_held = self._words, threading.get_ident(), False
         if words.item(_COLLECTIVE) >> CALL_BITS == me or words.item(_OWNER) == me:
             return call()
+        if self.is_shut:  # the call is refused: in a fork of the rank, `guard` may be locked forever
+            return call()
         mine = other_threads.in_word(me, operation)
         try:
             with self.guard:
