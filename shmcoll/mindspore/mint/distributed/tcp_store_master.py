@@ -6,7 +6,7 @@ Every store, that of the master too, is a client of its own connections. Who wri
     server    the answer: a byte, 1 for done and 0 for not done, the length of the value, and the value
 
 The first request of a connection is HELLO: the key is MAGIC, the value identifies the store. The answer identifies the
-master. The master closes the connection of a stranger, who does not begin like this. So only stores count as workers,
+master. The master closes a connection that does not begin like this. So only stores count as workers,
 each once, and a store finds out whether another master listens at the port by now. Anybody can connect: of those that
 have not said HELLO the master keeps MOST_STRANGERS connections, each for HEARING seconds.
 
