@@ -71,6 +71,7 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, watch: 
         if group:
             return group
         if how:
+            watch.look()  # a failure because of which the leader may have ended
             raise watch.lost(leader, how)
         pauses.make(leader, "leads the new group, and has not made it")
 

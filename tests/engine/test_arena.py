@@ -86,7 +86,7 @@ def test_a_threshold_may_have_a_unit(monkeypatch, given, bytes_):
         assert arena.load(layout.JOB_STREAM_BYTES) == bytes_
 
 
-@pytest.mark.parametrize("value", ["0", "-5", "much", "", "2T", "9" * 30, "9" * 400])
+@pytest.mark.parametrize("value", ["0", "-5", "much", "2T", "9" * 30, "9" * 400])
 def test_a_threshold_that_is_no_number_is_refused(monkeypatch, value):
     monkeypatch.setenv("SHMCOLL_FLAT_BYTES", value)
     with pytest.raises(ValueError, match=f"SHMCOLL_FLAT_BYTES='{value}' is not an amount of memory up to 1T; give one"):
