@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, TextIO
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.descriptors import File, file_of
+from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.engine.system.text import decoder, show, to_text
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import protocol
@@ -138,8 +139,9 @@ class Server:
                 poll.register(fd, select.POLLIN)
             with self._checked():
                 poll.register(self.sock, select.POLLIN)
-                ready = {fd for fd, _ in poll.poll(deadline and max(0.0, deadline - time.monotonic()) * 1000)}
-                if not ready:
+                left = LONGEST_SLEEP if deadline is None else deadline - time.monotonic()
+                ready = {fd for fd, _ in poll.poll(1000 * min(max(left, 0.0), LONGEST_SLEEP))}
+                if not ready and left <= 0:
                     raise Lost
                 message = self._receive() if self.sock.fileno() in ready else None
             over = message if isinstance(message, Over) and message.number == self.count else None

@@ -53,6 +53,7 @@ from shmcoll.diagnostics.call_site import Site, here, short_path, submitted_at
 from shmcoll.engine import context as c
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.green_threads import check_threads
+from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.errors import (
     CallNotAllowed,
     CollectiveMismatch,
@@ -272,7 +273,8 @@ class AsyncWorker:
                     print(f"shmcoll: {self._name} ends when its asynchronous calls have: {calls}", file=sys.stderr)
                 self._is_late = True
                 self.wake()
-                self._ended.wait()
+                while not self._ended.wait(LONGEST_SLEEP):
+                    pass
             self._thread.join()
         _running.discard(self)
 

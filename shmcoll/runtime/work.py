@@ -5,12 +5,14 @@ threads that wait for it are woken (`async_worker.py` describes all waits).
 """
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from shmcoll.diagnostics.call_site import Site
+from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.errors import Cancelled
 from shmcoll.runtime import lost_failures
 from shmcoll.runtime.process_bound import ProcessBound
@@ -97,7 +99,10 @@ class _Bell:
 
     def wait(self, timeout: float | None) -> None:
         """Wait until it has been rung, for at most `timeout` seconds."""
-        self._lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX))
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        while not self._lock.acquire(timeout=min(max(end - time.monotonic(), 0), LONGEST_SLEEP)):
+            if time.monotonic() >= end:
+                return
 
 
 class Work(ProcessBound, Generic[Result]):

@@ -5,8 +5,10 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -130,6 +132,26 @@ def test_ctrl_c_while_nobody_catches_it(scripts: Any) -> None:
     _, err = script.communicate(timeout=DEADLINE)
     assert "\nKeyboardInterrupt\n" in err
     assert script.returncode == -signal.SIGINT
+
+
+def test_ctrl_c_that_another_thread_takes(tmp_path: Path) -> None:
+    """It does not wake the main thread. Neither does a signal that comes just before the main thread sleeps."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    def interrupt() -> None:
+        pipe.read_bytes()
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    def work() -> None:
+        pipe.write_bytes(b"")
+        time.sleep(600)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        shmcoll.run(work, 1)
+    thread.join()
 
 
 @pytest.mark.slow

@@ -1,5 +1,8 @@
 """`Work.test`, `result` and `exception`; `wait_all`, `wait_any` and `wait_some` over calls of all kinds."""
 
+import signal
+import sys
+import threading
 import time
 
 import numpy as np
@@ -7,6 +10,7 @@ import pytest
 
 import shmcoll
 from shmcoll.errors import Cancelled, CollectiveMismatch
+from shmcoll.runtime.work import Latch, _Bell
 from tests.support.ranks import poll
 
 
@@ -139,3 +143,18 @@ def test_a_limit_of_all(ranks):
         return time.monotonic() - begun
 
     assert ranks(1, wait)[0] >= 0.05
+
+
+def test_an_interrupt_that_another_thread_takes():
+    """It does not wake the main thread. Neither does a signal that comes just before the main thread sleeps."""
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        assert poll(lambda: sys._current_frames()[main].f_code is _Bell.wait.__code__)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        Latch().wait()
+    thread.join()

@@ -3,10 +3,15 @@
 A handler runs between any two instructions of the main thread. What it raises comes out of whatever runs there, and is
 meant for the program. `except OSError` around a system call catches a handler's TimeoutError, too, and `except
 Exception` around a user's method catches all of them.
+
+A handler runs late if its signal comes just before the main thread sleeps in the kernel, or if another thread takes the
+signal: neither wakes the main thread. So a sleep without another end lasts `LONGEST_SLEEP`, and is repeated.
 """
 
 import contextlib
 from types import FrameType, TracebackType
+
+LONGEST_SLEEP = 0.5  # seconds
 
 _VARARGS = 0x04  # inspect.CO_VARARGS, without the time to import `inspect`
 

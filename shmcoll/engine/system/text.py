@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
+from shmcoll.engine.system.handlers import LONGEST_SLEEP
+
 _PIECE = 512  # characters: at most 5 KiB, which the empty buffer of a stream (8 KiB) takes as a whole
 
 
@@ -95,4 +97,4 @@ def _flush(stream: TextIO) -> None:
         try:
             return stream.flush()
         except BlockingIOError:  # what is left stays in its buffer
-            select.select([], [stream], [])
+            select.select([], [stream], [], LONGEST_SLEEP)
