@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -58,6 +58,11 @@ endif
 test-all: $(TESTS)  ## run the tests that make test leaves out
 	@echo "== slow tests (ten minutes)"
 	@$(BIN)/python -m pytest --processes 3 -m slow $(ARGS)
+
+steady: $(TESTS)  ## run all tests 20 times beside two processes that compute
+	@$(BIN)/python -c 'import os; os.fork(); exec("while os.getppid() != 1: pass")' & busy=$$!; trap 'kill $$busy' EXIT; \
+	for run in $$(seq 20); do echo "== run $$run"; $(BIN)/python -m pytest -q --processes 3 $(ARGS) || failed=1; done; \
+	cat .unsteady.json; exit $${failed:-0}
 
 shuffled: $(TESTS)  ## run the tests in random order; SHMCOLL_SEED=... repeats one
 	@$(BIN)/python -m pytest --shuffle $(ARGS)

@@ -471,6 +471,7 @@ def interrupted_twice(comm) -> str:
     return str(told.value)
 
 
+@pytest.mark.timing
 def test_a_second_interrupt_does_not_keep_peers_waiting(ranks):
     assert all("rank 1 was interrupted in recv" in text for text in ranks(2, interrupted_twice))
 

@@ -217,8 +217,9 @@ def nobody_sends(comm, wait: str) -> tuple[float, str, str]:
     return time.monotonic() - begin, told, again
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("wait", ["one", "any", "posted"])
-def test_who_waits_in_vain_says_for_whom(ranks, wait):
+def test_a_receive_without_a_message_says_for_which_one_it_waits(ranks, wait):
     seconds, told, again = ranks(3, nobody_sends, wait)[0]
     assert 0.4 <= seconds < 10
     call = f"recv(source={1 if wait == 'one' else 'ANY'}, tag=5) on rank 0"

@@ -58,6 +58,7 @@ def test_survivors_go_on_after_two_hundred_failures(ranks, seed):
 def part_of_it(comm) -> list:
     """A subgroup in an order of its own loses its second rank; the world goes on without it, too."""
     group = comm.split(0 if comm.rank < 3 else None, key=-comm.rank)
+    comm.barrier()  # a failure of a member of the parent ends a split that is under way
     if comm.rank == 1:
         os._exit(7)
     told = []
@@ -112,6 +113,7 @@ def test_who_does_not_call_it_is_named(ranks):
 def one_has_closed_it(comm, closer: int, board) -> list:
     """A group loses its last rank; one of the survivors closes it instead of shrinking it."""
     group = comm.split(0)
+    comm.barrier()  # a failure of a member of the parent ends a split that is under way
     if comm.rank == 3:
         os._exit(7)
     with pytest.raises(RankFailed):

@@ -46,6 +46,7 @@ def gone(process: psutil.Process) -> bool:
     return True
 
 
+@pytest.mark.timing
 def test_no_rank_outlives_its_launcher(shmrun: Any, until: Callable[..., Any], seed: int) -> None:
     draw, seconds, before = random.Random(seed), [], leaks.snapshot()
     for number in range(KILLS):

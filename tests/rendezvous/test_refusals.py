@@ -53,6 +53,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("order", ["102", *(pytest.param(o, marks=pytest.mark.stress) for o in ("012", "210"))])
 def test_every_rank_tells_how_much_is_missing(tmp_path: Path, script: Path, environment, order: str) -> None:
     """There is no memfd under a name: the arena needs room in /dev/shm."""

@@ -1,16 +1,26 @@
 """`pytest --processes N`: N processes run the tests between them, because many tests wait more than they compute.
 
 The process that has collected the tests forks the others, so that the tests are collected and the routines loaded once.
-It runs no test itself: it shows the output of the first process as it comes, then that of the others, and what failed
-last: the failures of each process, and of one that died the stacks and the test that it ran.
+It runs no test itself. The others tell it the reports of their tests, which it shows and counts like its own. So its
+summary, `--maxfail`, `--lf`, `--durations` and `--junitxml` are about all tests.
 
 All processes cut the tests into the same shares, and each takes the next share that nobody has taken. A file counts the
 shares that are taken: a process appends one byte, and the position behind its byte is the number of its share, counted
-from 1. The kernel appends the bytes one after another, so each share has exactly one taker. Nobody waits for a share. A
-process that dies takes its share with it, and its status fails the run.
+from 1. The kernel appends the bytes one after another, so each share has exactly one taker. Nobody waits for a share.
+
+Reports: each process appends lines of JSON to a file of its own, which only the first process reads, up to the last end
+of a line. A test that its process begins and does not end, because that process has ended, has failed. Its report says
+how the process has ended, and shows the end of the output, where the stacks of a crash are.
+
+The last round: when all have ended, one more process runs what has no result yet, alone. That is what failed, what a
+process that died left of its share, and the tests marked `timing`. A test that failed and passes then is unsteady: the
+summary shows why it had failed, and UNSTEADY counts it over the runs. More than MOST failures are no chance: then these
+tests are not run again. `--maxfail` (`-x`) also leaves the last round out.
 """
 
+import contextlib
 import ctypes
+import json
 import os
 import shutil
 import signal
@@ -18,8 +28,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, groupby, pairwise
+from itertools import chain, count, groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
@@ -27,7 +38,12 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 PR_SET_PDEATHSIG = 1
 LONGEST = 70  # tests of a file that one process runs: it sets up the fixtures of the file, and keeps what it computes
 PART = 10  # tests of a longer file
-NOTHING_RUN = int(pytest.ExitCode.NO_TESTS_COLLECTED)
+USUAL = {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}
+MOST = 20  # tests that are run once more
+LOOKS = 0.1  # seconds between two looks at the reports
+SHOWN = 60  # lines of the output of a process that has died
+END = "the end of the tests"  # the name of what fails if a process fails outside of tests
+UNSTEADY = ".unsteady.json"  # in the root folder: how often each test was unsteady, and in how many runs
 
 
 def shares(tests: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
@@ -51,68 +67,214 @@ class Sharing:
         """begin: what each process does first."""
         self._processes = processes
         self._begin = begin
+        self._results = Results()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Do what pytest's own loop does, in forks; it ends in each of them and in this process."""
         if session.testsfailed or session.config.option.collectonly:
             return None  # pytest's loop reports errors of collecting
-        folder = Path(tempfile.mkdtemp())
-        outputs = [folder / f"output{number}" for number in range(self._processes)]
-        running: dict[int, Path] = {}
-        for output in outputs:
-            if (pid := _fork(session.config, output)) == 0:
-                self._begin()
-                _run(session, folder / "taken", _current(output))
+        session.config.pluginmanager.register(self._results)
+        shared = [test for test in session.items if not test.get_closest_marker("timing")]
+        with _new_folder() as folder:
+            names = (folder / str(number) for number in count())
+            forks = [Fork(next(names)) for _ in range(self._processes)]
+            if self._forked(session, forks, _mine(shared, folder / "taken")):
                 return True
-            running[pid] = output
-        try:
-            session.testsfailed = _wait(running, outputs)
-        finally:
-            for pid in running:  # this process was interrupted
-                os.kill(pid, signal.SIGTERM)
-                os.waitpid(pid, 0)
-            shutil.rmtree(folder)
-        return True
-
-
-def _fork(config: pytest.Config, output: Path) -> int:
-    """Fork a process that writes what it prints into a file, and ends with this one; return 0 in it."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    capture = config.pluginmanager.getplugin("capturemanager")
-    parent = os.getpid()
-    if pid := os.fork():
-        return pid
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-    capture.stop_global_capturing()  # its files are those of the other forks, too
-    with output.open("wb") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-        os.dup2(file.fileno(), config.stash[fault_handler_stderr_fd_key])  # for the stacks of a crash or a stuck test
-    capture.start_global_capturing()
-    capture.suspend_global_capture()
-    config.pluginmanager.getplugin("terminalreporter")._show_progress_info = False  # the others run tests, too
-    return 0
-
-
-def _current(output: Path) -> Path:
-    """Return the file that names the test which a process runs."""
-    return output.with_suffix(".current")
-
-
-def _run(session: pytest.Session, taken: Path, current: Path) -> None:
-    for test, following in pairwise(chain(_mine(session.items, taken), [None])):
-        assert test is not None
-        current.write_text(test.nodeid)
-        test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
+            self._results.take_all(session, forks)
+            while rest := self._results.unfinished(session):
+                alone = Fork(next(names))
+                if self._forked(session, [alone], iter(rest)):
+                    return True
+                self._results.take_all(session, [alone])
+            self._results.give_up(session)
         if session.shouldfail:
             raise session.Failed(session.shouldfail)
-        if session.shouldstop:
-            raise session.Interrupted(session.shouldstop)
-    current.unlink(missing_ok=True)
+        return True
+
+    def _forked(self, session: pytest.Session, forks: list["Fork"], tests: Iterator[pytest.Item]) -> bool:
+        """Have the forks run tests. Returns whether this is a fork, in which they have run."""
+        for fork in forks:
+            if fork.begin(session.config):
+                self._begin()
+                session.config.pluginmanager.unregister(self._results)
+                _run_all(session, tests)
+                return True
+        return False
+
+
+class Results:
+    """A plug-in that keeps what failed until it is known whether it fails again, and tells of unsteady tests."""
+
+    def __init__(self) -> None:
+        self._failed: dict[str, list[pytest.TestReport]] = {}
+        self._ended: set[str] = set()
+        self._is_over = False  # whether a process has failed outside of tests
+        self.unsteady: dict[str, str] = {}
+
+    def take_all(self, session: pytest.Session, forks: list["Fork"]) -> None:
+        """Take the reports of these processes until all have ended."""
+        try:
+            while sum(fork.look(session, self) for fork in forks):
+                if session.shouldfail or session.shouldstop:
+                    break
+                time.sleep(LOOKS)
+        finally:
+            for fork in forks:
+                fork.end()
+
+    def take(self, session: pytest.Session, reports: list[pytest.TestReport]) -> None:
+        """Take the reports of a test that has ended."""
+        nodeid = reports[0].nodeid
+        self._is_over |= nodeid == END
+        has_failed = any(report.failed for report in reports)
+        earlier = self._failed.pop(nodeid, None)
+        if has_failed and earlier is None and not session.config.option.maxfail:
+            self._failed[nodeid] = reports
+            return
+        if earlier and not has_failed:
+            self.unsteady[nodeid] = next(report.longreprtext for report in earlier if report.failed)
+        self._ended.add(nodeid)
+        for report in reports:
+            session.config.hook.pytest_runtest_logreport(report=report)
+
+    def unfinished(self, session: pytest.Session) -> list[pytest.Item]:
+        """Return the tests for the last round, or, after a death in it, for one more."""
+        if session.config.option.maxfail or self._is_over:
+            return []
+        leaves = self._failed if len(self._failed) > MOST else {}
+        return [test for test in session.items if test.nodeid not in self._ended and test.nodeid not in leaves]
+
+    def give_up(self, session: pytest.Session) -> None:
+        """Report the failures of tests that have not run again."""
+        for reports in list(self._failed.values()):
+            self.take(session, reports)
+        if self.unsteady or (session.config.rootpath / UNSTEADY).exists():
+            _count(session.config.rootpath / UNSTEADY, self.unsteady)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.unsteady:
+            terminalreporter.section("unsteady: failed beside others, and passed alone", cyan=True)
+        for nodeid, why in self.unsteady.items():
+            terminalreporter.section(nodeid, sep="_")
+            terminalreporter.write_line(why)
+        for nodeid in self.unsteady:
+            terminalreporter.write_line(f"UNSTEADY {nodeid}")
+
+
+class Fork:
+    """A process that runs tests. It writes what it prints and its reports to files whose names begin with `name`."""
+
+    def __init__(self, name: Path) -> None:
+        self._output, self._told = name.with_suffix(".output"), name.with_suffix(".reports")
+        self._told.touch()
+        self._read = 0  # bytes of the reports
+        self._reports: list[pytest.TestReport] = []  # of the test that runs
+        self._test: tuple[str, Any] | None = None  # its name and location
+        self._pid = 0
+
+    def begin(self, config: pytest.Config) -> bool:
+        """Fork the process, which ends with this one. Returns whether this is the fork."""
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        capture = config.pluginmanager.getplugin("capturemanager")
+        parent = os.getpid()
+        self._pid = os.fork()
+        if self._pid:
+            return False
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+        capture.stop_global_capturing()  # its files are those of the other forks, too
+        with self._output.open("wb") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+            os.dup2(file.fileno(), config.stash[fault_handler_stderr_fd_key])  # for the stacks of a crash or stuck test
+        capture.start_global_capturing()
+        capture.suspend_global_capture()
+        config.workerinput = {}  # type: ignore[attr-defined]  # plug-ins leave their files to the first process
+        config.pluginmanager.register(Telling(config, self._told))
+        return True
+
+    def look(self, session: pytest.Session, results: Results) -> bool:
+        """Take what it has told. Returns whether it still ran before that."""
+        ended, status = os.waitpid(self._pid, os.WNOHANG) if self._pid else (1, 0)
+        self._take(session, results)
+        if self._pid and ended:
+            self._pid = 0
+            code = os.waitstatus_to_exitcode(status)
+            if self._test or code not in USUAL:
+                results.take(session, [*self._reports, self._death(code)])
+        return not ended
+
+    def _take(self, session: pytest.Session, results: Results) -> None:
+        with self._told.open("rb") as file:
+            file.seek(self._read)
+            lines = file.read()
+        for line in lines[: lines.rfind(b"\n") + 1].splitlines(keepends=True):
+            self._read += len(line)
+            told = json.loads(line)
+            if "begins" in told:
+                self._test, self._reports = (told["begins"], told["at"]), []
+            elif "ended" in told:
+                self._test = None
+                results.take(session, self._reports)
+            else:
+                hook = session.config.hook.pytest_report_from_serializable
+                self._reports.append(hook(config=session.config, data=told))
+
+    def _death(self, code: int) -> pytest.TestReport:
+        name, location = self._test or (END, ("", None, END))
+        how = str(code) if code >= 0 else f"signal {-code} ({signal.Signals(-code).name})"
+        shown = self._output.read_text(errors="replace").splitlines()[-SHOWN:]
+        text = "\n".join([*shown, f"the process that ran it ended with {how}"])
+        return pytest.TestReport(name, location, {}, "failed", text, "call")
+
+    def end(self) -> None:
+        """End the process, after an exception or too many failures."""
+        if self._pid:
+            os.kill(self._pid, signal.SIGTERM)
+            os.waitpid(self._pid, 0)
+            self._pid = 0
+
+
+class Telling:
+    """A plug-in of a fork: append the reports to a file."""
+
+    def __init__(self, config: pytest.Config, path: Path) -> None:
+        self._config = config
+        self._file = path.open("w", buffering=1)
+
+    def _tell(self, told: Any) -> None:
+        self._file.write(json.dumps(told) + "\n")
+
+    def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
+        self._tell({"begins": nodeid, "at": location})
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._tell(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self._tell({"ended": nodeid})
+
+
+@contextlib.contextmanager
+def _new_folder() -> Iterator[Path]:
+    """Make a folder, which this process removes at the end, and no fork of it."""
+    folder, owner = Path(tempfile.mkdtemp()), os.getpid()
+    try:
+        yield folder
+    finally:
+        if os.getpid() == owner:
+            shutil.rmtree(folder)
+
+
+def _run_all(session: pytest.Session, tests: Iterator[pytest.Item]) -> None:
+    for test, following in pairwise(chain(tests, [None])):
+        assert test is not None
+        test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
+        if session.shouldfail or session.shouldstop:
+            return
 
 
 def _mine(tests: Sequence[pytest.Item], taken: Path) -> Iterator[pytest.Item]:
@@ -132,45 +294,10 @@ def _append(path: Path) -> int:
         os.close(descriptor)
 
 
-def _wait(running: dict[int, Path], outputs: list[Path]) -> int:
-    """Wait for processes, take them from `running`, and print what they print; return how many of them failed."""
-    shown, failed = 0, {}
-    while running:
-        time.sleep(0.2)
-        for pid in list(running):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended and (code := os.waitstatus_to_exitcode(status)) not in (0, NOTHING_RUN):
-                failed[running[pid]] = code
-            if ended:
-                del running[pid]
-        shown += _print(outputs[0], shown)
-    for output in outputs[1:]:
-        _print(output)
-    for output, code in failed.items():
-        lines = _failures(output.read_text(errors="replace").splitlines(keepends=True))
-        died = f" while it ran {_current(output).read_text()}" if _current(output).exists() else ""
-        os.write(1, f"\n{lines}\n== a process ended with {_meaning(code)}{died}\n".encode())
-    return len(failed)
-
-
-def _meaning(code: int) -> str:
-    return str(code) if code >= 0 else f"signal {-code} ({signal.Signals(-code).name})"
-
-
-def _print(path: Path, begin: int = 0) -> int:
-    """Print a file from a position on; return how many bytes that were."""
-    with path.open("rb") as file:
-        file.seek(begin)
-        data = file.read()
-    sys.stdout.flush()
-    with open(1, "wb", closefd=False) as stdout:
-        stdout.write(data)
-    return len(data)
-
-
-def _failures(lines: list[str]) -> str:
-    """From the first failure on; without one, the end of the output."""
-    begin = next(
-        (i for i, line in enumerate(lines) if line.startswith("===") and ("FAILURES" in line or "ERRORS" in line)), -40
-    )
-    return "".join(lines[begin:][:400])
+def _count(path: Path, unsteady: dict[str, str]) -> None:
+    """Add one run to the file of unsteady tests."""
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"runs": 0, "unsteady": {}}
+    known["runs"] += 1
+    for nodeid in unsteady:
+        known["unsteady"][nodeid] = known["unsteady"].get(nodeid, 0) + 1
+    path.write_text(json.dumps(known, indent=1) + "\n")

@@ -1,5 +1,6 @@
 """Several pytest processes run each test once between them."""
 
+import json
 import re
 import subprocess
 import sys
@@ -39,11 +40,11 @@ CONFTEST = """
 def run(tmp_path: Path):
     """Run files of tests; return how often each test ran, in how many processes, the output and the exit code."""
 
-    def run_files(files: dict[str, str]) -> tuple[Counter[str], int, str, int]:
-        for name, text in {"conftest.py": CONFTEST, "pytest.ini": "[pytest]", **files}.items():
+    def run_files(files: dict[str, str], *options: str) -> tuple[Counter[str], int, str, int]:
+        for name, text in {"conftest.py": CONFTEST, "pytest.ini": "[pytest]\nmarkers = timing", **files}.items():
             (tmp_path / name).write_text(textwrap.dedent(text))
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"],
+            [sys.executable, "-m", "pytest", *options],
             cwd=tmp_path,
             env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
@@ -53,6 +54,7 @@ def run(tmp_path: Path):
         ran = [line.split() for line in (tmp_path / "ran").read_text().splitlines()]
         return Counter(name for name, _ in ran), len({pid for _, pid in ran}), done.stdout, done.returncode
 
+    run_files.folder = tmp_path  # type: ignore[attr-defined]
     return run_files
 
 
@@ -76,18 +78,68 @@ def test_each_test_runs_once_and_output_is_kept_apart(run) -> None:
     assert sum(map(int, re.findall(r"(\d+) passed", output))) == 82
 
 
-@pytest.mark.parametrize(
-    ("line", "end", "shown"),
-    [
-        ("assert 'this' == 'that'", "1", "AssertionError: assert 'this' == 'that'"),
-        ("os._exit(7)", "7 while it ran test_it.py::test_it", "test_it.py"),
-        ("os.kill(os.getpid(), 11)", "signal 11 (SIGSEGV) while it ran test_it.py::test_it", "in test_it"),
-    ],
-    ids=["failure", "exit", "crash"],
-)
-def test_what_goes_wrong_fails_the_run_and_is_shown_last(run, line, end, shown) -> None:
-    *_, output, code = run({"test_it.py": f"import os\ndef test_fine(): pass\ndef test_it(): {line}"})
+DEATHS = {
+    "failure": ("assert 'this' == 'that'", "AssertionError: assert 'this' == 'that'"),
+    "exit": ("os._exit(7)", "the process that ran it ended with 7"),
+    "crash": ("os.kill(os.getpid(), 11)", "the process that ran it ended with signal 11 (SIGSEGV)"),
+}
+
+
+@pytest.mark.parametrize(("line", "shown"), DEATHS.values(), ids=DEATHS)
+def test_what_goes_wrong_twice_fails_the_run(run, line, shown) -> None:
+    """What the process that has died left of its share is run."""
+    after = "".join(f"def test_{i}(): pass\n" for i in range(5))
+    ended, _, output, code = run({"test_it.py": f"import os\ndef test_it(): {line}\n{after}"})
+    assert code == 1, output
+    assert shown in output
+    assert all(ended[f"test_{i}"] for i in range(5))
+    assert re.search(r"=== 1 failed, 5 passed in [\d.]+s ===", output), output
+
+
+@pytest.mark.parametrize("line", [line for line, _ in DEATHS.values()], ids=DEATHS)
+def test_what_passes_alone_is_unsteady(run, tmp_path, line) -> None:
+    """It is listed with its first failure, and counted over the runs."""
+    once = f"""
+        import os, pathlib
+        def test_it():
+            path = pathlib.Path("seen")
+            if not path.exists():
+                path.touch()
+                {line}
+    """
+    for times in (1, 2):
+        (tmp_path / "seen").unlink(missing_ok=True)
+        _, _, output, code = run({"test_it.py": once, "test_other.py": "def test_other(): pass"})
+        assert code == 0, output
+        assert "UNSTEADY test_it.py::test_it\n" in output
+        assert re.search(r"=== 2 passed in [\d.]+s ===", output), output
+        counts = json.loads((tmp_path / ".unsteady.json").read_text())
+        assert counts == {"runs": times, "unsteady": {"test_it.py::test_it": times}}
+
+
+def test_many_failures_are_no_chance(run) -> None:
+    many = "import pytest\n@pytest.mark.parametrize('i', range(30))\ndef test(i): assert i < 5"
+    ended, _, output, code = run({"test_many.py": many})
     assert code == 1
-    before, _, after = output.partition(f"== a process ended with {end}\n")
-    assert before.count(shown) >= 2  # in its own output, and after all outputs
-    assert "test_it" not in after
+    assert set(ended.values()) == {1}
+    assert re.search(r"=== 25 failed, 5 passed in ", output), output
+
+
+def test_tests_of_time_run_alone_after_the_others(run) -> None:
+    both = "import pytest\n@pytest.mark.timing\ndef test_first(): pass\ndef test_second(): pass"
+    run({"test_it.py": both})
+    assert [line.split()[0] for line in (run.folder / "ran").read_text().splitlines()] == ["test_second", "test_first"]
+
+
+def test_options_of_pytest_are_about_all_tests(run, tmp_path) -> None:
+    """The first failure ends the run, the next run begins with it, and JUnit's file has one line for each test."""
+    files = {"test_a.py": "def test_a(): assert False", "test_b.py": "def test_b(): pass"}
+    assert "1 failed" in run(files, "--maxfail=1")[2]
+    ended, _, output, _ = run(files, "--lf")
+    assert ended["test_a"] == 3, output  # in the second run twice
+    assert "1 failed in" in output
+    run(files, "--junitxml=told.xml")
+    assert re.findall(r'testcase classname="(\w+)"', (tmp_path / "told.xml").read_text()) in (
+        ["test_a", "test_b"],
+        ["test_b", "test_a"],
+    )
