@@ -1,6 +1,8 @@
-"""Writes docs/reference/: the interface, from its docstrings.   python docs/generate.py [--check]
+"""Writes docs/reference/, the interface, from its docstrings, and the excerpts in docs/internals/ from the files.
 
-With --check nothing is written; it exits with 1 when a page is not what the docstrings say.
+    python docs/generate.py [--check]
+
+With --check nothing is written; it exits with 1 when a page is not what the docstrings and the files say.
 
 A docstring has sections as in Google's style: a line `Args:`, `Returns:`, `Raises:` or `Example:`, and what is indented
 below it.
@@ -15,6 +17,8 @@ from pathlib import Path
 from textwrap import dedent
 from types import ModuleType
 from typing import Any
+
+import excerpts
 
 import shmcoll
 from shmcoll import errors, jit, mindspore, nki
@@ -209,15 +213,14 @@ def _part(name: str, text: str) -> str:
 def main(arguments: list[str]) -> int:
     """Write the pages, or with --check compare them."""
     stale = []
-    for name, text in pages().items():
-        path = FOLDER / name
+    for path, text in ({FOLDER / name: text for name, text in pages().items()} | excerpts.pages()).items():
         if "--check" in arguments:
-            stale += [name] if not path.exists() or path.read_text() != text else []
+            stale += [path.name] if not path.exists() or path.read_text() != text else []
         else:
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
     if stale:
-        print(f"docs/reference: {', '.join(stale)} not what the docstrings say; run python docs/generate.py")
+        print(f"docs: {', '.join(stale)} not what the source says; run python docs/generate.py")
     return 1 if stale else 0
 
 

@@ -1,6 +1,7 @@
 """The pages for contributors name files that exist, and quote code that is there."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,17 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
     assert [name for name in named if not any((root / name).exists() for root in (ROOT, ROOT / "shmcoll"))] == []
 
 
-def test_the_record_that_is_quoted_is_that_of_all_gather() -> None:
-    page = (ROOT / "docs" / "internals" / "how-to-add-a-collective.md").read_text()
-    quoted = re.findall(r"^COLLECTIVE = .*$|^from shmcoll\.calls.*$", page, re.MULTILINE)
-    sources = [(ROOT / "shmcoll" / name).read_text() for name in ("collectives/all_gather.py", "calls/__init__.py")]
-    assert len(quoted) == len(sources)
-    assert [line in source.splitlines() for line, source in zip(quoted, sources, strict=True)] == [True, True]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_that_a_page_shows_is_cut_from_a_file(page: Path) -> None:
+    """`test_reference.py` compares excerpts with the files."""
+    text = page.read_text()
+    blocks, excerpts = (len(re.findall(one, text)) for one in ("```python\n", r"<!-- excerpt: .* -->\n *```python\n"))
+    assert blocks == excerpts
+    assert not re.search(r"```text\n *(def|class|@|from|import) ", text)
+
+
+def test_an_excerpt_that_is_not_in_the_file_is_an_error() -> None:
+    cut = runpy.run_path(str(ROOT / "docs" / "excerpts.py"))["cut"]
+    assert cut(ROOT / "docs" / "excerpts.py", "FOLDER") == 'FOLDER = ROOT / "docs" / "internals"'
+    with pytest.raises(LookupError, match="does not define all_scatter"):
+        cut(ROOT / "docs" / "excerpts.py", "all_scatter")

@@ -16,6 +16,12 @@ METHODS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def beside_the_generator(monkeypatch):
+    """Import what stands beside it, as Python does when it is run."""
+    monkeypatch.syspath_prepend(GENERATOR.parent)
+
+
 def test_the_pages_are_what_the_docstrings_say(capsys):
     made = runpy.run_path(str(GENERATOR))
     assert made["main"](["--check"]) == 0, capsys.readouterr().out
