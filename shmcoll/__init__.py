@@ -138,8 +138,15 @@ if not TYPE_CHECKING:  # else mypy would let any name pass
 
     def __getattr__(name: str) -> Any:
         if name in _HOME:
-            module = import_module(_HOME[name])
-            value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
+            try:
+                module = import_module(_HOME[name])
+                value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
+            except (ImportError, AttributeError) as e:
+                from shmcoll.engine.system import hidden_modules
+
+                if (explained := hidden_modules.explained(e)) is e:
+                    raise
+                raise explained from None
             globals()[name] = value
             return value
         if name.startswith("_"):

@@ -38,6 +38,7 @@ import os
 import platform
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -212,15 +213,24 @@ def _hint() -> str:
     return _hints.pop() if _hints else ""
 
 
+_holders: dict[Path, int] = {}  # of locks: the thread
+
+
 @contextlib.contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock, or go on without it if its holder does not work any more."""
+    """Hold an exclusive lock, or go on without it if its holder does not work any more, or is this thread: what is
+    imported or finalised while it compiles may make a call that needs the same code."""
     with contextlib.ExitStack() as stack:
+        if _holders.get(path) == threading.get_ident():
+            yield
+            return
         with ignored(OSError):
             fd = trusted_files.open_own(path, os.O_RDWR | os.O_CREAT)
             stack.callback(os.close, fd)
             os.fchmod(fd, 0o600)  # a process that can read a file can lock it
             if _has_come(fd):
+                _holders[path] = threading.get_ident()
+                stack.callback(_holders.pop, path)
                 stack.callback(fcntl.flock, fd, fcntl.LOCK_UN)  # a process that was forked has the descriptor, too
                 stack.callback(os.ftruncate, fd, 0)
                 os.pwrite(fd, b"%d %d" % (os.getpid(), process_start(os.getpid())), 0)
