@@ -26,6 +26,7 @@ def told(*command: str, **variables: str) -> tuple[int, str]:
     [
         (("shmrun", "inspec"), 2, "how many ranks? Give -n, as in: shmrun -n 4 script.py; did you mean inspect? (see"),
         (("shmrun", "train.py"), 2, "how many ranks? Give -n, as in: shmrun -n 4 script.py (see"),
+        (("shmrun", "-n", "2", "train.ipynb"), 126, "a script of it: jupyter nbconvert --to script train.ipynb\n"),
         (("shmbench", "allreduce"), 2, "unknown collective 'allreduce'; did you mean all_reduce?: choose one of"),
         (("shmbench", "comapre"), 2, "unknown collective 'comapre'; did you mean compare?: choose one of"),
         (("shmbench", "--version"), 0, f"shmbench {shmcoll.__version__}\n"),
@@ -37,6 +38,23 @@ def told(*command: str, **variables: str) -> tuple[int, str]:
 def test_what_is_said(command, code, text):
     done, printed = told(*command)
     assert (done, text in printed) == (code, True), printed
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("jbo.py", "no such script: 'jbo.py'; looked in {here}; did you mean job.py?\n"),
+        ("{here}/jbo.py", "no such script: '{here}/jbo.py'; did you mean {here}/job.py?\n"),
+        ("job", "no such program in PATH: 'job'; did you mean job.py?\n"),
+        ("job.py --lr 1", "no such program: 'job.py --lr 1'; write its arguments as words of their own, without these"),
+        ("none/job.py", "no such script: 'none/job.py'; looked in {here}\n"),
+    ],
+)
+def test_what_is_said_of_a_file(tmp_path, monkeypatch, name, text):
+    (tmp_path / "job.py").touch()
+    monkeypatch.chdir(tmp_path)
+    code, printed = told("shmrun", "-n", "1", name.format(here=tmp_path))
+    assert (code, text.format(here=tmp_path) in printed) == (127, True), printed
 
 
 def test_a_variable_that_nobody_reads_is_named():

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from shmrun.cli.config_sources import near
+
 _MAIN = "__main__.py"
 _SCRIPTS = (".py", ".pyz", ".zip")
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|julia|Rscript|\w*sh)[\d.]*")
@@ -77,6 +79,9 @@ def find(command: tuple[str, ...], module: bool, ranks: int = 1) -> Program:
         return Program(Kind.MODULE, name, command)
     if name in ("-", "-c"):
         return _code(command)
+    if name.endswith(".ipynb"):
+        hint = "call shmcoll.run in it, or make a script of it: jupyter nbconvert --to script"
+        raise Refused(f"{name!r} is a notebook; {hint} {name}", 126)
     if name.endswith(_SCRIPTS) or Path(name, _MAIN).is_file() or ("/" in name and _is_read_once(name)):
         return _script(command)
     path = _executable(name)
@@ -88,7 +93,9 @@ def find(command: tuple[str, ...], module: bool, ranks: int = 1) -> Program:
 def _script(command: tuple[str, ...]) -> Program:
     name = command[0]
     if not Path(name).exists():
-        raise Refused(f"no such script: {name!r}; looked in {Path.cwd()}", 127)
+        folder, looked = Path(name).parent, "" if Path(name).is_absolute() else f"; looked in {Path.cwd()}"
+        there = [str(one) for end in _SCRIPTS for one in folder.glob(f"*{end}")]
+        raise Refused(f"no such script: {name!r}{looked}{near(str(Path(name)), there)}", 127)
     if not Path(name, _MAIN).is_file():
         _refuse_directory(name)
     if not os.access(name, os.R_OK):
@@ -168,6 +175,10 @@ def _executable(name: str) -> str:
         hint = "Rename it to end in .py if it is a Python script, or make it executable"
         raise Refused(f"{found[0]!r} is not executable. {hint}: chmod +x {found[0]}", 126)
     _refuse_directory(name)
+    if " " in name and Path(name.split()[0]).is_file():
+        raise Refused(
+            f"no such program: {name!r}; write its arguments as words of their own, without these quotes", 127
+        )
     hints = [f"{name}.py"] if Path(f"{name}.py").is_file() else [f"./{name}"] if Path(name).is_file() else []
     where = "such program" if "/" in name else "such program in PATH"
     raise Refused(f"no {where}: {name!r}" + "".join(f"; did you mean {h}?" for h in hints), 127)
