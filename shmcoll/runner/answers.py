@@ -89,7 +89,9 @@ def _below_us(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _write_result(answer: Part, rank: int, value: Any) -> None:
+    from shmcoll.runner import unsendable
     from shmcoll.runner.pickling import Unsendable, dump_result
+    from shmcoll.runner.work_queue import Done
 
     try:
         dump_result(value, answer)
@@ -99,7 +101,11 @@ def _write_result(answer: Part, rank: int, value: Any) -> None:
         if isinstance(e, (MemoryError, OSError)) or is_of_handler(e):
             raise
         why = str(e) if isinstance(e, Unsendable) else f"{type(e).__name__}: {e}"
-        raise TypeError(f"the result of rank {rank}, a {_name(type(value))}, cannot be pickled: {why}") from e
+        what = f"rank {rank}"
+        if isinstance(value, Done):
+            what, value = next((f"item {n}", one) for n, one in value if unsendable.culprit([("", one)]))
+        instead = unsendable.instead(value)
+        raise TypeError(f"the result of {what}, a {_name(type(value))}, cannot be pickled: {why}{instead}") from e
 
 
 def _pickled(error: BaseException) -> tuple[bytes | None, str]:
@@ -115,7 +121,7 @@ def _pickled(error: BaseException) -> tuple[bytes | None, str]:
             return data, ""
         return None, "unpickled: it becomes something else"
     except Exception as e:  # such as a class whose arguments differ from the `args` that it keeps
-        return None, f"unpickled: {type(e).__name__}: {e}"
+        return None, f"unpickled: {type(e).__name__}: {e}; give its class a __reduce__"
 
 
 def _name(kind: type) -> str:

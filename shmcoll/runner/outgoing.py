@@ -11,12 +11,13 @@ from typing import Any
 
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.memory.group import names
-from shmcoll.engine.system.handlers import reraise_of_handler
-from shmcoll.errors import ArenaError, CallNotAllowed, RankFailed, ShmcollError
+from shmcoll.errors import RankFailed, ShmcollError
 from shmcoll.runner import protocol
 from shmcoll.runner.client import Lost, Server, Stream
-from shmcoll.runner.pickling import Sending, Unsendable
+from shmcoll.runner.pickling import Sending
 from shmcoll.runner.protocol import CallRanks, End, Over, Request, Stop
+from shmcoll.runner.unsendable import unsendable_in_words
+from shmcoll.runner.work_queue import WorkQueue
 from shmcoll.startup import exits
 from shmcoll.startup.defaults import GRACE
 
@@ -50,7 +51,9 @@ class OutgoingCall:
         with protocol.in_process(self._pid):
             part = protocol.call_part(self._call, self._pid)
             pickle.dump(protocol.setting(self._span), part)
-            with unsendable_in_words():
+            function = fn.fn if isinstance(fn, WorkQueue) else fn
+            named = [(f"argument {at + 1}", one) for at, one in enumerate(args)] + [*kwargs.items()]
+            with unsendable_in_words((repr(function), function), *named):
                 self._sending.dump((fn, args, kwargs), part)
             pickle.dump(self._sending.sources, part)
             part.seal()
@@ -122,21 +125,6 @@ class OutgoingCall:
         signum, code = (-end.status, None) if end.status < 0 else (None, end.status)
         text = f"rank {rank} of {self._of} {late}{exits.describe(end.status)}, without a result"
         return RankFailed(text, rank=rank, signal=signum, exitcode=code)
-
-
-@contextlib.contextmanager
-def unsendable_in_words() -> Iterator[None]:
-    """Raise a `TypeError` for an object that cannot be pickled. Errors about memory are not errors of a type, and
-    stay."""
-    try:
-        yield
-    except (MemoryError, OSError, ArenaError, CallNotAllowed):
-        raise
-    except Unsendable as e:
-        raise TypeError(f"the function or an argument cannot be sent to the ranks: {e}") from None
-    except Exception as e:
-        reraise_of_handler(e)
-        raise TypeError(f"the function or an argument cannot be sent to the ranks: {type(e).__name__}: {e}") from e
 
 
 @contextlib.contextmanager

@@ -15,26 +15,31 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.errors import InternalError
-from shmcoll.runner import outgoing, shared_memory
+from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, InternalError, RankFailed
+from shmcoll.runner import shared_memory
 from shmcoll.runner.pickling import Sending
+from shmcoll.runner.unsendable import unsendable_in_words
 from shmcoll.runtime import user_code
+
+
+class Done(list[tuple[int, Any]]):
+    """The numbers of items and their results."""
 
 
 class WorkQueue:
     """The object that every rank gets: the function, and the items."""
 
     def __init__(self, fn: Callable[..., Any], items: list[Any], sending: Sending):
-        self._fn = fn
-        with outgoing.unsendable_in_words():
+        self.fn = fn
+        with unsendable_in_words(*((f"item {number}", item) for number, item in enumerate(items))):
             pickled = [sending.dumps(item) for item in items]
         self._ends = shared_memory.shared(np.cumsum([len(one) for one in pickled], dtype=np.int64))
         self._pickles = shared_memory.shared(np.frombuffer(b"".join(pickled), np.uint8))
         self._next = shared_memory.shared(np.zeros(1, np.int64))
 
-    def __call__(self) -> list[tuple[int, Any]]:
-        """Take items until none is left, in a rank. Returns their numbers and results."""
-        done = []
+    def __call__(self) -> Done:
+        """Take items until none is left, in a rank."""
+        done = Done()
         while (number := self._take()) < len(self._ends):
             try:
                 done.append((number, user_code.call(self._perform, number)))
@@ -43,6 +48,8 @@ class WorkQueue:
                     self._next[0] = len(self._ends)
                 with contextlib.suppress(Exception):  # its class may forbid new attributes
                     e.add_note(f"item {number} of shmcoll.map")
+                    if isinstance(e, (CollectiveMismatch, CollectiveTimeout, RankFailed)):
+                        e.add_note("The ranks have different items, so fn cannot call collectives: use shmcoll.run")
                 raise
         return done
 
@@ -54,7 +61,7 @@ class WorkQueue:
 
     def _perform(self, number: int) -> Any:
         begin = int(self._ends[number - 1]) if number else 0
-        return self._fn(pickle.loads(self._pickles[begin : int(self._ends[number])].data))
+        return self.fn(pickle.loads(self._pickles[begin : int(self._ends[number])].data))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:

@@ -53,7 +53,9 @@ ADVICE = (
 
 
 def test_what_belongs_to_another_process_is_refused_and_the_text_says_what_to_do(scripts: Any) -> None:
-    *lines, keyword, item, last = scripts(CAPTURED).splitlines()
+    *told, last = scripts(CAPTURED).splitlines()
+    texts, wheres = zip(*(line.split("; it is in ") for line in told), strict=True)
+    *lines, keyword, item = texts
     ways = ("global", "closure", "default", "partial", "argument", "in a list", "method")
     expected = dict.fromkeys(ways, "a communicator") | {
         "plan": "the plan of a communicator",
@@ -62,6 +64,7 @@ def test_what_belongs_to_another_process_is_refused_and_the_text_says_what_to_do
     }
     assert lines == [f"{how}: {ADVICE.format(what)}" for how, what in expected.items()]
     assert keyword == item == ADVICE.format("a communicator")
+    assert (wheres[0], wheres[-2:]) == ("the global variable 'comm' of <lambda>", ("comm", "item 0"))
     assert last == "[0, 1]"
 
 

@@ -181,10 +181,26 @@ def test_exceptions_that_cannot_be_sent() -> None:
 
 def test_function_that_cannot_be_sent() -> None:
     lock = threading.Lock()
-    with pytest.raises(TypeError, match=r"cannot be sent to the ranks: TypeError: cannot pickle '_thread.lock'"):
-        shmcoll.run(lambda: lock, 2)
-    with pytest.raises(TypeError, match="cannot be sent to the ranks"):
-        shmcoll.run(id, 2, lock)
+
+    def inner(depth: int) -> Any:
+        return lock if depth == 0 else outer(depth - 1)
+
+    def outer(depth: int) -> Any:
+        return inner(depth)
+
+    name = "test_function_that_cannot_be_sent"
+    variable = f"the variable 'lock' of {name}.<locals>"
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+        (f"{variable}.<lambda>", (lambda: lock, 2), {}),
+        (f"{variable}.inner", (outer, 2, 1), {}),
+        ("argument 2", (print, 2, 1, lock), {}),
+        ("end", (print, 2, 1), {"end": lock}),
+        ("argument 1; make a list of it", (print, 2, (x for x in "ab")), {}),
+    ]
+    for where, args, kwargs in calls:
+        with pytest.raises(TypeError, match="the function or an argument cannot be sent to the ranks: TypeError") as e:
+            shmcoll.run(*args, **kwargs)
+        assert str(e.value).partition("; it is in ")[2] == where
 
 
 def test_result_that_cannot_be_read_here() -> None:

@@ -123,6 +123,37 @@ def test_bad_arguments(error: type[Exception], text: str, arguments: tuple) -> N
 def test_an_item_that_cannot_be_pickled() -> None:
     with pytest.raises(TypeError, match=r"cannot be sent to the ranks: TypeError: cannot pickle '_thread.lock'"):
         shmcoll.map(id, [1, threading.Lock()], 2)
+    with pytest.raises(TypeError, match=r"it is in item 1$"):
+        shmcoll.map(id, [1, threading.Lock()], 2)
+
+
+def test_a_result_that_cannot_be_pickled_is_that_of_an_item() -> None:
+    def letters(item: int) -> Iterator[str]:
+        yield from "ab"
+
+    async def later(item: int) -> int:
+        return item
+
+    lock = threading.Lock
+    for fn, text in (
+        (
+            letters,
+            "item 0, a generator, cannot be pickled: TypeError: cannot pickle 'generator' object; make a list of it",
+        ),
+        (later, "item 0, a coroutine, .*; give it to asyncio.run in the function"),
+        (lambda item: lock() if item == 2 else item, "item 2, a _thread.lock, cannot be pickled: "),
+    ):
+        with pytest.raises(TypeError, match=f"^the result of {text}"):
+            shmcoll.map(fn, range(3), 1)
+
+
+def test_a_collective_in_map_is_named_as_the_mistake() -> None:
+    with pytest.raises(shmcoll.RankFailed) as e:
+        shmcoll.map(lambda item: item and shmcoll.init().barrier(), range(2), 2)
+    assert e.value.__notes__[:2] == [
+        "item 1 of shmcoll.map",
+        "The ranks have different items, so fn cannot call collectives: use shmcoll.run",
+    ]
 
 
 def test_a_rank_does_not_map() -> None:
