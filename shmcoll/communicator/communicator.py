@@ -393,8 +393,8 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             ValueError: this is the group of all ranks, which the end of the process closes.
             CallNotAllowed: a signal handler or finaliser calls it during another call of its thread.
         """
-        if self._dispatcher.group == Group.world(self._local_rank.arena):
-            raise ValueError("close: the group of all ranks is closed by the end of the process")
+        if self._is_world():
+            raise ValueError("close: the group of all ranks is closed by the end of the process; leave this call out")
         local_rank = self._local_rank
         if self._is_closed or local_rank.pid != os.getpid():
             return  # before the lock, which may be locked forever in a fork of the rank
@@ -414,7 +414,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                 local_rank.groups.leave(self._dispatcher.group, self._rank, self._dispatcher.buffers.drop_all())
 
     def __enter__(self) -> Self:
-        """Return the communicator itself: at the end of a `with` block it is closed.
+        """Return the communicator itself: at the end of a `with` block it is closed. The group of all ranks stays open.
 
         Example:
             >>> with comm.split(comm.rank % 2) as half:
@@ -424,7 +424,11 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if not self._is_world():
+            self.close()
+
+    def _is_world(self) -> bool:
+        return self._dispatcher.group == Group.world(self._local_rank.arena)
 
     def _join(
         self,

@@ -134,8 +134,8 @@ class NodesCommunicator(NodesMessages):
         """Leave the group; see `Communicator.close`."""
         groups.close(self)
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _is_world(self) -> bool:
+        return self is self._job.world
 
     # --- how ----------------------------------------------------------------------------------------------------------
 

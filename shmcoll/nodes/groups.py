@@ -129,8 +129,8 @@ def close(comm: Any) -> None:
     """Leave a group."""
     if comm._is_closed or comm._dispatcher._pid != os.getpid():
         return
-    if comm is comm._job.world:
-        raise ValueError("close: the group of all ranks is closed by the end of the process")
+    if comm._is_world():
+        raise ValueError("close: the group of all ranks is closed by the end of the process; leave this call out")
     with comm._closing:
         if comm._is_closed:
             return

@@ -15,7 +15,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.arena import mib, usual_window
 from shmcoll.engine.memory.heap import held_by_all
 from shmcoll.engine.system.cores import usable_cores
-from shmcoll.errors import ArenaError, CollectiveMismatch, CollectiveTimeout, RankFailed
+from shmcoll.errors import ArenaError, CallNotAllowed, CollectiveMismatch, CollectiveTimeout, RankFailed
 from tests.support.ranks import poll
 
 GROUP = layout.group_bytes(2, usual_window(2, usable_cores()))  # in a job of 2 ranks
@@ -237,7 +237,13 @@ def test_the_world_is_not_closed(ranks):
     def close(comm) -> None:
         with pytest.raises(ValueError, match="closed by the end of the process"):
             comm.close()
+        with pytest.raises(KeyError, match="mine"), comm:  # what the block raises is not replaced
+            raise KeyError("mine")
+        with comm as same, comm.dup() as other:
+            assert same is comm
         comm.barrier()
+        with pytest.raises(CallNotAllowed, match="closed"):
+            other.barrier()
 
     ranks(1, close)
 
