@@ -62,7 +62,7 @@ def main() -> int:
             printing.tell(resource_table.table(outcome))
         if wanted.report_json:
             resource_table.write_json(outcome, wanted.report_json)
-    return failure_summary.speak(outcome)
+    return failure_summary.speak(outcome, program.remark(what))
 
 
 if __name__ == "__main__":

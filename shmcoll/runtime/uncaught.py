@@ -14,11 +14,13 @@ A program may replace the hook without calling ours. The interpreter leaves the 
 caller. The traceback of an exception that C code has printed earlier begins at a frame below the program's.
 """
 
+import contextlib
 import functools
 import os
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
@@ -47,8 +49,16 @@ def ends_by(error: BaseException) -> None:
     _end_at_call(error, error.__traceback__)
     if _last is None:
         _last = error
+        if isinstance(error, EOFError) or type(error).__name__ == "BdbQuit":  # of input(), and of breakpoint()
+            _note_empty_input(error)
         for listener in _listeners:
             listener(error)
+
+
+def _note_empty_input(error: BaseException) -> None:
+    with contextlib.suppress(OSError):  # it is closed
+        if os.path.samestat(os.fstat(0), Path(os.devnull).stat()):
+            error.add_note("The standard input of this rank is empty; under shmrun, rank 0 has that of the terminal")
 
 
 def is_last(error: BaseException) -> bool:

@@ -1,5 +1,7 @@
 """After the first failure: what the survivors get, what stands last on the screen, what the exit code is."""
 
+import sys
+
 import pytest
 
 JOB = """
@@ -189,3 +191,20 @@ def test_ranks_that_disagree_are_told_where_in_a_few_lines(shmrun):
     assert frames[0] == 'job.py", line 10, in <module>'
     assert frames[1:] in (['job.py", line 6, in step'], ['job.py", line 8, in step'])
     assert len(lines) < 10
+
+
+def test_an_empty_standard_input_is_named(shmrun):
+    """Only rank 0 has one: `input` and `breakpoint` fail on the others."""
+    for call, error in (("input()", "EOFError: EOF when reading a line"), ("breakpoint()", "bdb.BdbQuit")):
+        program = f"import shmcoll\nif shmcoll.init().rank == 1: {call}\nelse: shmcoll.init().barrier()"
+        told = shmrun("-n", 2, "-c", program)
+        what = "The standard input of this rank is empty; under shmrun, rank 0 has that of the terminal"
+        assert told.stderr.splitlines()[-2:] == [error, what]
+
+
+def test_another_python_is_named(shmrun):
+    other = shmrun.folder / "python3"
+    other.symlink_to(sys.executable)
+    told = shmrun("-n", 1, "./python3", "-c", "raise SystemExit(3)")
+    said = f"it is ./python3, and the Python of this shmrun is {sys.executable}"
+    assert (told.returncode, told.stderr) == (3, f"shmrun: rank 0 failed first, with exit code 3; {said}\n")

@@ -90,6 +90,12 @@ def find(command: tuple[str, ...], module: bool, ranks: int = 1) -> Program:
     return Program(Kind.EXECUTABLE, path, command)
 
 
+def remark(program: Program) -> str:
+    """Return a remark on a program that is another Python than the launcher's, which may have no shmcoll."""
+    is_python = program.kind is Kind.EXECUTABLE and re.fullmatch(r"python[\d.]*", Path(program.name).name)
+    return f"; it is {program.name}, and the Python of this shmrun is {sys.executable}" if is_python else ""
+
+
 def _script(command: tuple[str, ...]) -> Program:
     name = command[0]
     if not Path(name).exists():
