@@ -57,6 +57,15 @@ def test_what_is_said_of_a_file(tmp_path, monkeypatch, name, text):
     assert (code, text.format(here=tmp_path) in printed) == (127, True), printed
 
 
+def test_a_current_directory_that_is_gone(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for words in (["-m", "json.tool"], ["job.py"], [str(tmp_path / "job.py")], ["true"]):
+        said = 'shmrun: the current directory has been removed; go to it again, if it is there: cd "$PWD"\n'
+        assert told("shmrun", "-n", "1", *words) == (1, said)
+
+
 def test_a_variable_that_nobody_reads_is_named():
     code, printed = told("shmrun", "-n", "1", "true", SHMCOLL_TIME_OUT="5", SHMCOLL_QQQ="1")
     assert code == 0

@@ -64,6 +64,10 @@ class Program:
 
 def find(command: tuple[str, ...], module: bool, ranks: int = 1) -> Program:
     """Return the program that `command` names, for so many ranks. Raises `Refused` when it cannot be run."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise Refused('the current directory has been removed; go to it again, if it is there: cd "$PWD"', 1) from None
     if not module and _is_our_interpreter(command[0]) and (len(command) > 1 or not _is_interactive()):
         command = (*command[:1], *(command[1:] or ("-",)))
         if command[1] == "-m" and len(command) > 2:
