@@ -31,3 +31,10 @@ def test_an_excerpt_that_is_not_in_the_file_is_an_error() -> None:
     assert cut(ROOT / "docs" / "excerpts.py", "FOLDER") == 'FOLDER = ROOT / "docs" / "internals"'
     with pytest.raises(LookupError, match="does not define all_scatter"):
         cut(ROOT / "docs" / "excerpts.py", "all_scatter")
+
+
+def test_the_words_for_users_are_where_the_page_on_operators_says() -> None:
+    page = (ROOT / "docs" / "internals" / "how-to-add-a-dtype-or-operator.md").read_text()
+    file = re.search(r"the docstring of `all_reduce` in `([\w/.]+)`", page)
+    assert file
+    assert "    def all_reduce(" in (ROOT / file[1]).read_text()
