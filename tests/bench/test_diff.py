@@ -79,7 +79,18 @@ def test_only_the_same_case_is_compared(files, capsys) -> None:
     with pytest.raises(SystemExit) as end:
         diff.main(files(old, document({8: SLOWER}, ranks=4)))
     assert end.value.code == 2
-    assert "have no case in common" in capsys.readouterr().err
+    assert "have no case in common: ranks 2, 4 (see" in capsys.readouterr().err
+
+
+def test_nothing_fails_that_was_measured_while_others_used_the_cores(files, capsys) -> None:
+    quiet, loaded = ({"load": {"others": share, "stolen": 0.0}} for share in (0.05, 0.8))
+    for before, after, code in ((quiet, quiet, 1), (quiet, loaded, 0), (loaded, quiet, 0)):
+        names = files(document({8: STEADY}, **before), document({8: SLOWER}, **after))
+        assert diff.main([*names, "--fail-above", "10%"]) == code
+        told = [line for line in capsys.readouterr().out.splitlines() if "busy" in line]
+        busy = [name for name, load in zip(names, (before, after), strict=True) if load is loaded]
+        what = "nothing fails. Measure again on a quiet machine"
+        assert told == [f"# busy: others used up to 80% of the cores during {name}: {what}" for name in busy]
 
 
 def test_rounds_of_a_comparison_are_put_together(files, capsys) -> None:

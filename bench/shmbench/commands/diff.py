@@ -21,7 +21,9 @@ def main(argv: list[str]) -> int:
     except (OSError, ValueError) as e:
         parser.error(str(e))
     if not found.rows:
-        parser.error(f"{given.before} and {given.after} have no case in common: nothing can be compared")
+        parser.error(
+            f"{given.before} and {given.after} have no case in common: {found.unlike or 'nothing can be compared'}"
+        )
     show = differences.markdown if given.markdown else differences.text
     print(show(found, str(given.before), str(given.after)))
     return 1 if found.failures else 0

@@ -15,7 +15,7 @@ from typing import Any
 from shmbench.cli.conditions import conditions_of
 from shmbench.cli.options import LIMITS
 from shmbench.report.json_report import FORMAT
-from shmbench.report.ratios import TITLES, Result, succeeded
+from shmbench.report.ratios import TITLES, Result, busy, succeeded
 
 Document = dict[str, Any]
 PLACEMENTS = ("out_of_place", "in_place")
@@ -84,7 +84,9 @@ def chart(documents: Sequence[Document]) -> Chart:
     if not curves:
         raise ValueError(f"{cases[0]}: no sizes to draw over")
     title = cases[0] if len(libraries) > 1 else f"{curves[0].library}: {cases[0]}"
-    return Chart(title, "; ".join(dict.fromkeys(map(_machine, documents))), conditions, curves)
+    machine = "; ".join(dict.fromkeys(map(_machine, documents)))
+    share = busy(documents)
+    return Chart(title, f"{machine}; busy: others used up to {share}" if share else machine, conditions, curves)
 
 
 def one_kind(documents: Sequence[Document]) -> str:

@@ -3,16 +3,18 @@
 A case has a time for each round of each table in which it is; its time is their median. Its noise is half the distance
 between their quartiles, relative to the median. A change counts if the middle halves of the rounds before and after do
 not overlap. With a single round there is no noise to go by, and every change counts. Times of different conditions
-(`shmbench/cli/conditions.py`) are not compared.
+(`shmbench/cli/conditions.py`) are not compared. Nothing fails if a file was measured while others used the cores.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 
 from shmbench.cli.sizes import microseconds, short_size
 from shmbench.report.curves import PLACEMENTS, Document, one_kind
+from shmbench.report.ratios import busy
 
+_PARTS = ("library", "collective", "ranks", "type", "operator", "algorithm", "size", "placement")
 # library, collective, ranks, dtype, operator, algorithm, size, placement
 Case = tuple[str, str, int, str, str, str, int, str]
 
@@ -66,12 +68,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class Found:
-    """All cases in common, the machines and versions, and the number of cases that only one of the files has."""
+    """All cases in common, the machines and versions, and the number of cases that only one of the files has. busy: how
+    much of the cores others used, in words; empty if little. unlike: what differs if no case is in common."""
 
     rows: Sequence[Difference]
     limit: float | None
     origins: tuple[Sequence[str], Sequence[str]]
     alone: tuple[int, int]
+    busy: tuple[str, str]
+    unlike: str
 
     @property
     def failures(self) -> list[Difference]:
@@ -83,13 +88,21 @@ def compare(before: Sequence[Document], after: Sequence[Document], limit: float 
     `ValueError` if they were measured under different conditions."""
     one_kind([*before, *after])
     old, new = _rounds(before), _rounds(after)
+    loads = busy(before), busy(after)
     rows = []
     for case in (case for case in old if case in new):
         change = new[case].time / old[case].time - 1
-        fails = limit is not None and change > limit and _apart(old[case], new[case])
+        fails = limit is not None and not any(loads) and change > limit and _apart(old[case], new[case])
         rows.append(Difference(case, old[case], new[case], fails))
     alone = len(old.keys() - new.keys()), len(new.keys() - old.keys())
-    return Found(rows, limit, (_origins(before), _origins(after)), alone)
+    return Found(rows, limit, (_origins(before), _origins(after)), alone, loads, _unlike(old, new))
+
+
+def _unlike(old: Iterable[Case], new: Iterable[Case]) -> str:
+    """Return which parts of cases the files have in common with no case of the other: 'operator sum, max'."""
+    parts = zip(_PARTS, zip(*old, strict=True), zip(*new, strict=True), strict=False)
+    apart = [(name, [*dict.fromkeys(map(str, (*a, *b)))]) for name, a, b in parts if not {*a} & {*b}]
+    return "; ".join(f"{name} {', '.join(values)}" for name, values in apart)
 
 
 def text(found: Found, before: str, after: str) -> str:
@@ -139,6 +152,9 @@ def _line(cells: Sequence[str]) -> str:
 def _head(found: Found, before: str, after: str) -> Iterator[str]:
     for what, name, origins in zip(("before", "after"), (before, after), found.origins, strict=True):
         yield f"{what}: {name}: {'; '.join(origins)}"
+    for name, share in zip((before, after), found.busy, strict=True):
+        if share:
+            yield f"busy: others used up to {share} during {name}: nothing fails. Measure again on a quiet machine"
     for name, number in zip((before, after), found.alone, strict=True):
         if number:
             yield f"only in {name}: {number} case{'s' if number > 1 else ''}"

@@ -47,18 +47,23 @@ def lines(results: Sequence[Result], name: str, libraries: Sequence[str]) -> Ite
         )
 
 
+def busy(documents: Sequence[dict[str, Any]]) -> str:
+    """Return how much of the cores others used meanwhile, in words; empty if that was little, or meant (`--beside`)."""
+    loads = [document["load"] for document in documents if document.get("load") and not conditions_of(document).beside]
+    most = max(loads, key=lambda load: load["others"], default=None)
+    return in_words(most["others"], most.get("stolen", 0.0)) if most and most["others"] > BUSY else ""
+
+
 def foot(results: Sequence[Result]) -> str:
     """Return the lines below the table: the libraries and the machine, and which libraries were left out and why."""
     tables = [result["table"] for result in results if result["table"] and result["library"] not in LIMITS]
     versions = dict.fromkeys(f"{table['library']} {table['library_version']}" for table in tables)
     machines = dict.fromkeys(f"{t['machine']['processor']}, {t['machine']['cores']} cores" for t in tables)
     failures = dict.fromkeys((r["collective"], TITLES[r["library"]], r["error"]) for r in results if r["error"])
-    loads = [(load.get("others", 0.0), load.get("stolen", 0.0)) for load in (table.get("load", {}) for table in tables)]
-    others, stolen = max(loads, default=(0.0, 0.0))
-    busy = f"# busy: others used up to {in_words(others, stolen)}; these times are too long"
+    share = busy(tables)
     return "\n".join(
         [
-            *([busy] if others > BUSY and not conditions_of(tables[0]).beside else []),
+            *([f"# busy: others used up to {share}; these times are too long"] if share else []),
             f"# {'; '.join(versions)}",
             f"# {'; '.join(machines)}",
             *(f"# left out of {name}: {library}: {error}" for name, library, error in failures),
