@@ -5,28 +5,19 @@ Bad input is refused here, before anything is published.
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from shmcoll.calls.array_rules import check_apart, check_unmasked
+from shmcoll.diagnostics.meant_call import of_op, shown, with_objects
 from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, name_of_function
-from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS, DType, dtype_of
+from shmcoll.engine.kernels.dtypes import BY_NAME, BY_NUMPY, REDUCTIONS, DType
 from shmcoll.engine.kernels.element_marks import is_movable
 from shmcoll.engine.kernels.kernels import has_kernel
 from shmcoll.engine.layout import ANY, LARGEST_COUNT, LARGEST_TAG, MOST_DIMENSIONS
 from shmcoll.engine.system.handlers import reraise_of_handler
-
-#: the methods that take objects, for the hint in messages
-_OF_OBJECTS = {
-    "broadcast": "broadcast_object",
-    "gather": "gather_object",
-    "gather_v": "gather_object",
-    "scatter": "scatter_object",
-    "scatter_v": "scatter_object",
-    "send": "send_object",
-}
 
 
 def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
@@ -36,7 +27,9 @@ def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
     Raises `TypeError` for an object that is not an array of a supported dtype.
     """
     array = _as_native(x, operation, rank)
-    known = dtype_of(array, operation, rank)
+    if array.dtype not in BY_NUMPY:
+        raise TypeError(f"{operation} on rank {rank}: {_about_dtype(array.dtype, operation)}")
+    known = BY_NUMPY[array.dtype]
     array = np.require(array, requirements=["C", "A"])
     return array.view(known.numpy) if known.is_pair else array  # routines recognise pairs by the identity of the dtype
 
@@ -54,7 +47,8 @@ def check_movable(array: np.ndarray, name: str, operation: str, rank: int) -> No
     """Raise `TypeError` or `ValueError` for an array that cannot be sent as bytes."""
     if not is_movable(array.dtype):
         raise TypeError(
-            f"{operation} on rank {rank}: {name} has dtype {array.dtype}, whose elements have no fixed size"
+            f"{operation} on rank {rank}: {name} has dtype {array.dtype}, whose elements have no fixed size; for "
+            f"objects use {with_objects(operation)}"
         )
     if array.dtype not in BY_NUMPY and array.ndim == MOST_DIMENSIONS:
         raise ValueError(
@@ -86,22 +80,52 @@ def native(dtype: np.dtype) -> np.dtype:
 
 def _about_objects(x: Any, array: np.ndarray, operation: str) -> str:
     """Return what is wrong with an `x` of which numpy makes an array of objects or strings, and what to do about it."""
-    use = f"use comm.{_OF_OBJECTS.get(operation, 'all_gather_object')}"
+    use = f"for Python objects use {with_objects(operation)}"
     if array.dtype.kind in "SU":
         if isinstance(x, (str, bytes)):
-            return f"x is not an array: {type(x).__name__}; for Python objects {use}"
-        return f"x is a {type(x).__name__} that holds strings; {use}, or pass np.array(x) for an array of strings"
+            return f"x is not an array: {type(x).__name__}; {use}"
+        or_array = "" if operation in _REDUCING else "; or pass np.array(x), an array of strings"
+        return f"x is a {type(x).__name__} that holds strings; {use}{or_array}"
     if array.size and all(isinstance(value, (int, np.integer)) for value in array.flat):
         return "x holds an integer that 64 bits cannot hold; split it, or convert x to float64"
     if isinstance(x, np.ndarray) or array.ndim:
         held = ", ".join(sorted({type(value).__name__ for value in array.flat})) or "nothing"
-        return (
-            f"x is an array of Python objects ({held}), and collectives move numbers; convert it, as in "
-            f"x.astype(float), or {use}"
-        )
+        return f"x is an array of Python objects ({held}); {_conversion(array, operation)}{use}"
     if x is None:
-        return f"x is not an array: NoneType; this rank sends, so it must pass an array; for Python objects {use}"
-    return f"x is not an array: {type(x).__name__}; pass an array or a number; for Python objects {use}"
+        return f"x is not an array: NoneType; this rank sends, so it must pass an array; {use}"
+    return f"x is not an array: {type(x).__name__}; pass an array or a number; {use}"
+
+
+_REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
+
+
+def _conversion(array: np.ndarray, operation: str) -> str:
+    """Return how an array of objects becomes an array of values, if it does."""
+    if array.size and all(isinstance(value, str) for value in array.flat):
+        return "" if operation in _REDUCING else "convert it, as in np.array(x, dtype=str); "
+    try:
+        array.astype(float)
+    except Exception as error:
+        reraise_of_handler(error)
+        return ""
+    return "convert it, as in np.array(x, dtype=float); "
+
+
+def _about_dtype(dtype: np.dtype, operation: str) -> str:
+    """Return what to do about an array of a dtype whose elements can be moved, but not reduced."""
+    refused = f"dtype {dtype} cannot be reduced"
+    if dtype.kind in "mM":
+        return f"{refused}; reduce x.view('int64'), and view the result as {str(dtype)!r}"
+    if dtype.kind in "fc":
+        return f"{refused}; convert it, as in x.astype({'float64' if dtype.kind == 'f' else 'complex128'!r})"
+    if dtype.names is not None:
+        return (
+            f"{refused}; make a call for each field, as of x[{dtype.names[0]!r}]; pairs of a value and its index are "
+            f"of a shmcoll.pair_dtype"
+        )
+    if dtype.kind in "SUT":
+        return f"{refused}; for Python objects use {with_objects(operation)}"
+    return f"{refused}; use one of {', '.join(BY_NAME)}, or a shmcoll.pair_dtype"
 
 
 def is_list_of_arrays(x: Any) -> bool:
@@ -239,13 +263,18 @@ def as_reduction(op: Any, dtype: DType, operation: str, rank: int) -> int:
     if not isinstance(op, str):
         op = name_of_function(op) or op
     if not isinstance(op, str):
-        hint = f"; {how_to_make_an_operator(op)}" if callable(op) else f"; use one of {', '.join(REDUCTIONS)}"
+        hint = of_op(op) or f"; {how_to_make_an_operator(op) if callable(op) else _choice(REDUCTIONS)}"
         raise TypeError(f"{operation} on rank {rank}: op must be a string, got {type(op).__name__}{hint}")
     if op not in REDUCTIONS:
-        raise ValueError(f"{operation} on rank {rank}: unknown op {op!r}; use one of {', '.join(REDUCTIONS)}")
+        hint = of_op(op) or f"; {_choice(REDUCTIONS)}"
+        raise ValueError(f"{operation} on rank {rank}: unknown op {shown(op)}{hint}")
     if not has_kernel(dtype, op):
         raise TypeError(f"{operation} on rank {rank}: {op} of {dtype.title} is not defined; {_instead(op, dtype)}")
     return REDUCTIONS[op]
+
+
+def _choice(names: Iterable[str]) -> str:
+    return f"use one of {', '.join(names)}"
 
 
 def _instead(op: str, dtype: DType) -> str:
@@ -262,7 +291,7 @@ def as_algorithm(name: Any, algorithms: tuple[str, ...], operation: str, rank: i
     if name is None:
         return 0
     if not isinstance(name, str) or name not in algorithms:
-        raise ValueError(f"{operation} on rank {rank}: unknown algorithm {name!r}; use one of {', '.join(algorithms)}")
+        raise ValueError(f"{operation} on rank {rank}: unknown algorithm {shown(name)}; {_choice(algorithms)}")
     return algorithms.index(name) + 1
 
 
@@ -286,23 +315,15 @@ def as_word(value: Any, name: str, operation: str, rank: int) -> int:
     return word
 
 
-#: the counts that a user may mean who passes a list in place of the root
-_COUNTS = {"scatter_v": "send_counts", "gather_v": "recv_counts"}
+def _up_to(last: int) -> str:
+    return f"0 to {last}" if last else "0"
 
 
 def as_root(value: Any, size: int, operation: str, rank: int) -> int:
-    name = "op" if isinstance(value, str) else ""
-    if isinstance(value, (list, tuple, np.ndarray)):
-        name = _COUNTS.get(operation, "")
-    if name:
-        raise TypeError(
-            f"{operation} on rank {rank}: root must be an integer, got {type(value).__name__}; root is the second "
-            f"argument of every method that has one, so pass {name}={value!r}"
-        )
     root = as_index(value, "root", operation, rank)
     if not 0 <= root < size:
         raise ValueError(
-            f"{operation} on rank {rank}: root {root} is not a rank of this group of {size}; use 0 to {size - 1}"
+            f"{operation} on rank {rank}: root {root} is not a rank of this group of {size}; use {_up_to(size - 1)}"
         )
     return root
 
@@ -311,7 +332,7 @@ def as_peer(value: Any, name: str, size: int, operation: str, rank: int, *, any_
     """Return the other end of a message: a rank of the group, or ANY if the operation accepts it."""
     peer = as_index(value, name, operation, rank)
     if not (0 <= peer < size or (any_too and peer == ANY)):
-        hint = f"; use 0 to {size - 1}{', or shmcoll.ANY' if any_too else ''}"
+        hint = f"; use {_up_to(size - 1)}{', or shmcoll.ANY' if any_too else ''}"
         raise ValueError(f"{operation} on rank {rank}: {name} {peer} is not a rank of this group of {size}{hint}")
     return peer
 
@@ -354,7 +375,7 @@ def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> n
     except (TypeError, ValueError) as e:
         reraise_of_handler(e)
         raise TypeError(
-            f"{operation} on rank {rank}: {name} must be {size} integers, one for each rank, got {values!r}"
+            f"{operation} on rank {rank}: {name} must be {size} integers, one for each rank, got {shown(values)}"
         ) from None
     if array.size and array.dtype == object and all(isinstance(value, int) for value in array.flat):
         raise ValueError(f"{operation} on rank {rank}: {name} has an entry out of range: {array.tolist()}")

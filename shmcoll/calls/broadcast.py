@@ -9,6 +9,7 @@ from shmcoll.calls.array_rules import check_apart, check_unmasked
 from shmcoll.calls.arrays import deliver, exact, place_for
 from shmcoll.calls.foreign_dtypes import move_and_spell, receive_array
 from shmcoll.collectives.scatter import BOTH
+from shmcoll.diagnostics.meant_call import with_objects
 from shmcoll.engine.kernels.element_marks import element_mark
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def _as_place(memory: Any, operation: str, rank: int) -> np.ndarray:
     if not isinstance(memory, np.ndarray):
         raise TypeError(
             f"{operation} on rank {rank}: x is written on all ranks except the root, and a {type(memory).__name__} "
-            f"cannot be; pass an array, or None to get a new one; for Python objects use comm.broadcast_object"
+            f"cannot be; pass an array, or None to get a new one; for Python objects use "
+            f"{with_objects(operation)}"
         )
     check_unmasked(memory, "x", operation, rank)
     given.check_movable(memory, "x", operation, rank)

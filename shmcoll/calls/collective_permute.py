@@ -11,6 +11,7 @@ from shmcoll.calls.arrays import deliver, exact, place_for
 from shmcoll.calls.common_dtype import agreeing, move
 from shmcoll.calls.in_place import clear_of
 from shmcoll.collectives.collective_permute import NOBODY
+from shmcoll.diagnostics.meant_call import shown
 from shmcoll.engine.kernels.element_marks import element_mark
 from shmcoll.engine.native.entry_counts import mark_of
 
@@ -47,14 +48,14 @@ def route_of(pairs: tuple[tuple[Any, ...], ...], size: int, rank: int, operation
 
 
 def _as_pairs(pairs: Any, operation: str, rank: int) -> tuple[tuple[Any, ...], ...]:
-    if not isinstance(pairs, Iterable):
+    if not isinstance(pairs, Iterable) or getattr(pairs, "shape", None) == ():
         raise TypeError(
             f"{operation} on rank {rank}: pairs must be a sequence of (source, target), got {type(pairs).__name__}"
         )
     found = []
     for pair in pairs:
         if isinstance(pair, str) or not isinstance(pair, Iterable) or len(both := tuple(pair)) != 2:
-            raise TypeError(f"{operation} on rank {rank}: {pair!r} in pairs is not a pair (source, target)")
+            raise TypeError(f"{operation} on rank {rank}: {shown(pair)} in pairs is not a pair (source, target)")
         found.append(
             tuple(given.as_index(*one, operation, rank) for one in zip(both, ("source", "target"), strict=True))
         )

@@ -17,6 +17,7 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.collectives import RECORDS
+from shmcoll.diagnostics.meant_call import with_objects
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.element_marks import AGREEING, dtype_in_words, element_mark, spelled
 from shmcoll.engine.layout import WORD
@@ -82,7 +83,7 @@ def move(dispatcher: "Dispatcher", operation: str, dtype: np.dtype, out: Any, ru
             how = repr(one.str) if one.names is None else str(one)
             raise ValueError(
                 f"{operation}: the arrays have different dtypes{why}: {passed}; convert x on every rank to the same "
-                f"one, as in x.astype({how}), or use all_gather_object"
+                f"one, as in x.astype({how}), or use {with_objects(operation)}"
             )
         raise _Differ(common)
 

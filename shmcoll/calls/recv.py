@@ -133,18 +133,22 @@ def check_arguments(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> 
     if out is not None and can_receive(dispatcher, out, source, tag):
         return out, source, tag
     with dispatcher.checking("recv") as check:
-        operation, rank = check
         source, tag = wanted(dispatcher, source, tag, *check)
-        if out is None:
-            return None, source, tag
-        if not isinstance(out, np.ndarray):
-            raise TypeError(f"{operation} on rank {rank}: out must be an array, got {type(out).__name__}")
-        check_unmasked(out, "out", *check)
-        if not out.flags.writeable:
-            raise ValueError(f"{operation} on rank {rank}: out is read-only")
-        check_apart(out, "out", *check)
-        given.check_movable(out, "out", *check)
-        return place_for(out, out.shape, given.native(out.dtype)), source, tag
+        return as_target(out, *check), source, tag
+
+
+def as_target(out: Any, operation: str, rank: int) -> np.ndarray | None:
+    """Return where the routine can write for `out`, or None. Raise `TypeError` or `ValueError` if nobody can."""
+    if out is None:
+        return None
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"{operation} on rank {rank}: out must be an array, got {type(out).__name__}")
+    check_unmasked(out, "out", operation, rank)
+    if not out.flags.writeable:
+        raise ValueError(f"{operation} on rank {rank}: out is read-only")
+    check_apart(out, "out", operation, rank)
+    given.check_movable(out, "out", operation, rank)
+    return place_for(out, out.shape, given.native(out.dtype))
 
 
 def can_receive(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> bool:
@@ -156,9 +160,11 @@ def can_receive(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> bool
     return out is None or (type(out) is np.ndarray and out.flags.writeable and given.is_plain(out))
 
 
-def wanted(dispatcher: Dispatcher, source: Any, tag: Any, operation: str, rank: int) -> tuple[int, int]:
+def wanted(
+    dispatcher: Dispatcher, source: Any, tag: Any, operation: str, rank: int, *, tag_name: str = "tag"
+) -> tuple[int, int]:
     source = given.as_peer(source, "source", dispatcher.size, operation, rank, any_too=True)
-    return source, given.as_tag(tag, "tag", operation, rank, any_too=True)
+    return source, given.as_tag(tag, tag_name, operation, rank, any_too=True)
 
 
 def go_on(

@@ -7,6 +7,7 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls.delivery import Delivery, check_other_rank
+from shmcoll.diagnostics.meant_call import with_objects
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import LARGEST_TAG, WORD
@@ -122,7 +123,8 @@ def as_sent(x: Any, operation: str, rank: int) -> np.ndarray:
     array = given.as_moved(x, operation, rank).view(np.ndarray)
     if array.dtype not in BY_NUMPY and description(array) is None:
         raise TypeError(
-            f"{operation} on rank {rank}: x has a dtype with more fields than a message can describe; use send_object, "
+            f"{operation} on rank {rank}: x has a dtype with more fields than a message can describe; use "
+            f"{with_objects(operation)}, "
             f"or send x.view(numpy.uint8)"
         )
     return array

@@ -14,11 +14,9 @@ import numpy as np
 from shmcoll.calls import arguments as given
 from shmcoll.calls.arrays import exact
 from shmcoll.calls.joined import Joined
-from shmcoll.calls.recv import Received, go_on, leave, make, receive, recv, told
-from shmcoll.calls.recv import check_arguments as check_recv
+from shmcoll.calls.recv import Received, as_target, can_receive, go_on, leave, make, receive, recv, told, wanted
 from shmcoll.calls.recv_object import make_object, recv_object
-from shmcoll.calls.send import Sending, send
-from shmcoll.calls.send import check_arguments as check_send
+from shmcoll.calls.send import Sending, as_sent, can_send, send
 from shmcoll.calls.send_object import Packed, send_packed
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY, WORD
@@ -70,8 +68,7 @@ class Expected:
 
 
 def sendrecv(dispatcher: Dispatcher, x: Any, dest: Any, out: Any, source: Any, sendtag: Any, recvtag: Any) -> Received:
-    array, dest, sendtag = check_send(dispatcher, x, dest, sendtag)
-    place, source, recvtag = check_recv(dispatcher, out, source, recvtag)
+    array, dest, sendtag, place, source, recvtag = check_arguments(dispatcher, x, dest, out, source, sendtag, recvtag)
     if array.nbytes <= SHORT_BYTES or (place is not None and given.overlap(array, place)):
         send(dispatcher, array, dest, sendtag)
         return recv(dispatcher, out, source, recvtag)
@@ -94,6 +91,32 @@ def sendrecv(dispatcher: Dispatcher, x: Any, dest: Any, out: Any, source: Any, s
     received, status = expected.finish()
     sending.raise_refusal()
     return told(received, out, status)
+
+
+def check_arguments(
+    dispatcher: Dispatcher, x: Any, dest: Any, out: Any, source: Any, sendtag: Any, recvtag: Any
+) -> tuple[np.ndarray, int, int, np.ndarray | None, int, int]:
+    """Return the arguments as the routines take them. For nobody they name this rank as `dest`, and ANY as `source`."""
+    if can_send(dispatcher, x, dest, sendtag) and can_receive(dispatcher, out, source, recvtag):
+        return x, dest, sendtag, out, source, recvtag
+    with dispatcher.checking("sendrecv") as check:
+        array = as_sent(x, *check)
+        to = dispatcher.rank if dest is None else given.as_peer(dest, "dest", dispatcher.size, *check)
+        sent = given.as_tag(sendtag, "sendtag", *check)
+        by, received = wanted(dispatcher, ANY if source is None else source, recvtag, *check, tag_name="recvtag")
+        return array, to, sent, as_target(given.as_memory(out), *check), by, received
+
+
+def check_addresses(
+    dispatcher: Dispatcher, value: Any, dest: Any, source: Any, sendtag: Any, recvtag: Any
+) -> tuple[int, int]:
+    """Check the arguments of a call for objects. `value` is anything; it may only be in the place of another argument.
+    Returns `dest` and `source`, for nobody as `check_arguments` does."""
+    with dispatcher.checking("sendrecv_object") as check:
+        to = dispatcher.rank if dest is None else given.as_peer(dest, "dest", dispatcher.size, *check)
+        given.as_tag(sendtag, "sendtag", *check)
+        by, _ = wanted(dispatcher, ANY if source is None else source, recvtag, *check, tag_name="recvtag")
+        return to, by
 
 
 def exchange_objects(dispatcher: Dispatcher, message: Packed, source: Any, tag: Any) -> Received:

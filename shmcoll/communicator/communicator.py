@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -481,3 +482,16 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                 local_rank.communicators[which]._dispatcher.abandon()
                 local_rank.forget(which)
             local_rank.groups.abandon(group, me, which, text, leaves=not watch.is_joint)
+
+
+def name_methods(kind: type) -> None:
+    """Have Python's own errors about arguments name `Communicator`, and not the class that defines a method, which
+    users do not know."""
+    for name, method in inspect.getmembers(kind, inspect.isfunction):
+        if not name.startswith("_"):
+            method.__qualname__ = f"Communicator.{name}"
+            if getattr(Communicator, name, None) is method:
+                method.__module__ = __name__  # where pickle finds it by that name
+
+
+name_methods(Communicator)

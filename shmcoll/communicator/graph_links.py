@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from shmcoll.calls import arguments as given
+from shmcoll.diagnostics.meant_call import shown
 
 
 class Links(NamedTuple):
@@ -20,7 +21,8 @@ def as_links(ranks: Any, name: str, size: int, operation: str, rank: int) -> Lin
     names."""
     if isinstance(ranks, str) or not isinstance(ranks, Iterable):
         raise TypeError(
-            f"{operation} on rank {rank}: {name} must be a sequence of ranks, in which None is nobody; got {ranks!r}"
+            f"{operation} on rank {rank}: {name} must be a sequence of ranks, in which None is nobody; "
+            f"got {shown(ranks)}"
         )
     listed = [None if one is None else given.as_peer(one, name, size, operation, rank) for one in ranks]
     return Links(listed, [listed[:i].count(one) for i, one in enumerate(listed)])

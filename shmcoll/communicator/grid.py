@@ -17,6 +17,7 @@ from shmcoll.communicator import graph
 from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.graph_links import Links
 from shmcoll.communicator.native_call import native_call
+from shmcoll.diagnostics.meant_call import shown
 from shmcoll.engine import context as c
 from shmcoll.runtime.process_bound import ProcessBound
 from shmcoll.runtime.work import Work
@@ -338,6 +339,7 @@ def _as_flags(flags: Any, axes: int, name: str, operation: str, rank: int) -> tu
     listed = list(flags) if isinstance(flags, (tuple, list, np.ndarray)) else [flags] * axes
     if len(listed) != axes or not all(isinstance(one, (bool, np.bool_, int)) for one in listed):
         raise ValueError(
-            f"{operation} on rank {rank}: {name} {flags} must be True or False, or one of them for each of {axes} axes"
+            f"{operation} on rank {rank}: {name} {shown(flags)} must be True or False, "
+            f"or one of them for each of {axes} axes"
         )
     return tuple(map(bool, listed))

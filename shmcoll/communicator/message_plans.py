@@ -12,6 +12,7 @@ import numpy as np
 from shmcoll.calls.arrays import is_in_place
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.send import check_arguments as check_send
+from shmcoll.calls.sendrecv import check_arguments as check_both
 from shmcoll.communicator.plans import Plan, copied
 from shmcoll.engine.layout import ANY
 from shmcoll.runtime.work import Work
@@ -51,14 +52,17 @@ def make(comm: TwoWayMessages, operation: str, args: tuple[Any, ...], keywords: 
     values = dict(bound.arguments)
     if values.pop("async_op"):
         raise ValueError(f"{where}: async_op belongs to the call; use plan.start()")
-    if operation != "recv":
-        dest, tag = values["dest"], values["sendtag" if operation == "sendrecv" else "tag"]
-        _check_in_place(where, "x", values["x"])
-        check_send(dispatcher, values["x"], dispatcher.rank if dest is None else dest, tag)
-    if operation != "send":
-        source, tag = values["source"], values["recvtag" if operation == "sendrecv" else "tag"]
-        _check_in_place(where, "out", values["out"])
-        check_recv(dispatcher, values["out"], ANY if source is None else source, tag)
+    for name in ("x", "out"):
+        if name in values:
+            _check_in_place(where, name, values[name])
+    if operation == "sendrecv":
+        check_both(dispatcher, **values)
+    elif operation == "send":
+        dest = values["dest"]
+        check_send(dispatcher, values["x"], dispatcher.rank if dest is None else dest, values["tag"])
+    else:
+        source = values["source"]
+        check_recv(dispatcher, values["out"], ANY if source is None else source, values["tag"])
     return MessagePlan(comm, operation, method, values)
 
 

@@ -174,7 +174,7 @@ class Moves(NativeCalls):
     ) -> Work[Array]: ...
     @native_call(
         "x, result, 0, split_axis, concat_axis, 0",
-        result="empty_like(x) if out is None and type(x) is ndarray and split_axis == concat_axis else out",
+        result="empty_like(x) if out is None and type(x) is ndarray and split_axis is concat_axis else out",
     )
     def all_to_all(
         self,

@@ -19,6 +19,7 @@ import numpy as np
 from shmcoll.calls import arguments as given
 from shmcoll.calls.pickling import packed, unpacked
 from shmcoll.communicator.objects import Objects, Packed, Parts
+from shmcoll.diagnostics.meant_call import shown
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import OperatorFailed
 from shmcoll.runtime import user_code
@@ -247,5 +248,6 @@ def _in_words(error: BaseException) -> str:
 def _check_operator(op: Any, operation: str, rank: int) -> None:
     if not callable(op):
         raise TypeError(
-            f"{operation} on rank {rank}: op must be a function of two objects, such as operator.add or max, got {op!r}"
+            f"{operation} on rank {rank}: op must be a function of two objects, such as operator.add or max, "
+            f"got {shown(op)}"
         )

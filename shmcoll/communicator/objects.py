@@ -18,6 +18,7 @@ from shmcoll.calls import buffer_check
 from shmcoll.calls.pickling import ALIGNED, as_block, lengths, of_message, packed, unpacked
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.composite_calls import CompositeDispatcher
+from shmcoll.diagnostics.meant_call import shown
 from shmcoll.engine.layout import WORD
 from shmcoll.runtime.work import Work
 
@@ -317,6 +318,6 @@ def _all_packed(values: Any, size: int, operation: str, rank: int) -> list[Packe
 
 def _check_values(values: Any, size: int, giver: str, operation: str, rank: int) -> None:
     if not isinstance(values, Sequence):
-        raise TypeError(f"{operation} on rank {rank}: {giver} gives a sequence of {size} objects, got {values!r}")
+        raise TypeError(f"{operation} on rank {rank}: {giver} gives a sequence of {size} objects, got {shown(values)}")
     if len(values) != size:
         raise ValueError(f"{operation} on rank {rank}: {len(values)} objects for {size} ranks")

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.diagnostics.meant_call import shown
 from shmcoll.engine.kernels.element_marks import is_movable
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.arena import Arena
@@ -38,23 +39,25 @@ def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndar
         zero = np.zeros((), dtype)
     except (TypeError, ValueError) as error:
         reraise_of_handler(error)
-        raise TypeError(f"{where}: {dtype!r} is not a dtype: {error}") from None
+        raise TypeError(f"{where}: {shown(dtype)} is not a dtype: {error}") from None
     _check_dtype(zero.dtype, where)
     extents = (shape,) if isinstance(shape, numbers.Integral) else shape
     if isinstance(extents, str) or not isinstance(extents, (Iterable, np.ndarray)):
-        raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shape!r}")
+        raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shown(shape)}")
     try:
         lengths = tuple(operator.index(length) for length in extents)
     except TypeError as error:
         reraise_of_handler(error)
-        raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shape!r}") from None
+        raise TypeError(f"{where}: shape must be an integer or a sequence of integers, got {shown(shape)}") from None
     if any(length < 0 for length in lengths):
-        raise ValueError(f"{where}: shape {shape!r} has a negative length")
+        raise ValueError(f"{where}: shape {shown(shape)} has a negative length")
     try:
         return np.broadcast_to(zero, lengths)
     except (ValueError, OverflowError) as error:
         reraise_of_handler(error)
-        raise ValueError(f"{where}: shape {shape!r} has more dimensions or elements than an array can have") from None
+        raise ValueError(
+            f"{where}: shape {shown(shape)} has more dimensions or elements than an array can have"
+        ) from None
 
 
 def as_filling(value: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
@@ -65,7 +68,9 @@ def as_filling(value: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:
     except (TypeError, ValueError, OverflowError) as error:
         reraise_of_handler(error)
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{operation} on rank {rank}: value {value!r} does not fit dtype {dtype}: {error}") from None
+        raise kind(
+            f"{operation} on rank {rank}: value {shown(value)} does not fit dtype {shown(dtype)}: {error}"
+        ) from None
     _check_dtype(array.dtype, f"{operation} on rank {rank}")
     return array
 

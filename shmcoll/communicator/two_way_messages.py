@@ -12,11 +12,10 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.calls.recv import can_receive, make
 from shmcoll.calls.recv_object import make_object
-from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.send_object import check_object, send_packed
-from shmcoll.calls.sendrecv import SHORT_BYTES, begin, exchange_objects
+from shmcoll.calls.sendrecv import SHORT_BYTES, begin, check_addresses, check_arguments, exchange_objects
 from shmcoll.communicator.messages import Messages
-from shmcoll.engine.layout import ANY
+from shmcoll.engine.layout import ANY, LARGEST_TAG
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -94,18 +93,22 @@ class TwoWayMessages(Messages):
         """
         if async_op:
             return self._start_both(x, dest, out, source, sendtag, recvtag)
-        if type(x) is np.ndarray and x.nbytes <= SHORT_BYTES and can_receive(self._dispatcher, out, source, recvtag):
+        if (
+            type(x) is np.ndarray
+            and x.nbytes <= SHORT_BYTES
+            and type(dest) is type(sendtag) is int
+            and 0 <= dest < self._size
+            and 0 <= sendtag <= LARGEST_TAG
+            and can_receive(self._dispatcher, out, source, recvtag)
+        ):
             self.send(x, dest, sendtag)
             return self.recv(out, source, recvtag)
-        if dest is None:
-            self._check_send(x, sendtag)
-            return self.recv(out, source, recvtag)
-        if source is None:
-            nothing = self._nothing(out, recvtag)
-            self.send(x, dest, sendtag)
-            return nothing
         arguments = x, dest, out, source, sendtag, recvtag
-        return calls.perform(calls.sendrecv, self._dispatcher, arguments)
+        if dest is not None and source is not None:
+            return calls.perform(calls.sendrecv, self._dispatcher, arguments)
+        check_arguments(self._dispatcher, *arguments)
+        self.send(x, dest, sendtag)
+        return self.recv(out, source, recvtag)
 
     @overload
     def sendrecv_object(
@@ -168,6 +171,7 @@ class TwoWayMessages(Messages):
             True
         """
         dispatcher = self._dispatcher
+        check_addresses(dispatcher, value, dest, source, sendtag, recvtag)
         message = check_object(dispatcher, "sendrecv_object", value, self._rank if dest is None else dest, sendtag)
         if dest is None:
             return self._receive_object(source, recvtag, later=async_op)
@@ -187,7 +191,7 @@ class TwoWayMessages(Messages):
 
     def _start_both(self, x: Any, dest: Any, out: Any, source: Any, sendtag: Any, recvtag: Any) -> Work[Any]:
         dispatcher = self._dispatcher
-        array, _, sendtag = check_send(dispatcher, x, self._rank if dest is None else dest, sendtag)
+        array, _, sendtag, *_ = check_arguments(dispatcher, x, dest, out, source, sendtag, recvtag)
         if dest is None:
             return self._post(out, source, recvtag)
         receive: Work[Any]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
-from shmcoll.communicator.communicator import Communicator
+from shmcoll.communicator.communicator import Communicator, name_methods
 from shmcoll.communicator.native_call import unrouted
 from shmcoll.communicator.objects import Parts
 from shmcoll.errors import CallNotAllowed, RankFailed
@@ -170,3 +170,6 @@ class NodesParts(Parts):
     def _load(self, name: str) -> Callable[..., int]:
         setattr(self, f"_{name}", unrouted)
         return unrouted
+
+
+name_methods(NodesCommunicator)

@@ -25,6 +25,7 @@ import numpy as np
 
 from shmcoll.diagnostics import other_threads
 from shmcoll.diagnostics.describe_call import call_over_nodes
+from shmcoll.diagnostics.meant_call import suggest
 from shmcoll.diagnostics.report_lock import alone
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
@@ -97,7 +98,7 @@ class Failures:
         return self._inner._dispatcher.failures.has_failed()
 
     def checking(self, operation: str) -> "Checking":
-        return Checking(operation, self.name)
+        return Checking(operation, self.name, self.topology.size)
 
     def error(self, operation: str, status: int) -> BaseException:
         """Return the error for the status NOT_ALONE."""
@@ -285,11 +286,11 @@ class Failures:
 class Checking:
     """`with failures.checking(op) as check`: what the checks of arguments name in their messages."""
 
-    def __init__(self, operation: str, name: RankName):
-        self._check = operation, name
+    def __init__(self, operation: str, name: RankName, size: int):
+        self._check, self._size = (operation, name), size
 
     def __enter__(self) -> tuple[str, int]:
         return self._check
 
-    def __exit__(self, _type: object, _error: BaseException | None, _traceback: TracebackType | None) -> None:
-        pass
+    def __exit__(self, _type: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        suggest(error, self._check[0], traceback, self._size)

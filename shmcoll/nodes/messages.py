@@ -17,13 +17,12 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls.delivery import check_other_rank
 from shmcoll.calls.probe import Message
 from shmcoll.calls.recv import can_receive, make, received, wanted
-from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.recv import go_on as read_message
 from shmcoll.calls.recv_object import made as object_in
 from shmcoll.calls.recv_object import make_object
 from shmcoll.calls.send import check_arguments as check_send
 from shmcoll.calls.send_object import check_address, check_object
-from shmcoll.calls.sendrecv import SHORT_BYTES, begin, beside_others
+from shmcoll.calls.sendrecv import SHORT_BYTES, begin, beside_others, check_addresses, check_arguments
 from shmcoll.communicator.batch import batch
 from shmcoll.communicator.communicator import Communicator
 from shmcoll.communicator.messages import ANY
@@ -106,8 +105,7 @@ class NodesMessages(Communicator):
         if is_plain and self._send_natively("sendrecv", x, dest, sendtag, ARRAY, BESIDE) == c.OK:
             return self.recv(out, source, recvtag)
         view = given.as_memory(out)
-        array, to, tag = check_send(d, x, self._rank if dest is None else dest, sendtag)
-        _, wanted_source, _ = check_recv(d, view, ANY if source is None else source, recvtag)
+        array, to, tag, _, wanted_source, _ = check_arguments(d, x, dest, view, source, sendtag, recvtag)
         index, other = (
             None if rank is None else d.index_here(one) for rank, one in ((dest, to), (source, wanted_source))
         )
@@ -134,10 +132,8 @@ class NodesMessages(Communicator):
         async_op: bool = False,
     ) -> Any:
         """Send an object and receive another one; see `Communicator.sendrecv_object`."""
-        with self._dispatcher.checking("sendrecv_object") as check:
-            other, _ = wanted(self._dispatcher, ANY if source is None else source, recvtag, *check)
+        to, other = check_addresses(self._dispatcher, value, dest, source, sendtag, recvtag)
         if dest is not None and source is not None and not async_op:
-            to, _ = check_address(self._dispatcher, dest, sendtag, "sendrecv_object")
             index, other_index = map(self._dispatcher.index_here, (to, other))
             if index is not None and other_index is not None:
                 found, _, tag = self._within.sendrecv_object(value, index, other_index, sendtag, recvtag)

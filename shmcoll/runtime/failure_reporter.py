@@ -21,6 +21,7 @@ from shmcoll.diagnostics.call_site import at_site, is_submitted
 from shmcoll.diagnostics.describe_call import MESSAGES, called, composite_name, message_in_words, receives
 from shmcoll.diagnostics.describe_message import from_itself, misfit, missing_message, what_waits
 from shmcoll.diagnostics.describe_mismatch import advise, explain_counts, explain_faces, explain_overlap, explain_parts
+from shmcoll.diagnostics.meant_call import suggest
 from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
@@ -70,6 +71,11 @@ class FailureReporter:
         self.is_told = False  # whether a call of the program has raised why the group has ended
         self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
         self._lock = threading.RLock()  # held by who works in the region
+
+    @property
+    def size(self) -> int:
+        """The number of ranks in the group."""
+        return self._group.size
 
     @property
     def is_shut(self) -> bool:
@@ -400,6 +406,7 @@ class Checking:
     def __enter__(self) -> tuple[str, int]:
         return self._operation, self._failures.name
 
-    def __exit__(self, _type: object, error: BaseException | None, _traceback: TracebackType | None) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, traceback: TracebackType | None) -> None:
         if isinstance(error, Exception):  # also what an object of the user raises when it is made an array
+            suggest(error, self._operation, traceback, self._failures.size)
             self._failures.refused(self._operation, error)

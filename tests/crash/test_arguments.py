@@ -25,12 +25,20 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "x is a string": (lambda c: c.all_reduce("abc"), TypeError, "x is not an array: str; for Python objects use"),
     "x is ragged": (lambda c: c.gather([[1], [1, 2]]), TypeError, "gather on rank 1: x is not an array: list"),
     "x is an object": (lambda c: c.all_to_all(object()), TypeError, "all_to_all on rank 1: x is not an array: object"),
-    "dtype of dates": (lambda c: c.reduce(np.zeros(3, "M8[s]")), TypeError, "dtype datetime64[s] is not supported"),
-    "dtype of records": (lambda c: c.scan(np.zeros(3, "i4,i4,i4")), TypeError, "is not supported"),
+    "dtype of dates": (
+        lambda c: c.reduce(np.zeros(3, "M8[s]")),
+        TypeError,
+        "datetime64[s] cannot be reduced; reduce x.view",
+    ),
+    "dtype of records": (
+        lambda c: c.scan(np.zeros(3, "i4,i4,i4")),
+        TypeError,
+        "cannot be reduced; make a call for each field, as of x['f0']",
+    ),
     "dtype longdouble": (
         lambda c: c.reduce_scatter(np.zeros(4, np.longdouble)),
         TypeError,
-        "is not supported; use one of bool",
+        "cannot be reduced; convert it, as in x.astype('float64')",
     ),
     "unknown op": (lambda c: c.all_reduce(X, "median"), ValueError, "unknown op 'median'; use one of sum, prod, min"),
     "op is a number": (lambda c: c.all_reduce(X, 1), TypeError, "op must be a string, got int"),
@@ -63,12 +71,11 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "shape of the exchanged": (lambda c: c.all_to_all(X, 0, 1, out=X.copy()), ValueError, "the result has (2, 12)"),
     "root": (lambda c: c.gather(X, 2), ValueError, "gather on rank 1: root 2 is not a rank of this group of 2"),
     "negative root": (lambda c: c.gather(X, -1), ValueError, "root -1 is not a rank of this group of 2"),
-    "root is a string": (lambda c: c.gather(X, "0"), TypeError, "root must be an integer, got str"),
+    "root is a string": (lambda c: c.gather(X, "0"), TypeError, "got str; did you mean root=0?"),
     "counts in place of the root": (
         lambda c: c.gather_v(X, [1, 2]),
         TypeError,
-        "root must be an integer, got list; root is the second argument of every method that has one, so pass "
-        "recv_counts=[1, 2]",
+        "root must be an integer, got list; did you mean comm.gather_v(x, recv_counts=[1, 2])?",
     ),
     "nobody has an array": (
         lambda c: c.broadcast(None, 1),
@@ -194,7 +201,8 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "broadcast of a mixed list": (
         lambda c: c.broadcast([1, "a"], 1),
         TypeError,
-        "broadcast on rank 1: x is a list that holds strings; use comm.broadcast_object, or pass np.array(x) for an",
+        "broadcast on rank 1: x is a list that holds strings; for Python objects use comm.broadcast_object(x, root=root); "
+        "or pass np.array(x)",
     ),
     "gather of an object": (
         lambda c: c.gather({}),
@@ -204,24 +212,22 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "scatter of objects": (
         lambda c: c.scatter([{}, {}], 1),
         TypeError,
-        "(dict), and collectives move numbers; convert",
+        "(dict); for Python objects use comm.scatter_object(values, root=root), with one object",
     ),
     "broadcast of objects in fields": (
         lambda c: c.broadcast(np.zeros(2, [("a", "O")]), 1),
         TypeError,
-        "or use comm.broadcast_object",
+        "for Python objects use comm.broadcast_object",
     ),
     "op in the place of the root": (
         lambda c: c.reduce(X, "max"),
         TypeError,
-        "reduce on rank 1: root must be an integer, got str; root is the second argument of every method that has one, "
-        "so pass op='max'",
+        "reduce on rank 1: root must be an integer, got str; did you mean comm.reduce(x, op='max')?",
     ),
     "counts in the place of the root": (
         lambda c: c.scatter_v(X, [12, 12]),
         TypeError,
-        "scatter_v on rank 1: root must be an integer, got list; root is the second argument of every method that has "
-        "one, so pass send_counts=[12, 12]",
+        "scatter_v on rank 1: root must be an integer, got list; did you mean comm.scatter_v(x, send_counts=[12, 12])?",
     ),
     "axis of counts": (
         lambda c: c.all_gather_v(X, axis=1),

@@ -59,12 +59,12 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "objects": (
         lambda c: c.all_reduce(np.array([None, 1])),
         TypeError,
-        "x is an array of Python objects (NoneType, int), and collectives move numbers; convert it, as in x.astype",
+        "x is an array of Python objects (NoneType, int); convert it, as in np.array(x, dtype=float); for Python obj",
     ),
     "a dict": (
         lambda c: c.all_reduce({"a": 1}),
         TypeError,
-        "x is not an array: dict; pass an array or a number; for Python objects use comm.all_gather_object",
+        "x is not an array: dict; pass an array or a number; for Python objects use comm.all_reduce_object(x, func",
     ),
     "a huge integer": (lambda c: c.all_reduce([1 << 70, 1]), TypeError, "x holds an integer that 64 bits cannot hold"),
     "an object that raises": (lambda c: c.all_reduce(Raising()), ZeroDivisionError, "in __array__"),
