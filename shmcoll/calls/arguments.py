@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from shmcoll.calls.array_rules import check_apart, check_unmasked
-from shmcoll.diagnostics.meant_call import of_op, shown, with_objects
+from shmcoll.diagnostics.meant_call import of_op, with_objects
 from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, name_of_function
 from shmcoll.engine.kernels.dtypes import BY_NAME, BY_NUMPY, REDUCTIONS, DType
 from shmcoll.engine.kernels.element_marks import is_movable
 from shmcoll.engine.kernels.kernels import has_kernel
 from shmcoll.engine.layout import ANY, LARGEST_COUNT, LARGEST_TAG, MOST_DIMENSIONS
 from shmcoll.engine.system.handlers import reraise_of_handler
+from shmcoll.engine.system.text import shown
 
 
 def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
@@ -370,6 +371,8 @@ def as_row_shape(axis: Any, x: np.ndarray, name: str, operation: str, rank: int)
 def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> np.ndarray:
     """Return n counts or displacements as int64. Raises an error if one is negative."""
     check_unmasked(values, name, operation, rank)
+    if values is None:
+        raise TypeError(f"{operation} on rank {rank}: pass {name}={shown([1] * size)} or the like, one for each rank")
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as e:

@@ -11,9 +11,9 @@ from shmcoll.calls.arrays import deliver, exact, place_for
 from shmcoll.calls.common_dtype import agreeing, move
 from shmcoll.calls.in_place import clear_of
 from shmcoll.collectives.collective_permute import NOBODY
-from shmcoll.diagnostics.meant_call import shown
 from shmcoll.engine.kernels.element_marks import element_mark
 from shmcoll.engine.native.entry_counts import mark_of
+from shmcoll.engine.system.text import shown
 
 if TYPE_CHECKING:
     from shmcoll.runtime.dispatcher import Dispatcher
@@ -48,18 +48,22 @@ def route_of(pairs: tuple[tuple[Any, ...], ...], size: int, rank: int, operation
 
 
 def _as_pairs(pairs: Any, operation: str, rank: int) -> tuple[tuple[Any, ...], ...]:
-    if not isinstance(pairs, Iterable) or getattr(pairs, "shape", None) == ():
+    if not _is_listed(pairs):
         raise TypeError(
             f"{operation} on rank {rank}: pairs must be a sequence of (source, target), got {type(pairs).__name__}"
         )
     found = []
     for pair in pairs:
-        if isinstance(pair, str) or not isinstance(pair, Iterable) or len(both := tuple(pair)) != 2:
+        if isinstance(pair, str) or not _is_listed(pair) or len(both := tuple(pair)) != 2:
             raise TypeError(f"{operation} on rank {rank}: {shown(pair)} in pairs is not a pair (source, target)")
         found.append(
             tuple(given.as_index(*one, operation, rank) for one in zip(both, ("source", "target"), strict=True))
         )
     return tuple(found)
+
+
+def _is_listed(value: Any) -> bool:
+    return isinstance(value, Iterable) and getattr(value, "shape", None) != ()  # numpy calls 0-d arrays iterable, too
 
 
 def _as_permutation(pairs: tuple[tuple[Any, ...], ...], size: int, operation: str, rank: int) -> dict[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from shmcoll.communicator.native_call import IN_ELEMENTS, NativeCalls, native_call
+from shmcoll.communicator.native_call import IN_ELEMENTS, IS_ROOT, NativeCalls, native_call
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -129,9 +129,10 @@ class CountedMoves(NativeCalls):
     ) -> Work[tuple[Array, Array] | tuple[None, None]]: ...
     @native_call(
         "x, result, 0, root, unit, 0, received, None, None, recv_counts, recv_displs, None",
-        result="out if self._rank == root else None",
+        is_root=IS_ROOT,
+        result="out if is_root else None",
         unit=IN_ELEMENTS,
-        received="empty(self._size, int64) if self._rank == root else None",
+        received="empty(self._size, int64) if is_root else None",
         second="second_phase(self._dispatcher, entry, x, root)",
         answer="result, received",
     )
@@ -271,10 +272,11 @@ class CountedMoves(NativeCalls):
     @native_call(
         "source, out, 0, root, unit, 0, None, counts, displs, None, None, None",
         result="out",
-        source="x if self._rank == root else None",
+        is_root=IS_ROOT,
+        source="x if is_root else None",
         unit=IN_ELEMENTS,
-        counts="send_counts if self._rank == root else None",
-        displs="send_displs if self._rank == root else None",
+        counts="send_counts if is_root else None",
+        displs="send_displs if is_root else None",
         second="second_phase(self._dispatcher, entry, source, root)",
     )
     def scatter_v(

@@ -14,7 +14,7 @@ source that sends nothing because it has made another kind of call. Both end the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
@@ -30,6 +30,7 @@ from shmcoll.communicator.graph_links import Links, disagreement
 from shmcoll.diagnostics.other_threads import GRAPH_CALLS
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.engine.system.handlers import is_of_handler
+from shmcoll.engine.system.text import shown
 from shmcoll.errors import Cancelled, CollectiveMismatch
 from shmcoll.runtime.posted_receives import PostedReceive
 from shmcoll.runtime.process_bound import ProcessBound
@@ -360,6 +361,8 @@ def _block_shape(
 
 
 def _as_counts(counts: Any, destinations: int, size: int, operation: str, rank: int) -> list[int]:
+    if isinstance(counts, str) or not isinstance(counts, Iterable):
+        raise TypeError(f"{operation} on rank {rank}: send_counts must be a sequence of integers, got {shown(counts)}")
     listed = [given.as_index(count, "send_counts", operation, rank) for count in counts]
     if len(listed) != destinations or min(listed, default=0) < 0 or sum(listed) != size:
         raise ValueError(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from shmcoll.calls import arguments as given
-from shmcoll.diagnostics.meant_call import shown
+from shmcoll.engine.system.text import shown
 
 
 class Links(NamedTuple):

@@ -17,8 +17,8 @@ from shmcoll.communicator import graph
 from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.graph_links import Links
 from shmcoll.communicator.native_call import native_call
-from shmcoll.diagnostics.meant_call import shown
 from shmcoll.engine import context as c
+from shmcoll.engine.system.text import shown
 from shmcoll.runtime.process_bound import ProcessBound
 from shmcoll.runtime.work import Work
 
@@ -98,10 +98,14 @@ class Grid(ProcessBound):
             ValueError: the number of coordinates is not the number of axes.
             TypeError: a coordinate is not an integer.
         """
+        name = self._dispatcher.failures.name
         listed = list(coords) if isinstance(coords, Iterable) else [coords]
         if len(listed) != len(self._dims):
-            raise ValueError(f"rank_at: {coords} must be {len(self._dims)} coordinates, one for each axis of the grid")
-        places = [given.as_index(place, "coordinate", "rank_at", self._dispatcher.failures.name) for place in listed]
+            raise ValueError(
+                f"rank_at on rank {name}: {shown(coords)} must be {len(self._dims)} coordinates, one for each axis "
+                f"of the grid"
+            )
+        places = [given.as_index(place, "coordinate", "rank_at", name) for place in listed]
         rank = 0
         for place, ranks, is_periodic in zip(places, self._dims, self._periods, strict=True):
             if not (is_periodic or 0 <= place < ranks):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from shmcoll.communicator.native_call import NativeCalls, native_call, native_entry
+from shmcoll.communicator.native_call import IS_ROOT, NativeCalls, native_call, native_entry
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Moves(NativeCalls):
     def gather(
         self, x: ArrayLike, root: int = ..., *, out: Outs | None = ..., async_op: Literal[True]
     ) -> Work[Array | None]: ...
-    @native_call("x, result, 0, root, 0, 0", result=f"{_WHOLE} if self._rank == root else None")
+    @native_call("x, result, 0, root, 0, 0", result=f"{_WHOLE} if {IS_ROOT} else None")
     def gather(self, x: ArrayLike, root: int = 0, *, out: Outs | None = None, async_op: bool = False) -> Any:
         """Concatenate the arrays of all ranks along axis 0, in rank order, and return the result on rank `root`.
 
@@ -126,8 +126,9 @@ class Moves(NativeCalls):
     ) -> Work[Array]: ...
     @native_call(
         "source, result, 0, root, 0, 0",
-        source="x if self._rank == root else out",
-        result=f"{_PART} if self._rank == root else out",
+        is_root=IS_ROOT,
+        source="x if is_root else out",
+        result=f"{_PART} if is_root else out",
     )
     def scatter(self, x: ArrayLike | None, root: int = 0, *, out: Out | None = None, async_op: bool = False) -> Any:
         """Cut the array of rank `root` along axis 0 into equal parts, and return part r on rank r.

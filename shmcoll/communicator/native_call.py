@@ -56,6 +56,8 @@ def {name}({parameters}):
 #: ARGUMENT_2 of a call with counts: the native entry reads only counts of elements; for None it leaves the call to
 #: Python
 IN_ELEMENTS = "0 if axis is None else None"
+#: whether this rank is the root. The comparison of an array, which is no root, would raise numpy's own error
+IS_ROOT = "type(root) is int and self._rank == root"
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -226,4 +228,4 @@ class NativeCalls:
         return calls.perform(call, self._dispatcher, arguments)
 
 
-__all__ = ["IN_ELEMENTS", "NativeCalls", "native_call", "native_entry"]
+__all__ = ["IN_ELEMENTS", "IS_ROOT", "NativeCalls", "native_call", "native_entry"]

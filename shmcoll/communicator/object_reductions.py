@@ -19,8 +19,8 @@ import numpy as np
 from shmcoll.calls import arguments as given
 from shmcoll.calls.pickling import packed, unpacked
 from shmcoll.communicator.objects import Objects, Packed, Parts
-from shmcoll.diagnostics.meant_call import shown
 from shmcoll.engine.system.handlers import reraise_of_handler
+from shmcoll.engine.system.text import shown
 from shmcoll.errors import OperatorFailed
 from shmcoll.runtime import user_code
 from shmcoll.runtime.work import Work

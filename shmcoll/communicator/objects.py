@@ -18,8 +18,8 @@ from shmcoll.calls import buffer_check
 from shmcoll.calls.pickling import ALIGNED, as_block, lengths, of_message, packed, unpacked
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.composite_calls import CompositeDispatcher
-from shmcoll.diagnostics.meant_call import shown
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.system.text import shown
 from shmcoll.runtime.work import Work
 
 Result = TypeVar("Result")
@@ -59,7 +59,7 @@ class Objects(Collectives):
             >>> comm.broadcast_object({"rate": 0.1} if comm.rank == 0 else None)
             {'rate': 0.1}
         """
-        used = value if self._rank == root else None
+        used = value if type(root) is not int or self._rank == root else None
         return self._now_or_later("broadcast_object", lambda: self._broadcast_object(value, root), used, async_op)
 
     @overload
@@ -139,7 +139,7 @@ class Objects(Collectives):
             TypeError: on the root, `values` is not a sequence, or an object cannot be pickled. Nothing has been sent.
             ValueError: on the root, the number of objects is not the number of ranks; or there is no rank `root`.
         """
-        used = values if self._rank == root else None
+        used = values if type(root) is not int or self._rank == root else None
         return self._now_or_later("scatter_object", lambda: self._scatter_objects(values, root), used, async_op)
 
     @overload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from shmcoll.communicator.native_call import IN_ELEMENTS, NativeCalls, native_call, native_entry
+from shmcoll.communicator.native_call import IN_ELEMENTS, IS_ROOT, NativeCalls, native_call, native_entry
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Reductions(NativeCalls):
     ) -> Work[Array | None]: ...
     @native_call(
         "x, result, reduction, root, 0, 0",
-        result=f"({_LIKE_X}) if self._rank == root else None",
+        result=f"({_LIKE_X}) if {IS_ROOT} else None",
         reduction=_NAMED,
     )
     def reduce(

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.diagnostics.meant_call import shown
 from shmcoll.engine.kernels.element_marks import is_movable
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.heap import Heap
 from shmcoll.engine.system.handlers import reraise_of_handler
+from shmcoll.engine.system.text import shown
 
 
 def as_description(shape: Any, dtype: Any, operation: str, rank: int) -> np.ndarray:

@@ -90,16 +90,6 @@ def with_objects(operation: str) -> str:
     return f"comm.{base if base in ('broadcast', 'gather') else 'all_gather'}_object(x{root})"
 
 
-def shown(value: Any) -> str:
-    """Return a value for a message, in one short line."""
-    if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype}, of shape {value.shape}"
-    text = f"a {type(value).__name__}"
-    with ignored(Exception):  # of the object's own repr
-        text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 # --- which value suits which parameter --------------------------------------------------------------------------------
 
 
@@ -169,7 +159,8 @@ def _moved(operation: str, values: Mapping[str, Any], wrong: list[str], size: in
     the values goes before others, and then one that moves fewer of them."""
     passed = [name for name, value in values.items() if value is not None and not _is_default(name, value, operation)]
     required = {name for name in values if name not in _DEFAULTS}
-    required |= {"send_counts"} if operation == "all_to_all_v" else set()
+    sends_counts = operation == "all_to_all_v" or (operation == "scatter_v" and values["x"] is not None)
+    required |= {"send_counts"} if sends_counts else set()
     order = list(values)
     found = [
         (
@@ -183,6 +174,9 @@ def _moved(operation: str, values: Mapping[str, Any], wrong: list[str], size: in
         and (moved := [pair for pair in zip(passed, places, strict=True) if pair[0] != pair[1]])
         and all(_suits(new, values[old], operation, size) for old, new in moved)
         and not any(old == new and old in wrong for old, new in zip(passed, places, strict=True))
+        and all(
+            _suits(new, values[old], operation, size) for old, new in zip(passed, places, strict=True) if new in _RANKS
+        )
     ]
     if not found:
         return ""
@@ -199,10 +193,11 @@ def _converted(values: Mapping[str, Any], wrong: list[str], operation: str, size
 def _written_otherwise(name: str, value: Any, operation: str, size: int) -> Iterator[str]:
     if name == "op" and operation.endswith("_object") and isinstance(value, str) and (op := _reduction(value)):
         yield from [f"op={_OF_OBJECTS[op]}"] if op in _OF_OBJECTS else []
-    if isinstance(value, (str, float, np.floating)) and name in (*_RANKS, *_TAGS):
-        number = int(value)
-        if (isinstance(value, str) or number == value) and _suits(name, number, operation, size):
-            yield f"{name}={number}"
+    is_whole = (
+        value.isdecimal() if isinstance(value, str) else isinstance(value, (float, np.floating)) and value % 1 == 0
+    )
+    if is_whole and name in (*_RANKS, *_TAGS) and _suits(name, int(value), operation, size):
+        yield f"{name}={int(value)}"
 
 
 def _written(name: str, value: Any) -> str:

@@ -9,10 +9,11 @@ import atexit
 import contextlib
 import os
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Never
 
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.processes import check_proc
+from shmcoll.engine.system.text import shown
 from shmcoll.runner import arguments, client, work_queue
 from shmcoll.runner.outgoing import OutgoingCall, limits_in_words
 from shmcoll.runner.pickling import Sending
@@ -21,6 +22,11 @@ from shmcoll.runner.turns import Turns
 from shmcoll.runner.work_queue import WorkQueue
 
 _turns = Turns("shmcoll.run")
+
+_ONE_ITERABLE = (
+    "; items is one iterable, of the arguments of fn. Of several, make one: "
+    "shmcoll.map(lambda item: fn(*item), zip(items, more))"
+)
 
 
 def run(
@@ -78,7 +84,8 @@ def run(
         >>> shmcoll.run(scaled, 3, 2, by=10)
         [0, 20, 40]
     """
-    arguments.check_function(fn)
+    arguments.check_function("shmcoll.run", fn, nprocs)
+    arguments.check_keywords("shmcoll.run", fn, kwargs, {"ranks": "nprocs", "method": "method", "timeout": "timeout"})
     nprocs = arguments.number_of_ranks(nprocs, "nprocs")
     arguments.check_timeout(timeout)
     arguments.check_method(method)
@@ -99,6 +106,7 @@ def map(
     *,
     timeout: float | None = None,
     method: str = "fork",
+    **others: Never,
 ) -> list[Any]:
     """Call `fn(item)` for every item, on `n` new ranks, and return the results in the order of the items.
 
@@ -113,6 +121,7 @@ def map(
         n: the number of ranks; by default one for each usable core, but not more than items.
         timeout: the limit in seconds, from the start of the ranks; by default none.
         method: "fork" or "spawn", as in `shmcoll.run`.
+        others: not taken. The error tells what an argument of another library is called here.
 
     Returns:
         The results, a list as long as `items`.
@@ -127,9 +136,19 @@ def map(
         >>> shmcoll.map(lambda word: word.upper(), ["a", "b", "c"], 2)
         ['A', 'B', 'C']
     """
-    arguments.check_function(fn)
+    names = {"ranks": "n", "function": "fn", "items": "items", "method": "method", "timeout": "timeout"}
+    arguments.check_names("shmcoll.map", others, names)
+    arguments.check_function("shmcoll.map", fn, items)
+    if not isinstance(items, Iterable):
+        raise TypeError(f"items must be an iterable of the arguments of fn, got {shown(items)}")
     listed = list(items)
-    wanted = usable_cores() if n is None else arguments.number_of_ranks(n, "n")
+    wanted = (
+        usable_cores()
+        if n is None
+        else arguments.number_of_ranks(
+            n, "n", _ONE_ITERABLE if isinstance(n, Iterable) and not isinstance(n, str) else ""
+        )
+    )
     arguments.check_timeout(timeout)
     arguments.check_method(method)
     arguments.refuse_ranks("shmcoll.map")

@@ -4,29 +4,74 @@ import inspect
 import operator
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from shmcoll.engine.layout import CELL_BYTES, most_ranks
+from shmcoll.engine.system.text import shown
 from shmcoll.errors import CallNotAllowed
 
 _METHODS = ("fork", "spawn")
 _REACTIONS = ("stop", "continue")
 
+#: what arguments are called in multiprocessing, concurrent.futures, joblib, torch and others
+_OTHER_NAMES = {
+    "ranks": (
+        "n_jobs", "jobs", "n_workers", "num_workers", "max_workers", "workers", "processes", "n_processes",
+        "num_processes", "nprocesses", "procs", "n_procs", "num_procs", "nproc", "num_proc", "nprocs", "np", "n",
+        "n_ranks", "num_ranks", "nranks", "ranks", "size", "world_size", "nproc_per_node",
+        "n_cores", "cores", "n_threads",
+    ),
+    "function": ("func", "function", "f", "target", "fun"),
+    "items": ("iterable", "iterables", "seq", "sequence", "data", "inputs"),
+    "method": ("start_method", "context", "mp_context", "backend"),
+    "timeout": ("time_out", "timeout_s", "time_limit"),
+    "arguments": ("args", "kwargs", "args_list"),
+}  # fmt: skip
 
-def check_function(fn: Any) -> None:
+
+def check_function(of: str, fn: Any, second: Any = None) -> None:
+    """Refuse what is no function. second: the argument behind it, with which it may have been exchanged."""
     if not callable(fn):
-        raise TypeError(f"fn must be callable, got {fn!r} of type {type(fn).__name__}")
+        hint = ""
+        if callable(second):
+            hint = f"; did you mean {of}({_name(second)}, {shown(fn)})?"
+        elif fn is None:
+            hint = "; pass the function itself, and not what a call of it returns"
+        raise TypeError(f"fn must be callable, got {shown(fn)} of type {type(fn).__name__}{hint}")
 
 
-def number_of_ranks(n: Any, name: str) -> int:
-    """Return the argument `name` as a number of ranks."""
+def check_names(of: str, others: Iterable[str], names: dict[str, str]) -> None:
+    """Refuse keyword arguments that `of` does not have. names: what its own arguments are called, by what they are
+    for."""
+    for other in others:
+        meant = next((names[kind] for kind, known in _OTHER_NAMES.items() if other in known and kind in names), None)
+        hint = f"; did you mean {meant}=?" if meant else ""
+        raise TypeError(f"{of}() got an unexpected keyword argument {other!r}{hint}")
+
+
+def check_keywords(of: str, fn: Callable[..., Any], keywords: Iterable[str], names: dict[str, str]) -> None:
+    """Refuse keyword arguments that the function does not take, if they are what arguments of `of` are called in other
+    libraries."""
+    known = {one for kind, others in _OTHER_NAMES.items() if kind in names for one in others}
+    if not (meant := [name for name in keywords if name in known]):
+        return
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        check_names(of, [name for name in meant if name not in {p.name for p in parameters}], names)
+
+
+def number_of_ranks(n: Any, name: str, hint: str = "") -> int:
+    """Return the argument `name` as a number of ranks. hint: for an object that is no integer."""
     try:
         number = operator.index(n)
     except TypeError:
         number = None
     if number is None or isinstance(n, bool):
-        raise TypeError(f"{name} must be an int, got {n!r} of type {type(n).__name__}")
+        raise TypeError(f"{name} must be an int, got {shown(n)} of type {type(n).__name__}{hint}")
     if number < 1:
         raise ValueError(f"{name} must be at least 1, got {n}")
     if number > (most := most_ranks(CELL_BYTES)):
@@ -38,19 +83,19 @@ def check_timeout(timeout: Any) -> None:
     if timeout is None:
         return
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"timeout must be a number of seconds or None, got {timeout!r}")
+        raise TypeError(f"timeout must be a number of seconds or None, got {shown(timeout)}")
     if not 0 < timeout <= 1e9:
         raise ValueError(f"timeout must be a positive number of seconds, got {timeout!r}")
 
 
 def check_method(method: Any) -> None:
-    if method not in _METHODS:
-        raise ValueError(f"method must be 'fork' or 'spawn', got {method!r}")
+    if not isinstance(method, str) or method not in _METHODS:
+        raise ValueError(f"method must be 'fork' or 'spawn', got {shown(method)}")
 
 
 def check_reaction(on_failure: Any) -> None:
-    if on_failure not in _REACTIONS:
-        raise ValueError(f"on_failure must be 'stop' or 'continue', got {on_failure!r}")
+    if not isinstance(on_failure, str) or on_failure not in _REACTIONS:
+        raise ValueError(f"on_failure must be 'stop' or 'continue', got {shown(on_failure)}")
 
 
 def check_clear(of: str, fn: Callable[..., Any], args: tuple[Any, ...], options: dict[str, tuple[Any, Any]]) -> None:

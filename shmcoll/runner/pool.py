@@ -11,7 +11,7 @@ import time
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Never
 
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.system.processes import check_proc
@@ -28,12 +28,13 @@ _OF = "shmcoll.ranks"
 _open: "weakref.WeakSet[Ranks]" = weakref.WeakSet()
 
 
-def ranks(n: int, *, method: str = "fork") -> "Ranks":
+def ranks(n: int, *, method: str = "fork", **others: Never) -> "Ranks":
     """Start `n` ranks that keep their state from call to call.
 
     Args:
         n: the number of ranks.
         method: "fork" or "spawn", as in `shmcoll.run`.
+        others: not taken, as of `shmcoll.map`.
 
     Returns:
         The ranks. They end with the `with` block, or by `close`.
@@ -56,6 +57,7 @@ def ranks(n: int, *, method: str = "fork") -> "Ranks":
         ...     r.run(total)
         [3, 3, 3]
     """
+    arguments.check_names(_OF, others, {"ranks": "n", "method": "method"})
     number = arguments.number_of_ranks(n, "n")
     arguments.check_method(method)
     arguments.refuse_ranks(_OF)
@@ -124,7 +126,7 @@ class Ranks:
             ...     r.run(lambda x, by: x * by + shmcoll.init().rank, 5, by=10)
             [50, 51]
         """
-        arguments.check_function(fn)
+        arguments.check_function("Ranks.run", fn)
         arguments.check_timeout(timeout)
         arguments.check_clear("Ranks.run", fn, args, {"timeout": (timeout, None)})
         self._check_open()

@@ -6,6 +6,7 @@ threads that wait for it are woken (`async_worker.py` describes all waits).
 
 import contextlib
 import math
+import numbers
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -13,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 from shmcoll.diagnostics.call_site import Site
 from shmcoll.engine.system.handlers import LONGEST_SLEEP
+from shmcoll.engine.system.text import shown
 from shmcoll.errors import Cancelled
 from shmcoll.runtime import lost_failures
 from shmcoll.runtime.process_bound import ProcessBound
@@ -263,6 +265,7 @@ class Work(ProcessBound, Generic[Result]):
     def _wait(self, timeout: float | None, *, sleeps: bool = False) -> bool:
         """Wait until the call has ended. Returns whether it has within `timeout` seconds. sleeps: it may take longer,
         because it may sleep in native code."""
+        _check(timeout)
         self._worker.check_rank("wait")
         self._worker.check_outside()
         self._worker.look([self], polls=True, sleeps=timeout is None or sleeps)
@@ -391,6 +394,7 @@ def wait_some(works: "Sequence[Work[Any]]", timeout: float | None = None) -> lis
         ValueError: there are no calls.
     """
     listed = _listed(works)
+    _check(timeout)
     if not listed:
         raise ValueError("there is no call to wait for")
     for workers_works in _by_worker(listed):
@@ -415,6 +419,9 @@ def wait_some(works: "Sequence[Work[Any]]", timeout: float | None = None) -> lis
 
 
 def _listed(works: "Sequence[Work[Any]]") -> "list[Work[Any]]":
+    if not isinstance(works, Iterable):
+        advice = "; pass [work]" if isinstance(works, Work) else ""
+        raise TypeError(f"works must be a sequence of what calls with async_op=True return, got {shown(works)}{advice}")
     listed = list(works)
     for i, work in enumerate(listed):
         if not isinstance(work, Work):
@@ -429,7 +436,13 @@ def _by_worker(works: "list[Work[Any]]") -> "Iterable[list[Work[Any]]]":
     return by_worker.values()
 
 
+def _check(timeout: Any) -> None:
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, numbers.Real)):
+        raise TypeError(f"timeout must be a number of seconds or None, got {shown(timeout)}")
+
+
 def _end(timeout: float | None) -> float | None:
+    _check(timeout)
     return None if timeout is None else time.monotonic() + timeout
 
 

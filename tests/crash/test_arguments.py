@@ -201,8 +201,8 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "broadcast of a mixed list": (
         lambda c: c.broadcast([1, "a"], 1),
         TypeError,
-        "broadcast on rank 1: x is a list that holds strings; for Python objects use comm.broadcast_object(x, root=root); "
-        "or pass np.array(x)",
+        "broadcast on rank 1: x is a list that holds strings; for Python objects use "
+        "comm.broadcast_object(x, root=root); or pass np.array(x)",
     ),
     "gather of an object": (
         lambda c: c.gather({}),

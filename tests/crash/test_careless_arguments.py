@@ -122,7 +122,11 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         "grid on rank 1: dims is empty; give the number of ranks along each axis, as in (0, 0) for two axes",
     ),
     "coordinates": (lambda c: c.grid(2).rank_at((0.5,)), TypeError, "rank_at on rank 1: coordinate must be an integer"),
-    "a coordinate too few": (lambda c: c.grid((2, 1)).rank_at(1), ValueError, "rank_at: 1 must be 2 coordinates"),
+    "a coordinate too few": (
+        lambda c: c.grid((2, 1)).rank_at(1),
+        ValueError,
+        "rank_at on rank 1: 1 must be 2 coordinates",
+    ),
     "no such axis": (lambda c: c.grid(2).neighbours(3), IndexError, "neighbours on rank 1: axis 3 is out of range"),
     "ragged counts": (lambda c: c.all_to_all_v(X, [[1], [1, 2]]), TypeError, "send_counts must be 2 integers, one for"),
     "no counts": (lambda c: c.all_to_all_v(X, []), ValueError, "must have one entry for each of 2 ranks, got shape (0"),

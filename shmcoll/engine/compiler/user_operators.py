@@ -19,7 +19,7 @@ from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, name_of_function
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, USER, DType
 from shmcoll.engine.system.handlers import reraise_of_handler
-from shmcoll.engine.system.text import to_bytes
+from shmcoll.engine.system.text import shown, to_bytes
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # numba writes in colours if it finds colorama
 
@@ -90,7 +90,7 @@ class Op:
         if not isinstance(function, (FunctionType, CPUDispatcher)):
             hint = f"; {how_to_make_an_operator(function)}" if callable(function) else ""
             raise TypeError(
-                f"op: must be a Python function of two values or one jitted by numba, got {function!r}{hint}"
+                f"op: must be a Python function of two values or one jitted by numba, got {shown(function)}{hint}"
             )
         self.function: Callable[[Any, Any], Any] = getattr(function, "py_func", function)
         self.name = self.function.__name__
@@ -165,7 +165,7 @@ class PremulSum:
         if isinstance(factor, (np.generic, np.ndarray)) and factor.ndim == 0:
             factor = factor.item()
         if isinstance(factor, bool) or not isinstance(factor, (int, float, complex)):
-            raise TypeError(f"premul_sum: the factor must be a number, got {factor!r}")
+            raise TypeError(f"premul_sum: the factor must be a number, got {shown(factor)}")
         self.factor: Any = factor
 
     def __repr__(self) -> str:
@@ -176,9 +176,9 @@ class PremulSum:
         if dtype.is_pair or dtype.name == "bool":
             raise TypeError(f"premul_sum of {dtype.title} is not defined")
         if dtype.numpy.kind in "iu" and not isinstance(self.factor, int):
-            raise TypeError(f"premul_sum of {dtype.name} takes an integer factor, got {self.factor!r}")
+            raise TypeError(f"premul_sum of {dtype.name} takes an integer factor, got {shown(self.factor)}")
         if dtype.numpy.kind != "c" and isinstance(self.factor, complex):
-            raise TypeError(f"premul_sum of {dtype.name} takes a real factor, got {self.factor!r}")
+            raise TypeError(f"premul_sum of {dtype.name} takes a real factor, got {shown(self.factor)}")
         if dtype.numpy.kind not in "iu" and isinstance(self.factor, int):
             try:
                 complex(self.factor)

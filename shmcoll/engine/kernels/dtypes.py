@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from shmcoll.engine.layout import MOST_CODES
+from shmcoll.engine.system.text import shown
 
 PAIR_CODES = 32  # the code of a pair is this + the code of its value
 
@@ -91,7 +92,10 @@ def pair_dtype(value: Any) -> np.dtype:
         >>> int(comm.all_reduce(pair, "argmin")["index"]) == comm.size - 1
         True
     """
-    dtype = np.dtype(value)
+    try:
+        dtype = np.dtype(value)
+    except TypeError as error:
+        raise TypeError(f"pair_dtype: {shown(value)} is not a dtype: {error}") from None
     known = BY_NUMPY.get(dtype)
     if known is None or known.code + PAIR_CODES not in BY_CODE:
         values = ", ".join(value_of_pair(p).name for p in PAIRS)
@@ -101,14 +105,3 @@ def pair_dtype(value: Any) -> np.dtype:
 
 def value_of_pair(pair: DType) -> DType:
     return BY_CODE[pair.code - PAIR_CODES]
-
-
-def dtype_of(array: np.ndarray, operation: str, rank: int) -> DType:
-    """The `DType` of an array; `TypeError` for one that shmcoll cannot move (strings, objects, dates, ...)."""
-    try:
-        return BY_NUMPY[array.dtype]
-    except KeyError:
-        raise TypeError(
-            f"{operation} on rank {rank}: dtype {array.dtype} is not supported; "
-            f"use one of {', '.join(BY_NAME)}, a shmcoll.pair_dtype (or view the bytes as uint8)"
-        ) from None

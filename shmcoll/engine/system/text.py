@@ -12,10 +12,11 @@ import os
 import select
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from shmcoll.engine.system.handlers import LONGEST_SLEEP
+from shmcoll.engine.system.handlers import LONGEST_SLEEP, ignored
 
+_LONGEST = 60  # characters of a value in a message
 _PIECE = 512  # characters: at most 5 KiB, which the empty buffer of a stream (8 KiB) takes as a whole
 
 
@@ -40,6 +41,15 @@ def beginning(text: str, size: int) -> bytes:
 def printable(text: str) -> str:
     """Return a text without lone surrogates: any stream for UTF-8 accepts it."""
     return to_text(to_bytes(text))
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, in one short line, whatever its own repr is."""
+    text = f"an object of type {type(value).__name__}"
+    with ignored(Exception):
+        is_array = getattr(value, "shape", ()) != ()
+        text = f"an array of {value.dtype}, of shape {value.shape}" if is_array else " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 def read_text(path: str | os.PathLike[str], most: int = -1) -> str:
