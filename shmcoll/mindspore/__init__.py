@@ -17,18 +17,7 @@ not apply.
 
 from shmcoll.mindspore import common, communication, context, log, mint, nn, ops
 from shmcoll.mindspore.common import Parameter, ParameterTuple, Tensor, dtype, get_seed, set_seed, tensor
-from shmcoll.mindspore.context import (
-    GRAPH_MODE,
-    PYNATIVE_MODE,
-    ParallelMode,
-    get_auto_parallel_context,
-    get_context,
-    reset_auto_parallel_context,
-    set_auto_parallel_context,
-    set_context,
-)
-from shmcoll.mindspore.device import set_device
-from shmcoll.mindspore.dtypes import (
+from shmcoll.mindspore.common.dtype import (
     bfloat16,
     bool_,
     complex64,
@@ -44,6 +33,17 @@ from shmcoll.mindspore.dtypes import (
     uint16,
     uint32,
     uint64,
+)
+from shmcoll.mindspore.context import (
+    GRAPH_MODE,
+    PYNATIVE_MODE,
+    ParallelMode,
+    get_auto_parallel_context,
+    get_context,
+    reset_auto_parallel_context,
+    set_auto_parallel_context,
+    set_context,
+    set_device,
 )
 from shmcoll.startup import module_aliases
 

@@ -11,8 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from shmcoll.mindspore import dtypes
-from shmcoll.mindspore.tensor import Tensor
+from shmcoll.mindspore.common import dtype as dtypes
+from shmcoll.mindspore.common.tensor import Tensor
 
 _view = np.ndarray.view  # `Tensor.view` is MindSpore's
 

@@ -108,6 +108,25 @@ def get_context(attr_key: str) -> Any:
     return _settings[attr_key]
 
 
+def set_device(device_target: str, device_id: int | None = None) -> None:
+    """Keep the device target and the number of a device, as `set_context` does.
+
+    Args:
+        device_target: "CPU", "GPU" or "Ascend".
+        device_id: an integer of at least 0; None leaves it as it is.
+
+    Raises:
+        TypeError: `device_target` is not a string, or `device_id` is not an integer.
+        ValueError: the value of one of them.
+    """
+    if not isinstance(device_target, str):
+        raise TypeError(f"The parameter 'device_target' must be {str}, but got {type(device_target)}")
+    known = [*TARGETS[:3]]  # "Davinci" is not
+    if device_target not in known:
+        raise ValueError(f"The argument 'device_target' must be one of {known}, but got {device_target}.")
+    set_context(device_target=device_target, **({} if device_id is None else {"device_id": device_id}))
+
+
 def set_auto_parallel_context(**settings: Any) -> None:
     """Keep settings of MindSpore's automatic parallelism by name. They have no effect.
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.mindspore import arrays, cuts, dtypes
-from shmcoll.mindspore.tensor import Tensor
+from shmcoll.mindspore import arrays, cuts
+from shmcoll.mindspore.common import dtype as dtypes
+from shmcoll.mindspore.common.tensor import Tensor
 
 
 def cat(tensors: Sequence[Any], axis: int = 0) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.mindspore import arrays, dtypes
-from shmcoll.mindspore.tensor import Tensor
+from shmcoll.mindspore import arrays
+from shmcoll.mindspore.common import dtype as dtypes
+from shmcoll.mindspore.common.tensor import Tensor
 
 _view = np.ndarray.view  # `Tensor.view` is MindSpore's
 
@@ -47,3 +48,10 @@ def new_like(x: Any, shape: tuple[int, ...]) -> tuple[Any, np.ndarray]:
         return _view(place, Tensor), place
     tensor = arrays.like(x, np.empty(shape, memory_of(x).dtype))
     return tensor, memory_of(tensor)
+
+
+def nothing_like(tensor: Any) -> Any:
+    """Return what stands for no result: a tensor of the element type of another one, of shape (1,), that is zero."""
+    out, place = new_like(tensor, (1,))
+    place[...] = 0
+    return out

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from shmcoll.mindspore.parameter import Parameter
+from shmcoll.mindspore.common.parameter import Parameter
 
 
 class Cell:

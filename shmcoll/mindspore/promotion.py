@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.mindspore import dtypes
+from shmcoll.mindspore.common import dtype as dtypes
 
 KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}  # "V": bfloat16, in some versions of ml_dtypes
 OF_NUMBER = (dtypes.bool_.numpy, dtypes.int64.numpy, dtypes.float32.numpy, dtypes.complex64.numpy)

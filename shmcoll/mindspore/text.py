@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.mindspore.dtypes import DType
+from shmcoll.mindspore.common.dtype import DType
 
 EDGE = 3  # shown at either end of a long dimension
 LONG = 2 * EDGE

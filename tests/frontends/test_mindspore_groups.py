@@ -3,8 +3,8 @@
 import pytest
 
 from shmcoll.mindspore import communication, ops
+from shmcoll.mindspore.common.tensor import Tensor
 from shmcoll.mindspore.communication import communicator, create_group, destroy_group, groups
-from shmcoll.mindspore.tensor import Tensor
 
 
 @pytest.mark.parametrize("n", [1, 2, 4, pytest.param(8, marks=pytest.mark.slow)])

@@ -150,7 +150,7 @@ def neighbor_exchange(g, dtype):
     xs, ys, zs = g.draw((2, 3), dtype), g.draw((2, 2), dtype), g.draw((1,), dtype)
     shapes = ([2, 3], [2, 2], [1])
     made = ops.NeighborExchange(
-        [after, after, g.rank], [before, before, g.rank], shapes, shapes, ms.dtypes.BY_NUMPY[np.dtype(dtype)], g.name
+        [after, after, g.rank], [before, before, g.rank], shapes, shapes, ms.dtype.BY_NUMPY[np.dtype(dtype)], g.name
     )
     return made, ((xs[g.rank], ys[g.rank], zs[g.rank]),), (xs[before], ys[before], zs[g.rank])
 
@@ -190,7 +190,7 @@ def send_and_receive(g, dtype):
     """Around the ring, two tags in the other order."""
     after, before = (g.rank + 1) % g.size, (g.rank - 1) % g.size
     xs, ys = g.draw((2, 2), dtype), g.draw((3,), dtype)
-    named = ms.dtypes.BY_NUMPY[np.dtype(dtype)]
+    named = ms.dtype.BY_NUMPY[np.dtype(dtype)]
 
     def run(x, y):
         sent = ops.Send(1, after, g.name)(x), ops.Send(2, after, g.name)(y)
@@ -203,7 +203,7 @@ def send_and_receive(g, dtype):
 @case
 def batch_isend_irecv(g, dtype):
     after, before = (g.rank + 1) % g.size, (g.rank - 1) % g.size
-    xs, named = g.draw((2, 2), dtype), ms.dtypes.BY_NUMPY[np.dtype(dtype)]
+    xs, named = g.draw((2, 2), dtype), ms.dtype.BY_NUMPY[np.dtype(dtype)]
     made = ops.BatchISendIRecv(("irecv", "isend"), [before, after], [[2, 2]], (named,), g.name)
     return made, ((xs[g.rank],),), (xs[before], np.zeros((), np.float32))
 

@@ -8,7 +8,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from shmcoll.mindspore import communication, context, dtypes, nn, ops
+from shmcoll.mindspore import communication, context, nn, ops
+from shmcoll.mindspore.common import dtype as dtypes
 from shmcoll.mindspore.mint.distributed import gather
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import shmcoll.mindspore as ms
-from shmcoll.mindspore import Tensor, dtypes, nn
+from shmcoll.mindspore import Tensor, nn
+from shmcoll.mindspore.common import dtype as dtypes
 
 REPRS = [
     (np.float32(12.573022), "Tensor(shape=[], dtype=Float32, value= 12.573)"),

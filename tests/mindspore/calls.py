@@ -11,7 +11,7 @@ import mindspore.common.dtype
 import mindspore.common.initializer
 from mindspore import ops
 
-from shmcoll.mindspore.dtypes import DType
+from shmcoll.mindspore.common.dtype import DType
 from tests.frontends.test_mindspore_operator_refusals import MADE, PRINTED
 from tests.support import mindspore_calls
 

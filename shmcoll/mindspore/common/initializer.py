@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from shmcoll.mindspore import dtypes
+from shmcoll.mindspore.common import dtype as dtypes
+from shmcoll.mindspore.common.tensor import Tensor
 from shmcoll.mindspore.initializers import Constant, Initializer, Normal, One, Uniform, Zero
-from shmcoll.mindspore.tensor import Tensor
 
 
 def initializer(init: Any, shape: Any = None, dtype: Any = dtypes.float32) -> Tensor:

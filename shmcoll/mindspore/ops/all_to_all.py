@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.mindspore import arrays, dtypes
+from shmcoll.mindspore import arrays
+from shmcoll.mindspore.common import dtype as dtypes
 from shmcoll.mindspore.communication import GlobalComm, communicator, get_group_size, get_rank
 from shmcoll.mindspore.ops.checks import check_is_int, check_type, counts
 from shmcoll.mindspore.ops.primitive import Collective, or_scalar

@@ -8,8 +8,13 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from shmcoll.mindspore.communication import comm_func
+from shmcoll.mindspore.communication.comm_func.exchanges import exchanged
+from shmcoll.mindspore.communication.comm_func.tensors import reduced
 from shmcoll.mindspore.mint.distributed import distributed
+from shmcoll.mindspore.mint.distributed.checks import OPERATORS, member_of
 from shmcoll.mindspore.mint.distributed.exchanges import *  # noqa: F403
+from shmcoll.mindspore.mint.distributed.handle import Result
 from shmcoll.mindspore.mint.distributed.lists import *  # noqa: F403
 from shmcoll.mindspore.mint.distributed.messages import *  # noqa: F403
 from shmcoll.mindspore.mint.distributed.objects import *  # noqa: F403
@@ -17,7 +22,6 @@ from shmcoll.mindspore.mint.distributed.parts import *  # noqa: F403
 from shmcoll.mindspore.mint.distributed.process_group import *  # noqa: F403
 from shmcoll.mindspore.mint.distributed.tcp_store import TCPStore as TCPStore
 from shmcoll.mindspore.mint.distributed.tensors import *  # noqa: F403
-from shmcoll.mindspore.ops.returning import RETURNING
 
 _is_in_place: dict[str, bool] = {}
 
@@ -52,10 +56,51 @@ def set_comm_ops_inplace(is_enable: bool, func_list: Sequence[str] | None = None
         _is_in_place[name] = is_enable
 
 
+def _all_gather(output_tensor: Any, input_tensor: Any, group: str | None = None, async_op: bool = False) -> Result:
+    return comm_func.all_gather_into_tensor(input_tensor, group, async_op)
+
+
+def _all_reduce(tensor: Any, op: str = "sum", group: str | None = None, async_op: bool = False) -> Result:
+    return reduced(tensor, op, OPERATORS, group, async_op)
+
+
+def _reduce_scatter(
+    output: Any, input: Any, op: str = "sum", group: str | None = None, async_op: bool = False
+) -> Result:
+    return comm_func.reduce_scatter_tensor(input, op, group, async_op)
+
+
+def _all_to_all_single(
+    output: Any,
+    input: Any,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: str | None = None,
+    async_op: bool = False,
+) -> Result:
+    x = member_of("all_to_all_single", input)
+    return exchanged(tuple(input.shape), input, x, output_split_sizes, input_split_sizes, group, async_op)
+
+
+#: for each name, what returns a tensor: as `comm_func`, with the arguments of `mint.distributed`
+_RETURNING: dict[str, Callable[..., Any]] = {
+    "all_reduce": _all_reduce,
+    "all_gather_into_tensor": _all_gather,
+    "reduce_scatter_tensor": _reduce_scatter,
+    "all_to_all": comm_func.all_to_all_with_output_shape,
+    "all_to_all_single": _all_to_all_single,
+    "barrier": distributed.barrier,
+    "send": comm_func.send,
+    "isend": comm_func.isend,
+    "recv": comm_func.recv,
+    "irecv": comm_func.irecv,
+}
+
+
 def _switched(in_place: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls `in_place`, or its counterpart that returns a tensor."""
     name = in_place.__name__
-    returning = RETURNING.get(name)
+    returning = _RETURNING.get(name)
     _is_in_place[name] = True
 
     @wraps(in_place)

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 import shmcoll
-from shmcoll.mindspore import arrays, dtypes
+from shmcoll.mindspore import arrays
+from shmcoll.mindspore.common import dtype as dtypes
+from shmcoll.mindspore.common.tensor import Tensor
 from shmcoll.mindspore.communication import GlobalComm, communicator
 from shmcoll.mindspore.ops.checks import check_type
 from shmcoll.mindspore.ops.primitive import Collective, Primitive
-from shmcoll.mindspore.tensor import Tensor
 
 _RECEIVED = (
     dtypes.float16, dtypes.float32, dtypes.float64, dtypes.bfloat16, dtypes.int8, dtypes.int16, dtypes.int32,

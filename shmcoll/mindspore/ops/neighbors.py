@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from shmcoll.mindspore import arrays
+from shmcoll.mindspore.common.dtype import as_numpy_dtype
+from shmcoll.mindspore.common.tensor import Tensor
 from shmcoll.mindspore.communication import GlobalComm, communicator
-from shmcoll.mindspore.dtypes import as_numpy_dtype
 from shmcoll.mindspore.ops import gradients
 from shmcoll.mindspore.ops.exchange import Plan, exchange
 from shmcoll.mindspore.ops.primitive import Primitive
-from shmcoll.mindspore.tensor import Tensor
 
 _view = np.ndarray.view  # `Tensor.view` is MindSpore's
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from shmcoll.communicator import Communicator
 from shmcoll.mindspore import arrays
+from shmcoll.mindspore.common.tensor import Tensor
 from shmcoll.mindspore.communication import HCCL_WORLD_COMM_GROUP, GlobalComm, communicator
 from shmcoll.mindspore.ops import gradients
-from shmcoll.mindspore.tensor import Tensor
 
 _view = np.ndarray.view  # `Tensor.view` is MindSpore's
 

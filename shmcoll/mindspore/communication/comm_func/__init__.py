@@ -3,7 +3,6 @@
     tensors      one tensor of each rank
     exchanges    all_to_all
     messages     from rank to rank
-    results      the tensors that are returned
 
 Each makes a tensor for the result, into which the communicator writes. The checks are those of `mint.distributed`.
 """

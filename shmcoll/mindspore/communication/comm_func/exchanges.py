@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from shmcoll.mindspore import arrays
-from shmcoll.mindspore.communication.comm_func.results import Result
+from shmcoll.mindspore.common.tensor import Tensor
 from shmcoll.mindspore.memory import new_like
 from shmcoll.mindspore.mint import distributed
 from shmcoll.mindspore.mint.distributed.checks import arrays_of, member_of
 from shmcoll.mindspore.mint.distributed.exchanges import all_to_all_v_c, exchange
-from shmcoll.mindspore.mint.distributed.handle import CommHandle
-from shmcoll.mindspore.tensor import Tensor
+from shmcoll.mindspore.mint.distributed.handle import CommHandle, Result
 
 
 def all_to_all_with_output_shape(

@@ -4,11 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.mindspore import arrays, dtypes
+from shmcoll.mindspore import arrays
+from shmcoll.mindspore.common import dtype as dtypes
+from shmcoll.mindspore.common.tensor import Tensor
 from shmcoll.mindspore.communication import GlobalComm
-from shmcoll.mindspore.communication.comm_func.results import Result, copied, nothing_like
+from shmcoll.mindspore.memory import memory_of, new_like, nothing_like
 from shmcoll.mindspore.mint.distributed import messages
 from shmcoll.mindspore.mint.distributed.checks import array_of
+from shmcoll.mindspore.mint.distributed.handle import Result
 from shmcoll.mindspore.mint.distributed.messages import isend, send
 
 _WORLD = GlobalComm.WORLD_COMM_GROUP
@@ -33,7 +36,7 @@ def recv(tensor: Any, src: int = 0, group: str | None = _WORLD, tag: int = 0) ->
         RuntimeError: as for `all_reduce`.
     """
     array_of("recv", tensor)
-    out = copied(tensor)
+    out = _copied(tensor)
     messages.recv(out, src, group, tag)
     return out
 
@@ -56,7 +59,7 @@ def irecv(tensor: Any, src: int = 0, group: str | None = _WORLD, tag: int = 0) -
         RuntimeError: as for `all_reduce`.
     """
     array_of("irecv", tensor)
-    out = copied(tensor)
+    out = _copied(tensor)
     return out, messages.irecv(out, src, group, tag)
 
 
@@ -137,10 +140,20 @@ def batch_isend_irecv(p2p_op_list: Any) -> tuple[Any, ...]:
     return tuple(results)
 
 
+def _copied(tensor: Any) -> Any:
+    """Return a new tensor like another one, with the same elements."""
+    if type(tensor) is Tensor:  # the common call
+        return tensor.copy()
+    found = memory_of(tensor)
+    out, place = new_like(tensor, found.shape)
+    place[...] = found
+    return out
+
+
 def _room(i: int, one: P2POp) -> Any:
     """Return a tensor for what is received."""
     if not isinstance(one.tensor, tuple):
-        return copied(one.tensor)
+        return _copied(one.tensor)
     if one.recv_dtype is None:
         raise ValueError(
             f"'recv_dtype' of {i}th P2POp in p2p_op_list is None but op_types is'irecv' and P2POp.tensor is a tuple "

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shmcoll.mindspore.communication import GlobalComm
-from shmcoll.mindspore.communication.comm_func.results import Result, nothing_like
-from shmcoll.mindspore.memory import new_like
+from shmcoll.mindspore.memory import new_like, nothing_like
 from shmcoll.mindspore.mint import distributed
 from shmcoll.mindspore.mint.distributed.checks import (
     array_of,
@@ -15,7 +14,7 @@ from shmcoll.mindspore.mint.distributed.checks import (
     group_of,
     rooted,
 )
-from shmcoll.mindspore.mint.distributed.handle import handle_of
+from shmcoll.mindspore.mint.distributed.handle import Result, handle_of
 from shmcoll.mindspore.mint.distributed.parts import joined_shape, part_shape
 
 _WORLD = GlobalComm.WORLD_COMM_GROUP

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from shmcoll.mindspore import arrays
+from shmcoll.mindspore.common.tensor import Tensor
 from shmcoll.mindspore.communication.groups import GlobalComm, communicator, find, root_in
 from shmcoll.mindspore.memory import memory_of
-from shmcoll.mindspore.tensor import Tensor
 
 _view = np.ndarray.view  # `Tensor.view` is MindSpore's
 

@@ -30,6 +30,9 @@ class CommHandle:
         return f"CommHandle(handle={self.handle!r})"
 
 
+Result = tuple[Any, CommHandle | None]  # of a function that returns a tensor
+
+
 class Works:
     """The messages of a batch, behind one handle."""
 
