@@ -19,7 +19,6 @@
       compare        shmcoll and its peers in turn;  plot: JSON to pictures
       tune           thresholds for this machine;  thresholds: where one algorithm overtakes another
       beyond         features that the peers do not have, beside their limits
-      predict        the cost formulas for machines of more cores
 
 Everything except `timing/library`, `doors/`, `commands/tune`, `commands/thresholds` and the files of `beyond` is
 independent of shmcoll, so that peers are measured by the same code.

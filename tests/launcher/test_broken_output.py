@@ -13,7 +13,6 @@ COMMANDS = {
     "help of a subcommand": ("shmrun", "inspect", "--help"),
     "ps": ("shmrun", "ps"),
     "doctor": ("shmrun", "doctor"),
-    "predict": ("shmbench", "predict", "--help"),
 }
 
 

@@ -59,7 +59,7 @@ for command in sys.argv[1:]:
         pytest.param("shmrun ps", marks=pytest.mark.slow),
         pytest.param("shmrun doctor", marks=pytest.mark.slow),
         "shmbench --help",
-        pytest.param("shmbench predict --help", marks=pytest.mark.slow),
+        pytest.param("shmbench diff --help", marks=pytest.mark.slow),
     ],
 )
 def test_an_interrupt_at_any_import(command):
