@@ -13,7 +13,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from shmbench.cli.options import parse
-from shmbench.collectives import Buffers, Case, Collective, all_to_all_v, find
+from shmbench.collectives import Buffers, Case, Collective
+from shmbench.collectives.table import COLLECTIVES, received_counts, sent_counts
 from shmbench.commands.worker import work
 
 OPS = {"sum": dist.ReduceOp.SUM, "prod": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
@@ -94,7 +95,7 @@ def all_to_all(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
 
 def all_to_allv(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
     all_to_all_single = comm.all_to_all_single
-    sent, received = all_to_all_v.sent_counts(case, case.rank), all_to_all_v.received_counts(case)
+    sent, received = sent_counts(case, case.rank), received_counts(case)
     for x, out in islice(cycle(tensors(buffers)), n):
         all_to_all_single(out, x, received, sent)
 
@@ -135,7 +136,7 @@ class Gloo:
         return np.stack([one.numpy() for one in everyone])
 
     def collective(self, name: str) -> Collective:
-        found = replace(find(name), run=RUNS[name])
+        found = replace(COLLECTIVES[name], run=RUNS[name])
         return found if name in IN_PLACE else replace(found, in_place=None)
 
 

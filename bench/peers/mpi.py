@@ -14,8 +14,8 @@ import mpi4py
 import numpy as np
 from mpi4py import MPI
 from shmbench.cli.options import parse
-from shmbench.collectives import Buffers, Case, Collective, all_to_all_v, find
-from shmbench.collectives.common import uneven
+from shmbench.collectives import Buffers, Case, Collective
+from shmbench.collectives.table import COLLECTIVES, received_counts, sent_counts, uneven
 from shmbench.commands.worker import work
 
 OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
@@ -135,7 +135,7 @@ def all_to_all(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
 
 def all_to_allv(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
     Alltoallv = comm.Alltoallv
-    sent, received = all_to_all_v.sent_counts(case, case.rank), all_to_all_v.received_counts(case)
+    sent, received = sent_counts(case, case.rank), received_counts(case)
     messages = [([x, sent], [out, received]) for x, out in buffers]
     for message, result in islice(cycle(messages), n):
         Alltoallv(message, result)
@@ -188,7 +188,7 @@ class Mpi:
         return everyone
 
     def collective(self, name: str) -> Collective:
-        found = replace(find(name), run=RUNS[name])
+        found = replace(COLLECTIVES[name], run=RUNS[name])
         return replace(found, in_place=to_the_front(found.lengths)) if name.startswith("reduce_scatter") else found
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 from mpi import MPI, Mpi
-from shmbench.collectives import Case, Collective, find
+from shmbench.collectives import Case, Collective
 from shmbench.collectives.payload import dtype_of
+from shmbench.collectives.table import COLLECTIVES
 from shmbench.report.json_report import machine
 from shmbench.timing.library import Shmcoll
 from shmbench.timing.measure import Bench, Plan, cases
@@ -28,7 +29,7 @@ def lines(asked: dict[str, Any], benches: dict[str, Bench]) -> list[dict[str, An
     """Return the seconds of all rounds, for each collective and size."""
     found = []
     for name in asked["collectives"]:
-        collective = find(name)
+        collective = COLLECTIVES[name]
         for case in sized(collective, asked["sizes"]):
             found.append(line(name, case, asked["rounds"], benches))
     return found
@@ -84,7 +85,7 @@ def main() -> None:
     found_nodes = len(getattr(ours.comm, "nodes", [()]))
     if found_nodes != asked["nodes"]:
         sys.exit(f"MPI finds {found_nodes} nodes and not {asked['nodes']}: it does not simulate them")
-    barrier = find("barrier")
+    barrier = COLLECTIVES["barrier"]
     measured = lines(asked, {"flat": Bench(flat, barrier), "shmcoll": Bench(ours, barrier)})
     if flat.rank == 0:
         document = {

@@ -4,7 +4,7 @@
 
     cli/           the options: what to measure, flags that all commands share, sizes ("64M" and sweeps)
       conditions     how many arrays in turn, and beside which neighbour: every report names them
-    collectives/   one file per collective, each with the same functions; payload: inputs and the right results
+    collectives/   table: a line per collective;  payload: inputs and the right results
     timing/        measuring
       library        the library under test, on the side of the harness;  peers: others;  launch: how each is started
       measure        buffers in turn, the timed loop, rounds, the check

@@ -6,15 +6,16 @@ from importlib import import_module
 import numpy as np
 import pytest
 from shmbench.cli.options import ALGORITHMS, COLLECTIVES, LIMITS, REDUCING
-from shmbench.collectives import Case, Counts, all_to_all_v, find
-from shmbench.collectives.common import uneven
+from shmbench.collectives import Case, Counts
 from shmbench.collectives.payload import fill
+from shmbench.collectives.table import COLLECTIVES as TABLE
+from shmbench.collectives.table import sent_counts, uneven
 
 ROOT = 1
 
 
 def case_of(name, ranks, elements, *, rank=0, op="none", dtype=np.int64):
-    return Case(np.dtype(dtype), op, min(ROOT, ranks - 1), rank, ranks, find(name).counts(elements, ranks))
+    return Case(np.dtype(dtype), op, min(ROOT, ranks - 1), rank, ranks, TABLE[name].counts(elements, ranks))
 
 
 def rank_by_rank(case):
@@ -25,7 +26,7 @@ def sent(name, case, seq):
     """The whole input of every rank; None where it has none."""
     inputs = []
     for one in rank_by_rank(case):
-        x = np.empty(find(name).lengths(one)[0], case.dtype)
+        x = np.empty(TABLE[name].lengths(one)[0], case.dtype)
         fill(x, one.sent(one.rank, seq))
         inputs.append(x if x.size else None)
     return inputs
@@ -35,8 +36,8 @@ def expected(name, case, seq):
     """The whole output of every rank that the check wants; None where there is none."""
     outputs = []
     for one in rank_by_rank(case):
-        segments = find(name).expected(one, seq)
-        out = np.full(find(name).lengths(one)[1], -1, case.dtype)
+        segments = TABLE[name].expected(one, seq)
+        out = np.full(TABLE[name].lengths(one)[1], -1, case.dtype)
         for s in segments:
             fill(out[s.start : s.stop], s.pattern)
         assert sum(s.stop - s.start for s in segments) == out.size
@@ -65,7 +66,7 @@ def model(name, case, inputs):
     if name == "all_to_all":
         return [np.concatenate([x.reshape(n, -1)[rank] for x in inputs]) for rank in range(n)]
     if name == "all_to_all_v":
-        rows = [np.split(x, np.cumsum(all_to_all_v.sent_counts(case, rank))[:-1]) for rank, x in enumerate(inputs)]
+        rows = [np.split(x, np.cumsum(sent_counts(case, rank))[:-1]) for rank, x in enumerate(inputs)]
         return [np.concatenate([row[rank] for row in rows]) for rank in range(n)]
     reduction = getattr(np, {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum"}[case.op])
     running = reduction.accumulate(np.stack(inputs))
@@ -92,13 +93,13 @@ def test_what_is_expected_is_what_numpy_says(name, ranks, elements):
             assert ours is None or np.array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("name", [name for name in COLLECTIVES if find(name).in_place])
+@pytest.mark.parametrize("name", [name for name in COLLECTIVES if TABLE[name].in_place])
 def test_in_place_both_are_parts_of_one_array(name):
     """Each as long as it must be, and where the input lies under the output, it is this rank's own part."""
     for one in rank_by_rank(case_of(name, 4, 400, op="sum")):
-        sends, gets = find(name).lengths(one)
+        sends, gets = TABLE[name].lengths(one)
         memory = np.arange(max(sends, gets))
-        x, out = find(name).in_place(one, memory)
+        x, out = TABLE[name].in_place(one, memory)
         assert sends in (0, x.size) and gets in (0, out.size)
         if not (sends and gets):
             continue
@@ -118,28 +119,28 @@ def test_average():
 def test_uneven_blocks_are_uneven_and_balanced():
     case = case_of("all_to_all_v", 5, 500)
     assert uneven(case) == [100, 150, 150, 50, 50]
-    rows = np.array([all_to_all_v.sent_counts(case, rank) for rank in range(5)])
+    rows = np.array([sent_counts(case, rank) for rank in range(5)])
     assert rows.tolist()[0] == uneven(case)
     assert (rows.sum(axis=0) == 500).all() and (rows.sum(axis=1) == 500).all()
 
 
 def test_counts_are_those_of_nccl_tests():
-    assert find("all_reduce").counts(1000, 8) == Counts(count=1000, size=1000)
+    assert TABLE["all_reduce"].counts(1000, 8) == Counts(count=1000, size=1000)
     for name in ("all_to_all", "gather", "scatter", "all_gather", "reduce_scatter"):
-        assert find(name).counts(1001, 8) == Counts(count=125, size=1000)
-    assert find("all_to_all").counts(1, 8) == Counts(count=1, size=8)
+        assert TABLE[name].counts(1001, 8) == Counts(count=125, size=1000)
+    assert TABLE["all_to_all"].counts(1, 8) == Counts(count=1, size=8)
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
 def test_bus_bandwidth_factors(name):
     others = {"all_reduce": 1.75, "broadcast": 1.0, "reduce": 1.0, "scan": 1.0, "exscan": 1.0, "barrier": 0.0}
     others |= {"collective_permute": 1.0}
-    assert find(name).bus_factor(8) == others.get(name, 0.875)
+    assert TABLE[name].bus_factor(8) == others.get(name, 0.875)
 
 
 def test_the_lists_in_the_options_are_those_of_the_files():
     """Options load no numpy, so they keep lists of their own."""
-    assert all(find(name).run for name in COLLECTIVES + LIMITS)
-    assert [name for name in COLLECTIVES if find(name).reduces] == [name for name in COLLECTIVES if name in REDUCING]
+    assert all(TABLE[name].run for name in COLLECTIVES + LIMITS)
+    assert [name for name in COLLECTIVES if TABLE[name].reduces] == [name for name in COLLECTIVES if name in REDUCING]
     for name, algorithms in ALGORITHMS.items():
         assert algorithms == import_module(f"shmcoll.collectives.{name.removeprefix('ex')}").ALGORITHMS

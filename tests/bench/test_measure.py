@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from shmbench.cli.options import COLLECTIVES, LIMITS
-from shmbench.collectives import Case, Counts, find
+from shmbench.collectives import Case, Counts
+from shmbench.collectives.table import COLLECTIVES as TABLE
 from shmbench.timing.measure import Bench, Plan, cases
 
 
@@ -92,7 +93,7 @@ class Alone:
         return values[np.newaxis]
 
     def collective(self, name):
-        return find(name)
+        return TABLE[name]
 
 
 def measure(name, fault=None, plan=PLAN, elements=100):
@@ -104,7 +105,7 @@ def measure(name, fault=None, plan=PLAN, elements=100):
 
 
 def placements(name):
-    return [case.in_place for case in cases(find(name), Case(np.dtype(np.float32), "sum", 0, 0, 1, Counts(1, 1)))]
+    return [case.in_place for case in cases(TABLE[name], Case(np.dtype(np.float32), "sum", 0, 0, 1, Counts(1, 1)))]
 
 
 @pytest.mark.parametrize("name", COLLECTIVES + LIMITS)
@@ -125,13 +126,13 @@ def test_placements():
 WITH_RESULTS = [name for name in COLLECTIVES if name not in ("barrier", "exscan")]  # exscan: none on rank 0
 
 
-@pytest.mark.parametrize("name", [name for name in WITH_RESULTS if find(name).out_of_place])
+@pytest.mark.parametrize("name", [name for name in WITH_RESULTS if TABLE[name].out_of_place])
 @pytest.mark.parametrize("fault", ["stale", "forgets", "last element"])
 def test_faults_are_found(name, fault):
     assert measure(name, fault)[0].wrong > 0
 
 
-@pytest.mark.parametrize("name", [name for name in WITH_RESULTS if find(name).in_place])
+@pytest.mark.parametrize("name", [name for name in WITH_RESULTS if TABLE[name].in_place])
 @pytest.mark.parametrize("fault", ["stale", "last element"])
 def test_faults_are_found_in_place(name, fault):
     assert measure(name, fault)[-1].wrong > 0
@@ -160,5 +161,5 @@ class TwoRanks(Alone):
 
 def test_leaving_a_barrier_early_is_found():
     library = TwoRanks()
-    case = Case(np.dtype(np.float32), "none", -1, 0, 2, find("barrier").counts(0, 2))
-    assert Bench(library, find("barrier")).measure(case, PLAN).wrong > 0
+    case = Case(np.dtype(np.float32), "none", -1, 0, 2, TABLE["barrier"].counts(0, 2))
+    assert Bench(library, TABLE["barrier"]).measure(case, PLAN).wrong > 0

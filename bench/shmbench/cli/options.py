@@ -139,7 +139,8 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         "the median over the rounds. Exit code: 0, 1 when a result was wrong, 2 for wrong options. "
         "Subcommands, each with a --help of its own: `compare` measures beside mpi4py and gloo, `diff` compares two "
         "results of -J and fails if the later one is slower, `tune` finds the thresholds of this machine, `plot` "
-        "draws several results of -J into one picture, `beyond` measures plans, jitted code, shared arrays, messages, objects and the like.",
+        "draws several results of -J into one picture, `beyond` measures plans, "
+        "jitted code, shared arrays, messages, objects and the like.",
     )
     add = parser.add_argument
     names = COLLECTIVES + LIMITS

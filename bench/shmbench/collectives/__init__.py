@@ -1,8 +1,7 @@
-"""The collectives to measure: one file for each, with the functions of `Collective` in the same order."""
+"""The collectives to measure: `table` has the functions of `Collective` for each, `payload` has inputs and results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -66,10 +65,3 @@ class Collective:
     reduces: bool = False  # the op column has a meaning
     rooted: bool = False  # the root column has a meaning
     sized: bool = True  # sizes have a meaning
-
-
-def find(name: str) -> Collective:
-    """Return the collective (or limit) called `name`."""
-    found = import_module(f"shmbench.collectives.{name}").COLLECTIVE
-    assert isinstance(found, Collective)
-    return found

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from shmbench.collectives import Case, find
+from shmbench.collectives import Case
 from shmbench.collectives.payload import Segment, fill, spoil, wrong
+from shmbench.collectives.table import COLLECTIVES
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def collective(
 ) -> Arrays:
     """Return the collective or limit `name` of an array of `size` bytes: sums, root 0. `loop(x, out)`: another way to
     call."""
-    kind, dtype = find(name), np.dtype(dtype)
+    kind, dtype = COLLECTIVES[name], np.dtype(dtype)
     counts = kind.counts(max(1, size // dtype.itemsize), comm.size)
     case = Case(dtype, "sum" if kind.reduces else "none", 0, comm.rank, comm.size, counts, in_place)
     lengths, make = kind.lengths(case), comm.empty if shared else np.empty

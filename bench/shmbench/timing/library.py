@@ -4,7 +4,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shmbench.collectives import Collective, find
+from shmbench.collectives import Collective
+from shmbench.collectives.table import COLLECTIVES
 
 
 class Library(Protocol):
@@ -46,4 +47,4 @@ class Shmcoll:
         return self.comm.all_to_all(np.tile(values, (self.size, 1)))
 
     def collective(self, name: str) -> Collective:
-        return find(name)
+        return COLLECTIVES[name]

@@ -1,0 +1,334 @@
+"""The table of collectives: what each rank gives and gets, how it is called, and the factors of nccl-tests.
+
+Size is that of all blocks together if there are blocks, and count that of one; of uneven blocks, the mean. Calls with
+counts are not given receive counts: the operation finds them. memcpy and add are no collectives: each rank copies, or
+adds two arrays, alone, and all at the same time: the limits of moving data once, and of a reduction of two inputs.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial, reduce
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+
+from shmbench.collectives import Buffers, Case, Collective, Counts
+from shmbench.collectives.payload import Segment
+
+Lengths = Callable[[Case], list[int]]  # of the blocks of all ranks
+Setting = Callable[[Case], Any]  # an argument of a call
+Expected = Callable[[Case, int], list[Segment]]
+
+UFUNCS = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
+
+# --- lengths ----------------------------------------------------------------------------------------------------------
+
+
+def whole(elements: int, ranks: int) -> Counts:
+    """Return the counts if every rank has an array of the size."""
+    return Counts(count=elements, size=elements)
+
+
+def blocks(elements: int, ranks: int) -> Counts:
+    """Return the counts if the size is that of all blocks together. The blocks are equal, and never empty."""
+    block = max(1, elements // ranks)
+    return Counts(count=block, size=block * ranks)
+
+
+def even(case: Case) -> list[int]:
+    """Return the lengths of equal blocks."""
+    return [case.counts.count] * case.ranks
+
+
+def uneven(case: Case) -> list[int]:
+    """Return a length for each rank's block: the mean for rank 0, then half as much again, then half as much.
+
+    Their sum is that of equal blocks. With 2 ranks they are equal.
+    """
+    mean, n = case.counts.count, case.ranks
+    lengths = [mean] * n
+    for k in range(1, (n + 1) // 2):
+        lengths[k], lengths[n - k] = mean + mean // 2, mean - mean // 2
+    return lengths
+
+
+def sent_counts(case: Case, rank: int, lengths: Lengths = uneven) -> list[int]:
+    """Return the elements that `rank` sends to each rank in all_to_all, packed in this order. The block for the rank k
+    places further is block k: every rank sends and receives the same total."""
+    found = lengths(case)
+    return [found[(peer - rank) % case.ranks] for peer in range(case.ranks)]
+
+
+def received_counts(case: Case, lengths: Lengths = uneven) -> list[int]:
+    """Return the elements that this rank gets from each rank in all_to_all, packed in this order."""
+    return [sent_counts(case, rank, lengths)[case.rank] for rank in range(case.ranks)]
+
+
+def place(lengths: Sequence[int], rank: int) -> slice:
+    """Return the place of the block of `rank` if blocks of these lengths follow one another."""
+    start = sum(lengths[:rank])
+    return slice(start, start + lengths[rank])
+
+
+def size(case: Case) -> int:
+    return case.counts.size
+
+
+def own(lengths: Lengths) -> Setting:
+    """Return the length of this rank's block."""
+    return lambda case: lengths(case)[case.rank]
+
+
+def at_root(length: Setting) -> Setting:
+    return lambda case: length(case) if case.is_root else 0
+
+
+def pair(sends: Setting, gets: Setting) -> Callable[[Case], tuple[int, int]]:
+    return lambda case: (sends(case), gets(case))
+
+
+alike = pair(size, size)
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def reduced(case: Case, seq: int, ranks: Sequence[int], start: int = 0) -> np.ndarray:
+    """Return the pattern that the reduction of the inputs of `ranks` has from element `start` on."""
+    result: np.ndarray = reduce(UFUNCS[case.op], [case.sent(rank, seq, start) for rank in ranks])
+    return (result / case.ranks).astype(case.dtype) if case.op == "avg" else result
+
+
+def of_rank(rank: Callable[[Case], int]) -> Expected:
+    """Return the result that is the input of one rank."""
+    return lambda case, seq: [Segment(0, case.counts.size, case.sent(rank(case), seq))]
+
+
+def of_ranks(ranks: Callable[[Case], range]) -> Expected:
+    """Return the result that is the reduction of the inputs of some ranks; none of no ranks."""
+
+    def expected(case: Case, seq: int) -> list[Segment]:
+        return [Segment(0, case.counts.size, reduced(case, seq, ranks(case)))] if ranks(case) else []
+
+    return expected
+
+
+def gathered(lengths: Lengths) -> Expected:
+    """Return the result that is the inputs of all ranks, one after the other."""
+
+    def expected(case: Case, seq: int) -> list[Segment]:
+        places = [place(lengths(case), rank) for rank in range(case.ranks)]
+        return [Segment(p.start, p.stop, case.sent(rank, seq)) for rank, p in enumerate(places)]
+
+    return expected
+
+
+def scattered(lengths: Lengths, block: Callable[[Case, int, int], np.ndarray]) -> Expected:
+    """Return the result that is this rank's block. block(case, seq, start): its pattern."""
+
+    def expected(case: Case, seq: int) -> list[Segment]:
+        found = place(lengths(case), case.rank)
+        return [Segment(0, found.stop - found.start, block(case, seq, found.start))]
+
+    return expected
+
+
+def exchanged(lengths: Lengths) -> Expected:
+    """Return the result of all_to_all."""
+
+    def expected(case: Case, seq: int) -> list[Segment]:
+        segments = []
+        for rank in range(case.ranks):
+            target = place(received_counts(case, lengths), rank)
+            source = place(sent_counts(case, rank, lengths), case.rank)
+            segments.append(Segment(target.start, target.stop, case.sent(rank, seq, source.start)))
+        return segments
+
+    return expected
+
+
+def only_root(expected: Expected) -> Expected:
+    return lambda case, seq: expected(case, seq) if case.is_root else []
+
+
+def sum_of_halves(case: Case, seq: int) -> list[Segment]:
+    n = case.counts.count
+    return [Segment(0, n, case.sent(case.rank, seq) + case.sent(case.rank, seq, n))]
+
+
+def root_block(case: Case, seq: int, start: int) -> np.ndarray:
+    return case.sent(case.root, seq, start)
+
+
+def sum_block(case: Case, seq: int, start: int) -> np.ndarray:
+    return reduced(case, seq, range(case.ranks), start)
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+def calls(name: str, *settings: Setting) -> Callable[[Any, Case, Buffers, int], None]:
+    """Return the loop around the method `name`, whose arguments are the input and at most two settings. It is written
+    out for each number of them, because `*arguments` would take longer."""
+
+    def run(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+        call, turns = getattr(comm, name), islice(cycle(buffers), n)
+        if case.algorithm:
+            call = partial(call, algorithm=case.algorithm)
+        arguments = [setting(case) for setting in settings]
+        if not arguments:
+            for x, out in turns:
+                call(x, out=out)
+        elif len(arguments) == 1:
+            (a,) = arguments
+            for x, out in turns:
+                call(x, a, out=out)
+        else:
+            a, b = arguments
+            for x, out in turns:
+                call(x, a, b, out=out)
+
+    return run
+
+
+def barrier(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    call = comm.barrier
+    for _ in range(n):
+        call()
+
+
+def broadcast(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    call, root = comm.broadcast, case.root
+    for x, _ in islice(cycle(buffers), n):
+        call(x, root)
+
+
+def scatter_v(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    call, root, counts = comm.scatter_v, case.root, block_counts(case) if case.is_root else None
+    for x, out in islice(cycle(buffers), n):
+        call(x, root, send_counts=counts, out=out)
+
+
+def memcpy(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    copy = np.copyto
+    for x, out in islice(cycle(_with_both(buffers)), n):
+        copy(out, x)
+
+
+def add(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    add, count = np.add, case.counts.count
+    halves = [(x[:count], x[count:], out) for x, out in _with_both(buffers)]
+    for a, b, out in islice(cycle(halves), n):
+        add(a, b, out)
+
+
+def _with_both(buffers: Buffers) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    return ((x, out) for x, out in buffers if x is not None and out is not None)
+
+
+def op(case: Case) -> str:
+    return case.op
+
+
+def root(case: Case) -> int:
+    return case.root
+
+
+def block_counts(case: Case) -> np.ndarray:
+    return np.array(uneven(case), np.int64)
+
+
+def own_counts(case: Case) -> np.ndarray:
+    return np.array(sent_counts(case, case.rank), np.int64)
+
+
+def to_the_next(case: Case) -> list[tuple[int, int]]:
+    return [(rank, (rank + 1) % case.ranks) for rank in range(case.ranks)]
+
+
+# --- in place, and bus factors ----------------------------------------------------------------------------------------
+
+
+def over_itself(case: Case, memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arrays in place: the output is the input."""
+    return memory, memory
+
+
+def from_block(case: Case, memory: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the arrays in place: the input is this rank's own block of its output."""
+    return memory[place(even(case), case.rank)], memory
+
+
+def into_block(lengths: Lengths) -> Callable[[Case, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    """Return the arrays in place: the output is this rank's own block of its input."""
+    return lambda case, memory: (memory, memory[place(lengths(case), case.rank)])
+
+
+def apart(ranks: int) -> float:
+    """Return the bus factor of a collective in which a rank has its own block already, and all links work at once."""
+    return (ranks - 1) / ranks
+
+
+def twice(ranks: int) -> float:
+    return 2 * (ranks - 1) / ranks
+
+
+def along(ranks: int) -> float:
+    """Return the bus factor of a collective in which all data has to pass one rank, or each rank in turn, as in a
+    chain: nccl-tests has no scan."""
+    return 1.0
+
+
+_ALL = of_ranks(lambda case: range(case.ranks))
+_EVEN, _UNEVEN = own(even), own(uneven)
+COLLECTIVES = {
+    "barrier": Collective(
+        lambda elements, ranks: Counts(0, 0), pair(lambda case: 0, lambda case: 0), lambda case, seq: [], barrier,
+        lambda ranks: 0.0, sized=False,
+    ),
+    "broadcast": Collective(
+        whole, alike, of_rank(root), broadcast, along, over_itself, out_of_place=False, rooted=True
+    ),
+    "all_reduce": Collective(whole, alike, _ALL, calls("all_reduce", op), twice, over_itself, reduces=True),
+    "reduce": Collective(
+        whole, pair(size, at_root(size)), only_root(_ALL), calls("reduce", root, op), along, over_itself, reduces=True,
+        rooted=True,
+    ),
+    "reduce_scatter": Collective(
+        blocks, pair(size, _EVEN), scattered(even, sum_block), calls("reduce_scatter", op), apart, into_block(even),
+        reduces=True,
+    ),
+    "reduce_scatter_v": Collective(
+        blocks, pair(size, _UNEVEN), scattered(uneven, sum_block), calls("reduce_scatter_v", block_counts, op), apart,
+        into_block(uneven), reduces=True,
+    ),
+    "scan": Collective(
+        whole, alike, of_ranks(lambda case: range(case.rank + 1)), calls("scan", op), along, over_itself, reduces=True
+    ),
+    "exscan": Collective(
+        whole, pair(size, lambda case: size(case) if case.rank else 0), of_ranks(lambda case: range(case.rank)),
+        calls("exscan", op), along, over_itself, reduces=True,
+    ),
+    "all_gather": Collective(blocks, pair(_EVEN, size), gathered(even), calls("all_gather"), apart, from_block),
+    "all_gather_v": Collective(blocks, pair(_UNEVEN, size), gathered(uneven), calls("all_gather_v"), apart),
+    "gather": Collective(
+        blocks, pair(_EVEN, at_root(size)), only_root(gathered(even)), calls("gather", root), apart, rooted=True
+    ),
+    "gather_v": Collective(
+        blocks, pair(_UNEVEN, at_root(size)), only_root(gathered(uneven)), calls("gather_v", root), apart, rooted=True
+    ),
+    "scatter": Collective(
+        blocks, pair(at_root(size), _EVEN), scattered(even, root_block), calls("scatter", root), apart,
+        lambda case, memory: into_block(even)(case, memory) if case.is_root else (memory, memory), rooted=True,
+    ),
+    "scatter_v": Collective(
+        blocks, pair(at_root(size), _UNEVEN), scattered(uneven, root_block), scatter_v, apart, rooted=True
+    ),
+    "all_to_all": Collective(blocks, alike, exchanged(even), calls("all_to_all"), apart, over_itself),
+    "all_to_all_v": Collective(blocks, alike, exchanged(uneven), calls("all_to_all_v", own_counts), apart),
+    "collective_permute": Collective(
+        whole, alike, of_rank(lambda case: (case.rank - 1) % case.ranks), calls("collective_permute", to_the_next),
+        along,
+    ),
+    "memcpy": Collective(whole, alike, of_rank(lambda case: case.rank), memcpy, along),
+    "add": Collective(whole, pair(lambda case: 2 * size(case), size), sum_of_halves, add, along),
+}  # fmt: skip
