@@ -11,7 +11,7 @@
       ab_timing      entries timed in turn;  entries: those with arrays;  other_load: how busy the machine was
       neighbour      another program, which computes meanwhile
     report/        table: for people;  json_report: for programs;  ratios, curves, picture
-    features/      one file per group of rows of `shmbench beyond`
+    features/      one function per group of rows of `shmbench beyond`
     doors/         one file per front end, with a line for each of its operations
     commands/      worker: the work of every rank for the table of one collective; the others are `shmbench NAME`
       door           `shmbench --door NAME`: what a front end adds to a native call

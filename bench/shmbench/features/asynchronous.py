@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from shmbench.cli.sizes import short_size
-from shmbench.timing.ab_timing import Contest, Row, Settings, job
+from shmbench.timing.ab_timing import Contest, Row, beside
 from shmbench.timing.entries import collective
 
 SIZE = 64 << 20
@@ -47,11 +47,7 @@ class _Work:
         return int(np.count_nonzero(self.out != np.sin(self.x))) if self.times else 0
 
 
-def rows(settings: Settings) -> list[Row]:
-    return job(2, _measure, settings)
-
-
-def _measure(contest: Contest) -> list[Row]:
+def asynchronous(contest: Contest) -> list[Row]:
     comm, size = contest.comm, contest.settings.size(SIZE)
     blocking = collective(comm, "all_reduce", size)
     (alone,) = contest.run([blocking])
@@ -65,7 +61,6 @@ def _measure(contest: Contest) -> list[Row]:
             pending.wait()
         return seconds
 
-    beside, without = contest.run([replace(blocking, loop=both), work])
+    during, without = contest.run([replace(blocking, loop=both), work])
     what = f"numpy during async all_reduce {short_size(size)}, {len(os.sched_getaffinity(0))} cores"
-    mistakes = beside.wrong + without.wrong
-    return [Row(what, beside.seconds, "the same work alone", without.seconds, 1.15, wrong=mistakes)]
+    return [beside(what, during, "the same work alone", without, 1.15)]

@@ -6,32 +6,32 @@ import numpy as np
 from numba import njit
 
 from shmbench.features.messages import message
-from shmbench.timing.ab_timing import Contest, Row, Settings, job
+from shmbench.timing.ab_timing import Contest, Row
 from shmbench.timing.entries import collective
-from shmcoll import jit
+from shmcoll import jit as calls
 
 
 @njit(nogil=True)
 def _all_reduces(h, x, out, n):
     for _ in range(n):
-        jit.all_reduce(h, x, out)
+        calls.all_reduce(h, x, out)
 
 
 @njit(nogil=True)
 def _barriers(h, n):
     for _ in range(n):
-        jit.barrier(h)
+        calls.barrier(h)
 
 
 @njit(nogil=True)
 def _there_and_back(h, rank, x, out, n):
     for _ in range(n):
         if rank == 0:
-            jit.send(h, x, 1, 0)
-            jit.recv(h, out, 1, 0)
+            calls.send(h, x, 1, 0)
+            calls.recv(h, out, 1, 0)
         else:
-            jit.recv(h, out, 0, 0)
-            jit.send(h, x, 0, 0)
+            calls.recv(h, out, 0, 0)
+            calls.send(h, x, 0, 0)
 
 
 class _Barrier:
@@ -56,11 +56,7 @@ class _Barrier:
         return missing
 
 
-def rows(settings: Settings) -> list[Row]:
-    return job(2, _measure, settings)
-
-
-def _measure(contest: Contest) -> list[Row]:
+def jit(contest: Contest) -> list[Row]:
     comm = contest.comm
 
     def loop(x: np.ndarray, out: np.ndarray):

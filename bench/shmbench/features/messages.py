@@ -9,7 +9,7 @@ import numpy as np
 
 from shmbench.cli.sizes import short_size
 from shmbench.collectives.payload import Segment, pattern
-from shmbench.timing.ab_timing import Contest, Outcome, Row, Settings, job
+from shmbench.timing.ab_timing import Contest, Row, beside
 from shmbench.timing.entries import Arrays, collective
 
 SIZE = 64 << 20
@@ -87,11 +87,7 @@ def _only_on(rank: int, comm: Any, entry: Arrays, idle: Callable[[int], float | 
     return entry if comm.rank == rank else replace(entry, loop=idle, out=None)
 
 
-def rows(settings: Settings) -> list[Row]:
-    return job(2, _measure, settings)
-
-
-def _measure(contest: Contest) -> list[Row]:
+def messages(contest: Contest) -> list[Row]:
     comm, size = contest.comm, contest.settings.size(SIZE)
     (short,) = contest.run([message(comm, 8, partial(_there_and_back, comm))])
     batch, blocking = contest.run([message(comm, 16, partial(loop, comm)) for loop in (_exchange_batch, _exchange_two)])
@@ -105,15 +101,11 @@ def _measure(contest: Contest) -> list[Row]:
             copy,
         ]
     )
-
-    def row(what: str, moved: Outcome, beside: str, limit: Outcome, asked: float | None = None) -> Row:
-        mistakes = moved.wrong + limit.wrong
-        return Row(f"{what} {short_size(size)}", moved.seconds, beside, limit.seconds, asked, wrong=mistakes)
-
+    long = short_size(size)
     return [
         Row("send and recv, there and back, 8", short.seconds, wrong=short.wrong),
         Row("batch of two sends and two receives, 8", batch.seconds, asked=15e-6, wrong=batch.wrong),
         Row("the same by blocking calls, 8", blocking.seconds, wrong=blocking.wrong),
-        row("send and recv, one way,", arrived, "memcpy, one rank", alone, 1 / 0.8),
-        row("sendrecv, both ways,", exchanged, "memcpy, both ranks", both),
+        beside(f"send and recv, one way, {long}", arrived, "memcpy, one rank", alone, 1 / 0.8),
+        beside(f"sendrecv, both ways, {long}", exchanged, "memcpy, both ranks", both),
     ]

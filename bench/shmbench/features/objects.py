@@ -7,7 +7,7 @@ import numpy as np
 
 from shmbench.cli.sizes import short_size
 from shmbench.collectives.payload import Segment, fill, pattern, wrong
-from shmbench.timing.ab_timing import Contest, Row, Settings, job
+from shmbench.timing.ab_timing import Contest, Row, beside
 
 ARRAYS = 10
 SIZE = 8 << 20
@@ -52,13 +52,8 @@ class _Arrays(_Broadcast):
                 self.comm.broadcast(array)
 
 
-def rows(settings: Settings) -> list[Row]:
-    return job(2, _measure, settings)
-
-
-def _measure(contest: Contest) -> list[Row]:
+def objects(contest: Contest) -> list[Row]:
     size = contest.settings.size(SIZE)
     whole, single = contest.run([_Object(contest.comm, size), _Arrays(contest.comm, size)], n=1)
     what = f"broadcast_object of {ARRAYS} arrays of {short_size(size)}"
-    beside = f"{ARRAYS} broadcasts, new arrays"
-    return [Row(what, whole.seconds, beside, single.seconds, 1.3, wrong=whole.wrong + single.wrong)]
+    return [beside(what, whole, f"{ARRAYS} broadcasts, new arrays", single, 1.3)]

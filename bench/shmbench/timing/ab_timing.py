@@ -89,6 +89,11 @@ class Outcome:
     wrong: int = 0
 
 
+def beside(what: str, one: Outcome, beside: str, limit: Outcome, asked: float | None = None) -> Row:
+    """Return the row of an entry and of the one beside it."""
+    return Row(what, one.seconds, beside, limit.seconds, asked, wrong=one.wrong + limit.wrong)
+
+
 class Contest:
     """The ranks' side: times entries in turn. Every rank makes the same calls."""
 
