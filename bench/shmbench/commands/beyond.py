@@ -6,7 +6,6 @@ reason.
 
 import argparse
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ def main(argv: list[str]) -> int:
     mistakes."""
     given = _parse(argv)
     from shmbench.features import find
-    from shmbench.report.json_report import machine
+    from shmbench.report.json_report import origin, verdict, write_calls
     from shmbench.timing.ab_timing import Row, Settings
 
     settings = Settings(given.rounds, given.quick)
@@ -51,9 +50,12 @@ def main(argv: list[str]) -> int:
             continue
         print(*map(_line, measured[name]), sep="\n", flush=True)
     wrong = sum(row.wrong for rows in measured.values() for row in rows)
-    print(*_foot(machine(), wrong, failed), sep="\n", flush=True)
+    print(f"# {origin()}", verdict(wrong), sep="\n")
+    print(*(f"# failed: {name}: {reason}\n" for name, reason in failed.items()), sep="", end="", flush=True)
     if given.json:
-        _keep(given, machine(), measured, failed)
+        rows = [_documented(name, row) for name, group in measured.items() for row in group]
+        options = {name: getattr(given, name) for name in ("rounds", "quick", "groups")}
+        write_calls(given.json, options=options, beyond=rows, failed=failed)
     return 1 if failed or wrong else 0
 
 
@@ -83,49 +85,23 @@ def _amount(figure: float, unit: str) -> str:
     return f"{figure * 1e3:.2f} ms" if figure < 0.1 else f"{figure:.2f} s"
 
 
-def _foot(machine: dict[str, Any], wrong: int, failed: dict[str, str]) -> Iterator[str]:
-    import shmcoll
-
-    yield f"# shmcoll {shmcoll.__version__}; {machine['processor']}, {machine['cores']} cores"
-    yield f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}"
-    for name, reason in failed.items():
-        yield f"# failed: {name}: {reason}"
-
-
-def _keep(given: argparse.Namespace, machine: dict[str, Any], measured: dict[str, Any], failed: dict[str, str]) -> None:
-    """Write the results. Times are in seconds, memory in bytes. `rounds` and `beside_rounds` are the figures of the
-    medians."""
-    import shmcoll
-    from shmbench.report.json_report import FORMAT, write
-
-    rows = [
-        {
-            "group": name,
-            "what": row.what,
-            "unit": row.unit,
-            "figure": row.figure,
-            "rounds": list(row.figures),
-            "beside": row.beside or None,
-            "beside_figure": row.limit,
-            "beside_rounds": list(row.limits),
-            "ratio": row.ratio,
-            "asked": row.asked,
-            "short": row.falls_short,
-            "wrong": row.wrong,
-        }
-        for name, group in measured.items()
-        for row in group
-    ]
-    document = {
-        "format": FORMAT,
-        "library": "shmcoll",
-        "library_version": shmcoll.__version__,
-        "machine": machine,
-        "options": {"rounds": given.rounds, "quick": given.quick, "groups": given.groups},
-        "beyond": rows,
-        "failed": failed,
+def _documented(name: str, row: Any) -> dict[str, Any]:
+    """Return a row for the JSON. Times are in seconds, memory in bytes. `rounds` and `beside_rounds` are the figures of
+    the medians."""
+    return {
+        "group": name,
+        "what": row.what,
+        "unit": row.unit,
+        "figure": row.figure,
+        "rounds": list(row.figures),
+        "beside": row.beside or None,
+        "beside_figure": row.limit,
+        "beside_rounds": list(row.limits),
+        "ratio": row.ratio,
+        "asked": row.asked,
+        "short": row.falls_short,
+        "wrong": row.wrong,
     }
-    write(given.json, document)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from shmbench.cli.flags import Parser, at_least, door_complaint, one_of
 from shmbench.cli.options import DOORS
@@ -54,15 +54,16 @@ def main(argv: list[str]) -> int:
     for mistakes."""
     given = _parse(argv)
     import shmcoll
-    from shmbench.report.json_report import machine
+    from shmbench.report.json_report import origin, verdict, write_calls
 
     lines: list[Line] = shmcoll.run(_on_rank, given.ranks, given.door, given.rounds, given.call)[0]
     print(_head(given), *map(_text, lines), sep="\n")
-    here, wrong = machine(), sum(line.wrong for line in lines)
-    print(f"# shmcoll {shmcoll.__version__}; {here['processor']}, {here['cores']} cores")
-    print(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
+    wrong = sum(line.wrong for line in lines)
+    print(f"# {origin()}\n{verdict(wrong)}")
     if given.json:
-        _keep(given, here, lines)
+        calls = [asdict(line) | {"added": line.added, "asked": line.asked, "short": line.falls_short} for line in lines]
+        options = {name: getattr(given, name) for name in ("door", "call", "ranks", "rounds")}
+        write_calls(given.json, options=options, calls=calls)
     return 1 if wrong else 0
 
 
@@ -77,28 +78,11 @@ def _on_rank(door: str, rounds: int, text: str) -> list[Line]:
 
 
 def _measure(contest: "Contest", call: "Call") -> Line:
-    native, door = contest.run([_Entry(call, call.native), _Entry(call, call.door)])
+    from shmbench.timing.ab_timing import Repeated
+
+    native, door = contest.run([Repeated(made, call.differences) for made in (call.native, call.door)])
     natively, through = ([1e6 * seconds for seconds in outcome.seconds] for outcome in (native, door))
     return Line(call.name, natively, through, native.wrong + door.wrong, call.calls)
-
-
-class _Entry:
-    """One of the two calls, as `Contest` times it."""
-
-    def __init__(self, call: "Call", made: Any) -> None:
-        self._call = call
-        self._made = made
-
-    def refill(self, seq: int) -> None:
-        pass
-
-    def run(self, n: int) -> None:
-        made = self._made
-        for _ in range(n):
-            made()
-
-    def mistakes(self, seq: int) -> int:
-        return self._call.differences()
 
 
 def _head(given: argparse.Namespace) -> str:
@@ -116,22 +100,6 @@ def _text(line: Line) -> str:
     verdict = f"  {line.wrong} wrong" if line.wrong else "  short" if line.falls_short else ""
     figures = "".join(f"{microseconds(us):>12}" for us in (median(line.native), median(line.door), line.added))
     return f"  {line.name:<46}{figures}{line.calls:>12}{verdict}"
-
-
-def _keep(given: argparse.Namespace, machine: dict[str, Any], lines: Sequence[Line]) -> None:
-    import shmcoll
-    from shmbench.report.json_report import FORMAT, write
-
-    calls = [asdict(line) | {"added": line.added, "asked": line.asked, "short": line.falls_short} for line in lines]
-    document = {
-        "format": FORMAT,
-        "library": "shmcoll",
-        "library_version": shmcoll.__version__,
-        "machine": machine,
-        "options": {"door": given.door, "call": given.call, "ranks": given.ranks, "rounds": given.rounds},
-        "calls": calls,
-    }
-    write(given.json, document)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

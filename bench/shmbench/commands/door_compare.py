@@ -5,9 +5,10 @@ All entries of a line are timed in turn by the same ranks, in one job, on the sa
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -42,42 +43,19 @@ def main(argv: list[str]) -> int:
     if "SHMCOLL_ARENA" in os.environ:
         parser.error("it starts its own ranks (-n N): leave shmrun out")
     import shmcoll
-    from shmbench.report.json_report import FORMAT, machine, write
+    from shmbench.report.json_report import origin, verdict, write_calls
 
     before = os.getloadavg()[0]
     lines: list[Line] = shmcoll.run(_on_rank, given.ranks, given.door, given.rounds, given.quick)[0]
-    here, wrong = machine(), sum(line.wrong for line in lines)
+    wrong, load = sum(line.wrong for line in lines), {"average_before": before, "average_after": os.getloadavg()[0]}
+    date = datetime.now(UTC).isoformat(timespec="seconds")
     print(_head(given), *map(_text, lines), sep="\n")
-    print(f"# shmcoll {shmcoll.__version__}; {here['processor']}, {here['cores']} cores; {_now()}")
-    print(f"# load average {before:.1f} before, {os.getloadavg()[0]:.1f} after")
-    print(f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}")
+    print(f"# {origin()}; {date}")
+    print(f"# load average {before:.1f} before, {load['average_after']:.1f} after\n{verdict(wrong)}")
     if given.json:
-        document = {
-            "format": FORMAT,
-            "library": "shmcoll",
-            "library_version": shmcoll.__version__,
-            "machine": here,
-            "date": _now(),
-            "load": {"average_before": before, "average_after": os.getloadavg()[0]},
-            "options": {"door": given.door, "ranks": given.ranks, "rounds": given.rounds},
-            "calls": [asdict(line) for line in lines],
-        }
-        write(given.json, document)
-    if given.plot:
-        from shmbench.report.rivals_picture import draw
-
-        rows = [
-            (f"{line.name}, {short_size(line.bytes)}B" if line.bytes else line.name, _medians(line)) for line in lines
-        ]
-        title = f"{given.door}: {given.ranks} ranks, medians of {given.rounds} rounds in turn"
-        draw(
-            rows, title, f"{here['processor']}, {here['cores']} cores; load average {before:.1f}; {_now()}", given.plot
-        )
+        options = {name: getattr(given, name) for name in ("door", "ranks", "rounds")}
+        write_calls(given.json, date=date, load=load, options=options, calls=[asdict(line) for line in lines])
     return 1 if wrong else 0
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _on_rank(door: str, rounds: int, quick: bool) -> list[Line]:
@@ -91,31 +69,18 @@ def _on_rank(door: str, rounds: int, quick: bool) -> list[Line]:
 
 
 def _measure(contest: "Contest", rivals: "Rivals") -> Line:
-    entries = {name: _Entry(rivals, call) for name, call in rivals.entries.items()}
-    outcomes = dict(zip(entries, contest.run(list(entries.values())), strict=True))
+    from shmbench.timing.ab_timing import Repeated
+
+    entries = [Repeated(call, partial(_check, rivals, call)) for call in rivals.entries.values()]
+    outcomes = dict(zip(rivals.entries, contest.run(entries), strict=True))
     times = {name: [1e6 * seconds for seconds in outcome.seconds] for name, outcome in outcomes.items()}
     return Line(rivals.name, rivals.bytes, times, sum(outcome.wrong for outcome in outcomes.values()))
 
 
-class _Entry:
-    """One of the calls, as `Contest` times it."""
-
-    def __init__(self, rivals: "Rivals", made: Any) -> None:
-        self._rivals = rivals
-        self._made = made
-
-    def refill(self, seq: int) -> None:
-        self._rivals.given()
-
-    def run(self, n: int) -> None:
-        made = self._made
-        for _ in range(n):
-            made()
-
-    def mistakes(self, seq: int) -> int:
-        self._rivals.given()
-        self._made()
-        return self._rivals.wrong()
+def _check(rivals: "Rivals", call: Callable[[], Any]) -> int:
+    rivals.given()
+    call()
+    return rivals.wrong()
 
 
 def _head(given: argparse.Namespace) -> str:
@@ -129,16 +94,12 @@ def _head(given: argparse.Namespace) -> str:
 
 
 def _text(line: Line) -> str:
-    times = _medians(line)
+    times = {name: median(each) for name, each in line.microseconds.items()}
     columns = "".join(
         f"{microseconds(times[name]) if name in times else '-':>12}" for name in ("native", "gloo", "shmcoll")
     )
     verdict = f"  {line.wrong} wrong" if line.wrong else ""
     return f"  {line.name:<48}{short_size(line.bytes):>8}{columns}{times['gloo'] / times['shmcoll']:>14.1f}{verdict}"
-
-
-def _medians(line: Line) -> dict[str, float]:
-    return {name: median(each) for name, each in line.microseconds.items()}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -154,5 +115,4 @@ def make_parser() -> argparse.ArgumentParser:
     add("--rounds", type=at_least(1), default=ROUNDS, metavar="N", help=f"rounds, whose medians are printed ({ROUNDS})")
     add("--quick", action="store_true", help="short loops and arrays")
     add("-J", "--json", type=Path, metavar="FILE", help="write all figures")
-    add("--plot", type=Path, metavar="FILE", help="draw the times: .png, .svg or .pdf")
     return parser

@@ -109,7 +109,9 @@ def _table(found: Mapping[str, Any]) -> Sequence[str]:
         times = f"{microseconds(flat):>12}{microseconds(ours):>12}"
         lines.append(f"  {line['collective']:<20}{size:>9}{times}{ours / flat:>8.2f}{wrong}")
     total = sum(line["wrong"] for line in found["lines"])
-    return [*lines, f"# Out of bounds values : {total} {'FAILED' if total else 'OK'}"]
+    from shmbench.report.json_report import verdict
+
+    return [*lines, verdict(total)]
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -1,7 +1,7 @@
 """What a front end (a door) adds to the native calls: one file for each, with a line for each of its operations.
 
 A file has `calls(comm)`, which prepares all arguments and yields a `Call` for each operation, of 8 bytes per rank or
-block. To measure one more operation, add a `yield`.
+block. To measure one more operation, add a row.
 
 A file may have `rivals(comm, quick)` as well, which yields a `Rivals` for each line of `shmbench compare --door`.
 quick: whether short arrays are enough.

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import shmcoll
 from shmbench.cli.options import Options
 from shmbench.report.table import Row, average_bus_bandwidth, wrong
 from shmbench.timing.library import Library
@@ -40,6 +41,23 @@ def document(library: Library, options: Options, rows: Sequence[Row], load: dict
         "average_busbw": average_bus_bandwidth(rows),
         "wrong": wrong(rows),
     }
+
+
+def write_calls(path: Path, **parts: Any) -> None:
+    """Write a document about shmcoll alone: what was asked, and what was found."""
+    head = {"format": FORMAT, "library": "shmcoll", "library_version": shmcoll.__version__, "machine": machine()}
+    write(path, head | parts)
+
+
+def origin() -> str:
+    """Return the version and the machine, for people."""
+    here = machine()
+    return f"shmcoll {shmcoll.__version__}; {here['processor']}, {here['cores']} cores"
+
+
+def verdict(wrong: int) -> str:
+    """Return the line about the checks of all results."""
+    return f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}"
 
 
 def write(path: Path, document: dict[str, Any]) -> None:

@@ -81,6 +81,25 @@ class Entry(Protocol):
         """Return the number of wrong elements in this rank's results for the inputs of `refill(seq)`."""
 
 
+@dataclass(frozen=True)
+class Repeated:
+    """A call without arguments, as an entry. check: returns the number of wrong elements of one call that it makes."""
+
+    made: Callable[[], Any]
+    check: Callable[[], int]
+
+    def refill(self, seq: int) -> None:
+        pass
+
+    def run(self, n: int) -> None:
+        made = self.made
+        for _ in range(n):
+            made()
+
+    def mistakes(self, seq: int) -> int:
+        return self.check()
+
+
 @dataclass
 class Outcome:
     """Seconds per call in each round, and wrong elements of all ranks and rounds."""
