@@ -196,16 +196,6 @@ def test_wrong_results_are_not_drawn(tmp_path):
 
 
 @needs_matplotlib
-def test_names_keep_apart_and_stay_near_their_curves():
-    from shmbench.report.picture import spread
-
-    assert spread([], 10) == []
-    assert spread([50, 0, 30], 10) == [50, 0, 30]
-    assert spread([1, 0], 10) == [5.5, -4.5]
-    assert spread([0, 8, 16, 100], 10) == [-2, 8, 18, 100]
-
-
-@needs_matplotlib
 def test_a_run_draws_its_picture(tmp_path):
     out = tmp_path / "run.png"
     quick = ["--iters", "5", "--rounds", "1", "-w", "1"]

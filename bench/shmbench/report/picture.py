@@ -1,4 +1,4 @@
-"""The drawing of a chart: time on the left, bandwidth on the right, the name of each curve at its end.
+"""The drawing of a chart: time on the left, bandwidth on the right.
 
 matplotlib's objects are used directly: pyplot would look for a display.
 """
@@ -29,8 +29,6 @@ OTHERS = ("#56B4E9", "#000000")
 INK, FAINT = "#333333", "#777777"
 FONT = 11  # points, of everything but title and note
 SMALL: dict[str, Any] = {"fontsize": 9, "color": FAINT}
-_USUAL_NAME, _LONGEST_NAME = 9, 28  # letters
-_ROOM_OF_NAME = 0.006  # of the width of the figure, for each additional letter
 STYLE: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture everywhere
     "font.size": FONT,
@@ -61,9 +59,7 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
 
 
 def _draw(figure: SubFigure, chart: Chart) -> None:
-    longest = min(_LONGEST_NAME, max(len(curve.name) for curve in chart.curves))
-    room = _ROOM_OF_NAME * max(0, longest - _USUAL_NAME)
-    figure.subplots_adjust(left=0.075, right=0.885 - room, top=0.82, bottom=0.17, wspace=0.49 + 3 * room)
+    figure.subplots_adjust(left=0.075, right=0.98, top=0.82, bottom=0.17, wspace=0.2)
     left, right = figure.subplots(1, 2)
     times, bandwidths = [c.times for c in chart.curves], [c.bandwidths for c in chart.curves]
     _log_axis(left, times)
@@ -77,17 +73,17 @@ def _draw(figure: SubFigure, chart: Chart) -> None:
 
 
 def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Sequence[float]]) -> None:
-    """Draw values over sizes, a list for each curve. The vertical limits are set already, because the places of the
-    names depend on them."""
+    """Draw values over sizes, a list for each curve. A curve is named by its library and label, once, or by its
+    placement if there is one name only."""
     axes.set_title(title, loc="left", fontsize=FONT)
     _size_axis(axes, sorted({size for curve in curves for size in curve.sizes}))
-    colours = colours_of(curves)
-    named = _first_of_each(curves)
+    colours, named = colours_of(curves), _first_of_each(curves)
     for i, (curve, heights) in enumerate(zip(curves, values, strict=True)):
         colour, first = colours[curve.name], curve in named
         axes.plot(
             curve.sizes,
             heights,
+            label=curve.placement.replace("_", " ") if len(colours) == 1 else curve.name if first else None,
             color=colour,
             linewidth=1.8,
             linestyle=":" if curve.is_limit else "-" if first else (0, (3, 2)),
@@ -97,7 +93,7 @@ def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Seq
             clip_on=False,
             zorder=3 - i / len(curves),  # the first on top
         )
-    _name_curves(axes, curves, [heights[-1] for heights in values], colours)
+    axes.legend(frameon=False, fontsize=9, loc="upper left")
 
 
 def colours_of(curves: Sequence[Curve]) -> dict[str, str]:
@@ -138,56 +134,9 @@ def _log_axis(axes: Axes, values: Sequence[Sequence[float]]) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _name_curves(axes: Axes, curves: Sequence[Curve], ends: Sequence[float], colours: dict[str, str]) -> None:
-    """Name each curve beside its last point: with the library and label, once; or with the placement, if there is one
-    name only."""
-    alone = len(colours) == 1
-    first = _first_of_each(curves)
-    named = [(c, end) for c, end in zip(curves, ends, strict=True) if alone or c in first]
-    points = 72 / axes.figure.dpi
-    heights = [points * float(axes.transData.transform((c.sizes[-1], end))[1]) for c, end in named]
-    for (curve, end), height, place in zip(named, heights, spread(heights, 1.3 * FONT), strict=True):
-        axes.annotate(
-            curve.placement.replace("_", " ") if alone else curve.name[:_LONGEST_NAME],
-            (curve.sizes[-1], end),
-            xytext=(14, place - height),
-            textcoords="offset points",
-            verticalalignment="center",
-            color=colours[curve.name],
-            arrowprops={
-                "arrowstyle": "-",
-                "color": colours[curve.name],
-                "linewidth": 0.6,
-                "relpos": (0, 0.5),
-                "shrinkA": 2,
-                "shrinkB": 4,
-            },
-        )
-
-
 def _first_of_each(curves: Sequence[Curve]) -> list[Curve]:
     """Return the first curve of each library and label: out of place, where there is such a form."""
     return list({curve.name: curve for curve in reversed(curves)}.values())
-
-
-def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Return places in the same order, as near to `heights` as possible if no two are closer than `gap`."""
-    blocks: list[list[int]] = []  # neighbours that touch, as indices from the lowest up
-
-    def middle(block: list[int]) -> float:
-        return sum(heights[i] for i in block) / len(block)
-
-    for i in sorted(range(len(heights)), key=lambda i: heights[i]):
-        blocks.append([i])
-        while (
-            len(blocks) > 1 and middle(blocks[-1]) - middle(blocks[-2]) < gap * (len(blocks[-1]) + len(blocks[-2])) / 2
-        ):
-            blocks[-2:] = [blocks[-2] + blocks[-1]]
-    places = [0.0] * len(heights)
-    for block in blocks:
-        for order, i in enumerate(block):
-            places[i] = middle(block) + gap * (order - (len(block) - 1) / 2)
-    return places
 
 
 def _line_styles(curves: Sequence[Curve]) -> str:
