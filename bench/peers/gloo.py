@@ -5,7 +5,9 @@ place is a copy and then that. There are no scans, and the calls with counts are
 """
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -14,7 +16,7 @@ import torch
 import torch.distributed as dist
 from shmbench.cli.options import parse
 from shmbench.collectives import Buffers, Case, Collective
-from shmbench.collectives.table import COLLECTIVES, received_counts, sent_counts
+from shmbench.collectives.table import COLLECTIVES, received_counts, repeat, sent_counts
 from shmbench.commands.worker import work
 
 OPS = {"sum": dist.ReduceOp.SUM, "prod": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
@@ -28,12 +30,6 @@ def barrier(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
     barrier = comm.barrier
     for _ in range(n):
         barrier()
-
-
-def broadcast(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    broadcast, root = comm.broadcast, case.root
-    for x, _ in islice(cycle(tensors(buffers)), n):
-        broadcast(x, root)
 
 
 def all_reduce(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
@@ -61,57 +57,31 @@ def reduce(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
             reduce(target, root, op)
 
 
-def reduce_scatter(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    reduce_scatter_tensor, op = comm.reduce_scatter_tensor, OPS[case.op]
-    for x, out in islice(cycle(tensors(buffers)), n):
-        reduce_scatter_tensor(out, x, op)
+def parts(case: Case, x: Any) -> Any:
+    return None if x is None else list(x.chunk(case.ranks))
 
 
-def all_gather(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    all_gather_into_tensor = comm.all_gather_into_tensor
-    for x, out in islice(cycle(tensors(buffers)), n):
-        all_gather_into_tensor(out, x)
-
-
-def gather(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    gather, root = comm.gather, case.root
-    parts = [(x, None if out is None else list(out.chunk(case.ranks))) for x, out in tensors(buffers)]
-    for x, out in islice(cycle(parts), n):
-        gather(x, out, root)
-
-
-def scatter(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    scatter, root = comm.scatter, case.root
-    parts = [(None if x is None else list(x.chunk(case.ranks)), out) for x, out in tensors(buffers)]
-    for x, out in islice(cycle(parts), n):
-        scatter(out, x, root)
-
-
-def all_to_all(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    all_to_all_single = comm.all_to_all_single
-    for x, out in islice(cycle(tensors(buffers)), n):
-        all_to_all_single(out, x)
-
-
-def all_to_allv(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    all_to_all_single = comm.all_to_all_single
-    sent, received = sent_counts(case, case.rank), received_counts(case)
-    for x, out in islice(cycle(tensors(buffers)), n):
-        all_to_all_single(out, x, received, sent)
-
-
-RUNS = {
-    "barrier": barrier,
-    "broadcast": broadcast,
-    "all_reduce": all_reduce,
-    "reduce": reduce,
-    "reduce_scatter": reduce_scatter,
-    "all_gather": all_gather,
-    "gather": gather,
-    "scatter": scatter,
-    "all_to_all": all_to_all,
-    "all_to_all_v": all_to_allv,
+#: the other calls, and their arguments from the case and a pair of tensors
+CALLS: dict[str, tuple[str, Callable[[Case, Any, Any], tuple[Any, ...]]]] = {
+    "broadcast": ("broadcast", lambda case, x, out: (x, case.root)),
+    "reduce_scatter": ("reduce_scatter_tensor", lambda case, x, out: (out, x, OPS[case.op])),
+    "all_gather": ("all_gather_into_tensor", lambda case, x, out: (out, x)),
+    "gather": ("gather", lambda case, x, out: (x, parts(case, out), case.root)),
+    "scatter": ("scatter", lambda case, x, out: (out, parts(case, x), case.root)),
+    "all_to_all": ("all_to_all_single", lambda case, x, out: (out, x)),
+    "all_to_all_v": (
+        "all_to_all_single",
+        lambda case, x, out: (out, x, received_counts(case), sent_counts(case, case.rank)),
+    ),
 }
+RUNS = {"barrier": barrier, "all_reduce": all_reduce, "reduce": reduce}
+
+
+def run(name: str, comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    method, arguments = CALLS[name]
+    repeat(getattr(comm, method), [arguments(case, x, out) for x, out in tensors(buffers)], n)
+
+
 IN_PLACE = {"broadcast", "all_reduce", "reduce"}  # torch promises it for no other
 
 
@@ -136,7 +106,7 @@ class Gloo:
         return np.stack([one.numpy() for one in everyone])
 
     def collective(self, name: str) -> Collective:
-        found = replace(COLLECTIVES[name], run=RUNS[name])
+        found = replace(COLLECTIVES[name], run=RUNS.get(name) or partial(run, name))
         return found if name in IN_PLACE else replace(found, in_place=None)
 
 

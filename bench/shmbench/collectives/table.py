@@ -190,6 +190,23 @@ def calls(name: str, *settings: Setting) -> Callable[[Any, Case, Buffers, int], 
     return run
 
 
+def repeat(call: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], n: int) -> None:
+    """Make `n` calls of a peer with the arguments in turn."""
+    turns: Any = islice(cycle(arguments), n)
+    if len(arguments[0]) == 2:
+        for a, b in turns:
+            call(a, b)
+    elif len(arguments[0]) == 3:
+        for a, b, c in turns:
+            call(a, b, c)
+    elif len(arguments[0]) == 4:
+        for a, b, c, d in turns:
+            call(a, b, c, d)
+    else:
+        for a, b, c, d, e in turns:
+            call(a, b, c, d, e)
+
+
 def barrier(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
     call = comm.barrier
     for _ in range(n):
