@@ -28,7 +28,6 @@ from shmcoll.engine.compiler.object_cache import Progress, object_file
 from shmcoll.engine.kernels import kernels
 from shmcoll.engine.kernels.dtypes import DTYPES, PAIRS, REDUCTIONS, DType
 from shmcoll.engine.native import array_allocator, entry, entry_counts, jit_gate
-from shmcoll.engine.system import hidden_modules
 
 Functions = dict[str, tuple[Callable[..., int], int]]  # symbol: function, number of arguments
 
@@ -119,13 +118,8 @@ _loaded: dict[str, tuple[int, ...]] = {}
 
 def _load(name: str, make: Callable[[], Functions], progress: Progress | None) -> tuple[int, ...]:
     if name not in _loaded:
-        try:
-            functions = make()
-            _loaded[name] = _place(object_file(name, lambda: emitted(functions), progress), tuple(functions))
-        except (ImportError, AttributeError) as e:
-            if (explained := hidden_modules.explained(e)) is e:
-                raise
-            raise explained from None
+        functions = make()
+        _loaded[name] = _place(object_file(name, lambda: emitted(functions), progress), tuple(functions))
     return _loaded[name]
 
 

@@ -52,7 +52,7 @@ import numpy as np
 import shmcoll
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.levels import Level, supported
-from shmcoll.engine.system import trusted_files
+from shmcoll.engine.system import hidden_modules, trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.handlers import ignored, reraise_of_handler
 from shmcoll.engine.system.processes import process_start
@@ -102,7 +102,7 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
         assert lost is not None
         _say_lost(lost, progress)
         with deferred_signals():
-            return build()
+            return _built(build)
     if "numba" not in sys.modules:
         time.sleep(HEAD_START)
     with _lock(path.with_suffix(".lock")):
@@ -111,9 +111,18 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
             if progress:
                 progress(f"compiling {name} (once per machine{_hint()})")
             with deferred_signals():  # not around the lock: its holder may be stopped
-                data = build()
+                data = _built(build)
                 _write(path, data, progress)
     return data
+
+
+def _built(build: Callable[[], bytes]) -> bytes:
+    try:
+        return build()
+    except (ImportError, AttributeError) as e:  # perhaps of a file numba.py beside the script
+        if (explained := hidden_modules.explained(e)) is e:
+            raise
+        raise explained from None
 
 
 def holds(name: str) -> bool:
