@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import shmcoll
 from tests.support.patience import PATIENCE
 
 DOCUMENTS = Path(__file__).parents[2] / "docs"
@@ -38,6 +39,7 @@ def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None
         ("objects", 8),
         ("shared-arrays", 2),
         ("groups", 8),
+        ("mpi4py", 2),
     ],
 )
 def test_examples_run_on_two_ranks(tmp_path: Path, page: str, examples: int) -> None:
@@ -56,3 +58,12 @@ def _for(rank: int, promised: str) -> str:
     """What a comment promises one rank: 'rank 0: a; rank 1: b', or the same for both."""
     each = dict(re.findall(r"rank (\d): (.*?)(?:; |$)", promised))
     return each.get(str(rank), promised)
+
+
+def test_what_the_page_for_users_of_mpi4py_names_exists() -> None:
+    rows = re.findall(r"^\| .* \| (.*) \|$", (DOCUMENTS / "guide" / "mpi4py.md").read_text(), re.MULTILINE)[2:]
+    code = " ".join(text for row in rows for text in re.findall(r"`([^`]*)`", row))
+    names = set(re.findall(r"\b[a-z_]\w*", re.sub(r'".*?"|\w+=\w*', "", code))) - {"comm", "shmcoll", "work", "x"}
+    owners = (shmcoll, shmcoll.Communicator, shmcoll.Work, shmcoll.Grid, shmcoll.Graph)
+    assert {name for name in names if not any(hasattr(owner, name) for owner in owners)} == set()
+    assert {"all_reduce_object", "wait_some", "exchange", "views", "op", "node"} <= names
