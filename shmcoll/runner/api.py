@@ -202,4 +202,4 @@ def _forget() -> None:
 
 
 os.register_at_fork(after_in_child=_forget)
-atexit.register(client.kill)  # without a turn, for which a thread may wait forever
+atexit.register(client.at_exit)  # without a turn, for which a thread may wait forever

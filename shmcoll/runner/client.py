@@ -228,6 +228,12 @@ def kill() -> None:
         server.kill()
 
 
+def at_exit() -> None:
+    """End the server at the end of the process, and close its socket unless a thread still uses it."""
+    if server := _server:
+        (server.end if server.is_idle else server.kill)()
+
+
 def end() -> None:
     """End the server while no thread waits for it."""
     global _server

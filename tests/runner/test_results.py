@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import random
+import subprocess
 import sys
 import threading
 import types
@@ -15,6 +16,7 @@ import pytest
 
 import shmcoll
 from shmcoll.runner import api
+from tests.support.patience import PATIENCE
 
 METHODS = ("fork", pytest.param("spawn", marks=pytest.mark.slow))
 
@@ -219,6 +221,14 @@ def test_more_blas_threads_than_one_means_fresh_interpreters(monkeypatch: pytest
     assert one == os.environ.get("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert shmcoll.run(lambda: (os.environ["OMP_NUM_THREADS"], shmcoll.init().rank), 2) == [("2", 0), ("2", 1)]
+
+
+def test_nothing_is_left_to_warn_about_at_the_end() -> None:
+    """As under `python -X dev`."""
+    code = "import shmcoll; print(shmcoll.run(lambda: 1, 2))"
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", code]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "[1, 1]\n", "")
 
 
 def test_server_ends_and_starts_again() -> None:

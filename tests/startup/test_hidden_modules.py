@@ -49,3 +49,10 @@ def test_another_system_is_named(tmp_path):
     (tmp_path / "job.py").write_text("import sys\nsys.platform, sys.modules['fcntl'] = 'win32', None\n" + JOB)
     expected = "ImportError: shmcoll runs on Linux, not on win32: use WSL 2 on Windows, a container elsewhere"
     assert ends(tmp_path, "job.py") == expected
+
+
+def test_an_older_python_is_named(tmp_path):
+    (tmp_path / "job.py").write_text("import sys\nsys.hexversion, sys.modules['numpy'] = 0x030A0000, None\n" + JOB)
+    assert ends(tmp_path, "job.py").startswith(
+        f"ImportError: shmcoll needs Python 3.11 or later, and {sys.executable} is "
+    )

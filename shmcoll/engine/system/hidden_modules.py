@@ -12,6 +12,8 @@ _OF_OTHERS = {"cloudpickle", "llvmlite", "ml_dtypes", "mpi4py", "numba", "numpy"
 
 def explained(error: Exception) -> Exception:
     """Return the error to raise instead of one that an import raised: itself, unless a file hides a module."""
+    if sys.hexversion < 0x030B0000:
+        return ImportError(f"shmcoll needs Python 3.11 or later, and {sys.executable} is {sys.version.split()[0]}")
     folder = os.path.abspath(sys.path[0] if sys.path else "")  # noqa: PTH100
     files = [getattr(module, "__file__", None) for key, module in list(sys.modules.items()) if key != "__main__"]
     trace = error.__traceback__
