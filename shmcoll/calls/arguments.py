@@ -316,15 +316,18 @@ def as_word(value: Any, name: str, operation: str, rank: int) -> int:
     return word
 
 
-def _up_to(last: int) -> str:
-    return f"0 to {last}" if last else "0"
+def _members(size: int, *more: str) -> str:
+    """Return the advice about a number that is no rank of a group. A program without a launcher has one rank."""
+    if size == 1:
+        return " or ".join(["0", *more, "start more ranks: shmrun -n 4 script.py"])
+    return ", or ".join([f"0 to {size - 1}", *more])
 
 
 def as_root(value: Any, size: int, operation: str, rank: int) -> int:
     root = as_index(value, "root", operation, rank)
     if not 0 <= root < size:
         raise ValueError(
-            f"{operation} on rank {rank}: root {root} is not a rank of this group of {size}; use {_up_to(size - 1)}"
+            f"{operation} on rank {rank}: root {root} is not a rank of this group of {size}; use {_members(size)}"
         )
     return root
 
@@ -333,8 +336,8 @@ def as_peer(value: Any, name: str, size: int, operation: str, rank: int, *, any_
     """Return the other end of a message: a rank of the group, or ANY if the operation accepts it."""
     peer = as_index(value, name, operation, rank)
     if not (0 <= peer < size or (any_too and peer == ANY)):
-        hint = f"; use {_up_to(size - 1)}{', or shmcoll.ANY' if any_too else ''}"
-        raise ValueError(f"{operation} on rank {rank}: {name} {peer} is not a rank of this group of {size}{hint}")
+        hint = _members(size, *["shmcoll.ANY"] * any_too)
+        raise ValueError(f"{operation} on rank {rank}: {name} {peer} is not a rank of this group of {size}; use {hint}")
     return peer
 
 

@@ -151,7 +151,8 @@ def refusals() -> list[tuple]:
         (
             ncc.collective_permute,
             ([x], [x], [(0, 1)]),
-            "ValueError: collective_permute on rank 0: target 1 is not a rank of this group of 1; use 0 to 0",
+            "ValueError: collective_permute on rank 0: target 1 is not a rank of this group of 1; use 0 or start more "
+            "ranks: shmrun -n 4 script.py",
         ),
         (
             ncc.collective_permute,
