@@ -153,7 +153,8 @@ if not TYPE_CHECKING:  # else mypy would let any name pass
             raise AttributeError(f"shmcoll has no attribute {name!r}")
         from shmcoll.diagnostics import other_names
 
-        raise other_names.missing("shmcoll", name, __all__)
+        comm = import_module("shmcoll.communicator").Communicator
+        raise other_names.missing("shmcoll", name, __all__, comm)
 
 
 def __dir__() -> list[str]:

@@ -1,110 +1,172 @@
-"""What a name of another library is called here, for the text of an `AttributeError`."""
+"""What a name of another library is called here, for the text of an `AttributeError`, and of a package that is not
+installed."""
 
+import inspect
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_REDUCE = "comm.all_reduce(x), or comm.all_reduce_object(value) for an object"
-_GATHER = "comm.all_gather(x), or comm.all_gather_object(value) for an object"
-_TO_ALL = "comm.all_to_all(x), or comm.all_to_all_object(values) for objects"
-_BROADCAST = "comm.broadcast(x, root=0), or comm.broadcast_object(value, root=0) for an object"
-_SEND = "comm.send(x, dest), or comm.send_object(value, dest) for an object"
-_ISEND = "comm.send(x, dest, async_op=True), or comm.send_object(value, dest, async_op=True) for an object"
-_RECV = "comm.recv(out, source), or comm.recv_object(source) for an object"
-_IRECV = "comm.recv(out, source, async_op=True), or comm.recv_object(source, async_op=True) for an object"
-_SSEND = "comm.send(x, dest, synchronous=True), or comm.send_object(value, dest, synchronous=True) for an object"
-
-#: names of mpi4py, torch.distributed, joblib and others, without case and underscores
+#: names of mpi4py, torch.distributed, JAX, joblib and others, without case and underscores. What is a method of a
+#: communicator by another spelling is found without this table
 _HERE = {
-    **{name: f"comm.{name}, with comm = shmcoll.init()" for name in ("barrier", "gather", "reduce", "scatter", "scan")},
-    "broadcast": _BROADCAST,
     "getrank": "comm.rank",
+    "rankof": "comm.rank",
     "getsize": "comm.size",
     "getname": "comm.name",
     "worldsize": "comm.size",
+    "getworldsize": "comm.size",
     "nranks": "comm.size",
-    "bcast": _BROADCAST,
-    "ibcast": "comm.broadcast(x, root=0, async_op=True)",
+    "numranks": "comm.size",
+    "localrank": "comm.node.rank",
+    "localsize": "comm.node.size",
+    "getprocessorname": "platform.node()",
+    "bcast": "broadcast",
     "broadcastobjectlist": "comm.broadcast_object(value, root=0)",
-    "allreduce": _REDUCE,
-    "iallreduce": "comm.all_reduce(x, async_op=True)",
-    "allgather": _GATHER,
-    "iallgather": "comm.all_gather(x, async_op=True)",
+    "broadcastparameters": "comm.broadcast(x, root=0)",
     "allgatherintotensor": "comm.all_gather(x, out=out)",
-    "allgatherv": "comm.all_gather_v(x)",
-    "alltoall": _TO_ALL,
-    "ialltoall": "comm.all_to_all(x, async_op=True)",
     "alltoallsingle": "comm.all_to_all(x, out=out)",
-    "alltoallv": "comm.all_to_all_v(x, send_counts)",
-    "gatherv": "comm.gather_v(x, root=0)",
-    "scatterv": "comm.scatter_v(x, root=0, send_counts=counts)",
-    "reducescatter": "comm.reduce_scatter(x)",
-    "reducescatterblock": "comm.reduce_scatter(x)",
+    "alltoallw": "comm.all_to_all_v(x, send_counts)",
+    "reducescatterblock": "reduce_scatter",
     "reducescattertensor": "comm.reduce_scatter(x, out=out)",
-    "ireduce": "comm.reduce(x, root=0, async_op=True)",
-    "ibarrier": "comm.barrier(async_op=True)",
-    "igather": "comm.gather(x, root=0, async_op=True)",
-    "iscatter": "comm.scatter(x, root=0, async_op=True)",
-    "send": _SEND,
-    "isend": _ISEND,
-    "bsend": _SEND,
-    "rsend": _SEND,
-    "ssend": _SSEND,
-    "issend": _SSEND,
-    "recv": _RECV,
-    "irecv": _IRECV,
-    "sendrecv": "comm.sendrecv(x, dest, out, source)",
-    "isendrecv": "comm.sendrecv(x, dest, out, source, async_op=True)",
+    "monitoredbarrier": "barrier",
+    "psum": "comm.all_reduce(x)",
+    "pmean": "comm.all_reduce(x, 'avg')",
+    "pmax": "comm.all_reduce(x, 'max')",
+    "pmin": "comm.all_reduce(x, 'min')",
+    "ppermute": "collective_permute",
+    "bsend": "send",
+    "rsend": "send",
+    "ssend": "comm.send(x, dest, synchronous=True), or comm.send_object(value, dest, synchronous=True) for an object",
+    "issend": "comm.send(x, dest, synchronous=True, async_op=True)",
+    "sendrecvreplace": "comm.sendrecv(x, dest, source=source)",
     "batchisendirecv": "comm.batch([shmcoll.Send(x, dest), shmcoll.Recv(out, source)])",
-    "iprobe": "comm.iprobe(source)",
+    "p2pop": "shmcoll.Send(x, dest), or shmcoll.Recv(out, source)",
     "createcart": "comm.grid(dims)",
     "cartcreate": "comm.grid(dims)",
+    "creategraph": "comm.graph(sources, destinations)",
+    "createdistgraph": "comm.graph(sources, destinations)",
+    "createdistgraphadjacent": "comm.graph(sources, destinations)",
+    "neighborallgather": "comm.graph(sources).all_gather(x)",
+    "neighborallgatherv": "comm.graph(sources).all_gather_v(x)",
+    "neighboralltoall": "comm.graph(sources).all_to_all(x)",
+    "neighboralltoallv": "comm.graph(sources).all_to_all_v(x, send_counts)",
+    "getcartrank": "grid.rank_at(coords)",
+    "getcoords": "grid.coords_of(rank)",
+    "shift": "grid.neighbours(axis)",
     "creategroup": "comm.subgroup(ranks)",
     "create": "comm.subgroup(ranks)",
     "newgroup": "comm.subgroup(ranks)",
+    "newsubgroups": "comm.split(color)",
+    "splittype": "comm.node",
     "getgroup": "comm.ranks",
     "clone": "comm.dup()",
     "free": "comm.close()",
     "disconnect": "comm.close()",
+    "win": "comm.views(comm.empty(shape))",
+    "allocateshared": "comm.views(comm.empty(shape))",
     "finalize": "nothing: the job ends with the program",
+    "shutdown": "nothing: the job ends with the program",
     "destroyprocessgroup": "comm.close(), or nothing: the job ends with the program",
-    "sendinit": "comm.plan('send', x, dest)",
-    "recvinit": "comm.plan('recv', out, source)",
-    "allreduceinit": "comm.plan('all_reduce', x, out=out)",
     "isinitialized": "comm = shmcoll.init(), which may be called again",
     "commworld": "comm = shmcoll.init()",
+    "mpi": "comm = shmcoll.init()",
     "initprocessgroup": "comm = shmcoll.init()",
+    "reduceop": "a string, as in comm.all_reduce(x, 'max')",
+    "anysource": "shmcoll.ANY",
+    "anytag": "shmcoll.ANY",
+    "procnull": "None, as in comm.send(x, None)",
+    "inplace": "out, as in comm.all_reduce(x, out=x)",
     "wtime": "time.perf_counter()",
     "get": "work.wait()",
     "join": "work.wait()",
     "iscompleted": "work.done()",
+    "ready": "work.done()",
     "issuccess": "work.exception(), which is None then",
+    "successful": "work.exception(), which is None then",
     "getfuture": "await work",
     "waitall": "shmcoll.wait_all(works)",
     "waitany": "shmcoll.wait_any(works)",
     "waitsome": "shmcoll.wait_some(works)",
     "parallel": "shmcoll.map(function, items, n)",
     "delayed": "shmcoll.map(function, items, n)",
+    "map": "shmcoll.map(function, items, n)",
+    "imap": "shmcoll.map(function, items, n)",
+    "starmap": "shmcoll.map(lambda item: function(*item), items, n)",
     "pool": "shmcoll.map(function, items, n), or shmcoll.ranks(n) for ranks that stay",
+    "processpoolexecutor": "shmcoll.map(function, items, n), or shmcoll.ranks(n) for ranks that stay",
+    "process": "shmcoll.run(function, nprocs)",
     "launch": "shmcoll.run(function, nprocs)",
     "spawn": "shmcoll.run(function, nprocs)",
+    **{name: f"{name!r}, as in comm.all_reduce(x, {name!r})" for name in ("sum", "prod", "min", "max", "avg")},
+}
+
+#: packages that programs for other libraries import
+_MODULES = {
+    "mindspore": "shmcoll has a part of MindSpore: start the job by shmrun --mindspore, or import shmcoll.mindspore",
+    "nki": "shmcoll has the communication of NKI: start the job by shmrun --nki, or import shmcoll.nki",
+    "mpi4py": "shmcoll needs no mpi4py: MPI.COMM_WORLD is comm = shmcoll.init() here",
 }
 
 
-def missing(owner: str, name: str, known: Iterable[str], of_comm: Iterable[str] = ()) -> AttributeError:
+def of_module(name: str | None) -> str:
+    """Return what to do about a package that is not installed; empty if shmcoll has nothing like it."""
+    return _MODULES.get(name or "", "")
+
+
+def missing(
+    owner: str, name: str, known: Iterable[str], comm: type | None = None, inner: type | None = None
+) -> AttributeError:
     """Return the error for an attribute that an object has not.
 
     Args:
         owner: the object, in words.
         name: the attribute.
         known: those that it has.
-        of_comm: those of its attribute `comm`.
+        comm: the class of communicators, if it is one or can make one.
+        inner: the class of its attribute `comm`.
     """
     text = f"{owner} has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(text)
-    if name in of_comm:
+    if inner and hasattr(inner, name):
         return AttributeError(f"{text}; its comm has: did you mean .comm.{name}?")
-    if here := _HERE.get(name.lower().replace("_", "")):
-        return AttributeError(f"{text}; here it is {here}")
+    if here := _here(name.lower().replace("_", ""), comm or inner):
+        of = ", with comm = shmcoll.init()" if owner == "shmcoll" and here.startswith("comm.") else ""
+        return AttributeError(f"{text}; here it is {here}{of}")
     near = get_close_matches(name.lower(), [one for one in known if not one.startswith("_")], 1, 0.7)
     return AttributeError(f"{text}; did you mean {near[0]!r}?" if near else text)
+
+
+def _here(name: str, comm: type | None) -> str:
+    """Return what is like a name without case and underscores; empty if nothing is."""
+    here = _HERE.get(name, "")
+    if here and not here.isidentifier():
+        return here
+    methods = {one.replace("_", ""): one for one in dir(comm) if not one.startswith("_")} if comm else {}
+    for key, keywords in ((here.replace("_", "") or name, ()), (name.removeprefix("i"), ("async_op=True",))):
+        method = methods.get(_HERE.get(key, key).replace("_", ""))
+        if method and (not keywords or "async_op" in inspect.signature(getattr(comm, method)).parameters):
+            return _call(comm, method, keywords)
+    if name.endswith("init") and (method := methods.get(name.removesuffix("init"))):
+        return f"comm.plan({', '.join([repr(method), *_required(comm, method)])})"
+    return ""
+
+
+def _call(comm: type | None, method: str, keywords: tuple[str, ...]) -> str:
+    """Return the call of a method, and of that for objects, if there is one."""
+    if not inspect.isfunction(getattr(comm, method)):
+        return f"comm.{method}"
+    call = f"comm.{method}({', '.join([*_required(comm, method), *keywords])})"
+    if hasattr(comm, with_objects := f"{method}_object"):
+        call += f", or comm.{with_objects}({', '.join([*_required(comm, with_objects), *keywords])}) for an object"
+    return call
+
+
+def _required(comm: type | None, method: str) -> list[str]:
+    """Return the arguments of a method that are usually passed."""
+    parameters = list(inspect.signature(getattr(comm, method)).parameters.values())[1:]
+    passed = [p for p in parameters if p.default is p.empty or p.name in ("root", "out", "source")]
+    return [p.name if p.default is p.empty else f"{p.name}={_value(p.name)}" for p in passed if p.name != "out"]
+
+
+def _value(name: str) -> str:
+    return "0" if name == "root" else name

@@ -51,6 +51,8 @@ class Answer:
         error.__traceback__ = _below_us(error.__traceback__)
         if ends:
             uncaught.ends_by(error)
+        else:
+            uncaught.explain(error)
         line = uncaught.in_one_line(error)[:_LONGEST_LINE]
         pickled, why = _pickled(error)
         with self._opened() as part:

@@ -142,13 +142,8 @@ def map(
     if not isinstance(items, Iterable):
         raise TypeError(f"items must be an iterable of the arguments of fn, got {shown(items)}")
     listed = list(items)
-    wanted = (
-        usable_cores()
-        if n is None
-        else arguments.number_of_ranks(
-            n, "n", _ONE_ITERABLE if isinstance(n, Iterable) and not isinstance(n, str) else ""
-        )
-    )
+    hint = _ONE_ITERABLE if isinstance(n, Iterable) and not isinstance(n, str) else ""
+    wanted = usable_cores() if n is None else arguments.number_of_ranks(n, "n", hint)
     arguments.check_timeout(timeout)
     arguments.check_method(method)
     arguments.refuse_ranks("shmcoll.map")

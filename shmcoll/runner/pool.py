@@ -23,6 +23,7 @@ from shmcoll.runner.outgoing import STOPPING, OutgoingCall, limits_in_words
 from shmcoll.runner.pickling import Sending, pickled
 from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks
 from shmcoll.runner.turns import Turns
+from shmcoll.runtime.process_bound import ProcessBound
 
 _OF = "shmcoll.ranks"
 _open: "weakref.WeakSet[Ranks]" = weakref.WeakSet()
@@ -66,7 +67,7 @@ def ranks(n: int, *, method: str = "fork", **others: Never) -> "Ranks":
         return Ranks(number, method)
 
 
-class Ranks:
+class Ranks(ProcessBound):
     """Ranks that stay. `shmcoll.ranks` starts them.
 
     Each call of `run` calls a function on all of them. Changes in modules, in global variables and in the communicator
@@ -78,6 +79,8 @@ class Ranks:
     They end by `close`, with the `with` block, or when the calling process ends; then they are killed, and their exit
     handlers do not run. In a fork of the calling process they cannot be used.
     """
+
+    _title, _instead = "the Ranks object of shmcoll.ranks", "call its methods there"
 
     def __init__(self, n: int, method: str):
         self._n = n
@@ -178,9 +181,6 @@ class Ranks:
     def __repr__(self) -> str:
         state = f", {self._closed}" if self._closed else ""
         return f"<shmcoll.Ranks: {self._n} ranks{state}>"
-
-    def __reduce__(self) -> Any:
-        raise TypeError("the ranks of shmcoll.ranks belong to the process that started them")
 
     def _start(self, method: str) -> None:
         with deferred_signals():  # then the descriptor has an owner

@@ -19,6 +19,7 @@ class ProcessBound:
                 raise AttributeError(name)
             from shmcoll.diagnostics import other_names
 
-            known = dir(type(self))
-            behind = dir(type(self.comm)) if "comm" in known else ()
-            raise other_names.missing(self._title, name, known, behind)
+            kind = type(self)
+            inner = type(self.comm) if hasattr(kind, "comm") else None
+            comm = kind if hasattr(kind, "all_reduce") else None
+            raise other_names.missing(self._title, name, dir(kind), comm, inner)

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
+from shmcoll.diagnostics import other_names
 from shmcoll.diagnostics.call_site import end_at_call, is_of_program, short_path
 from shmcoll.engine.system.text import printable
 from shmcoll.errors import InternalError, RankFailed, ShmcollError
@@ -46,6 +47,7 @@ def tell_of_end(listener: Listener) -> None:
 def ends_by(error: BaseException) -> None:
     """Note that this process ends by an exception. Calling it again has no effect."""
     global _last
+    explain(error)
     _end_at_call(error, error.__traceback__)
     if _last is None:
         _last = error
@@ -59,6 +61,13 @@ def _note_empty_input(error: BaseException) -> None:
     with contextlib.suppress(OSError):  # it is closed
         if os.path.samestat(os.fstat(0), Path(os.devnull).stat()):
             error.add_note("The standard input of this rank is empty; under shmrun, rank 0 has that of the terminal")
+
+
+def explain(error: BaseException) -> None:
+    """Add a note to an exception about a package that is not installed, if it has another name here."""
+    note = other_names.of_module(error.name) if isinstance(error, ModuleNotFoundError) else ""
+    if note and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 def is_last(error: BaseException) -> bool:

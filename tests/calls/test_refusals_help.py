@@ -137,4 +137,4 @@ def is_complete(call: WrongCall, text: str) -> bool:
 def test_of_a_communicator(ranks):
     ((refusals, followed, told),) = ranks(1, walk)
     assert not told, f"{len(told)}\n" + "\n".join(told[:40])
-    assert refusals > 4000 and followed > 500
+    assert refusals > 4000 and followed > 400

@@ -14,21 +14,41 @@ from shmcoll.communicator.grid import Grid
 from shmcoll.diagnostics import other_names
 from shmcoll.runtime.work import Work
 
-CLASSES = {"comm": Communicator, "work": Work, "shmcoll": shmcoll}
+OWNERS = {"comm": Communicator, "grid": Grid, "work": Work, "shmcoll": shmcoll}
+
+#: what has no name of ours in it
+PLAIN = ("nothing", "await work", "time.perf_counter()", "platform.node()")
+
+#: the methods that MPI has, too, and its forms that return at once or prepare a call
+OF_MPI = (
+    "barrier",
+    "broadcast",
+    "gather",
+    "scatter",
+    "all_gather",
+    "all_to_all",
+    "reduce",
+    "all_reduce",
+    "scan",
+    "exscan",
+)
+SPELLINGS = [
+    name for one in OF_MPI for name in (one.replace("_", "").title(), one.replace("_", ""), f"I{one}", one + "_init")
+]
 
 
-@pytest.mark.parametrize("name", other_names._HERE)
+@pytest.mark.parametrize("name", [*other_names._HERE, *SPELLINGS])
 def test_what_a_hint_names_exists(name: str) -> None:
-    hint = other_names._HERE[name]
-    calls = [node for text in re.split(", or |, with|, which| for ", hint) for node in _calls(text)]
-    assert calls or hint.startswith(("nothing", "await work", "time.perf_counter()")), hint
+    hint = other_names._here(name.lower().replace("_", ""), Communicator)
+    calls = [node for text in re.split(", or |, with|, which|, as in | for ", hint) for node in _calls(text)]
+    assert calls or hint.startswith(PLAIN), (name, hint)
     for owner, attribute, call in calls:
-        found = getattr(CLASSES[owner], attribute)
+        found = getattr(OWNERS[owner], attribute)
         if call:
             own = [] if owner == "shmcoll" else [None]
             bound = inspect.signature(found).bind(*own, *call.args, **{one.arg: one.value for one in call.keywords})
             for parameter, value in bound.arguments.items():
-                assert not isinstance(value, ast.Name) or value.id in (parameter, "counts", "function"), hint
+                assert not isinstance(value, ast.Name) or value.id in (parameter, "function", "x"), hint
 
 
 def _calls(text: str) -> list[tuple[str, str, ast.Call | None]]:
@@ -41,7 +61,7 @@ def _calls(text: str) -> list[tuple[str, str, ast.Call | None]]:
     return [
         (node.value.id, node.attr, called.get(id(node)))
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in CLASSES
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in OWNERS
     ]
 
 
@@ -53,8 +73,12 @@ def _calls(text: str) -> list[tuple[str, str, ast.Call | None]]:
         ("allreduce", "comm.all_reduce_object(value)"),
         ("bcast", "comm.broadcast_object(value, root=0)"),
         ("isend", "comm.send(x, dest, async_op=True)"),
-        ("Iprobe", "comm.iprobe(source)"),
-        ("Split", "'split'"),
+        ("Iprobe", "comm.iprobe(source=source)"),
+        ("Igatherv", "comm.gather_v(x, root=0, async_op=True)"),
+        ("Allreduce_init", "comm.plan('all_reduce', x)"),
+        ("init_process_group", "comm = shmcoll.init()"),
+        ("Neighbor_allgather", "comm.graph(sources).all_gather(x)"),
+        ("Split", "comm.split(color)"),
         ("all_gather_into_tensor", "comm.all_gather(x, out=out)"),
         ("brodcast", "'broadcast'"),
     ],

@@ -78,5 +78,5 @@ def test_a_communicator_that_is_returned() -> None:
 
 
 def test_ranks_that_are_sent() -> None:
-    with shmcoll.ranks(1) as r, pytest.raises(TypeError, match="belong to the process that started them"):
+    with shmcoll.ranks(1) as r, pytest.raises(TypeError, match="belongs to the process that made it"):
         r.run(str, r)

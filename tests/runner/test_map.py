@@ -109,7 +109,13 @@ def test_items_may_share_an_array() -> None:
     ("error", "text", "arguments"),
     [
         (TypeError, "fn must be callable, got 3 of type int", (3, [])),
-        (TypeError, "'int' object is not iterable", (int, 3)),
+        (TypeError, "items must be an iterable of the arguments of fn, got 3", (int, 3)),
+        (
+            TypeError,
+            "n must be an int, got [3, 4] of type list; items is one iterable, of the arguments of fn. Of several, make one: "
+            "shmcoll.map(lambda item: fn(*item), zip(items, more))",
+            (max, [1, 2], [3, 4]),
+        ),
         (TypeError, "n must be an int, got '2' of type str", (int, [1], "2")),
         (ValueError, "n must be at least 1, got 0", (int, [1], 0)),
     ],

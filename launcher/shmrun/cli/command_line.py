@@ -127,7 +127,7 @@ def _pass_over(flag: str, inline: list[str], rest: list[str], line: ParsedComman
     if not inline and len(rest) > 1 and _is_value(rest[0]):
         values = [rest.pop(0)]
     with_value = f", with its value {values[0]!r}" if values else ""
-    likely = near(flag, [f"--{name}" for name in SETTINGS])
+    likely = near(flag, [f"--{name}" for name in SETTINGS]) or other_launchers.likely(flag, values)
     line.remarks.append(f"unknown option {flag} is ignored{with_value}{likely}")
 
 

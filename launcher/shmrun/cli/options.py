@@ -1,5 +1,6 @@
 """The options: the command line, joined with the environment and with pyproject.toml."""
 
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,10 +82,19 @@ def parse(arguments: list[str]) -> Options:
             tell(f"shmrun: {remark}")
 
 
-def _likely_subcommand(command: list[str]) -> str:
+def _meant(command: list[str]) -> str:
+    """Return the command line that was perhaps meant by one without a number of ranks."""
     from shmrun.cli import help
 
-    return config_sources.near(command[0], help.SUBCOMMANDS) if command else ""
+    if not command or (likely := config_sources.near(command[0], help.SUBCOMMANDS)):
+        return f"-n 4 script.py{likely if command else ''}"
+    if command[0].isdecimal() and command[1:]:
+        return f"-n {shlex.join(command)}"
+    for i, word in enumerate(command[1:-1], 1):
+        if word in ("-n", "-np") and command[i + 1].isdecimal():
+            rest = [*command[:i], *command[i + 2 :]]
+            return f"-n {command[i + 1]} {shlex.join(rest)}; options of shmrun come before the program"
+    return f"-n 4 {shlex.join(command)}"
 
 
 def _answer(asked: str, shell: str) -> int:
@@ -122,7 +132,7 @@ def _joined(line: command_line.ParsedCommand) -> Options:
     if line.msrun:
         found |= habits(line.msrun, found)
     if found["ranks"] is None:
-        raise Wrong(f"how many ranks? Give -n, as in: shmrun -n 4 script.py{_likely_subcommand(line.command)}")
+        raise Wrong(f"how many ranks? Give -n, as in: shmrun {_meant(line.command)}")
     if not line.command:
         raise Wrong("what shall the ranks run? Give a program last, as in: shmrun -n 4 script.py")
     if found["tee"] and not found["log_dir"]:

@@ -4,6 +4,7 @@ Names are canonical: without leading dashes, with '-' for '_'. So `-bind-to`, `-
 """
 
 import os
+import re
 from typing import NamedTuple
 
 from shmrun.cli.values import Wrong, switch
@@ -22,6 +23,9 @@ SAME = {
     "numa-binding": "bind-to",
     "cpu-bind": "bind-to",
 }
+
+#: words that say in a name that an option is the number of ranks, as in --nprocs, --num_processes or --world-size
+_NUMBER_OF_RANKS = re.compile(r"(?!.*per-(?!node|host)).*(proc|rank|worker|world-size|tasks|jobs)")
 
 #: options without effect on one machine, or always in effect; with the number of values that follow
 NOTHING = {
@@ -121,6 +125,13 @@ class Meaning(NamedTuple):
 def canonical(word: str) -> str:
     """Return the name of an option. Hydra's `-env NAME VALUE` is not our `--env NAME=VALUE`."""
     return "genv" if word == "-env" else word.lstrip("-").replace("_", "-")
+
+
+def likely(flag: str, values: list[str]) -> str:
+    """Return a question with the option of ours that an unknown one with a number was perhaps meant for, or ''."""
+    name = canonical(flag).lower()
+    is_number = values and (values[0].isdecimal() or values[0] in ("auto", "cpu"))
+    return f"; did you mean -n {values[0]}?" if is_number and _NUMBER_OF_RANKS.match(name) else ""
 
 
 def meaning(name: str, words: list[str]) -> Meaning | None:
