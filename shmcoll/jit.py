@@ -38,7 +38,7 @@ from numba.extending import intrinsic, overload, register_jitable
 from numba.np.numpy_support import as_dtype
 
 from shmcoll.collectives import RECORDS
-from shmcoll.communicator.jit_handle import NO_HANDLE, in_python
+from shmcoll.communicator.jit_handle import NO_HANDLE, in_python, operator_meant
 from shmcoll.communicator.types import Array
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
 from shmcoll.engine.layout import ANY, WORD
@@ -193,7 +193,8 @@ def _type_word(name: str, array: Any, written: bool = False) -> int:
 def _check_integers(**values: Any) -> None:
     for name, value in values.items():
         if isinstance(value, types.Type) and not isinstance(value, (types.Integer, types.Omitted)):
-            raise errors.TypingError(f"shmcoll.jit: {name} must be an integer, got {value}")
+            advice = f"; {operator_meant(getattr(value, 'literal_value', None))}" if name == "op" else ""
+            raise errors.TypingError(f"shmcoll.jit: {name} must be an integer, got {value}{advice}")
 
 
 def _check_handle(h: Any) -> None:

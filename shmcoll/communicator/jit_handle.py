@@ -22,9 +22,10 @@ from shmcoll.collectives import OPERATION_NAMES, RECORDS
 from shmcoll.engine import context as c
 from shmcoll.engine.collective import REDUCING
 from shmcoll.engine.compiler import compile as code
-from shmcoll.engine.kernels.dtypes import BY_CODE, REDUCTION_NAMES
+from shmcoll.engine.kernels.dtypes import BY_CODE, REDUCTION_NAMES, REDUCTIONS
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import entry, jit_gate
+from shmcoll.engine.system.text import shown
 from shmcoll.runtime import lost_failures
 
 Received = tuple[int, int, int]  # source, tag, number of elements
@@ -32,7 +33,12 @@ Received = tuple[int, int, int]  # source, tag, number of elements
 #: loaded with a handle; routines of messages are loaded when they are first called
 OPERATIONS = ("barrier", "all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all")
 
-NO_HANDLE = "shmcoll.jit: the first argument must be comm.handle itself, of an open communicator of this process"
+NO_HANDLE = (
+    "shmcoll.jit: the first argument must be comm.handle itself, of an open communicator of this process. Pass it to "
+    "the jitted function as an argument: a global variable would be a copy"
+)
+
+_OPERATORS = [name for name in REDUCTIONS if not name.startswith("arg")]
 
 _communicators: "weakref.WeakValueDictionary[int, Any]" = weakref.WeakValueDictionary()
 _callbacks: dict[int, Callable[[int], None]] = {}  # native code keeps a pointer
@@ -83,8 +89,9 @@ def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, a
             x.flags.writeable = False
         method(x, argument)
     elif RECORDS[name].form & REDUCING:
-        if not 0 < op < len(REDUCTION_NAMES):
-            raise ValueError(f"{name} on rank {comm._dispatcher.failures.name}: {op} is not an operator of shmcoll.jit")
+        if not isinstance(op, (int, np.integer)) or not 0 < op < len(REDUCTION_NAMES):
+            where = f"{name} on rank {comm._dispatcher.failures.name}"
+            raise ValueError(f"{where}: {shown(op)} is not an operator of shmcoll.jit; {operator_meant(op)}")
         method(x, REDUCTION_NAMES[op], out=out)
     elif name == "send":
         method(x, argument, argument_2)
@@ -94,6 +101,13 @@ def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, a
     else:
         method(x, out=out)
     return None
+
+
+def operator_meant(op: Any) -> str:
+    """Return what to pass in place of an object that is no operator."""
+    if isinstance(op, str) and op.lower() in _OPERATORS:
+        return f"did you mean jit.{op.upper()}?"
+    return f"pass jit.{', '.join(_OPERATORS).upper()}"
 
 
 def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:

@@ -10,7 +10,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.memory.group import Group
-from shmcoll.engine.messages.buffers import MessageBuffers
+from shmcoll.engine.messages.buffers import MessageBuffers, SeenMessages
 from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN
 from shmcoll.engine.messages.send import GIVE_UP
 
@@ -31,7 +31,7 @@ def missing_message(group: Group, words: np.ndarray, operation: str, mail: Messa
     return told + what_waits(group, sources, mail)
 
 
-def what_waits(group: Group, sources: Sequence[int], mail: MessageBuffers) -> str:
+def what_waits(group: Group, sources: Sequence[int], mail: MessageBuffers | SeenMessages) -> str:
     """Return ' (what waits to be received: from rank 1 2 with tag 7)'; empty if nothing from these ranks does."""
     come = [f"from rank {group.name(source)} {_tags(tags)}" for source in sources if (tags := mail.waiting(source))]
     return f" (what waits to be received: {'; '.join(come)})" if come else ""

@@ -83,9 +83,10 @@ def verdict(found: list[RankStatus], patience: float = PATIENCE) -> str:
     if not waiting:
         return f"No rank has waited for another for more than {patience:g} s."
     if not blamed:
-        circle = "; ".join(f"rank {s.rank} {s.place} for {names(s.blames)}" for s in waiting.values())
+        circle = "; ".join(f"rank {s.rank} {s.place} for {names(s.blames)}{s.mail}" for s in waiting.values())
         where = "" if any(s.message for s in waiting.values()) else " in different groups"
-        return f"{names(waiting).capitalize()} wait for one another{where}: {circle}."
+        longest = max(s.since for s in waiting.values())
+        return f"{names(waiting).capitalize()} wait for one another{where}, for {longest:.1f} s: {circle}."
     by_rank = {s.rank: s for s in found}
     return " ".join(
         _accusation(by_rank.get(rank) or unseen(rank), [waiting[r] for r in ranks])
@@ -131,7 +132,7 @@ def _accusation(culprit: RankStatus, waiting: list[RankStatus]) -> str:
     does += ", but does not continue" if what.arrived else ""
     if what.message:
         does = "does not continue receiving" if what.sends else "has sent nothing for"
-        does += f" {what.operation} of rank {what.rank}"
+        does += f" {what.operation} of rank {what.rank}{what.mail}"
     return f"{keeps}, for {longest.since:.1f} s: it {does}; {_whereabouts(culprit)}."
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from shmcoll.collectives import record_of
 from shmcoll.diagnostics.describe_call import message_in_words
+from shmcoll.diagnostics.describe_message import what_waits
 from shmcoll.diagnostics.flight_log import FlightRecord, flights, last_call
 from shmcoll.diagnostics.wait_graph import awaited_by, not_arrived, who_stopped
 from shmcoll.engine import layout
@@ -17,8 +18,11 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.messages.buffers import SeenMessages
+from shmcoll.engine.system.handlers import ignored
 from shmcoll.engine.system.processes import has_ended
 from shmcoll.engine.system.text import read_text
+from shmcoll.errors import ArenaError
 
 ENDED, ABSENT, GONE, STOPPED, WAITING, INSIDE, OUTSIDE, UNSEEN = (
     "ended", "not joined", "gone", "stopped", "waits", "in it", "outside", "not seen",
@@ -34,7 +38,7 @@ class RankStatus:
     blames: the ranks of the world that keep it from going on. arrived: whether these have come to the operation. sends:
     whether the message is one that it sends. start: the start time of its process, 0 if it is not known. node: the name
     of its node, if the job has several. over_nodes: whether the operation is one of a group over nodes. is_world:
-    whether that is the group of all ranks.
+    whether that is the group of all ranks. mail: the messages that wait for it while it receives another one, in words.
     """
 
     rank: int
@@ -51,6 +55,7 @@ class RankStatus:
     node: str = ""
     over_nodes: bool = False
     is_world: bool = False
+    mail: str = ""
 
     @property
     def label(self) -> str:
@@ -120,7 +125,7 @@ def standing(arena: Arena, rank: int, groups: list[Group], number: int | None = 
             if waiting:
                 call, peers, since, sends = waiting
                 waits = replace(outside, state=state or WAITING, group=group, call=call, blames=peers)
-                return replace(waits, message=since, sends=sends)
+                return replace(waits, message=since, sends=sends, mail="" if sends else _mail(group, rank))
     if latest is None:
         return outside
     group, flight = latest
@@ -176,6 +181,13 @@ def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int, bool] 
         return None
     blames = tuple(group.ranks[one] for one in range(group.size) if one == peer or (peer == layout.ANY and one != rank))
     return message_in_words(group, record.name, peer, tag), blames, since, not record.form & ANY_SOURCE
+
+
+def _mail(group: Group, rank: int) -> str:
+    me = group.ranks.index(rank)
+    with ignored(ArenaError, OSError):  # of an arena that becomes shorter, or whose descriptor the program has closed
+        return what_waits(group, range(group.size), SeenMessages(group, me))
+    return ""
 
 
 def _weight(flight: FlightRecord) -> tuple[bool, int]:

@@ -11,8 +11,9 @@ import numpy as np
 import shmcoll
 from shmcoll.communicator import Communicator
 from shmcoll.communicator.graph import Graph
+from shmcoll.communicator.grid import Grid
 from shmcoll.diagnostics import meant_call
-from tests.support.wrong_calls import PUBLIC, RIGHT, WrongCall, public_methods, wrong_calls
+from tests.support.wrong_calls import PUBLIC, RIGHT, WrongCall, array, public_methods, wrong_calls
 
 #: that end the group, or that no rank can call alone
 NOT_TRIED = {"abort", "close", "shrink", "plan", "dup", "allocating"}
@@ -23,7 +24,7 @@ OTHER_NAMES = {"sendrecv": "(sendrecv|send|recv)", "sendrecv_object": "(sendrecv
 def faults(name: str, text: str) -> list[str]:
     """What is wrong with a text, whatever the call was."""
     found = []
-    if not re.match(rf"(Communicator\.)?{OTHER_NAMES.get(name, name)}(\(| on rank 0: |: | #\d)", text):
+    if not re.match(rf"(Communicator\.)?({OTHER_NAMES.get(name, name)})(\(| on rank 0: |: | #\d)", text):
         found.append("does not name the call and the rank")
     if "\n" in text or len(text) > 420:
         found.append("is no short line")
@@ -132,6 +133,50 @@ def is_complete(call: WrongCall, text: str) -> bool:
         return False
     moved = [value for value in (*call.keywords.values(), *call.args) if isinstance(value, np.ndarray)]
     return "out=out" not in text or all(one.dtype == "f8" and one.shape == (4,) for one in moved)
+
+
+def walk_others(comm: Any) -> list[str]:
+    """All refusals of grids, graphs, handles, plans, messages, and of the functions of the package."""
+    meant_call.ignored = nullcontext  # type: ignore[misc, assignment]
+    grid, work = comm.grid(1), comm.barrier(async_op=True)
+    comm.send(RIGHT["x"], 0)
+    functions = ["op", "premul_sum", "pair_dtype", "wait_all", "wait_any", "wait_some"]
+    owners = [
+        (grid, [name for name in public_methods(Grid) if name != "graph"], "Grid"),
+        (comm.graph([0]), [name for name in public_methods(Graph) if name != "close"], "Graph"),
+        (work, ["wait", "result", "exception", "test", "cancel"], "Work"),
+        (comm.plan("all_reduce", array()), ["start"], "Plan"),
+        (comm.mprobe(), ["recv"], "Message"),
+        (shmcoll, functions, ""),
+    ]
+    told = []
+    for owner, names, title in owners:
+        for call in wrong_calls(owner, names):
+            try:
+                made = getattr(owner, call.method)(*call.args, **call.keywords)
+                if isinstance(made, shmcoll.Work):
+                    made.wait()
+            except (TypeError, ValueError, IndexError) as error:
+                text = str(error)
+                named = rf"({title}\.|graph\.|works|there is no call|timeout must|{call.method}\b|halo_exchange\b)"
+                found = [fault for fault in faults(call.method, text) if "name the call" not in fault]
+                found += [] if re.match(named, text) else ["does not name the call"]
+                told += [f"{title}.{call.what}: {text}: {fault}" for fault in found]
+            except RuntimeError as error:
+                assert "not " in str(error), call.what
+    for operation in ("all_reduce", "gather_v", "send", "recv", "sendrecv", "split"):
+        for arguments in ((), (1, 2, 3, 4, 5, 6, 7), ("abc",), (array(), "abc"), (array()[::2],), ([1.0], 0)):
+            try:
+                comm.plan(operation, *arguments)
+            except (TypeError, ValueError) as error:
+                named = rf"plan( of \w+)?|{operation}|send|recv"
+                told += [f"plan: {error}: {fault}" for fault in faults(named, str(error))]
+    return told
+
+
+def test_of_everything_else_in_a_rank(ranks):
+    (told,) = ranks(1, walk_others)
+    assert not told, f"{len(told)}\n" + "\n".join(told[:40])
 
 
 def test_of_a_communicator(ranks):

@@ -130,6 +130,11 @@ def test_the_roots_array_may_be_read_only(ranks):
     assert ranks(2, broadcast_of_the_read_only) == [[0.0, 1.0, 2.0, 3.0]] * 2
 
 
+@njit
+def reduced_by_name(h, x):
+    jit.all_reduce(h, x, x, "max")
+
+
 def refused(comm) -> list[str]:
     h, x = comm.handle, np.ones(4)
     told = []
@@ -144,6 +149,8 @@ def refused(comm) -> list[str]:
         lambda: reduced(h, np.ones(3, ">f8"), x, jit.SUM),
         lambda: reduced(h, x, x, 1.5),
         lambda: reduced(h, x, read_only(4), jit.SUM),
+        lambda: jit.all_reduce(h, x, x, "max"),
+        lambda: reduced_by_name(h, x),
     ):
         with pytest.raises((ValueError, TypeError, TypingError)) as caught:
             call()
@@ -156,15 +163,21 @@ def test_bad_arguments_are_refused(ranks):
     told = ranks(2, refused)[1]
     assert told[0] == "ValueError: all_reduce on rank 1: out has shape (5,), the result has (4,)"
     assert told[1].startswith("TypeError: all_reduce on rank 1: out has dtype float32")
-    assert told[2] == "ValueError: all_reduce on rank 1: 99 is not an operator of shmcoll.jit"
+    operators = "pass jit.SUM, PROD, MIN, MAX, AVG, BAND, BOR, BXOR, LAND, LOR, LXOR"
+    assert told[2] == f"ValueError: all_reduce on rank 1: 99 is not an operator of shmcoll.jit; {operators}"
     assert told[3].startswith("TypeError: all_reduce on rank 1: ")
     assert told[4] == (
         "ValueError: shmcoll.jit: the first argument must be comm.handle itself, "
-        "of an open communicator of this process"
+        "of an open communicator of this process. Pass it to the jitted function as an argument: "
+        "a global variable would be a copy"
     )
     assert "the first argument must be comm.handle, got array(float64, 1d, C)" in told[5]
     assert "x must be a C-contiguous array, got array(float64, 2d, F)" in told[6]
-    assert "op must be an integer, got float64" in told[8]
+    assert f"op must be an integer, got float64; {operators}" in told[8]
+    assert (
+        told[10] == "ValueError: all_reduce on rank 1: 'max' is not an operator of shmcoll.jit; did you mean jit.MAX?"
+    )
+    assert "did you mean jit.MAX?" in told[11]
     assert "out is read-only" in told[9]
     assert "TypingError" in told[7] or "NumbaValueError" in told[7] or "unsupported" in told[7]
 

@@ -88,6 +88,15 @@ def test_no_variable_that_is_documented_is_called_unknown():
     assert known - documented <= {"SHMCOLL_BUILD_OBJECTS"}  # of the build, not of a job
 
 
+def test_a_package_that_has_another_name_here(tmp_path):
+    (tmp_path / "job.py").write_text("import mindspore")
+    code, printed = told("shmrun", "-n", "1", str(tmp_path / "job.py"))
+    assert code == 1
+    assert (
+        "No module named 'mindspore'\nshmcoll has a part of MindSpore: start the job by shmrun --mindspore" in printed
+    )
+
+
 def test_dir_shows_public_names():
     shown = dir(shmcoll)
     assert {name for name in shown if name.startswith("_")} == {"__version__"}

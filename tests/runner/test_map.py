@@ -112,8 +112,8 @@ def test_items_may_share_an_array() -> None:
         (TypeError, "items must be an iterable of the arguments of fn, got 3", (int, 3)),
         (
             TypeError,
-            "n must be an int, got [3, 4] of type list; items is one iterable, of the arguments of fn. Of several, make one: "
-            "shmcoll.map(lambda item: fn(*item), zip(items, more))",
+            "n must be an int, got [3, 4] of type list; items is one iterable, of the arguments of fn. Of several, "
+            "make one: shmcoll.map(lambda item: fn(*item), zip(items, more))",
             (max, [1, 2], [3, 4]),
         ),
         (TypeError, "n must be an int, got '2' of type str", (int, [1], "2")),

@@ -4,6 +4,8 @@ The routines ask for memory and say in WANTED how much; see `engine/messages/rin
 """
 
 import math
+import os
+from collections.abc import Callable
 from itertools import count
 
 import numpy as np
@@ -16,6 +18,8 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
 from shmcoll.engine.messages import ring_buffers
 from shmcoll.engine.messages.foreign_arrays import described
+
+_MOST_PIECES = 10_000  # that an error text looks at
 
 
 class MessageBuffers:
@@ -183,26 +187,56 @@ class MessageBuffers:
 
     def waiting(self, source: int) -> list[int]:
         """The tags of the messages from a rank that have come and not been received, in order, for error texts."""
-        load, tags = self._group.arena.load, list[int]()
         chain = (ring_buffers.chains_offset(self._group.size) + (2 * source + 1) * ring_buffers.CHAIN_BYTES) // WORD
         ring = self.words.item(chain) - self._group.arena.address
-        at = self.words.item(chain + ring_buffers.HEAD // WORD)
-        while 0 < ring < self._group.arena.size - layout.RING_PIECES:
-            capacity = load(ring + layout.RING_CAPACITY)
-            if not 0 < capacity <= self._group.arena.size - layout.RING_PIECES - ring:
-                break  # damaged, as receiving will tell
-            here = ring_buffers.piece(ring, capacity, at)
-            if load(here + layout.PIECE_FLAG) != at + 1:
-                break
-            what = load(here + layout.PIECE_KIND)
-            kind, total = layout.piece_kind(what), load(here + layout.PIECE_TOTAL)
-            if kind == ring_buffers.NEXT:
-                ring, at = total, 0
-                continue
-            if kind == ring_buffers.SKIP and total <= 0:
-                break
-            if kind == ring_buffers.FIRST and load(here + layout.PIECE_TAKEN) != ring_buffers.TAKEN:
-                tags.append(load(here + layout.PIECE_TAG))
-            length = ring_buffers.head_bytes(what) + load(here + layout.PIECE_LENGTH)
-            at += total if kind == ring_buffers.SKIP else ring_buffers.whole_units(length)
-        return tags
+        arena, at = self._group.arena, self.words.item(chain + ring_buffers.HEAD // WORD)
+        return _waiting(arena.load, arena.size, ring, at)
+
+
+class SeenMessages:
+    """The messages that wait for a rank of a group, as another process sees them.
+
+    What the rank has read, and has not passed by HEAD, is marked there. Only a chain that has its first ring is seen. A
+    ring may be given back at any time. So words are read by pread, which takes no memory where there is none.
+    """
+
+    def __init__(self, group: Group, rank: int):
+        self._group, self._rank = group, rank
+
+    def waiting(self, source: int) -> list[int]:
+        """Return their tags as `MessageBuffers.waiting` does."""
+        arena, group = self._group.arena, self._group
+        ring = arena.load(group.mailbox(source) + layout.rings_offset(group.size) + self._rank * WORD)
+        if not 0 < ring < arena.size - layout.RING_PIECES or self._load(ring + layout.RING_LEFT):
+            return []
+        return _waiting(self._load, arena.size, ring, self._load(ring + layout.RING_HEAD))
+
+    def _load(self, offset: int) -> int:
+        return int.from_bytes(os.pread(self._group.arena.fd, WORD, offset), "little", signed=True)
+
+
+def _waiting(load: Callable[[int], int], size: int, ring: int, at: int) -> list[int]:
+    """Return the tags of the messages from a place in a ring on that have come and not been received. size: that of the
+    arena."""
+    tags = []
+    for _ in range(_MOST_PIECES):  # what is damaged may be a circle
+        if not 0 < ring < size - layout.RING_PIECES:
+            break
+        capacity = load(ring + layout.RING_CAPACITY)
+        if not 0 < capacity <= size - layout.RING_PIECES - ring:
+            break  # damaged, as receiving will tell
+        here = ring_buffers.piece(ring, capacity, at)
+        if load(here + layout.PIECE_FLAG) != at + 1:
+            break
+        what = load(here + layout.PIECE_KIND)
+        kind, total = layout.piece_kind(what), load(here + layout.PIECE_TOTAL)
+        if kind == ring_buffers.NEXT:
+            ring, at = total, 0
+            continue
+        if kind == ring_buffers.SKIP and total <= 0:
+            break
+        if kind == ring_buffers.FIRST and load(here + layout.PIECE_TAKEN) != ring_buffers.TAKEN:
+            tags.append(load(here + layout.PIECE_TAG))
+        length = ring_buffers.head_bytes(what) + load(here + layout.PIECE_LENGTH)
+        at += total if kind == ring_buffers.SKIP else ring_buffers.whole_units(length)
+    return tags
