@@ -24,7 +24,12 @@ errors          shmcoll's errors, as torch's
 from datetime import timedelta
 from typing import Any
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as missing:
+    if missing.name == "torch":
+        missing.add_note("shmcoll.torch needs PyTorch: pip install 'shmcoll[torch]'")
+    raise
 import torch.distributed as dist
 
 from shmcoll.torch.flight_records import write_flight_records

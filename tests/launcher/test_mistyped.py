@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,12 @@ def test_a_package_that_has_another_name_here(tmp_path):
     assert (
         "No module named 'mindspore'\nshmcoll has a part of MindSpore: start the job by shmrun --mindspore" in printed
     )
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
+def test_torch_is_missing():
+    _, printed = told(sys.executable, "-c", "import shmcoll.torch")
+    assert printed.endswith("shmcoll.torch needs PyTorch: pip install 'shmcoll[torch]'\n")
 
 
 def test_dir_shows_public_names():
