@@ -37,8 +37,8 @@ def _put(
 
 
 def check_object(dispatcher: Dispatcher, operation: str, value: Any, dest: Any, tag: Any) -> Packed:
-    dest, tag = check_address(dispatcher, dest, tag, operation)
     with dispatcher.checking(operation) as check:
+        dest, tag = _as_address(dispatcher, dest, tag, *check)
         array, form, kept = as_message(value, *check)
     return array, dest, tag, form, kept
 
@@ -53,4 +53,8 @@ def send_packed(
 
 def check_address(dispatcher: Dispatcher, dest: Any, tag: Any, operation: str = "send_object") -> tuple[int, int]:
     with dispatcher.checking(operation) as check:
-        return given.as_peer(dest, "dest", dispatcher.size, *check), given.as_tag(tag, "tag", *check)
+        return _as_address(dispatcher, dest, tag, *check)
+
+
+def _as_address(dispatcher: Dispatcher, dest: Any, tag: Any, operation: str, rank: int) -> tuple[int, int]:
+    return given.as_peer(dest, "dest", dispatcher.size, operation, rank), given.as_tag(tag, "tag", operation, rank)

@@ -172,11 +172,9 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             >>> plan() is y
             True
         """
+        plans.check_operation(self._dispatcher, operation, args, (*OPERATIONS, *MESSAGES))
         if operation in MESSAGES:
             return message_plans.make(self, operation, args, keywords)
-        if operation not in OPERATIONS:
-            known = ", ".join((*OPERATIONS, *MESSAGES))
-            raise ValueError(f"plan: there is no plan of {operation!r}; there are plans of {known}")
         return plans.make(self._dispatcher, getattr(self, operation), operation, args, keywords)
 
     def grid(self, dims: Shape, periods: bool | Sequence[bool] = False) -> Grid:

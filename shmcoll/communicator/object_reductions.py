@@ -178,9 +178,9 @@ class ObjectReductions(Objects):
                 told = packed((None, result if root is None else None), *check)
             except Exception as error:
                 cause = error
-                told = packed((_in_words(error), None), *check)
+                told = packed((_in_words(error, op), None), *check)
             parts._broadcast_packed(*told, at)
-            return None if cause is None else _in_words(cause), result
+            return None if cause is None else _in_words(cause, op), result
 
         failure, result = self._compose(operation, combine, -1 if root is None else root)
         if failure is not None:
@@ -211,7 +211,7 @@ class ObjectReductions(Objects):
                     outcomes = [(None, result) for result in results]
                 except Exception as error:
                     cause = error
-                    outcomes = [(_in_words(error), None)] * self._size
+                    outcomes = [(_in_words(error, op), None)] * self._size
             return parts._scatter_objects(outcomes, 0)
 
         failure, result = self._compose(operation, combine)
@@ -241,8 +241,10 @@ def _pickled(value: Any) -> np.ndarray:
     return np.frombuffer(pickle.dumps(value, protocol=5), np.uint8)
 
 
-def _in_words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+def _in_words(error: BaseException, op: ObjectOperator) -> str:
+    cannot_be_added = op is operator.add and isinstance(error, TypeError) and error.__cause__ is None  # else of pickle
+    advice = "; pass op, a function of two objects" if cannot_be_added else ""
+    return f"{type(error).__name__}: {error}{advice}"
 
 
 def _check_operator(op: Any, operation: str, rank: int) -> None:

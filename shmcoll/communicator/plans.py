@@ -21,6 +21,7 @@ from shmcoll.collectives import RECORDS
 from shmcoll.communicator.native_call import native_call
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
+from shmcoll.engine.system.text import shown
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.process_bound import ProcessBound
 from shmcoll.runtime.work import Work
@@ -142,6 +143,19 @@ class _Recorder:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dispatcher, name)
+
+
+def check_operation(dispatcher: Dispatcher, operation: Any, args: tuple[Any, ...], known: tuple[str, ...]) -> None:
+    """Refuse to plan what is not the name of one of the known operations."""
+    where = f"plan on rank {dispatcher.failures.name}"
+    if not isinstance(operation, str):
+        named = next((one for one in args if isinstance(one, str) and one in known), None)
+        hint = f"; did you mean comm.plan({named!r}, x)?" if named else ""
+        raise TypeError(f"{where}: operation must be the name of a method, got {shown(operation)}{hint}")
+    if operation not in known:
+        near = next((one for one in known if one.replace("_", "") == operation.lower().replace("_", "")), None)
+        hint = f"did you mean {near!r}?" if near else f"there are plans of {', '.join(known)}"
+        raise ValueError(f"{where}: there is no plan of {operation!r}; {hint}")
 
 
 def make(

@@ -171,6 +171,11 @@ def walk_others(comm: Any) -> list[str]:
             except (TypeError, ValueError) as error:
                 named = rf"plan( of \w+)?|{operation}|send|recv"
                 told += [f"plan: {error}: {fault}" for fault in faults(named, str(error))]
+    for arguments, advice in (((array(), "send"), "comm.plan('send', x)"), (("Allreduce", array()), "'all_reduce'")):
+        try:
+            comm.plan(*arguments)
+        except (TypeError, ValueError) as error:
+            told += [] if str(error).endswith(f"; did you mean {advice}?") else [str(error)]
     return told
 
 

@@ -107,7 +107,13 @@ def test_what_the_operator_raises_is_raised_on_every_rank(ranks):
         for i, (call, at, cause, text) in enumerate(
             [
                 ("all_reduce_object", 0, "ZeroDivisionError", "ZeroDivisionError: integer division or modulo by zero"),
-                ("reduce_object", 1, "TypeError", "TypeError: unsupported operand type(s) for +: 'dict' and 'dict'"),
+                (
+                    "reduce_object",
+                    1,
+                    "TypeError",
+                    "TypeError: unsupported operand type(s) for +: 'dict' and 'dict'; "
+                    "pass op, a function of two objects",
+                ),
                 ("scan_object", 0, "IndexError", "IndexError: pop from empty list"),
             ]
         ):
@@ -156,7 +162,7 @@ def test_bad_arguments_are_refused_before_a_byte_moves(ranks):
     assert told[2].startswith("TypeError: scan_object on rank 1: a function cannot be pickled: ")
     assert told[:2] + told[3:] == [
         "TypeError: all_reduce_object on rank 1: op must be a function of two objects, such as operator.add or max, "
-        "got 'sum'",
+        "got 'sum'; did you mean op=operator.add?",
         "ValueError: reduce_object on rank 1: root 2 is not a rank of this group of 2; use 0 to 1",
         "ValueError: all_to_all_object on rank 1: 1 objects for 2 ranks",
         "TypeError: all_to_all_object on rank 1: this rank gives a sequence of 2 objects, got {1, 2}",

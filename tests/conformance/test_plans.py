@@ -92,7 +92,7 @@ def refused(comm) -> list[str]:
 def test_what_cannot_be_planned_is_refused(ranks):
     told = ranks(1, refused)[0]
     copied = "would be copied at every call: "
-    assert told[0].startswith("plan: there is no plan of 'split'; there are plans of barrier, all_reduce, ")
+    assert told[0].startswith("plan on rank 0: there is no plan of 'split'; there are plans of barrier, all_reduce, ")
     assert told[1] == "plan of all_reduce on rank 0: x must be a numpy array, to be used where it is; got a list"
     assert told[2] == f"plan of all_reduce on rank 0: x {copied}it is not C-contiguous"
     assert told[3] == f"plan of all_reduce on rank 0: out {copied}it is not C-contiguous"
