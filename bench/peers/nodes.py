@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 from mpi import MPI, Mpi
-from shmbench.collectives import Case, Collective
+from shmbench.collectives import Case, Counts
 from shmbench.collectives.payload import dtype_of
 from shmbench.collectives.table import COLLECTIVES
 from shmbench.report.json_report import machine
 from shmbench.timing.library import Shmcoll
-from shmbench.timing.measure import Bench, Plan, cases
+from shmbench.timing.measure import Bench, Plan, cases, sized
 
 import shmcoll
 
@@ -28,29 +28,12 @@ MOST_ITERATIONS = 1000
 def lines(asked: dict[str, Any], benches: dict[str, Bench]) -> list[dict[str, Any]]:
     """Return the seconds of all rounds, for each collective and size."""
     found = []
+    like = Case(dtype_of("float32"), "sum", 0, MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, Counts(0, 0))
     for name in asked["collectives"]:
         collective = COLLECTIVES[name]
-        for case in sized(collective, asked["sizes"]):
-            found.append(line(name, case, asked["rounds"], benches))
+        for case in sized(collective, like, asked["sizes"]):
+            found.append(line(name, next(cases(collective, case)), asked["rounds"], benches))
     return found
-
-
-def sized(collective: Collective, sizes: list[int]) -> list[Case]:
-    """Return a case for each size, with arrays of float32."""
-    dtype, world = dtype_of("float32"), MPI.COMM_WORLD
-    elements = [max(1, size // dtype.itemsize) for size in sizes] if collective.sized else [0]
-    made = [
-        Case(
-            dtype=dtype,
-            op="sum" if collective.reduces else "none",
-            root=0 if collective.rooted else -1,
-            rank=world.rank,
-            ranks=world.size,
-            counts=counts,
-        )
-        for counts in dict.fromkeys(collective.counts(n, world.size) for n in elements)
-    ]
-    return [next(cases(collective, case)) for case in made]
 
 
 def line(name: str, case: Case, rounds: int, benches: dict[str, Bench]) -> dict[str, Any]:

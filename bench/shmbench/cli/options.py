@@ -4,7 +4,7 @@ Nothing here loads numpy, so that `--help` and a mistyped option answer at once.
 """
 
 import argparse
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from shmrun.cli.completion import SHELLS
@@ -81,27 +81,9 @@ def parse(argv: list[str], ranks: int = 2) -> Options:
     """
     parser = _parser(ranks)
     given = parser.parse_args(argv)
-    options = Options(
-        collective=given.collective,
-        ranks=given.n,
-        min_bytes=given.b,
-        max_bytes=given.e,
-        step_bytes=given.i,
-        factor=given.f,
-        iters=given.iters,
-        warmup=given.w,
-        rounds=given.rounds,
-        dtype=ALIASES.get(given.d, given.d),
-        op=given.o,
-        root=given.r,
-        check=bool(given.c),
-        json=given.J,
-        sizes=given.sizes,
-        algorithm=given.algorithm,
-        plot=given.plot,
-        conditions=conditions.conditions_from(given),
-        neighbour_pid=given.neighbour,
-    )
+    given.dtype, given.check = ALIASES.get(given.dtype, given.dtype), bool(given.check)
+    given.conditions = conditions.conditions_from(given)
+    options = Options(**{field.name: getattr(given, field.name) for field in fields(Options)})
     if complaint := _complaint(options):
         parser.error(complaint)
     return options
@@ -147,25 +129,36 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
     add("collective", type=one_of("collective", names, SUBCOMMANDS), help=", ".join(names))
     add("-V", "--version", action="version", version=f"shmbench {shmcoll.__version__}")
     add("--completion", action=Completion, choices=SHELLS, help="print the completion for a shell, and exit")
-    add("-n", "--ranks", dest="n", type=at_least(1), default=ranks, metavar="N", help="ranks (2)")
-    add("-b", "--minbytes", dest="b", type=size, default="8", metavar="SIZE", help="smallest size (8)")
-    add("-e", "--maxbytes", dest="e", type=size, default="64M", metavar="SIZE", help="largest size (64M)")
-    add("-i", "--stepbytes", dest="i", type=size, metavar="SIZE", help="add this from size to size, instead of -f")
-    add("-f", "--stepfactor", dest="f", type=at_least(2), default=8, metavar="N", help="multiply sizes by this (8)")
+    add("-n", "--ranks", type=at_least(1), default=ranks, metavar="N", help="ranks (2)")
+    add("-b", "--minbytes", dest="min_bytes", type=size, default="8", metavar="SIZE", help="smallest size (8)")
+    add("-e", "--maxbytes", dest="max_bytes", type=size, default="64M", metavar="SIZE", help="largest size (64M)")
+    add(
+        "-i",
+        "--stepbytes",
+        dest="step_bytes",
+        type=size,
+        metavar="SIZE",
+        help="add this from size to size, instead of -f",
+    )
+    add(
+        "-f", "--stepfactor", dest="factor", type=at_least(2), default=8, metavar="N", help="multiply sizes by this (8)"
+    )
     add("--sizes", type=size_list, default=(), metavar="SIZE,...", help="these sizes, instead of -b, -e and -f")
-    add("-d", "--datatype", dest="d", type=one_of("dtype", DTYPES + tuple(ALIASES)), default="float32", metavar="TYPE",
-        help=f"{', '.join(DTYPES)} (float32)")  # fmt: skip
-    add("-o", "--op", dest="o", type=one_of("op", OPS), default="sum", metavar="OP", help=f"{', '.join(OPS)} (sum)")
-    add("-r", "--root", dest="r", type=at_least(0), default=0, metavar="RANK", help="root, where there is one (0)")
+    add("-d", "--datatype", dest="dtype", type=one_of("dtype", DTYPES + tuple(ALIASES)), default="float32",
+        metavar="TYPE", help=f"{', '.join(DTYPES)} (float32)")  # fmt: skip
+    add("-o", "--op", type=one_of("op", OPS), default="sum", metavar="OP", help=f"{', '.join(OPS)} (sum)")
+    add("-r", "--root", type=at_least(0), default=0, metavar="RANK", help="root, where there is one (0)")
     add("--algorithm", metavar="NAME", help="force one, where there are several; takes the slower way into the call")
-    add("-w", "--warmup_iters", dest="w", type=at_least(0), default=5, metavar="N", help="iterations not timed (5)")
+    add(
+        "-w", "--warmup_iters", dest="warmup", type=at_least(0), default=5, metavar="N", help="iterations not timed (5)"
+    )
     add("--iters", type=at_least(1), metavar="N", help="timed iterations a round (as many as fill 0.1 s)")
     add("--rounds", type=at_least(1), default=5, metavar="N", help="repetitions, whose median is printed (5)")
     conditions.add_flags(parser)
     add("--door", choices=DOORS, metavar="NAME",
         help=f"instead of a collective, measure what a front end adds to calls ({', '.join(DOORS)})")  # fmt: skip
-    add("-c", "--check", dest="c", type=int, choices=(0, 1), default=1, help="check results (1)")
-    add("-J", "--output_file", dest="J", type=Path, metavar="FILE", help="write the results as JSON too")
+    add("-c", "--check", dest="check", type=int, choices=(0, 1), default=1, help="check results (1)")
+    add("-J", "--output_file", dest="json", type=Path, metavar="FILE", help="write the results as JSON too")
     add("--plot", type=Path, metavar="FILE", help="draw time and bandwidth over the size: .png, .svg or .pdf")
-    add("--neighbour", type=at_least(1), help=argparse.SUPPRESS)  # for the ranks of a job
+    add("--neighbour", dest="neighbour_pid", type=at_least(1), help=argparse.SUPPRESS)  # for the ranks of a job
     return parser

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from shmbench.collectives import Buffers, Case, Collective
+from shmbench.collectives import Buffers, Case, Collective, Counts
 from shmbench.timing.library import Shmcoll
-from shmbench.timing.measure import Bench
+from shmbench.timing.measure import Bench, sized
 from shmcoll.engine.layout import CELL_BYTES
 from shmcoll.engine.memory.thresholds import MOST, Thresholds, defaults
 from shmcoll.engine.system.cores import usable_cores
@@ -140,9 +140,8 @@ def _prepared(library: Shmcoll, name: str, size: int, reads: bool) -> tuple[Benc
     collective = library.collective(name)
     if reads:
         collective = replace(collective, run=_reading(collective))
-    counts = collective.counts(size // 4, library.size)
-    case = Case(np.dtype(np.float32), "sum", 0 if collective.rooted else -1, library.rank, library.size, counts)
-    return Bench(library, collective), case
+    case = Case(np.dtype(np.float32), "sum", 0, library.rank, library.size, Counts(0, 0))
+    return Bench(library, collective), sized(collective, case, [size])[0]
 
 
 def _reading(collective: Collective) -> Any:

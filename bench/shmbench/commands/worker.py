@@ -1,18 +1,17 @@
 """The work of every rank: row after row; rank 0 prints. Started by `shmrun -m shmbench.commands.worker <options>`."""
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 from shmrun.cli.printing import end_with_reader
 
 from shmbench.cli.options import Options, parse
 from shmbench.cli.sizes import sweep
-from shmbench.collectives import Case, Collective
+from shmbench.collectives import Case, Collective, Counts
 from shmbench.collectives.payload import dtype_of
 from shmbench.report import json_report, table
 from shmbench.timing.library import Library, Shmcoll
-from shmbench.timing.measure import Bench, Plan, cases
+from shmbench.timing.measure import Bench, Plan, cases, sized
 from shmbench.timing.run_load import RunLoad, busy_before, busy_during
 from shmcoll.runtime.switches import is_on
 
@@ -73,21 +72,11 @@ def _keep(options: Options, document: dict[str, Any]) -> None:
         draw([chart([document])], options.plot)
 
 
-def _cases(library: Library, collective: Collective, options: Options) -> Iterator[Case]:
-    """Return one case for each size; sizes that come to the same counts are measured once."""
-    dtype = dtype_of(options.dtype)
-    sizes = options.sizes or sweep(options.min_bytes, options.max_bytes, step=options.step_bytes, factor=options.factor)
-    elements = [max(1, size // dtype.itemsize) for size in sizes] if collective.sized else [0]
-    for counts in dict.fromkeys(collective.counts(n, library.size) for n in elements):
-        yield Case(
-            dtype=dtype,
-            op=options.op if collective.reduces else "none",
-            root=options.root if collective.rooted else -1,
-            rank=library.rank,
-            ranks=library.size,
-            counts=counts,
-            algorithm=options.algorithm,
-        )
+def _cases(library: Library, collective: Collective, o: Options) -> list[Case]:
+    sizes = o.sizes or sweep(o.min_bytes, o.max_bytes, step=o.step_bytes, factor=o.factor)
+    nothing = Counts(0, 0)
+    case = Case(dtype_of(o.dtype), o.op, o.root, library.rank, library.size, nothing, algorithm=o.algorithm)
+    return sized(collective, case, sizes)
 
 
 def _row(bench: Bench, case: Case, plan: Plan) -> table.Row:

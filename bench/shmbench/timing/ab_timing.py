@@ -8,13 +8,14 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from statistics import median
 from typing import Any, Protocol
 
 import numpy as np
 
-from shmbench.timing.measure import FEWEST_ITERATIONS, MOST_ITERATIONS, PILOT_SECONDS
+from shmbench.timing.measure import PILOT_SECONDS, filling
 
 LOOP_SECONDS = 0.05
 JOB_SECONDS = 300
@@ -144,15 +145,8 @@ class Contest:
         return outcomes
 
     def _iterations(self, entry: Entry) -> int:
-        """Return the number of calls that fills a loop. Growing short runs find it, each the best of three, because a
-        run may be interrupted."""
         self._slowest(entry, 1)  # compiles what is missing, and warms up
-        n, seconds = 0, 0.0
-        while n * seconds < PILOT_SECONDS and n < MOST_ITERATIONS:
-            n = 4 * n or 1
-            seconds = min(self._slowest(entry, n) for _ in range(3))
-        loop = PILOT_SECONDS if self.settings.quick else LOOP_SECONDS
-        return max(FEWEST_ITERATIONS, min(MOST_ITERATIONS, round(loop / seconds)))
+        return filling(PILOT_SECONDS if self.settings.quick else LOOP_SECONDS, partial(self._slowest, entry))
 
     def _slowest(self, entry: Entry, n: int) -> float:
         """Return seconds per call on the slowest rank, the same number on every rank."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from shmbench.collectives import Case
+from shmbench.collectives import Case, Counts
 from shmbench.collectives.payload import Segment, fill, spoil, wrong
 from shmbench.collectives.table import COLLECTIVES
+from shmbench.timing.measure import sized
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,7 @@ def collective(
     """Return the collective or limit `name` of an array of `size` bytes: sums, root 0. `loop(x, out)`: another way to
     call."""
     kind, dtype = COLLECTIVES[name], np.dtype(dtype)
-    counts = kind.counts(max(1, size // dtype.itemsize), comm.size)
-    case = Case(dtype, "sum" if kind.reduces else "none", 0, comm.rank, comm.size, counts, in_place)
+    (case,) = sized(kind, Case(dtype, "sum", 0, comm.rank, comm.size, Counts(0, 0), in_place), [size])
     lengths, make = kind.lengths(case), comm.empty if shared else np.empty
     x: np.ndarray | None
     out: np.ndarray | None

@@ -8,7 +8,7 @@ before had the same arrays; `--buffers 1` measures just that.
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -64,7 +64,10 @@ class Bench:
         """Time `case`, and count what is wrong in the results of all ranks and rounds."""
         buffers = _buffers(self.collective, case, plan.buffers)
         self._refill(case, buffers)
-        n = plan.iterations or self._iterations(case, buffers)
+        n = plan.iterations
+        if n is None:
+            self._seconds(case, buffers, 2 * len(buffers))
+            n = filling(ROUND_SECONDS, partial(self._slowest, case, buffers))
         seconds, mistakes = [], 0
         for _ in range(plan.rounds):
             seqs = self._refill(case, buffers)
@@ -100,16 +103,6 @@ class Bench:
         """Return seconds per call on the slowest rank, the same number on every rank."""
         mine = self._seconds(case, buffers, n) / n
         return float(self.library.exchange(np.array([mine])).max())
-
-    def _iterations(self, case: Case, buffers: Buffers) -> int:
-        """Return the number of calls that fills a round. Growing short runs find it, each the best of three, because a
-        run may be interrupted."""
-        self._seconds(case, buffers, 2 * len(buffers))
-        n, seconds = 0, 0.0
-        while seconds * n < PILOT_SECONDS and n < MOST_ITERATIONS:
-            n = 4 * n or 1
-            seconds = min(self._slowest(case, buffers, n) for _ in range(3))
-        return max(FEWEST_ITERATIONS, min(MOST_ITERATIONS, round(ROUND_SECONDS / seconds)))
 
     def _refill(self, case: Case, buffers: Buffers) -> list[int]:
         """Write inputs that were never used before, and outputs that are wrong everywhere. Returns the sequence number
@@ -148,6 +141,24 @@ class Bench:
             left = time.perf_counter_ns()
             early += left < self.library.exchange(np.array([came], dtype=np.float64)).max()
         return early
+
+
+def sized(collective: Collective, case: Case, sizes: Iterable[int]) -> list[Case]:
+    """Return the case for each size in bytes; sizes that come to the same counts are measured once."""
+    elements = [max(1, size // case.dtype.itemsize) for size in sizes] if collective.sized else [0]
+    op, root = case.op if collective.reduces else "none", case.root if collective.rooted else -1
+    counts = dict.fromkeys(collective.counts(n, case.ranks) for n in elements)
+    return [replace(case, op=op, root=root, counts=one) for one in counts]
+
+
+def filling(seconds: float, slowest: Callable[[int], float]) -> int:
+    """Return the number of calls that fills a loop. Growing short runs find it, each the best of three, because a run
+    may be interrupted. slowest: returns the seconds of one of `n` calls."""
+    n, one = 0, 0.0
+    while n * one < PILOT_SECONDS and n < MOST_ITERATIONS:
+        n = 4 * n or 1
+        one = min(slowest(n) for _ in range(3))
+    return max(FEWEST_ITERATIONS, min(MOST_ITERATIONS, round(seconds / one)))
 
 
 def cases(collective: Collective, case: Case) -> Iterator[Case]:
