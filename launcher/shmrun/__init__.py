@@ -26,7 +26,7 @@
       resource_table   the table at the end (`--report`)
       failure_summary  the summary at the end, the exit code
     commands/    `shmrun doctor`, `warm`, `ps`, `inspect`
-      doctor           the findings of machine and installation;  barrier_job: the job of two ranks
+      doctor           the findings of machine and installation
 
 Modules are imported when they are needed: `shmrun --help` imports no more than `options` and `help`.
 """

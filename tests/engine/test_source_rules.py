@@ -154,7 +154,7 @@ def test_every_room_says_in_a_sentence_what_it_is_for() -> None:
 def test_modules_that_are_named_by_a_string_exist() -> None:
     """`python -m NAME`, `import_module(NAME)`, `sys.modules[NAME]`: nothing else fails when a module moves."""
     named = {package: named_modules(package) for package in ("shmcoll", "shmrun", "shmbench")}
-    assert all(named.values())
+    assert named["shmcoll"] and named["shmbench"]  # shmrun names none
     assert [
         f"{name} names {text}"
         for texts in named.values()

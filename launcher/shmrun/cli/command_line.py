@@ -10,6 +10,10 @@ already the program. That word decides which:
     --                 ends the options: the program follows, whatever its name
 
 `-m MODULE`, `-c CODE` and `-` are programs, as they are for Python.
+
+This is a parser of its own because argparse cannot do that: it refuses unknown options, and it does not know the
+options of four other launchers, some of them with one dash and several letters. Importing it would also take several of
+the 20 ms in which shmrun starts.
 """
 
 import os

@@ -1,6 +1,7 @@
 """Completion for bash and zsh, written from the tables of options: `shmrun --completion bash`.
 
-A script is printed once and sourced by the shell. Completing starts no process. The offers:
+A script is printed once and sourced by the shell. Completing starts no process. Libraries write such scripts from a
+parser of argparse, which shmrun does not have, and go on to offer flags behind the program. The offers:
 
     a flag             of the command, or of its subcommand
     the value of one   one of several words; otherwise the name of a file

@@ -1,5 +1,0 @@
-"""The job of two ranks that `shmrun doctor` runs."""
-
-import shmcoll
-
-shmcoll.init().barrier()
