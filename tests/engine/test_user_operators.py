@@ -63,6 +63,22 @@ def unknown_name(a, b):
     return a + missing  # type: ignore[name-defined] # noqa: F821
 
 
+@numba.njit
+def told(a):
+    print(a)
+    return a
+
+
+def told_and_added(a, b):
+    return told(a) + b
+
+
+def in_python(a, b):
+    with numba.objmode(c="float64"):
+        c = float(str(a))
+    return c + b
+
+
 def bits_and_pieces(a, b):
     return (a & b) + a.real.foo
 
@@ -91,6 +107,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: shmcoll.op(unknown_name),
         r"does not compile; for float64: NameError: name 'missing' is not defined",
     ),
+    "print": (lambda: shmcoll.op(told_and_added), "does not compile; for float64: it calls the interpreter, as print"),
+    "objmode": (lambda: shmcoll.op(in_python), "does not compile; for float64: it calls the interpreter, as print"),
     "both": (lambda: shmcoll.op(bits_and_pieces), r"and_\(float64, float64\); for int64: Unknown attribute 'foo'"),
     "asked dtype": (
         lambda: shmcoll.op(lambda a, b: a & b, dtypes=["int32", np.float32]),

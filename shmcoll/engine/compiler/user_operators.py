@@ -12,6 +12,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakValueDictionary
 
+import llvmlite.binding as llvm
 import numpy as np
 
 from shmcoll.engine.compiler import compile as code
@@ -231,14 +232,24 @@ def _jit(function: FunctionType) -> Any:
 
 
 def _check_result(jitted: Any, dtype: DType) -> None:
-    """Compile for the types of a dtype. Raises `TypeError` if the result is not a number."""
+    """Compile for the types of a dtype. Raises `TypeError` if the result is not a number, and for a function that calls
+    the interpreter: numba returns from such a call with the GIL, and nobody would give it back."""
     from numba.core import types
+    from numba.np.numpy_support import from_dtype
+
+    from shmcoll.engine.compiler.intrinsics import compiled_for
 
     result = code.result_type(dtype, jitted)
     if not isinstance(result, (types.Number, types.Boolean)):
         raise TypeError(f"its result is {result}, which is not a number")
     if isinstance(result, types.Complex) and dtype.numpy.kind != "c":
         raise TypeError(f"its result is {result}, which does not convert to {dtype.name}")
+    with deferred_signals():
+        library = compiled_for(jitted, (from_dtype(dtype.accumulator),) * 2).library
+        bodies = [one for one in llvm.parse_assembly(library.get_llvm_str()).functions if not one.is_declaration]
+    wrappers = ("_ZN7cpython", "cfunc.")  # they report what the function raises
+    if any("@numba_gil_ensure" in str(one) for one in bodies if not one.name.startswith(wrappers)):
+        raise TypeError("it calls the interpreter, as print does, which is not possible in a collective; take that out")
 
 
 def _short(error: Exception) -> str:
