@@ -71,3 +71,30 @@ def test_arrays_for_which_dev_shm_is_too_small_are_private(tmp_path):
     environment = without_memfd(tmp_path) | {"SHMCOLL_SHARE_ARRAYS": "1", "SHMCOLL_HEAP": "1G"}
     done = in_small_memory(tmp_path, 24, [sys.executable, "job.py"], **environment)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+NUMPY_TESTS = """
+    import os, sys
+    import numpy as np
+    import pytest
+    import shmcoll
+    from shmcoll.runtime import array_sharing
+
+    os.environ["NPY_AVAILABLE_MEM"] = "1 GB"  # tests that need more are skipped
+    array_sharing.THRESHOLD = 128  # bytes: nearly all arrays of these tests
+    comm = shmcoll.init()
+    assert comm.is_shared(np.ones(100)), "numpy shares nothing"
+    names = [f"numpy._core.tests.test_{name}" for name in sys.argv[1:]]
+    code = pytest.main(["-q", "-p", "no:cacheprovider", "-W", "ignore", "--pyargs", *names])
+    assert comm.is_shared(np.ones(100)), "numpy shares nothing any more"
+    sys.exit(code)
+"""
+
+
+@pytest.mark.slow
+def test_numpys_own_tests_of_arrays_pass(shmrun):
+    pytest.importorskip("numpy._core.tests", reason="this numpy comes without its tests")
+    names = ("arrayobject", "array_coercion", "dlpack", "indexing", "indexerrors", "item_selection", "shape_base")
+    done = shmrun("-n", 1, "--share-arrays", shmrun.write(NUMPY_TESTS), *names)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
