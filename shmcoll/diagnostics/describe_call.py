@@ -1,7 +1,10 @@
 """What a rank called, in words: `all_reduce(float32[4], sum)`."""
 
+from collections.abc import Callable
+from typing import Any
+
 from shmcoll.collectives import RECORDS, record_of
-from shmcoll.diagnostics.describe_mismatch import array_in_header
+from shmcoll.diagnostics.describe_mismatch import array_in
 from shmcoll.engine import layout
 from shmcoll.engine.collective import ANY_SOURCE, NO_ARRAYS, REDUCING, ROOTED, Collective
 from shmcoll.engine.compiler.user_operators import reduction_name
@@ -31,12 +34,17 @@ def receives(operation: str) -> bool:
 def called(group: Group, rank: int, sequence: int) -> str:
     """Return what a rank called as operation `sequence`, as its header says."""
     header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
-    word = group.arena.load(header + layout.HEADER_CALL)
-    first, second = (group.arena.load(header + layout.HEADER_ARGUMENTS + i * WORD) for i in (0, 1))
+    return called_in(lambda offset: group.arena.load(header + offset), group)
+
+
+def called_in(load: Callable[[int], int], group: Any) -> str:
+    """Return what a rank of a group called, from the words of a header. load: returns the word at an offset in it."""
+    word = load(layout.HEADER_CALL)
+    first, second = (load(layout.HEADER_ARGUMENTS + i * WORD) for i in (0, 1))
     record = record_of(call_operation(word))
     if record and record.form & ROOTED and 0 <= first < group.size:
         first = group.name(first)
-    return call_in_words(word, first, second, array_in_header(group, rank, sequence))
+    return call_in_words(word, first, second, array_in(load))
 
 
 def message_in_words(group: Group, operation: str, peer: int, tag: int) -> str:

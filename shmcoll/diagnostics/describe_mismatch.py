@@ -93,12 +93,17 @@ def advise(group: Group, sequence: int) -> str:
 def array_in_header(group: Group, rank: int, sequence: int) -> str:
     """Return dtype and shape of the array that a rank's header describes, as text; None for no array."""
     header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
-    word = group.arena.load(header + layout.HEADER_CALL)
+    return array_in(lambda offset: group.arena.load(header + offset))
+
+
+def array_in(load: Callable[[int], int]) -> str:
+    """Return the same from the words of a header. load: returns the word at an offset in it."""
+    word = load(layout.HEADER_CALL)
     dtype, ndim = call_dtype(word), call_dimensions(word)
     if dtype == 0:
         return "None"
     shown = min(ndim, layout.HEADER_MAX_DIMS)
-    dims = [str(group.arena.load(header + layout.HEADER_DIMS + i * WORD)) for i in range(shown)]
+    dims = [str(load(layout.HEADER_DIMS + i * WORD)) for i in range(shown)]
     more = ["..."] if ndim > shown else []
     return f"{BY_CODE[dtype].title if dtype in BY_CODE else dtype}[{', '.join(dims + more)}]"
 

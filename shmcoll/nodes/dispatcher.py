@@ -1,39 +1,47 @@
 """From a checked call to its algorithm over nodes. It has the methods of `runtime/dispatcher.py` that `calls/` use.
 
 `calls/` check the arguments of every call, and pass them to `run`, or in phases to `routine` and `complete`, in the
-form of the native entry. Here a function in Python takes the same arguments. It works in three places: `inner`, a
+form of the native entry, which makes the call (`native/collectives.py`). It works in three places: `inner`, a
 communicator of the group's ranks on this node that only the algorithms use; `channel`, MPI; and this process. There are
 two more communicators of the same ranks: `node`, for the user, and `within`, for messages of this group.
 
 A group over nodes has a line of turns and a worker of its own (`runtime/turns.py`), so its calls are made one after the
 other, and asynchronous ones in the order in which they were submitted. Inside a turn no other call of this group uses
-`inner`. An exception that comes out of an algorithm has left the protocol, so it ends the group on all nodes, except
+`inner`. An exception that comes out of a call has left the protocol, so it ends the group on all nodes, except
 one that all ranks raise together: `ValueError` about what the ranks find together, as in `agreement.py`.
 """
 
-import inspect
 import os
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from shmcoll import calls
+from shmcoll.collectives import RECORDS
 from shmcoll.communicator.native_call import unrouted
 from shmcoll.diagnostics.call_site import at_site
 from shmcoll.engine import context as c
-from shmcoll.engine.kernels.dtypes import DType
+from shmcoll.engine.collective import REDUCING
+from shmcoll.engine.compiler.user_operators import of_kernel
+from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS, USER, DType
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.group import Group, RankName, names
 from shmcoll.engine.memory.node_words import CallRecorder
 from shmcoll.engine.native import entry
-from shmcoll.errors import CallNotAllowed, RankFailed, ShmcollError
-from shmcoll.nodes import counted, halos, moves, prefix, reduction, rooted
+from shmcoll.errors import CallNotAllowed, InternalError, RankFailed, ShmcollError
+from shmcoll.nodes import halos
 from shmcoll.nodes.agreement import Agreement
 from shmcoll.nodes.failures import Checking, Failures
 from shmcoll.nodes.mail import Mail
+from shmcoll.nodes.native.collectives import FUNCTIONS
+from shmcoll.nodes.native.layout import WIDE_KERNEL
 from shmcoll.nodes.native.message_entries import ELSEWHERE, MESSAGES, make_callable
 from shmcoll.nodes.posted import Posted
+from shmcoll.nodes.staging import FORMS
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.switches import is_on
 
@@ -47,26 +55,6 @@ if TYPE_CHECKING:
 #: of a rank that waits in a node with more ranks than cores, before it sleeps. Linux gives it no less of the core than
 #: the leader, for which it waits: with 32 yields, calls of 4 and 8 ranks on 2 cores take 1.0 to 1.5 times as long
 _YIELDS = 4
-
-ALGORITHMS: dict[str, Callable[..., int]] = {
-    "barrier": moves.barrier,
-    "all_reduce": reduction.all_reduce,
-    "reduce": reduction.reduce,
-    "reduce_scatter": reduction.reduce_scatter,
-    "scan": prefix.scan,
-    "exscan": prefix.exscan,
-    "all_gather": moves.all_gather,
-    "all_to_all": moves.all_to_all,
-    "collective_permute": moves.collective_permute,
-    "broadcast": rooted.broadcast,
-    "scatter": rooted.scatter,
-    "gather": rooted.gather,
-    "all_to_all_v": counted.exchange,
-    "all_gather_v": counted.exchange,
-    "gather_v": counted.exchange,
-    "scatter_v": counted.exchange,
-    "halo_exchange": halos.exchange,
-}
 
 
 class NodesGroup:
@@ -142,11 +130,9 @@ class NodesDispatcher:
         self._timeout = inner.timeout
         self.timeout = inner.timeout
         self.operation = ""
-        self.kept: Any = None  # what the first phase of a call leaves for the second
         self._pid = os.getpid()
         self._routines: dict[str, Callable[..., int]] = {}
         self._kernels: dict[tuple[int, int], int] = {}  # by code of the dtype and number of the reduction
-        self.partials: dict[Any, Any] = {}  # `operators.py`
         for comm in (inner, within) if progress.crowded else ():
             comm._dispatcher.words[c.POLLS // WORD] = 0
             comm._dispatcher.words[c.YIELDS // WORD] = _YIELDS
@@ -159,10 +145,15 @@ class NodesDispatcher:
         return self.failures.checking(operation)
 
     def kernel(self, dtype: DType, reduction: str, number: int) -> int:
-        """Return the address of the kernel for a dtype and a reduction."""
+        """Return the address of the kernel for a dtype and a reduction. From now on native code finds it by itself, and
+        that for partial results."""
         key = dtype.code, number
         if key not in self._kernels:
-            self._kernels[key] = self.inner._dispatcher.kernel(dtype, reduction, number)
+            self._kernels[key] = address = self.inner._dispatcher.kernel(dtype, reduction, number)
+            self.words[entry.kernel_slot(dtype.code, number)] = address
+            wide, name = BY_NUMPY[dtype.accumulator], "sum" if reduction == "avg" else reduction
+            if (wide, name) != (dtype, reduction):
+                self.kernel(wide, name, REDUCTIONS[name])
         return self._kernels[key]
 
     def routine(self, name: str) -> Callable[..., int]:
@@ -170,10 +161,7 @@ class NodesDispatcher:
         if name in MESSAGES:  # their native entries are for messages within the node
             return unrouted
         if name not in self._routines:
-            algorithm = ALGORITHMS.get(name)
-            if algorithm is None:
-                raise CallNotAllowed(f"{name}: there is no such operation between nodes; use comm.node.{name}")
-            self._routines[name] = self._make_routine(name, algorithm)
+            self._routines[name] = self._make_routine(name)
         return self._routines[name]
 
     def native_entry(self, name: str) -> Callable[..., int]:
@@ -184,30 +172,23 @@ class NodesDispatcher:
             address = self.agreement.state.functions[name]
             words = self.within._dispatcher.words
             return make_callable(name, address, words, self.mail.native.words, indices) or unrouted
-        return self.agreement.state.entry(name, self.words) or unrouted
+        if name not in FUNCTIONS or not entry.FAST:
+            return unrouted
+        self.agreement.state.prepare(name)
+        return self.agreement.state.entry(name, self.words)
 
     def go_on(self, operation: str, status: int, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """Make a call that native code has not made, or report why its opening has failed."""
+        """Make a call that native code has not made, or report why it has failed."""
         if status == c.NOT_ALONE:
             raise self.failures.error(operation, status)
-        if status == c.UNREADABLE:
-            return self.complete(operation, lambda: self.agreement.check(status))
-        if status == c.REFUSED:
-            root = self.words.item(c.ARGUMENT // WORD)
-            return self.complete(operation, lambda: counted.refuse(self, operation, root))
-        agreement = self.agreement
-        if status == c.MISMATCH:
-            agreement.verdict = agreement.state.verdict
-        try:
-            return calls.perform(call, self, arguments)  # type: ignore[arg-type]
-        finally:
-            if agreement.verdict:  # what it has not reported
-                agreement.verdict = 0
-                self.left(operation)
+        if status in (c.MISMATCH, c.REFUSED, c.RAISED, c.UNREADABLE):
+            return self.complete(operation, lambda: status)
+        return calls.perform(call, self, arguments)  # type: ignore[arg-type]
 
     def run(self, operation: str, *arguments: Any) -> None:
         """Make a call with the arguments of the native entry."""
-        self.complete(operation, self.routine(operation), arguments)
+        if self.complete(operation, self.routine(operation), arguments) == c.NEEDS_PYTHON:
+            raise InternalError(f"{operation} on rank {self.failures.name}: native code does not make this call")
 
     def complete(
         self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...] = (), status: int = c.BUSY
@@ -298,18 +279,45 @@ class NodesDispatcher:
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
-    def _make_routine(self, name: str, algorithm: Callable[..., int]) -> Callable[..., int]:
-        code = algorithm.__code__
-        least, takes_more = code.co_argcount - 2, bool(code.co_flags & inspect.CO_VARARGS)
+    def _make_routine(self, name: str) -> Callable[..., int]:
+        if name == "halo_exchange":
+            call: Callable[..., int] = partial(halos.exchange, self, name)
+        elif name in FUNCTIONS:
+            call = self.agreement.state.entry(name, self.words)
+        else:
+            raise CallNotAllowed(f"{name}: there is no such operation between nodes; use comm.node.{name}")
+        self.agreement.state.prepare(name)
+        if name in FORMS:
+            call = partial(FORMS[name], call, self.size)
+        is_reducing = bool(RECORDS[name].form & REDUCING)
 
         def routine(*arguments: Any) -> int:
-            if len(arguments) != least and not (takes_more and len(arguments) > least):
-                return int(c.NEEDS_PYTHON)  # a form that the native entry would read itself
-            if self.operation and self.worker.turns.is_mine():  # inside `_guarded`
-                return algorithm(self, name, *arguments)
-            return self._in_turn(name, lambda: algorithm(self, name, *arguments))
+            if is_reducing:
+                self._find_wide_kernel(*arguments)
+            while (status := call(*arguments)) == c.BUSY and self.words.item(c.ACTIVE // WORD) != c.ENDED:
+                time.sleep(1e-4)
+            return status
 
-        return routine
+        def in_turn(*arguments: Any) -> int:
+            if self.operation and self.worker.turns.is_mine():  # inside `_guarded`
+                return routine(*arguments)
+            return self._in_turn(name, routine, arguments)
+
+        return in_turn
+
+    def _reported(self, operation: str, status: int) -> int:
+        """Return the status of a native call, or raise what it has found."""
+        if status == c.BUSY:  # the group has ended meanwhile
+            self.failures.raise_if_ended(operation)
+        if status not in (c.OK, c.HALFWAY, c.NEEDS_PYTHON, c.NOT_ALONE):
+            self.agreement.report(operation, status)
+        return status
+
+    def _find_wide_kernel(self, operand: np.ndarray, _: Any, kind: int, *words: int) -> None:
+        """Let native code find the kernel of a user's function for partial results, if these have another dtype."""
+        known = BY_NUMPY[operand.dtype]
+        if kind == USER and known.accumulator != known.numpy:
+            self.agreement.state.words[WIDE_KERNEL // WORD] = of_kernel(words[3]).kernel(BY_NUMPY[known.accumulator])
 
     def _guarded(self, operation: str, call: Callable[..., int], arguments: tuple[Any, ...]) -> int:
         """Make a call within this thread's turn."""
@@ -318,7 +326,7 @@ class NodesDispatcher:
             if not outer:
                 self._await_native_call()
             self.failures.raise_if_ended(self.operation)
-            return call(*arguments)
+            return self._reported(operation, call(*arguments))
         except CallNotAllowed:
             raise
         except ValueError as error:

@@ -1,8 +1,8 @@
 """The exchange of halos over nodes: `Grid.exchange`.
 
 Axis by axis, so that corners arrive with the second axis: each rank sends its outer layers, halos of earlier axes
-included, to the neighbours before and behind it, and writes what they send into its halo. Before that all ranks agree
-that neighbours have equal extents.
+included, to the neighbours before and behind it, and writes what they send into its halo. Before that all ranks get
+the shapes of all, and each of them checks that neighbours have equal extents.
 
 What a rank sends to one neighbour is one block: first the layers for that rank's halo behind, then those for its halo
 before. With two ranks on a periodic axis both are for the same rank.
@@ -15,10 +15,7 @@ import numpy as np
 from shmcoll.calls.arrays import exact
 from shmcoll.engine import context as c
 from shmcoll.errors import CollectiveMismatch
-from shmcoll.nodes.counted import raise_together
-from shmcoll.nodes.moves import personalised
-from shmcoll.nodes.transport import swap, table_at
-from shmcoll.nodes.wire import as_bytes
+from shmcoll.nodes.wire import as_bytes, table_at
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -43,23 +40,24 @@ def exchange(
     if not (x.flags.c_contiguous and x.flags.aligned and x.flags.writeable):
         return int(c.NEEDS_PYTHON)  # another array of the shape and dtype for which the arguments have been checked
     x = exact(x)
-    table = table_at(address, _COLUMNS * axes).reshape(axes, _COLUMNS)
-    facts = (name, f"{x.dtype}", f"width={width}", f"grid of hash {mark:x}")
-    shape = np.zeros((d.size, 1 + _MOST), np.int64)
-    shape[:, 0], shape[:, 1 : 1 + x.ndim] = x.ndim, x.shape
-    shapes = personalised(d, facts, shape.view(np.uint8)).reshape(-1).view(np.int64).reshape(shape.shape)
-    wrong = ""
-    for axis, ranks, distance, periodic in table.tolist():
-        for peer in _neighbours(d.rank, ranks, distance, periodic):
-            if peer is not None:
-                theirs = shapes[peer, 1 : 1 + shapes[peer, 0]].tolist()
-                if [n for i, n in enumerate(theirs) if i != axis] != [n for i, n in enumerate(x.shape) if i != axis]:
-                    wrong = f"rank {d.failures.name} has shape {list(x.shape)}, its neighbour {d.group.name(peer)}"
-                    wrong += f" along axis {axis} has {theirs}"
-    raise_together(d, name, wrong, CollectiveMismatch)
-    for axis, ranks, distance, periodic in table.tolist():
+    table = table_at(address, _COLUMNS * axes).reshape(axes, _COLUMNS).tolist()
+    own = np.zeros(1 + _MOST, np.int64)
+    own[0], own[1 : 1 + x.ndim] = x.ndim, x.shape
+    rows = d.agreement.open_rows(name, x, (mark, width), own.view(np.uint8))
+    shapes = [row[1 : 1 + row[0]].tolist() for row in np.ascontiguousarray(rows).view(np.int64)]
+    for rank, (axis, *axis_of_grid) in ((rank, one) for rank in range(d.size) for one in table):
+        for peer in _neighbours(rank, *axis_of_grid):
+            if peer is not None and _face(shapes[peer], axis) != _face(shapes[rank], axis):
+                wrong = f"rank {d.group.name(rank)} has shape {shapes[rank]}, its neighbour {d.group.name(peer)}"
+                wrong += f" along axis {axis} has {shapes[peer]}"
+                d.agreement.refuse(CollectiveMismatch, f"{name} #{d.agreement.sequence}: {wrong}")
+    for axis, ranks, distance, periodic in table:
         _fill(d, x, width, axis, *_neighbours(d.rank, ranks, distance, periodic))
     return _OK
+
+
+def _face(shape: list[int], axis: int) -> list[int]:
+    return [extent for i, extent in enumerate(shape) if i != axis]
 
 
 def _neighbours(rank: int, ranks: int, distance: int, periodic: int) -> tuple[int | None, int | None]:
@@ -93,7 +91,8 @@ def _fill(d: "NodesDispatcher", x: np.ndarray, width: int, axis: int, before: in
     joined = [as_bytes(np.ascontiguousarray(part)) for peer in sorted(sent) for part in sent[peer]]
     source = np.concatenate(joined) if joined else np.empty(0, np.uint8)
     target = np.empty_like(source)
-    swap(d, source, counts, displs, target, counts, displs)
+    given = np.array([one.ctypes.data for one in (source, counts, displs, target, counts, displs)], np.int64)
+    d.agreement.move("swap", given.ctypes.data)
     for peer, parts in places.items():
         at = int(displs[peer])
         for part in parts:

@@ -26,8 +26,7 @@ from shmcoll.nodes.mail_limits import NOT_ALL, Limits
 from shmcoll.nodes.native.mail_state import LeftSend, MailState
 from shmcoll.nodes.progress import AWAKE, SLOWEST
 from shmcoll.nodes.sender import Sender
-from shmcoll.nodes.transport import at_address
-from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY, RECEIPT, Pending, as_bytes
+from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY, RECEIPT, Pending, as_bytes, at_address
 from shmcoll.runtime.posted_receive import PostedReceive
 from shmcoll.runtime.work import Work
 

@@ -31,14 +31,12 @@ class NodesDispatcher(Protocol):
     agreement: Any  # `agreement.py`, which uses this file, as does
     mail: Any  # `mail.py`
     group: Any
-    partials: dict[Any, Any]  # `operators.py`
     rank: int
     size: int
     leaders: int
     is_leader: bool
     operation: str
     local_rank: LocalRank
-    kept: Any  # what the first phase of a call leaves for the second
 
     @property
     def timeout(self) -> float: ...

@@ -27,8 +27,7 @@ from shmcoll.nodes.arrived import head
 from shmcoll.nodes.inbox import NAP, Inbox, pause
 from shmcoll.nodes.mail_limits import NOT_TAKEN, Limits
 from shmcoll.nodes.native.mail_words import INLINE_BYTES, OBJECT_CODE
-from shmcoll.nodes.transport import at_address
-from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes
+from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes, at_address
 from shmcoll.runtime.work import Work, Worker
 
 if TYPE_CHECKING:

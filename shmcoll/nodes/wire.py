@@ -270,6 +270,19 @@ def as_bytes(array: np.ndarray) -> np.ndarray:
     return array.reshape(-1).view(np.uint8) if array.nbytes else np.empty(0, np.uint8)
 
 
+def at_address(address: int, length: int) -> np.ndarray:
+    """Return the bytes at an address, which the caller keeps alive."""
+    if length == 0:
+        return np.empty(0, np.uint8)
+    memory = (ctypes.c_uint8 * length).from_address(address)
+    return np.frombuffer(memoryview(memory), np.uint8)
+
+
+def table_at(address: int, words: int) -> np.ndarray:
+    """Return words at an address, which the caller keeps alive."""
+    return at_address(address, 8 * words).view(np.int64)
+
+
 def check_thread_level(mpi: Any) -> str:
     """Return what is wrong with how MPI was started; empty if nothing is."""
     if mpi.Query_thread() < mpi.THREAD_MULTIPLE:

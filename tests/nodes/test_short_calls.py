@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from shmcoll.engine.layout import WORD
-from shmcoll.nodes.moves import array_facts
-from shmcoll.nodes.native import marks, opening
-from shmcoll.nodes.native.layout import KEYS, STATE_WORDS
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import HEADER_BYTES, WORD
+from shmcoll.nodes.native import fingerprint, opening
+from shmcoll.nodes.native.layout import CALLED, STATE, STATE_WORDS
 from tests.nodes import started
 
 
@@ -28,36 +28,26 @@ def test_the_steps_in_the_node_can_be_disturbed(tmp_path):
 @pytest.mark.parametrize(
     ("one", "other", "found"), [(0, 0, 0), (0, 5, 5), (5, 0, 5), (5, 5, 5), (5, 6, -1), (-1, 5, -1)]
 )
-def test_marks_that_only_some_ranks_have(one, other, found):
+def test_fingerprints_that_only_some_ranks_have(one, other, found):
     assert opening.both(one, other) == found
 
 
-def test_a_key_is_found_as_a_whole_only():
-    table, key, state = (
-        np.zeros(marks.TABLE_WORDS, np.int64),
-        np.zeros(marks.KEY_WORDS, np.int64),
-        np.zeros(STATE_WORDS, np.int64),
-    )
-    state[KEYS // WORD] = table.ctypes.data
-    shape = np.array([3, 4], np.int64)
-    call = key.ctypes.data, 1, 2, 3, 0, 2, shape.ctypes.data
-    marks.write_key(*call)
-    assert marks.find(state.ctypes.data, key.ctypes.data) == 0
-    marks.enter(state.ctypes.data, key.ctypes.data, 77, 88)
-    found = marks.find(state.ctypes.data, key.ctypes.data)
-    assert table[(found - table.ctypes.data) // WORD :][:2].tolist() == [77, 88]
-    for word in range(marks.KEY_WORDS):
-        key[word] ^= 1 << 40
-        assert marks.find(state.ctypes.data, key.ctypes.data) == 0
-        key[word] ^= 1 << 40
+def fingerprint_of(words, dims):
+    ctx = np.zeros(c.CONTEXT_WORDS, np.int64)
+    state, called, extents = np.zeros(STATE_WORDS, np.int64), np.zeros(HEADER_BYTES // WORD, np.int64), np.array(dims)
+    ctx[STATE // WORD], state[CALLED // WORD] = state.ctypes.data, called.ctypes.data
+    for word, value in words.items():
+        ctx[word // WORD] = value
+    ctx[(c.X + c.DIMENSIONS) // WORD], ctx[(c.X + c.DIMS) // WORD] = len(dims), extents.ctypes.data
+    x = ctx.ctypes.data + c.X
+    second = words.get(c.ARGUMENT_2, 0)
+    return fingerprint.positive(fingerprint.with_array(fingerprint.describe(ctx.ctypes.data, x, second), x, second))
 
 
-def test_facts_of_equal_dtypes_do_not_depend_on_the_calls_before():
-    """Structured dtypes that are aligned and not may be equal, and have different words."""
-    plain = np.dtype([("a", np.int32), ("b", np.int32)])
-    aligned = np.dtype([("a", np.int32), ("b", np.int32)], align=True)
-    assert plain == aligned
-    assert str(plain) != str(aligned)
-    arrays = [np.zeros(2, dtype) for dtype in (plain, aligned)]
-    forwards = [array_facts(array) for array in arrays]
-    assert [array_facts(array) for array in reversed(arrays)] == forwards[::-1]
+def test_fingerprints_differ_if_anything_differs():
+    words = dict.fromkeys((c.OPERATION, c.REDUCTION, c.ALGORITHM, c.ARGUMENT, c.ARGUMENT_2, c.X + c.DTYPE), 1)
+    found = [fingerprint_of(words, dims) for dims in ([3, 4], [4, 3], [12], [3, 4, 1], [])]
+    found += [fingerprint_of(words | {word: 2}, [3, 4]) for word in words]
+    assert len(set(found)) == len(found)
+    assert min(found) > 0
+    assert fingerprint_of(words, [3, 4]) == found[0]

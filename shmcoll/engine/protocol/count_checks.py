@@ -29,7 +29,7 @@ def all_fit(tables, apart, size, sender, receiver):
         if not sends_fit(tables + rank * apart, size, receiver):
             return 0
     for rank in range(first(receiver), last(receiver, size) + 1):
-        if not receives_fit(tables, apart, size, sender, rank):
+        if not receives_fit(tables + rank * apart, sent_to(tables, size, rank), apart, size, sender):
             return 0
     return 1
 
@@ -44,13 +44,13 @@ def sends_fit(rows, size, receiver):
     return 1
 
 
-def receives_fit(tables, apart, size, sender, receiver):
-    """Return whether the blocks that one rank gets from `sender` have the expected counts, fit, and do not overlap."""
-    rows = tables + receiver * apart
+def receives_fit(rows, counts, apart, size, sender):
+    """Return whether the blocks that a rank with the table `rows` gets from `sender` have the expected counts, fit, and
+    do not overlap. counts: the address of what rank 0 sends to it, `apart` bytes before that of rank 1."""
     total = get(rows, size, TABLE_SIZES, RESULT_SIZE)
     packed, end, ascending = 0, 0, 1
     for rank in range(first(sender), last(sender, size) + 1):
-        count = get(tables + rank * apart, size, SEND_COUNTS, receiver)
+        count = load(counts + rank * apart)
         expected, room = get(rows, size, RECV_COUNTS, rank), get(rows, size, RECV_ROOM, rank)
         if (expected >= 0 and expected != count) or (room >= 0 and count > room):
             return 0
@@ -64,28 +64,28 @@ def receives_fit(tables, apart, size, sender, receiver):
         if start < end:
             ascending = 0
         end = start + count
-    return 1 if ascending else are_disjoint(tables, apart, size, receiver)
+    return 1 if ascending else are_disjoint(rows, counts, apart, size)
 
 
-def are_disjoint(tables, apart, size, receiver):
+def are_disjoint(rows, counts, apart, size):
     """Return whether no two blocks overlap in a result, for displacements in any order."""
-    rows = tables + receiver * apart
     for a in range(size):
-        a_count = get(tables + a * apart, size, SEND_COUNTS, receiver)
+        a_count = load(counts + a * apart)
         a_start = get(rows, size, RECV_DISPLS, a)
         for b in range(a):
-            b_count = get(tables + b * apart, size, SEND_COUNTS, receiver)
+            b_count = load(counts + b * apart)
             b_start = get(rows, size, RECV_DISPLS, b)
             if a_count > 0 and b_count > 0 and a_start < b_start + b_count and b_start < a_start + a_count:
                 return 0
     return 1
 
 
-def take_counts(tables, apart, size, me, own):
-    """Write into this rank's own table what it receives, and where that goes if it is packed."""
+def take_counts(counts, apart, size, own):
+    """Write into this rank's own table what it receives, and where that goes if it is packed. counts, apart: see
+    `receives_fit`."""
     packed = 0
     for rank in range(size):
-        count = get(tables + rank * apart, size, SEND_COUNTS, me)
+        count = load(counts + rank * apart)
         put(own, size, RECV_COUNTS, rank, count)
         if get(own, size, RECV_DISPLS, rank) < 0:
             put(own, size, RECV_DISPLS, rank, packed)
@@ -101,6 +101,11 @@ def has_room_for_all(own, size):
         if count < 0 or start < 0 or (total >= 0 and count > 0 and (count > total or start > total - count)):
             return 0
     return 1
+
+
+def sent_to(tables, size, rank):
+    """Return the address of what rank 0 sends to a rank; that of rank 1 is a table behind it."""
+    return tables + (SEND_COUNTS * size + rank) * WORD
 
 
 def get(rows, size, row, i):

@@ -36,7 +36,7 @@ from shmcoll.engine.layout import (
     WORD,
 )
 from shmcoll.engine.protocol.cells import cell_in_share, write_cell
-from shmcoll.engine.protocol.count_checks import all_fit, first, get, has_room_for_all, last, take_counts
+from shmcoll.engine.protocol.count_checks import all_fit, first, get, has_room_for_all, last, sent_to, take_counts
 from shmcoll.engine.protocol.exposure import (
     EVERY_HEADER,
     expose,
@@ -90,7 +90,7 @@ def check_counts(ctx, sequence, sender, receiver):
     tables, apart = table(ctx, 0, sequence), peek(ctx + c.STRIDE)
     if not all_fit(tables, apart, size, sender, receiver):
         return c.DISAGREE
-    take_counts(tables, apart, size, me, own)
+    take_counts(sent_to(tables, size, me), apart, size, own)
     if not has_room_for_all(own, size):
         poke(ctx + c.CULPRIT, me)
         return c.BROKEN

@@ -1,9 +1,9 @@
-"""The calls that native code makes from their arguments to their result, over nodes.
+"""The calls over nodes, from their arguments to their result. Each is here once, and all of it is native code.
 
-The entry checks the arguments as on one machine (`engine/native/entry.py`). A function here makes the opening, and then
-the result. It returns NEEDS_PYTHON before anything is sent if the call has marks that are not known yet, or a form that
-native code does not make. Then Python makes the same opening, and calls the same functions for what follows, so it does
-not matter which ranks go which way. What Python has never made in one of these forms has no marks (`marks.py`).
+The entry checks the arguments as on one machine (`engine/native/entry.py`), or takes those that `calls/` have checked.
+A function here makes the opening, and then the result. It returns NEEDS_PYTHON, before anything is sent, if a kernel is
+not loaded, or if blocks are to be exchanged in place. `nodes/staging.py` brings the forms for lists, and for other axes
+than the first, into these.
 
 Short calls: the opening carries what all ranks have brought to all of them, and each rank makes its result from that,
 so nothing more is sent. Reductions combine the ranks of each node in their order, then the nodes; an all_reduce does
@@ -12,8 +12,8 @@ the former before the message (`partial_opening.py`), and calls with counts have
 which is more than all but an all_gather need. But one message takes as long as some ten KiB do, and other ways need
 two. Cost: 2 or 3 syncs in the node, one message.
 
-Long calls: the arrays follow the opening (`long_moves.py`, `rails.py`, `owners.py`). They have been agreed on, so
-nothing of them can be refused any more.
+Long calls: the arrays follow the opening (`long_moves.py`, `rails.py`, `owners.py`, `running.py`). They have been
+agreed on, so nothing of them can be refused any more.
 """
 
 from collections.abc import Callable
@@ -28,31 +28,20 @@ from shmcoll.engine.collective import COUNTS
 from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.compiler.object_cache import Progress
 from shmcoll.engine.kernels.kernels import clear
+from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.node_words import CALL_ENDED
 from shmcoll.engine.native import cpython as py
-from shmcoll.engine.native.entry import make_entry
+from shmcoll.engine.native.entry import FIXED, argument_word, goes_on, make_entry, phase_argument, what_hinders
 from shmcoll.engine.native.entry_counts import make_entry as make_entry_with_counts
-from shmcoll.nodes.native.call import (
-    STATE,
-    agreed,
-    equal_blocks,
-    is_carried,
-    most_for_one,
-    opened,
-    works_in_place,
-)
-from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, move_counted, scatter_v
-from shmcoll.nodes.native.counted_opening import open_counts
-from shmcoll.nodes.native.layout import BEGINS, GIVEN, LENGTHS, MOST_EXCHANGED, MOST_GATHERED, RECORD
-from shmcoll.nodes.native.long_moves import collect_rows, gather_everywhere, give, hand_out_rows, permute, spread, swap
+from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
+from shmcoll.nodes.native.call import agreed, is_carried, most_for_one, opened, works_in_place
+from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, scatter_v
+from shmcoll.nodes.native.layout import MOST_EXCHANGED, MOST_GATHERED, RECORD, STATE
+from shmcoll.nodes.native.long_moves import collect_rows, exchange_blocks, gather_everywhere, permute, swap
 from shmcoll.nodes.native.mail_receives import wait_far
 from shmcoll.nodes.native.message_entries import MESSAGES, make_message_entry
 from shmcoll.nodes.native.opening import open_rows, row_of
-from shmcoll.nodes.native.owners import to_owners
-from shmcoll.nodes.native.partial_opening import open_partials
-from shmcoll.nodes.native.rails import all_reduce as all_reduce_long
 from shmcoll.nodes.native.reductions import all_reduce, exscan, reduce, reduce_scatter, scan
-from shmcoll.nodes.native.root_opening import open_array
 from shmcoll.nodes.native.rooted_calls import broadcast, scatter
 
 
@@ -69,83 +58,64 @@ def run(ctx, routine, _kind):
 
 
 def barrier(ctx):
-    return opened(ctx)
+    return agreed(ctx)
 
 
 def all_gather(ctx):
-    if not is_carried(ctx, MOST_GATHERED):
-        return all_gather_long(ctx)
-    status = opened(ctx)
+    state, x, out = peek(ctx + STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA)
+    data, length = peek(x + c.DATA), peek(x + c.BYTES)
+    if not is_carried(state, length, MOST_GATHERED):
+        status = agreed(ctx)
+        return gather_everywhere(state, data, length, out) if status == c.OK else status
+    status = opened(ctx, data, length)
     if status == c.OK:
-        gather_rows(ctx)
+        copy_rows(state, out, length, peek(ctx + c.SIZE))
     return status
-
-
-def all_gather_long(ctx):
-    status, x = agreed(ctx), ctx + c.X
-    if status != c.OK:
-        return status
-    return gather_everywhere(peek(ctx + STATE), peek(x + c.DATA), peek(x + c.BYTES), peek(ctx + c.OUT + c.DATA))
 
 
 def gather(ctx):
-    x, out, root = ctx + c.X, peek(ctx + c.OUT + c.DATA), peek(ctx + c.ARGUMENT)
-    if not is_carried(ctx, most_for_one(peek(ctx + STATE))):
+    state, x, out, root = peek(ctx + STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA), peek(ctx + c.ARGUMENT)
+    data, length = peek(x + c.DATA), peek(x + c.BYTES)
+    if not is_carried(state, length, most_for_one(state)):
         status = agreed(ctx)
-        if status != c.OK:
-            return status
-        return collect_rows(peek(ctx + STATE), peek(x + c.DATA), peek(x + c.BYTES), out, root)
-    status = opened(ctx)
+        return collect_rows(state, data, length, out, root) if status == c.OK else status
+    status = opened(ctx, data, length)
     if status == c.OK and peek(ctx + c.RANK) == root:
-        gather_rows(ctx)
+        copy_rows(state, out, length, peek(ctx + c.SIZE))
     return status
 
 
-def gather_rows(ctx):
-    length = peek(ctx + c.X + c.BYTES)
-    for rank in range(peek(ctx + c.SIZE)):
-        copy(peek(ctx + c.OUT + c.DATA) + rank * length, row_of(peek(ctx + STATE), rank, length), length)
+def copy_rows(state, out, length, size):
+    for rank in range(size):
+        copy(out + rank * length, row_of(state, rank, length), length)
 
 
 def all_to_all(ctx):
-    if not is_carried(ctx, MOST_EXCHANGED):
-        return all_to_all_long(ctx)
-    status = opened(ctx)
-    if status != c.OK:
-        return status
+    state, data, out = peek(ctx + STATE), peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA)
     length, size = peek(ctx + c.X + c.BYTES), peek(ctx + c.SIZE)
     block = length // size
-    for rank in range(size):
-        source = row_of(peek(ctx + STATE), rank, length) + peek(ctx + c.RANK) * block
-        copy(peek(ctx + c.OUT + c.DATA) + rank * block, source, block)
-    return c.OK
-
-
-def all_to_all_long(ctx):
-    state, status = peek(ctx + STATE), c.NEEDS_PYTHON if works_in_place(ctx) else agreed(ctx)
-    if status != c.OK:
-        return status
-    given, lengths, begins = peek(state + GIVEN), peek(state + LENGTHS), peek(state + BEGINS)
-    equal_blocks(ctx, peek(ctx + c.X + c.BYTES) // peek(ctx + c.SIZE))
-    give(given, peek(ctx + c.X + c.DATA), lengths, begins, peek(ctx + c.OUT + c.DATA), lengths, begins)
-    return swap(state, given)
+    if not is_carried(state, length, MOST_EXCHANGED):
+        status = c.NEEDS_PYTHON if works_in_place(ctx) else agreed(ctx)
+        return exchange_blocks(state, data, out, block) if status == c.OK else status
+    status = opened(ctx, data, length)
+    for rank in range(size if status == c.OK else 0):
+        copy(out + rank * block, row_of(state, rank, length) + peek(ctx + c.RANK) * block, block)
+    return status
 
 
 def collective_permute(ctx):
     source, target = peek(ctx + SOURCE_RANK), peek(ctx + TARGET_RANK)
-    x, out, length = peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.BYTES)
-    state = peek(ctx + STATE)
-    if not is_carried(ctx, most_for_one(state)):
+    state, data, out = peek(ctx + STATE), peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA)
+    length = peek(ctx + c.X + c.BYTES)
+    if not is_carried(state, length, most_for_one(state)):
         status = c.NEEDS_PYTHON if works_in_place(ctx) else agreed(ctx)
-        return permute(state, source, target, x, out, length) if status == c.OK else status
-    status = opened(ctx)
-    if status != c.OK:
-        return status
-    if source == NOBODY:
+        return permute(state, source, target, data, out, length) if status == c.OK else status
+    status = opened(ctx, data, length)
+    if status == c.OK and source == NOBODY:
         clear(out, length)
-    else:
+    elif status == c.OK:
         copy(out, row_of(state, source, length), length)
-    return c.OK
+    return status
 
 
 FUNCTIONS = {
@@ -174,18 +144,7 @@ FUNCTIONS = {
 #: what Python calls, with the number of arguments
 MOVES: code.Functions = {
     "open_rows": (open_rows, 3),
-    "open_array": (open_array, 4),
-    "open_counts": (open_counts, 7),
-    "open_partials": (open_partials, 1),
-    "move_counted": (move_counted, 5),
     "swap": (swap, 2),
-    "permute": (permute, 6),
-    "gather_everywhere": (gather_everywhere, 4),
-    "collect_rows": (collect_rows, 5),
-    "hand_out_rows": (hand_out_rows, 5),
-    "spread": (spread, 4),
-    "all_reduce_long": (all_reduce_long, 1),
-    "to_owners": (to_owners, 1),
     "wait_far": (wait_far, 2),
 }
 
@@ -196,14 +155,33 @@ def make_entry_of(name: str) -> Callable[[int, int, int], int]:
     return make(FUNCTIONS[name], record, run)
 
 
+def make_plain_of(name: str) -> Callable[[int, int], int]:
+    """Return the form for interpreters whose arrays native code cannot read, of a call that `calls/` have checked."""
+    function, operation, kind = FUNCTIONS[name], RECORDS[name].code, RECORDS[name].form
+    place = phase_argument(kind)
+
+    def plain(ctx, written):
+        hindrance = what_hinders(ctx, kind)
+        if hindrance != c.OK and not goes_on(ctx, peek(written + argument_word(place)) if place else 0):
+            return hindrance
+        copy(ctx + c.REDUCTION, written + c.REDUCTION, FIXED * WORD - 2 * WORD)
+        copy(ctx + c.X, written + c.X, c.CONTEXT_WORDS * WORD - c.X)
+        poke(ctx + c.KERNEL, peek(ctx + KERNEL_GIVEN))
+        poke(ctx + c.OPERATION, operation)
+        return run(ctx, function, kind)
+
+    return plain
+
+
 def functions() -> code.Functions:
     """Return the entries of all calls and of messages, and what Python calls."""
     entries: code.Functions = {f"nodes_{name}": (make_entry_of(name), 3) for name in FUNCTIONS}
+    entries |= {f"nodes_plain_{name}": (make_plain_of(name), 2) for name in FUNCTIONS}
     entries |= {f"nodes_{name}": (make_message_entry(RECORDS[name]), 3) for name in MESSAGES}
     return entries | {f"nodes_move_{name}": move for name, move in MOVES.items()}
 
 
 def load(progress: Progress | None = None) -> dict[str, int]:
     """Return the addresses of these functions by name. The first call in a process loads or compiles them."""
-    names = (*FUNCTIONS, *MESSAGES, *MOVES)
+    names = (*FUNCTIONS, *(f"plain_{name}" for name in FUNCTIONS), *MESSAGES, *MOVES)
     return dict(zip(names, code.load_functions("calls_over_nodes", functions, progress), strict=True))

@@ -1,33 +1,49 @@
-"""The collectives with counts that native code makes over nodes: all_to_all_v, all_gather_v, gather_v, scatter_v. One
-algorithm serves all.
+"""The collectives with counts over nodes: all_to_all_v, all_gather_v, gather_v, scatter_v. One algorithm serves all.
 
 The opening carries the tables of all ranks, and short sources (`counted_opening.py`). The blocks of a source that has
 come with it are copied from there. The others go as in every exchange of blocks (`long_moves.py`): within the node
 through shared memory, to other nodes by one message for each pair of ranks. All ranks know all tables, so the ranks of
 a node agree on whether there is anything to share.
 
+All tables together grow with the square of the ranks. If an opening has no room for them, `find_counts` takes their
+place: each rank learns what is sent to it (OFFERS, OFFERED), and checks that and what it sends. In a second opening all
+ranks learn whether all of it fits.
+
 A call without `out` has two phases, as on one machine: COUNTS ends with COUNTS_KNOWN, and DATA moves the blocks. No
-other call of the group enters between them (`engine/native/entry.py`, ACTIVE).
+other call of the group enters between them (`engine/native/entry.py`, ACTIVE). A rank of scatter_v without `out` learns
+the dtype from the root's table.
 
 Cost: O(n (5 n W + s)); for longer sources A + (n - r - 1) o + S / B more. n ranks, r of a node, s bytes of a source
-that is short, S of what a node sends, W a word. A, o, B, and O(S) for an opening: see `agreement.py`.
+that is short, S of what a node sends, W a word. A, o, B, and O(S) for an opening: see `opening.py`.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.layout import RECV_COUNTS, RECV_DISPLS, SEND_COUNTS, SEND_DISPLS
+from shmcoll.engine.atomics import copy, peek, poke
+from shmcoll.engine.layout import (
+    COUNT_UNIT,
+    ELEMENT_TYPE,
+    RECV_COUNTS,
+    RECV_DISPLS,
+    SEND_COUNTS,
+    SEND_DISPLS,
+    TABLE_SIZES,
+    WORD,
+)
 from shmcoll.engine.protocol import count_tables
-from shmcoll.engine.protocol.count_checks import ANYONE, get
-from shmcoll.nodes.native.call import STATE, announce, known_marks
+from shmcoll.engine.protocol.count_checks import ANYONE, get, put, receives_fit, sends_fit, take_counts
+from shmcoll.engine.protocol.sync import mix
+from shmcoll.nodes.native.call import announce
 from shmcoll.nodes.native.counted_opening import (
     MOST_FOR_ALL,
     MOST_IN_ROW,
+    carries_tables,
     open_counts,
     source_bytes,
     source_of,
     table_of,
 )
-from shmcoll.nodes.native.layout import LOCAL, NODE, RANK
+from shmcoll.nodes.native.fingerprint import UNKNOWN, describe, positive
+from shmcoll.nodes.native.layout import LOCAL, NODE, OFFER_WORDS, OFFERED, OFFERS, RANK, STATE
 from shmcoll.nodes.native.long_moves import (
     RECEIVED,
     RECEIVED_AT,
@@ -35,13 +51,14 @@ from shmcoll.nodes.native.long_moves import (
     SENT_FROM,
     begin_blocks,
     block_of,
+    exchange_blocks,
     give_blocks,
     set_block_of,
     share_blocks,
 )
 from shmcoll.nodes.native.messages import await_messages, mpi_failed
 from shmcoll.nodes.native.node_calls import copy_freely
-from shmcoll.nodes.native.opening import member, ranks_in_all
+from shmcoll.nodes.native.opening import bring, member, open_rows, ranks_in_all, row_of
 
 
 def all_to_all_v(ctx):
@@ -64,18 +81,49 @@ def exchange(ctx, most, sender, receiver):
     state, table, phase = peek(ctx + STATE), peek(ctx + count_tables.TABLE), peek(ctx + count_tables.PHASE)
     x, out = ctx + c.X, ctx + c.OUT
     if phase != count_tables.DATA:
-        dtype = max(peek(x + c.DTYPE), peek(out + c.DTYPE))
-        marks = known_marks(ctx, dtype, 0, 0) if peek(ctx + c.ARGUMENT_2) == 0 else 0
-        if marks == 0:
-            return c.NEEDS_PYTHON
-        announce(ctx, marks, 0, 0)
-        status = open_counts(state, table, peek(x + c.DATA), peek(x + c.BYTES), most, sender, receiver)
+        first = describe(ctx, x if peek(x + c.DTYPE) else out, peek(ctx + c.ARGUMENT_2))
+        first, element = mix(first, peek(ctx + c.ARGUMENT_2)), get(table, peek(ctx + c.SIZE), TABLE_SIZES, ELEMENT_TYPE)
+        announce(ctx, first, positive(mix(first, element)) if element >= 0 else UNKNOWN, 0, 0)
+        if carries_tables(state):
+            status = open_counts(state, table, peek(x + c.DATA), peek(x + c.BYTES), most, sender, receiver)
+        else:
+            status = find_counts(state, table, first, sender, receiver)
         if status != c.OK:
             return status
         if phase == count_tables.COUNTS:
             return c.COUNTS_KNOWN
     item = peek(x + c.ITEM) if peek(x + c.DTYPE) else peek(out + c.ITEM)
     return move_counted(state, table, peek(x + c.DATA), peek(out + c.DATA), item)
+
+
+def find_counts(state, table, first, sender, receiver):
+    """Agree on the call that the slots describe. Write into this rank's table what it receives. Return as
+    `open_counts`."""
+    offers, offered, size, apart = peek(state + OFFERS), peek(state + OFFERED), ranks_in_all(state), OFFER_WORDS * WORD
+    for rank in range(size):
+        poke(offers + rank * apart, get(table, size, SEND_COUNTS, rank))
+        poke(offers + rank * apart + WORD, get(table, size, TABLE_SIZES, ELEMENT_TYPE))
+        poke(offers + rank * apart + 2 * WORD, get(table, size, TABLE_SIZES, COUNT_UNIT))
+    status = open_rows(state, 0, 0)
+    if status == c.OK:
+        status = exchange_blocks(state, offers, offered, apart)
+    if status != c.OK:
+        return status
+    fits = sends_fit(table, size, receiver) if sender == ANYONE or sender == peek(state + RANK) else 1
+    if fits and (receiver == ANYONE or receiver == peek(state + RANK)):
+        fits = receives_fit(table, offered, apart, size, sender)
+    poke(offers, fits)
+    bring(state, mix(first, 1), UNKNOWN, offers, WORD)
+    status = open_rows(state, offers, WORD)
+    for rank in range(size if status == c.OK else 0):
+        if peek(row_of(state, rank, WORD)) == 0:
+            status = c.REFUSED
+    if status == c.OK:
+        take_counts(offered, apart, size, table)
+        for rank in range(size if get(table, size, TABLE_SIZES, ELEMENT_TYPE) < 0 else 0):
+            if peek(offered + rank * apart + WORD) >= 0:
+                put(table, size, TABLE_SIZES, ELEMENT_TYPE, peek(offered + rank * apart + WORD))
+    return status
 
 
 def move_counted(state, table, source, target, item):
@@ -109,8 +157,10 @@ def move_counted(state, table, source, target, item):
 
 
 def node_shares(state, size):
-    """Return whether a rank of this node sends another one of it a block that has not come with the opening."""
+    """Return whether a rank of this node may send another one of it a block that has not come with the opening."""
     local, node = peek(state + LOCAL), peek(state + NODE)
+    if not carries_tables(state):
+        return 1
     for i in range(local):
         sender = member(state, node, i)
         for j in range(0 if source_of(state, sender) else local):

@@ -24,7 +24,7 @@ Cost: that of an opening of n rows; n² words in a table of n ranks.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.layout import ELEMENT_TYPE, TABLE_ENDS, TABLE_SIZES, WORD
-from shmcoll.engine.protocol.count_checks import all_fit, get, put, take_counts
+from shmcoll.engine.protocol.count_checks import all_fit, get, put, sent_to, take_counts
 from shmcoll.nodes.native.layout import (
     BROUGHT,
     GATHER_SLOTS,
@@ -95,7 +95,7 @@ def open_counts(state, table, source, length, most, sender, receiver):
     size, tables, apart = ranks_in_all(state), peek(state + TABLES), table_bytes(state)
     if not all_fit(tables, apart, size, sender, receiver):
         return c.REFUSED
-    take_counts(tables, apart, size, peek(state + RANK), table)
+    take_counts(sent_to(tables, size, peek(state + RANK)), apart, size, table)
     learn_type(tables, apart, size, table)
     return c.OK
 
@@ -104,14 +104,19 @@ def table_bytes(state):
     return (TABLE_SIZES * ranks_in_all(state) + TABLE_ENDS) * WORD
 
 
+def carries_tables(state):
+    """Return whether an opening has room for the tables of so many ranks."""
+    return peek(state + ROW) != 0
+
+
 def table_of(state, rank):
     """Return the address of the table that a rank has brought."""
     return peek(state + TABLES) + rank * table_bytes(state)
 
 
 def source_of(state, rank):
-    """Return the address of the source that a rank has brought; 0 if it goes its own way, or has no byte."""
-    return peek(peek(state + SOURCES) + 2 * rank * WORD)
+    """Return the address of the source that a rank has brought; 0 if it is sent separately or is empty."""
+    return 0 if not carries_tables(state) else peek(peek(state + SOURCES) + 2 * rank * WORD)
 
 
 def source_bytes(state, rank):

@@ -1,9 +1,13 @@
-"""The words of the state of native openings. Pure offsets; `state.py` fills them, `opening.py` says who writes which.
+"""The words of the state of a group over nodes. Pure offsets. `state.py` fills them, `opening.py` says who writes
+which.
 
 A state is private memory of one rank, for one group.
 """
 
-from shmcoll.engine.layout import WORD
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import MOST_DIMENSIONS, WORD
+
+STATE = c.MAILBOXES  # in the context of a group over nodes, which has no mailboxes: the address of its state
 
 SLOT_BYTES = 256
 SLOT_MARKS = 2
@@ -18,6 +22,10 @@ MOST_PARTIAL = 32 << 10  # all_reduce, reduce, though it be more than MOST_ROW: 
 MOST_SCATTERED = 16 << 10  # reduce_scatter
 MOST_EXCHANGED = 16 << 10  # all_to_all
 MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gather; if ranks share a node
+
+SHAPE_WORDS = 2 + MOST_DIMENSIONS  # dtype and mark, number of dimensions, dimensions
+OFFER_WORDS = 3  # elements, their type, the unit of counts
+STATE_WORDS = 109
 
 (
     INNER,  # context of the node's group
@@ -66,8 +74,7 @@ MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gat
     FAILED,  # what has failed, of a call that has returned UNREADABLE: the routine of the node, or 0 for MPI
     FAILED_STATUS,  # and its status
     SCRATCH,  # address of MOST_ROW bytes
-    KEYS,  # address of the table of marks, and of the key of the call (`marks.py`)
-    KEY,
+    CALLED,  # address of the words that describe this rank's call, as in a header (`fingerprint.py`)
     MOST_ROW,  # bytes of each rank that all ranks get in an opening
     RECORD,  # address of the record of this rank's last call (`engine/memory/node_words.py`)
     # of long calls (`native/long_*`)
@@ -83,6 +90,12 @@ MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gat
     REDUCE_BLOCKS,  # of its reduce_scatter
     REDUCE_BLOCKS_CALL,
     REDUCE_BLOCKS_SHAPES,
+    SCAN,  # of its scan
+    SCAN_CALL,
+    SCAN_SHAPES,
+    EXSCAN,  # and of its exscan
+    EXSCAN_CALL,
+    EXSCAN_SHAPES,
     TABLE,  # address of a table of counts of the node's group (`engine/protocol/count_tables.py`)
     BLOCKS,  # address of the addresses and lengths of a block for each rank of the node
     LENGTHS,  # address of a word for each rank of the group: the length of its block, where blocks are equal,
@@ -96,24 +109,38 @@ MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gat
     PARTS,  # address of memory for what is received from each node, twice, and bytes of each of these
     PART_BYTES,
     PART_PLACES,  # address of a word for each node: the address of what is combined of it
-    SOURCE,  # the reduction that is being made: operand, result, elements,
+    ROW_PLACES,  # address of a word for each rank: where its operand is, if this rank has those of all
+    WIDE,  # address of memory for operands in the type of partial results, if that is another one,
+    TOTAL,  # and for a partial result
+    SOURCE,  # the reduction that is being made (`partials.py`): operand, result, elements,
     RESULT,
     ELEMENTS,
-    KIND,  # operator, and its identity, kernel, whether it is ordered; dtype, and bytes of an element
+    STORED_ITEM,  # bytes of an element of these;
+    ROOT,  # the only rank that has a result, or ALL;
+    LAST,  # the kernel that widens operands and makes the result of a partial result; 0 if these are the same;
+    KIND,  # of partial results: operator, its identity, kernel, whether it is ordered; dtype, and bytes of an element
     IDENTITY,
     KERNEL,
     ORDERED,
     DTYPE,
     ITEM,
+    WIDE_KERNEL,  # of a user's function, for partial results; Python writes it before the call
+    IN_RANK_ORDER,  # whether the ranks are in the order of the nodes
     FIRST_VALUE,  # addresses of the values for which a user's function has raised
     SECOND_VALUE,
     # of calls with counts (`counted_opening.py`, `counted.py`)
     ROW,  # address of MOST_ROW bytes: what this rank brings
     TABLES,  # address of the tables of all ranks, one after the other,
     SOURCES,  # and of two words for each rank: address and bytes of its source, if that has come with the opening
-) = (WORD * i for i in range(89))
-
-STATE_WORDS = 89
+    OFFERS,  # if the tables are too long for an opening: addresses of OFFER_WORDS words for each rank, about what this
+    OFFERED,  # rank sends, and about what it receives
+    SHAPE,  # address of SHAPE_WORDS words: the root's array, if it has more dimensions than an opening has room for
+    # of short blocks between many ranks (`leaders.py`)
+    DIRECT_BYTES,  # shorter blocks travel in the messages of the leaders; 0: none do
+    BY_SENDER,  # addresses of a leader's memory for the blocks that the ranks of its node send,
+    BY_RECEIVER,  # for those that they receive,
+    TO_NODES,  # and for the message to each node, MESSAGE_BYTES each
+) = (WORD * i for i in range(STATE_WORDS))
 
 LANES = 4  # of requests: those of one are awaited together
 

@@ -2,7 +2,7 @@
 other nodes by messages.
 
 swap               a block from every rank to every rank: one message for each pair of ranks on different nodes. They
-                   are begun before the node's part is moved, and awaited after it
+                   are begun before the node's part is moved, and awaited after it. `leaders.py`: fewer messages
 permute            the same, with one block
 collect_rows       the same, with blocks for one rank
 hand_out_rows      the same, with blocks of one rank
@@ -26,12 +26,15 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.kernels.kernels import clear
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native.layout import (
+    BEGINS,
     BLOCK_ROWS,
     DATA_TAG,
+    DIRECT_BYTES,
     GIVEN,
     HOMES,
     INDEX,
     INDICES,
+    LENGTHS,
     LOCAL,
     NODE,
     NODES,
@@ -39,6 +42,7 @@ from shmcoll.nodes.native.layout import (
     RANK,
     STARTS,
 )
+from shmcoll.nodes.native.leaders import swap_by_leaders
 from shmcoll.nodes.native.messages import await_messages, receive, send
 from shmcoll.nodes.native.node_calls import copy_freely, gather_blocks, set_received, set_sent, swap_blocks
 from shmcoll.nodes.native.opening import broadcast_in_node, member, ranks_in_all, ranks_of
@@ -119,6 +123,18 @@ def begin_blocks(state, given):
             begin, length = peek(peek(given + 2 * WORD) + peer * WORD), peek(peek(given + WORD) + peer * WORD)
             status = send_to_rank(state, 0, peer, source + begin, length)
     return status
+
+
+def exchange_blocks(state, source, target, length):
+    """Send block r of `source`, `length` bytes, to rank r, and write what rank r has sent to block r of `target`."""
+    if length < peek(state + DIRECT_BYTES):
+        return swap_by_leaders(state, source, target, length)
+    given, lengths, begins = peek(state + GIVEN), peek(state + LENGTHS), peek(state + BEGINS)
+    for rank in range(ranks_in_all(state)):
+        poke(lengths + rank * WORD, length)
+        poke(begins + rank * WORD, rank * length)
+    give(given, source, lengths, begins, target, lengths, begins)
+    return swap(state, given)
 
 
 def share_blocks(state, given):

@@ -11,6 +11,7 @@ of the node, `set_sent` what goes there.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call_kernel, copy, peek, poke
 from shmcoll.engine.kernels.dtypes import BY_NAME
+from shmcoll.engine.kernels.kernels import START
 from shmcoll.engine.layout import (
     COUNT_UNIT,
     ELEMENT_TYPE,
@@ -32,6 +33,9 @@ from shmcoll.engine.protocol.reduction import ORDERED as IS_ORDERED
 from shmcoll.nodes.native.layout import (
     BLOCKS,
     DTYPE,
+    EXSCAN,
+    EXSCAN_CALL,
+    EXSCAN_SHAPES,
     GATHER_BLOCKS,
     GATHER_BLOCKS_CALL,
     GATHER_BLOCKS_SHAPES,
@@ -45,6 +49,9 @@ from shmcoll.nodes.native.layout import (
     REDUCE_BLOCKS,
     REDUCE_BLOCKS_CALL,
     REDUCE_BLOCKS_SHAPES,
+    SCAN,
+    SCAN_CALL,
+    SCAN_SHAPES,
     SWAP_BLOCKS,
     SWAP_BLOCKS_CALL,
     SWAP_BLOCKS_SHAPES,
@@ -151,15 +158,44 @@ def reduce_blocks(state, target):
     if total == 0:
         return c.OK
     written, shapes = peek(state + REDUCE_BLOCKS_CALL), peek(state + REDUCE_BLOCKS_SHAPES)
+    write_reduction(state, written, mark_of(lengths, local), blocks)
     describe_elements(state, written + c.X, peek(shapes), peek(blocks), total, item)
     describe_elements(state, written + c.OUT, peek(shapes + WORD), target, own, item)
+    return in_node(state, REDUCE_BLOCKS, REDUCE_BLOCKS_CALL)
+
+
+def reduce_to_leader(state, source, count, target):
+    """Reduce the operands of the ranks of this node, which are several, to `target` of its leader."""
+    for i in range(peek(state + LOCAL)):
+        set_block(state, i, source, count if i == 0 else 0)
+    return reduce_blocks(state, target)
+
+
+def scan_in_node(state, includes_own, source, target, count):
+    """Reduce the operands of the ranks of this node before this one, and, in a scan, of this one, to `target`."""
+    if peek(state + LOCAL) == 1:
+        if includes_own:
+            step_freely(state, START, target, 0, source, count)
+        return c.OK
+    written = peek(state + SCAN_CALL) if includes_own else peek(state + EXSCAN_CALL)
+    shapes = peek(state + SCAN_SHAPES) if includes_own else peek(state + EXSCAN_SHAPES)
+    write_reduction(state, written, 0, 0)
+    describe_elements(state, written + c.X, peek(shapes), source, count, peek(state + ITEM))
+    if includes_own or peek(state + INDEX) > 0:
+        describe_elements(state, written + c.OUT, peek(shapes + WORD), target, count, peek(state + ITEM))
+    if includes_own:
+        return in_node(state, SCAN, SCAN_CALL)
+    return in_node(state, EXSCAN, EXSCAN_CALL)
+
+
+def write_reduction(state, written, argument, sources):
+    """Write into the call of a reducing routine which reduction it makes."""
     poke(written + c.REDUCTION, peek(state + KIND))
-    poke(written + c.ARGUMENT, mark_of(lengths, local))
+    poke(written + c.ARGUMENT, argument)
     poke(written + c.ARGUMENT_2, peek(state + IDENTITY))
     poke(written + KERNEL_GIVEN, peek(state + KERNEL))
     poke(written + IS_ORDERED, peek(state + ORDERED))
-    poke(written + SOURCES, blocks)
-    return in_node(state, REDUCE_BLOCKS, REDUCE_BLOCKS_CALL)
+    poke(written + SOURCES, sources)
 
 
 def describe_elements(state, view, shape, address, count, item):

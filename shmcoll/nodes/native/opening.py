@@ -1,14 +1,25 @@
-"""The opening of a call, in native code: every rank gets what all ranks have brought. `root_opening.py` has another
-form, in which they get what one of them has.
+"""The opening of a call: all ranks of all nodes make the same one. Here every rank gets what all ranks have brought.
 
-It has the three steps of every opening (`nodes/agreement.py`), in the same memory and with the same formats, so ranks
-that make different calls meet in it, and find that out.
+There are four forms of the opening, with the same three steps, in the same memory and with the same formats, so ranks
+that make different calls meet in it, and find that out. In `root_opening.py` one rank brings something for all, in
+`counted_opening.py` the ranks bring tables of counts, in `partial_opening.py` a node brings what it has reduced.
 
-    1. all_gather in the node     SLOT of each rank: its two marks, and up to MOST_BROUGHT bytes that it brings
-       gather to the leader       what the ranks of the node bring, if it is longer, and if their marks agree
-    2. exchange of the leaders    a message to each other leader: the two marks of the node, the length of what follows,
-                                  and what the ranks of the node have brought, one after the other
+    1. all_gather in the node     SLOT of each rank: its two fingerprints (`fingerprint.py`), the first one with the
+                                  number of the call in it, and up to MOST_BROUGHT bytes that it brings
+       gather to the leader       what the ranks of the node bring, if it is longer, and if their fingerprints agree
+    2. exchange of the leaders    a message to each other leader: the two fingerprints of the node, 0 or -1 if its ranks
+                                  disagree, the length of what follows, and what the ranks of the node have brought, one
+                                  after the other
     3. broadcast in the node      TOLD: the verdict, and what all ranks have brought, by node
+
+A rank leaves step 3 only after every rank of every node has entered step 1. All leaders see the same fingerprints, so
+all ranks reach the same verdict, before a byte of a result moves. If they disagree, every rank raises, and puts its
+call into words in another opening (`nodes/agreement.py`). A leader of a node that disagrees sends its message all the
+same. A receiver provides MESSAGE_BYTES, so a message of another call, which may be longer than expected, does no harm.
+
+Cost, O(S) in all files here: 2 a + A + (N - 2) o + (N - 1) S / B, for S bytes that a node brings. N nodes, a a sync in
+the node, A the time of a message between two leaders, o the work of a leader for each further one, B bytes per second
+of a node's link each way.
 
 If the node has one rank, what all ranks have brought stays in the messages.
 
@@ -19,7 +30,8 @@ Who writes what. The state is private memory of one rank. The thread that has th
 (`engine/native/entry.py`, ACTIVE and OWNER). MPI writes the messages of other nodes.
 
 Why nobody waits forever. Within the node the routines wait with a limit, and see ranks that die. For a leader that
-waits for MPI see `messages.py`. All ranks make the same steps, so there is no circle.
+waits for MPI see `messages.py`. A rank waits for the ranks of its node, a leader for the other leaders, and all of them
+make the same steps in the same order, so there is no circle.
 
 The GIL is held, except while a leader waits for MPI. The routines of the node release it by themselves.
 """
@@ -27,6 +39,7 @@ The GIL is held, except while a leader waits for MPI. The routines of the node r
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call, copy, peek, poke
 from shmcoll.engine.layout import WORD
+from shmcoll.nodes.native.fingerprint import positive
 from shmcoll.nodes.native.layout import (
     BROUGHT,
     COLLECT,
@@ -106,20 +119,14 @@ def message(state, node):
 
 
 def bring(state, first, second, source, length):
-    """Write this rank's slot."""
+    """Write this rank's slot: the fingerprints of its next call, and what it brings."""
     sequence = peek(state + SEQUENCE) + 1
     poke(state + SEQUENCE, sequence)
     slot = peek(state + SLOT)
-    poke(slot, numbered(first, sequence))
+    poke(slot, positive(positive(first) + sequence))
     poke(slot + WORD, second)
     if 0 < length <= MOST_BROUGHT:
         copy(slot + BROUGHT, source, length)
-
-
-def numbered(mark, sequence):
-    """Return the mark of a call as the ranks compare it. It is above 0."""
-    found = (mark + sequence) & ((1 << 62) - 1)
-    return found if found else 1
 
 
 def open_rows(state, source, length):
@@ -146,7 +153,7 @@ def open_rows(state, source, length):
 def publish(state, size):
     """Give TOLD of the leader, the verdict and so many bytes, to all ranks of the node. Return OK or MISMATCH, or what
     has failed."""
-    length = max(WORD + size, SLOT_BYTES)  # `agreement.py` sends no less
+    length = max(WORD + size, SLOT_BYTES)  # the same for all calls that bring little
     status = broadcast_in_node(state, peek(state + TOLD), length, 0)
     if status != c.OK:
         return status
@@ -202,7 +209,7 @@ def in_node(state, routine, written):
 
 
 def common(state):
-    """Return the first mark of the ranks of this node; 0 if they differ."""
+    """Return the first fingerprint of the ranks of this node; 0 if they differ."""
     slots = peek(state + SLOTS)
     for i in range(1, peek(state + LOCAL)):
         if peek(slots + i * SLOT_BYTES) != peek(slots):
@@ -211,7 +218,7 @@ def common(state):
 
 
 def known(state):
-    """Return the second mark of the ranks of this node that have one; 0 if no rank has; -1 if they differ."""
+    """Return the second fingerprint of the ranks of this node that have one; 0 if no rank has; -1 if they differ."""
     found = 0
     for i in range(peek(state + LOCAL)):
         found = both(found, peek(peek(state + SLOTS) + i * SLOT_BYTES + WORD))
@@ -219,7 +226,7 @@ def known(state):
 
 
 def both(one, other):
-    """Return the mark that both have, or that one has if the other is 0; -1 if they differ."""
+    """Return the fingerprint that both have, or that one has if the other is 0; -1 if they differ."""
     if one == 0 or other == 0:
         return one + other
     return one if one == other else -1
@@ -248,8 +255,8 @@ def exchange_rows(state, first, second, length):
 
 
 def exchange(state, first, second, size):
-    """Send this node's marks to the other leaders, with `size` bytes that are in its message, receive theirs, and write
-    the verdict."""
+    """Send this node's fingerprints to the other leaders, with `size` bytes that are in its message, receive theirs,
+    and write the verdict."""
     node, nodes, room, status = peek(state + NODE), peek(state + NODES), peek(state + MESSAGE_BYTES), c.OK
     own = message(state, node)
     poke(own, first)

@@ -3,7 +3,7 @@
 For each node, the blocks of its ranks are reduced and divided in the sender's node; each goes to its owner, who
 combines what it gets from all nodes. While the messages of a segment are on their way, the next one is reduced.
 Cost: O(0) + R + r (N - 1) / N S / B, for N nodes of r ranks, S bytes of all blocks of a rank, and R, a reduce_scatter
-in a node; B, and O(S) for an opening: see `agreement.py`.
+in a node; B, and O(S) for an opening: see `opening.py`.
 
 Rank i of a node of n ranks reduces for the ranks i, i + n, ... of each node, in as many rounds. The result may be in
 place of this rank's own block: a part of it is written after its last use as an operand, and no message is sent from
@@ -21,6 +21,7 @@ from shmcoll.nodes.native.layout import (
     ELEMENTS,
     INDEX,
     ITEM,
+    LAST,
     LOCAL,
     NODE,
     NODES,
@@ -29,12 +30,25 @@ from shmcoll.nodes.native.layout import (
     RANK,
     RESULT,
     SOURCE,
+    STORED_ITEM,
+    TOTAL,
+    WIDE,
 )
 from shmcoll.nodes.native.long_moves import receive_from_rank, send_to_rank
 from shmcoll.nodes.native.messages import await_messages
 from shmcoll.nodes.native.node_calls import reduce_blocks, set_block
-from shmcoll.nodes.native.opening import member, ranks_of
-from shmcoll.nodes.native.partials import SEGMENT_BYTES, UNIT, combine, is_alone, own_place, part
+from shmcoll.nodes.native.opening import member, ranks_in_all, ranks_of
+from shmcoll.nodes.native.partials import (
+    SEGMENT_BYTES,
+    UNIT,
+    combine,
+    finish,
+    is_alone,
+    is_widened,
+    own_place,
+    part,
+    widened,
+)
 
 
 def to_owners(state):
@@ -78,7 +92,7 @@ def owned(state, k, rank):
 def source_of(state, k, rank):
     """Return the address of segment k of the block for a rank."""
     begin = peek(peek(state + PLACES_OF_BLOCKS) + rank * WORD) + k * owned_elements(state)
-    return peek(state + SOURCE) + begin * peek(state + ITEM)
+    return peek(state + SOURCE) + begin * peek(state + STORED_ITEM)
 
 
 def begin_owned(state, k):
@@ -91,7 +105,7 @@ def begin_owned(state, k):
         if status == c.OK:
             sender = member(state, node, me % ranks_of(state, node))
             status = receive_from_rank(state, k & 1, sender, part(state, k, node), own_bytes)
-    place = own_place(state, k)
+    place = own_place(state, k)  # which has a place for each round for each node
     for i in range(1, nodes + 1):
         node = (here + i) % nodes
         for number in range(rounds_for(state, node)):
@@ -107,12 +121,14 @@ def reduce_for(state, k, node, first, place):
     is_mine = first + me < ranks_of(state, node)
     rank = member(state, node, first + me) if is_mine else 0
     if is_alone(state):
-        place = source_of(state, k, rank)
+        place = widened(state, place, source_of(state, k, rank), owned(state, k, rank))
     else:
         for i in range(local):
             there = first + i < ranks_of(state, node)
             owner = member(state, node, first + i) if there else 0
-            set_block(state, i, source_of(state, k, owner), owned(state, k, owner) if there else 0)
+            count = owned(state, k, owner) if there else 0
+            wide = peek(state + WIDE) + i * owned_elements(state) * peek(state + ITEM)
+            set_block(state, i, widened(state, wide, source_of(state, k, owner), count), count)
         status = reduce_blocks(state, place)
     if node != peek(state + NODE) and is_mine and status == c.OK:
         status = send_to_rank(state, k & 1, rank, place, owned(state, k, rank) * peek(state + ITEM))
@@ -121,14 +137,18 @@ def reduce_for(state, k, node, first, place):
 
 def combine_owned(state, k):
     """Combine segment k of this rank's block."""
-    nodes, here = peek(state + NODES), peek(state + NODE)
+    nodes, here, count = peek(state + NODES), peek(state + NODE), owned(state, k, peek(state + RANK))
     place = own_place(state, k) + places_before_own(state) * owned_elements(state) * peek(state + ITEM)
-    if is_alone(state):
+    if is_alone(state) and not is_widened(state):
         place = source_of(state, k, peek(state + RANK))
     for node in range(nodes):
         poke(peek(state + PART_PLACES) + node * WORD, place if node == here else part(state, k, node))
-    into = peek(state + RESULT) + k * owned_elements(state) * peek(state + ITEM)
-    return combine(state, into, owned(state, k, peek(state + RANK)))
+    result = peek(state + RESULT) + k * owned_elements(state) * peek(state + STORED_ITEM)
+    total = peek(state + TOTAL) if peek(state + LAST) else result
+    status = combine(state, total, count)
+    if status == c.OK and peek(state + LAST):
+        finish(state, result, total, count, ranks_in_all(state))
+    return status
 
 
 def places_before_own(state):

@@ -3,13 +3,13 @@
 The steps are those of `opening.py`, in the same memory and with the same formats; what they carry is half as much, and
 less with more ranks of a node:
 
-    1. all_gather in the node     the marks
-       reduce to the leader       the operands of the node, if their marks agree, into the leader's message
+    1. all_gather in the node     the fingerprints
+       reduce to the leader       the operands of the node, if their fingerprints agree, into the leader's message
     2. exchange of the leaders    the partial results of the nodes, which each leader combines in the order of the nodes
     3. broadcast in the node      TOLD: the verdict and the result
 
-The words of the state from SOURCE on say which reduction is made. The ranks of a node are reduced by its routine, in
-their order. If a node has one rank, its operand is sent as it is (`partials.py`).
+`partials.py` has the words that say which reduction is made. Here SOURCE is that of partial results. The ranks of a
+node are reduced by its routine, in their order.
 
 Cost: that of an opening with S bytes of a node, for operands of S bytes, R a reduce in the node, (N - 1) S g; see
 `rails.py` for the letters.
@@ -37,7 +37,7 @@ from shmcoll.nodes.native.layout import (
     TOLD,
 )
 from shmcoll.nodes.native.messages import mpi_failed
-from shmcoll.nodes.native.node_calls import reduce_blocks, set_block
+from shmcoll.nodes.native.node_calls import reduce_to_leader
 from shmcoll.nodes.native.opening import common, exchange, in_node, known, message, publish
 from shmcoll.nodes.native.partials import combine
 
@@ -61,21 +61,19 @@ def open_partials(state):
     first, second, length = common(state), known(state), peek(state + ELEMENTS) * peek(state + ITEM)
     agree = first != 0 and second >= 0
     if agree:
-        status = reduce_to_leader(state, length)
+        status = bring_partial(state, length)
     if peek(state + IS_LEADER) and status == c.OK:
         status = exchange_partials(state, first, second, length if agree else 0)
     return publish(state, length if agree else 0) if status == c.OK else status
 
 
-def reduce_to_leader(state, length):
+def bring_partial(state, length):
     """Reduce the operands of this node into the message of its leader."""
     source, target = peek(state + SOURCE), message(state, peek(state + NODE)) + HEAD
     if peek(state + LOCAL) == 1:
         copy(target, source, length)
         return c.OK
-    for i in range(peek(state + LOCAL)):
-        set_block(state, i, source, peek(state + ELEMENTS) if i == 0 else 0)
-    return reduce_blocks(state, target)
+    return reduce_to_leader(state, source, peek(state + ELEMENTS), target)
 
 
 def exchange_partials(state, first, second, length):

@@ -1,12 +1,13 @@
-"""all_reduce of long arrays over nodes: rails, in segments. `operators.py` says what a partial result is.
+"""all_reduce and reduce of long arrays over nodes: rails, in segments.
 
 The ranks of a node reduce and divide a segment; rank i exchanges its slice with the ranks i of the other nodes; the
 ranks of a node collect the slices. Each rank of a rail reduces one piece of the slice of all nodes, and sends the
 result to the others: 2 (N - 1) / N S in all. Of 2 nodes, slices up to WHOLE_BYTES are exchanged whole: the same bytes,
-in one message. While the messages of a segment are on their way, the next one is reduced.
+in one message. If there is a ROOT, its node gets whole slices from the others, and gives them to the root. While the
+messages of a segment are on their way, the next one is reduced.
 Cost: O(0) and the longer of R and W / B, with W = 2 (N - 1) / N S; for each segment 1 or 2 exchanges A + (N - 2) o; and
 (N - 1) / (N L) S g. N nodes, L ranks of each are rails, S bytes of an array, R a reduce_scatter and an all_gather in a
-node, g for a reduced byte; A, o, B, and O(S) for an opening: see `agreement.py`.
+node, g for a reduced byte; A, o, B, and O(S) for an opening: see `opening.py`.
 
 The result may be in place of the operand: a part of it is written after all messages that were sent from there are
 complete, and after its last use as an operand.
@@ -21,18 +22,54 @@ Source: DPML (Bayatpour et al., SC'17) and UCC's split_rail.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native.layout import ELEMENTS, INDEX, ITEM, LOCAL, NODE, NODES, PART_PLACES, RAILS, RESULT, SOURCE
-from shmcoll.nodes.native.long_moves import part_begin, receive_from_rank, send_to_rank
+from shmcoll.engine.protocol.reduction import ALL
+from shmcoll.nodes.native.layout import (
+    ELEMENTS,
+    INDEX,
+    INDICES,
+    ITEM,
+    LAST,
+    LOCAL,
+    NODE,
+    NODES,
+    PART_PLACES,
+    RAILS,
+    RANK,
+    RESULT,
+    ROOT,
+    SOURCE,
+    STORED_ITEM,
+    TOTAL,
+    WIDE,
+)
+from shmcoll.nodes.native.long_moves import home_of, part_begin, receive_from_rank, send_to_rank
 from shmcoll.nodes.native.messages import await_messages
-from shmcoll.nodes.native.node_calls import gather_blocks, reduce_blocks, set_block, set_received
-from shmcoll.nodes.native.opening import member
-from shmcoll.nodes.native.partials import SEGMENT_BYTES, UNIT, combine, is_alone, own_place, part
+from shmcoll.nodes.native.node_calls import (
+    gather_blocks,
+    reduce_blocks,
+    set_block,
+    set_received,
+    set_sent,
+    swap_blocks,
+)
+from shmcoll.nodes.native.opening import member, ranks_in_all
+from shmcoll.nodes.native.partials import (
+    SEGMENT_BYTES,
+    UNIT,
+    combine,
+    finish,
+    is_alone,
+    is_widened,
+    own_place,
+    part,
+    widened,
+)
 
 WHOLE_BYTES = 256 << 10
 
 
-def all_reduce(state):
-    """Reduce ELEMENTS elements at SOURCE over all ranks, into RESULT, which may be the same."""
+def reduce_along_rails(state):
+    """Reduce ELEMENTS elements at SOURCE over all ranks, into RESULT of the root, or of all ranks. It may be SOURCE."""
     step, status, k = segment_elements(state), c.OK, 0
     count = -(-peek(state + ELEMENTS) // step)
     if count > 0:
@@ -52,8 +89,14 @@ def all_reduce(state):
     return status
 
 
+def gets_result(state, node):
+    """Return whether a node combines what all nodes have reduced."""
+    return peek(state + ROOT) == ALL or home_of(state, peek(state + ROOT)) == node
+
+
 def segment_elements(state):
-    return max(SEGMENT_BYTES // peek(state + ITEM), 1)
+    """Return the elements of a segment. PARTS has room for whole slices of it, if these go to a root."""
+    return max(SEGMENT_BYTES // peek(state + ITEM) // (1 if peek(state + ROOT) == ALL else peek(state + NODES)), 1)
 
 
 def elements_of(state, k):
@@ -62,8 +105,12 @@ def elements_of(state, k):
     return min(step, peek(state + ELEMENTS) - k * step)
 
 
-def bytes_before(state, k):
-    return k * segment_elements(state) * peek(state + ITEM)
+def operand(state, k):
+    return peek(state + SOURCE) + k * segment_elements(state) * peek(state + STORED_ITEM)
+
+
+def result(state, k):
+    return peek(state + RESULT) + k * segment_elements(state) * peek(state + STORED_ITEM)
 
 
 def slice_elements(state, k):
@@ -74,17 +121,19 @@ def slice_elements(state, k):
 
 def own_slice(state, k):
     """Return the address of what this node has reduced of this rank's slice."""
-    return peek(state + SOURCE) + bytes_before(state, k) if is_alone(state) else own_place(state, k)
+    return operand(state, k) if is_alone(state) and not is_widened(state) else own_place(state, k)
 
 
 def total_slice(state, k):
-    """Return the address of the slice of the result."""
-    return peek(state + RESULT) + bytes_before(state, k) if peek(state + LOCAL) == 1 else own_place(state, k)
+    """Return the address of the slice of the result, of partial results."""
+    return result(state, k) if is_alone(state) and peek(state + LAST) == 0 else own_place(state, k)
 
 
 def pieces(state, k):
     """Return in how many pieces a slice is divided: one for each node, or one."""
     nodes = peek(state + NODES)
+    if peek(state + ROOT) != ALL:
+        return 1
     return nodes if nodes > 2 or slice_elements(state, k) * peek(state + ITEM) > WHOLE_BYTES else 1
 
 
@@ -112,8 +161,10 @@ def piece_end_of(length, pieces_of_slice, number):
 def begin_segment(state, k):
     """Reduce a segment in the node, and begin to exchange the slices of this rail."""
     count, item, status = elements_of(state, k), peek(state + ITEM), c.OK
-    if not is_alone(state):
-        source = peek(state + SOURCE) + bytes_before(state, k)
+    if is_alone(state):
+        widened(state, own_place(state, k), operand(state, k), count)
+    else:
+        source = widened(state, peek(state + WIDE), operand(state, k), count)
         for i in range(peek(state + LOCAL)):
             begin = part_begin(state, count, i)
             set_block(state, i, source + begin * item, part_begin(state, count, i + 1) - begin)
@@ -123,12 +174,12 @@ def begin_segment(state, k):
         return status
     for i in range(1, nodes):
         node = (here + i) % nodes
-        if status == c.OK:
+        if status == c.OK and gets_result(state, here):
             length = piece_elements(state, k, here) * item
             status = receive_from_rank(state, k & 1, member(state, node, me), part(state, k, node), length)
     for i in range(1, nodes):
         node = (here + i) % nodes
-        if status == c.OK:
+        if status == c.OK and gets_result(state, node):
             address, length = own_slice(state, k) + piece_begin(state, k, node), piece_elements(state, k, node) * item
             status = send_to_rank(state, k & 1, member(state, node, me), address, length)
     return status
@@ -137,6 +188,8 @@ def begin_segment(state, k):
 def combine_piece(state, k):
     """Combine this rank's piece, and begin to exchange the pieces of the result."""
     nodes, here, me, item = peek(state + NODES), peek(state + NODE), peek(state + INDEX), peek(state + ITEM)
+    if not gets_result(state, here):
+        return c.OK
     begin, length = piece_begin(state, k, here), piece_elements(state, k, here)
     for node in range(nodes):
         place = own_slice(state, k) + begin if node == here else part(state, k, node)
@@ -157,12 +210,29 @@ def combine_piece(state, k):
 
 
 def end_segment(state, k):
-    """Wait for the pieces of a segment, and collect its slices in the node."""
-    status = await_messages(state, 2 + (k & 1))
-    if status != c.OK or peek(state + LOCAL) == 1:
+    """Wait for the pieces of a segment, collect its slices in the node, and write the result."""
+    status, root = await_messages(state, 2 + (k & 1)), peek(state + ROOT)
+    if status != c.OK or not gets_result(state, peek(state + NODE)):
         return status
-    count, item = elements_of(state, k), peek(state + ITEM)
+    count, item, total = elements_of(state, k), peek(state + ITEM), total_slice(state, k)
+    if not is_alone(state):
+        total = peek(state + TOTAL) if peek(state + LAST) else result(state, k)
+        status = collect_slices(state, k, total, count * item)
+    if status == c.OK and peek(state + LAST) and (root == ALL or root == peek(state + RANK)):
+        finish(state, result(state, k), total, count, ranks_in_all(state))
+    return status
+
+
+def collect_slices(state, k, total, room):
+    """Copy the slices of a segment to the ranks of this node, or to the root."""
+    count, item, root = elements_of(state, k), peek(state + ITEM), peek(state + ROOT)
     for i in range(peek(state + LOCAL)):
         begin = part_begin(state, count, i)
-        set_received(state, i, (part_begin(state, count, i + 1) - begin) * item, begin * item)
-    return gather_blocks(state, own_place(state, k), peek(state + RESULT) + bytes_before(state, k), count * item)
+        is_sent = root == ALL or root == peek(state + RANK)
+        set_received(state, i, (part_begin(state, count, i + 1) - begin) * item if is_sent else 0, begin * item)
+    if root == ALL:
+        return gather_blocks(state, own_place(state, k), total, room)
+    length = slice_elements(state, k) * item
+    for i in range(peek(state + LOCAL)):
+        set_sent(state, i, length if i == peek(peek(state + INDICES) + root * WORD) else 0, 0)
+    return swap_blocks(state, own_place(state, k), length, total, room if root == peek(state + RANK) else 0)

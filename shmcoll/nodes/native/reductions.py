@@ -1,103 +1,106 @@
-"""The reducing calls that native code makes over nodes.
+"""The reducing calls over nodes.
 
-Short arrays come with the opening, and each rank combines those that it needs: the ranks of each node in their order,
-then the nodes; in scan and exscan the ranks in their order. all_reduce and reduce of more than some hundred bytes
-reduce the ranks of a node first (`partial_opening.py`). Long arrays follow (`rails.py`, `owners.py`).
+shortest     the opening gives all ranks the operands of all, and each rank combines those that it needs: the ranks of
+             each node in their order, then the nodes; in scan and exscan the ranks in their order
+short        all_reduce, reduce: each node is reduced first, and the leaders combine the nodes (`partial_opening.py`)
+long         the operands follow the opening (`rails.py`, `owners.py`, `running.py`)
+ordered      an operator that is not commutative, where ranks of a node are not neighbours: every rank gets the operands
+             of all ranks, and combines them in their order (`rank_order.py`, if they are long)
 """
 
 from shmcoll.collectives.reduce_scatter import EVEN
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import call_kernel, copy, peek, poke
-from shmcoll.engine.kernels.kernels import JOIN, START
+from shmcoll.engine.atomics import peek, poke
+from shmcoll.engine.kernels.kernels import START
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.protocol.reduction import SOURCES
-from shmcoll.nodes.native.call import STATE, agreed, equal_blocks, is_carried, opened, opened_in_partials
+from shmcoll.engine.protocol.reduction import ALL, SOURCES
+from shmcoll.nodes.native.call import agreed, announce_alike, is_carried, opened
 from shmcoll.nodes.native.layout import (
     BEGINS,
     COUNTS_OF_BLOCKS,
-    DTYPE,
     ELEMENTS,
-    IDENTITY,
+    IN_RANK_ORDER,
     ITEM,
-    KERNEL,
-    KIND,
     LENGTHS,
+    MOST_ROW,
     MOST_SCATTERED,
     NODES,
-    ORDERED,
     PLACES_OF_BLOCKS,
-    RESULT,
+    ROOT,
+    ROW_PLACES,
     SCRATCH,
     SOURCE,
+    STATE,
     TOLD,
+    TOTAL,
+    WIDE,
 )
+from shmcoll.nodes.native.node_calls import step_freely
 from shmcoll.nodes.native.opening import ranks_of, row_of, rows_of, stride
 from shmcoll.nodes.native.owners import to_owners
-from shmcoll.nodes.native.partial_opening import carries, pays
-from shmcoll.nodes.native.rails import all_reduce as all_reduce_long
+from shmcoll.nodes.native.partial_opening import carries, open_partials, pays
+from shmcoll.nodes.native.partials import describe_reduction, finish, fold, join, needs_rank_order, widened
+from shmcoll.nodes.native.rails import reduce_along_rails
+from shmcoll.nodes.native.rank_order import reduce_in_rank_order
+from shmcoll.nodes.native.running import scan_by_nodes
 
 
 def all_reduce(ctx):
-    if not carries(peek(ctx + STATE), peek(ctx + c.X + c.BYTES)):
-        status = agreed(ctx)
-        if status == c.OK:
-            describe_reduction(ctx)
-            status = all_reduce_long(peek(ctx + STATE))
-        return status
-    return reduce_in_opening(ctx, 1)
-
-
-def reduce_in_opening(ctx, has_result):
-    """Reduce arrays that the opening carries, to `out` if this rank has a result."""
-    state, x, target = peek(ctx + STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA)
-    if not carries(state, peek(x + c.BYTES)):
-        return c.NEEDS_PYTHON
-    if pays(state, peek(x + c.BYTES)):
-        describe_reduction(ctx)
-        status = opened_in_partials(ctx)
-        if status == c.OK and has_result:
-            copy(target, peek(state + TOLD) + WORD, peek(x + c.BYTES))
-        return status
-    status = opened(ctx)
-    if status == c.OK and has_result:
-        reduce_rows(ctx, target, 0, peek(x + c.COUNT))
-    return status
-
-
-def describe_reduction(ctx):
-    """Write which reduction is made after the opening; see `rails.py`, `owners.py`."""
-    state, x = peek(ctx + STATE), ctx + c.X
-    poke(state + SOURCE, peek(x + c.DATA))
-    poke(state + RESULT, peek(ctx + c.OUT + c.DATA))
-    poke(state + ELEMENTS, peek(x + c.COUNT))
-    poke(state + KIND, peek(ctx + c.REDUCTION))
-    poke(state + IDENTITY, 0)
-    poke(state + KERNEL, peek(ctx + c.KERNEL))
-    poke(state + ORDERED, 0)
-    poke(state + DTYPE, peek(x + c.DTYPE))
-    poke(state + ITEM, peek(x + c.ITEM))
+    return reduce_to(ctx, ALL)
 
 
 def reduce(ctx):
-    return reduce_in_opening(ctx, peek(ctx + c.RANK) == peek(ctx + c.ARGUMENT))
+    return reduce_to(ctx, peek(ctx + c.ARGUMENT))
+
+
+def reduce_to(ctx, root):
+    """Reduce to the root, or to all ranks."""
+    if not describe_reduction(ctx):
+        return c.NEEDS_PYTHON
+    state, count, size = peek(ctx + STATE), peek(ctx + c.X + c.COUNT), peek(ctx + c.SIZE)
+    length, results = count * peek(state + ITEM), count if root == ALL or peek(ctx + c.RANK) == root else 0
+    poke(state + ROOT, root)
+    if needs_rank_order(state):
+        return reduce_in_order(ctx, size, 0, results, peek(state + MOST_ROW))
+    if not carries(state, length):
+        status = agreed(ctx)
+        return reduce_along_rails(state) if status == c.OK else status
+    source, total = widened(state, peek(state + WIDE), peek(state + SOURCE), count), peek(state + TOTAL)
+    if pays(state, length):
+        poke(state + SOURCE, source)
+        announce_alike(ctx, 0, 0)
+        status, total = open_partials(state), peek(state + TOLD) + WORD
+    else:
+        status = opened(ctx, source, length)
+        if status == c.OK and results:
+            status = reduce_rows(state, total, length, 0, count)
+    if status == c.OK and results:
+        finish(state, peek(ctx + c.OUT + c.DATA), total, count, size)
+    return status
 
 
 def reduce_scatter(ctx):
     """The blocks are equal parts of x, or have the lengths that the call brings (`engine/native/entry_counts.py`)."""
-    state = peek(ctx + STATE)
-    if not is_carried(ctx, MOST_SCATTERED):
+    if not describe_reduction(ctx):
+        return c.NEEDS_PYTHON
+    state, me, size, count = peek(ctx + STATE), peek(ctx + c.RANK), peek(ctx + c.SIZE), peek(ctx + c.X + c.COUNT)
+    most = describe_blocks(ctx, state)
+    begin, own, length = (
+        peek(peek(state + PLACES_OF_BLOCKS) + me * WORD),
+        peek(ctx + c.OUT + c.COUNT),
+        count * peek(state + ITEM),
+    )
+    if needs_rank_order(state):
+        return reduce_in_order(ctx, size, begin, own, MOST_SCATTERED)
+    if not is_carried(state, length, MOST_SCATTERED):
         status = agreed(ctx)
-        if status == c.OK:
-            describe_reduction(ctx)
-            poke(state + ELEMENTS, describe_blocks(ctx, state))
-            status = to_owners(state)
-        return status
-    status = opened(ctx)
+        poke(state + ELEMENTS, most)
+        return to_owners(state) if status == c.OK else status
+    status = opened(ctx, widened(state, peek(state + WIDE), peek(state + SOURCE), count), length)
     if status == c.OK:
-        begin = peek(ctx + c.RANK) * peek(ctx + c.OUT + c.BYTES)
-        if peek(ctx + c.ARGUMENT) != EVEN:
-            begin = peek(peek(ctx + SOURCES) + peek(ctx + c.RANK) * WORD) - peek(ctx + c.X + c.DATA)
-        reduce_rows(ctx, peek(ctx + c.OUT + c.DATA), begin, peek(ctx + c.OUT + c.COUNT))
+        status = reduce_rows(state, peek(state + TOTAL), length, begin * peek(state + ITEM), own)
+    if status == c.OK:
+        finish(state, peek(ctx + c.OUT + c.DATA), peek(state + TOTAL), own, size)
     return status
 
 
@@ -106,7 +109,9 @@ def describe_blocks(ctx, state):
     size, begins = peek(ctx + c.SIZE), peek(state + BEGINS)
     lengths, begin, most = peek(state + LENGTHS), 0, peek(ctx + c.OUT + c.COUNT)
     if peek(ctx + c.ARGUMENT) == EVEN:
-        equal_blocks(ctx, most)
+        for rank in range(size):
+            poke(lengths + rank * WORD, most)
+            poke(begins + rank * WORD, rank * most)
     else:
         lengths = peek(ctx + SOURCES) + size * WORD
         for rank in range(size):
@@ -116,20 +121,6 @@ def describe_blocks(ctx, state):
     poke(state + COUNTS_OF_BLOCKS, lengths)
     poke(state + PLACES_OF_BLOCKS, begins)
     return most
-
-
-def reduce_rows(ctx, target, begin, count):
-    """Combine `count` elements from byte `begin` on of what all ranks have brought: those of a node in their order,
-    then the nodes."""
-    state, kernel, size, length = peek(ctx + STATE), peek(ctx + c.KERNEL), peek(ctx + c.SIZE), peek(ctx + c.X + c.BYTES)
-    for node in range(peek(state + NODES) if count > 0 else 0):
-        row, part = rows_of(state, node, length) + begin, peek(state + SCRATCH) if node > 0 else target
-        call_kernel(kernel, START, part, 0, row, count, 1)
-        for _ in range(1, ranks_of(state, node)):
-            row += stride(length)
-            call_kernel(kernel, JOIN, part, part, row, count, size)
-        if node > 0:
-            call_kernel(kernel, JOIN, target, target, part, count, size)
 
 
 def scan(ctx):
@@ -142,12 +133,45 @@ def exscan(ctx):
 
 def prefix(ctx, ranks):
     """Combine the arrays of the first ranks in their order. Rank 0 of an exscan has no result."""
-    status, state, target = opened(ctx), peek(ctx + STATE), peek(ctx + c.OUT + c.DATA)
-    kernel, size, x = peek(ctx + c.KERNEL), peek(ctx + c.SIZE), ctx + c.X
-    for rank in range(ranks if status == c.OK and peek(x + c.COUNT) > 0 else 0):
-        row = row_of(state, rank, peek(x + c.BYTES))
-        if rank == 0:
-            call_kernel(kernel, START, target, 0, row, peek(x + c.COUNT), 1)
-        else:
-            call_kernel(kernel, JOIN, target, target, row, peek(x + c.COUNT), size)
+    if not describe_reduction(ctx):
+        return c.NEEDS_PYTHON
+    state, count = peek(ctx + STATE), peek(ctx + c.X + c.COUNT)
+    if not is_carried(state, count * peek(state + ITEM), peek(state + MOST_ROW)) and peek(state + IN_RANK_ORDER):
+        status = agreed(ctx)
+        return scan_by_nodes(state, ranks > peek(ctx + c.RANK)) if status == c.OK else status
+    return reduce_in_order(ctx, ranks, 0, count if ranks else 0, peek(state + MOST_ROW))
+
+
+def reduce_in_order(ctx, ranks, begin, count, most):
+    """Reduce the operands of the first ranks, in their order, and write `count` elements of that from `begin` on. All
+    operands come with the opening, if they have up to `most` bytes."""
+    state, elements, size = peek(ctx + STATE), peek(ctx + c.X + c.COUNT), peek(ctx + c.SIZE)
+    length, total = elements * peek(state + ITEM), peek(state + TOTAL)
+    if not is_carried(state, length, most):
+        status = agreed(ctx)
+        return reduce_in_rank_order(state, ranks, begin, begin + count) if status == c.OK else status
+    status = opened(ctx, widened(state, peek(state + WIDE), peek(state + SOURCE), elements), length)
+    for rank in range(size):
+        poke(peek(state + ROW_PLACES) + rank * WORD, row_of(state, rank, length))
+    if status == c.OK:
+        status = fold(state, total, ranks, begin * peek(state + ITEM), count)
+    if status == c.OK:
+        finish(state, peek(ctx + c.OUT + c.DATA), total, count, size)
+    return status
+
+
+def reduce_rows(state, target, length, begin, count):
+    """Combine `count` elements from byte `begin` on of what all ranks have brought: those of a node in their order,
+    then the nodes. Return OK or RAISED."""
+    status = c.OK
+    for node in range(peek(state + NODES) if count > 0 else 0):
+        row, partial = rows_of(state, node, length) + begin, peek(state + SCRATCH) if node > 0 else target
+        if status == c.OK:
+            step_freely(state, START, partial, 0, row, count)
+        for _ in range(1, ranks_of(state, node)):
+            row += stride(length)
+            if status == c.OK:
+                status = join(state, partial, partial, row, count)
+        if node > 0 and status == c.OK:
+            status = join(state, target, target, partial, count)
     return status

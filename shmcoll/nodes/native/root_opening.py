@@ -8,8 +8,8 @@ needs no message of its own. LONG: it goes its own way, after the opening.
 
     root's node    every rank has the slot of the root. If the root is not the leader, the array is shared in TOLD of
                    all ranks before the exchange, else with the verdict. Nobody takes it from there before the verdict
-    other nodes    with the verdict, if the marks say that every rank of the node knows the array, and so its length;
-                   else after it
+    other nodes    with the verdict, if the fingerprints say that every rank of the node knows the array, and so its
+                   length; else after it
 
 The message of the root's leader has no zeros at the end of the description: up to a hundred bytes go faster.
 """
@@ -38,6 +38,7 @@ from shmcoll.nodes.native.opening import broadcast_in_node, common, exchange, in
 
 LONG = -1  # in place of the length of an array that goes its own way
 ARRAY_LENGTH, ARRAY_TYPE, ARRAY_DIMENSIONS, ARRAY_DIMS = (WORD * i for i in range(4))
+MOST_DIMENSIONS_BROUGHT = (MOST_BROUGHT - ARRAY_DIMS) // WORD
 MOST_FOLLOWING = 64 << 10  # bytes that the root's leader sends to all others together
 
 
@@ -109,7 +110,7 @@ def all_know(state):
 
 
 def exchange_array(state, first, second, root, offers, follows):
-    """Exchange the marks, with what the root has if this node `offers` it, and write TOLD."""
+    """Exchange the fingerprints, with what the root has if this node `offers` it, and write TOLD."""
     home, told, size = peek(peek(state + HOMES) + root * WORD), peek(state + TOLD) + WORD, 0
     if offers:
         index = peek(peek(state + INDICES) + root * WORD)

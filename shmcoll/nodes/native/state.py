@@ -1,4 +1,4 @@
-"""The state of native openings (`opening.py`) of one group, and its use from Python."""
+"""The state of the calls of one group over nodes, and its use from Python."""
 
 import ctypes
 import sys
@@ -8,31 +8,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll.collectives import RECORDS
-from shmcoll.engine.kernels.dtypes import BY_NUMPY
-from shmcoll.engine.layout import WORD, table_words
+from shmcoll.engine.layout import HEADER_BYTES, HEADER_SEQUENCE, WORD, table_words
 from shmcoll.engine.memory.node_words import UNNAMED
 from shmcoll.engine.native import entry
 from shmcoll.nodes.native import layout as o
-from shmcoll.nodes.native.call import STATE, most_for_one
-from shmcoll.nodes.native.collectives import FUNCTIONS, MOVES, load
+from shmcoll.nodes.native.collectives import MOVES, load
+from shmcoll.nodes.native.fingerprint import positive
 from shmcoll.nodes.native.long_moves import BLOCK_ROWS_COUNT, SWAP_WORDS
-from shmcoll.nodes.native.long_state import IN_NODE, LongCalls
-from shmcoll.nodes.native.marks import KEY_WORDS, MOST_DIMENSIONS, TABLE_WORDS, enter, write_key
-from shmcoll.nodes.native.opening import numbered, stride
-from shmcoll.nodes.native.partial_opening import pays
+from shmcoll.nodes.native.long_state import IN_NODE, LONGEST_OFFER, LongCalls
+from shmcoll.nodes.native.opening import stride
 from shmcoll.nodes.native.root_opening import MOST_FOLLOWING
 from shmcoll.nodes.wire import DATA, OPENING, awaited
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
-    from shmcoll.nodes.topology import Topology
 
 ROOM_FOR_PARTS = 256  # requests of a lane beside those that each rank needs: an array may be sent in parts of 1 GiB
-LONGEST_OFFER = 64 << 10  # bytes that `agreement.open` carries from node to node
 LONGEST_ROWS = 256 << 10  # bytes that an opening carries from one node to another in rows
-MOST_KEYS = 1024  # whose entries Python remembers
 MOST_TOLD = 1 << 20  # bytes of all ranks that all get in an opening
-FEW_RANKS = 16  # on other nodes: even short blocks go from rank to rank, because native code sends them
 
 
 class OpeningState(LongCalls):
@@ -61,8 +54,7 @@ class OpeningState(LongCalls):
         homes, indices = np.array(topology.places, np.int64).T.copy()
         self._places = (np.cumsum(counts) - counts)[homes] + indices
         members = np.array([rank for ranks in topology.nodes for rank in ranks], np.int64)
-        self._entries: dict[tuple[Any, ...], int] = {}  # the entry of the table of a key
-        self._entered: dict[int, tuple[Any, ...]] = {}  # the key that an entry has
+        self.called = np.zeros(HEADER_BYTES // WORD, np.int64)
         self._memory: dict[int, np.ndarray] = {  # by the word of the state that has its address
             o.HOMES: homes,
             o.INDICES: indices,
@@ -79,8 +71,7 @@ class OpeningState(LongCalls):
             o.FLAG: np.zeros(1, np.int64),
             o.STATUS: np.zeros(64, np.int64),
             o.SCRATCH: np.zeros(self.most_row, np.uint8),
-            o.KEYS: np.zeros(TABLE_WORDS, np.int64),
-            o.KEY: np.zeros(KEY_WORDS, np.int64),
+            o.CALLED: self.called,
             o.TABLE: np.zeros(table_words(local), np.int64),
             o.BLOCKS: np.zeros((2, local), np.int64),
             o.LENGTHS: np.zeros(size, np.int64),
@@ -88,10 +79,12 @@ class OpeningState(LongCalls):
             o.GIVEN: np.zeros(SWAP_WORDS, np.int64),
             o.BLOCK_ROWS: np.zeros((BLOCK_ROWS_COUNT, size), np.int64),
             o.PART_PLACES: np.zeros(nodes, np.int64),
+            o.ROW_PLACES: np.zeros(size, np.int64),
+            o.SHAPE: np.zeros(o.SHAPE_WORDS, np.int64),
         }
         self._kept: list[Any] = []
         self._fill(d)
-        d.words[STATE // WORD] = self.words.ctypes.data
+        d.words[o.STATE // WORD] = self.words.ctypes.data
         with d.local_rank.compiling():
             self.functions = load(_tell)
         self._moves = {
@@ -126,6 +119,7 @@ class OpeningState(LongCalls):
             (o.WATCH, id(self._watch)),
             (o.MOST_ROW, self.most_row),
             (o.RECORD, d.recorder.address),
+            (o.IN_RANK_ORDER, topology.in_rank_order),
         ):
             self.words[offset // WORD] = value
         if len(topology.local) > 1:
@@ -157,6 +151,11 @@ class OpeningState(LongCalls):
     def sequence(self) -> int:
         """The number of the last opening."""
         return self.words.item(o.SEQUENCE // WORD)
+
+    @property
+    def number(self) -> int:
+        """The number of the last call."""
+        return self.called.item(HEADER_SEQUENCE // WORD)
 
     @property
     def verdict(self) -> int:
@@ -192,49 +191,16 @@ class OpeningState(LongCalls):
 
     # --- from Python --------------------------------------------------------------------------------------------------
 
-    def next_slot(self, first: int, second: int) -> None:
-        """Write the marks of this rank's next call into its slot."""
+    def open_rows(self, fingerprint: int, brought: np.ndarray) -> int:
+        """Make an opening in which this rank brings some bytes. Returns its status; see `opening.open_rows`."""
         words = self.slot[0].view(np.int64)
         self.words[o.SEQUENCE // WORD] += 1
-        words[0], words[1] = numbered(first, self.sequence), second
+        words[0], words[1] = positive(positive(fingerprint) + self.sequence), 0
         d = self._dispatcher
         d.recorder.begin(RECORDS[d.operation].code if d.operation in RECORDS else UNNAMED, self.sequence)
-
-    def open_rows(self, first: int, second: int, brought: np.ndarray) -> int:
-        """Make an opening in which this rank brings some bytes. Returns its status; see `opening.open_rows`."""
-        self.next_slot(first, second)
         if brought.size <= o.MOST_BROUGHT:
             self.slot[0, o.BROUGHT : o.BROUGHT + brought.size] = brought
         return self.move("open_rows", brought.ctypes.data, brought.size)
-
-    def open_partials(self, first: int, second: int) -> int:
-        """Make an opening that reduces what has been described. Returns its status; see `open_partials`."""
-        self.next_slot(first, second)
-        return self.move("open_partials")
-
-    @property
-    def most_for_one(self) -> int:
-        """The bytes of an array for one rank that an opening carries."""
-        return int(most_for_one(self.words.ctypes.data))
-
-    def reduces_in_nodes(self, length: int) -> bool:
-        """Return whether an opening with operands of so many bytes reduces them in their nodes first."""
-        return bool(pays(self.words.ctypes.data, length))
-
-    def open_array(self, first: int, second: int, brought: np.ndarray, array: int, follows: int, root: int) -> int:
-        """Make an opening in which the root brings a description, and perhaps its array, which is at an address.
-        Returns its status; see `root_opening.open_array`."""
-        self.next_slot(first, second)
-        self.slot[0, o.BROUGHT :] = brought
-        return self.move("open_array", array, follows, root)
-
-    def open_counts(
-        self, first: int, second: int, table: int, source: np.ndarray, most: int, sender: int, receiver: int
-    ) -> int:
-        """Make an opening in which this rank brings the table at an address, and perhaps its source. Returns its
-        status; see `counted_opening.open_counts`."""
-        self.next_slot(first, second)
-        return self.move("open_counts", table, source.ctypes.data, source.size, most, sender, receiver)
 
     def move(self, name: str, *arguments: int) -> int:
         """Call a function that moves the bytes of a call (MOVES), which has been prepared for. Returns its status."""
@@ -263,44 +229,9 @@ class OpeningState(LongCalls):
             ]
         )
 
-    def description(self) -> np.ndarray:
-        """Return what the root has brought to `open_array`; there until the next opening."""
-        return self.told[WORD:][: o.MOST_BROUGHT]
-
-    def array(self, length: int) -> np.ndarray:
-        """Return the array that has followed it."""
-        return self.told[WORD + o.MOST_BROUGHT :][:length]
-
-    def entry(self, name: str, words: np.ndarray) -> Callable[..., int] | None:
-        """Return the native entry of a short call, if it has one, on the context of the group."""
-        if name not in FUNCTIONS or not entry.FAST:
-            return None
-        return entry.make_callable(name, self.functions[name], 0, words)
-
-    def remember(
-        self, name: str, marks: tuple[int, int], operand: np.ndarray | None, reduction: int, root: int
-    ) -> None:
-        """Let native code make calls of this form by itself. marks: of the words that describe it."""
-        shape = operand.shape if operand is not None else ()
-        dtype = BY_NUMPY[operand.dtype].code if operand is not None else 0
-        key = name, reduction, dtype, root, shape
-        if len(shape) > MOST_DIMENSIONS or self._entered.get(self._entries.get(key, 0)) == key:
-            return
-        written, dims = np.zeros(KEY_WORDS, np.int64), np.array([*shape, 0], np.int64)
-        place = written.ctypes.data
-        write_key(place, RECORDS[name].code, reduction, dtype, root, len(shape), dims.ctypes.data)
-        entry = enter(self.words.ctypes.data, place, *marks)
-        if len(self._entries) >= MOST_KEYS:  # a program whose shapes change all the time
-            self._entries.clear()
-        self._entries[key], self._entered[entry] = entry, key
-
-
-def direct_bytes(topology: "Topology") -> int:
-    """Return the length of the shortest block that goes from rank to rank in an all_to_all. Shorter ones travel in the
-    messages of the leaders: there are fewer of these."""
-    if topology.size - topology.smallest <= FEW_RANKS:
-        return 0
-    return LONGEST_OFFER // max(map(len, topology.nodes)) ** 2 + 1
+    def entry(self, name: str, words: np.ndarray) -> Callable[..., int]:
+        """Return the native entry of a call, on the context of the group."""
+        return entry.make_callable(name, self.functions[name], self.functions[f"plain_{name}"], words)
 
 
 def _tell(progress: str) -> None:

@@ -14,7 +14,7 @@ MUTANTS_WITH_COUNTS = {
     ),
     "what is received is not judged": Mutant(
         "engine.protocol.count_checks.all_fit",
-        "receives_fit(tables, apart, size, sender, rank)",
+        "receives_fit(tables + rank * apart, sent_to(tables, size, rank), apart, size, sender)",
         "True",
         "gather_v refused",
     ),
