@@ -4,17 +4,8 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import note, peek, poke, recent
 from shmcoll.engine.layout import HEADER_SEQUENCE
 from shmcoll.engine.memory.node_words import CALL_BEGAN, CALL_ENDED, CALL_NUMBER, CALL_OPERATION
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.fingerprint import UNKNOWN, describe, with_array
-from shmcoll.nodes.native.layout import (
-    CALLED,
-    MOST_FOR_ONE,
-    MOST_FOR_ONE_SHARED,
-    MOST_ROW,
-    RECORD,
-    SEQUENCE,
-    SHARES,
-    STATE,
-)
 from shmcoll.nodes.native.opening import bring, open_rows
 
 
@@ -22,7 +13,7 @@ def opened(ctx, source, length):
     """Open a call in which every rank has its x, and brings `length` bytes. Return OK if all ranks have what all have
     brought."""
     announce_alike(ctx, source, length)
-    return open_rows(peek(ctx + STATE), source, length)
+    return open_rows(peek(ctx + o.STATE), source, length)
 
 
 def agreed(ctx):
@@ -39,25 +30,25 @@ def announce_alike(ctx, source, length):
 def announce(ctx, first, second, source, length):
     """Write this rank's slot, with the fingerprints and the bytes that it brings, and note the call for programs that
     look at the job."""
-    state = peek(ctx + STATE)
+    state = peek(ctx + o.STATE)
     bring(state, first, second, source, length)
-    poke(peek(state + CALLED) + HEADER_SEQUENCE, peek(state + SEQUENCE))
-    last = peek(state + RECORD)
+    poke(peek(state + o.CALLED) + HEADER_SEQUENCE, peek(state + o.SEQUENCE))
+    last = peek(state + o.RECORD)
     note(last + CALL_OPERATION, peek(ctx + c.OPERATION))
-    note(last + CALL_NUMBER, peek(state + SEQUENCE))
+    note(last + CALL_NUMBER, peek(state + o.SEQUENCE))
     note(last + CALL_BEGAN, recent())
     note(last + CALL_ENDED, 0)
 
 
 def is_carried(state, length, most):
     """Return whether an opening carries so many bytes of each rank, where it carries up to `most`."""
-    return length <= min(peek(state + MOST_ROW), most)
+    return length <= min(peek(state + o.MOST_ROW), most)
 
 
 def most_for_one(state):
     """Return the bytes of an array for one rank that the opening carries. If ranks share a node, all of them get the
     arrays of all, which takes longer than another message."""
-    return MOST_FOR_ONE_SHARED if peek(state + SHARES) else MOST_FOR_ONE
+    return o.MOST_FOR_ONE_SHARED if peek(state + o.SHARES) else o.MOST_FOR_ONE
 
 
 def works_in_place(ctx):

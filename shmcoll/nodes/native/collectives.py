@@ -34,9 +34,9 @@ from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.entry import FIXED, argument_word, goes_on, make_entry, phase_argument, what_hinders
 from shmcoll.engine.native.entry_counts import make_entry as make_entry_with_counts
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import agreed, is_carried, most_for_one, opened, works_in_place
 from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, scatter_v
-from shmcoll.nodes.native.layout import MOST_EXCHANGED, MOST_GATHERED, RECORD, STATE
 from shmcoll.nodes.native.long_moves import collect_rows, exchange_blocks, gather_everywhere, permute, swap
 from shmcoll.nodes.native.mail_receives import wait_far
 from shmcoll.nodes.native.message_entries import MESSAGES, make_message_entry
@@ -51,7 +51,7 @@ def run(ctx, routine, _kind):
     poke(ctx + c.ACTIVE, me)
     status = routine(ctx)
     if status != c.NEEDS_PYTHON and status != c.HALFWAY:
-        note(peek(peek(ctx + STATE) + RECORD) + CALL_ENDED, recent())
+        note(peek(peek(ctx + o.STATE) + o.RECORD) + CALL_ENDED, recent())
     if peek(ctx + c.ACTIVE) == me:
         poke(ctx + c.ACTIVE, -me if status == c.HALFWAY else 0)
     return status
@@ -62,9 +62,9 @@ def barrier(ctx):
 
 
 def all_gather(ctx):
-    state, x, out = peek(ctx + STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA)
+    state, x, out = peek(ctx + o.STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA)
     data, length = peek(x + c.DATA), peek(x + c.BYTES)
-    if not is_carried(state, length, MOST_GATHERED):
+    if not is_carried(state, length, o.MOST_GATHERED):
         status = agreed(ctx)
         return gather_everywhere(state, data, length, out) if status == c.OK else status
     status = opened(ctx, data, length)
@@ -74,7 +74,7 @@ def all_gather(ctx):
 
 
 def gather(ctx):
-    state, x, out, root = peek(ctx + STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA), peek(ctx + c.ARGUMENT)
+    state, x, out, root = peek(ctx + o.STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA), peek(ctx + c.ARGUMENT)
     data, length = peek(x + c.DATA), peek(x + c.BYTES)
     if not is_carried(state, length, most_for_one(state)):
         status = agreed(ctx)
@@ -91,10 +91,10 @@ def copy_rows(state, out, length, size):
 
 
 def all_to_all(ctx):
-    state, data, out = peek(ctx + STATE), peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA)
+    state, data, out = peek(ctx + o.STATE), peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA)
     length, size = peek(ctx + c.X + c.BYTES), peek(ctx + c.SIZE)
     block = length // size
-    if not is_carried(state, length, MOST_EXCHANGED):
+    if not is_carried(state, length, o.MOST_EXCHANGED):
         status = c.NEEDS_PYTHON if works_in_place(ctx) else agreed(ctx)
         return exchange_blocks(state, data, out, block) if status == c.OK else status
     status = opened(ctx, data, length)
@@ -105,7 +105,7 @@ def all_to_all(ctx):
 
 def collective_permute(ctx):
     source, target = peek(ctx + SOURCE_RANK), peek(ctx + TARGET_RANK)
-    state, data, out = peek(ctx + STATE), peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA)
+    state, data, out = peek(ctx + o.STATE), peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA)
     length = peek(ctx + c.X + c.BYTES)
     if not is_carried(state, length, most_for_one(state)):
         status = c.NEEDS_PYTHON if works_in_place(ctx) else agreed(ctx)

@@ -32,6 +32,7 @@ from shmcoll.engine.layout import (
 from shmcoll.engine.protocol import count_tables
 from shmcoll.engine.protocol.count_checks import ANYONE, get, put, receives_fit, sends_fit, take_counts
 from shmcoll.engine.protocol.sync import mix
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import announce
 from shmcoll.nodes.native.counted_opening import (
     MOST_FOR_ALL,
@@ -43,7 +44,6 @@ from shmcoll.nodes.native.counted_opening import (
     table_of,
 )
 from shmcoll.nodes.native.fingerprint import UNKNOWN, describe, positive
-from shmcoll.nodes.native.layout import LOCAL, NODE, OFFER_WORDS, OFFERED, OFFERS, RANK, STATE
 from shmcoll.nodes.native.long_moves import (
     RECEIVED,
     RECEIVED_AT,
@@ -78,7 +78,7 @@ def scatter_v(ctx):
 
 
 def exchange(ctx, most, sender, receiver):
-    state, table, phase = peek(ctx + STATE), peek(ctx + count_tables.TABLE), peek(ctx + count_tables.PHASE)
+    state, table, phase = peek(ctx + o.STATE), peek(ctx + count_tables.TABLE), peek(ctx + count_tables.PHASE)
     x, out = ctx + c.X, ctx + c.OUT
     if phase != count_tables.DATA:
         first = describe(ctx, x if peek(x + c.DTYPE) else out, peek(ctx + c.ARGUMENT_2))
@@ -99,7 +99,12 @@ def exchange(ctx, most, sender, receiver):
 def find_counts(state, table, first, sender, receiver):
     """Agree on the call that the slots describe. Write into this rank's table what it receives. Return as
     `open_counts`."""
-    offers, offered, size, apart = peek(state + OFFERS), peek(state + OFFERED), ranks_in_all(state), OFFER_WORDS * WORD
+    offers, offered, size, apart = (
+        peek(state + o.OFFERS),
+        peek(state + o.OFFERED),
+        ranks_in_all(state),
+        o.OFFER_WORDS * WORD,
+    )
     for rank in range(size):
         poke(offers + rank * apart, get(table, size, SEND_COUNTS, rank))
         poke(offers + rank * apart + WORD, get(table, size, TABLE_SIZES, ELEMENT_TYPE))
@@ -109,8 +114,8 @@ def find_counts(state, table, first, sender, receiver):
         status = exchange_blocks(state, offers, offered, apart)
     if status != c.OK:
         return status
-    fits = sends_fit(table, size, receiver) if sender == ANYONE or sender == peek(state + RANK) else 1
-    if fits and (receiver == ANYONE or receiver == peek(state + RANK)):
+    fits = sends_fit(table, size, receiver) if sender == ANYONE or sender == peek(state + o.RANK) else 1
+    if fits and (receiver == ANYONE or receiver == peek(state + o.RANK)):
         fits = receives_fit(table, offered, apart, size, sender)
     poke(offers, fits)
     bring(state, mix(first, 1), UNKNOWN, offers, WORD)
@@ -129,7 +134,7 @@ def find_counts(state, table, first, sender, receiver):
 def move_counted(state, table, source, target, item):
     """Move all blocks of a call that has been opened. table: this rank's own, with what it receives. Source and target
     do not overlap."""
-    size, me = ranks_in_all(state), peek(state + RANK)
+    size, me = ranks_in_all(state), peek(state + o.RANK)
     for rank in range(size):
         sent = 0 if source_of(state, me) else get(table, size, SEND_COUNTS, rank) * item
         received = get(table, size, RECV_COUNTS, rank) * item
@@ -158,7 +163,7 @@ def move_counted(state, table, source, target, item):
 
 def node_shares(state, size):
     """Return whether a rank of this node may send another one of it a block that has not come with the opening."""
-    local, node = peek(state + LOCAL), peek(state + NODE)
+    local, node = peek(state + o.LOCAL), peek(state + o.NODE)
     if not carries_tables(state):
         return 1
     for i in range(local):

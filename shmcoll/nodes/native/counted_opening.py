@@ -25,26 +25,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.layout import ELEMENT_TYPE, TABLE_ENDS, TABLE_SIZES, WORD
 from shmcoll.engine.protocol.count_checks import all_fit, get, put, sent_to, take_counts
-from shmcoll.nodes.native.layout import (
-    BROUGHT,
-    GATHER_SLOTS,
-    GATHER_SLOTS_CALL,
-    HEAD,
-    IS_LEADER,
-    LOCAL,
-    MOST_BROUGHT,
-    MOST_ROW,
-    NODE,
-    NODES,
-    RANK,
-    ROW,
-    SLOT,
-    SLOT_BYTES,
-    SLOTS,
-    SOURCES,
-    TABLES,
-    TOLD,
-)
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.messages import mpi_failed
 from shmcoll.nodes.native.opening import (
     broadcast_in_node,
@@ -74,17 +55,17 @@ def open_counts(state, table, source, length, most, sender, receiver):
     Return as `open_rows`, or REFUSED if the counts do not fit.
     """
     bring_row(state, table, source, length if length <= most else 0)
-    status = in_node(state, GATHER_SLOTS, GATHER_SLOTS_CALL)
+    status = in_node(state, o.GATHER_SLOTS, o.GATHER_SLOTS_CALL)
     if status != c.OK:
         return status
     first, second = common(state), known(state)
     agree = first != 0 and second >= 0
     apart = longest_row(state) if agree else 0
-    if apart > peek(state + MOST_ROW):
+    if apart > peek(state + o.MOST_ROW):
         return mpi_failed(state, 0)
-    if apart > MOST_BROUGHT:
-        status = collect(state, peek(state + ROW), apart)
-    if peek(state + IS_LEADER) and status == c.OK:
+    if apart > o.MOST_BROUGHT:
+        status = collect(state, peek(state + o.ROW), apart)
+    if peek(state + o.IS_LEADER) and status == c.OK:
         status = exchange_tables(state, first, second, apart)
     if status == c.OK:
         status = publish(state, WORD + AT_ONCE if agree else 0)
@@ -92,10 +73,10 @@ def open_counts(state, table, source, length, most, sender, receiver):
         status = take_rows(state)
     if status != c.OK:
         return status
-    size, tables, apart = ranks_in_all(state), peek(state + TABLES), table_bytes(state)
+    size, tables, apart = ranks_in_all(state), peek(state + o.TABLES), table_bytes(state)
     if not all_fit(tables, apart, size, sender, receiver):
         return c.REFUSED
-    take_counts(sent_to(tables, size, peek(state + RANK)), apart, size, table)
+    take_counts(sent_to(tables, size, peek(state + o.RANK)), apart, size, table)
     learn_type(tables, apart, size, table)
     return c.OK
 
@@ -106,41 +87,41 @@ def table_bytes(state):
 
 def carries_tables(state):
     """Return whether an opening has room for the tables of so many ranks."""
-    return peek(state + ROW) != 0
+    return peek(state + o.ROW) != 0
 
 
 def table_of(state, rank):
     """Return the address of the table that a rank has brought."""
-    return peek(state + TABLES) + rank * table_bytes(state)
+    return peek(state + o.TABLES) + rank * table_bytes(state)
 
 
 def source_of(state, rank):
     """Return the address of the source that a rank has brought; 0 if it is sent separately or is empty."""
-    return 0 if not carries_tables(state) else peek(peek(state + SOURCES) + 2 * rank * WORD)
+    return 0 if not carries_tables(state) else peek(peek(state + o.SOURCES) + 2 * rank * WORD)
 
 
 def source_bytes(state, rank):
     """Return the bytes that are there: those of the source, up to a word."""
-    return peek(peek(state + SOURCES) + (2 * rank + 1) * WORD)
+    return peek(peek(state + o.SOURCES) + (2 * rank + 1) * WORD)
 
 
 def bring_row(state, table, source, length):
     """Write this rank's row, and into its slot as much of it as that is for."""
-    row = peek(state + ROW)
+    row = peek(state + o.ROW)
     head = write_table(row, table, ranks_in_all(state))
-    brings = length if head + length <= peek(state + MOST_ROW) else 0
+    brings = length if head + length <= peek(state + o.MOST_ROW) else 0
     used = (head + brings + WORD - 1) // WORD * WORD
     set_row_bytes(row, used)
     if brings > 0:
         copy(row + head, source, brings)
-    copy(peek(state + SLOT) + BROUGHT, row, used if used <= MOST_BROUGHT else WORD)
+    copy(peek(state + o.SLOT) + o.BROUGHT, row, used if used <= o.MOST_BROUGHT else WORD)
 
 
 def longest_row(state):
     """Return the length of the longest row of this node."""
     longest = 0
-    for i in range(peek(state + LOCAL)):
-        longest = max(longest, row_bytes(peek(state + SLOTS) + i * SLOT_BYTES + BROUGHT))
+    for i in range(peek(state + o.LOCAL)):
+        longest = max(longest, row_bytes(peek(state + o.SLOTS) + i * o.SLOT_BYTES + o.BROUGHT))
     return longest
 
 
@@ -149,15 +130,15 @@ def longest_row(state):
 
 def exchange_tables(state, first, second, apart):
     """Exchange the rows of all nodes, and write TOLD if there are other ranks in this node."""
-    local = peek(state + LOCAL)
-    length = local * apart if apart > MOST_BROUGHT else rows_of_slots(state) if apart > 0 else 0
+    local = peek(state + o.LOCAL)
+    length = local * apart if apart > o.MOST_BROUGHT else rows_of_slots(state) if apart > 0 else 0
     status = exchange(state, first, second, length)
-    told = peek(state + TOLD)
+    told = peek(state + o.TOLD)
     if status != c.OK or peek(told) != 0:
         return status
     place = told + 2 * WORD
-    for other in range(peek(state + NODES)):
-        row = message(state, other) + HEAD
+    for other in range(peek(state + o.NODES)):
+        row = message(state, other) + o.HEAD
         apart, end = apart_in_message(state, other), row + peek(message(state, other) + 2 * WORD)
         for _ in range(ranks_of(state, other)):
             if not is_row(state, row, apart if apart else end - row):
@@ -172,10 +153,10 @@ def exchange_tables(state, first, second, apart):
 
 def rows_of_slots(state):
     """Write the rows that are in the slots into the message of this node, and return their length."""
-    begin = message(state, peek(state + NODE)) + HEAD
+    begin = message(state, peek(state + o.NODE)) + o.HEAD
     place = begin
-    for i in range(peek(state + LOCAL)):
-        row = peek(state + SLOTS) + i * SLOT_BYTES + BROUGHT
+    for i in range(peek(state + o.LOCAL)):
+        row = peek(state + o.SLOTS) + i * o.SLOT_BYTES + o.BROUGHT
         copy(place, row, row_bytes(row))
         place += row_bytes(row)
     return place - begin
@@ -184,7 +165,7 @@ def rows_of_slots(state):
 def apart_in_message(state, node):
     """Return the bytes from one row to the next in the message of a node; 0 if each has its own length."""
     apart = peek(message(state, node) + 2 * WORD) // ranks_of(state, node)
-    return apart if apart > MOST_BROUGHT else 0
+    return apart if apart > o.MOST_BROUGHT else 0
 
 
 def is_row(state, row, room):
@@ -199,14 +180,14 @@ def is_row(state, row, room):
 
 def take_rows(state):
     """Copy the tables of all ranks to TABLES, and note where their sources are. Get the rest of the rows before."""
-    told, alone, status = peek(state + TOLD), peek(state + LOCAL) == 1, c.OK
+    told, alone, status = peek(state + o.TOLD), peek(state + o.LOCAL) == 1, c.OK
     rest = peek(told + WORD) - AT_ONCE
     if not alone and rest > 0:
         status = broadcast_in_node(state, told + 2 * WORD + AT_ONCE, rest, 0)
     place = told + 2 * WORD
-    for node in range(peek(state + NODES) if status == c.OK else 0):
+    for node in range(peek(state + o.NODES) if status == c.OK else 0):
         if alone:
-            place = message(state, node) + HEAD
+            place = message(state, node) + o.HEAD
         apart = apart_in_message(state, node) if alone else 0
         for i in range(ranks_of(state, node)):
             take_row(state, member(state, node, i), place)
@@ -215,7 +196,7 @@ def take_rows(state):
 
 
 def take_row(state, rank, row):
-    size, sources = ranks_in_all(state), peek(state + SOURCES) + 2 * rank * WORD
+    size, sources = ranks_in_all(state), peek(state + o.SOURCES) + 2 * rank * WORD
     head = read_table(row, table_of(state, rank), size)
     poke(sources, row + head if row_bytes(row) > head else 0)
     poke(sources + WORD, row_bytes(row) - head)

@@ -13,17 +13,7 @@ Why there is no circle: a leader begins all of its messages before it waits for 
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.nodes.native.layout import (
-    BY_RECEIVER,
-    BY_SENDER,
-    DATA_TAG,
-    IS_LEADER,
-    LOCAL,
-    MESSAGE_BYTES,
-    NODE,
-    NODES,
-    TO_NODES,
-)
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.messages import await_messages, receive, send
 from shmcoll.nodes.native.node_calls import set_received, set_sent, swap_blocks
 from shmcoll.nodes.native.opening import leader, member, message, ranks_in_all, ranks_of
@@ -31,46 +21,46 @@ from shmcoll.nodes.native.opening import leader, member, message, ranks_in_all, 
 
 def swap_by_leaders(state, source, target, length):
     """Send block r of `source`, `length` bytes, to rank r, and write what rank r has sent to block r of `target`."""
-    local, leads, row, status = peek(state + LOCAL), peek(state + IS_LEADER), ranks_in_all(state) * length, c.OK
+    local, leads, row, status = peek(state + o.LOCAL), peek(state + o.IS_LEADER), ranks_in_all(state) * length, c.OK
     for i in range(local):
         set_sent(state, i, row if i == 0 else 0, 0)
         set_received(state, i, row if leads else 0, i * row)
-    status = swap_blocks(state, source, row, peek(state + BY_SENDER), local * row if leads else 0)
+    status = swap_blocks(state, source, row, peek(state + o.BY_SENDER), local * row if leads else 0)
     if leads and status == c.OK:
         status = swap_between_nodes(state, length, row)
     for i in range(local):
         set_sent(state, i, row if leads else 0, i * row)
         set_received(state, i, row if i == 0 else 0, 0)
     if status == c.OK:
-        status = swap_blocks(state, peek(state + BY_RECEIVER), local * row if leads else 0, target, row)
+        status = swap_blocks(state, peek(state + o.BY_RECEIVER), local * row if leads else 0, target, row)
     return status
 
 
 def swap_between_nodes(state, length, row):
-    nodes, here, local, status = peek(state + NODES), peek(state + NODE), peek(state + LOCAL), c.OK
+    nodes, here, local, status = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.LOCAL), c.OK
     for i in range(1, nodes):
         node = (here - i + nodes) % nodes
         if status == c.OK:
             room = local * ranks_of(state, node) * length
-            status = receive(state, 0, leader(state, node), message(state, node), room, DATA_TAG)
+            status = receive(state, 0, leader(state, node), message(state, node), room, o.DATA_TAG)
     for i in range(nodes):
         node = (here + i) % nodes
-        written = peek(state + TO_NODES) + node * peek(state + MESSAGE_BYTES)
+        written = peek(state + o.TO_NODES) + node * peek(state + o.MESSAGE_BYTES)
         place = written
         for sender in range(local):
             for j in range(ranks_of(state, node)):
-                copy(place, peek(state + BY_SENDER) + sender * row + member(state, node, j) * length, length)
+                copy(place, peek(state + o.BY_SENDER) + sender * row + member(state, node, j) * length, length)
                 place += length
         if node != here and status == c.OK:
-            status = send(state, 0, leader(state, node), written, place - written, DATA_TAG)
+            status = send(state, 0, leader(state, node), written, place - written, o.DATA_TAG)
     if status == c.OK:
         status = await_messages(state, 0)
     for node in range(nodes if status == c.OK else 0):
         place = message(state, node)
         if node == here:
-            place = peek(state + TO_NODES) + node * peek(state + MESSAGE_BYTES)
+            place = peek(state + o.TO_NODES) + node * peek(state + o.MESSAGE_BYTES)
         for i in range(ranks_of(state, node)):
             for receiver in range(local):
-                copy(peek(state + BY_RECEIVER) + receiver * row + member(state, node, i) * length, place, length)
+                copy(peek(state + o.BY_RECEIVER) + receiver * row + member(state, node, i) * length, place, length)
                 place += length
     return status

@@ -25,23 +25,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.kernels.kernels import clear
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native.layout import (
-    BEGINS,
-    BLOCK_ROWS,
-    DATA_TAG,
-    DIRECT_BYTES,
-    GIVEN,
-    HOMES,
-    INDEX,
-    INDICES,
-    LENGTHS,
-    LOCAL,
-    NODE,
-    NODES,
-    RAILS,
-    RANK,
-    STARTS,
-)
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.leaders import swap_by_leaders
 from shmcoll.nodes.native.messages import await_messages, receive, send
 from shmcoll.nodes.native.node_calls import copy_freely, gather_blocks, set_received, set_sent, swap_blocks
@@ -53,15 +37,15 @@ SENT, SENT_FROM, RECEIVED, RECEIVED_AT, BLOCK_ROWS_COUNT = range(5)  # rows of B
 
 
 def home_of(state, rank):
-    return peek(peek(state + HOMES) + rank * WORD)
+    return peek(peek(state + o.HOMES) + rank * WORD)
 
 
 def send_to_rank(state, lane, rank, address, length):
-    return send(state, lane, rank, address, length, DATA_TAG)
+    return send(state, lane, rank, address, length, o.DATA_TAG)
 
 
 def receive_from_rank(state, lane, rank, address, length):
-    return receive(state, lane, rank, address, length, DATA_TAG)
+    return receive(state, lane, rank, address, length, o.DATA_TAG)
 
 
 # --- blocks for each rank ---------------------------------------------------------------------------------------------
@@ -87,13 +71,13 @@ def block_of(state, row, rank):
 
 
 def block_row(state, row):
-    return peek(state + BLOCK_ROWS) + row * ranks_in_all(state) * WORD
+    return peek(state + o.BLOCK_ROWS) + row * ranks_in_all(state) * WORD
 
 
 def give_blocks(state, source, target):
     """Write the arguments of `swap` for the blocks in BLOCK_ROWS, and return their address."""
-    given, rows = peek(state + GIVEN), ranks_in_all(state) * WORD
-    sent = peek(state + BLOCK_ROWS)
+    given, rows = peek(state + o.GIVEN), ranks_in_all(state) * WORD
+    sent = peek(state + o.BLOCK_ROWS)
     give(given, source, sent, sent + SENT_FROM * rows, target, sent + RECEIVED * rows, sent + RECEIVED_AT * rows)
     return given
 
@@ -111,7 +95,7 @@ def swap(state, given):
 def begin_blocks(state, given):
     """Begin the messages of a swap."""
     size, source, target = ranks_in_all(state), peek(given), peek(given + 3 * WORD)
-    me, here, status = peek(state + RANK), peek(state + NODE), c.OK
+    me, here, status = peek(state + o.RANK), peek(state + o.NODE), c.OK
     for i in range(1, size):
         peer = (me - i + size) % size
         if home_of(state, peer) != here and status == c.OK:
@@ -127,9 +111,9 @@ def begin_blocks(state, given):
 
 def exchange_blocks(state, source, target, length):
     """Send block r of `source`, `length` bytes, to rank r, and write what rank r has sent to block r of `target`."""
-    if length < peek(state + DIRECT_BYTES):
+    if length < peek(state + o.DIRECT_BYTES):
         return swap_by_leaders(state, source, target, length)
-    given, lengths, begins = peek(state + GIVEN), peek(state + LENGTHS), peek(state + BEGINS)
+    given, lengths, begins = peek(state + o.GIVEN), peek(state + o.LENGTHS), peek(state + o.BEGINS)
     for rank in range(ranks_in_all(state)):
         poke(lengths + rank * WORD, length)
         poke(begins + rank * WORD, rank * length)
@@ -139,9 +123,9 @@ def exchange_blocks(state, source, target, length):
 
 def share_blocks(state, given):
     """Move the blocks of a swap within the node."""
-    source, target, here = peek(given), peek(given + 3 * WORD), peek(state + NODE)
+    source, target, here = peek(given), peek(given + 3 * WORD), peek(state + o.NODE)
     sent = received = 0  # how far the blocks of this node reach
-    for i in range(peek(state + LOCAL)):
+    for i in range(peek(state + o.LOCAL)):
         peer = member(state, here, i)
         length, begin = peek(peek(given + WORD) + peer * WORD), peek(peek(given + 2 * WORD) + peer * WORD)
         set_sent(state, i, length, begin)
@@ -154,7 +138,7 @@ def share_blocks(state, given):
 
 def permute(state, sender, receiver, source, target, length):
     """Send a block to a rank, and receive one from another, which may be NOBODY. They do not overlap."""
-    here, status = peek(state + NODE), c.OK
+    here, status = peek(state + o.NODE), c.OK
     comes = sender != NOBODY and home_of(state, sender) != here
     leaves = receiver != NOBODY and home_of(state, receiver) != here
     if comes:
@@ -163,7 +147,7 @@ def permute(state, sender, receiver, source, target, length):
         status = send_to_rank(state, 0, receiver, source, length)
     if status != c.OK:
         return status
-    for i in range(peek(state + LOCAL)):
+    for i in range(peek(state + o.LOCAL)):
         rank = member(state, here, i)
         set_sent(state, i, length if rank == receiver else 0, 0)
         set_received(state, i, length if rank == sender else 0, 0)
@@ -178,7 +162,7 @@ def permute(state, sender, receiver, source, target, length):
 
 def collect_rows(state, block, length, rows, root):
     """Write the blocks of all ranks, of equal length in bytes, into `rows` of the root. Its own may be there."""
-    me = peek(state + RANK)
+    me = peek(state + o.RANK)
     for rank in range(ranks_in_all(state)):
         set_block_of(state, SENT, rank, length if rank == root != me else 0)
         set_block_of(state, SENT_FROM, rank, 0)
@@ -192,7 +176,7 @@ def collect_rows(state, block, length, rows, root):
 def hand_out_rows(state, rows, target, length, root):
     """Write to `target` of each rank its block, of equal length in bytes, of `rows` of the root. The root's may be
     there."""
-    me = peek(state + RANK)
+    me = peek(state + o.RANK)
     for rank in range(ranks_in_all(state)):
         set_block_of(state, SENT, rank, length if rank != root == me else 0)
         set_block_of(state, SENT_FROM, rank, rank * length)
@@ -207,7 +191,7 @@ def swap_at_home(state, source, target, root):
     """Make the swap of BLOCK_ROWS, in which only the root's node has blocks to share."""
     given = give_blocks(state, source, target)
     status = begin_blocks(state, given)
-    if status == c.OK and home_of(state, root) == peek(state + NODE):
+    if status == c.OK and home_of(state, root) == peek(state + o.NODE):
         status = share_blocks(state, given)
     return await_messages(state, 0) if status == c.OK else status
 
@@ -217,8 +201,8 @@ def swap_at_home(state, source, target, root):
 
 def gather_everywhere(state, block, length, rows):
     """Write the blocks of all ranks, of equal length in bytes, into `rows`. This rank's may be there already."""
-    nodes, here, local = peek(state + NODES), peek(state + NODE), peek(state + LOCAL)
-    me, room, status = peek(state + INDEX), peek(peek(state + STARTS) + nodes * WORD) * length, c.OK
+    nodes, here, local = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.LOCAL)
+    me, room, status = peek(state + o.INDEX), peek(peek(state + o.STARTS) + nodes * WORD) * length, c.OK
     for i in range(1, nodes):
         node = (here - i + nodes) % nodes
         for index in range(me, ranks_of(state, node), local):
@@ -245,7 +229,7 @@ def gather_everywhere(state, block, length, rows):
 def share_rows(state, block, node, first, length, rows, room):
     """Share the rows of some ranks of a node, from index `first` on: rank i of this node has that of index first + i,
     if there is one."""
-    for i in range(peek(state + LOCAL)):
+    for i in range(peek(state + o.LOCAL)):
         has = first + i < ranks_of(state, node)
         rank = member(state, node, first + i) if has else 0
         set_received(state, i, length if has else 0, rank * length)
@@ -255,14 +239,14 @@ def share_rows(state, block, node, first, length, rows, room):
 def spread(state, address, length, root):
     """Copy bytes of the root to all ranks, where each of them has `address`."""
     home, step, status, k = home_of(state, root), segment_bytes(state, length), c.OK, 0
-    is_home = peek(state + NODE) == home
+    is_home = peek(state + o.NODE) == home
     if not is_home:
         status = receive_segment(state, address, length, home, step, 0)
     while k * step < length and status == c.OK:
         begin = k * step
         count = min(step, length - begin)
         if is_home:
-            status = broadcast_in_node(state, address + begin, count, peek(peek(state + INDICES) + root * WORD))
+            status = broadcast_in_node(state, address + begin, count, peek(peek(state + o.INDICES) + root * WORD))
         else:
             status = receive_segment(state, address, length, home, step, k + 1)
             if status == c.OK:
@@ -282,24 +266,24 @@ def spread(state, address, length, root):
 
 def segment_bytes(state, length):
     """Return the bytes of a segment: all of them if there are only two ranks, so that nothing is passed on."""
-    nodes = peek(state + NODES)
-    alone = nodes == 2 and peek(peek(state + STARTS) + nodes * WORD) == 2
+    nodes = peek(state + o.NODES)
+    alone = nodes == 2 and peek(peek(state + o.STARTS) + nodes * WORD) == 2
     return length if alone else SEGMENT_BYTES
 
 
 def part_begin(state, count, index):
     """Return where the part of a rail begins in a segment. Behind the last rail it ends."""
-    rails = peek(state + RAILS)
+    rails = peek(state + o.RAILS)
     return count * min(index, rails) // rails
 
 
 def receive_segment(state, address, length, home, step, k):
     """Begin to receive this rail's part of a segment from the node before this one in the tree."""
-    begin, nodes, me = k * step, peek(state + NODES), peek(state + INDEX)
+    begin, nodes, me = k * step, peek(state + o.NODES), peek(state + o.INDEX)
     count = min(step, length - begin)
-    if count <= 0 or me >= peek(state + RAILS):
+    if count <= 0 or me >= peek(state + o.RAILS):
         return c.OK
-    place, bit = (peek(state + NODE) - home + nodes) % nodes, 1
+    place, bit = (peek(state + o.NODE) - home + nodes) % nodes, 1
     while place & bit == 0:
         bit *= 2
     part = part_begin(state, count, me)
@@ -309,10 +293,10 @@ def receive_segment(state, address, length, home, step, k):
 
 def send_segment(state, address, count, home, lane):
     """Begin to send this rail's part of a segment to the nodes behind this one in the binomial tree."""
-    nodes, me, bit, status = peek(state + NODES), peek(state + INDEX), 1, c.OK
-    if me >= peek(state + RAILS):
+    nodes, me, bit, status = peek(state + o.NODES), peek(state + o.INDEX), 1, c.OK
+    if me >= peek(state + o.RAILS):
         return c.OK
-    place = (peek(state + NODE) - home + nodes) % nodes
+    place = (peek(state + o.NODE) - home + nodes) % nodes
     part = part_begin(state, count, me)
     while bit < nodes and place & bit == 0:
         bit *= 2
@@ -326,7 +310,7 @@ def send_segment(state, address, count, home, lane):
 
 def share_segment(state, address, count):
     """Copy the parts of the rails to all ranks of this node."""
-    for i in range(peek(state + LOCAL)):
+    for i in range(peek(state + o.LOCAL)):
         begin = part_begin(state, count, i)
         set_received(state, i, part_begin(state, count, i + 1) - begin, begin)
-    return gather_blocks(state, address + part_begin(state, count, peek(state + INDEX)), address, count)
+    return gather_blocks(state, address + part_begin(state, count, peek(state + o.INDEX)), address, count)

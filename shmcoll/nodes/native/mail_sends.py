@@ -18,6 +18,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.ring_buffers import WHOLE
 from shmcoll.engine.messages.send import BESIDE
 from shmcoll.engine.native import cpython as py
+from shmcoll.nodes.native import mail_words as m
 from shmcoll.nodes.native.mail_requests import (
     ALWAYS,
     ATTEMPT_NS,
@@ -31,44 +32,6 @@ from shmcoll.nodes.native.mail_requests import (
     probe,
     tested,
 )
-from shmcoll.nodes.native.mail_words import (
-    ANYBODY,
-    ASKED,
-    CLOSED,
-    CODE_SHIFT,
-    DIMENSIONS_SHIFT,
-    FAILED_STATUS,
-    FREE,
-    GIVEN_READY,
-    GIVEN_REQUEST,
-    INLINE_BYTES,
-    IRECV,
-    ISEND,
-    KIND,
-    LEFT,
-    MESSAGE_TAG,
-    NUMBER,
-    OBJECT_CODE,
-    OUTGOING,
-    OUTGOING_BYTES,
-    PAYLOAD_TAG,
-    POLLS,
-    READY_TAG,
-    RUNNING,
-    SENDING,
-    SENT,
-    SENT_BYTES,
-    SENT_FLAG,
-    SENT_FROM,
-    SENT_PAYLOAD,
-    SENT_STATUS,
-    SENT_TO,
-    SHAPE,
-    SHUT,
-    UNSENT,
-    head_bytes,
-    peer_of,
-)
 from shmcoll.nodes.native.messages import LONGEST
 
 ASKING_BYTES = 512 << 10  # over TCP, 256 KiB are copied in less time than a READY takes
@@ -81,95 +44,95 @@ def send_far(mail, ctx, rank):
     UNDER_WAY if Python has to look after the rest; or UNREADABLE, with FAILED_STATUS. A send that is BESIDE something
     else does not ask: it returns as soon as the bytes have been copied."""
     x = ctx + c.X
-    length, source, peer = peek(x + c.BYTES), peek(x + c.DATA), peer_of(mail, rank)
-    head = head_bytes(peek(x + c.DIMENSIONS), length)
+    length, source, peer = peek(x + c.BYTES), peek(x + c.DATA), m.peer_of(mail, rank)
+    head = m.head_bytes(peek(x + c.DIMENSIONS), length)
     asks = ASKING_BYTES <= length <= LONGEST and peek(ctx + c.SEND_MEMORY) != BESIDE
-    if peek(mail + CLOSED) == SHUT or peek(mail + SENDING) != FREE:
+    if peek(mail + m.CLOSED) == m.SHUT or peek(mail + m.SENDING) != m.FREE:
         return c.NEEDS_PYTHON
-    if not asks and head + length > peek(mail + OUTGOING_BYTES):
+    if not asks and head + length > peek(mail + m.OUTGOING_BYTES):
         return c.NEEDS_PYTHON
     write_head(mail, ctx, head, length, asks)
-    poke(mail + SENDING, RUNNING)
-    poke(mail + SENT_FROM, 0)
-    poke(mail + SENT_BYTES, length)
-    poke(mail + SENT_TO, peer)
+    poke(mail + m.SENDING, m.RUNNING)
+    poke(mail + m.SENT_FROM, 0)
+    poke(mail + m.SENT_BYTES, length)
+    poke(mail + m.SENT_TO, peer)
     thread = py.release_gil()
     found = send_whole(mail, peer, head, source, length)
-    if found == COMPLETE and length > INLINE_BYTES:
+    if found == COMPLETE and length > m.INLINE_BYTES:
         found = send_payload(mail, peer, head, source, length, asks)
     if found == COMPLETE:
-        found = tested(mail, SENT, SENT_FLAG, SENT_STATUS, clock() + ATTEMPT_NS + length, ALWAYS)
+        found = tested(mail, m.SENT, m.SENT_FLAG, m.SENT_STATUS, clock() + ATTEMPT_NS + length, ALWAYS)
     py.take_gil(thread)
-    poke(mail + SENDING, LEFT if found == GIVEN_UP else UNSENT if found == NO_ROOM else FREE)
+    poke(mail + m.SENDING, m.LEFT if found == GIVEN_UP else m.UNSENT if found == NO_ROOM else m.FREE)
     if found < 0:
-        poke(mail + FAILED_STATUS, -found)
+        poke(mail + m.FAILED_STATUS, -found)
         return c.UNREADABLE
     return c.OK if found == COMPLETE else c.UNDER_WAY
 
 
 def write_head(mail, ctx, size, length, asks):
     """Write the head of the message in the context into OUTGOING."""
-    head, dimensions, dims = peek(mail + OUTGOING), peek(ctx + c.X + c.DIMENSIONS), peek(ctx + c.X + c.DIMS)
-    code = OBJECT_CODE if peek(ctx + c.FORM) == WHOLE else peek(ctx + c.X + c.DTYPE)
-    kind = peek(ctx + c.ARGUMENT_2) | code << CODE_SHIFT | dimensions << DIMENSIONS_SHIFT
-    poke(head + KIND, kind)
-    poke(head + NUMBER, 0)
+    head, dimensions, dims = peek(mail + m.OUTGOING), peek(ctx + c.X + c.DIMENSIONS), peek(ctx + c.X + c.DIMS)
+    code = m.OBJECT_CODE if peek(ctx + c.FORM) == WHOLE else peek(ctx + c.X + c.DTYPE)
+    kind = peek(ctx + c.ARGUMENT_2) | code << m.CODE_SHIFT | dimensions << m.DIMENSIONS_SHIFT
+    poke(head + m.KIND, kind)
+    poke(head + m.NUMBER, 0)
     for i in range(dimensions):
-        poke(head + SHAPE + i * WORD, peek(dims + i * WORD))
-    if length > INLINE_BYTES:
-        asked = peek(mail + ASKED) + 1 if asks else 0
+        poke(head + m.SHAPE + i * WORD, peek(dims + i * WORD))
+    if length > m.INLINE_BYTES:
+        asked = peek(mail + m.ASKED) + 1 if asks else 0
         if asks:
-            poke(mail + ASKED, asked)
+            poke(mail + m.ASKED, asked)
         poke(head + size - WORD, asked)
 
 
 def send_whole(mail, peer, head, source, length):
     """Begin to send the head in OUTGOING, with the bytes if these are few. Return COMPLETE or minus MPI's error."""
-    outgoing = peek(mail + OUTGOING)
-    if length <= INLINE_BYTES:
+    outgoing = peek(mail + m.OUTGOING)
+    if length <= m.INLINE_BYTES:
         copy(outgoing + head, source, length)
         head += length
-    failed = begin(mail, ISEND, outgoing, head, peer, MESSAGE_TAG, SENT)
+    failed = begin(mail, m.ISEND, outgoing, head, peer, m.MESSAGE_TAG, m.SENT)
     return failed if failed else COMPLETE
 
 
 def send_payload(mail, peer, head, source, length, asks):
     """Send the bytes that follow a head. Return COMPLETE, GIVEN_UP, NO_ROOM or minus MPI's error."""
-    address, room, how = peek(mail + OUTGOING) + head, peek(mail + OUTGOING_BYTES) - head, ALWAYS
+    address, room, how = peek(mail + m.OUTGOING) + head, peek(mail + m.OUTGOING_BYTES) - head, ALWAYS
     is_ready = awaited(mail, peer, clock() + ASKING_NS + length // BYTES_A_NS) if asks else GIVEN_UP
     if is_ready < 0:
         return is_ready
     if is_ready == COMPLETE:
         address, how = source, UNTIL_SHUT
-        poke(mail + SENT_FROM, source)
+        poke(mail + m.SENT_FROM, source)
     elif length <= room:
         copy(address, source, length)
     else:
-        poke(mail + SENT_FROM, source)
+        poke(mail + m.SENT_FROM, source)
         return NO_ROOM
-    failed = begin(mail, ISEND, address, length, peer, PAYLOAD_TAG, SENT_PAYLOAD)
+    failed = begin(mail, m.ISEND, address, length, peer, m.PAYLOAD_TAG, m.SENT_PAYLOAD)
     if failed:
         return failed
-    return tested(mail, SENT_PAYLOAD, SENT_FLAG, SENT_STATUS, clock() + ATTEMPT_NS + length, how)
+    return tested(mail, m.SENT_PAYLOAD, m.SENT_FLAG, m.SENT_STATUS, clock() + ATTEMPT_NS + length, how)
 
 
 def awaited(mail, peer, limit):
     """Wait for the READY that has been asked for. Return COMPLETE, GIVEN_UP or minus MPI's error."""
-    turn, polls = 0, peek(mail + POLLS)
+    turn, polls = 0, peek(mail + m.POLLS)
     while True:
-        found = probe(mail, peer, READY_TAG, SENT_FLAG, SENT_STATUS)
+        found = probe(mail, peer, m.READY_TAG, m.SENT_FLAG, m.SENT_STATUS)
         if found == COMPLETE:
-            found = begin(mail, IRECV, mail + GIVEN_READY, WORD, peer, READY_TAG, GIVEN_REQUEST)
+            found = begin(mail, m.IRECV, mail + m.GIVEN_READY, WORD, peer, m.READY_TAG, m.GIVEN_REQUEST)
             if found == 0:
-                found = tested(mail, GIVEN_REQUEST, SENT_FLAG, SENT_STATUS, clock() + LEAVE_NS, ALWAYS)
-            if found != COMPLETE or peek(mail + GIVEN_READY) == peek(mail + ASKED):
+                found = tested(mail, m.GIVEN_REQUEST, m.SENT_FLAG, m.SENT_STATUS, clock() + LEAVE_NS, ALWAYS)
+            if found != COMPLETE or peek(mail + m.GIVEN_READY) == peek(mail + m.ASKED):
                 return found
         if found < 0:
             return found
         turn += 1
-        if peek(mail + CLOSED) == SHUT or (turn % TESTS_BETWEEN == 0 and clock() > limit):
+        if peek(mail + m.CLOSED) == m.SHUT or (turn % TESTS_BETWEEN == 0 and clock() > limit):
             return GIVEN_UP
-        if turn % 4 == 0 and probe(mail, peek(mail + ANYBODY), MESSAGE_TAG, SENT_FLAG, SENT_STATUS) != GIVEN_UP:
+        if turn % 4 == 0 and probe(mail, peek(mail + m.ANYBODY), m.MESSAGE_TAG, m.SENT_FLAG, m.SENT_STATUS) != GIVEN_UP:
             return GIVEN_UP
         if turn > polls:
             yield_core()

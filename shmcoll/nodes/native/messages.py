@@ -15,25 +15,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call, call_long, peek, poke, yield_core
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import cpython as py
-from shmcoll.nodes.native.layout import (
-    BEGUN,
-    BYTE,
-    COMM,
-    FAILED,
-    FAILED_STATUS,
-    FLAG,
-    IRECV,
-    ISEND,
-    PENDING,
-    POLLS,
-    REQUESTS,
-    ROOM,
-    SLEEPS,
-    STATUS,
-    TEST,
-    WATCH,
-    WORLD_RANKS,
-)
+from shmcoll.nodes.native import layout as o
 
 LONGEST = 1 << 30  # bytes of a message: MPI counts in 32 bits, so longer ones are sent in parts
 TESTS_BETWEEN = 128  # tests between two calls of WATCH, until it sleeps
@@ -42,30 +24,30 @@ C_INT = 0xFFFFFFFF
 
 def send(state, lane, rank, address, length, tag):
     """Begin to send bytes to a rank of another node. Return OK or UNREADABLE."""
-    return begin(state, ISEND, 1 + 2 * rank, lane, address, length, tag)
+    return begin(state, o.ISEND, 1 + 2 * rank, lane, address, length, tag)
 
 
 def receive(state, lane, rank, address, room, tag):
     """Begin to receive up to `room` bytes from a rank of another node. Return OK or UNREADABLE."""
-    return begin(state, IRECV, 2 + 2 * rank, lane, address, room, tag)
+    return begin(state, o.IRECV, 2 + 2 * rank, lane, address, room, tag)
 
 
 def begin(state, function, pending, lane, address, length, tag):
-    begun, room = peek(state + BEGUN) + 2 * lane * WORD, peek(state + ROOM)
-    peer = peek(peek(state + WORLD_RANKS) + (pending - 1) // 2 * WORD)
-    byte, comm = peek(state + BYTE), peek(state + COMM)
+    begun, room = peek(state + o.BEGUN) + 2 * lane * WORD, peek(state + o.ROOM)
+    peer = peek(peek(state + o.WORLD_RANKS) + (pending - 1) // 2 * WORD)
+    byte, comm = peek(state + o.BYTE), peek(state + o.COMM)
     poke(begun + WORD, peek(begun + WORD) + length)
     while length > 0:
         number, part = peek(begun), min(length, LONGEST)
         if number == room:
             return mpi_failed(state, 0)
         place = (lane * room + number) * WORD
-        request = peek(state + REQUESTS) + place
+        request = peek(state + o.REQUESTS) + place
         poke(request, 0)
         error = call_long(peek(state + function), address, part, byte, peer, peek(state + tag), comm, request) & C_INT
         if error:
             return mpi_failed(state, error)
-        poke(peek(state + PENDING) + place, pending)
+        poke(peek(state + o.PENDING) + place, pending)
         poke(begun, number + 1)
         address += part
         length -= part
@@ -75,32 +57,34 @@ def begin(state, function, pending, lane, address, length, tag):
 def await_messages(state, lane):
     """Wait until all requests of a lane are complete. Return OK, UNREADABLE, or INTERRUPTED with an exception that is
     pending."""
-    begun, first = peek(state + BEGUN) + 2 * lane * WORD, lane * peek(state + ROOM)
+    begun, first = peek(state + o.BEGUN) + 2 * lane * WORD, lane * peek(state + o.ROOM)
     count, turn, i, status = peek(begun), 0, 0, c.OK
     if count == 0:
         return status
-    poke(state + SLEEPS, 0)
+    poke(state + o.SLEEPS, 0)
     thread = py.release_gil()
     while i < count:
         place = (first + i) * WORD
-        if peek(peek(state + PENDING) + place) == 0:
+        if peek(peek(state + o.PENDING) + place) == 0:
             i += 1
             continue
-        error = call(peek(state + TEST), peek(state + REQUESTS) + place, peek(state + FLAG), peek(state + STATUS))
+        error = call(
+            peek(state + o.TEST), peek(state + o.REQUESTS) + place, peek(state + o.FLAG), peek(state + o.STATUS)
+        )
         if error & C_INT:
             status = mpi_failed(state, error & C_INT)
             break
-        if peek(peek(state + FLAG)) & C_INT:
-            poke(peek(state + PENDING) + place, 0)
+        if peek(peek(state + o.FLAG)) & C_INT:
+            poke(peek(state + o.PENDING) + place, 0)
             i += 1
             continue
         turn += 1
-        if turn % TESTS_BETWEEN == 0 or peek(state + SLEEPS):
+        if turn % TESTS_BETWEEN == 0 or peek(state + o.SLEEPS):
             py.take_gil(thread)
-            if py.call_back(peek(state + WATCH), turn):
+            if py.call_back(peek(state + o.WATCH), turn):
                 return c.INTERRUPTED
             thread = py.release_gil()
-        elif turn > peek(state + POLLS):
+        elif turn > peek(state + o.POLLS):
             yield_core()
     py.take_gil(thread)
     if status == c.OK:
@@ -110,6 +94,6 @@ def await_messages(state, lane):
 
 
 def mpi_failed(state, error):
-    poke(state + FAILED, 0)
-    poke(state + FAILED_STATUS, error)
+    poke(state + o.FAILED, 0)
+    poke(state + o.FAILED_STATUS, error)
     return c.UNREADABLE

@@ -30,33 +30,7 @@ from shmcoll.engine.native.entry_counts import mark_of
 from shmcoll.engine.protocol import count_tables
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN, SOURCES
 from shmcoll.engine.protocol.reduction import ORDERED as IS_ORDERED
-from shmcoll.nodes.native.layout import (
-    BLOCKS,
-    DTYPE,
-    EXSCAN,
-    EXSCAN_CALL,
-    EXSCAN_SHAPES,
-    GATHER_BLOCKS,
-    GATHER_BLOCKS_CALL,
-    GATHER_BLOCKS_SHAPES,
-    IDENTITY,
-    INDEX,
-    ITEM,
-    KERNEL,
-    KIND,
-    LOCAL,
-    ORDERED,
-    REDUCE_BLOCKS,
-    REDUCE_BLOCKS_CALL,
-    REDUCE_BLOCKS_SHAPES,
-    SCAN,
-    SCAN_CALL,
-    SCAN_SHAPES,
-    SWAP_BLOCKS,
-    SWAP_BLOCKS_CALL,
-    SWAP_BLOCKS_SHAPES,
-    TABLE,
-)
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.opening import describe, in_node
 
 UINT8 = BY_NAME["uint8"].code
@@ -64,11 +38,11 @@ MUCH = 64 << 10  # bytes for which it pays to let other threads run
 
 
 def set_row(state, row, i, value):
-    poke(peek(state + TABLE) + (row * peek(state + LOCAL) + i) * WORD, value)
+    poke(peek(state + o.TABLE) + (row * peek(state + o.LOCAL) + i) * WORD, value)
 
 
 def get_row(state, row, i):
-    return peek(peek(state + TABLE) + (row * peek(state + LOCAL) + i) * WORD)
+    return peek(peek(state + o.TABLE) + (row * peek(state + o.LOCAL) + i) * WORD)
 
 
 def set_sent(state, i, length, place):
@@ -93,9 +67,9 @@ def copy_freely(target, source, length):
 
 def step_freely(state, mode, target, accumulator, source, count):
     """Run one kernel step of the reduction that is being made, and return what the kernel does."""
-    frees = count * peek(state + ITEM) >= MUCH
+    frees = count * peek(state + o.ITEM) >= MUCH
     thread = py.release_gil() if frees else 0
-    failed = call_kernel(peek(state + KERNEL), mode, target, accumulator, source, count, 1)
+    failed = call_kernel(peek(state + o.KERNEL), mode, target, accumulator, source, count, 1)
     if frees:
         py.take_gil(thread)
     return failed
@@ -104,33 +78,33 @@ def step_freely(state, mode, target, accumulator, source, count):
 def gather_blocks(state, source, target, room):
     """Copy a block of each rank of this node to its place in `target` on all of them. This rank's may be there
     already."""
-    me = peek(state + INDEX)
+    me = peek(state + o.INDEX)
     own = get_row(state, RECV_COUNTS, me)
-    if peek(state + LOCAL) == 1:
+    if peek(state + o.LOCAL) == 1:
         copy_freely(target + get_row(state, RECV_DISPLS, me), source, own)
         return c.OK
-    for i in range(peek(state + LOCAL)):
+    for i in range(peek(state + o.LOCAL)):
         set_sent(state, i, own, 0)
-    written, shapes = peek(state + GATHER_BLOCKS_CALL), peek(state + GATHER_BLOCKS_SHAPES)
+    written, shapes = peek(state + o.GATHER_BLOCKS_CALL), peek(state + o.GATHER_BLOCKS_SHAPES)
     write_table(state, written, shapes, source, own, target, room)
-    return in_node(state, GATHER_BLOCKS, GATHER_BLOCKS_CALL)
+    return in_node(state, o.GATHER_BLOCKS, o.GATHER_BLOCKS_CALL)
 
 
 def swap_blocks(state, source, length, target, room):
     """Copy a block of each rank of this node to each of them."""
-    me = peek(state + INDEX)
-    if peek(state + LOCAL) == 1:
+    me = peek(state + o.INDEX)
+    if peek(state + o.LOCAL) == 1:
         begin, place = get_row(state, SEND_DISPLS, me), get_row(state, RECV_DISPLS, me)
         copy_freely(target + place, source + begin, get_row(state, SEND_COUNTS, me))
         return c.OK
-    written, shapes = peek(state + SWAP_BLOCKS_CALL), peek(state + SWAP_BLOCKS_SHAPES)
+    written, shapes = peek(state + o.SWAP_BLOCKS_CALL), peek(state + o.SWAP_BLOCKS_SHAPES)
     write_table(state, written, shapes, source, length, target, room)
-    return in_node(state, SWAP_BLOCKS, SWAP_BLOCKS_CALL)
+    return in_node(state, o.SWAP_BLOCKS, o.SWAP_BLOCKS_CALL)
 
 
 def write_table(state, written, shapes, source, length, target, room):
     """Complete the table and the call of a routine with counts."""
-    for i in range(peek(state + LOCAL)):
+    for i in range(peek(state + o.LOCAL)):
         set_row(state, RECV_ROOM, i, -1)
     set_row(state, TABLE_SIZES, SOURCE_SIZE, length)
     set_row(state, TABLE_SIZES, RESULT_SIZE, room)
@@ -139,62 +113,62 @@ def write_table(state, written, shapes, source, length, target, room):
     describe(written + c.X, peek(shapes), source, length)
     describe(written + c.OUT, peek(shapes + WORD), target, room)
     poke(written + count_tables.PHASE, count_tables.BOTH)
-    poke(written + count_tables.TABLE, peek(state + TABLE))
+    poke(written + count_tables.TABLE, peek(state + o.TABLE))
 
 
 def set_block(state, i, address, count):
     """Say where the block for a rank of this node is, and how many elements it has."""
-    poke(peek(state + BLOCKS) + i * WORD, address)
-    poke(peek(state + BLOCKS) + (peek(state + LOCAL) + i) * WORD, count)
+    poke(peek(state + o.BLOCKS) + i * WORD, address)
+    poke(peek(state + o.BLOCKS) + (peek(state + o.LOCAL) + i) * WORD, count)
 
 
 def reduce_blocks(state, target):
     """Reduce each block over the ranks of this node, which are several, for its rank. This one's goes to `target`."""
-    blocks, local, item = peek(state + BLOCKS), peek(state + LOCAL), peek(state + ITEM)
+    blocks, local, item = peek(state + o.BLOCKS), peek(state + o.LOCAL), peek(state + o.ITEM)
     lengths = blocks + local * WORD
-    own, total = peek(lengths + peek(state + INDEX) * WORD), 0
+    own, total = peek(lengths + peek(state + o.INDEX) * WORD), 0
     for i in range(local):
         total += peek(lengths + i * WORD)
     if total == 0:
         return c.OK
-    written, shapes = peek(state + REDUCE_BLOCKS_CALL), peek(state + REDUCE_BLOCKS_SHAPES)
+    written, shapes = peek(state + o.REDUCE_BLOCKS_CALL), peek(state + o.REDUCE_BLOCKS_SHAPES)
     write_reduction(state, written, mark_of(lengths, local), blocks)
     describe_elements(state, written + c.X, peek(shapes), peek(blocks), total, item)
     describe_elements(state, written + c.OUT, peek(shapes + WORD), target, own, item)
-    return in_node(state, REDUCE_BLOCKS, REDUCE_BLOCKS_CALL)
+    return in_node(state, o.REDUCE_BLOCKS, o.REDUCE_BLOCKS_CALL)
 
 
 def reduce_to_leader(state, source, count, target):
     """Reduce the operands of the ranks of this node, which are several, to `target` of its leader."""
-    for i in range(peek(state + LOCAL)):
+    for i in range(peek(state + o.LOCAL)):
         set_block(state, i, source, count if i == 0 else 0)
     return reduce_blocks(state, target)
 
 
 def scan_in_node(state, includes_own, source, target, count):
     """Reduce the operands of the ranks of this node before this one, and, in a scan, of this one, to `target`."""
-    if peek(state + LOCAL) == 1:
+    if peek(state + o.LOCAL) == 1:
         if includes_own:
             step_freely(state, START, target, 0, source, count)
         return c.OK
-    written = peek(state + SCAN_CALL) if includes_own else peek(state + EXSCAN_CALL)
-    shapes = peek(state + SCAN_SHAPES) if includes_own else peek(state + EXSCAN_SHAPES)
+    written = peek(state + o.SCAN_CALL) if includes_own else peek(state + o.EXSCAN_CALL)
+    shapes = peek(state + o.SCAN_SHAPES) if includes_own else peek(state + o.EXSCAN_SHAPES)
     write_reduction(state, written, 0, 0)
-    describe_elements(state, written + c.X, peek(shapes), source, count, peek(state + ITEM))
-    if includes_own or peek(state + INDEX) > 0:
-        describe_elements(state, written + c.OUT, peek(shapes + WORD), target, count, peek(state + ITEM))
+    describe_elements(state, written + c.X, peek(shapes), source, count, peek(state + o.ITEM))
+    if includes_own or peek(state + o.INDEX) > 0:
+        describe_elements(state, written + c.OUT, peek(shapes + WORD), target, count, peek(state + o.ITEM))
     if includes_own:
-        return in_node(state, SCAN, SCAN_CALL)
-    return in_node(state, EXSCAN, EXSCAN_CALL)
+        return in_node(state, o.SCAN, o.SCAN_CALL)
+    return in_node(state, o.EXSCAN, o.EXSCAN_CALL)
 
 
 def write_reduction(state, written, argument, sources):
     """Write into the call of a reducing routine which reduction it makes."""
-    poke(written + c.REDUCTION, peek(state + KIND))
+    poke(written + c.REDUCTION, peek(state + o.KIND))
     poke(written + c.ARGUMENT, argument)
-    poke(written + c.ARGUMENT_2, peek(state + IDENTITY))
-    poke(written + KERNEL_GIVEN, peek(state + KERNEL))
-    poke(written + IS_ORDERED, peek(state + ORDERED))
+    poke(written + c.ARGUMENT_2, peek(state + o.IDENTITY))
+    poke(written + KERNEL_GIVEN, peek(state + o.KERNEL))
+    poke(written + IS_ORDERED, peek(state + o.ORDERED))
     poke(written + SOURCES, sources)
 
 
@@ -202,4 +176,4 @@ def describe_elements(state, view, shape, address, count, item):
     describe(view, shape, address, count)
     poke(view + c.BYTES, count * item)
     poke(view + c.ITEM, item)
-    poke(view + c.DTYPE, peek(state + DTYPE))
+    poke(view + c.DTYPE, peek(state + o.DTYPE))

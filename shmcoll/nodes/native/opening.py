@@ -39,75 +39,41 @@ The GIL is held, except while a leader waits for MPI. The routines of the node r
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call, copy, peek, poke
 from shmcoll.engine.layout import WORD
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.fingerprint import positive
-from shmcoll.nodes.native.layout import (
-    BROUGHT,
-    COLLECT,
-    COLLECT_CALL,
-    COLLECT_SHAPES,
-    FAILED,
-    FAILED_STATUS,
-    GATHER_SLOTS,
-    GATHER_SLOTS_CALL,
-    HEAD,
-    HOMES,
-    INDICES,
-    INNER,
-    IS_LEADER,
-    LOCAL,
-    MEMBERS,
-    MESSAGE_BYTES,
-    MESSAGES,
-    MOST_BROUGHT,
-    NODE,
-    NODES,
-    OPENING_TAG,
-    PARTLY_UNLIKE,
-    PUBLISH,
-    PUBLISH_CALL,
-    PUBLISH_SHAPES,
-    SEQUENCE,
-    SLOT,
-    SLOT_BYTES,
-    SLOTS,
-    STARTS,
-    TOLD,
-    UNLIKE,
-    VERDICT,
-)
 from shmcoll.nodes.native.messages import await_messages, mpi_failed, receive, send
 
 
 def stride(length):
     """Return the bytes from one row to the next. Rows of slots begin at words."""
-    return (length + WORD - 1) // WORD * WORD if length <= MOST_BROUGHT else length
+    return (length + WORD - 1) // WORD * WORD if length <= o.MOST_BROUGHT else length
 
 
 def row_of(state, rank, length):
     """Return the address of what a rank has brought, when all ranks have it."""
-    node, index = peek(peek(state + HOMES) + rank * WORD), peek(peek(state + INDICES) + rank * WORD)
+    node, index = peek(peek(state + o.HOMES) + rank * WORD), peek(peek(state + o.INDICES) + rank * WORD)
     return rows_of(state, node, length) + index * stride(length)
 
 
 def rows_of(state, node, length):
     """Return the address of what the ranks of a node have brought. The only rank of a node leaves it in messages."""
-    if peek(state + LOCAL) == 1:
-        return message(state, node) + HEAD
-    return peek(state + TOLD) + WORD + peek(peek(state + STARTS) + node * WORD) * stride(length)
+    if peek(state + o.LOCAL) == 1:
+        return message(state, node) + o.HEAD
+    return peek(state + o.TOLD) + WORD + peek(peek(state + o.STARTS) + node * WORD) * stride(length)
 
 
 def member(state, node, index):
     """Return a rank of a node."""
-    return peek(peek(state + MEMBERS) + (peek(peek(state + STARTS) + node * WORD) + index) * WORD)
+    return peek(peek(state + o.MEMBERS) + (peek(peek(state + o.STARTS) + node * WORD) + index) * WORD)
 
 
 def ranks_of(state, node):
     """Return the number of ranks of a node."""
-    return peek(peek(state + STARTS) + (node + 1) * WORD) - peek(peek(state + STARTS) + node * WORD)
+    return peek(peek(state + o.STARTS) + (node + 1) * WORD) - peek(peek(state + o.STARTS) + node * WORD)
 
 
 def ranks_in_all(state):
-    return peek(peek(state + STARTS) + peek(state + NODES) * WORD)
+    return peek(peek(state + o.STARTS) + peek(state + o.NODES) * WORD)
 
 
 def leader(state, node):
@@ -115,18 +81,18 @@ def leader(state, node):
 
 
 def message(state, node):
-    return peek(state + MESSAGES) + node * peek(state + MESSAGE_BYTES)
+    return peek(state + o.MESSAGES) + node * peek(state + o.MESSAGE_BYTES)
 
 
 def bring(state, first, second, source, length):
     """Write this rank's slot: the fingerprints of its next call, and what it brings."""
-    sequence = peek(state + SEQUENCE) + 1
-    poke(state + SEQUENCE, sequence)
-    slot = peek(state + SLOT)
+    sequence = peek(state + o.SEQUENCE) + 1
+    poke(state + o.SEQUENCE, sequence)
+    slot = peek(state + o.SLOT)
     poke(slot, positive(positive(first) + sequence))
     poke(slot + WORD, second)
-    if 0 < length <= MOST_BROUGHT:
-        copy(slot + BROUGHT, source, length)
+    if 0 < length <= o.MOST_BROUGHT:
+        copy(slot + o.BROUGHT, source, length)
 
 
 def open_rows(state, source, length):
@@ -135,30 +101,30 @@ def open_rows(state, source, length):
 
     Return OK; MISMATCH, with the VERDICT; UNREADABLE if a routine of the node or MPI has FAILED; or INTERRUPTED.
     """
-    status = in_node(state, GATHER_SLOTS, GATHER_SLOTS_CALL)
+    status = in_node(state, o.GATHER_SLOTS, o.GATHER_SLOTS_CALL)
     if status != c.OK:
         return status
-    first, second, nodes = common(state), known(state), peek(state + NODES)
+    first, second, nodes = common(state), known(state), peek(state + o.NODES)
     agree = first != 0 and second >= 0
-    if agree and length > MOST_BROUGHT:
+    if agree and length > o.MOST_BROUGHT:
         status = collect(state, source, length)
-    if peek(state + IS_LEADER) and status == c.OK:
+    if peek(state + o.IS_LEADER) and status == c.OK:
         status = exchange_rows(state, first, second, length if agree else 0)
     if status != c.OK:
         return status
-    size = peek(peek(state + STARTS) + nodes * WORD) * stride(length) if agree else 0
+    size = peek(peek(state + o.STARTS) + nodes * WORD) * stride(length) if agree else 0
     return publish(state, size)
 
 
 def publish(state, size):
     """Give TOLD of the leader, the verdict and so many bytes, to all ranks of the node. Return OK or MISMATCH, or what
     has failed."""
-    length = max(WORD + size, SLOT_BYTES)  # the same for all calls that bring little
-    status = broadcast_in_node(state, peek(state + TOLD), length, 0)
+    length = max(WORD + size, o.SLOT_BYTES)  # the same for all calls that bring little
+    status = broadcast_in_node(state, peek(state + o.TOLD), length, 0)
     if status != c.OK:
         return status
-    verdict = peek(peek(state + TOLD))
-    poke(state + VERDICT, verdict)
+    verdict = peek(peek(state + o.TOLD))
+    poke(state + o.VERDICT, verdict)
     return c.MISMATCH if verdict else c.OK
 
 
@@ -167,25 +133,25 @@ def publish(state, size):
 
 def collect(state, source, length):
     """Gather what the ranks of this node bring, in the message of their leader."""
-    target = message(state, peek(state + NODE)) + HEAD
-    if peek(state + LOCAL) == 1:
+    target = message(state, peek(state + o.NODE)) + o.HEAD
+    if peek(state + o.LOCAL) == 1:
         copy(target, source, length)
         return c.OK
-    written, shapes = peek(state + COLLECT_CALL), peek(state + COLLECT_SHAPES)
+    written, shapes = peek(state + o.COLLECT_CALL), peek(state + o.COLLECT_SHAPES)
     describe(written + c.X, peek(shapes), source, length)
-    if peek(state + IS_LEADER):
-        describe(written + c.OUT, peek(shapes + WORD), target, length * peek(state + LOCAL))
-    return in_node(state, COLLECT, COLLECT_CALL)
+    if peek(state + o.IS_LEADER):
+        describe(written + c.OUT, peek(shapes + WORD), target, length * peek(state + o.LOCAL))
+    return in_node(state, o.COLLECT, o.COLLECT_CALL)
 
 
 def broadcast_in_node(state, address, length, root):
     """Copy bytes of a rank of this node to the others, where each of them has `address`."""
-    written, shapes = peek(state + PUBLISH_CALL), peek(state + PUBLISH_SHAPES)
-    if peek(state + LOCAL) > 1:
+    written, shapes = peek(state + o.PUBLISH_CALL), peek(state + o.PUBLISH_SHAPES)
+    if peek(state + o.LOCAL) > 1:
         describe(written + c.X, peek(shapes), address, length)
         describe(written + c.OUT, peek(shapes + WORD), address, length)
         poke(written + c.ARGUMENT, root)
-    return in_node(state, PUBLISH, PUBLISH_CALL)
+    return in_node(state, o.PUBLISH, o.PUBLISH_CALL)
 
 
 def describe(view, shape, address, length):
@@ -198,21 +164,21 @@ def describe(view, shape, address, length):
 
 def in_node(state, routine, written):
     """Call a routine of the node's group, if there are other ranks. Return OK, INTERRUPTED or UNREADABLE."""
-    if peek(state + LOCAL) == 1:
+    if peek(state + o.LOCAL) == 1:
         return c.OK
-    status = call(peek(state + routine), peek(state + INNER), peek(state + written), 0)
+    status = call(peek(state + routine), peek(state + o.INNER), peek(state + written), 0)
     if status == c.OK or status == c.INTERRUPTED:
         return status
-    poke(state + FAILED, routine)
-    poke(state + FAILED_STATUS, status)
+    poke(state + o.FAILED, routine)
+    poke(state + o.FAILED_STATUS, status)
     return c.UNREADABLE
 
 
 def common(state):
     """Return the first fingerprint of the ranks of this node; 0 if they differ."""
-    slots = peek(state + SLOTS)
-    for i in range(1, peek(state + LOCAL)):
-        if peek(slots + i * SLOT_BYTES) != peek(slots):
+    slots = peek(state + o.SLOTS)
+    for i in range(1, peek(state + o.LOCAL)):
+        if peek(slots + i * o.SLOT_BYTES) != peek(slots):
             return 0
     return peek(slots)
 
@@ -220,8 +186,8 @@ def common(state):
 def known(state):
     """Return the second fingerprint of the ranks of this node that have one; 0 if no rank has; -1 if they differ."""
     found = 0
-    for i in range(peek(state + LOCAL)):
-        found = both(found, peek(peek(state + SLOTS) + i * SLOT_BYTES + WORD))
+    for i in range(peek(state + o.LOCAL)):
+        found = both(found, peek(peek(state + o.SLOTS) + i * o.SLOT_BYTES + WORD))
     return found
 
 
@@ -237,27 +203,27 @@ def both(one, other):
 
 def exchange_rows(state, first, second, length):
     """Exchange what the ranks of all nodes have brought, and write TOLD."""
-    node, nodes = peek(state + NODE), peek(state + NODES)
-    if 0 < length <= MOST_BROUGHT:
-        slots, target = peek(state + SLOTS) + BROUGHT, message(state, node) + HEAD
-        for i in range(peek(state + LOCAL)):
-            copy(target + i * stride(length), slots + i * SLOT_BYTES, stride(length))
-    status = exchange(state, first, second, peek(state + LOCAL) * stride(length))
-    if status != c.OK or peek(peek(state + TOLD)) != 0:
+    node, nodes = peek(state + o.NODE), peek(state + o.NODES)
+    if 0 < length <= o.MOST_BROUGHT:
+        slots, target = peek(state + o.SLOTS) + o.BROUGHT, message(state, node) + o.HEAD
+        for i in range(peek(state + o.LOCAL)):
+            copy(target + i * stride(length), slots + i * o.SLOT_BYTES, stride(length))
+    status = exchange(state, first, second, peek(state + o.LOCAL) * stride(length))
+    if status != c.OK or peek(peek(state + o.TOLD)) != 0:
         return status
     for other in range(nodes if length > 0 else 0):
         size = ranks_of(state, other) * stride(length)
         if peek(message(state, other) + 2 * WORD) != size:
             return mpi_failed(state, 0)
-        if peek(state + LOCAL) > 1:
-            copy(rows_of(state, other, length), message(state, other) + HEAD, size)
+        if peek(state + o.LOCAL) > 1:
+            copy(rows_of(state, other, length), message(state, other) + o.HEAD, size)
     return c.OK
 
 
 def exchange(state, first, second, size):
     """Send this node's fingerprints to the other leaders, with `size` bytes that are in its message, receive theirs,
     and write the verdict."""
-    node, nodes, room, status = peek(state + NODE), peek(state + NODES), peek(state + MESSAGE_BYTES), c.OK
+    node, nodes, room, status = peek(state + o.NODE), peek(state + o.NODES), peek(state + o.MESSAGE_BYTES), c.OK
     own = message(state, node)
     poke(own, first)
     poke(own + WORD, second)
@@ -265,10 +231,10 @@ def exchange(state, first, second, size):
     for i in range(1, nodes):
         if status == c.OK:
             other = (node + i) % nodes
-            status = receive(state, 0, leader(state, other), message(state, other), room, OPENING_TAG)
+            status = receive(state, 0, leader(state, other), message(state, other), room, o.OPENING_TAG)
     for i in range(1, nodes):
         if status == c.OK:
-            status = send(state, 0, leader(state, (node + i) % nodes), own, HEAD + size, OPENING_TAG)
+            status = send(state, 0, leader(state, (node + i) % nodes), own, o.HEAD + size, o.OPENING_TAG)
     if status == c.OK:
         status = await_messages(state, 0)
     if status != c.OK:
@@ -277,5 +243,5 @@ def exchange(state, first, second, size):
         if peek(message(state, other)) != first:
             first = 0
         second = both(second, peek(message(state, other) + WORD)) if second >= 0 else -1
-    poke(peek(state + TOLD), UNLIKE if first == 0 else PARTLY_UNLIKE if second < 0 else 0)
+    poke(peek(state + o.TOLD), o.UNLIKE if first == 0 else o.PARTLY_UNLIKE if second < 0 else 0)
     return c.OK

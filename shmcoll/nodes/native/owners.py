@@ -16,24 +16,7 @@ of a segment between two ranks, so there is no circle.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native.layout import (
-    COUNTS_OF_BLOCKS,
-    ELEMENTS,
-    INDEX,
-    ITEM,
-    LAST,
-    LOCAL,
-    NODE,
-    NODES,
-    PART_PLACES,
-    PLACES_OF_BLOCKS,
-    RANK,
-    RESULT,
-    SOURCE,
-    STORED_ITEM,
-    TOTAL,
-    WIDE,
-)
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.long_moves import receive_from_rank, send_to_rank
 from shmcoll.nodes.native.messages import await_messages
 from shmcoll.nodes.native.node_calls import reduce_blocks, set_block
@@ -55,7 +38,7 @@ def to_owners(state):
     """Reduce a block of SOURCE for each rank (COUNTS_OF_BLOCKS, PLACES_OF_BLOCKS). This rank's goes to RESULT, which
     may be its own block of SOURCE. ELEMENTS is the greatest count."""
     step, status, k = owned_elements(state), c.OK, 0
-    count = -(-peek(state + ELEMENTS) // step)
+    count = -(-peek(state + o.ELEMENTS) // step)
     if count > 0:
         status = begin_owned(state, 0)
     while k < count and status == c.OK:
@@ -71,35 +54,35 @@ def to_owners(state):
 
 def rounds_for(state, node):
     """Return how many ranks of a node belong to one rank of this node."""
-    return -(-ranks_of(state, node) // peek(state + LOCAL))
+    return -(-ranks_of(state, node) // peek(state + o.LOCAL))
 
 
 def owned_elements(state):
     """Return the elements of a block in a segment, the same on all ranks."""
     most, least = 0, 1 << 62
-    for node in range(peek(state + NODES)):
+    for node in range(peek(state + o.NODES)):
         most, least = max(most, ranks_of(state, node)), min(least, ranks_of(state, node))
-    places = peek(state + NODES) * -(-most // least)
-    return max(SEGMENT_BYTES // peek(state + ITEM) // places // UNIT * UNIT, 1)
+    places = peek(state + o.NODES) * -(-most // least)
+    return max(SEGMENT_BYTES // peek(state + o.ITEM) // places // UNIT * UNIT, 1)
 
 
 def owned(state, k, rank):
     """Return the elements of a rank's block in segment k."""
     step = owned_elements(state)
-    return max(min(step, peek(peek(state + COUNTS_OF_BLOCKS) + rank * WORD) - k * step), 0)
+    return max(min(step, peek(peek(state + o.COUNTS_OF_BLOCKS) + rank * WORD) - k * step), 0)
 
 
 def source_of(state, k, rank):
     """Return the address of segment k of the block for a rank."""
-    begin = peek(peek(state + PLACES_OF_BLOCKS) + rank * WORD) + k * owned_elements(state)
-    return peek(state + SOURCE) + begin * peek(state + STORED_ITEM)
+    begin = peek(peek(state + o.PLACES_OF_BLOCKS) + rank * WORD) + k * owned_elements(state)
+    return peek(state + o.SOURCE) + begin * peek(state + o.STORED_ITEM)
 
 
 def begin_owned(state, k):
     """Reduce segment k of all blocks in the node, and begin to send it to its owners. This node's is the last, because
     the others wait for theirs."""
-    nodes, here, me = peek(state + NODES), peek(state + NODE), peek(state + INDEX)
-    own_bytes, status = owned(state, k, peek(state + RANK)) * peek(state + ITEM), c.OK
+    nodes, here, me = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.INDEX)
+    own_bytes, status = owned(state, k, peek(state + o.RANK)) * peek(state + o.ITEM), c.OK
     for i in range(1, nodes):
         node = (here - i + nodes) % nodes
         if status == c.OK:
@@ -110,14 +93,14 @@ def begin_owned(state, k):
         node = (here + i) % nodes
         for number in range(rounds_for(state, node)):
             if status == c.OK:
-                status = reduce_for(state, k, node, number * peek(state + LOCAL), place)
-            place += owned_elements(state) * peek(state + ITEM)
+                status = reduce_for(state, k, node, number * peek(state + o.LOCAL), place)
+            place += owned_elements(state) * peek(state + o.ITEM)
     return status
 
 
 def reduce_for(state, k, node, first, place):
     """Reduce segment k of the blocks for some ranks of a node, from index `first` on, and begin to send this rank's."""
-    local, me, status = peek(state + LOCAL), peek(state + INDEX), c.OK
+    local, me, status = peek(state + o.LOCAL), peek(state + o.INDEX), c.OK
     is_mine = first + me < ranks_of(state, node)
     rank = member(state, node, first + me) if is_mine else 0
     if is_alone(state):
@@ -127,34 +110,34 @@ def reduce_for(state, k, node, first, place):
             there = first + i < ranks_of(state, node)
             owner = member(state, node, first + i) if there else 0
             count = owned(state, k, owner) if there else 0
-            wide = peek(state + WIDE) + i * owned_elements(state) * peek(state + ITEM)
+            wide = peek(state + o.WIDE) + i * owned_elements(state) * peek(state + o.ITEM)
             set_block(state, i, widened(state, wide, source_of(state, k, owner), count), count)
         status = reduce_blocks(state, place)
-    if node != peek(state + NODE) and is_mine and status == c.OK:
-        status = send_to_rank(state, k & 1, rank, place, owned(state, k, rank) * peek(state + ITEM))
+    if node != peek(state + o.NODE) and is_mine and status == c.OK:
+        status = send_to_rank(state, k & 1, rank, place, owned(state, k, rank) * peek(state + o.ITEM))
     return status
 
 
 def combine_owned(state, k):
     """Combine segment k of this rank's block."""
-    nodes, here, count = peek(state + NODES), peek(state + NODE), owned(state, k, peek(state + RANK))
-    place = own_place(state, k) + places_before_own(state) * owned_elements(state) * peek(state + ITEM)
+    nodes, here, count = peek(state + o.NODES), peek(state + o.NODE), owned(state, k, peek(state + o.RANK))
+    place = own_place(state, k) + places_before_own(state) * owned_elements(state) * peek(state + o.ITEM)
     if is_alone(state) and not is_widened(state):
-        place = source_of(state, k, peek(state + RANK))
+        place = source_of(state, k, peek(state + o.RANK))
     for node in range(nodes):
-        poke(peek(state + PART_PLACES) + node * WORD, place if node == here else part(state, k, node))
-    result = peek(state + RESULT) + k * owned_elements(state) * peek(state + STORED_ITEM)
-    total = peek(state + TOTAL) if peek(state + LAST) else result
+        poke(peek(state + o.PART_PLACES) + node * WORD, place if node == here else part(state, k, node))
+    result = peek(state + o.RESULT) + k * owned_elements(state) * peek(state + o.STORED_ITEM)
+    total = peek(state + o.TOTAL) if peek(state + o.LAST) else result
     status = combine(state, total, count)
-    if status == c.OK and peek(state + LAST):
+    if status == c.OK and peek(state + o.LAST):
         finish(state, result, total, count, ranks_in_all(state))
     return status
 
 
 def places_before_own(state):
     """Return how many places of OWN are filled before that of this node."""
-    places, here = 0, peek(state + NODE)
-    for node in range(peek(state + NODES)):
+    places, here = 0, peek(state + o.NODE)
+    for node in range(peek(state + o.NODES)):
         if node != here:
             places += rounds_for(state, node)
     return places

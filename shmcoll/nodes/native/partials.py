@@ -22,34 +22,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.native.entry import KERNELS
 from shmcoll.engine.protocol import reduction
 from shmcoll.engine.protocol.reduction import ALL, HALF_TYPES
-from shmcoll.nodes.native.layout import (
-    DTYPE,
-    ELEMENTS,
-    FIRST_VALUE,
-    IDENTITY,
-    IN_RANK_ORDER,
-    ITEM,
-    KERNEL,
-    KIND,
-    LAST,
-    LOCAL,
-    NODE,
-    NODES,
-    ORDERED,
-    OWN,
-    OWN_BYTES,
-    PART_BYTES,
-    PART_PLACES,
-    PARTS,
-    RESULT,
-    ROOT,
-    ROW_PLACES,
-    SECOND_VALUE,
-    SOURCE,
-    STATE,
-    STORED_ITEM,
-    WIDE_KERNEL,
-)
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.node_calls import copy_freely, step_freely
 
 SEGMENT_BYTES = 1 << 20
@@ -66,30 +39,30 @@ FLOAT32_CODE, FLOAT32_BYTES = FLOAT32.code, FLOAT32.numpy.itemsize
 
 def describe_reduction(ctx):
     """Write which reduction the call in the context makes. Return 0 if a kernel of it is not loaded."""
-    state, x = peek(ctx + STATE), ctx + c.X
+    state, x = peek(ctx + o.STATE), ctx + c.X
     dtype, item, last = peek(x + c.DTYPE), peek(x + c.ITEM), 0
     kind, kernel = peek(ctx + c.REDUCTION), peek(ctx + c.KERNEL)
-    poke(state + STORED_ITEM, item)
+    poke(state + o.STORED_ITEM, item)
     if is_half(dtype) or kind == AVG:
         last = kernel
         kind = SUM if kind == AVG else kind
         if is_half(dtype):
             dtype, item = FLOAT32_CODE, FLOAT32_BYTES
         if kind == USER:
-            kernel = peek(state + WIDE_KERNEL)
+            kernel = peek(state + o.WIDE_KERNEL)
         else:
             kernel = peek(ctx + KERNELS + (dtype * REDUCTION_CODES + kind) * WORD)
-    poke(state + SOURCE, peek(x + c.DATA))
-    poke(state + RESULT, peek(ctx + c.OUT + c.DATA))
-    poke(state + ELEMENTS, peek(x + c.COUNT))
-    poke(state + ROOT, ALL)
-    poke(state + LAST, last)
-    poke(state + KIND, kind)
-    poke(state + IDENTITY, peek(ctx + c.ARGUMENT_2))
-    poke(state + KERNEL, kernel)
-    poke(state + ORDERED, peek(ctx + reduction.ORDERED))
-    poke(state + DTYPE, dtype)
-    poke(state + ITEM, item)
+    poke(state + o.SOURCE, peek(x + c.DATA))
+    poke(state + o.RESULT, peek(ctx + c.OUT + c.DATA))
+    poke(state + o.ELEMENTS, peek(x + c.COUNT))
+    poke(state + o.ROOT, ALL)
+    poke(state + o.LAST, last)
+    poke(state + o.KIND, kind)
+    poke(state + o.IDENTITY, peek(ctx + c.ARGUMENT_2))
+    poke(state + o.KERNEL, kernel)
+    poke(state + o.ORDERED, peek(ctx + reduction.ORDERED))
+    poke(state + o.DTYPE, dtype)
+    poke(state + o.ITEM, item)
     return kernel != 0
 
 
@@ -104,11 +77,11 @@ def is_half(dtype):
 def needs_rank_order(state):
     """Return whether the nodes' partial results cannot be combined, because the operator is not commutative, and the
     ranks of a node are not neighbours."""
-    return peek(state + ORDERED) and not peek(state + IN_RANK_ORDER)
+    return peek(state + o.ORDERED) and not peek(state + o.IN_RANK_ORDER)
 
 
 def is_widened(state):
-    return peek(state + ITEM) != peek(state + STORED_ITEM)
+    return peek(state + o.ITEM) != peek(state + o.STORED_ITEM)
 
 
 def widened(state, place, source, count):
@@ -116,16 +89,16 @@ def widened(state, place, source, count):
     `place`."""
     if not is_widened(state):
         return source
-    call_kernel(peek(state + LAST), START, place, 0, source, count, 1)
+    call_kernel(peek(state + o.LAST), START, place, 0, source, count, 1)
     return place
 
 
 def finish(state, target, total, count, ranks):
     """Write the result of `count` partial results."""
-    if peek(state + LAST) == 0:
-        copy_freely(target, total, count * peek(state + ITEM))
+    if peek(state + o.LAST) == 0:
+        copy_freely(target, total, count * peek(state + o.ITEM))
     elif count > 0:
-        call_kernel(peek(state + LAST), STORE, target, total, 0, count, ranks)
+        call_kernel(peek(state + o.LAST), STORE, target, total, 0, count, ranks)
 
 
 # --- combining --------------------------------------------------------------------------------------------------------
@@ -133,22 +106,22 @@ def finish(state, target, total, count, ranks):
 
 def part(state, k, node):
     """Return the address of what comes from a node for segment k."""
-    return peek(state + PARTS) + ((k & 1) * peek(state + NODES) + node) * peek(state + PART_BYTES)
+    return peek(state + o.PARTS) + ((k & 1) * peek(state + o.NODES) + node) * peek(state + o.PART_BYTES)
 
 
 def own_place(state, k):
-    return peek(state + OWN) + k % OWN_PLACES * peek(state + OWN_BYTES)
+    return peek(state + o.OWN) + k % OWN_PLACES * peek(state + o.OWN_BYTES)
 
 
 def is_alone(state):
     """Return whether this node has one rank, which sends its operand as it is."""
-    return peek(state + LOCAL) == 1
+    return peek(state + o.LOCAL) == 1
 
 
 def combine(state, into, count):
     """Combine `count` elements of all nodes in their order, at PART_PLACES, which is in place of this node's or apart
     from it. Return OK or RAISED."""
-    nodes, here, places, status = peek(state + NODES), peek(state + NODE), peek(state + PART_PLACES), c.OK
+    nodes, here, places, status = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.PART_PLACES), c.OK
     so_far = into if here < 2 else peek(places)  # of later nodes, `into` is read after the first step
     first = peek(places)
     for node in range(1, nodes if count > 0 else 0):
@@ -164,7 +137,7 @@ def fold(state, target, ranks, begin, count):
     ROW_PLACES. Return OK or RAISED."""
     status = c.OK
     for rank in range(ranks if count > 0 else 0):
-        row = peek(peek(state + ROW_PLACES) + rank * WORD) + begin
+        row = peek(peek(state + o.ROW_PLACES) + rank * WORD) + begin
         if rank == 0:
             step_freely(state, START, target, 0, row, count)
         elif status == c.OK:
@@ -178,6 +151,6 @@ def join(state, target, first, second, count):
     failed = step_freely(state, JOIN, target, first, second, count) if count > 0 else 0
     if failed == 0:
         return c.OK
-    poke(state + FIRST_VALUE, first + (failed - 1) * peek(state + ITEM))
-    poke(state + SECOND_VALUE, second + (failed - 1) * peek(state + ITEM))
+    poke(state + o.FIRST_VALUE, first + (failed - 1) * peek(state + o.ITEM))
+    poke(state + o.SECOND_VALUE, second + (failed - 1) * peek(state + o.ITEM))
     return c.RAISED

@@ -23,25 +23,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import ALL
-from shmcoll.nodes.native.layout import (
-    ELEMENTS,
-    INDEX,
-    INDICES,
-    ITEM,
-    LAST,
-    LOCAL,
-    NODE,
-    NODES,
-    PART_PLACES,
-    RAILS,
-    RANK,
-    RESULT,
-    ROOT,
-    SOURCE,
-    STORED_ITEM,
-    TOTAL,
-    WIDE,
-)
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.long_moves import home_of, part_begin, receive_from_rank, send_to_rank
 from shmcoll.nodes.native.messages import await_messages
 from shmcoll.nodes.native.node_calls import (
@@ -71,7 +53,7 @@ WHOLE_BYTES = 256 << 10
 def reduce_along_rails(state):
     """Reduce ELEMENTS elements at SOURCE over all ranks, into RESULT of the root, or of all ranks. It may be SOURCE."""
     step, status, k = segment_elements(state), c.OK, 0
-    count = -(-peek(state + ELEMENTS) // step)
+    count = -(-peek(state + o.ELEMENTS) // step)
     if count > 0:
         status = begin_segment(state, 0)
     while k < count and status == c.OK:
@@ -79,7 +61,7 @@ def reduce_along_rails(state):
             status = begin_segment(state, k + 1)
         if status == c.OK:
             status = await_messages(state, k & 1)
-        if status == c.OK and peek(state + INDEX) < peek(state + RAILS):
+        if status == c.OK and peek(state + o.INDEX) < peek(state + o.RAILS):
             status = combine_piece(state, k)
         if status == c.OK and k > 0:
             status = end_segment(state, k - 1)
@@ -91,31 +73,33 @@ def reduce_along_rails(state):
 
 def gets_result(state, node):
     """Return whether a node combines what all nodes have reduced."""
-    return peek(state + ROOT) == ALL or home_of(state, peek(state + ROOT)) == node
+    return peek(state + o.ROOT) == ALL or home_of(state, peek(state + o.ROOT)) == node
 
 
 def segment_elements(state):
     """Return the elements of a segment. PARTS has room for whole slices of it, if these go to a root."""
-    return max(SEGMENT_BYTES // peek(state + ITEM) // (1 if peek(state + ROOT) == ALL else peek(state + NODES)), 1)
+    return max(
+        SEGMENT_BYTES // peek(state + o.ITEM) // (1 if peek(state + o.ROOT) == ALL else peek(state + o.NODES)), 1
+    )
 
 
 def elements_of(state, k):
     """Return the elements of segment k."""
     step = segment_elements(state)
-    return min(step, peek(state + ELEMENTS) - k * step)
+    return min(step, peek(state + o.ELEMENTS) - k * step)
 
 
 def operand(state, k):
-    return peek(state + SOURCE) + k * segment_elements(state) * peek(state + STORED_ITEM)
+    return peek(state + o.SOURCE) + k * segment_elements(state) * peek(state + o.STORED_ITEM)
 
 
 def result(state, k):
-    return peek(state + RESULT) + k * segment_elements(state) * peek(state + STORED_ITEM)
+    return peek(state + o.RESULT) + k * segment_elements(state) * peek(state + o.STORED_ITEM)
 
 
 def slice_elements(state, k):
     """Return the elements of this rank's slice of segment k: none behind the last rail."""
-    count, me = elements_of(state, k), peek(state + INDEX)
+    count, me = elements_of(state, k), peek(state + o.INDEX)
     return part_begin(state, count, me + 1) - part_begin(state, count, me)
 
 
@@ -126,26 +110,26 @@ def own_slice(state, k):
 
 def total_slice(state, k):
     """Return the address of the slice of the result, of partial results."""
-    return result(state, k) if is_alone(state) and peek(state + LAST) == 0 else own_place(state, k)
+    return result(state, k) if is_alone(state) and peek(state + o.LAST) == 0 else own_place(state, k)
 
 
 def pieces(state, k):
     """Return in how many pieces a slice is divided: one for each node, or one."""
-    nodes = peek(state + NODES)
-    if peek(state + ROOT) != ALL:
+    nodes = peek(state + o.NODES)
+    if peek(state + o.ROOT) != ALL:
         return 1
-    return nodes if nodes > 2 or slice_elements(state, k) * peek(state + ITEM) > WHOLE_BYTES else 1
+    return nodes if nodes > 2 or slice_elements(state, k) * peek(state + o.ITEM) > WHOLE_BYTES else 1
 
 
 def piece_begin(state, k, node):
     """Return where the piece that a node combines begins in a slice, in bytes."""
     if pieces(state, k) == 1:
         return 0
-    return piece_end_of(slice_elements(state, k), peek(state + NODES), node) * peek(state + ITEM)
+    return piece_end_of(slice_elements(state, k), peek(state + o.NODES), node) * peek(state + o.ITEM)
 
 
 def piece_elements(state, k, node):
-    length, nodes = slice_elements(state, k), peek(state + NODES)
+    length, nodes = slice_elements(state, k), peek(state + o.NODES)
     if pieces(state, k) == 1:
         return length
     return piece_end_of(length, nodes, node + 1) - piece_end_of(length, nodes, node)
@@ -160,17 +144,17 @@ def piece_end_of(length, pieces_of_slice, number):
 
 def begin_segment(state, k):
     """Reduce a segment in the node, and begin to exchange the slices of this rail."""
-    count, item, status = elements_of(state, k), peek(state + ITEM), c.OK
+    count, item, status = elements_of(state, k), peek(state + o.ITEM), c.OK
     if is_alone(state):
         widened(state, own_place(state, k), operand(state, k), count)
     else:
-        source = widened(state, peek(state + WIDE), operand(state, k), count)
-        for i in range(peek(state + LOCAL)):
+        source = widened(state, peek(state + o.WIDE), operand(state, k), count)
+        for i in range(peek(state + o.LOCAL)):
             begin = part_begin(state, count, i)
             set_block(state, i, source + begin * item, part_begin(state, count, i + 1) - begin)
         status = reduce_blocks(state, own_place(state, k))
-    nodes, here, me = peek(state + NODES), peek(state + NODE), peek(state + INDEX)
-    if me >= peek(state + RAILS):
+    nodes, here, me = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.INDEX)
+    if me >= peek(state + o.RAILS):
         return status
     for i in range(1, nodes):
         node = (here + i) % nodes
@@ -187,13 +171,13 @@ def begin_segment(state, k):
 
 def combine_piece(state, k):
     """Combine this rank's piece, and begin to exchange the pieces of the result."""
-    nodes, here, me, item = peek(state + NODES), peek(state + NODE), peek(state + INDEX), peek(state + ITEM)
+    nodes, here, me, item = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.INDEX), peek(state + o.ITEM)
     if not gets_result(state, here):
         return c.OK
     begin, length = piece_begin(state, k, here), piece_elements(state, k, here)
     for node in range(nodes):
         place = own_slice(state, k) + begin if node == here else part(state, k, node)
-        poke(peek(state + PART_PLACES) + node * WORD, place)
+        poke(peek(state + o.PART_PLACES) + node * WORD, place)
     status, total = combine(state, total_slice(state, k) + begin, length), total_slice(state, k)
     if pieces(state, k) == 1:
         return status
@@ -211,28 +195,28 @@ def combine_piece(state, k):
 
 def end_segment(state, k):
     """Wait for the pieces of a segment, collect its slices in the node, and write the result."""
-    status, root = await_messages(state, 2 + (k & 1)), peek(state + ROOT)
-    if status != c.OK or not gets_result(state, peek(state + NODE)):
+    status, root = await_messages(state, 2 + (k & 1)), peek(state + o.ROOT)
+    if status != c.OK or not gets_result(state, peek(state + o.NODE)):
         return status
-    count, item, total = elements_of(state, k), peek(state + ITEM), total_slice(state, k)
+    count, item, total = elements_of(state, k), peek(state + o.ITEM), total_slice(state, k)
     if not is_alone(state):
-        total = peek(state + TOTAL) if peek(state + LAST) else result(state, k)
+        total = peek(state + o.TOTAL) if peek(state + o.LAST) else result(state, k)
         status = collect_slices(state, k, total, count * item)
-    if status == c.OK and peek(state + LAST) and (root == ALL or root == peek(state + RANK)):
+    if status == c.OK and peek(state + o.LAST) and (root == ALL or root == peek(state + o.RANK)):
         finish(state, result(state, k), total, count, ranks_in_all(state))
     return status
 
 
 def collect_slices(state, k, total, room):
     """Copy the slices of a segment to the ranks of this node, or to the root."""
-    count, item, root = elements_of(state, k), peek(state + ITEM), peek(state + ROOT)
-    for i in range(peek(state + LOCAL)):
+    count, item, root = elements_of(state, k), peek(state + o.ITEM), peek(state + o.ROOT)
+    for i in range(peek(state + o.LOCAL)):
         begin = part_begin(state, count, i)
-        is_sent = root == ALL or root == peek(state + RANK)
+        is_sent = root == ALL or root == peek(state + o.RANK)
         set_received(state, i, (part_begin(state, count, i + 1) - begin) * item if is_sent else 0, begin * item)
     if root == ALL:
         return gather_blocks(state, own_place(state, k), total, room)
     length = slice_elements(state, k) * item
-    for i in range(peek(state + LOCAL)):
-        set_sent(state, i, length if i == peek(peek(state + INDICES) + root * WORD) else 0, 0)
-    return swap_blocks(state, own_place(state, k), length, total, room if root == peek(state + RANK) else 0)
+    for i in range(peek(state + o.LOCAL)):
+        set_sent(state, i, length if i == peek(peek(state + o.INDICES) + root * WORD) else 0, 0)
+    return swap_blocks(state, own_place(state, k), length, total, room if root == peek(state + o.RANK) else 0)

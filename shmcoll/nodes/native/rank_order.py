@@ -10,7 +10,7 @@ Row r of a segment is in OWN, behind those of the ranks before.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native.layout import ELEMENTS, ITEM, OWN, RESULT, ROW_PLACES, SOURCE, STORED_ITEM, TOTAL, WIDE
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.long_moves import gather_everywhere
 from shmcoll.nodes.native.opening import ranks_in_all
 from shmcoll.nodes.native.partials import SEGMENT_BYTES, finish, fold, widened
@@ -19,19 +19,19 @@ from shmcoll.nodes.native.partials import SEGMENT_BYTES, finish, fold, widened
 def reduce_in_rank_order(state, ranks, begin, end):
     """Reduce ELEMENTS elements at SOURCE over the first `ranks` ranks, and write those from `begin` to `end` into
     RESULT."""
-    size, item, stored, status, at = ranks_in_all(state), peek(state + ITEM), peek(state + STORED_ITEM), c.OK, 0
+    size, item, stored, status, at = ranks_in_all(state), peek(state + o.ITEM), peek(state + o.STORED_ITEM), c.OK, 0
     step = max(SEGMENT_BYTES // item // size, 1)
-    while at < peek(state + ELEMENTS) and status == c.OK:
-        count = min(step, peek(state + ELEMENTS) - at)
-        operand = widened(state, peek(state + WIDE), peek(state + SOURCE) + at * stored, count)
-        status = gather_everywhere(state, operand, count * item, peek(state + OWN))
+    while at < peek(state + o.ELEMENTS) and status == c.OK:
+        count = min(step, peek(state + o.ELEMENTS) - at)
+        operand = widened(state, peek(state + o.WIDE), peek(state + o.SOURCE) + at * stored, count)
+        status = gather_everywhere(state, operand, count * item, peek(state + o.OWN))
         for rank in range(size):
-            poke(peek(state + ROW_PLACES) + rank * WORD, peek(state + OWN) + rank * count * item)
+            poke(peek(state + o.ROW_PLACES) + rank * WORD, peek(state + o.OWN) + rank * count * item)
         first, behind = max(begin, at), min(end, at + count)
         if status == c.OK and first < behind:
-            status = fold(state, peek(state + TOTAL), ranks, (first - at) * item, behind - first)
+            status = fold(state, peek(state + o.TOTAL), ranks, (first - at) * item, behind - first)
             if status == c.OK:
-                target = peek(state + RESULT) + (first - begin) * stored
-                finish(state, target, peek(state + TOTAL), behind - first, size)
+                target = peek(state + o.RESULT) + (first - begin) * stored
+                finish(state, target, peek(state + o.TOTAL), behind - first, size)
         at += count
     return status

@@ -14,27 +14,8 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.kernels.kernels import START
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import ALL, SOURCES
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import agreed, announce_alike, is_carried, opened
-from shmcoll.nodes.native.layout import (
-    BEGINS,
-    COUNTS_OF_BLOCKS,
-    ELEMENTS,
-    IN_RANK_ORDER,
-    ITEM,
-    LENGTHS,
-    MOST_ROW,
-    MOST_SCATTERED,
-    NODES,
-    PLACES_OF_BLOCKS,
-    ROOT,
-    ROW_PLACES,
-    SCRATCH,
-    SOURCE,
-    STATE,
-    TOLD,
-    TOTAL,
-    WIDE,
-)
 from shmcoll.nodes.native.node_calls import step_freely
 from shmcoll.nodes.native.opening import ranks_of, row_of, rows_of, stride
 from shmcoll.nodes.native.owners import to_owners
@@ -57,19 +38,19 @@ def reduce_to(ctx, root):
     """Reduce to the root, or to all ranks."""
     if not describe_reduction(ctx):
         return c.NEEDS_PYTHON
-    state, count, size = peek(ctx + STATE), peek(ctx + c.X + c.COUNT), peek(ctx + c.SIZE)
-    length, results = count * peek(state + ITEM), count if root == ALL or peek(ctx + c.RANK) == root else 0
-    poke(state + ROOT, root)
+    state, count, size = peek(ctx + o.STATE), peek(ctx + c.X + c.COUNT), peek(ctx + c.SIZE)
+    length, results = count * peek(state + o.ITEM), count if root == ALL or peek(ctx + c.RANK) == root else 0
+    poke(state + o.ROOT, root)
     if needs_rank_order(state):
-        return reduce_in_order(ctx, size, 0, results, peek(state + MOST_ROW))
+        return reduce_in_order(ctx, size, 0, results, peek(state + o.MOST_ROW))
     if not carries(state, length):
         status = agreed(ctx)
         return reduce_along_rails(state) if status == c.OK else status
-    source, total = widened(state, peek(state + WIDE), peek(state + SOURCE), count), peek(state + TOTAL)
+    source, total = widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), count), peek(state + o.TOTAL)
     if pays(state, length):
-        poke(state + SOURCE, source)
+        poke(state + o.SOURCE, source)
         announce_alike(ctx, 0, 0)
-        status, total = open_partials(state), peek(state + TOLD) + WORD
+        status, total = open_partials(state), peek(state + o.TOLD) + WORD
     else:
         status = opened(ctx, source, length)
         if status == c.OK and results:
@@ -83,31 +64,31 @@ def reduce_scatter(ctx):
     """The blocks are equal parts of x, or have the lengths that the call brings (`engine/native/entry_counts.py`)."""
     if not describe_reduction(ctx):
         return c.NEEDS_PYTHON
-    state, me, size, count = peek(ctx + STATE), peek(ctx + c.RANK), peek(ctx + c.SIZE), peek(ctx + c.X + c.COUNT)
+    state, me, size, count = peek(ctx + o.STATE), peek(ctx + c.RANK), peek(ctx + c.SIZE), peek(ctx + c.X + c.COUNT)
     most = describe_blocks(ctx, state)
     begin, own, length = (
-        peek(peek(state + PLACES_OF_BLOCKS) + me * WORD),
+        peek(peek(state + o.PLACES_OF_BLOCKS) + me * WORD),
         peek(ctx + c.OUT + c.COUNT),
-        count * peek(state + ITEM),
+        count * peek(state + o.ITEM),
     )
     if needs_rank_order(state):
-        return reduce_in_order(ctx, size, begin, own, MOST_SCATTERED)
-    if not is_carried(state, length, MOST_SCATTERED):
+        return reduce_in_order(ctx, size, begin, own, o.MOST_SCATTERED)
+    if not is_carried(state, length, o.MOST_SCATTERED):
         status = agreed(ctx)
-        poke(state + ELEMENTS, most)
+        poke(state + o.ELEMENTS, most)
         return to_owners(state) if status == c.OK else status
-    status = opened(ctx, widened(state, peek(state + WIDE), peek(state + SOURCE), count), length)
+    status = opened(ctx, widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), count), length)
     if status == c.OK:
-        status = reduce_rows(state, peek(state + TOTAL), length, begin * peek(state + ITEM), own)
+        status = reduce_rows(state, peek(state + o.TOTAL), length, begin * peek(state + o.ITEM), own)
     if status == c.OK:
-        finish(state, peek(ctx + c.OUT + c.DATA), peek(state + TOTAL), own, size)
+        finish(state, peek(ctx + c.OUT + c.DATA), peek(state + o.TOTAL), own, size)
     return status
 
 
 def describe_blocks(ctx, state):
     """Write how many elements the block of each rank has, and where it begins. Return the greatest number."""
-    size, begins = peek(ctx + c.SIZE), peek(state + BEGINS)
-    lengths, begin, most = peek(state + LENGTHS), 0, peek(ctx + c.OUT + c.COUNT)
+    size, begins = peek(ctx + c.SIZE), peek(state + o.BEGINS)
+    lengths, begin, most = peek(state + o.LENGTHS), 0, peek(ctx + c.OUT + c.COUNT)
     if peek(ctx + c.ARGUMENT) == EVEN:
         for rank in range(size):
             poke(lengths + rank * WORD, most)
@@ -118,8 +99,8 @@ def describe_blocks(ctx, state):
             poke(begins + rank * WORD, begin)
             begin += peek(lengths + rank * WORD)
             most = max(most, peek(lengths + rank * WORD))
-    poke(state + COUNTS_OF_BLOCKS, lengths)
-    poke(state + PLACES_OF_BLOCKS, begins)
+    poke(state + o.COUNTS_OF_BLOCKS, lengths)
+    poke(state + o.PLACES_OF_BLOCKS, begins)
     return most
 
 
@@ -135,26 +116,26 @@ def prefix(ctx, ranks):
     """Combine the arrays of the first ranks in their order. Rank 0 of an exscan has no result."""
     if not describe_reduction(ctx):
         return c.NEEDS_PYTHON
-    state, count = peek(ctx + STATE), peek(ctx + c.X + c.COUNT)
-    if not is_carried(state, count * peek(state + ITEM), peek(state + MOST_ROW)) and peek(state + IN_RANK_ORDER):
+    state, count = peek(ctx + o.STATE), peek(ctx + c.X + c.COUNT)
+    if not is_carried(state, count * peek(state + o.ITEM), peek(state + o.MOST_ROW)) and peek(state + o.IN_RANK_ORDER):
         status = agreed(ctx)
         return scan_by_nodes(state, ranks > peek(ctx + c.RANK)) if status == c.OK else status
-    return reduce_in_order(ctx, ranks, 0, count if ranks else 0, peek(state + MOST_ROW))
+    return reduce_in_order(ctx, ranks, 0, count if ranks else 0, peek(state + o.MOST_ROW))
 
 
 def reduce_in_order(ctx, ranks, begin, count, most):
     """Reduce the operands of the first ranks, in their order, and write `count` elements of that from `begin` on. All
     operands come with the opening, if they have up to `most` bytes."""
-    state, elements, size = peek(ctx + STATE), peek(ctx + c.X + c.COUNT), peek(ctx + c.SIZE)
-    length, total = elements * peek(state + ITEM), peek(state + TOTAL)
+    state, elements, size = peek(ctx + o.STATE), peek(ctx + c.X + c.COUNT), peek(ctx + c.SIZE)
+    length, total = elements * peek(state + o.ITEM), peek(state + o.TOTAL)
     if not is_carried(state, length, most):
         status = agreed(ctx)
         return reduce_in_rank_order(state, ranks, begin, begin + count) if status == c.OK else status
-    status = opened(ctx, widened(state, peek(state + WIDE), peek(state + SOURCE), elements), length)
+    status = opened(ctx, widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), elements), length)
     for rank in range(size):
-        poke(peek(state + ROW_PLACES) + rank * WORD, row_of(state, rank, length))
+        poke(peek(state + o.ROW_PLACES) + rank * WORD, row_of(state, rank, length))
     if status == c.OK:
-        status = fold(state, total, ranks, begin * peek(state + ITEM), count)
+        status = fold(state, total, ranks, begin * peek(state + o.ITEM), count)
     if status == c.OK:
         finish(state, peek(ctx + c.OUT + c.DATA), total, count, size)
     return status
@@ -164,8 +145,8 @@ def reduce_rows(state, target, length, begin, count):
     """Combine `count` elements from byte `begin` on of what all ranks have brought: those of a node in their order,
     then the nodes. Return OK or RAISED."""
     status = c.OK
-    for node in range(peek(state + NODES) if count > 0 else 0):
-        row, partial = rows_of(state, node, length) + begin, peek(state + SCRATCH) if node > 0 else target
+    for node in range(peek(state + o.NODES) if count > 0 else 0):
+        row, partial = rows_of(state, node, length) + begin, peek(state + o.SCRATCH) if node > 0 else target
         if status == c.OK:
             step_freely(state, START, partial, 0, row, count)
         for _ in range(1, ranks_of(state, node)):

@@ -17,28 +17,13 @@ The message of the root's leader has no zeros at the end of the description: up 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native.layout import (
-    BROUGHT,
-    GATHER_SLOTS,
-    GATHER_SLOTS_CALL,
-    HEAD,
-    HOMES,
-    INDICES,
-    IS_LEADER,
-    LOCAL,
-    MOST_BROUGHT,
-    NODE,
-    RANK,
-    SLOT_BYTES,
-    SLOTS,
-    TOLD,
-)
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.messages import mpi_failed
 from shmcoll.nodes.native.opening import broadcast_in_node, common, exchange, in_node, known, message, publish
 
 LONG = -1  # in place of the length of an array that goes its own way
 ARRAY_LENGTH, ARRAY_TYPE, ARRAY_DIMENSIONS, ARRAY_DIMS = (WORD * i for i in range(4))
-MOST_DIMENSIONS_BROUGHT = (MOST_BROUGHT - ARRAY_DIMS) // WORD
+MOST_DIMENSIONS_BROUGHT = (o.MOST_BROUGHT - ARRAY_DIMS) // WORD
 MOST_FOLLOWING = 64 << 10  # bytes that the root's leader sends to all others together
 
 
@@ -54,7 +39,7 @@ def most_scattered(nodes):
 
 def following(length, dimensions):
     """Return how many bytes of an array follow the description."""
-    fits = ARRAY_DIMS + dimensions * WORD + length <= MOST_BROUGHT
+    fits = ARRAY_DIMS + dimensions * WORD + length <= o.MOST_BROUGHT
     return 0 if length == LONG or fits else length
 
 
@@ -65,7 +50,7 @@ def described(brought):
 
 def told_array(state):
     """Return the address of an array that has followed."""
-    return peek(state + TOLD) + WORD + MOST_BROUGHT
+    return peek(state + o.TOLD) + WORD + o.MOST_BROUGHT
 
 
 def open_array(state, source, follows, root):
@@ -74,64 +59,64 @@ def open_array(state, source, follows, root):
     source: where the array of the root is. follows: what `following` returns for this rank's array, if it knows it.
     Return as `open_rows`.
     """
-    status = in_node(state, GATHER_SLOTS, GATHER_SLOTS_CALL)
+    status = in_node(state, o.GATHER_SLOTS, o.GATHER_SLOTS_CALL)
     if status != c.OK:
         return status
     first, second = common(state), known(state)
-    is_home = peek(peek(state + HOMES) + root * WORD) == peek(state + NODE)
-    index, is_told = peek(peek(state + INDICES) + root * WORD), 0
+    is_home = peek(peek(state + o.HOMES) + root * WORD) == peek(state + o.NODE)
+    index, is_told = peek(peek(state + o.INDICES) + root * WORD), 0
     agree = first != 0 and second >= 0
     if not agree:
         follows = 0
     elif is_home:
-        follows = described(peek(state + SLOTS) + index * SLOT_BYTES + BROUGHT)
-        if follows and peek(state + RANK) == root:
+        follows = described(peek(state + o.SLOTS) + index * o.SLOT_BYTES + o.BROUGHT)
+        if follows and peek(state + o.RANK) == root:
             copy(told_array(state), source, follows)
         if follows and index != 0:
             status, is_told = broadcast_in_node(state, told_array(state), follows, index), 1
     elif not all_know(state):
         follows = 0
-    if peek(state + IS_LEADER) and status == c.OK:
+    if peek(state + o.IS_LEADER) and status == c.OK:
         status = exchange_array(state, first, second, root, is_home and agree, follows)
     if status == c.OK:
-        status = publish(state, MOST_BROUGHT + (0 if is_told else follows))
+        status = publish(state, o.MOST_BROUGHT + (0 if is_told else follows))
     if status != c.OK or is_home or follows:
         return status
-    length = described(peek(state + TOLD) + WORD)
+    length = described(peek(state + o.TOLD) + WORD)
     return broadcast_in_node(state, told_array(state), length, 0) if length else status
 
 
 def all_know(state):
     """Return whether all ranks of this node know the array."""
-    for i in range(peek(state + LOCAL)):
-        if peek(peek(state + SLOTS) + i * SLOT_BYTES + WORD) == 0:
+    for i in range(peek(state + o.LOCAL)):
+        if peek(peek(state + o.SLOTS) + i * o.SLOT_BYTES + WORD) == 0:
             return 0
     return 1
 
 
 def exchange_array(state, first, second, root, offers, follows):
     """Exchange the fingerprints, with what the root has if this node `offers` it, and write TOLD."""
-    home, told, size = peek(peek(state + HOMES) + root * WORD), peek(state + TOLD) + WORD, 0
+    home, told, size = peek(peek(state + o.HOMES) + root * WORD), peek(state + o.TOLD) + WORD, 0
     if offers:
-        index = peek(peek(state + INDICES) + root * WORD)
-        copy(told, peek(state + SLOTS) + index * SLOT_BYTES + BROUGHT, MOST_BROUGHT)
-        size = MOST_BROUGHT + follows if follows else without_zeros(told)
-        copy(message(state, peek(state + NODE)) + HEAD, told, size)
+        index = peek(peek(state + o.INDICES) + root * WORD)
+        copy(told, peek(state + o.SLOTS) + index * o.SLOT_BYTES + o.BROUGHT, o.MOST_BROUGHT)
+        size = o.MOST_BROUGHT + follows if follows else without_zeros(told)
+        copy(message(state, peek(state + o.NODE)) + o.HEAD, told, size)
     status = exchange(state, first, second, size)
-    if status != c.OK or peek(peek(state + TOLD)) != 0 or offers:
+    if status != c.OK or peek(peek(state + o.TOLD)) != 0 or offers:
         return status
     found = message(state, home)
     size = peek(found + 2 * WORD)
-    copy(told, found + HEAD, size)
-    for i in range(size // WORD, MOST_BROUGHT // WORD):
+    copy(told, found + o.HEAD, size)
+    for i in range(size // WORD, o.MOST_BROUGHT // WORD):
         poke(told + i * WORD, 0)
-    wanted = MOST_BROUGHT + described(told)
-    return c.OK if size == wanted or (size < wanted and wanted == MOST_BROUGHT) else mpi_failed(state, 0)
+    wanted = o.MOST_BROUGHT + described(told)
+    return c.OK if size == wanted or (size < wanted and wanted == o.MOST_BROUGHT) else mpi_failed(state, 0)
 
 
 def without_zeros(brought):
     """Return the length of a description without the words at its end that are 0."""
-    size = MOST_BROUGHT
+    size = o.MOST_BROUGHT
     while size > 0 and peek(brought + size - WORD) == 0:
         size -= WORD
     return size

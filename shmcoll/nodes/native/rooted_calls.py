@@ -14,9 +14,9 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT
 from shmcoll.engine.layout import WORD
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import announce
 from shmcoll.nodes.native.fingerprint import UNKNOWN, describe, positive, with_array
-from shmcoll.nodes.native.layout import BROUGHT, MOST_BROUGHT, NODES, SHAPE, SHAPE_WORDS, SLOT, STATE, TOLD
 from shmcoll.nodes.native.long_moves import hand_out_rows, spread
 from shmcoll.nodes.native.root_opening import (
     ARRAY_DIMENSIONS,
@@ -34,12 +34,12 @@ from shmcoll.nodes.native.root_opening import (
 
 
 def broadcast(ctx):
-    x, state, length = ctx + c.X, peek(ctx + STATE), peek(ctx + c.X + c.BYTES)
+    x, state, length = ctx + c.X, peek(ctx + o.STATE), peek(ctx + c.X + c.BYTES)
     status, place = c.OK, peek(x + c.DATA)
     if peek(ctx + PHASE) == DATA:
         place, length = peek(ctx + c.OUT + c.DATA), peek(ctx + c.OUT + c.BYTES)
     else:
-        status = opened_by_root(ctx, x, peek(ctx + c.ARGUMENT_2), length, most_following(peek(state + NODES)))
+        status = opened_by_root(ctx, x, peek(ctx + c.ARGUMENT_2), length, most_following(peek(state + o.NODES)))
     if status != c.OK:
         return status
     if brought_length(state) == LONG:
@@ -50,11 +50,11 @@ def broadcast(ctx):
 
 
 def scatter(ctx):
-    out, state, status = ctx + c.OUT, peek(ctx + STATE), c.OK
+    out, state, status = ctx + c.OUT, peek(ctx + o.STATE), c.OK
     length = peek(out + c.BYTES)
     if peek(ctx + PHASE) != DATA:
         mark = 0 if peek(ctx + PHASE) == OPEN else peek(ctx + MARK)
-        status = opened_by_root(ctx, out, mark, length * peek(ctx + c.SIZE), most_scattered(peek(state + NODES)))
+        status = opened_by_root(ctx, out, mark, length * peek(ctx + c.SIZE), most_scattered(peek(state + o.NODES)))
     if status != c.OK:
         return status
     if brought_length(state) == LONG:
@@ -66,7 +66,7 @@ def scatter(ctx):
 def opened_by_root(ctx, view, mark, length, most):
     """Open a call in which the root brings its x, `length` bytes, of which the opening carries up to `most`. view: what
     a rank gets, if this rank knows that. Return OK, or SHAPE_KNOWN in the phase OPEN."""
-    state, root, is_known = peek(ctx + STATE), peek(ctx + c.ARGUMENT), peek(view + c.DTYPE) != 0
+    state, root, is_known = peek(ctx + o.STATE), peek(ctx + c.ARGUMENT), peek(view + c.DTYPE) != 0
     dimensions = peek(view + c.DIMENSIONS)
     told = length if length <= most and dimensions <= MOST_DIMENSIONS_BROUGHT else LONG
     follows, address = following(told, dimensions) if is_known else 0, peek(ctx + c.X + c.DATA)
@@ -75,7 +75,7 @@ def opened_by_root(ctx, view, mark, length, most):
         second = positive(with_array(first, view, mark))
     announce(ctx, first, second, 0, 0)
     if peek(ctx + c.RANK) == root:
-        describe_array(view, mark, peek(state + SLOT) + BROUGHT, told, address, 0 if follows else told)
+        describe_array(view, mark, peek(state + o.SLOT) + o.BROUGHT, told, address, 0 if follows else told)
     status = open_array(state, address, follows, root)
     if status == c.OK:
         status = take_shape(ctx, state, view, mark, root)
@@ -85,7 +85,7 @@ def opened_by_root(ctx, view, mark, length, most):
 def describe_array(view, mark, brought, told, address, length):
     """Write the description of what the root brings, with `length` bytes of the array."""
     dimensions = peek(view + c.DIMENSIONS)
-    for i in range(MOST_BROUGHT // WORD):
+    for i in range(o.MOST_BROUGHT // WORD):
         poke(brought + i * WORD, 0)
     poke(brought + ARRAY_LENGTH, told)
     poke(brought + ARRAY_TYPE, peek(view + c.DTYPE) | mark << MARK_SHIFT)
@@ -99,15 +99,15 @@ def describe_array(view, mark, brought, told, address, length):
 def take_shape(ctx, state, view, mark, root):
     """Write what each rank gets to where the caller of the phase OPEN reads it: dtype and mark, number of dimensions,
     dimensions. If an opening has no room for these, all ranks get them here."""
-    told, shape, status = peek(state + TOLD) + WORD, peek(state + TOLD) + WORD + ARRAY_TYPE, c.OK
+    told, shape, status = peek(state + o.TOLD) + WORD, peek(state + o.TOLD) + WORD + ARRAY_TYPE, c.OK
     dimensions = peek(told + ARRAY_DIMENSIONS)
     if dimensions > MOST_DIMENSIONS_BROUGHT:
-        shape = peek(state + SHAPE)
+        shape = peek(state + o.SHAPE)
         if peek(ctx + c.RANK) == root:
             poke(shape, peek(view + c.DTYPE) | mark << MARK_SHIFT)
             poke(shape + WORD, dimensions)
             copy(shape + 2 * WORD, peek(view + c.DIMS), dimensions * WORD)
-        status = spread(state, shape, SHAPE_WORDS * WORD, root)
+        status = spread(state, shape, o.SHAPE_WORDS * WORD, root)
     if status == c.OK and peek(ctx + PHASE) == OPEN:
         copy(peek(ctx + WANTED_SHAPE), shape, (2 + dimensions) * WORD)
     return status
@@ -115,11 +115,11 @@ def take_shape(ctx, state, view, mark, root):
 
 def brought_length(state):
     """Return the length of the root's array in bytes, or LONG."""
-    return peek(peek(state + TOLD) + WORD + ARRAY_LENGTH)
+    return peek(peek(state + o.TOLD) + WORD + ARRAY_LENGTH)
 
 
 def brought_array(state):
     """Return the address of the root's array, if it has come with the opening."""
-    told = peek(state + TOLD) + WORD
+    told = peek(state + o.TOLD) + WORD
     dimensions = peek(told + ARRAY_DIMENSIONS)
     return told_array(state) if following(brought_length(state), dimensions) else told + ARRAY_DIMS + dimensions * WORD

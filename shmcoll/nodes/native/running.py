@@ -12,20 +12,7 @@ in OWN 0, what is before the node in OWN 1.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native.layout import (
-    ELEMENTS,
-    INDEX,
-    IS_LEADER,
-    ITEM,
-    NODE,
-    NODES,
-    RESULT,
-    ROW_PLACES,
-    SOURCE,
-    STORED_ITEM,
-    TOTAL,
-    WIDE,
-)
+from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.long_moves import receive_from_rank, send_to_rank
 from shmcoll.nodes.native.messages import await_messages
 from shmcoll.nodes.native.node_calls import reduce_to_leader, scan_in_node
@@ -35,16 +22,16 @@ from shmcoll.nodes.native.partials import SEGMENT_BYTES, finish, fold, is_alone,
 
 def scan_by_nodes(state, includes_own):
     """Reduce ELEMENTS elements at SOURCE over the ranks before this one, and, in a scan, this one, into RESULT."""
-    item, stored, status, at = peek(state + ITEM), peek(state + STORED_ITEM), c.OK, 0
-    step, size = max(SEGMENT_BYTES // item // peek(state + NODES), 1), ranks_in_all(state)
-    while at < peek(state + ELEMENTS) and status == c.OK:
-        count = min(step, peek(state + ELEMENTS) - at)
-        operand = widened(state, peek(state + WIDE), peek(state + SOURCE) + at * stored, count)
+    item, stored, status, at = peek(state + o.ITEM), peek(state + o.STORED_ITEM), c.OK, 0
+    step, size = max(SEGMENT_BYTES // item // peek(state + o.NODES), 1), ranks_in_all(state)
+    while at < peek(state + o.ELEMENTS) and status == c.OK:
+        count = min(step, peek(state + o.ELEMENTS) - at)
+        operand = widened(state, peek(state + o.WIDE), peek(state + o.SOURCE) + at * stored, count)
         status = find_totals_before(state, operand, count)
         if status == c.OK:
             status = combine_with_node(state, includes_own, operand, count)
-        if status == c.OK and (includes_own or peek(state + NODE) > 0 or peek(state + INDEX) > 0):
-            finish(state, peek(state + RESULT) + at * stored, peek(state + TOTAL), count, size)
+        if status == c.OK and (includes_own or peek(state + o.NODE) > 0 or peek(state + o.INDEX) > 0):
+            finish(state, peek(state + o.RESULT) + at * stored, peek(state + o.TOTAL), count, size)
         at += count
     return status
 
@@ -52,13 +39,13 @@ def scan_by_nodes(state, includes_own):
 def find_totals_before(state, operand, count):
     """Write what the nodes before this one have, combined, to OWN 1 of all ranks of this node."""
     total, before, status = operand, own_place(state, 1), c.OK
-    here, nodes, length = peek(state + NODE), peek(state + NODES), count * peek(state + ITEM)
+    here, nodes, length = peek(state + o.NODE), peek(state + o.NODES), count * peek(state + o.ITEM)
     if not is_alone(state):
         total = own_place(state, 0)
         status = reduce_to_leader(state, operand, count, total)
-    if peek(state + IS_LEADER):
+    if peek(state + o.IS_LEADER):
         for node in range(here):
-            poke(peek(state + ROW_PLACES) + node * WORD, part(state, 0, node))
+            poke(peek(state + o.ROW_PLACES) + node * WORD, part(state, 0, node))
             if status == c.OK:
                 status = receive_from_rank(state, 0, leader(state, node), part(state, 0, node), length)
         for node in range(here + 1, nodes):
@@ -73,11 +60,11 @@ def find_totals_before(state, operand, count):
 
 def combine_with_node(state, includes_own, operand, count):
     """Write the result of this rank, as partial results, to TOTAL."""
-    total, before, has_own = peek(state + TOTAL), own_place(state, 1), includes_own or peek(state + INDEX) > 0
+    total, before, has_own = peek(state + o.TOTAL), own_place(state, 1), includes_own or peek(state + o.INDEX) > 0
     status = scan_in_node(state, includes_own, operand, total, count)
-    if peek(state + NODE) == 0 or status != c.OK:
+    if peek(state + o.NODE) == 0 or status != c.OK:
         return status
     if has_own:
         return join(state, total, before, total, count)
-    poke(peek(state + ROW_PLACES), before)
+    poke(peek(state + o.ROW_PLACES), before)
     return fold(state, total, 1, 0, count)
