@@ -6,11 +6,11 @@ opening.py           the opening: what all ranks have brought comes to all of th
 root_opening.py      the opening in which one rank brings something for all
 partial_opening.py   the opening in which each node brings what it has reduced
 counted_opening.py   the opening in which the ranks bring tables of counts; short_tables.py: how these travel
-marks.py             the table of calls whose marks are known
+fingerprint.py       what all ranks must have alike, in words
 node_calls.py        the routines of the node's group that long calls are made of
-long_moves.py        long calls that move bytes
-partials.py, rails.py, owners.py    long reductions
-call.py              marks and opening of a call
+long_moves.py        long calls that move bytes; leaders.py: short blocks between many ranks
+partials.py          what is reduced, in which type; rails.py, owners.py, running.py, rank_order.py: long reductions
+call.py              how a call begins
 reductions.py, rooted_calls.py, counted.py, collectives.py    the calls, and their entries
 long_state.py, state.py    the memory of one group, and what Python calls
 mail_words.py        messages between two ranks of different nodes: their protocol, words and format
