@@ -6,6 +6,7 @@ methods of every other one, because its dispatcher takes the checked arguments o
     topology.py       which ranks are on which node
     wire.py           MPI: sends, receives, tags, the control channel
     progress.py       the wait loop: MPI requests, deadlines, dead ranks, the ends of groups
+    waiting.py        how all waits poll, nap, and look around: their numbers
     failures.py       why a group has ended, and how all its ranks learn it
     native/           every collective, from its arguments to its result, and what messages share with that
     agreement.py      what follows if the ranks disagree in the opening of a call, or refuse its arguments

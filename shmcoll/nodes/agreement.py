@@ -33,7 +33,7 @@ from shmcoll.engine.layout import (
 )
 from shmcoll.engine.protocol.count_tables import TABLE
 from shmcoll.engine.protocol.sync import SEED, mix
-from shmcoll.engine.system.text import to_bytes
+from shmcoll.engine.system.text import beginning, to_text
 from shmcoll.errors import CollectiveMismatch
 from shmcoll.nodes.native.layout import PARTLY_UNLIKE
 from shmcoll.nodes.native.state import OpeningState
@@ -155,10 +155,8 @@ class Agreement:
     def _texts(self, text: str) -> list[str]:
         """Return the texts of all ranks, by rank, each shortened if necessary. Every rank calls it."""
         most = min(self.state.most_row, LONGEST_TEXT)
-        brought, found = np.zeros(most, np.uint8), to_bytes(text)[:most]
-        brought[: len(found)] = np.frombuffer(found, np.uint8)
-        rows = self._rows(mix(SEED, len(_PARTLY_UNLIKE)), brought)
-        return [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in rows]
+        brought = np.frombuffer(beginning(text, most).ljust(most, b"\0"), np.uint8)
+        return [to_text(row.tobytes().rstrip(b"\0")) for row in self._rows(SEED, brought)]
 
     def _disagree(self, operation: str) -> None:
         """Raise on all ranks what each of them has called."""

@@ -33,7 +33,7 @@ from shmcoll.engine.memory.group import Group, RankName, names
 from shmcoll.engine.memory.node_words import CallRecorder
 from shmcoll.engine.native import entry
 from shmcoll.errors import CallNotAllowed, InternalError, RankFailed, ShmcollError
-from shmcoll.nodes import halos
+from shmcoll.nodes import halos, waiting
 from shmcoll.nodes.agreement import Agreement
 from shmcoll.nodes.failures import Checking, Failures
 from shmcoll.nodes.mail import Mail
@@ -51,10 +51,6 @@ if TYPE_CHECKING:
     from shmcoll.nodes.topology import Topology
     from shmcoll.nodes.wire import Channel, Pending
     from shmcoll.nodes.within import Within
-
-#: of a rank that waits in a node with more ranks than cores, before it sleeps. Linux gives it no less of the core than
-#: the leader, for which it waits: with 32 yields, calls of 4 and 8 ranks on 2 cores take 1.0 to 1.5 times as long
-_YIELDS = 4
 
 
 class NodesGroup:
@@ -135,7 +131,7 @@ class NodesDispatcher:
         self._kernels: dict[tuple[int, int], int] = {}  # by code of the dtype and number of the reduction
         for comm in (inner, within) if progress.crowded else ():
             comm._dispatcher.words[c.POLLS // WORD] = 0
-            comm._dispatcher.words[c.YIELDS // WORD] = _YIELDS
+            comm._dispatcher.words[c.YIELDS // WORD] = waiting.YIELDS_IN_NODE
         progress.add(channel.number, self.failures)
         os.register_at_fork(after_in_child=_shut_in_child(self))
 

@@ -21,10 +21,10 @@ from shmcoll.calls.recv import part_of
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.ring_buffers import SOURCE_SHIFT
 from shmcoll.errors import ShmcollError
+from shmcoll.nodes import waiting
 from shmcoll.nodes.arrived import Arrived
 from shmcoll.nodes.mail_limits import NOT_ALL, Limits
 from shmcoll.nodes.native.mail_state import LeftSend, MailState
-from shmcoll.nodes.progress import AWAKE, SLOWEST
 from shmcoll.nodes.sender import Sender
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY, RECEIPT, Pending, as_bytes, at_address
 from shmcoll.runtime.posted_receive import PostedReceive
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
 
 _WORD = 8
-_POLLS = 2000  # tests of a request before a thread naps between two of them
-NAP = 100e-6  # seconds
 
 
 class Inbox:
@@ -91,7 +89,8 @@ class Inbox:
     def is_moving(self) -> bool:
         """Whether bytes are coming for a receive, and have not been for long. MPI moves more of them in each test."""
         now = time.monotonic()
-        return any(one.receive is not None and now < one.begun + AWAKE + one.bytes / SLOWEST for one in self.coming)
+        moving = (one for one in self.coming if one.receive is not None)
+        return any(now < one.begun + waiting.AWAKE + one.bytes / waiting.SLOWEST for one in moving)
 
     def first(self, fits: Callable[[int, int], bool]) -> Arrived | None:
         """Return the message that a new receive gets: the first one that fits of the source served longest ago."""
@@ -265,7 +264,7 @@ class Inbox:
 
 def pause(turn: int) -> None:
     """Let other threads and ranks run between two tests."""
-    if turn > _POLLS:
-        time.sleep(NAP)
+    if turn > waiting.MESSAGE_POLLS:
+        time.sleep(waiting.NAP)
     else:
         os.sched_yield()

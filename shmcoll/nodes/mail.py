@@ -33,8 +33,9 @@ from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import DATA
 from shmcoll.engine.messages.ring_buffers import PART_BYTES, SOURCE_SHIFT
 from shmcoll.errors import ShmcollError
+from shmcoll.nodes import waiting
 from shmcoll.nodes.arrived import Arrived, Head
-from shmcoll.nodes.inbox import NAP, Inbox
+from shmcoll.nodes.inbox import Inbox
 from shmcoll.nodes.mail_limits import NOT_ALL, NOTHING, Limits
 from shmcoll.nodes.outbox import Outbox, Receipt
 from shmcoll.runtime.posted_receive import PostedReceive
@@ -44,11 +45,6 @@ if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
 
 _SENDS, _RECEIVES = RECORDS["send"].code, RECORDS["recv"].code
-_AWAKE = 20e-3  # seconds before a thread that waits for a message naps between two looks
-_MOMENT, _MOMENT_BETWEEN = 200_000, 10_000  # ns that native code waits; if messages may come within the node, too
-_CHECKS = 1e-3  # seconds between two looks for receives that are late
-_SOON = 2e-3  # seconds that a receive from ANY waits before it is posted
-_SLICE = 500e-6  # seconds that the worker naps in its turn
 
 
 class Mail:
@@ -86,8 +82,8 @@ class Mail:
         moment. Return ANY if none does, or if the receive has to be posted, because another one or a message within the
         node may come first."""
         native, within = self.native, self.dispatcher.within._dispatcher
-        moment = _MOMENT if len(self.dispatcher.topology.local) == 1 else _MOMENT_BETWEEN
-        end = time.monotonic() + (_SOON if native.can_wait else 0.0)
+        moment = waiting.MOMENT_NS if len(self.dispatcher.topology.local) == 1 else waiting.MOMENT_BETWEEN_NS
+        end = time.monotonic() + (waiting.SOON if native.can_wait else 0.0)
         while native.is_open and within.posted.is_empty() and time.monotonic() < end:
             if probe(within, "recv", ANY, tag, waits=False, takes=False) is not None:
                 break
@@ -172,9 +168,9 @@ class Mail:
         if not is_ending or any(one.is_awaited for one in list(self._inbox.posted)):
             self._fail_late()
         if self._inbox.is_moving:
-            self.native.wait(_MOMENT)
+            self.native.wait(waiting.MOMENT_NS)
         else:
-            time.sleep(_SLICE)
+            time.sleep(waiting.SLICE)
         return not is_ending or self.outbox.waits
 
     def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
@@ -191,7 +187,7 @@ class Mail:
                 if not polls or any(work._latch.is_set for work in works):
                     return
                 self._fail_late()
-                is_late = time.monotonic() - begun > _AWAKE
+                is_late = time.monotonic() - begun > waiting.MESSAGE_AWAKE
                 if is_late and not sleeps:
                     return
                 if is_late and not is_noted:
@@ -288,7 +284,7 @@ class Mail:
                 if not waits:
                     return None
                 self._limits.check(operation, source, begun + d.timeout, NOTHING)
-                is_late = time.monotonic() - begun > _AWAKE
+                is_late = time.monotonic() - begun > waiting.MESSAGE_AWAKE
                 if is_late and not is_noted:
                     is_noted = True
                     d.recorder.wait_for_message(_RECEIVES, self._number(source), tag)
@@ -301,16 +297,16 @@ class Mail:
         """Wait a moment for a message, in a thread that then looks again, also at messages within the node."""
         self.dispatcher.progress.drain()
         if is_late and not self._inbox.is_moving:
-            time.sleep(NAP)
+            time.sleep(waiting.NAP)
         else:
-            self.native.wait(_MOMENT_BETWEEN if looks_within else _MOMENT)
+            self.native.wait(waiting.MOMENT_BETWEEN_NS if looks_within else waiting.MOMENT_NS)
 
     # --- failures -----------------------------------------------------------------------------------------------------
 
     def _fail_late(self) -> None:
         """Make receives and synchronous sends fail that are late or cannot complete, now and then."""
         d, now = self.dispatcher, time.monotonic()
-        if now < self._checked_at + _CHECKS:
+        if now < self._checked_at + waiting.RECEIVES:
             return
         self._checked_at = now
         d.progress.look()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from shmcoll.engine.layout import ANY
 from shmcoll.errors import CollectiveTimeout
-from shmcoll.nodes.progress import LIVES
+from shmcoll.nodes import waiting
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -25,7 +25,7 @@ class Limits:
         """Look, now and then, whether ranks of this node live, and whether the awaited ones have left."""
         d, now = self._dispatcher, time.monotonic()
         if now >= self._lives_at:
-            self._lives_at = now + LIVES
+            self._lives_at = now + waiting.LIVES
             d.progress.look_at_lives(d.failures, awaited, now)
 
     def check(self, operation: str, source: int, end: float, what: str) -> None:

@@ -23,8 +23,9 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.messages.foreign_arrays import description
 from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN_TYPE, WHOLE
+from shmcoll.nodes import waiting
 from shmcoll.nodes.arrived import head
-from shmcoll.nodes.inbox import NAP, Inbox, pause
+from shmcoll.nodes.inbox import Inbox, pause
 from shmcoll.nodes.mail_limits import NOT_TAKEN, Limits
 from shmcoll.nodes.native.mail_words import INLINE_BYTES, OBJECT_CODE
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes, at_address
@@ -32,8 +33,6 @@ from shmcoll.runtime.work import Work, Worker
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
-
-_LEAVING = 2.0  # seconds for the bytes of an interrupted call
 
 
 class Outbox:
@@ -108,11 +107,11 @@ class Outbox:
         """Wait until MPI reads no array of a call any more, after the group has ended. The receiver may not know that
         yet, and the program may change the array as soon as its call has raised. A receiver that takes longer than the
         limit has stopped; it finds that the group has ended before it uses what has come."""
-        end = time.monotonic() + _LEAVING
+        end = time.monotonic() + waiting.LEAVING_BYTES
         while self.sends_arrays and not self._dispatcher.channel.wire.is_stuck and time.monotonic() < end:
             with self._inbox.lock, self._inbox.native:
                 self._inbox.sender.drop()
-            time.sleep(NAP)
+            time.sleep(waiting.NAP)
 
     # --- receipts; called with the lock of the inbox, and with native code out ----------------------------------------
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from shmcoll.engine.memory import records
 from shmcoll.errors import CollectiveTimeout, RankFailed
-from shmcoll.nodes import mpi_end
+from shmcoll.nodes import mpi_end, waiting
 from shmcoll.runtime import helpers
 
 if TYPE_CHECKING:
@@ -41,18 +41,7 @@ if TYPE_CHECKING:
     from shmcoll.nodes.wire import Pending, Wire
     from shmcoll.runtime.local_rank import LocalRank
 
-POLLS = 200  # tests without a pause
-AWAKE = 2e-3  # seconds before it sleeps between two tests, if there are few bytes; and
-SLOWEST = 200e6  # bytes per second of a message that is on its way: MPI moves a part of it in each test
-LOOKS = 32  # tests between two looks at everything else, as long as it does not sleep
-LONGEST_SLEEP = 200e-6  # seconds
-DRAINS = 0.02  # seconds between two looks at messages that nobody waits for
-LIVES = 0.02  # seconds between two looks at the lives of the node's ranks
-WATCH = 0.05  # seconds between two looks of the thread at the control channel
-LEAVING = 1.0  # seconds at most for the end of the ranks of other nodes
-LAST_LOOKS = 1000  # for control messages before this rank tells that it leaves
 NOT_MADE = "not made"  # the kind of a control message
-PATIENCE_AFTER_LEAVING = 1.0  # seconds until a message of a rank that has left counts as lost
 
 
 class Progress:
@@ -64,7 +53,7 @@ class Progress:
         self._local_rank = local_rank
         self._world = world  # the ranks of the job on this node, by their rank in the arena
         self.crowded = crowded
-        self.polls = 0 if crowded else POLLS
+        self.polls = 0 if crowded else waiting.POLLS
         self._abandoned: list[Any] = []
         self._lock = threading.Lock()  # of the control channel
         self._is_over = threading.Event()
@@ -93,7 +82,7 @@ class Progress:
 
     @helpers.counted()
     def _watch(self) -> None:
-        while not self._is_over.wait(WATCH):
+        while not self._is_over.wait(waiting.CONTROL):
             self.look()
 
     def wait(self, failures: "Failures", pending: "Pending", operation: str, timeout: float) -> None:
@@ -111,7 +100,7 @@ class Progress:
             try:
                 while not tests(requests):
                     turn += 1
-                    if wait.sleeps or turn % LOOKS == 0:
+                    if wait.sleeps or turn % waiting.LOOKS == 0:
                         break
                     if turn > polls:
                         os.sched_yield()
@@ -129,7 +118,7 @@ class Progress:
         now = time.monotonic()
         wait.begun = wait.begun or now
         if now >= wait.lives_at:
-            wait.lives_at = now + LIVES
+            wait.lives_at = now + waiting.LIVES
             self.look_at_lives(failures, wait.missing(), now)
         if now > wait.begun:
             self.drain()
@@ -138,13 +127,13 @@ class Progress:
         failures.raise_if_ended(wait.operation)
         wait.sleeps = now - wait.begun > wait.awake
         if wait.sleeps:
-            time.sleep(LONGEST_SLEEP)
+            time.sleep(waiting.LONGEST_NAP)
 
     def drain(self) -> None:
         """Take in the messages that have come for any group, now and then. MPICH's network over TCP keeps 64 messages
         of a rank that nobody has asked for; all that the rank sends then waits behind them."""
         now = time.monotonic()
-        if now > self._drained_at + DRAINS:
+        if now > self._drained_at + waiting.DRAINS:
             self._drained_at = now
             for mail in list(self.mails):
                 mail.drain()
@@ -176,10 +165,10 @@ class Progress:
         long: their sends to this process could wait forever if it ended meanwhile."""
         here = set(self._world)
         others = {rank for rank in range(self.wire.size) if rank not in here}
-        for _ in range(LAST_LOOKS):  # what they have told may still be in a socket
+        for _ in range(waiting.LAST_LOOKS):  # what they have told may still be in a socket
             self.look()
         self.wire.tell(sorted(others), {"group": 0, "kind": "left", "text": "", "dead": self.wire.rank})
-        end = time.monotonic() + LEAVING
+        end = time.monotonic() + waiting.LEAVING
         while not self.wire.is_stuck and time.monotonic() < end:
             if self.wire.has_sent() and others <= self.wire.dead | self.wire.left_at.keys():
                 return
@@ -238,7 +227,7 @@ class Progress:
                     self.rank_died(world, told)
         for rank in awaited if self.wire.left_at else ():
             left = self.wire.left_at.get(failures.world(rank))
-            if left is not None and now - left > PATIENCE_AFTER_LEAVING:
+            if left is not None and now - left > waiting.AFTER_LEAVING:
                 text = "left the job without taking part: its program has ended. Every rank must make this call"
                 failures.died(failures.world(rank), text, telling=True)
 
@@ -271,6 +260,6 @@ class Wait:
 
     def __init__(self, operation: str, timeout: float, missing: Callable[[], list[int]], length: int):
         self.operation, self.timeout, self.missing = operation, timeout, missing
-        self.awake = AWAKE + length / SLOWEST
+        self.awake = waiting.AWAKE + length / waiting.SLOWEST
         self.begun = self.lives_at = 0.0
         self.sleeps = False

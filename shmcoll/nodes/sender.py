@@ -14,15 +14,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shmcoll.nodes import waiting
 from shmcoll.runtime import helpers
 
 if TYPE_CHECKING:
     from shmcoll.nodes.wire import Wire
-
-_TESTS = 100  # of a send before a thread is started for it, which takes longer
-_TESTED = 8  # sends at a time: each test moves what can be moved of all
-_SLICE = 500e-6  # seconds between two tests in the thread
-_NAP = 100e-6  # seconds between two tests in `finish`
 
 
 class Sender:
@@ -42,7 +38,7 @@ class Sender:
         """Keep a send, with its memory, until it has left. address: of its bytes, if they are in an array that a call
         keeps."""
         self.drop()
-        for _ in range(_TESTS):
+        for _ in range(waiting.SEND_TESTS):
             if self._wire.tests(requests):
                 return
         self._sends.append(_Send(requests, memory, address))
@@ -80,7 +76,7 @@ class Sender:
                 text = f"rank {self._name} ends, and {len(self._sends)} of its messages have not been received"
                 print(f"shmcoll: {text}", file=sys.stderr)
                 return
-            time.sleep(_NAP)
+            time.sleep(waiting.NAP)
 
     @helpers.counted()
     def _run(self) -> None:
@@ -90,13 +86,13 @@ class Sender:
                 if not self._sends:
                     self._is_running = False
                     return
-            time.sleep(_SLICE)
+            time.sleep(waiting.SLICE)
 
     def drop(self) -> None:
         """Forget what has left, of the next few sends. Called with the lock, and with native code out."""
         if self._wire.mpi.Is_finalized():
             return
-        for _ in range(min(len(self._sends), _TESTED)):
+        for _ in range(min(len(self._sends), waiting.SENDS_TESTED)):
             send = self._sends.popleft()
             if not self._has_left(send):
                 self._sends.append(send)

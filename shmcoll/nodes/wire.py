@@ -26,11 +26,10 @@ import numpy as np
 
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ArenaError, CallNotAllowed, ShmcollError
+from shmcoll.nodes import waiting
 
 LONGEST = 1 << 30
 CONTROL_BYTES = 16384
-TELLING = 5.0  # seconds for the sends of a control message; then MPI counts as stuck
-LOOKS = 50  # times that is looked at meanwhile: a process that was stopped goes on with the rest of its seconds
 LONGEST_TEXT = 2000  # characters of a text on the control channel; JSON writes each in 6 bytes at most
 
 OPENING, DATA, MESSAGE, PAYLOAD, READY, RECEIPT, SUBGROUP = range(7)  # the kinds of messages of a group
@@ -134,8 +133,8 @@ class Wire:
         except RuntimeError:  # Python starts no threads any more
             send()
             return
-        for _ in range(LOOKS):
-            sender.join(TELLING / LOOKS)
+        for _ in range(waiting.TELLING_LOOKS):
+            sender.join(waiting.TELLING / waiting.TELLING_LOOKS)
             if not sender.is_alive():
                 return
         if not self.is_stuck:

@@ -10,9 +10,9 @@ import numpy as np
 
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.nodes import arrived
-from shmcoll.nodes.native.mail_sends import ASKING_BYTES
 from shmcoll.nodes.native.mail_state import MOST_OUTGOING
 from shmcoll.nodes.native.mail_words import INLINE_BYTES
+from shmcoll.nodes.waiting import ASKING_BYTES
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY
 from tests.nodes.messages_job import near_and_far, raised, run
 from tests.support.threaded import CALLS, WAITS, X, in_thread, take_all

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from shmcoll.nodes import waiting
 from shmcoll.nodes import wire as wires
 from shmcoll.nodes.wire import Wire, awaited
 from tests.support import sparks
@@ -44,7 +45,7 @@ class Comm:
 
 @pytest.fixture
 def wire(monkeypatch):
-    monkeypatch.setattr(wires, "TELLING", 0.05)
+    monkeypatch.setattr(waiting, "TELLING", 0.05)
     mpi = SimpleNamespace(
         Request=SimpleNamespace(Testall=None), ERRORS_RETURN=0, TAG_UB=0, BYTE=0, ANY_SOURCE=-1, Status=object,
         Exception=RuntimeError, REQUEST_NULL=None, Is_finalized=lambda: False,

@@ -16,22 +16,10 @@ from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.messages.recv import DATA
 from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN_TYPE, SOURCE_SHIFT, WHOLE
 from shmcoll.engine.native import cpython as py
+from shmcoll.nodes import waiting
 from shmcoll.nodes.native import mail_words as m
-from shmcoll.nodes.native.mail_requests import (
-    ALWAYS,
-    ATTEMPT_NS,
-    COMPLETE,
-    GIVEN_UP,
-    LEAVE_NS,
-    UNTIL_SHUT,
-    WITHDRAWN,
-    begin,
-    probe,
-    tested,
-)
+from shmcoll.nodes.native.mail_requests import ALWAYS, COMPLETE, GIVEN_UP, UNTIL_SHUT, WITHDRAWN, begin, probe, tested
 from shmcoll.nodes.native.messages import C_INT, LONGEST
-
-WAIT_NS = 2_000_000
 
 
 def recv_far(mail, ctx, rank):
@@ -49,7 +37,7 @@ def recv_far(mail, ctx, rank):
     else:
         if peek(mail + m.CLOSED) != m.OPEN or peek(mail + m.RECEIVING) != m.FREE:
             return c.NEEDS_PYTHON
-        found = fetch(mail, peer, WAIT_NS)
+        found = fetch(mail, peer, waiting.WAIT_NS)
         if found < 0:
             poke(mail + m.FAILED_STATUS, -found)
             return c.UNREADABLE
@@ -75,7 +63,7 @@ def wait_far(mail, patience):
     found = probed(mail, peek(mail + m.ANYBODY), clock() + patience)
     py.take_gil(thread)
     poke(mail + m.RECEIVING, m.FREE)
-    return min(fetch(mail, source_of(mail), WAIT_NS), c.OK) if found == COMPLETE else min(found, c.OK)
+    return min(fetch(mail, source_of(mail), waiting.WAIT_NS), c.OK) if found == COMPLETE else min(found, c.OK)
 
 
 def fetch(mail, peer, patience):
@@ -105,7 +93,7 @@ def source_of(mail):
 def withdraw(mail):
     """Withdraw a receive. Return WITHDRAWN; COMPLETE or GIVEN_UP if MPI has found its message; or minus MPI's error."""
     call(peek(mail + m.CANCEL), mail + m.RECEIVED, 0, 0)
-    found = tested(mail, m.RECEIVED, m.RECEIVED_FLAG, m.RECEIVED_STATUS, clock() + LEAVE_NS, ALWAYS)
+    found = tested(mail, m.RECEIVED, m.RECEIVED_FLAG, m.RECEIVED_STATUS, clock() + waiting.LEAVE_NS, ALWAYS)
     if found != COMPLETE:
         return found
     call(peek(mail + m.TEST_CANCELLED), mail + m.RECEIVED_STATUS, mail + m.RECEIVED_FLAG, 0)
@@ -155,7 +143,7 @@ def receive_payload(mail, address, length, peer):
     asked = peek(head + m.SHAPE + m.dimensions_in(peek(head + m.KIND)) * WORD)
     is_waiting = asked and probe(mail, peer, m.PAYLOAD_TAG, m.RECEIVED_FLAG, m.RECEIVED_STATUS) == GIVEN_UP
     limit, failed = (
-        clock() + ATTEMPT_NS + length,
+        clock() + waiting.ATTEMPT_NS + length,
         begin(mail, m.IRECV, address, length, peer, m.PAYLOAD_TAG, m.RECEIVED),
     )
     if failed:

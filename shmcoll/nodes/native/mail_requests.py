@@ -2,12 +2,10 @@
 tested. `mail_words.py` says who may do that when."""
 
 from shmcoll.engine.atomics import call, call_long, clock, peek, poke, yield_core
+from shmcoll.nodes import waiting
 from shmcoll.nodes.native import mail_words as m
 from shmcoll.nodes.native.messages import C_INT
 
-ATTEMPT_NS = 100_000
-LEAVE_NS = 1_000_000
-TESTS_BETWEEN = 16  # tests between two looks at the clock
 GIVEN_UP, COMPLETE, WITHDRAWN, NO_ROOM = range(4)  # how a request has ended, or minus an error of MPI
 ALWAYS, UNTIL_SHUT = range(2)  # how a request is tested
 
@@ -30,7 +28,9 @@ def tested(mail, request, flag, status, limit, how):
         if peek(mail + flag) & C_INT:
             return COMPLETE
         turn += 1
-        if (how == UNTIL_SHUT and peek(mail + m.CLOSED) == m.SHUT) or (turn % TESTS_BETWEEN == 0 and clock() > limit):
+        if (how == UNTIL_SHUT and peek(mail + m.CLOSED) == m.SHUT) or (
+            turn % waiting.CLOCK_EVERY == 0 and clock() > limit
+        ):
             return GIVEN_UP
         if turn > polls:
             yield_core()

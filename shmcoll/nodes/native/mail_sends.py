@@ -18,25 +18,10 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.ring_buffers import WHOLE
 from shmcoll.engine.messages.send import BESIDE
 from shmcoll.engine.native import cpython as py
+from shmcoll.nodes import waiting
 from shmcoll.nodes.native import mail_words as m
-from shmcoll.nodes.native.mail_requests import (
-    ALWAYS,
-    ATTEMPT_NS,
-    COMPLETE,
-    GIVEN_UP,
-    LEAVE_NS,
-    NO_ROOM,
-    TESTS_BETWEEN,
-    UNTIL_SHUT,
-    begin,
-    probe,
-    tested,
-)
+from shmcoll.nodes.native.mail_requests import ALWAYS, COMPLETE, GIVEN_UP, NO_ROOM, UNTIL_SHUT, begin, probe, tested
 from shmcoll.nodes.native.messages import LONGEST
-
-ASKING_BYTES = 512 << 10  # over TCP, 256 KiB are copied in less time than a READY takes
-ASKING_NS = 30_000  # for READY, and
-BYTES_A_NS = 16  # of a message in the same time
 
 
 def send_far(mail, ctx, rank):
@@ -46,7 +31,7 @@ def send_far(mail, ctx, rank):
     x = ctx + c.X
     length, source, peer = peek(x + c.BYTES), peek(x + c.DATA), m.peer_of(mail, rank)
     head = m.head_bytes(peek(x + c.DIMENSIONS), length)
-    asks = ASKING_BYTES <= length <= LONGEST and peek(ctx + c.SEND_MEMORY) != BESIDE
+    asks = waiting.ASKING_BYTES <= length <= LONGEST and peek(ctx + c.SEND_MEMORY) != BESIDE
     if peek(mail + m.CLOSED) == m.SHUT or peek(mail + m.SENDING) != m.FREE:
         return c.NEEDS_PYTHON
     if not asks and head + length > peek(mail + m.OUTGOING_BYTES):
@@ -61,7 +46,7 @@ def send_far(mail, ctx, rank):
     if found == COMPLETE and length > m.INLINE_BYTES:
         found = send_payload(mail, peer, head, source, length, asks)
     if found == COMPLETE:
-        found = tested(mail, m.SENT, m.SENT_FLAG, m.SENT_STATUS, clock() + ATTEMPT_NS + length, ALWAYS)
+        found = tested(mail, m.SENT, m.SENT_FLAG, m.SENT_STATUS, clock() + waiting.ATTEMPT_NS + length, ALWAYS)
     py.take_gil(thread)
     poke(mail + m.SENDING, m.LEFT if found == GIVEN_UP else m.UNSENT if found == NO_ROOM else m.FREE)
     if found < 0:
@@ -99,7 +84,7 @@ def send_whole(mail, peer, head, source, length):
 def send_payload(mail, peer, head, source, length, asks):
     """Send the bytes that follow a head. Return COMPLETE, GIVEN_UP, NO_ROOM or minus MPI's error."""
     address, room, how = peek(mail + m.OUTGOING) + head, peek(mail + m.OUTGOING_BYTES) - head, ALWAYS
-    is_ready = awaited(mail, peer, clock() + ASKING_NS + length // BYTES_A_NS) if asks else GIVEN_UP
+    is_ready = awaited(mail, peer, clock() + waiting.ASKING_NS + length // waiting.BYTES_A_NS) if asks else GIVEN_UP
     if is_ready < 0:
         return is_ready
     if is_ready == COMPLETE:
@@ -113,7 +98,7 @@ def send_payload(mail, peer, head, source, length, asks):
     failed = begin(mail, m.ISEND, address, length, peer, m.PAYLOAD_TAG, m.SENT_PAYLOAD)
     if failed:
         return failed
-    return tested(mail, m.SENT_PAYLOAD, m.SENT_FLAG, m.SENT_STATUS, clock() + ATTEMPT_NS + length, how)
+    return tested(mail, m.SENT_PAYLOAD, m.SENT_FLAG, m.SENT_STATUS, clock() + waiting.ATTEMPT_NS + length, how)
 
 
 def awaited(mail, peer, limit):
@@ -124,13 +109,13 @@ def awaited(mail, peer, limit):
         if found == COMPLETE:
             found = begin(mail, m.IRECV, mail + m.GIVEN_READY, WORD, peer, m.READY_TAG, m.GIVEN_REQUEST)
             if found == 0:
-                found = tested(mail, m.GIVEN_REQUEST, m.SENT_FLAG, m.SENT_STATUS, clock() + LEAVE_NS, ALWAYS)
+                found = tested(mail, m.GIVEN_REQUEST, m.SENT_FLAG, m.SENT_STATUS, clock() + waiting.LEAVE_NS, ALWAYS)
             if found != COMPLETE or peek(mail + m.GIVEN_READY) == peek(mail + m.ASKED):
                 return found
         if found < 0:
             return found
         turn += 1
-        if peek(mail + m.CLOSED) == m.SHUT or (turn % TESTS_BETWEEN == 0 and clock() > limit):
+        if peek(mail + m.CLOSED) == m.SHUT or (turn % waiting.CLOCK_EVERY == 0 and clock() > limit):
             return GIVEN_UP
         if turn % 4 == 0 and probe(mail, peek(mail + m.ANYBODY), m.MESSAGE_TAG, m.SENT_FLAG, m.SENT_STATUS) != GIVEN_UP:
             return GIVEN_UP

@@ -15,10 +15,10 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call, call_long, peek, poke, yield_core
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import cpython as py
+from shmcoll.nodes import waiting
 from shmcoll.nodes.native import layout as o
 
 LONGEST = 1 << 30  # bytes of a message: MPI counts in 32 bits, so longer ones are sent in parts
-TESTS_BETWEEN = 128  # tests between two calls of WATCH, until it sleeps
 C_INT = 0xFFFFFFFF
 
 
@@ -79,7 +79,7 @@ def await_messages(state, lane):
             i += 1
             continue
         turn += 1
-        if turn % TESTS_BETWEEN == 0 or peek(state + o.SLEEPS):
+        if turn % waiting.WATCH_EVERY == 0 or peek(state + o.SLEEPS):
             py.take_gil(thread)
             if py.call_back(peek(state + o.WATCH), turn):
                 return c.INTERRUPTED
