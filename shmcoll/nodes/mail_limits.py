@@ -3,6 +3,7 @@
 import time
 from typing import TYPE_CHECKING
 
+from shmcoll.diagnostics.describe_timeout import timed_out, with_advice
 from shmcoll.engine.layout import ANY
 from shmcoll.errors import CollectiveTimeout
 from shmcoll.nodes import waiting
@@ -41,9 +42,8 @@ class Limits:
         others = [rank for rank in range(d.size) if rank != d.rank]
         missing = others if sources == [ANY] else sources
         who = "every other rank" if sources == [ANY] else d.topology.describe(sources[0])
-        where = f"{operation} on {d.topology.describe(d.rank)}"
-        text = f"{where}: timed out after {d.timeout:g} s; {who} {what}. Raise comm.timeout if it is only slow"
-        d.failures.end(CollectiveTimeout, text, missing=missing)
+        text = timed_out(f"{operation} on {d.topology.describe(d.rank)}", d.timeout, f"{who} {what}")
+        d.failures.end(CollectiveTimeout, with_advice(text), missing=missing)
 
     def failed(self, operation: str, rank: int, error: int) -> None:
         """Raise because MPI has reported an error with a rank."""

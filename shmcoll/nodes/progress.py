@@ -31,6 +31,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from shmcoll.diagnostics.describe_timeout import timed_out, with_advice
 from shmcoll.engine.memory import records
 from shmcoll.errors import CollectiveTimeout, RankFailed
 from shmcoll.nodes import mpi_end, waiting
@@ -235,11 +236,8 @@ class Progress:
         topology = failures.topology
         nodes = sorted({topology.places[rank][0] for rank in missing})
         who = "; ".join(topology.describe_node(node) for node in nodes)
-        text = (
-            f"{topology.describe(topology.rank)} timed out after {timeout:g} s; no "
-            f"answer from {who}. Raise comm.timeout or SHMCOLL_TIMEOUT if these ranks are only slow; else look whether "
-            f"the node and its link are up"
-        )
+        text = timed_out(topology.describe(topology.rank), timeout, f"no answer from {who}")
+        text = with_advice(text, "; else look whether the node and its link are up")
         failures.end(CollectiveTimeout, text, missing=missing)
 
     def lost(self, failures: "Failures", missing: list[int], error: str) -> None:

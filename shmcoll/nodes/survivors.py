@@ -24,6 +24,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from shmcoll.diagnostics.describe_timeout import timed_out, with_advice
 from shmcoll.errors import CollectiveTimeout, RankFailed
 
 if TYPE_CHECKING:
@@ -69,10 +70,8 @@ def _agree(comm: Any) -> Any:
     try:
         survivors = shrinking.result(comm.timeout)
     except TimeoutError:
-        raise CollectiveTimeout(
-            f"shrink on rank {d.failures.name} timed out after {comm.timeout:g} s: a rank that lives has not called "
-            f"it. Raise comm.timeout if it is only slow, and call shrink again",
-        ) from None
+        text = timed_out(f"shrink on rank {d.failures.name}", comm.timeout, "a rank that lives has not called it")
+        raise CollectiveTimeout(with_advice(text, ", and call shrink again")) from None
     finally:
         if shrinking.done():
             comm.shrinking = None

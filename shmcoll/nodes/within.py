@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from shmcoll.communicator.communicator import Communicator
+from shmcoll.diagnostics.describe_timeout import with_advice
 from shmcoll.engine.memory.group import Group, RankName, names
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.errors import CollectiveTimeout, ShmcollError
@@ -70,8 +71,7 @@ class ReporterWithin(FailureReporter):
 
     def _timeout(self, text: str, missing: Sequence[int]) -> ShmcollError:
         """The group over nodes asks where the ranks are, and ends this group then."""
-        advice = "Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow."
-        return CollectiveTimeout(f"{text}. {advice}", missing=tuple(missing))
+        return CollectiveTimeout(with_advice(text) + ".", missing=tuple(missing))
 
 
 class DispatcherWithin(Dispatcher):

@@ -21,6 +21,7 @@ from shmcoll.diagnostics.call_site import at_site, is_submitted
 from shmcoll.diagnostics.describe_call import MESSAGES, called, composite_name, message_in_words, receives
 from shmcoll.diagnostics.describe_message import from_itself, misfit, missing_message, what_waits
 from shmcoll.diagnostics.describe_mismatch import advise, explain_counts, explain_faces, explain_overlap, explain_parts
+from shmcoll.diagnostics.describe_timeout import timed_out, with_advice
 from shmcoll.diagnostics.meant_call import suggest
 from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
 from shmcoll.engine import context as c
@@ -145,8 +146,8 @@ class FailureReporter:
     def late(self, operation: str, seconds: float, world: int, what: str) -> BaseException:
         """Return the error for a member, a rank of the world, that has not done something in so many seconds."""
         rank = self._group.ranks.index(world)
-        text = f"{self._call_here(operation)}{at_site()}: timed out after {seconds:g} s; rank {self._group.name(rank)} "
-        return self._left(operation, c.TIMEOUT_PASSED, lambda *_: self._timeout(text + what, [rank]))
+        text = timed_out(f"{self._call_here(operation)}{at_site()}", seconds, f"rank {self._group.name(rank)} {what}")
+        return self._left(operation, c.TIMEOUT_PASSED, lambda *_: self._timeout(text, [rank]))
 
     def _left(self, operation: str, status: int, judge: Callable[[str, int], ShmcollError]) -> BaseException:
         error = self._reported(operation, status, judge)
@@ -194,9 +195,9 @@ class FailureReporter:
             faces = operation == "halo_exchange" and explain_faces(self._group, self._words)
             return self._disagreement(operation, faces or advise(self._group, self._sequence()))
         if status == c.TIMEOUT_PASSED:
-            waited = f"timed out after {self._words[c.TIMEOUT // WORD] / 1e9:g} s"
             missing, words = self._who_is_missing(operation)
-            return self._timeout(f"{call}{at_site()}: {waited}; {words}", missing)
+            text = timed_out(f"{call}{at_site()}", self._words[c.TIMEOUT // WORD] / 1e9, words)
+            return self._timeout(text, missing)
         name = self._group.name(int(culprit))
         if status == c.UNREADABLE:
             text = (
@@ -230,8 +231,7 @@ class FailureReporter:
         """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
         from shmcoll.diagnostics.hang_report import STACKS_PATIENCE, explained
 
-        advice = "Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow."
-        error = CollectiveTimeout(f"{text}. {advice}", missing=tuple(missing))
+        error = CollectiveTimeout(with_advice(text) + ".", missing=tuple(missing))
         with report_lock.turn(self._group, 2 * STACKS_PATIENCE) as mine:
             if mine:
                 explained(error, self._arena)

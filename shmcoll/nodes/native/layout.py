@@ -10,10 +10,10 @@ from shmcoll.engine.layout import MOST_DIMENSIONS, WORD
 STATE = c.MAILBOXES  # in the context of a group over nodes, which has no mailboxes: the address of its state
 
 SLOT_BYTES = 256
-SLOT_MARKS = 2
-BROUGHT = SLOT_MARKS * WORD  # where a slot has what its rank brings
+SLOT_FINGERPRINTS = 2
+BROUGHT = SLOT_FINGERPRINTS * WORD  # where a slot has what its rank brings
 MOST_BROUGHT = SLOT_BYTES - BROUGHT  # bytes; equal for all calls, so that they always meet
-HEAD = (SLOT_MARKS + 1) * WORD  # bytes of a message before what the ranks have brought
+HEAD = (SLOT_FINGERPRINTS + 1) * WORD  # bytes of a message before what the ranks have brought
 
 # the bytes of each rank that an opening carries to all, at most, and not more than MOST_ROW: of longer arrays, which
 # follow, each goes only where it is needed

@@ -1,0 +1,11 @@
+"""The text of every `CollectiveTimeout`: who waited, how long, and for what; and what to do."""
+
+
+def timed_out(where: str, seconds: float, what: str) -> str:
+    """Return why a wait has ended. where: the call and its rank. what: a rank has not done it in so many seconds."""
+    return f"{where}: timed out after {seconds:g} s; {what}"
+
+
+def with_advice(text: str, more: str = "") -> str:
+    """Return that text with what to do. more: what to do besides, behind a comma or a semicolon. It has no full stop at its end."""
+    return f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow{more}"
