@@ -7,5 +7,6 @@ def timed_out(where: str, seconds: float, what: str) -> str:
 
 
 def with_advice(text: str, more: str = "") -> str:
-    """Return that text with what to do. more: what to do besides, behind a comma or a semicolon. It has no full stop at its end."""
+    """Return that text with what to do, without a full stop. more: what to do besides, behind a comma or a
+    semicolon."""
     return f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow{more}"

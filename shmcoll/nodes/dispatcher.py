@@ -1,4 +1,4 @@
-"""From a checked call to its algorithm over nodes. It has the methods of `runtime/dispatcher.py` that `calls/` use.
+"""From a checked call to native code over nodes. It has the methods of `runtime/dispatcher.py` that `calls/` use.
 
 `calls/` check the arguments of every call, and pass them to `run`, or in phases to `routine` and `complete`, in the
 form of the native entry, which makes the call (`native/collectives.py`). It works in three places: `inner`, a
@@ -35,14 +35,15 @@ from shmcoll.engine.native import entry
 from shmcoll.errors import CallNotAllowed, InternalError, RankFailed, ShmcollError
 from shmcoll.nodes import halos, waiting
 from shmcoll.nodes.agreement import Agreement
-from shmcoll.nodes.failures import Checking, Failures
+from shmcoll.nodes.failures import Failures
 from shmcoll.nodes.mail import Mail
 from shmcoll.nodes.native.collectives import FUNCTIONS
 from shmcoll.nodes.native.layout import WIDE_KERNEL
 from shmcoll.nodes.native.message_entries import ELSEWHERE, MESSAGES, make_callable
 from shmcoll.nodes.posted import Posted
 from shmcoll.nodes.staging import FORMS
-from shmcoll.runtime.async_worker import AsyncWorker, check_rank
+from shmcoll.runtime.async_worker import AsyncWorker
+from shmcoll.runtime.dispatcher import Calls
 from shmcoll.runtime.switches import is_on
 
 if TYPE_CHECKING:
@@ -85,10 +86,8 @@ class NodesGroup:
         self._inner.ring_one(self._index)
 
 
-class NodesDispatcher:
+class NodesDispatcher(Calls):
     """Makes the calls of one group over nodes. leaders: how many ranks of a node talk to others about a long array."""
-
-    only_records = False  # see `runtime/dispatcher.py`
 
     def __init__(
         self,
@@ -126,7 +125,6 @@ class NodesDispatcher:
         self._timeout = inner.timeout
         self.timeout = inner.timeout
         self.operation = ""
-        self._pid = os.getpid()
         self._routines: dict[str, Callable[..., int]] = {}
         self._kernels: dict[tuple[int, int], int] = {}  # by code of the dtype and number of the reduction
         for comm in (inner, within) if progress.crowded else ():
@@ -136,9 +134,6 @@ class NodesDispatcher:
         os.register_at_fork(after_in_child=_shut_in_child(self))
 
     # --- what `calls/` use --------------------------------------------------------------------------------------------
-
-    def checking(self, operation: str) -> Checking:
-        return self.failures.checking(operation)
 
     def kernel(self, dtype: DType, reduction: str, number: int) -> int:
         """Return the address of the kernel for a dtype and a reduction. From now on native code finds it by itself, and
@@ -218,23 +213,10 @@ class NodesDispatcher:
                 f"of another call of the same thread"
             )
 
-    def check_rank(self, operation: str) -> None:
-        """Raise in a process that this rank has forked."""
-        check_rank(self._pid, operation, f"rank {self.failures.name}")
-
     def check_open(self, operation: str) -> None:
         """Raise if no call is possible any more."""
-        if self.is_shut:
-            self.check_rank(operation)
-            raise CallNotAllowed(
-                f"{operation} on rank {self.failures.name}: this communicator is closed; make a new one"
-            )
+        super().check_open(operation)
         self.channel.wire.check_open()
-
-    @property
-    def is_shut(self) -> bool:
-        """Whether all calls are refused: the group is closed, or this process is a fork of the rank."""
-        return self.worker.turns.is_shut
 
     def finish(self) -> None:
         """Complete what is pending, and refuse further calls."""
@@ -245,10 +227,6 @@ class NodesDispatcher:
         self.failures.shut()
         self.agreement.withdraw()
         self.recorder.close()
-
-    def shut(self) -> None:
-        """Refuse all calls from now on: this process is a fork of the rank."""
-        self.worker.turns.shut()
 
     @property
     def timeout(self) -> float:

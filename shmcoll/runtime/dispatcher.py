@@ -32,10 +32,44 @@ from shmcoll.runtime.posted_receives import PostedReceives
 from shmcoll.runtime.switches import is_on
 
 
-class Dispatcher:
-    """Calls the routines of one group as its rank `rank`."""
+class Calls:
+    """What the dispatchers of a group on one machine and of one over nodes share."""
 
     only_records = False  # a plan's stand-in does: see `communicator/plans.py`
+    local_rank: LocalRank
+    worker: AsyncWorker
+    failures: Any
+
+    def checking(self, operation: str) -> Checking:
+        """Return a context manager that notes refused arguments for the peers: `with dispatcher.checking(op) as
+        check`."""
+        return self.failures.checking(operation)
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether all calls are refused: the group is closed, or this process is a fork of the rank."""
+        return self.worker.turns.is_shut
+
+    def shut(self) -> None:
+        """Refuse all calls from now on: this process is a fork of the rank."""
+        self.worker.turns.shut()
+
+    def check_rank(self, operation: str) -> None:
+        """Raise in a process that this rank has forked."""
+        check_rank(self.local_rank.pid, operation, f"rank {self.failures.name}")
+
+    def check_open(self, operation: str) -> None:
+        """Raise if no call is possible any more."""
+        if self.is_shut:
+            self.check_rank(operation)
+            raise CallNotAllowed(
+                f"{operation} on rank {self.failures.name}: this communicator is closed; make a new one"
+            )
+
+
+class Dispatcher(Calls):
+    """Calls the routines of one group as its rank `rank`."""
+
     reporter = FailureReporter
 
     def __init__(self, local_rank: LocalRank, group: Group, rank: int):
@@ -132,19 +166,10 @@ class Dispatcher:
         self.worker.turns.drain()
         self.failures.shut()
 
-    def shut(self) -> None:
-        """Refuse all calls from now on: this process is a fork of the rank."""
-        self.worker.turns.shut()
-
     def abandon(self) -> None:
         """Refuse all calls, of which there has been none: the communicator is not returned."""
         self.shut()
         self.failures.shut()
-
-    @property
-    def is_shut(self) -> bool:
-        """Whether all calls are refused: the group is closed, or this process is a fork of the rank."""
-        return self.worker.turns.is_shut
 
     def routine(self, name: str) -> Callable[..., int]:
         """Return the native entry of a collective. The first call for a collective loads or compiles it."""
@@ -167,11 +192,6 @@ class Dispatcher:
             address = code.load_kernel(dtype, reduction, _tell)
         self.words[entry.kernel_slot(dtype.code, number)] = address
         return address
-
-    def checking(self, operation: str) -> Checking:
-        """Return a context manager that notes refused arguments for the peers: `with dispatcher.checking(op) as
-        check`."""
-        return self.failures.checking(operation)
 
     # --- calling ------------------------------------------------------------------------------------------------------
 
@@ -276,18 +296,6 @@ class Dispatcher:
             f"of {inside} of the same thread; have it note what is to be done, and call {operation} when {inside} "
             f"has returned"
         )
-
-    def check_rank(self, operation: str) -> None:
-        """Raise in a process that this rank has forked."""
-        check_rank(self.local_rank.pid, operation, f"rank {self.failures.name}")
-
-    def check_open(self, operation: str) -> None:
-        """Raise if no call is possible any more."""
-        if self.is_shut:
-            self.check_rank(operation)
-            raise CallNotAllowed(
-                f"{operation} on rank {self.failures.name}: this communicator is closed; make a new one"
-            )
 
 
 def _tell(progress: str) -> None:
