@@ -49,16 +49,9 @@ class ObjectsHook(BuildHookInterface):
 
 
 def _compile(root: Path, folder: Path) -> None:
-    """Fill the folder, in one process per core. Raise `RuntimeError` if one of them fails."""
-    parts = len(os.sched_getaffinity(0))
+    """Fill the folder. Raise `RuntimeError` if that fails."""
     command = [sys.executable, str(root / "wheel_build" / "compile_objects.py"), str(folder)]
-    processes = [
-        subprocess.Popen(
-            [*command, str(part), str(parts)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        for part in range(parts)
-    ]
-    errors = [process.communicate()[1] for process in processes]
-    for process, error in zip(processes, errors, strict=True):
-        if process.returncode:
-            raise RuntimeError(f"compiling failed with exit code {process.returncode}; {_WITHOUT}\n{error}")
+    environment = os.environ | {"PYTHONHASHSEED": "0"}  # numba goes through sets: the code comes out the same each time
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+    if done.returncode:
+        raise RuntimeError(f"compiling failed with exit code {done.returncode}; {_WITHOUT}\n{done.stderr}")

@@ -1,21 +1,30 @@
 """Compiling ahead what is neither in the cache nor in the package, on all usable cores.
 
-A job compiles only what it calls, at the first call.
+A job compiles only what it calls, at the first call. Ahead, one process lowers all, so what several routines call is
+lowered once. Forks of it, one per core at a time, optimise and emit; they inherit what is lowered.
 
-python -m shmcoll.startup.warm              compiles every routine that is missing, for images and CI
-python -m shmcoll.startup.warm PID NAMES    one process per core, started by `fill_cache` of process PID; prints each
-                                            name done
+python -m shmcoll.startup.warm PID NAMES    that process, started by `fill_cache` of process PID; prints each name done
 """
 
 import os
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable
 
 from shmcoll.collectives import RECORDS
 from shmcoll.engine.compiler import object_cache
-from shmcoll.engine.compiler.compile import all_kernels, load_allocator, load_gate, load_kernel, load_routine
+from shmcoll.engine.compiler.compile import (
+    Functions,
+    all_kernels,
+    allocator_functions,
+    emitted,
+    gate_functions,
+    kernel_functions,
+    load_routine,
+    routine_functions,
+)
 from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.cores import usable_cores
@@ -27,21 +36,25 @@ Progress = Callable[[str], None]
 #: routines that nearly every job uses
 USUAL = ("all_reduce", "barrier")
 GATE = "gate"  # for jitted code
-OTHERS: dict[str, Callable[[], object]] = {
-    GATE: load_gate,
-    "array_allocator": load_allocator,
-    "calls_over_nodes": lambda: _calls_over_nodes(),
-}
-ALL = (*RECORDS, *OTHERS)
+ALL = (*RECORDS, GATE, "array_allocator", "calls_over_nodes")
 
-_ROUTINE = 6  # time to compile a routine, in units of the time for a reduction
+_ROUTINE = 10  # time to compile a routine, in units of the time for a reduction
+_TOGETHER = 8  # so many reductions in a fork
 
 
-def _calls_over_nodes() -> object:
-    """Load them. A job on one machine imports nothing of `nodes/`."""
-    from shmcoll.nodes.native import collectives
+def functions_of(name: str) -> Functions:
+    """Return what is compiled under a name of the cache."""
+    if name in RECORDS:
+        return routine_functions(RECORDS[name])
+    if name == GATE:
+        return gate_functions()
+    if name == "array_allocator":
+        return allocator_functions()
+    if name == "calls_over_nodes":
+        from shmcoll.nodes.native import collectives  # a job on one machine imports nothing of `nodes/`
 
-    return collectives.load()
+        return collectives.functions()
+    return kernel_functions(*kernels()[name])
 
 
 def preload(progress: Progress | None = None) -> None:
@@ -61,10 +74,9 @@ def kernels() -> dict[str, tuple[DType, str]]:
 
 
 def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
-    """Compile the routines and kernels that are missing, in one process per usable core.
+    """Compile the routines and kernels that are missing, on all usable cores, in a process of its own.
 
-    Each process imports numba once and compiles its share. If one fails, its process prints the reason, and
-    `load_routine` or `load_kernel` raises the error later.
+    If one fails, that process prints the reason, and `load_routine` or `load_kernel` raises the error later.
     """
     missing = [name for name in names if not object_cache.holds(name)] if object_cache.can_keep() else []
     if not missing:
@@ -73,28 +85,18 @@ def fill_cache(names: Iterable[str], progress: Progress | None = None) -> None:
     routines = sum(name in ALL for name in missing)
     counts = (routines, "routine"), (len(missing) - routines, "reduction")
     report(f"compiling {' and '.join(counted(n, unit) for n, unit in counts if n)} for this machine, once")
-    workers = min(usable_cores(), len(missing))
     begin = time.monotonic()
     done: list[str] = []
-    reader, writer = os.pipe()
-    with open(reader, "rb") as lines:
-        try:
-            running = [
-                subprocess.Popen(
-                    interpreter.command("shmcoll.startup.warm", os.getpid(), *missing[i::workers]),
-                    env=interpreter.environment(os.environ, sys.path),
-                    stdout=writer,
-                    process_group=0,  # Ctrl-C reaches this process, whose end is theirs
-                )
-                for i in range(workers)
-            ]
-        finally:
-            os.close(writer)
-        for line in lines:  # each line is one write, so lines of several processes do not mix
+    with subprocess.Popen(
+        interpreter.command("shmcoll.startup.warm", os.getpid(), *missing),
+        env=interpreter.environment(os.environ, sys.path),
+        stdout=subprocess.PIPE,
+        process_group=0,  # Ctrl-C reaches this process, whose end is theirs
+    ) as running:
+        assert running.stdout
+        for line in running.stdout:  # each line is one write, so lines of several processes do not mix
             done.append(to_text(line).strip())
             report(f"compiled {done[-1]}: {_progress(done, missing, time.monotonic() - begin)}")
-    for process in running:
-        process.wait()
 
 
 def _progress(done: list[str], missing: list[str], elapsed: float) -> str:
@@ -115,22 +117,48 @@ def counted(number: int, unit: str) -> str:
 
 def main() -> None:
     interpreter.begin()
-    names = sys.argv[1:]
-    if not names:
-        names = list(ALL)
-        fill_cache(names, lambda text: print(f"shmcoll: {text}", file=sys.stderr))
-    else:
-        object_cache.leave_to_rank_0()
-        die_with(int(names.pop(0)))  # we would not learn of its death before we are done
-    reductions = kernels()
+    starter, *names = sys.argv[1:]
+    object_cache.leave_to_rank_0()
+    die_with(int(starter))  # we would not learn of its death before we are done
     for name in names:
-        if name in OTHERS:
-            OTHERS[name]()
-        elif name in RECORDS:
-            load_routine(RECORDS[name])
-        else:
-            load_kernel(*reductions[name])
-        print(name, flush=True)
+        object_cache.cached_name(name)  # of the sources as they are now, not as an editor leaves them meanwhile
+    compile_in_forks(names, lambda name: object_cache.object_file(name, lambda: emitted(functions_of(name)), None))
+
+
+def compile_in_forks(names: list[str], emit: Callable[[str], object]) -> bool:
+    """Lower the functions of all names here, and emit them in forks, which print the names. Returns whether all of that
+    has succeeded."""
+    from shmcoll.engine.compiler import lowering
+
+    routines, others = [n for n in names if n in ALL], [n for n in names if n not in ALL]
+    shares = [[name] for name in routines] + [others[i : i + _TOGETHER] for i in range(0, len(others), _TOGETHER)]
+    running = 0
+    failed = 0
+    for share in shares:
+        for name in share:
+            lowering.module(functions_of(name))
+        if running == usable_cores():
+            failed += os.wait()[1] != 0
+            running -= 1
+        _fork(share, emit)
+        running += 1
+    return failed + sum(os.wait()[1] != 0 for _ in range(running)) == 0
+
+
+def _fork(names: list[str], emit: Callable[[str], object]) -> None:
+    starter = os.getpid()
+    if os.fork() == 0:
+        status = 1
+        try:
+            die_with(starter)
+            for name in names:
+                emit(name)
+                print(name, flush=True)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
 
 
 if __name__ == "__main__":

@@ -234,10 +234,11 @@ def test_imports_have_no_cycle() -> None:
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
 
 
-def test_llvm_is_built_in_three_places() -> None:
-    """The twins of the atomics, the wrapper that gives a compiled function its symbol, and the call of the gate."""
+def test_llvm_is_built_in_four_places() -> None:
+    """The twins of the atomics, the types of our functions, their modules, and the call of the gate."""
     users = {name for name, tree in TREES.items() if _uses_llvm_ir(tree)}
-    assert users == {"shmcoll.engine.compiler.intrinsics", "shmcoll.engine.compiler.lowering", "shmcoll.jit"}
+    compiler = {f"shmcoll.engine.compiler.{name}" for name in ("intrinsics", "lowering", "numba_target")}
+    assert users == {*compiler, "shmcoll.jit"}
 
 
 def _uses_llvm_ir(tree: ast.AST) -> bool:

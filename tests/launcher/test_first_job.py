@@ -39,7 +39,7 @@ def test_one_rank_compiles_what_is_called_and_no_limit_passes_meanwhile(shmrun, 
     [
         (["barrier"], ["barrier"], 9.0, "1 of 1"),
         (["barrier"], ["barrier", "gather", "scan"], 9.0, "1 of 3, about 18 s left"),
-        (["sum_int8"], ["sum_int8", "barrier"], 2.0, "1 of 2, about 12 s left"),
+        (["sum_int8"], ["sum_int8", "barrier"], 2.0, "1 of 2, about 20 s left"),
         (["barrier", "sum_int8"], ["barrier", "sum_int8", "max_int8"], 1.4, "2 of 3, about 1 s left"),
     ],
 )

@@ -15,7 +15,7 @@ import platform
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import llvmlite.binding as llvm
 
@@ -23,11 +23,13 @@ from shmcoll.engine.collective import COUNTS, Collective
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.half_floats import DEFINITIONS
 from shmcoll.engine.compiler.levels import Level
-from shmcoll.engine.compiler.lowering import lowered
 from shmcoll.engine.compiler.object_cache import Progress, object_file
 from shmcoll.engine.kernels import kernels
 from shmcoll.engine.kernels.dtypes import DTYPES, PAIRS, REDUCTIONS, DType
 from shmcoll.engine.native import array_allocator, entry, entry_counts, jit_gate
+
+if TYPE_CHECKING:
+    from shmcoll.engine.compiler.lowering import Module
 
 Functions = dict[str, tuple[Callable[..., int], int]]  # symbol: function, number of arguments
 
@@ -154,9 +156,9 @@ def _target_machine(level: Level | None = None) -> Any:
     return target.create_target_machine(cpu=cpu, features=features, opt=3, reloc="static", codemodel="large")
 
 
-def emitted(functions: Functions, level: Level | None = None, text: str | None = None) -> bytes:
-    """Return an object file with one public symbol for each function. text: the result of `lowered`."""
-    return _target_machine(level).emit_object(optimised_module(functions, level, text))
+def emitted(functions: Functions, level: Level | None = None, module: "Module | None" = None) -> bytes:
+    """Return an object file with one public symbol for each function. module: the result of `lowering.module`."""
+    return _target_machine(level).emit_object(optimised_module(functions, level, module))
 
 
 def _has_half_floats(level: Level | None) -> bool:
@@ -165,15 +167,21 @@ def _has_half_floats(level: Level | None) -> bool:
     return platform.machine() == "aarch64" or "f16c" in features
 
 
-def optimised_module(functions: Functions, level: Level | None = None, text: str | None = None) -> Any:
+def optimised_module(functions: Functions, level: Level | None = None, module: "Module | None" = None) -> Any:
     """Return the optimised LLVM module of `{symbol: (function, number of arguments)}`. All other symbols are internal
     to it."""
-    text = text or lowered(functions)
-    linked = llvm.parse_assembly(text)
+    if module is None:
+        from shmcoll.engine.compiler import lowering
+
+        module = lowering.module(functions)
+    linked = llvm.parse_assembly(module.text)
+    linked.triple, linked.data_layout = llvm.get_process_triple(), str(_target_machine(level).target_data)
+    for library in module.libraries:
+        linked.link_in(library._get_module_for_linking(), preserve=True)
     for value in (*linked.functions, *linked.global_variables):
         if not value.is_declaration and value.name not in functions:
             value.linkage = "internal"
-    if re.search(r"\bhalf\b", text) and not _has_half_floats(level):
+    if re.search(r"\bhalf\b", module.text) and not _has_half_floats(level):
         linked.link_in(llvm.parse_assembly(DEFINITIONS))
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     builder = llvm.create_pass_builder(_target_machine(level), options)

@@ -1,7 +1,7 @@
 """The compiled twins of `atomics.py` and of the bit casts in `engine/kernels/operators.py`: the only file with LLVM
-instructions in it (except the wrapper that `lowering.py` puts around an entry point).
+instructions in it (except the call that `lowering.py` makes an entry point of).
 
-Importing it imports numba; only `lowering.py` and `compile.py` do. Operations on shared words become LLVM atomics,
+Importing it imports numba; only the compiler does. Operations on shared words become LLVM atomics,
 which the optimiser may not hoist out of a loop, split, or invent. (A plain load in a waiting loop is hoisted, and the
 loop never sees the change.) Calls go to libc and CPython by name; the loader resolves them in the running process.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+from numba.core.registry import cpu_target
 
 from shmcoll.engine import atomics, context
 from shmcoll.engine.kernels import kernels, operators
@@ -33,30 +33,29 @@ POLLIN = select.POLLIN
 CORE_SET_WORDS = 16  # as many cores as libc's cpu_set_t has: 1024
 STAT_BYTES = 1024  # the longest /proc/PID/stat: about 50 numbers
 
-#: the Python functions that have a twin here
-TWINS: set[Callable[..., Any]] = {kernels.element, kernels.set_element, kernels.attempt}
+#: The twins: for the types of arguments, the signature and what generates the code of a call
+TWINS: dict[Callable[..., Any], Callable[..., tuple[Any, Callable[..., Any]]]] = {}
 
 
 def _twin(function: Callable[..., Any], argument_types: tuple, result: Any) -> Callable[[Callable[..., Any]], None]:
-    """Make `emit(builder, module, *values)` the compiled form of `function`; every argument is cast to its type."""
-    count = len(argument_types)
-    names = ", ".join("abcdefgh"[:count])
+    """Make `emit(builder, module, *values)` the compiled form of `function`; every argument is cast to its type. A
+    module has it once, as a function."""
 
     def register(emit: Callable[..., Any]) -> None:
-        def typer(_context, *_actual):
-            def codegen(ctx, builder, _signature, values):
-                value = emit(builder, builder.module, *values)
-                return ctx.get_dummy_value() if result is types.void else value
+        name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
 
-            return result(*argument_types), codegen
+        def generate(ctx, builder, _signature, values):
+            module = builder.module
+            if name not in module.globals:
+                returned = ir.VoidType() if result is types.void else ctx.get_value_type(result)
+                twin = ir.Function(module, ir.FunctionType(returned, [value.type for value in values]), name)
+                inner = ir.IRBuilder(twin.append_basic_block())
+                value = emit(inner, module, *twin.args)
+                inner.ret_void() if result is types.void else inner.ret(value)
+            value = builder.call(module.globals[name], values)
+            return ctx.get_dummy_value() if result is types.void else value
 
-        # intrinsic and overload check the number of arguments, so each twin gets functions of its own arity
-        scope: dict[str, Any] = {"typer": typer}
-        exec(f"def {function.__name__}(typingctx{', ' + names if names else ''}):\n    return typer(typingctx)", scope)
-        scope["twin"] = intrinsic(scope[function.__name__])
-        exec(f"def make({names}):\n    return lambda {names}: twin({names})", scope)
-        overload(function)(scope["make"])
-        TWINS.add(function)
+        TWINS[function] = lambda *_types: (result(*argument_types), generate)
 
     return register
 
@@ -460,7 +459,6 @@ def _copy_function(module: ir.Module) -> ir.Function:
     if name in module.globals:
         return module.globals[name]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64] * 3), name)
-    function.linkage = "linkonce_odr"
     function.attributes.add("noinline")
     target, source, length = function.args
     builder = ir.IRBuilder(function.append_basic_block())
@@ -535,6 +533,16 @@ def _reached(builder, _module, value, wanted):
     return builder.icmp_signed(">=", builder.sub(value, wanted), I64(0))  # no nsw: the words wrap
 
 
+@_twin(min, (types.int64, types.int64), types.int64)
+def _min(builder, _module, a, b):
+    return builder.select(builder.icmp_signed("<", b, a), b, a)
+
+
+@_twin(max, (types.int64, types.int64), types.int64)
+def _max(builder, _module, a, b):
+    return builder.select(builder.icmp_signed(">", b, a), b, a)
+
+
 @_twin(atomics.wrapping_multiply, (types.int64, types.int64), types.int64)
 def _wrapping_multiply(builder, _module, a, b):
     return builder.mul(a, b)
@@ -576,32 +584,23 @@ def _element_pointer(ctx: Any, builder: ir.IRBuilder, dtype: types.Type, address
     return builder.gep(builder.inttoptr(address, ctx.get_data_type(dtype).as_pointer()), [i])
 
 
-@intrinsic
-def _get_element(typingctx, address, i, dtype):
-    def codegen(ctx, builder, signature, values):
+def _element(address, i, dtype):
+    def generate(ctx, builder, signature, values):
         pointer = _element_pointer(ctx, builder, signature.return_type, *values[:2])
         return ctx.unpack_value(builder, signature.return_type, pointer)
 
-    return dtype.dtype(types.int64, types.int64, dtype), codegen
+    return dtype.dtype(types.int64, types.int64, dtype), generate
 
 
-@intrinsic
-def _set_element(typingctx, address, i, dtype, value):
-    def codegen(ctx, builder, _signature, values):
+def _set_element(address, i, dtype, value):
+    def generate(ctx, builder, _signature, values):
         ctx.pack_value(builder, dtype.dtype, values[3], _element_pointer(ctx, builder, dtype.dtype, *values[:2]))
         return ctx.get_dummy_value()
 
-    return types.void(types.int64, types.int64, dtype, dtype.dtype), codegen
+    return types.void(types.int64, types.int64, dtype, dtype.dtype), generate
 
 
-@overload(kernels.element)
-def _element(address, i, dtype):
-    return lambda address, i, dtype: _get_element(address, i, dtype)  # type: ignore[call-arg]
-
-
-@overload(kernels.set_element)
-def _set(address, i, dtype, value):
-    return lambda address, i, dtype, value: _set_element(address, i, dtype, value)  # type: ignore[call-arg]
+TWINS |= {kernels.element: _element, kernels.set_element: _set_element}
 
 
 # --- functions of users -----------------------------------------------------------------------------------------------
@@ -615,22 +614,20 @@ def compiled_for(dispatcher: Any, operands: tuple[Any, ...]) -> Any:
     return dispatcher.overloads[operands]
 
 
-@intrinsic
-def _attempt(_typingctx, function, a, b):
-    """Call a function and keep the status here. Numba would pass it to our caller, which could not know the element."""
+def _attempt(function, a, b):
+    """Call a function of a user, which numba has compiled for its own target, and keep the status here."""
     compiled = compiled_for(function.dispatcher, (a, b))
     result = types.unliteral(compiled.signature.return_type)
 
-    def codegen(ctx, builder, signature, values):
-        ctx.active_code_library.add_linking_library(compiled.library)
-        status, value = ctx.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values[1:])
+    def generate(ctx, builder, signature, values):
+        users = cpu_target.target_context
+        ctx.libraries.append(compiled.library)
+        status, value = users.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values[1:])
         failed = builder.zext(status.is_error, I64)
         value = ctx.cast(builder, value, compiled.signature.return_type, result)
         return ctx.make_tuple(builder, signature.return_type, [failed, value])
 
-    return types.Tuple((types.int64, result))(function, a, b), codegen
+    return types.Tuple((types.int64, result))(function, a, b), generate
 
 
-@overload(kernels.attempt)
-def _attempt_twin(function, a, b):
-    return lambda function, a, b: _attempt(function, a, b)  # type: ignore[call-arg]
+TWINS[kernels.attempt] = _attempt

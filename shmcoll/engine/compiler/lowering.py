@@ -1,123 +1,169 @@
 """From Python source to LLVM code, by numba: the steps before the optimiser, which are the same for every processor.
 
-Importing this file does not import numba; its functions do.
+Importing this file imports numba, so only code that compiles does.
+
+A function is lowered once per process for each list of argument types (`lowered`), into a text of its own, by the parts
+of numba that our code needs (`numba_target.py`). A module is the texts of all functions that its entry points reach.
+All but the entry points are internal to it. So a function that many routines call costs what one of them would.
 """
 
-import sys
+import gc
+import hashlib
+import re
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
+
+from llvmlite import ir as llvm_ir
+from numba.core import bytecode, callconv, funcdesc, interpreter, ir, types, typing
+from numba.core.compiler import Flags
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.targetconfig import ConfigStack
+from numba.core.typed_passes import type_inference_stage
+
+from shmcoll.engine.compiler.numba_target import Lowered, OurLower, Target, Typing, identity
+from shmcoll.engine.system.text import to_bytes
 
 
-def lowered(functions: dict[str, tuple[Callable[..., int], int]]) -> str:
-    """Return the text of an LLVM module that defines `{symbol: (function, number of arguments)}` and all they call.
+class Module(NamedTuple):
+    """LLVM code that is not optimised. libraries: what numba has compiled of users for it."""
 
-    Nothing in it is optimised. Every argument and result is a 64-bit word.
-    """
-    from llvmlite import ir
-    from numba.core import types
-    from numba.core.compiler import Flags, compile_extra
-    from numba.core.compiler_lock import global_compiler_lock
-    from numba.core.registry import cpu_target
+    text: str
+    libraries: list[Any]
 
-    typing, target = cpu_target.typing_context, cpu_target.target_context
-    typing.refresh()
-    target.refresh()
-    flags: Any = Flags()
-    flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-    flags.error_model = "numpy"
-    word = ir.IntType(64)
-    with global_compiler_lock, _only_lowering(target):
-        library = target.codegen().create_library("shmcoll")
+
+def module(functions: dict[str, tuple[Callable[..., int], int]]) -> Module:
+    """Return an LLVM module that defines `{symbol: (function, number of arguments)}` and all they call. Every argument
+    and result of these is a 64-bit word."""
+    entries, word = [], types.int64
+    defined: dict[str, str] = {}
+    with global_compiler_lock, _without_collection():
         for symbol, (function, arity) in functions.items():
-            _register_used(function)
-            compiled = compile_extra(typing, target, function, (types.int64,) * arity, types.int64, flags, {})
-            library.add_linking_library(compiled.library)
-            module = library.create_ir_module(f"{symbol}.wrapper")
-            wrapper = ir.Function(module, ir.FunctionType(word, [word] * arity), symbol)
-            builder = ir.IRBuilder(wrapper.append_basic_block())
-            callee = target.declare_function(module, compiled.fndesc)
-            # Routines raise nothing, so numba's status is not checked
-            _status, result = target.call_conv.call_function(
-                builder, callee, types.int64, compiled.fndesc.argtypes, list(wrapper.args)
-            )
-            builder.ret(result)
-            library.add_ir_module(module)
-        library.finalize()
-        text: str = library.get_llvm_str()
-        return text
+            entry = lowered(function, (word,) * arity, word)
+            entries.append(entry)
+            arguments = ", ".join(f"i64 %a{i}" for i in range(arity))
+            call = f'  %result = call i64 @"{entry.name}"({arguments})\n  ret i64 %result'
+            defined[symbol] = f'define i64 @"{symbol}"({arguments}) {{\n{call}\n}}\n'
+    used = list(_reached(entries))
+    declared: dict[str, str] = {}
+    for one in used:
+        for name, text in one.texts.items():
+            known = (declared if text.startswith("declare") else defined).setdefault(name, text)
+            assert known == text, f"two things are called {name}"
+    texts = [text for name, text in declared.items() if name not in defined]
+    return Module("\n".join([*texts, *defined.values()]), [library for one in used for library in one.libraries])
+
+
+def _reached(entries: list[Lowered]) -> Iterator[Lowered]:
+    seen, todo = set(), entries[::-1]
+    while todo:
+        one = todo.pop()
+        if one.name not in seen:
+            seen.add(one.name)
+            yield one
+            todo += reversed(one.calls)
+
+
+_SELF = "self"  # the name of a function until its text is known
+_lowered: dict[Any, Lowered] = {}
+
+
+def lowered(function: Any, arguments: tuple[Any, ...], result: Any = None) -> Lowered:
+    """Return a function for these types of arguments, and of its result if given."""
+    key = identity(function), arguments, result
+    if key not in _lowered:
+        _lowered[key] = _lower(function, arguments, result)
+    return _lowered[key]
+
+
+def _lower(function: Any, arguments: tuple[Any, ...], result: Any) -> Lowered:
+    target, flags = _target()
+    known = bytecode.FunctionIdentity.from_function(function)
+    code = interpreter.Interpreter(known).interpret(bytecode.ByteCode(known))
+    _separate_constants(code)
+    typemap, returned, calltypes, _ = type_inference_stage(target.typing_context, target, code, arguments, result)
+    described = funcdesc.PythonFunctionDescriptor.from_specialized_function(
+        code, typemap, returned, calltypes, lambda *_, **__: _SELF, inline=False, noalias=False, abi_tags=()
+    )
+    here = target.subtarget(calls=[], libraries=[])
+    library = _Library()
+    with ConfigStack().enter(flags):
+        OurLower(here, library, described, code).lower()
+    name, texts = _named(f"{function.__module__}.{function.__qualname__}", _texts(library.module))
+    return Lowered(name, typing.signature(returned, *arguments), texts, here.calls, here.libraries)
+
+
+def _named(prefix: str, texts: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Give a function its name. It has a hash of what the function is made of, the names of its callees included. So
+    functions with one name are equal, and a name does not depend on what the process has lowered before."""
+    digest = hashlib.blake2b(to_bytes("".join(texts.values())), digest_size=8).hexdigest()
+    name = f"{prefix.removeprefix('shmcoll.')}.{digest}"
+    texts[name] = texts.pop(_SELF).replace(f'@"{_SELF}"', f'@"{name}"', 1)
+    return name, texts
+
+
+class _Library:
+    """Takes the module that numba makes of a function."""
+
+    module: Any
+
+    def create_ir_module(self, name: str) -> Any:
+        self.module = llvm_ir.Module(name)
+        return self.module
+
+    def add_ir_module(self, _module: Any) -> None:
+        pass
+
+
+def _texts(made: Any) -> dict[str, str]:
+    """Return the definitions and declarations of a module by name. Metadata have numbers, which are made from what they
+    say, so that those of two modules go together."""
+    contents = [str(value).partition(" = ")[2].strip() for value in made.metadata]
+    numbers = [f"!{zlib.crc32(to_bytes(content))}" for content in contents]
+    texts = {number: f"{number} = {content}" for number, content in zip(numbers, contents, strict=True)}
+    for value in made.global_values:
+        if isinstance(value, llvm_ir.Function) and not value.is_declaration:
+            value.linkage = "internal"
+        texts[value.name] = re.sub(r"!(\d+)\b", lambda found: numbers[int(found[1])], str(value))
+    return texts
+
+
+@cache
+def _target() -> tuple[Target, Any]:
+    target = Target(Typing(lowered))
+    flags: Any = Flags()
+    flags.error_model = "numpy"
+    target = target.subtarget(error_model=callconv.create_error_model("numpy", target))
+    target.refresh()
+    return target, flags
+
+
+def _separate_constants(code: Any) -> None:
+    """Give a constant that is assigned to a variable a name of its own. Else numba takes its type for the variable's,
+    which other values do not have."""
+    for label, block in code.blocks.items():
+        for i, assigned in reversed(list(enumerate(block.body))):
+            if (
+                isinstance(assigned, ir.Assign)
+                and isinstance(assigned.value, (ir.Const, ir.Global, ir.FreeVar))
+                and not assigned.target.name.startswith("$")
+            ):
+                constant = ir.Var(block.scope, f"$constant.{label}.{i}", assigned.loc)
+                block.body[i : i + 1] = [
+                    ir.Assign(assigned.value, constant, assigned.loc),
+                    ir.Assign(constant, assigned.target, assigned.loc),
+                ]
 
 
 @contextmanager
-def _only_lowering(target: Any) -> Iterator[None]:
-    """Keep numba from optimising and emitting what it lowers. It would do both for each function, and again for each of
-    its callers, for an engine that never runs our code. That is more than half of the time of compiling.
-
-    The caller holds numba's compiler lock, so no other thread compiles meanwhile. These are private names of numba. If
-    one of them changes, numba does that work again, and the object file is still right.
-    """
-    usual, target._internal_codegen = target._internal_codegen, _codegen()
+def _without_collection() -> Iterator[None]:
+    """numba makes many objects, in which the collector would look for garbage again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
-        target._internal_codegen = usual
-
-
-@cache
-def _codegen() -> Any:
-    from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
-
-    class Library(JITCodeLibrary):
-        def _optimize_functions(self, ll_module: Any) -> None:
-            ll_module.data_layout = self._codegen._data_layout
-
-        def _optimize_final_module(self) -> None:
-            pass
-
-        def _finalize_final_module(self) -> None:
-            self._finalized = True
-
-        def get_pointer_to_function(self, name: str) -> int:
-            return 0  # Python never calls the compiled form of our functions
-
-    class Codegen(JITCPUCodegen):
-        _library_class = Library
-
-        def set_env(self, env_name: str, env: Any) -> None:
-            pass  # it is part of the compiled form, too
-
-    return Codegen("shmcoll")
-
-
-def _register_used(function: Callable[..., int]) -> None:
-    """Register the module of a function, and the functions that it closes over."""
-    from numba.extending import register_jitable
-
-    _register(sys.modules[function.__module__])
-    for cell in getattr(function, "__closure__", None) or ():
-        used = cell.cell_contents
-        if isinstance(used, FunctionType):
-            _register_used(used)
-            if vars(sys.modules[used.__module__]).get(used.__name__) is not used:
-                register_jitable(error_model="numpy", no_cfunc_wrapper=True)(used)
-
-
-@cache
-def _register(module: ModuleType) -> None:
-    """Register with numba the functions of a module, and of the modules from which it imports functions.
-
-    Plain functions compile from their source. `intrinsics.py` has registered the functions with a twin there.
-    """
-    from numba.extending import register_jitable
-
-    from shmcoll.engine.compiler import intrinsics
-
-    functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
-    for function in functions:
-        home = sys.modules[function.__module__]
-        if home is not module and home.__name__.startswith("shmcoll."):
-            _register(home)
-        elif home is module and function not in intrinsics.TWINS:
-            register_jitable(error_model="numpy", no_cfunc_wrapper=True)(function)
+        if enabled:
+            gc.enable()

@@ -289,7 +289,7 @@ def _sources(name: str) -> set[Path]:
     own: tuple[Path | str, ...] = (_SOURCE.get(name, "engine/kernels/kernels.py"),)
     if routine.exists():
         own = (routine, "engine/native/entry.py", "engine/native/entry_counts.py")
-    compiler = {_ROOT / f"engine/compiler/{file}.py" for file in ("compile", "half_floats", "lowering")}
+    compiler = {_ROOT / f"engine/compiler/{file}.py" for file in ("compile", "half_floats", "lowering", "numba_target")}
     return _reached([*own, "engine/compiler/intrinsics.py"]) | compiler
 
 

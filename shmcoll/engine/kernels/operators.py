@@ -27,6 +27,11 @@ def multiply(a, b):
     return a * b
 
 
+def multiply_complex(a, b):
+    """numpy's product. numba's recovers infinities where Python's does, which depends on the version."""
+    return complex(a.real * b.real - a.imag * b.imag, a.real * b.imag + a.imag * b.real)
+
+
 def either(a, b):
     return a | b
 
@@ -190,7 +195,7 @@ _OPERATORS: dict[str, dict[str, Callable]] = {
     "b": {"sum": either, "prod": both, "min": both, "max": either, **_BITS, **_LOGICAL},
     "iu": {"sum": add, "prod": multiply, "min": least_integer, "max": greatest_integer, **_BITS, **_LOGICAL},
     "f": {"sum": add, "prod": multiply, "min": least, "max": greatest, "avg": add, **_LOGICAL},
-    "c": {"sum": add, "prod": multiply, "min": least_complex, "max": greatest_complex, "avg": add, **_LOGICAL},
+    "c": {"sum": add, "prod": multiply_complex, "min": least_complex, "max": greatest_complex, "avg": add, **_LOGICAL},
     "V": {"argmin": precedes_ascending, "argmax": precedes_descending},
 }
 
