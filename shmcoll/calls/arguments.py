@@ -375,7 +375,7 @@ def as_counts(values: Any, size: int, name: str, operation: str, rank: int) -> n
     """Return n counts or displacements as int64. Raises an error if one is negative."""
     check_unmasked(values, name, operation, rank)
     if values is None:
-        raise TypeError(f"{operation} on rank {rank}: pass {name}={shown([1] * size)} or the like, one for each rank")
+        raise TypeError(f"{operation} on rank {rank}: {name} must be {size} integers, one for each rank, got None")
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as e:

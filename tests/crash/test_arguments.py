@@ -454,7 +454,11 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
         "send_counts has an entry out of",
     ),
     "table of counts": (lambda c: c.all_to_all_v(X, [[1, 2]]), ValueError, "got shape (1, 2)"),
-    "counts are None": (lambda c: c.all_to_all_v(X, None), TypeError, "send_counts must be integers, got object"),
+    "counts are None": (
+        lambda c: c.all_to_all_v(X, None),
+        TypeError,
+        "send_counts must be 2 integers, one for each rank, got None",
+    ),
     "displacements": (
         lambda c: c.all_to_all_v(X, [12, 12], [-1, 0]),
         ValueError,
@@ -537,7 +541,7 @@ WRONG: dict[str, tuple[Call, type[Exception], str]] = {
     "scatter_v without counts": (
         lambda c: c.scatter_v(X, 1),
         TypeError,
-        "scatter_v on rank 1: send_counts must be integers, got object",
+        "scatter_v on rank 1: send_counts must be 2 integers, one for each rank, got None",
     ),
     "scatter_v, places": (
         lambda c: c.scatter_v(X, 1, send_counts=[1, 2], send_displs=[0, 1, 2]),

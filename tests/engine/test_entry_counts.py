@@ -212,7 +212,7 @@ def test_send_counts_may_not_be_left_out(ranks):
         arguments = arguments_of(comm, "all_to_all_v", "send_counts", None)
         return [by_native(comm, "all_to_all_v", arguments), told(by_method, comm, "all_to_all_v", arguments)[:2]]
 
-    words = "all_to_all_v on rank {}: send_counts must be integers, got object"
+    words = "all_to_all_v on rank {}: send_counts must be 2 integers, one for each rank, got None"
     assert ranks(2, without) == [[c.NEEDS_PYTHON, ["TypeError", words.format(rank)]] for rank in range(2)]
 
 
