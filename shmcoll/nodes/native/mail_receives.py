@@ -19,6 +19,7 @@ from shmcoll.engine.native import cpython as py
 from shmcoll.nodes import waiting
 from shmcoll.nodes.native import mail_words as m
 from shmcoll.nodes.native.mail_requests import ALWAYS, COMPLETE, GIVEN_UP, UNTIL_SHUT, WITHDRAWN, begin, probe, tested
+from shmcoll.nodes.native.mail_words import code_in, dimensions_in, peer_of, tag_in
 from shmcoll.nodes.native.messages import C_INT, LONGEST
 
 
@@ -28,12 +29,12 @@ def recv_far(mail, ctx, rank):
     has to look after the bytes that follow; or UNREADABLE, with FAILED_STATUS."""
     tag, out, form = peek(ctx + c.ARGUMENT_2), ctx + c.OUT, peek(ctx + c.FORM)
     address, room, dtype, item = peek(out + c.DATA), peek(out + c.COUNT), peek(out + c.DTYPE), peek(out + c.ITEM)
-    peer = m.peer_of(mail, rank)
+    peer = peer_of(mail, rank)
     if peek(ctx + c.RECV_PHASE) == DATA:
         is_same = peek(mail + m.FOUND_SOURCE) == peer and peek(mail + m.FOUND_NUMBER) == form  # which is a number here
         if peek(mail + m.CLOSED) == m.SHUT or peek(mail + m.RECEIVING) != m.FOUND or not is_same:
             return c.NEEDS_PYTHON
-        form = WHOLE if m.code_in(peek(peek(mail + m.INCOMING) + m.KIND)) == m.OBJECT_CODE else ARRAY
+        form = WHOLE if code_in(peek(peek(mail + m.INCOMING) + m.KIND)) == m.OBJECT_CODE else ARRAY
     else:
         if peek(mail + m.CLOSED) != m.OPEN or peek(mail + m.RECEIVING) != m.FREE:
             return c.NEEDS_PYTHON
@@ -104,7 +105,7 @@ def deliver(mail, rank, tag, address, room, dtype, item, form):
     """Give the message that is FOUND to a receive, if it fits; see `recv_far`. The receive has room for so many
     elements at an address."""
     head = peek(mail + m.INCOMING)
-    code, its_tag, count = m.code_in(peek(head + m.KIND)), m.tag_in(peek(head + m.KIND)), elements_of(head)
+    code, its_tag, count = code_in(peek(head + m.KIND)), tag_in(peek(head + m.KIND)), elements_of(head)
     if (code == m.OBJECT_CODE) != (form == WHOLE) or peek(head + m.NUMBER) != 0 or (tag != ANY and tag != its_tag):
         return c.NEEDS_PYTHON
     if code == FOREIGN_TYPE:  # only Python reads what describes it
@@ -127,11 +128,11 @@ def take(mail, rank, address, length):
     MPI's error."""
     head, found = peek(mail + m.INCOMING), COMPLETE
     if length <= m.INLINE_BYTES:
-        copy(address, head + m.SHAPE + m.dimensions_in(peek(head + m.KIND)) * WORD, length)
+        copy(address, head + m.SHAPE + dimensions_in(peek(head + m.KIND)) * WORD, length)
     else:
         poke(mail + m.RECEIVING, m.RUNNING)
         thread = py.release_gil()
-        found = receive_payload(mail, address, length, m.peer_of(mail, rank))
+        found = receive_payload(mail, address, length, peer_of(mail, rank))
         py.take_gil(thread)
     poke(mail + m.RECEIVING, m.LEFT if found == GIVEN_UP else m.FREE)
     return found
@@ -140,7 +141,7 @@ def take(mail, rank, address, length):
 def receive_payload(mail, address, length, peer):
     """Receive the bytes that follow the head that is FOUND. Return COMPLETE, GIVEN_UP or minus MPI's error."""
     head = peek(mail + m.INCOMING)
-    asked = peek(head + m.SHAPE + m.dimensions_in(peek(head + m.KIND)) * WORD)
+    asked = peek(head + m.SHAPE + dimensions_in(peek(head + m.KIND)) * WORD)
     is_waiting = asked and probe(mail, peer, m.PAYLOAD_TAG, m.RECEIVED_FLAG, m.RECEIVED_STATUS) == GIVEN_UP
     limit, failed = (
         clock() + waiting.ATTEMPT_NS + length,
@@ -170,7 +171,7 @@ def tell_ready(mail, asked, peer):
 def elements_of(head):
     """Return the number of elements of a message."""
     count = 1
-    for i in range(m.dimensions_in(peek(head + m.KIND))):
+    for i in range(dimensions_in(peek(head + m.KIND))):
         count *= peek(head + m.SHAPE + i * WORD)
     return count
 

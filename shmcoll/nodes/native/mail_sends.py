@@ -21,6 +21,7 @@ from shmcoll.engine.native import cpython as py
 from shmcoll.nodes import waiting
 from shmcoll.nodes.native import mail_words as m
 from shmcoll.nodes.native.mail_requests import ALWAYS, COMPLETE, GIVEN_UP, NO_ROOM, UNTIL_SHUT, begin, probe, tested
+from shmcoll.nodes.native.mail_words import head_bytes, peer_of
 from shmcoll.nodes.native.messages import LONGEST
 
 
@@ -29,8 +30,8 @@ def send_far(mail, ctx, rank):
     UNDER_WAY if Python has to look after the rest; or UNREADABLE, with FAILED_STATUS. A send that is BESIDE something
     else does not ask: it returns as soon as the bytes have been copied."""
     x = ctx + c.X
-    length, source, peer = peek(x + c.BYTES), peek(x + c.DATA), m.peer_of(mail, rank)
-    head = m.head_bytes(peek(x + c.DIMENSIONS), length)
+    length, source, peer = peek(x + c.BYTES), peek(x + c.DATA), peer_of(mail, rank)
+    head = head_bytes(peek(x + c.DIMENSIONS), length)
     asks = waiting.ASKING_BYTES <= length <= LONGEST and peek(ctx + c.SEND_MEMORY) != BESIDE
     if peek(mail + m.CLOSED) == m.SHUT or peek(mail + m.SENDING) != m.FREE:
         return c.NEEDS_PYTHON
