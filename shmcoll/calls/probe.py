@@ -21,6 +21,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.messages.recv import FETCH, MARK, TRY
 from shmcoll.engine.messages.ring_buffers import ARRAY, WHOLE
+from shmcoll.engine.system.tracebacks import Border
 from shmcoll.runtime import helpers
 from shmcoll.runtime.dispatcher import Dispatcher
 
@@ -39,7 +40,7 @@ class Envelope(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Message:
+class Message(Border):
     """A message that `mprobe` has taken. Only its own `recv` returns the contents."""
 
     def __init__(self, envelope: Envelope, memory: np.ndarray, name: int):

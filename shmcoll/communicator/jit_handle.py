@@ -26,6 +26,7 @@ from shmcoll.engine.kernels.dtypes import BY_CODE, REDUCTION_NAMES, REDUCTIONS
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import entry, jit_gate
 from shmcoll.engine.system.text import shown
+from shmcoll.engine.system.tracebacks import shorten
 from shmcoll.runtime import lost_failures
 
 Received = tuple[int, int, int]  # source, tag, number of elements
@@ -72,10 +73,14 @@ def in_python(
     h: np.ndarray, operation: int, x: Any, out: Any, op: int = 0, argument: int = 0, argument_2: int = 0
 ) -> Received | None:
     """Call the communicator's method for an operation, with the arguments that `shmcoll.jit` has."""
-    comm = _communicators.get(h.ctypes.data) if isinstance(h, np.ndarray) else None
-    if comm is None:
-        raise ValueError(NO_HANDLE)
-    return _call(comm, operation, x, out, op, argument, argument_2)
+    try:
+        comm = _communicators.get(h.ctypes.data) if isinstance(h, np.ndarray) else None
+        if comm is None:
+            raise ValueError(NO_HANDLE)
+        return _call(comm, operation, x, out, op, argument, argument_2)
+    except BaseException as error:
+        shorten(error)  # so only the function of `shmcoll.jit` is left
+        raise
 
 
 def _call(comm: Any, operation: int, x: Any, out: Any, op: int, argument: int, argument_2: int) -> Received | None:
@@ -125,6 +130,7 @@ def _call_back(address: int, block: int) -> None:
     except BaseException as error:
         if sys._getframe().f_back is None:
             _tell_of(error, comm, OPERATION_NAMES[_word(block + jit_gate.OPERATION)])
+        shorten(error)
         raise
 
 

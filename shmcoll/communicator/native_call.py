@@ -8,7 +8,8 @@ The body looks up the native entry, which loads the routine, before the `try`: n
 an interrupt leaves the group as it is. Any exception between the call of the entry and the use of its status ends the
 group, because the peers wait for what this rank would do next.
 
-A traceback through a method names this file, and the line of the template that ran.
+A traceback ends at the line that has called the method (`diagnostics/tracebacks.py`). One with all frames names this
+file, and the line of the template that ran.
 """
 
 import sys
@@ -32,25 +33,30 @@ from shmcoll.engine.kernels.dtypes import REDUCTIONS
 from shmcoll.engine.layout import LARGEST_TAG
 from shmcoll.engine.messages.ring_buffers import SOURCE_SHIFT
 from shmcoll.engine.system.handlers import reraise_of_handler
+from shmcoll.engine.system.tracebacks import Border, shorten
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.work import Work
 
 _FIRST_LINE = sys._getframe().f_lineno + 2
 _TEMPLATE = """\
 def {name}({parameters}):
-    {later}
-    {before}
-    entry = {entry}
     try:
-        status = entry({words})
-        {second}
-        {rest}
-    except BaseException:
-        self._dispatcher.left({operation})
+        {later}
+        {before}
+        entry = {entry}
+        try:
+            status = entry({words})
+            {second}
+            {rest}
+        except BaseException:
+            self._dispatcher.left({operation})
+            raise
+        if {refused}:
+            return {otherwise}
+        return {answer}
+    except BaseException as error:
+        shorten(error)
         raise
-    if {refused}:
-        return {otherwise}
-    return {answer}
 """
 
 #: ARGUMENT_2 of a call with counts: the native entry reads only counts of elements; for None it leaves the call to
@@ -104,6 +110,7 @@ _NAMES: dict[str, Any] = {
     "send_on": send_on,
     "post": post,
     "read_message": read_message,
+    "shorten": shorten,
 }
 
 
@@ -173,7 +180,7 @@ def native_entry(name: str) -> str:
     return f'self._{name} or self._load("{name}")'
 
 
-class NativeCalls:
+class NativeCalls(Border):
     """The attributes that the methods of a group use."""
 
     _dispatcher: Dispatcher

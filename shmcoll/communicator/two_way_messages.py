@@ -16,6 +16,7 @@ from shmcoll.calls.send_object import check_object, send_packed
 from shmcoll.calls.sendrecv import SHORT_BYTES, begin, check_addresses, check_arguments, exchange_objects
 from shmcoll.communicator.messages import Messages
 from shmcoll.engine.layout import ANY, LARGEST_TAG
+from shmcoll.engine.system.tracebacks import shorten
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -91,24 +92,28 @@ class TwoWayMessages(Messages):
             >>> int(received[0]) == source == before
             True
         """
-        if async_op:
-            return self._start_both(x, dest, out, source, sendtag, recvtag)
-        if (
-            type(x) is np.ndarray
-            and x.nbytes <= SHORT_BYTES
-            and type(dest) is type(sendtag) is int
-            and 0 <= dest < self._size
-            and 0 <= sendtag <= LARGEST_TAG
-            and can_receive(self._dispatcher, out, source, recvtag)
-        ):
+        try:
+            if async_op:
+                return self._start_both(x, dest, out, source, sendtag, recvtag)
+            if (
+                type(x) is np.ndarray
+                and x.nbytes <= SHORT_BYTES
+                and type(dest) is type(sendtag) is int
+                and 0 <= dest < self._size
+                and 0 <= sendtag <= LARGEST_TAG
+                and can_receive(self._dispatcher, out, source, recvtag)
+            ):
+                self.send(x, dest, sendtag)
+                return self.recv(out, source, recvtag)
+            arguments = x, dest, out, source, sendtag, recvtag
+            if dest is not None and source is not None:
+                return calls.perform(calls.sendrecv, self._dispatcher, arguments)
+            check_arguments(self._dispatcher, *arguments)
             self.send(x, dest, sendtag)
             return self.recv(out, source, recvtag)
-        arguments = x, dest, out, source, sendtag, recvtag
-        if dest is not None and source is not None:
-            return calls.perform(calls.sendrecv, self._dispatcher, arguments)
-        check_arguments(self._dispatcher, *arguments)
-        self.send(x, dest, sendtag)
-        return self.recv(out, source, recvtag)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     @overload
     def sendrecv_object(

@@ -6,22 +6,18 @@ time: its site is noted when it is submitted.
 """
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 
-import shmcoll
 from shmcoll.engine.system.text import printable
+from shmcoll.engine.system.tracebacks import is_of_program, is_ours
 
 Site = tuple[str, int]  # file, line
 
-_PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
 _submitted = threading.local()
-_STANDARD = str(Path(os.__file__).parent) + os.sep
-_FRAMEWORKS = {"torch", "numba", "mindspore", "numpy", "joblib", "cloudpickle", "shmrun"}
 _is_program: dict[str, bool] = {}  # by file name, because a look-up takes less time than comparing paths
 
 
@@ -43,20 +39,10 @@ def in_frame(frame: FrameType | None) -> Site | None:
             is_program = _is_program[name] = is_of_program(name)
         if is_program:
             return name, frame.f_lineno
-        if other is None and not name.startswith(_PACKAGE):
+        if other is None and not is_ours(name):
             other = name, frame.f_lineno
         frame = frame.f_back
     return other  # the program is not on the stack, as in a thread of a framework
-
-
-def is_of_program(file: str) -> bool:
-    """Return whether a file of source code is the program's."""
-    if file.startswith((_PACKAGE, "<frozen ")):
-        return False
-    _, packages, path = file.rpartition("-packages" + os.sep)
-    if packages:
-        return path.split(os.sep, 1)[0] not in _FRAMEWORKS
-    return not file.startswith(_STANDARD)
 
 
 @contextlib.contextmanager
@@ -72,17 +58,6 @@ def submitted_at(site: Site | None) -> Iterator[None]:
 def is_submitted() -> bool:
     """Return whether this thread works on a call that was submitted. Then the user does not get its error here."""
     return getattr(_submitted, "is_active", False)
-
-
-def end_at_call(trace: TracebackType | None) -> None:
-    """Cut a traceback after the last line that is the user's: our own frames below it do not help."""
-    last = None
-    while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
-            last = trace
-        trace = trace.tb_next
-    if last is not None:
-        last.tb_next = None
 
 
 def at_site() -> str:

@@ -15,6 +15,7 @@ What MindSpore's documents demand of the machine (device target, full-mesh netwo
 not apply.
 """
 
+from shmcoll.engine.system.tracebacks import borders
 from shmcoll.mindspore import common, communication, context, log, mint, nn, ops
 from shmcoll.mindspore.common import Parameter, ParameterTuple, Tensor, dtype, get_seed, set_seed, tensor
 from shmcoll.mindspore.common.dtype import (
@@ -48,6 +49,10 @@ from shmcoll.mindspore.context import (
 from shmcoll.startup import module_aliases
 
 module_aliases.install()
+borders(
+    __name__,
+    fast=("tensor", *(f"mint.distributed.{name}" for name in ("exchanges", "lists", "messages", "parts", "tensors"))),
+)
 
 __all__ = [
     "GRAPH_MODE",

@@ -14,7 +14,10 @@ around a collective. An import of `nki.collectives` by another path gives the sa
     permutes        collective_permute, the implicit ring, rank_id
 """
 
+from shmcoll.engine.system.tracebacks import borders
 from shmcoll.nki import collectives, isa, language
 from shmcoll.nki.kernels import jit, simulate
+
+borders(__name__, fast=("counted_blocks", "equal_blocks", "language", "permutes", "split_calls"))
 
 __all__ = ["collectives", "isa", "jit", "language", "simulate"]

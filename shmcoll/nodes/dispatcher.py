@@ -32,6 +32,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.group import Group, RankName, names
 from shmcoll.engine.memory.node_words import CallRecorder
 from shmcoll.engine.native import entry
+from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed, InternalError, RankFailed, ShmcollError
 from shmcoll.nodes import halos, waiting
 from shmcoll.nodes.agreement import Agreement
@@ -44,7 +45,6 @@ from shmcoll.nodes.posted import Posted
 from shmcoll.nodes.staging import FORMS
 from shmcoll.runtime.async_worker import AsyncWorker
 from shmcoll.runtime.dispatcher import Calls
-from shmcoll.runtime.switches import is_on
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator

@@ -13,6 +13,7 @@ from typing import Any
 
 from shmcoll.engine.system.descriptors import File, file_of
 from shmcoll.engine.system.handlers import is_of_handler
+from shmcoll.engine.system.tracebacks import forget, shorten
 from shmcoll.runner import protocol
 from shmcoll.runner.protocol import Answered, Part, Told
 from shmcoll.runtime import uncaught, user_code
@@ -49,10 +50,12 @@ class Answer:
         """Record for the peers that an exception ends this rank, if it does. Then answer, then notify the server."""
         now = time.monotonic_ns()
         error.__traceback__ = _below_us(error.__traceback__)
+        shorten(error)
         if ends:
             uncaught.ends_by(error)
         else:
             uncaught.explain(error)
+        forget(error)
         line = uncaught.in_one_line(error)[:_LONGEST_LINE]
         pickled, why = _pickled(error)
         with self._opened() as part:

@@ -14,6 +14,7 @@ from typing import Any, Never
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.engine.system.text import shown
+from shmcoll.engine.system.tracebacks import border
 from shmcoll.runner import arguments, client, work_queue
 from shmcoll.runner.outgoing import OutgoingCall, limits_in_words
 from shmcoll.runner.pickling import Sending
@@ -29,6 +30,7 @@ _ONE_ITERABLE = (
 )
 
 
+@border
 def run(
     fn: Callable[..., Any],
     nprocs: int,
@@ -99,6 +101,7 @@ def run(
         return _run(stack, Sending(fn), fn, nprocs, args, kwargs, timeout, method, on_failure)
 
 
+@border
 def map(
     fn: Callable[[Any], Any],
     items: Iterable[Any],

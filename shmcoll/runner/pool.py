@@ -15,6 +15,7 @@ from typing import Any, Never
 
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.system.processes import check_proc
+from shmcoll.engine.system.tracebacks import border
 from shmcoll.errors import CallNotAllowed, RankFailed
 from shmcoll.runner import arguments, protocol
 from shmcoll.runner.client import Lost, Server
@@ -29,6 +30,7 @@ _OF = "shmcoll.ranks"
 _open: "weakref.WeakSet[Ranks]" = weakref.WeakSet()
 
 
+@border
 def ranks(n: int, *, method: str = "fork", **others: Never) -> "Ranks":
     """Start `n` ranks that keep their state from call to call.
 

@@ -35,12 +35,14 @@ from numpy.typing import ArrayLike, NDArray
 from shmcoll.engine.memory.arena import mib
 from shmcoll.engine.memory.available_memory import available
 from shmcoll.engine.system.descriptors import File, file_of
+from shmcoll.engine.system.tracebacks import border
 from shmcoll.errors import ArenaError
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _OWN_DESCRIPTOR: dict[str, Any] = {} if sys.version_info < (3, 13) else {"trackfd": False}  # else mmap keeps one more
 
 
+@border
 def shared(array: ArrayLike) -> NDArray[Any]:
     """Copy an array into memory that `shmcoll.run` passes to its ranks without copying.
 

@@ -23,13 +23,13 @@ from shmcoll.engine.protocol.exposure import NEVER, TO_ALL
 from shmcoll.engine.protocol.pace import RANGE
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
 from shmcoll.engine.system.green_threads import check_threads
+from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime import helpers
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.failure_reporter import Checking, FailureReporter
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.posted_receives import PostedReceives
-from shmcoll.runtime.switches import is_on
 
 
 class Calls:

@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from shmcoll.engine.system.tracebacks import Border
 
-class ProcessBound:
+
+class ProcessBound(Border):
     """A class whose objects belong to the process that made them, and cannot be pickled."""
 
     _title = "this"

@@ -25,9 +25,10 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from shmcoll.diagnostics import other_names
-from shmcoll.diagnostics.call_site import end_at_call, is_of_program, short_path
+from shmcoll.diagnostics.call_site import short_path
 from shmcoll.engine.system.text import printable
-from shmcoll.errors import InternalError, RankFailed, ShmcollError
+from shmcoll.engine.system.tracebacks import is_of_program, shorten
+from shmcoll.errors import RankFailed
 
 Listener = Callable[[BaseException], None]
 
@@ -48,7 +49,7 @@ def ends_by(error: BaseException) -> None:
     """Note that this process ends by an exception. Calling it again has no effect."""
     global _last
     explain(error)
-    _end_at_call(error, error.__traceback__)
+    shorten(error)
     if _last is None:
         _last = error
         if isinstance(error, EOFError) or type(error).__name__ == "BdbQuit":  # of input(), and of breakpoint()
@@ -122,13 +123,9 @@ def at_end() -> None:
 def _hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     if _is_called_at_end(sys._getframe()):
         ends_by(error)
-    _end_at_call(error, traceback)
-    _previous(kind, error, traceback)
-
-
-def _end_at_call(error: BaseException, traceback: TracebackType | None) -> None:
-    if isinstance(error, ShmcollError) and not isinstance(error, InternalError):
-        end_at_call(traceback)
+    is_its_own = traceback is error.__traceback__
+    shorten(error)
+    _previous(kind, error, error.__traceback__ if is_its_own else traceback)
 
 
 def _is_called_at_end(frame: FrameType) -> bool:

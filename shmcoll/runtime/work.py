@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from shmcoll.diagnostics.call_site import Site
 from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.engine.system.text import shown
+from shmcoll.engine.system.tracebacks import border, shorten
 from shmcoll.errors import Cancelled
 from shmcoll.runtime import lost_failures
 from shmcoll.runtime.process_bound import ProcessBound
@@ -161,8 +162,12 @@ class Work(ProcessBound, Generic[Result]):
 
         Any error of the method is raised here as well.
         """
-        self._wait_for_end(timeout)
-        return self._outcome()
+        try:
+            self._wait_for_end(timeout)
+            return self._outcome()
+        except BaseException as error:
+            shorten(error)
+            raise
 
     def result(self, timeout: float | None = None) -> Result:
         """Do the same as `wait`. Futures of Python have this name for it.
@@ -249,14 +254,18 @@ class Work(ProcessBound, Generic[Result]):
     def __await__(self) -> Generator[Any, None, Result]:
         import asyncio
 
-        self._worker.check_rank("await")
-        if not self._latch.is_set:
-            loop = asyncio.get_running_loop()
-            waiter = loop.create_future()
-            self._latch.then(lambda: _wake_up(loop, waiter))
-            self._worker.hurry(self)
-            yield from waiter
-        return self._outcome()
+        try:
+            self._worker.check_rank("await")
+            if not self._latch.is_set:
+                loop = asyncio.get_running_loop()
+                waiter = loop.create_future()
+                self._latch.then(lambda: _wake_up(loop, waiter))
+                self._worker.hurry(self)
+                yield from waiter
+            return self._outcome()
+        except BaseException as error:
+            shorten(error)
+            raise
 
     def _wait_for_end(self, timeout: float | None) -> None:
         if not self._latch.is_set and not self._wait(timeout):
@@ -326,6 +335,7 @@ def _wake_up(loop: Any, waiter: Any) -> None:
         loop.call_soon_threadsafe(lambda: None if waiter.done() else waiter.set_result(None))
 
 
+@border
 def wait_all(works: "Sequence[Work[Any]]", timeout: float | None = None) -> list[Any]:
     """Wait until all these calls have ended.
 
@@ -356,6 +366,7 @@ def wait_all(works: "Sequence[Work[Any]]", timeout: float | None = None) -> list
     return [work.wait() for work in listed]
 
 
+@border
 def wait_any(works: "Sequence[Work[Any]]", timeout: float | None = None) -> int:
     """Wait until one of these calls has ended.
 
@@ -378,6 +389,7 @@ def wait_any(works: "Sequence[Work[Any]]", timeout: float | None = None) -> int:
     return wait_some(works, timeout)[0]
 
 
+@border
 def wait_some(works: "Sequence[Work[Any]]", timeout: float | None = None) -> list[int]:
     """Wait until at least one of these calls has ended.
 

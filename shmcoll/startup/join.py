@@ -26,9 +26,10 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.processes import ancestors, check_proc, has_ended
+from shmcoll.engine.system.switches import is_on
+from shmcoll.engine.system.tracebacks import border
 from shmcoll.errors import ArenaError, CallNotAllowed
 from shmcoll.runtime.local_rank import LocalRank
-from shmcoll.runtime.switches import is_on
 from shmcoll.startup import foreign_end, launchers, marks, rank_process, rendezvous, warm
 from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
 from shmcoll.startup.launchers import MPI_LAUNCHERS, Placement, SeveralMachines, die_with_launcher, find_placement
@@ -36,6 +37,7 @@ from shmcoll.startup.launchers import MPI_LAUNCHERS, Placement, SeveralMachines,
 _joined: tuple[int, Communicator] | None = None
 
 
+@border
 def init(
     *, rank: int | None = None, size: int | None = None, job: str | None = None, leaders: int | None = None
 ) -> Communicator:
@@ -94,6 +96,7 @@ def init(
     return comm
 
 
+@border
 def from_mpi(comm: Any, *, leaders: int | None = None) -> Communicator:
     """Return a communicator of the ranks of an MPI communicator, on one machine or on several.
 

@@ -32,6 +32,7 @@ except ModuleNotFoundError as missing:
     raise
 import torch.distributed as dist
 
+from shmcoll.engine.system.tracebacks import borders
 from shmcoll.torch.flight_records import write_flight_records
 from shmcoll.torch.group import NAME, backend_of
 from shmcoll.torch.shrink import shrink_group
@@ -98,6 +99,7 @@ def monitored_barrier(
     backend_of(group, "monitored_barrier").monitored_barrier(timeout, wait_all_ranks)
 
 
+borders(__name__, fast=())
 register()
 
 __all__ = ["NAME", "backend_of", "empty", "monitored_barrier", "register", "shrink_group", "write_flight_records"]

@@ -1,4 +1,7 @@
-"""A call that is refused has changed nothing: every byte of every argument, and the memory around it, is as before."""
+"""A call that is refused has changed nothing: every byte of every argument, and the memory around it, is as before.
+
+Its traceback has at most one frame of ours.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import shmcoll
+from tests.support.frames import ours
 from tests.support.wrong_arguments import ROOM, array, batches, copied, memory, right, wrong
 
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
@@ -38,6 +42,8 @@ class Judge:
             self.told.append(f"{what}: bytes have changed ({error})")
         if needed and not isinstance(error, kinds):
             self.told.append(f"{what}: {error!r}")
+        if error is not None and len(found := ours(error)) > 1:
+            self.told.append(f"{what}: frames of ours: {found}")
         self.refused += error is not None
         return error is not None
 

@@ -55,8 +55,8 @@ def traced(comm) -> list[str]:
     return []
 
 
-def test_a_traceback_shows_the_line_of_the_template(ranks):
-    lines = ranks(1, traced)[0]
+def test_a_traceback_with_all_frames_shows_the_line_of_the_template(ranks):
+    [lines] = ranks(1, traced, environment={"SHMCOLL_FULL_TRACEBACKS": "1"})
     assert lines[0] == 'traced: comm.all_reduce(np.ones(3), "nonsense")'
     assert lines[1] == "all_reduce: return {otherwise}"
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import shmcoll
 from shmcoll import collectives
-from shmcoll.diagnostics import call_site, stack_client
+from shmcoll.diagnostics import stack_client
 from shmcoll.engine.compiler import object_cache
+from shmcoll.engine.system import tracebacks
 
 PACKAGE = Path(shmcoll.__file__).parent
 SOURCES = {
@@ -178,7 +179,7 @@ def named_modules(package: str) -> dict[str, str]:
 
 def test_our_package_is_the_folder_of_shmcoll() -> None:
     """By it, messages and stacks tell the user's lines from ours."""
-    assert call_site._PACKAGE == stack_client._PACKAGE == str(PACKAGE) + os.sep
+    assert tracebacks._PACKAGE == stack_client._PACKAGE == str(PACKAGE) + os.sep
     assert object_cache._ROOT == PACKAGE
 
 

@@ -13,7 +13,7 @@ from shmbench.report import json_report, table
 from shmbench.timing.library import Library, Shmcoll
 from shmbench.timing.measure import Bench, Plan, cases, sized
 from shmbench.timing.run_load import RunLoad, busy_before, busy_during
-from shmcoll.runtime.switches import is_on
+from shmcoll.engine.system.switches import is_on
 
 
 def main(argv: list[str]) -> int:

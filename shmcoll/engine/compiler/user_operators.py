@@ -21,10 +21,12 @@ from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, nam
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, USER, DType
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.engine.system.text import shown, to_bytes
+from shmcoll.engine.system.tracebacks import border
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # numba writes in colours if it finds colorama
 
 
+@border
 def op(function: Callable[[Any, Any], Any], commutative: bool = True, *, dtypes: Iterable[Any] | None = None) -> "Op":
     """Make an operator from a function, for `op=` of the reducing collectives. Not a collective.
 
@@ -54,6 +56,7 @@ def op(function: Callable[[Any, Any], Any], commutative: bool = True, *, dtypes:
     return Op(function, commutative, dtypes)
 
 
+@border
 def premul_sum(factor: float | complex) -> "PremulSum":
     """Make an operator that sums every rank's `x` times a factor of its own, for `op=` of the reducing collectives.
 

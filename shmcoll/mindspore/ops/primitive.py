@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.communicator import Communicator
+from shmcoll.engine.system.tracebacks import shorten
 from shmcoll.mindspore import arrays
 from shmcoll.mindspore.common.tensor import Tensor
 from shmcoll.mindspore.communication import HCCL_WORLD_COMM_GROUP, GlobalComm, communicator
@@ -81,15 +82,19 @@ class Collective(Primitive):
     """An operator of one tensor. If a call has other `arguments`, the operator has a `__call__` that names them."""
 
     def _call(self, input_x: Any, *arguments: Any) -> Any:
-        kind = type(input_x)
-        if kind is Tensor or kind is np.ndarray:  # the common calls take the shortest way
-            result = self._forward(_view(input_x, np.ndarray) if kind is Tensor else input_x, *arguments)
-            if type(result) is not np.ndarray:
-                result = np.asarray(result)
-            return result if kind is np.ndarray else _view(result, Tensor)
-        if arrays.is_foreign(input_x):
-            return gradients.recorded(self, self._forward, (input_x,), arguments)
-        return arrays.like(input_x, self._forward(self._as_array(input_x), *arguments))
+        try:
+            kind = type(input_x)
+            if kind is Tensor or kind is np.ndarray:  # the common calls take the shortest way
+                result = self._forward(_view(input_x, np.ndarray) if kind is Tensor else input_x, *arguments)
+                if type(result) is not np.ndarray:
+                    result = np.asarray(result)
+                return result if kind is np.ndarray else _view(result, Tensor)
+            if arrays.is_foreign(input_x):
+                return gradients.recorded(self, self._forward, (input_x,), arguments)
+            return arrays.like(input_x, self._forward(self._as_array(input_x), *arguments))
+        except BaseException as error:
+            shorten(error)
+            raise
 
     __call__ = _call
 
