@@ -116,7 +116,7 @@ def map(
     Each rank takes one item at a time, and the next one when it is done: a slow item keeps one rank busy, and the
     others go on. No two ranks have the same item at the same time, so `fn` must not call collectives of all ranks.
     Everything else is as in `shmcoll.run`. The exception of an item has a note with the item's number, and ends the
-    call.
+    call. The note of a `TimeoutError` or a `KeyboardInterrupt` says which item each rank had.
 
     Args:
         fn: the function of one item.
@@ -157,8 +157,13 @@ def map(
     with contextlib.ExitStack() as stack:
         stack.enter_context(limits_in_words("shmcoll.map", nprocs))
         sending = Sending(fn)
-        queue = WorkQueue(fn, listed, sending)
-        results = _run(stack, sending, queue, nprocs, (), {}, timeout, method, "stop", "shmcoll.map")
+        queue = WorkQueue(fn, listed, nprocs, sending)
+
+        def doing(rank: int) -> str:
+            number = queue.item_of(rank)
+            return "" if number is None else f"rank {rank} had item {number}: {shown(listed[number])}"
+
+        results = _run(stack, sending, queue, nprocs, (), {}, timeout, method, "stop", "shmcoll.map", doing)
         return work_queue.in_order(results, len(listed))
 
 
@@ -183,8 +188,9 @@ def _run(
     method: str,
     on_failure: str,
     of: str = "shmcoll.run",
+    doing: Callable[[int], str] = lambda _: "",
 ) -> list[Any]:
-    call = OutgoingCall(stack, of, nprocs, sending)
+    call = OutgoingCall(stack, of, nprocs, sending, doing)
     with _turns.turn():
         call.write(fn, args, kwargs)
         server = client.running_server()

@@ -6,7 +6,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from shmcoll.engine.compiler.deferral import deferred_signals
@@ -27,11 +27,20 @@ STOPPING = 2 * GRACE + 3.0  # seconds: how long the server may take to stop rank
 class OutgoingCall:
     """The files of a request: the call, the answers, and the writing ends of stdout and stderr.
 
-    of: the function that users call, such as "shmcoll.run". over: the server's `Over` about the call, if it has come.
+    of: the function that users call, such as "shmcoll.run". doing: says what a rank was doing when the call ended, as
+    far as the caller knows. over: the server's `Over` about the call, if it has come.
     """
 
-    def __init__(self, stack: contextlib.ExitStack, of: str, nprocs: int, sending: Sending):
+    def __init__(
+        self,
+        stack: contextlib.ExitStack,
+        of: str,
+        nprocs: int,
+        sending: Sending,
+        doing: Callable[[int], str] = lambda _: "",
+    ):
         self.over: Over | None = None
+        self._doing = doing
         self._pid = os.getpid()
         self._of = of
         self._nprocs = nprocs
@@ -77,7 +86,7 @@ class OutgoingCall:
             except BaseException as e:
                 self._stop(server)
                 if self.over and self.over.where:
-                    e.add_note(_where(self._of, self.over))
+                    e.add_note(self._where(self.over))
                 raise
 
     def results(self, over: Over, timeout: float | None, on_failure: str = "stop") -> list[Any]:
@@ -92,7 +101,7 @@ class OutgoingCall:
             late = f"{self._of}: {timeout:g} s are over; still running: {names(over.late)} of {self._nprocs}"
             error: BaseException = TimeoutError(late)
             if over.where:
-                error.add_note(_where(self._of, over))
+                error.add_note(self._where(over))
             raise error
         errors = {rank: self._error(rank, end) for rank, end in over.failed.items()}
         if over.first is None or on_failure == "continue":
@@ -124,7 +133,14 @@ class OutgoingCall:
         late = "did not end in time after that and " if end.ended_by_us else ""
         signum, code = (-end.status, None) if end.status < 0 else (None, end.status)
         text = f"rank {rank} of {self._of} {late}{exits.describe(end.status)}, without a result"
-        return RankFailed(text, rank=rank, signal=signum, exitcode=code)
+        error = RankFailed(text, rank=rank, signal=signum, exitcode=code)
+        if doing := self._doing(rank):
+            error.add_note(doing)
+        return error
+
+    def _where(self, over: Over) -> str:
+        doing = filter(None, map(self._doing, range(self._nprocs)))
+        return "\n".join([f"{self._of}: where the ranks were:", over.where, *doing])
 
 
 @contextlib.contextmanager
@@ -136,7 +152,3 @@ def limits_in_words(of: str, nprocs: int) -> Iterator[None]:
         if e.errno not in (errno.EMFILE, errno.ENFILE) or hasattr(e, "__notes__"):  # a rank's has a note
             raise
         raise ShmcollError(f"{of} of {nprocs} ranks: {e.strerror}. Close files, or raise the limit (ulimit -n).") from e
-
-
-def _where(of: str, over: Over) -> str:
-    return f"{of}: where the ranks were:\n{over.where}"

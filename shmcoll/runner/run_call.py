@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, BinaryIO, NoReturn, TextIO
 
+from shmcoll.diagnostics import stack_server
 from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.text import line_writer
 from shmcoll.runner import pickling, protocol, shared_memory
@@ -36,6 +37,7 @@ def perform(call: int, answers: int, events: socket.socket, rank: int, shared: l
             answer.span = setting.span
             try:
                 look_fresh(setting, line_writer(1), line_writer(2))
+                stack_server.offer()  # the function may never join the job
                 with shared_memory.received(shared):
                     answer.result(user_code.call(_call, sent, call))
                 code = 0

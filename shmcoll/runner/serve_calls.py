@@ -19,6 +19,7 @@ import sys
 import traceback
 from typing import Any, NoReturn
 
+from shmcoll.diagnostics import stack_server
 from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.descriptors import file_of
 from shmcoll.runner import protocol, shared_memory
@@ -43,6 +44,7 @@ def serve(control: socket.socket, setting: int, rank: int) -> NoReturn:
             output = [KeptOutput(fd) for fd in (1, 2)]
             look_fresh(pickle.load(sent), *(io.TextIOWrapper(io.BufferedWriter(one), **_TEXT) for one in output))
         _ignore_interrupts()
+        stack_server.offer()
         os.close(setting)
         while descriptors := _next_call(control):
             call = _Call(control, rank, descriptors, output)

@@ -5,10 +5,14 @@ A third array holds one word: the number of the next item. To take an item, a ra
 (`fcntl.lockf`), reads the word, adds one, and unlocks. The kernel grants the lock to one process at a time, and takes
 it back from a process that ends, so no rank waits for it forever. A rank that fails sets the word to the number of all
 items: the others take no more.
+
+A fourth array has a word for each rank: the number of the item that the rank has, or -1. The caller reads it when the
+call has ended, to say which items were not finished.
 """
 
 import contextlib
 import fcntl
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,18 +33,20 @@ class Done(list[tuple[int, Any]]):
 class WorkQueue:
     """The object that every rank gets: the function, and the items."""
 
-    def __init__(self, fn: Callable[..., Any], items: list[Any], sending: Sending):
+    def __init__(self, fn: Callable[..., Any], items: list[Any], nprocs: int, sending: Sending):
         self.fn = fn
         with unsendable_in_words(*((f"item {number}", item) for number, item in enumerate(items))):
             pickled = [sending.dumps(item) for item in items]
         self._ends = shared_memory.shared(np.cumsum([len(one) for one in pickled], dtype=np.int64))
         self._pickles = shared_memory.shared(np.frombuffer(b"".join(pickled), np.uint8))
         self._next = shared_memory.shared(np.zeros(1, np.int64))
+        self._taken = shared_memory.shared(np.full(nprocs, -1, np.int64))
 
     def __call__(self) -> Done:
         """Take items until none is left, in a rank."""
-        done = Done()
+        done, rank = Done(), int(os.environ["RANK"])
         while (number := self._take()) < len(self._ends):
+            self._taken[rank] = number
             try:
                 done.append((number, user_code.call(self._perform, number)))
             except BaseException as e:
@@ -51,7 +57,13 @@ class WorkQueue:
                     if isinstance(e, (CollectiveMismatch, CollectiveTimeout, RankFailed)):
                         e.add_note("The ranks have different items, so fn cannot call collectives: use shmcoll.run")
                 raise
+            self._taken[rank] = -1
         return done
+
+    def item_of(self, rank: int) -> int | None:
+        """Return the number of the item that a rank has, or had when it ended."""
+        number = int(self._taken[rank])
+        return number if number >= 0 else None
 
     def _take(self) -> int:
         with self._locked():

@@ -239,7 +239,25 @@ def test_a_second_interrupt_kills(shmrun, pids, until):
     assert all(_alive(pid) for pid in ranks)
     job.send_signal(signal.SIGINT)
     told = shmrun.finish(job)
-    assert (told.returncode, told.stderr) == (130, "shmrun: interrupted by SIGINT\n")
+    first, *table, last = told.stderr.splitlines()
+    assert (told.returncode, first, last) == (130, "shmrun: where the ranks are:", "shmrun: interrupted by SIGINT")
+    assert sum("in <module>" in line for line in table) == 2
+
+
+def test_where_ranks_are_that_outlive_an_interrupt(shmrun, pids):
+    script = shmrun.write(
+        READY + "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n    ready()\n    time.sleep(600)\n"
+    )
+    job = shmrun.start("-n", 2, "--grace", "0.2", script)
+    pids(2)
+    job.send_signal(signal.SIGINT)
+    table = [job.stderr.readline()]
+    while not table[-1].startswith("No rank "):
+        table.append(job.stderr.readline())
+    assert table[0] == "shmrun: where the ranks are:\n"
+    assert sum("in <module>" in line for line in table) == 2
+    job.send_signal(signal.SIGINT)
+    assert shmrun.finish(job).stderr == "shmrun: interrupted by SIGINT\n"  # it is printed once
 
 
 def test_terminate(shmrun, pids):

@@ -133,3 +133,20 @@ def test_a_program_may_block_all_signals(shmrun, start):
     assert next_table(job).count("(it blocks the signal that asks for its stack)") == 3
     (shmrun.folder / "enough").touch()
     assert shmrun.finish(job).returncode == 0
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_of_a_hang_shows_the_table_first(shmrun, start, signum):
+    job = start()
+    table = ""
+    while "Rank 1 keeps ranks 0, 2 waiting" not in table:
+        job.send_signal(signal.SIGQUIT)
+        table = next_table(job)
+    job.send_signal(signum)
+    table = next_table(job)
+    assert table.startswith("shmrun: where the ranks are:\n")
+    assert "Rank 1 keeps ranks 0, 2 waiting, for " in table
+    assert all(line in table for line in line_numbers("python"))
+    told = shmrun.finish(job)
+    assert told.stderr.splitlines()[-1] == f"shmrun: interrupted by {signum.name}"
+    assert "where the ranks are" not in told.stderr

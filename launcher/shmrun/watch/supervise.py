@@ -2,6 +2,8 @@
 
 SIGINT SIGTERM SIGHUP        is passed on to all ranks, once each; a second SIGINT kills them at once
 SIGQUIT                      a table of where the ranks are is printed, and the job goes on
+SIGINT SIGTERM               the same table comes first if ranks have waited for others for some time; else before the
+                             ranks are killed, or after the grace period, if ranks still run then
 SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; after SIGCONT to any of them all go on
 rank 0 wants the terminal    it gets the terminal, or the job is stopped (`shmrun/start/terminal.py`)
 the time limit is over       the same table, before the ranks are ended
@@ -27,6 +29,9 @@ from shmrun.start.terminal import Terminal
 from shmrun.watch import signals
 from shmrun.watch.output import Sink, Stream
 from shmrun.watch.stall_warning import StallWarning
+
+_YOUNG = 1.0  # seconds: in a job of this age nobody has waited for long
+_STACKS_PATIENCE = 0.3  # seconds: how long an interrupt waits for stacks
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,9 @@ class _JobWatcher(Watcher[Rank]):
         self.has_lost_output = False
         self._is_over = False  # whether the time limit is over
         self._forwarded: set[int] = set()
+        self._began = time.monotonic()
+        self._has_told = False  # whether the table has been printed since the first interrupt
+        self._look_when: float | None = None  # the time at which interrupted ranks should have ended
         self._terminal = self.ranks[0].terminal
         self._known: set[int] = set()  # signals of the terminal that the front will pass on once more
         self._signals = signals.catch(READ)
@@ -108,6 +116,8 @@ class _JobWatcher(Watcher[Rank]):
             yield from sink.wakes()
         if self._stall and not self.is_ending and self.living():
             yield self._stall.when
+        if self._look_when is not None and self.living():
+            yield self._look_when
 
     def has_work(self) -> bool:
         return any(sink.is_busy for sink in self._sinks.values())
@@ -132,6 +142,9 @@ class _JobWatcher(Watcher[Rank]):
                     self._report_loss(sink)
         if self._stall and not self.is_ending and time.monotonic() >= self._stall.when:
             self._report_stall(self._stall)
+        if self._look_when is not None and self.living() and time.monotonic() >= self._look_when:
+            self._look_when = None
+            self._tell_once()
 
     def read(self, ready: set[int]) -> None:
         if self._terminal and self.ranks[0].status is not None:
@@ -171,6 +184,10 @@ class _JobWatcher(Watcher[Rank]):
     def _show_prompt(self) -> None:
         """Print what rank 0 has printed before it stopped, as far as the reader accepts it."""
         self.read({stream.fd for _, stream in self._streams})
+        self._show_pending()
+
+    def _show_pending(self) -> None:
+        """Print what is to be printed, as far as the reader accepts it."""
         for sink in set(self._sinks.values()):
             if sink.pending and select.select([], [sink.fd], [], 0)[1] and not self._refuses(sink):
                 sink.write_some()
@@ -194,8 +211,13 @@ class _JobWatcher(Watcher[Rank]):
         elif signum == signal.SIGCONT:
             self._send(signal.SIGCONT)
         elif signum not in self._forwarded:
+            if signum != signal.SIGHUP and self._some_wait():
+                self._tell_once()
             self._forward(signum, has_it)
+            self._look_when = self._look_when or time.monotonic() + self.grace
         elif signum == signal.SIGINT:
+            self._tell_once()
+            self._show_pending()
             self.end_ranks((0.0, signal.SIGKILL))
             self._stop_writing()
 
@@ -209,12 +231,28 @@ class _JobWatcher(Watcher[Rank]):
         if line := stall.look():
             self._sinks[2].say(f"shmrun: {line}")
 
-    def _print_where(self) -> None:
-        """Print where every rank is. The ranks have a second to give their stacks; meanwhile nothing else happens."""
+    def _some_wait(self) -> bool:
+        """Return whether ranks have waited for others for some time. Their end will hide for whom."""
+        if len(self.living()) < 2 or self.is_ending or time.monotonic() - self._began < _YOUNG:
+            return False
+        from shmcoll.diagnostics.hang_report import PATIENCE
+        from shmcoll.diagnostics.rank_status import standings
+
+        return any(s.blames and s.since >= PATIENCE for s in standings(self.arena))
+
+    def _tell_once(self) -> None:
+        """Print where the ranks are, unless this has been done since the first interrupt."""
+        if self._python and not self._has_told:
+            self._print_where(_STACKS_PATIENCE)
+        self._has_told = True
+
+    def _print_where(self, limit: float = 1.0) -> None:
+        """Print where every rank is. The ranks have `limit` seconds to give their stacks; meanwhile nothing else
+        happens."""
         from shmcoll.diagnostics.hang_report import inquest
 
         pids = {rank.number: rank.pid for rank in self.living()}
-        text = inquest(self.arena, stacks=True, pids=pids)
+        text = inquest(self.arena, stacks=True, limit=limit, pids=pids)
         self._sinks[2].say(f"shmrun: where the ranks are:\n{text}")
 
     def _forward(self, signum: signal.Signals, has_it: Container[int]) -> None:
