@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
-import shmcoll
 from shmcoll.diagnostics import stack_server
 from shmcoll.diagnostics.call_site import short_path
 from shmcoll.engine.system.handlers import ignored, reraise_of_handler
 from shmcoll.engine.system.processes import has_ended
 from shmcoll.engine.system.text import read_text, to_text
+from shmcoll.engine.system.tracebacks import is_of_program, is_ours
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NAP = 0.002
@@ -40,7 +40,6 @@ _SETTLING = 25  # looks
 _LONGEST = 1 << 20  # bytes of stacks read at once
 _DEEPEST = 12  # frames shown
 
-_PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
 _HEADER = "Stack (most recent call first):\n"  # faulthandler writes it at once, before the first frame
 _FRAME = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _INTERNAL = re.compile(r"<frozen |.*/(runpy\.py|contextlib\.py|shmrun/(\w+/)?\w+\.py|bin/shmrun)$")
@@ -199,11 +198,11 @@ def _shown(threads: list[str]) -> list[str]:
     shown: list[list[str]] = []
     for thread in threads:
         frames = [match.groups() for line in thread.splitlines() if (match := _FRAME.fullmatch(line))]
-        inside = any(path.startswith(_PACKAGE) for path, _, _ in frames)
+        inside = any(is_ours(path) for path, _, _ in frames)
         lines = [
             f"{short_path(path)}:{line} in {function}"
-            for path, line, function in frames
-            if not path.startswith(_PACKAGE) and not _INTERNAL.match(path)
+            for path, line, function in _of_program(frames)
+            if not _INTERNAL.match(path)
         ]
         if lines and not (inside and all("/threading.py:" in line for line in lines)):
             shown.append(lines[:_DEEPEST] + (["..."] if len(lines) > _DEEPEST else []))
@@ -212,3 +211,15 @@ def _shown(threads: list[str]) -> list[str]:
         named[0][0] = "main thread:"
         return [line for lines in named for line in lines]
     return shown[0] if shown else ["(no Python code of the program's own)"]
+
+
+def _of_program(frames: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return the frames, innermost first, without ours, and without those of libraries through which the program has
+    called us."""
+    kept = []
+    above_ours = False
+    for frame in frames:
+        above_ours = is_ours(frame[0]) or (above_ours and not is_of_program(frame[0]))
+        if not above_ours:
+            kept.append(frame)
+    return kept or [frame for frame in frames if not is_ours(frame[0])]  # a thread of a library

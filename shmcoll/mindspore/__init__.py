@@ -51,7 +51,10 @@ from shmcoll.startup import module_aliases
 module_aliases.install()
 borders(
     __name__,
-    fast=("tensor", *(f"mint.distributed.{name}" for name in ("exchanges", "lists", "messages", "parts", "tensors"))),
+    fast=(
+        "common.tensor",
+        *(f"mint.distributed.{name}" for name in ("exchanges", "lists", "messages", "parts", "tensors")),
+    ),
 )
 
 __all__ = [

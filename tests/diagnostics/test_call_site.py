@@ -1,9 +1,14 @@
 """The line in an error is the program's, through whatever it has called us."""
 
+import asyncio
+import contextlib
 import functools
+import inspect
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import FunctionType
+from typing import Any
 
 import pytest
 
@@ -25,6 +30,66 @@ WAYS = {
     "numba": lambda: through("/usr/lib/python3/dist-packages/numba/core/dispatcher.py")(here),
     "mindspore": lambda: through("/opt/site-packages/mindspore/ops/primitive.py")(here),
 }
+
+
+class Decorated:
+    """Functions of the program between the line and us."""
+
+    @staticmethod
+    def decorator(function: Callable[[], Any]) -> Callable[[], Any]:
+        @functools.wraps(function)
+        def call() -> Any:
+            return function()
+
+        return call
+
+    @contextlib.contextmanager
+    def block() -> Iterator[Any]:  # type: ignore[misc]
+        yield here()
+
+
+async def in_coroutine() -> Any:
+    return here()
+
+
+NESTED: dict[str, Callable[[], Any]] = {
+    "partial": lambda: functools.partial(here)(),
+    "decorator": Decorated.decorator(lambda: here()),
+    "list comprehension": lambda: [here() for _ in range(1)][0],
+    "generator": lambda: next(here() for _ in range(1)),
+    "contextlib": lambda: contextlib.ExitStack().__enter__().callback(here)(),
+    "ThreadPoolExecutor": lambda: ThreadPoolExecutor(1).submit(lambda: here()).result(),
+    "sort key": lambda: sorted([1], key=lambda _: here())[0] and here(),
+    "cached property": lambda: functools.lru_cache(lambda: here())(),
+}
+
+
+@pytest.mark.parametrize("way", NESTED)
+def test_the_line_is_the_innermost_of_the_program(way: str) -> None:
+    function = inspect.unwrap(NESTED[way])
+    assert NESTED[way]() == (__file__, function.__code__.co_firstlineno)
+
+
+def test_the_line_in_a_coroutine_and_in_a_context_manager() -> None:
+    assert asyncio.run(in_coroutine()) == (__file__, in_coroutine.__code__.co_firstlineno + 1)
+    with Decorated.block() as site:  # type: ignore[misc]
+        assert site == (__file__, Decorated.block.__wrapped__.__code__.co_firstlineno + 2)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["<stdin>", "<string>", "<ipython-input-3-0f>", "/tmp/ipykernel_7/12.py", "/tmp/app.zip/__main__.py", "m.py"],
+)
+def test_code_without_a_file_is_the_programs(file: str) -> None:
+    assert through(file)(here) == (file, 1)
+
+
+@pytest.mark.parametrize("file", ["<frozen runpy>", "<decorator-gen-12>", "<attrs generated init m.C>"])
+def test_generated_code_of_libraries_is_not_the_programs(file: str) -> None:
+    def call() -> Any:
+        return through(file)(here)
+
+    assert call() == (__file__, call.__code__.co_firstlineno + 1)
 
 
 @pytest.mark.parametrize("way", WAYS)

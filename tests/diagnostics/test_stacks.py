@@ -40,6 +40,16 @@ def test_the_programs_own_frames_are_shown():
     assert stack_client._shown([text]) == ["train.py:7 in step", "/data/other (1).py:12 in <module>"]
 
 
+def test_libraries_through_which_the_program_has_called_us_are_left_out():
+    torch = ("/opt/site-packages/torch/distributed/distributed_c10d.py", 3245, "all_reduce")
+    queue = ("/usr/lib/python3.11/queue.py", 171, "get")
+    inner = ("train.py", 3, "plus")
+    text = stack(inner, (f"{PACKAGE}/calls/x.py", 4, "call"), torch, ("train.py", 9, "step"), queue)
+    shown = stack_client._shown([text])
+    assert shown == ["train.py:3 in plus", "train.py:9 in step", "/usr/lib/python3.11/queue.py:171 in get"]
+    assert stack_client._shown([stack((f"{PACKAGE}/x.py", 4, "call"), torch)]) == [f"{torch[0]}:3245 in all_reduce"]
+
+
 def test_threads_are_named_when_there_are_several():
     main = stack(("/a.py", 2, "wait"), ("/a.py", 3, "<module>"))
     assert stack_client._shown([main, stack(("/a.py", 1, "work"))]) == [

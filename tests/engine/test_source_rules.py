@@ -14,7 +14,6 @@ from pathlib import Path
 
 import shmcoll
 from shmcoll import collectives
-from shmcoll.diagnostics import stack_client
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.system import tracebacks
 
@@ -179,7 +178,7 @@ def named_modules(package: str) -> dict[str, str]:
 
 def test_our_package_is_the_folder_of_shmcoll() -> None:
     """By it, messages and stacks tell the user's lines from ours."""
-    assert tracebacks._PACKAGE == stack_client._PACKAGE == str(PACKAGE) + os.sep
+    assert str(PACKAGE) + os.sep == tracebacks._PACKAGE
     assert object_cache._ROOT == PACKAGE
 
 

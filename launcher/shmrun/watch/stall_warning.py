@@ -77,6 +77,7 @@ class StallWarning:
         """Return the lines of the program at which the ranks are that keep the others waiting, or one another."""
         from shmcoll.diagnostics.hang_report import culprits
         from shmcoll.diagnostics.stack_client import ask
+        from shmcoll.engine.system.tracebacks import is_of_program
 
         asked = sorted(culprits(found, self._limit)) or [s.rank for s in found if s.blames]
         processes = {
@@ -86,6 +87,8 @@ class StallWarning:
         }
         said = []
         for rank, stack in ask(processes, _STACKS_PATIENCE).items():
-            innermost = next((match for line in stack[:2] if (match := _AT.match(line))), None)
+            places = [match for line in stack if (match := _AT.match(line))]
+            of_program = [one for one in places if is_of_program(one[1].rpartition(":")[0])]
+            innermost = next(iter([*of_program, *places]), None)
             said += [f" Rank {rank} is at {innermost[1]}."] if innermost else []
         return "".join(sorted(said))

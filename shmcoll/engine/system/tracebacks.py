@@ -29,6 +29,7 @@ from shmcoll.errors import InternalError, ShmcollError
 _PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
 _STANDARD = str(Path(os.__file__).parent) + os.sep
 _FRAMEWORKS = {"torch", "numba", "mindspore", "numpy", "joblib", "cloudpickle", "shmrun"}
+_GENERATED = ("<frozen ", "<decorator-gen", "<attrs generated", "<__array_function__")  # names that libraries give
 _MARK = "_shortened_by_shmcoll"  # of an exception whose frames below another border are gone
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 _SPECIAL = ("__call__", "__enter__", "__exit__")
@@ -43,7 +44,7 @@ def is_ours(file: str) -> bool:
 
 def is_of_program(file: str) -> bool:
     """Return whether a file of source code is the program's."""
-    if file.startswith((_PACKAGE, "<frozen ")):
+    if file.startswith((_PACKAGE, *_GENERATED)):
         return False
     _, packages, path = file.rpartition("-packages" + os.sep)
     if packages:
