@@ -49,13 +49,8 @@ from shmcoll.mindspore.context import (
 from shmcoll.startup import module_aliases
 
 module_aliases.install()
-borders(
-    __name__,
-    fast=(
-        "common.tensor",
-        *(f"mint.distributed.{name}" for name in ("exchanges", "lists", "messages", "parts", "tensors")),
-    ),
-)
+_FAST = ("exchanges", "lists", "messages", "parts", "tensors")
+borders(__name__, fast=("common.tensor", *(f"mint.distributed.{name}" for name in _FAST)))
 
 __all__ = [
     "GRAPH_MODE",

@@ -28,6 +28,7 @@ WAYS = {
     "standard library": lambda: functools.reduce(lambda _, __: through(functools.__file__)(here), [1, 2]),
     "torch": lambda: through("/opt/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py")(here),
     "numba": lambda: through("/usr/lib/python3/dist-packages/numba/core/dispatcher.py")(here),
+    "a wrapper around torch": lambda: through("/opt/site-packages/typing_extensions.py")(here),
     "mindspore": lambda: through("/opt/site-packages/mindspore/ops/primitive.py")(here),
 }
 
@@ -55,7 +56,7 @@ async def in_coroutine() -> Any:
 NESTED: dict[str, Callable[[], Any]] = {
     "partial": lambda: functools.partial(here)(),
     "decorator": Decorated.decorator(lambda: here()),
-    "list comprehension": lambda: [here() for _ in range(1)][0],
+    "list comprehension": lambda: [here() for _ in range(2)][1],
     "generator": lambda: next(here() for _ in range(1)),
     "contextlib": lambda: contextlib.ExitStack().__enter__().callback(here)(),
     "ThreadPoolExecutor": lambda: ThreadPoolExecutor(1).submit(lambda: here()).result(),
@@ -78,7 +79,7 @@ def test_the_line_in_a_coroutine_and_in_a_context_manager() -> None:
 
 @pytest.mark.parametrize(
     "file",
-    ["<stdin>", "<string>", "<ipython-input-3-0f>", "/tmp/ipykernel_7/12.py", "/tmp/app.zip/__main__.py", "m.py"],
+    ["<stdin>", "<string>", "<ipython-input-3-0f>", "/tmp/ipykernel_7/1.py", "/tmp/app.zip/__main__.py", "m.py"],
 )
 def test_code_without_a_file_is_the_programs(file: str) -> None:
     assert through(file)(here) == (file, 1)
