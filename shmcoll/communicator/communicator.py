@@ -487,7 +487,7 @@ def name_methods(kind: type) -> None:
     users do not know."""
     for name, method in inspect.getmembers(kind, inspect.isfunction):
         if not name.startswith("_"):
-            method.__qualname__ = f"Communicator.{name}"
+            method.__qualname__ = inspect.unwrap(method).__qualname__ = f"Communicator.{name}"
             if getattr(Communicator, name, None) is method:
                 method.__module__ = __name__  # where pickle finds it by that name
 
