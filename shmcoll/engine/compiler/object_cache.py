@@ -51,6 +51,7 @@ import numpy as np
 
 import shmcoll
 from shmcoll.engine.compiler.deferral import deferred_signals
+from shmcoll.engine.compiler.enabled_jit import enabled_jit
 from shmcoll.engine.compiler.levels import Level, supported
 from shmcoll.engine.system import hidden_modules, trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
@@ -118,7 +119,8 @@ def object_file(name: str, build: Callable[[], bytes], progress: Progress | None
 
 def _built(build: Callable[[], bytes]) -> bytes:
     try:
-        return build()
+        with enabled_jit():
+            return build()
     except (ImportError, AttributeError) as e:  # perhaps of a file numba.py beside the script
         if (explained := hidden_modules.explained(e)) is e:
             raise

@@ -7,6 +7,7 @@ All ranks must use the same function: the header has a hash of its bytecode, its
 import hashlib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 
 from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.compiler.deferral import deferred_signals
+from shmcoll.engine.compiler.enabled_jit import enabled_jit
 from shmcoll.engine.compiler.known_functions import how_to_make_an_operator, name_of_function
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, USER, DType
 from shmcoll.engine.system.handlers import reraise_of_handler
@@ -121,8 +123,9 @@ class Op:
             if dtype.is_pair:
                 raise TypeError(f"{self.name} of {dtype.title} is not defined")
             try:
-                _check_result(self._jitted, dtype)
-                address = code.load_function_kernel(dtype, self._jitted)
+                with deferred_signals(), enabled_jit():
+                    _check_result(self._jitted, dtype)
+                    address = code.load_function_kernel(dtype, self._jitted)
             except Exception as e:
                 reraise_of_handler(e)
                 raise TypeError(f"{self.name} does not compile for {dtype.name}: {_short(e)}") from e
@@ -154,7 +157,8 @@ class Op:
         reasons = []
         for dtype in (np.dtype(np.float64), np.dtype(np.int64)):
             try:
-                _check_result(self._jitted, BY_NUMPY[dtype])
+                with deferred_signals(), enabled_jit():
+                    _check_result(self._jitted, BY_NUMPY[dtype])
                 return
             except Exception as e:
                 reraise_of_handler(e)
@@ -227,11 +231,11 @@ def of_kernel(address: int) -> Op:
 # --- compiling --------------------------------------------------------------------------------------------------------
 
 
-@deferred_signals()
 def _jit(function: FunctionType) -> Any:
-    import numba
+    with deferred_signals(), enabled_jit():
+        import numba
 
-    return numba.njit(function)
+        return numba.njit(function)
 
 
 def _check_result(jitted: Any, dtype: DType) -> None:
@@ -259,9 +263,12 @@ def _short(error: Exception) -> str:
     """Return the essence of a text of numba: the first line with a reason, and the call that it is about."""
     lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines()]
     telling = [line for line in lines if line and not line.startswith("Failed in ")] or [type(error).__name__]
-    if telling[0].endswith(":") and len(telling) > 1:
-        return f"{telling[0]} {telling[1].removeprefix('>>>').strip()}"
-    return telling[0]
+    reason = telling[0]
+    if reason.endswith(":") and len(telling) > 1:
+        reason += f" {telling[1].removeprefix('>>>').strip()}"
+    if "numba" in sys.modules and sys.modules["numba"].config.DISABLE_JIT:
+        reason += " (NUMBA_DISABLE_JIT is set, so functions that it calls are not jitted: unset it)"
+    return reason
 
 
 def _identity(function: Any, commutative: bool) -> int:
