@@ -82,3 +82,16 @@ def test_run_and_ranks_that_meet_without_proc(shmrun):
     )
     told = without_proc(shmrun, sys.executable, "job.py")
     assert told.stdout == "/proc is not mounted\n" * 2 + "1\n", told.stderr
+
+
+@pytest.mark.parametrize("hard, signum", [(1, "SIGKILL"), (9, "SIGXCPU")])
+def test_a_limit_on_processor_time(shmrun, hard, signum):
+    """It is not taken for a lack of memory."""
+    told = shmrun(
+        "-n",
+        1,
+        shmrun.write("while True: pass"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (1, hard)),
+    )
+    last = told.stderr.splitlines()[-1]
+    assert f"({signum}); its processor time has reached the limit" in last and last.endswith(" (ulimit -t)"), told

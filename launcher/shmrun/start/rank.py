@@ -25,6 +25,7 @@ class Rank(RankProcess):
     terminal: Terminal | None = None
     is_reporting: bool = field(default=True, init=False)  # until the report pipe ends: an executed program closes it
     peak: int = field(default=0, init=False)  # most bytes of memory; known when it has been reaped
+    processor_time: float = field(default=0.0, init=False)  # seconds; known then, too
     _message: bytes = field(default=b"", init=False)
     _report: Report | None = field(default=None, init=False)
 
@@ -54,6 +55,7 @@ class Rank(RankProcess):
         a screen."""
         _, _, usage = os.wait4(self.pid, 0)
         self.peak = usage.ru_maxrss << 10
+        self.processor_time = usage.ru_utime + usage.ru_stime
         if self.log and self._report:
             with contextlib.suppress(OSError), open(log_files.append(self.log), "ab") as f:
                 f.write(to_bytes(self._report.text.rstrip() + "\n"))

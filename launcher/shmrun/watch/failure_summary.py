@@ -4,6 +4,7 @@ The cause is printed last, because the last line is at the bottom of the screen.
 reader of its output has ended (`shmrun ... | head`), nothing is printed, as for other programs that SIGPIPE ends.
 """
 
+import resource
 import select
 import signal
 
@@ -17,6 +18,7 @@ TIMED_OUT = 124
 
 _HINTS: dict[int, str] = {
     signal.SIGKILL: "perhaps by the kernel, for lack of memory: see dmesg",
+    signal.SIGXCPU: "its processor time has reached the limit (ulimit -t)",
     signal.SIGPIPE: "the reader of a pipe or a socket has ended",
     signal.SIGBUS: "perhaps a mapped file was truncated, or its disk or /dev/shm is full",
     signal.SIGSEGV: "to see where, set PYTHONFAULTHANDLER=1",
@@ -60,8 +62,15 @@ def _cause(outcome: Outcome, rank: Rank, remark: str) -> str:
         return f"rank {rank.number} failed first, with exit code {status}{log}{remark}"
     from shmcoll.diagnostics.rank_status import last_operation  # numpy comes with it, and BLAS before its variables
 
-    said = (describe(status), last_operation(outcome.arena, rank.number), _HINTS.get(-status, ""))
+    said = (describe(status), last_operation(outcome.arena, rank.number), _hint(rank))
     return f"rank {rank.number} {'; '.join(filter(None, said))}{log}"
+
+
+def _hint(rank: Rank) -> str:
+    limit = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    if rank.status == -signal.SIGKILL and limit != resource.RLIM_INFINITY and rank.processor_time > limit - 1:
+        return f"its processor time has reached the limit of {limit} s (ulimit -t)"
+    return _HINTS.get(-(rank.status or 0), "")
 
 
 def _in_one_line(outcome: Outcome, rank: Rank) -> str:
