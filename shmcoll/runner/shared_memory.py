@@ -32,8 +32,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shmcoll.engine.memory.arena import mib
-from shmcoll.engine.memory.available_memory import available
+from shmcoll.engine.memory.available_memory import Room, mib, room
 from shmcoll.engine.system.descriptors import File, file_of
 from shmcoll.engine.system.tracebacks import border
 from shmcoll.errors import ArenaError
@@ -195,9 +194,8 @@ def _new_region(size: int) -> Region:
     length = max(size, 1)
     fd = os.memfd_create("shmcoll-shared", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        have = available(fd)
-        if have < length:
-            raise _too_little(length, have)
+        if (least := room(fd)).free < length:
+            raise _too_little(length, least)
         try:
             os.posix_fallocate(fd, 0, length)
         except OSError as e:
@@ -205,7 +203,7 @@ def _new_region(size: int) -> Region:
                 raise OSError(
                     errno.EFBIG, f"a shared array of {mib(length)} exceeds the limit on the size of files (ulimit -f)"
                 ) from None
-            raise _too_little(length, available(fd)) from e
+            raise _too_little(length, room(fd)) from e
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
         return Region(fd)
     except BaseException:
@@ -213,11 +211,13 @@ def _new_region(size: int) -> Region:
         raise
 
 
-def _too_little(need: int, have: int) -> ArenaError:
+def _too_little(need: int, least: Room) -> ArenaError:
+    have = max(least.free, 0)
     return ArenaError(
-        f"too little memory for a shared array: {mib(need)} needed, {mib(max(have, 0))} available",
+        f"too little memory for a shared array: {mib(need)} needed, {mib(have)} available; {least.limit}. "
+        f"{least.advice}.",
         needed=need,
-        available=max(have, 0),
+        available=have,
     )
 
 

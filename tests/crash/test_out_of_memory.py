@@ -150,4 +150,6 @@ def test_limits_of_enclosing_memory_cgroups_are_read(
     listed.write_text("0::/a/b/c\n" if version == 2 else "7:cpu:/x\n4:memory:/a/b/c\n")
     monkeypatch.setattr(cgroups, "_ROOT", tmp_path)
     monkeypatch.setattr(cgroups, "read_names", lambda _: listed.read_text())
-    assert available_memory._cgroup_rooms() == [7000, 5500]
+    rooms = available_memory._cgroup_rooms()
+    assert [room.free for room in rooms] == [7000, 5500]
+    assert rooms[0].limit.endswith("/a/b has 0.0 MiB, 0.0 MiB in use")

@@ -98,7 +98,7 @@ def test_too_little_memory_is_said_in_numbers():
         arenas.create(4, timeout=1, cell_bytes=1 << 40)
     assert "too little shared memory for the arena of 4 ranks: 8,388,608." in str(told.value)
     assert " MiB needed, " in str(told.value)
-    assert "docker run --memory" in str(told.value)
+    assert " in use. Start fewer ranks, or end other programs." in str(told.value)
 
 
 def test_a_commit_that_does_not_fit_takes_nothing():
@@ -114,9 +114,9 @@ def test_a_commit_that_does_not_fit_takes_nothing():
 def test_the_least_of_all_limits_counts(monkeypatch):
     with created() as arena:
         free = available_memory.available(arena.fd)
-        monkeypatch.setattr(available_memory, "_memory_room", lambda: 5 << 20)
+        monkeypatch.setattr(available_memory, "_memory_room", lambda: available_memory.Room(5 << 20))
         assert available_memory.available(arena.fd) == min(free, 5 << 20)
-        monkeypatch.setattr(available_memory, "_cgroup_rooms", lambda: [3 << 20, 1 << 62])
+        monkeypatch.setattr(available_memory, "_cgroup_rooms", lambda: [available_memory.Room(3 << 20)])
         with pytest.raises(ArenaError, match=r"4\.0 MiB needed, 3\.0 MiB available"):
             arena.commit(1 << 30, 4 << 20, "a test")
 

@@ -71,4 +71,4 @@ def test_ranks_that_meet_by_name_need_dev_shm(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     needed, available = amounts(done.stdout)
     assert needed >= 80 > 64 > available
-    assert "/dev/shm is too small. Ranks that mpiexec, torchrun or a shell has started meet there" in done.stdout
+    assert "MiB in use. Ranks that mpiexec, torchrun or a shell has started meet there" in done.stdout

@@ -33,11 +33,12 @@ import weakref
 
 from shmcoll.engine import fences, layout
 from shmcoll.engine.memory import faults, pages, thresholds
-from shmcoll.engine.memory.available_memory import amount, available, filesystem_room
+from shmcoll.engine.memory.available_memory import LARGER, amount, available, mib, room
 from shmcoll.engine.system.caches import own_cache
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.descriptors import file_of
 from shmcoll.engine.system.processes import process_start
+from shmcoll.engine.system.refusals import refused
 from shmcoll.errors import ArenaError
 
 WIDEST_BYTES = 4 << 40  # the largest span of the mapping; untouched ranges take no memory
@@ -150,7 +151,7 @@ class Arena:
 
     def advice_on_limit(self) -> str:
         """Return what limits the heap besides its option, for messages."""
-        return f". By default it is half of the room in {_FOLDER}. {_LARGER}" if self._place() else ""
+        return f". By default it is half of the room in {_FOLDER}. {LARGER}." if self._place() else ""
 
     def _place(self) -> str | None:
         """Return a place to ask how much room the arena's file system has; None for a memfd, which has no such
@@ -349,11 +350,14 @@ def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:
     protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, flags | MAP_NORESERVE
     at = _LIBC.mmap(ctypes.c_void_p(address), ctypes.c_size_t(size), protection, flags, fd, ctypes.c_int64(0))
     if at is None or at == ctypes.c_void_p(-1).value:
-        raise ArenaError(
-            f"cannot map {mib(size)} of shared memory: {os.strerror(ctypes.get_errno())}. "
-            f"Raise the limit on address space (ulimit -v)."
-        )
+        raise ArenaError(f"cannot map {mib(size)} of shared memory: {os.strerror(ctypes.get_errno())}{space_limit()}.")
     return int(at)
+
+
+def space_limit() -> str:
+    """Return the limit on address space, and what raises it, as the end of a message; '' if there is none."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return "" if limit == resource.RLIM_INFINITY else f"; the address space is limited to {mib(limit)} (ulimit -v)"
 
 
 def _map_sparse(fd: int, need: int, size: int) -> Arena:
@@ -370,13 +374,13 @@ def _map_sparse(fd: int, need: int, size: int) -> Arena:
             return Arena(fd, size)
         except (ArenaError, OSError) as e:
             if size <= need:
-                raise e if isinstance(e, ArenaError) else _unsized(need, e) from e
+                raise e if isinstance(e, ArenaError) else _unsized(need, e) from None
             size = max(layout.align(size // 4, layout.PAGE), need)
 
 
 def _unsized(need: int, error: OSError) -> ArenaError:
     advice = " Raise the limit on the size of files (ulimit -f)." if error.errno == errno.EFBIG else ""
-    return ArenaError(f"cannot size the arena, of {mib(need)}: {error.strerror}.{advice}")
+    return ArenaError(f"cannot size the arena, of {mib(need)}: {refused(error) or error.strerror}.{advice}")
 
 
 def _allocate(fd: int, length: int, purpose: str) -> None:
@@ -388,8 +392,8 @@ def _allocate(fd: int, length: int, purpose: str) -> None:
             return
         for begin in range(0, length, 1 << 16):
             os.pwrite(fd, bytes(min(1 << 16, length - begin)), begin)
-    except OSError as e:
-        raise _too_small(purpose, length, fd) from e
+    except OSError:
+        raise _too_small(purpose, length, fd) from None
 
 
 def _has_no_fallocate(fd: int, length: int) -> bool:
@@ -409,7 +413,11 @@ def _anonymous() -> int:
         fd = os.memfd_create("shmcoll", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     except OSError:  # a sandbox may forbid it
         return _in_dev_shm()
-    os.fchmod(fd, 0o600)
+    try:
+        os.fchmod(fd, 0o600)
+    except OSError:
+        os.close(fd)
+        return _in_dev_shm()
     return fd
 
 
@@ -418,7 +426,11 @@ def _in_dev_shm() -> int:
     try:
         return os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as e:
-        raise ArenaError(f"cannot create shared memory: {e}") from e
+        reason = refused(e) or (
+            f"{e.strerror}. Ranks that mpiexec, torchrun or a shell has started meet there: start them with shmrun, or "
+            f"give the container one (mount -t tmpfs tmpfs {_FOLDER})"
+        )
+        raise ArenaError(f"cannot create shared memory in {_FOLDER}: {reason}") from None
 
 
 def _seal(fd: int) -> None:
@@ -463,25 +475,13 @@ def _heap_limit(fd: int) -> int:
     return amount(given)
 
 
-_LARGER = (
-    "Ranks that mpiexec, torchrun or a shell has started meet there: start them with shmrun, which does not need it, "
-    "make it larger (docker run --shm-size=1g), or remove files from it."
-)
-
-
 def _too_small(purpose: str, need: int, place: int | str | None) -> ArenaError:
-    """Make the error for an arena that needs more memory than there is. place: as for `available`."""
-    have = max(available(place), 0)
-    advice = "Start fewer ranks, end other programs, or give the container more (docker run --memory)."
-    if place is not None and filesystem_room(place) <= have:
-        advice = f"{_FOLDER} is too small. {_LARGER}"
+    """Make the error for an arena that needs more memory than there is. place: as for `room`."""
+    least = room(place)
+    have = max(least.free, 0)
     return ArenaError(
-        f"too little shared memory for {purpose}: {mib(need)} needed, {mib(have)} available. {advice}",
+        f"too little shared memory for {purpose}: {mib(need)} needed, {mib(have)} available; {least.limit}. "
+        f"{least.advice}.",
         needed=need,
         available=have,
     )
-
-
-def mib(n: int) -> str:
-    """Return an amount of memory as text for people."""
-    return f"{n / (1 << 20):,.1f} MiB"

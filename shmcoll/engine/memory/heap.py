@@ -36,7 +36,7 @@ from typing import NamedTuple
 
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
-from shmcoll.engine.memory.arena import Arena, mib
+from shmcoll.engine.memory.arena import Arena, mib, space_limit
 from shmcoll.engine.memory.array_words import ARRAYS
 from shmcoll.errors import ArenaError
 
@@ -194,10 +194,12 @@ class Heap:
             if room >= length:
                 return offset
         self._check_limit(length, length, purpose)
+        longest = max((room for _, room in gaps), default=0)
         raise ArenaError(
-            f"no block of {mib(length)} for {purpose} in this rank's part of the arena; it is in pieces",
+            f"no block of {mib(length)} for {purpose} in this rank's part of the arena, of {mib(self._length)}; the "
+            f"longest free one has {mib(longest)}. Drop arrays that you no longer need{space_limit()}",
             needed=length,
-            available=max((room for _, room in gaps), default=0),
+            available=longest,
         )
 
     def _check_limit(self, more: int, length: int, purpose: str) -> None:
