@@ -15,6 +15,12 @@ if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
 
 import signal
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shmrun.cli.options import Options
+    from shmrun.start.prepare import Job
+    from shmrun.start.rank import Rank
 
 
 def main() -> int:
@@ -25,7 +31,7 @@ def main() -> int:
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
     from shmrun.cli import options, printing, subcommands
-    from shmrun.start import fast_exit, foreground
+    from shmrun.start import fast_exit, foreground, program
 
     fast_exit.be_quick()
     arguments = sys.argv[1:]
@@ -38,22 +44,35 @@ def main() -> int:
     try:
         if (code := foreground.stand()) is not None:
             return code
-        from shmrun.start import prepare, program, spawn
-        from shmrun.watch import failure_summary, supervise
+        from shmrun.start import prepare, spawn
 
         what = program.find(wanted.command, wanted.module, wanted.ranks)
         ready = prepare.prepare(wanted, what)
         started = spawn.start(ready, mask)
+        if not isinstance(started, spawn.Self):
+            return _watch(wanted, ready, started)
     except program.Refused as e:
         printing.tell(f"shmrun: {e}")
         return e.code
-    if isinstance(started, spawn.Self):
-        # This process is a rank. It leaves through here and the interpreter's own end, so that threads are joined and
-        # atexit handlers run as they would without a launcher.
-        from shmrun.start import run_python
+    except OSError as e:
+        from shmcoll.engine.system.refusals import refused
 
-        buffered, aliases = wanted.line_buffered, wanted.aliases
-        return run_python.run(what, started.report, started.mask, line_buffered=buffered, aliases=aliases)
+        if not (reason := refused(e)):
+            raise
+        printing.tell(f"shmrun: {reason}")
+        return 1
+    # This process is a rank. It leaves through here and the interpreter's own end, so that threads are joined and
+    # atexit handlers run as they would without a launcher.
+    from shmrun.start import run_python
+
+    buffered, aliases = wanted.line_buffered, wanted.aliases
+    return run_python.run(what, started.report, started.mask, line_buffered=buffered, aliases=aliases)
+
+
+def _watch(wanted: "Options", ready: "Job", started: "list[Rank]") -> int:
+    from shmrun.cli import printing
+    from shmrun.watch import failure_summary, supervise
+
     outcome = supervise.watch(ready, started)
     if wanted.report or wanted.report_json:
         from shmrun.watch import resource_table

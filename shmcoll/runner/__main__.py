@@ -6,13 +6,14 @@ waits. If it is killed itself, the kernel kills the ranks with it. It has a sess
 only the caller.
 """
 
+import contextlib
 import os
 import select
 import signal
 import socket
 import sys
 
-from shmcoll.engine.system import interpreter
+from shmcoll.engine.system import interpreter, refusals
 from shmcoll.runner import protocol
 from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import OpenRanks, Over, Request, Stop
@@ -20,15 +21,30 @@ from shmcoll.startup import rank_process
 
 
 def main() -> None:
+    try:
+        _live()
+    except OSError as e:
+        if not (reason := refusals.refused(e)):
+            raise
+        sys.exit(reason)  # for `Server.launch`
+
+
+def _live() -> None:
     interpreter.begin()
     number, pid = map(int, sys.argv[1:])
     # The thread that started us waits until we have loaded, and we read no message meanwhile.
     rank_process.die_with(pid)
     _forget_the_start()
     caller = CallerSocket(socket.socket(fileno=number), pid)
+    with contextlib.suppress(BlockingIOError):  # if it is refused, that is said now, while the caller reads our errors
+        caller.sock.recvmsg(1, 0, socket.MSG_DONTWAIT)
     _load(caller)
     rank_process.outlive_thread()
     caller.send(protocol.READY)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in (1, 2):  # from now on errors are sent
+        os.dup2(null, standard)
+    os.close(null)
     poll = select.poll()
     for fd in caller.descriptors():
         poll.register(fd, select.POLLIN)
@@ -46,7 +62,8 @@ def _serve(caller: CallerSocket, request: Request, descriptors: list[int]) -> Ov
     from shmcoll.runner import supervise
 
     try:
-        return supervise.run(caller, request, descriptors)
+        with refusals.in_words():
+            return supervise.run(caller, request, descriptors)
     except Exception as e:
         return Over(request.number, refused=e)
     finally:
@@ -72,17 +89,13 @@ def _forget_the_start() -> None:
 
 
 def _load(caller: CallerSocket) -> None:
-    """Load once everything that each rank would otherwise load. The output of this process is not needed afterwards."""
+    """Load once everything that each rank would otherwise load."""
     import cloudpickle  # type: ignore[import-untyped]  # noqa: F401
 
     from shmcoll.runner import supervise_ranks  # noqa: F401
     from shmcoll.startup import join
 
     join.preload(caller.send)
-    null = os.open(os.devnull, os.O_RDWR)
-    for standard in (1, 2):
-        os.dup2(null, standard)
-    os.close(null)
     rank_process.freeze_memory()
 
 

@@ -23,7 +23,7 @@ class CallerSocket:
         """Send it a message. Ends this process if the caller has ended."""
         try:
             self.sock.send(pickle.dumps(message))
-        except OSError:
+        except ConnectionError:
             sys.exit(0)
 
     def receive(self, ready: set[int]) -> tuple[Any, list[int]] | None:

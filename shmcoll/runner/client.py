@@ -90,8 +90,9 @@ class Server:
                 except Lost:
                     how = self.fate()
                     errors.seek(0)
-                    text = to_text(errors.read())
-                    raise ShmcollError(f"the server of shmcoll.run {how} while it started:\n{text}") from None
+                    text = to_text(errors.read()).rstrip()
+                    text = text if text.count("\n") == 0 else f"\n{text}"
+                    raise ShmcollError(f"the server of shmcoll.run {how} while it started: {text}") from None
             self.is_idle = True
         except BaseException:
             self.end()
@@ -164,8 +165,9 @@ class Server:
     def kill(self) -> None:
         """End it, and with it its ranks. A thread that waits for it notices."""
         if self.process is not None:
-            self.process.kill()
-            self.process.wait()
+            with contextlib.suppress(PermissionError):  # a sandbox may forbid it: the server ends with this process
+                self.process.kill()
+                self.process.wait()
 
     def end(self) -> None:
         """Kill it, and close the socket. Calling it again has no effect, except after an exception of a signal handler

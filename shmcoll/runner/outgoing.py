@@ -11,6 +11,7 @@ from typing import Any
 
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.memory.group import names
+from shmcoll.engine.system.refusals import refused
 from shmcoll.errors import RankFailed, ShmcollError
 from shmcoll.runner import protocol
 from shmcoll.runner.client import Lost, Server, Stream
@@ -145,10 +146,15 @@ class OutgoingCall:
 
 @contextlib.contextmanager
 def limits_in_words(of: str, nprocs: int) -> Iterator[None]:
-    """Add to the error which limit of this process keeps ranks from being started, and what to do."""
+    """Add to the error which limit of this process, or refused system call, keeps ranks from being started, and what to
+    do."""
     try:
         yield
     except OSError as e:
-        if e.errno not in (errno.EMFILE, errno.ENFILE) or hasattr(e, "__notes__"):  # a rank's has a note
+        if hasattr(e, "__notes__"):  # a rank's has a note
+            raise
+        if reason := refused(e):
+            raise ShmcollError(f"{of} of {nprocs} ranks: {reason}") from None
+        if e.errno not in (errno.EMFILE, errno.ENFILE):
             raise
         raise ShmcollError(f"{of} of {nprocs} ranks: {e.strerror}. Close files, or raise the limit (ulimit -n).") from e

@@ -8,6 +8,7 @@ from typing import Generic, NoReturn, TypeVar
 
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.system import interpreter
+from shmcoll.engine.system.refusals import refused
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import run_call
@@ -97,19 +98,19 @@ def start(job: Job[AnyOfOurs], started: list[AnyOfOurs]) -> None:
 def _become(job: Job[AnyOfOurs], number: int, server: int, started: list[AnyOfOurs]) -> NoReturn:
     """Turn into the rank, in the child."""
     try:
+        for standard, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *job.output)):
+            rank_process.replace(fd, standard)
         rank_process.begin(server, job.arena, number, "shmcoll.run")
         job.caller.close()
         job.leave(number)
         for rank in started:
             os.close(rank.pidfd)
-        for standard, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *job.output)):
-            rank_process.replace(fd, standard)
         if not job.fork:
             _execute(job, number)
         rank_process.begin_in_fork(job.arena)
         job.perform(number)
     except BaseException as e:
-        os.write(2, to_bytes(f"rank {number} could not be set up: {type(e).__name__}: {e}\n"))
+        os.write(2, to_bytes(f"rank {number} could not be set up: {refused(e) or f'{type(e).__name__}: {e}'}\n"))
     finally:
         os._exit(126)
 

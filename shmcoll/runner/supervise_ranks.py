@@ -28,6 +28,7 @@ from typing import NoReturn
 
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system import refusals
 from shmcoll.errors import RankFailed
 from shmcoll.runner import protocol, serve_calls, supervise
 from shmcoll.runner.caller_socket import CallerSocket
@@ -43,7 +44,8 @@ def serve(caller: CallerSocket, request: OpenRanks, descriptors: list[int]) -> N
     """Start the ranks, and serve the caller until it closes them."""
     with contextlib.ExitStack() as stack:
         try:
-            watcher = _started(stack, caller, request, descriptors)
+            with refusals.in_words():
+                watcher = _started(stack, caller, request, descriptors)
         except Exception as e:
             caller.send(Over(request.number, refused=e))
             return

@@ -24,6 +24,7 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system import refusals
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.processes import ancestors, check_proc, has_ended
 from shmcoll.engine.system.switches import is_on
@@ -81,6 +82,11 @@ def init(
             )
         return comm
     check_threads("init")
+    with refusals.in_words():
+        return _init(rank, size, job, leaders)
+
+
+def _init(rank: int | None, size: int | None, job: str | None, leaders: int | None) -> Communicator:
     try:
         arena, rank, launcher = _take_place(rank, size, job)
     except SeveralMachines as several:

@@ -24,9 +24,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 def die_with(starter: int) -> None:
     """Have the kernel kill this process when the thread that started it ends. starter: the process of that thread."""
     if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
     if os.getppid() != starter:  # it ended before that took effect
-        os.kill(os.getpid(), signal.SIGKILL)
+        signal.raise_signal(signal.SIGKILL)
 
 
 def outlive_thread() -> None:

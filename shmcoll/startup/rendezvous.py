@@ -67,6 +67,7 @@ from shmcoll.engine import atomics, layout
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.system import refusals
 from shmcoll.engine.system.processes import has_ended, process_start
 from shmcoll.errors import ArenaError, ShmcollError
 from shmcoll.startup import arena_names, rendezvous_errors
@@ -137,8 +138,11 @@ def _lead(key: str, size: int, wait_timeout: float, end: float) -> Arena:
     try:
         _refuse_rivals(key, name)  # removes left-overs, too: there may be no memory beside them
         try:
-            arena = arenas.create(size, timeout=wait_timeout, name=name, nonce=arena_names.nonce_of(name))
-        except (ArenaError, ValueError) as error:
+            with refusals.in_words():
+                arena = arenas.create(size, timeout=wait_timeout, name=name, nonce=arena_names.nonce_of(name))
+                with _lock(arena.fd):  # a lock that is refused is found here, and not by the other ranks
+                    pass
+        except (ShmcollError, ValueError) as error:
             rendezvous_errors.tell(key, size, error, end)
             raise
         _open(arena, name, key, end)

@@ -17,6 +17,7 @@ by SIGTTIN or SIGTTOU. If a user stops the launcher by its own pid, this process
 again. The launcher wakes it when it has been continued itself (`shmrun/watch/supervise.py`).
 """
 
+import errno
 import os
 import signal
 
@@ -42,6 +43,8 @@ def stand() -> int | None:
     try:
         launcher = os.fork()
     except OSError as e:
+        if e.errno in (errno.EPERM, errno.ENOSYS):
+            raise
         tell(f"shmrun: cannot start the launcher: {e}. Raise the limit of processes (ulimit -u).")
         return 1
     if launcher == 0:
@@ -65,7 +68,7 @@ def stand() -> int | None:
             stopping = signum == signal.SIGTSTP or (stopping and signum != signal.SIGCONT)
             os.kill(launcher, signum)
             continue
-        group = os.getpgid(launcher)
+        group = os.getpgid(launcher) if screen is not None else launcher
         changed = os.waitid(os.P_PID, launcher, os.WEXITED | os.WSTOPPED | os.WNOHANG)
         if changed is None:
             continue
@@ -91,4 +94,4 @@ def _die_by(signum: int) -> None:
     if signum != signal.SIGKILL:
         signal.signal(signum, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signum})
-    os.kill(os.getpid(), signum)
+    signal.raise_signal(signum)

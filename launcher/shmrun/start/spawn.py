@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from shmcoll.engine.system.refusals import refused
 from shmcoll.startup import rank_process
 from shmrun.start import binding, exception_report, fast_exit, log_files, output_channels, terminal
 from shmrun.start.foreground import FORWARDED
@@ -148,7 +149,7 @@ def _become(
         signal.signal(signal.SIGINT, signal.default_int_handler)
         rank_process.begin_in_fork(job.arena)
     except BaseException as e:
-        text = f"cannot run {job.program.name!r}: {e}"
+        text = f"cannot run {job.program.name!r}: {refused(e) or e}"
         if isinstance(e, OSError) and e.errno == errno.ENOEXEC:
             text += ". If it is a script, its first line must name the interpreter: #!/bin/sh"
         report = exception_report.Report(text, time.monotonic_ns(), is_consequence=False, text=text)

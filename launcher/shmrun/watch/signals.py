@@ -24,7 +24,7 @@ def catch(signums: Iterable[int]) -> int:
     wanted = sum(1 << (signum - 1) for signum in signums if signal.getsignal(signum) is not signal.SIG_IGN)
     fd = _LIBC.signalfd(-1, (wanted).to_bytes(128, "little"), os.O_NONBLOCK | os.O_CLOEXEC)
     if fd < 0:
-        raise OSError(ctypes.get_errno(), "signalfd failed")
+        raise OSError(ctypes.get_errno(), "signalfd")
     return int(fd)
 
 

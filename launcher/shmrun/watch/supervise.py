@@ -270,7 +270,7 @@ class _JobWatcher(Watcher[Rank]):
         """Stop the job, as a shell stops what runs in a terminal. The time until it goes on does not count."""
         self._send(signal.SIGSTOP)  # SIGTSTP would be ignored: no shell manages our session
         stopped = time.monotonic()
-        os.kill(os.getpid(), signum)
+        signal.raise_signal(signum)
         mask = signal.pthread_sigmask(signal.SIG_UNBLOCK, {signum})  # SIGTTOU: this process stops here
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         # The process in the foreground has stopped, too (`shmrun/start/foreground.py`).

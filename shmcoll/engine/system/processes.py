@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from shmcoll.engine.system.text import read_text
 from shmcoll.errors import ShmcollError
@@ -9,7 +10,7 @@ from shmcoll.errors import ShmcollError
 
 def check_proc() -> None:
     """Raise `ShmcollError` if /proc is missing: processes, threads and descriptors are found there."""
-    if not os.access("/proc/self/stat", os.F_OK):
+    if not Path("/proc/self/stat").exists():
         raise ShmcollError(
             "/proc is not mounted, and shmcoll finds processes and descriptors there. "
             "Mount it (mount -t proc proc /proc), or let the container have it."
