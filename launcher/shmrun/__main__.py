@@ -50,7 +50,7 @@ def main() -> int:
         ready = prepare.prepare(wanted, what)
         started = spawn.start(ready, mask)
         if not isinstance(started, spawn.Self):
-            return _watch(wanted, ready, started)
+            return _watch(wanted, ready, started, program.remark(what))
     except program.Refused as e:
         printing.tell(f"shmrun: {e}")
         return e.code
@@ -69,7 +69,7 @@ def main() -> int:
     return run_python.run(what, started.report, started.mask, line_buffered=buffered, aliases=aliases)
 
 
-def _watch(wanted: "Options", ready: "Job", started: "list[Rank]") -> int:
+def _watch(wanted: "Options", ready: "Job", started: "list[Rank]", remark: str) -> int:
     from shmrun.cli import printing
     from shmrun.watch import failure_summary, supervise
 
@@ -81,7 +81,7 @@ def _watch(wanted: "Options", ready: "Job", started: "list[Rank]") -> int:
             printing.tell(resource_table.table(outcome))
         if wanted.report_json:
             resource_table.write_json(outcome, wanted.report_json)
-    return failure_summary.speak(outcome, program.remark(what))
+    return failure_summary.speak(outcome, remark)
 
 
 if __name__ == "__main__":

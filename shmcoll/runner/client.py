@@ -165,7 +165,7 @@ class Server:
     def kill(self) -> None:
         """End it, and with it its ranks. A thread that waits for it notices."""
         if self.process is not None:
-            with contextlib.suppress(PermissionError):  # a sandbox may forbid it: the server ends with this process
+            with contextlib.suppress(OSError):  # a sandbox may forbid it: the server ends with this process
                 self.process.kill()
                 self.process.wait()
 

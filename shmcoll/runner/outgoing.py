@@ -22,6 +22,12 @@ from shmcoll.runner.work_queue import WorkQueue
 from shmcoll.startup import exits
 from shmcoll.startup.defaults import GRACE
 
+#: what to do, by the error of a system call
+_LIMITS = {
+    errno.EMFILE: "Close files, or raise the limit (ulimit -n)",
+    errno.ENFILE: "Close files, or raise the limit (ulimit -n)",
+    errno.EAGAIN: "End other processes, or raise the limit (ulimit -u)",
+}
 STOPPING = 2 * GRACE + 3.0  # seconds: how long the server may take to stop ranks: two graces, and some time to spare
 
 
@@ -155,6 +161,6 @@ def limits_in_words(of: str, nprocs: int) -> Iterator[None]:
             raise
         if reason := refused(e):
             raise ShmcollError(f"{of} of {nprocs} ranks: {reason}") from None
-        if e.errno not in (errno.EMFILE, errno.ENFILE):
+        if e.errno not in _LIMITS:
             raise
-        raise ShmcollError(f"{of} of {nprocs} ranks: {e.strerror}. Close files, or raise the limit (ulimit -n).") from e
+        raise ShmcollError(f"{of} of {nprocs} ranks: {e.strerror}. {_LIMITS[e.errno]}.") from e

@@ -38,15 +38,19 @@ CALL = """
         shmcoll.run(lambda: runpy.run_path("job.py") and None, 2)
 """
 
-_RANK = (
-    "LOCAL_WORLD_SIZE=2 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={{port}} RANK={} {{within}} {{python}} job.py"
-)
+#: starts two ranks as torchrun does, and waits for both
+_LIKE_TORCHRUN = """
+import os, subprocess, sys
+ranks = [subprocess.Popen(sys.argv[1:], env=os.environ | {"RANK": rank}) for rank in "10"]
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+_VARIABLES = {"LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
 
 #: what a user types
 WAYS = {
     "shmrun": "{within} {python} -m shmrun -n 2 job.py",
     "run": "{within} {python} call.py",
-    "torchrun": f"{_RANK.format(1)} & {_RANK.format(0)}; code=$?; wait $! && exit $code",
+    "torchrun": "{python} like_torchrun.py {within} {python} job.py",
 }
 
 
@@ -56,8 +60,11 @@ def start(
     """Run the job to its end. before: commands of the shell that come first. within: a command that runs the program.
     unshare: the namespaces of its own, as options of that command; the test is skipped if the system refuses them."""
     (folder / "job.py").write_text(textwrap.dedent(JOB))
+    (folder / "like_torchrun.py").write_text(_LIKE_TORCHRUN)
+    if way == "torchrun":
+        environment |= _VARIABLES | {"MASTER_PORT": str(os.getpid())}
     (folder / "call.py").write_text(textwrap.dedent(CALL))
-    lines = f"{before or ':'} || exit 99\n" + WAYS[way].format(within=within, python=sys.executable, port=os.getpid())
+    lines = f"{before or ':'} || exit 99\n{WAYS[way]}".format(within=within, python=sys.executable)
     done = subprocess.run(
         [*(["unshare", *unshare.split()] if unshare else []), "sh", "-c", lines],
         cwd=folder,
@@ -79,8 +86,8 @@ def works(done: subprocess.CompletedProcess[str]) -> bool:
 
 
 def says(done: subprocess.CompletedProcess[str], *words: str) -> bool:
-    """Return whether the job failed and its last line says these words. shmrun prints no traceback, and others only
-    one for each rank."""
-    tracebacks, last = done.stderr.count("Traceback"), (done.stderr.splitlines() or [""])[-1]
-    most = 0 if last.startswith("shmrun:") else 2
-    return done.returncode != 0 and tracebacks <= most and all(word in last for word in words)
+    """Return whether the job failed and a line says all these words. shmrun prints no traceback, and each other program
+    only one."""
+    most = 0 if "shmrun: " in done.stderr else 2
+    said = any(all(word in line for word in words) for line in done.stderr.splitlines())
+    return done.returncode != 0 and said and done.stderr.count("Traceback") <= most
