@@ -31,9 +31,11 @@ def in_words() -> Iterator[None]:
 def refused(error: BaseException) -> str | None:
     """Return which call was refused, by what, and what to do, for a message; None if the error is of another kind, or
     of a call that is not ours."""
-    if isinstance(error, OSError) and error.filename == os.devnull:
+    if not isinstance(error, OSError):
+        return None
+    if error.filename == os.devnull and error.errno in (errno.ENOENT, errno.EACCES, errno.ENXIO):
         return f"{os.devnull} cannot be opened ({error.strerror}). Mount /dev, or: mknod -m 666 {os.devnull} c 1 3"
-    if not isinstance(error, OSError) or error.errno not in (errno.EPERM, errno.ENOSYS):
+    if error.errno not in (errno.EPERM, errno.ENOSYS):
         return None
     if not (call := _call(error)):
         return None
