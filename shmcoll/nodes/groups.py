@@ -127,7 +127,7 @@ def _agree_on_number(comm: Any, members: list[int], name: str) -> int:
 
 def close(comm: Any) -> None:
     """Leave a group."""
-    if comm._is_closed or comm._dispatcher._pid != os.getpid():
+    if comm._is_closed or comm._dispatcher.local_rank.pid != os.getpid():
         return
     if comm._is_world():
         raise ValueError("close: the group of all ranks is closed by the end of the process; leave this call out")
