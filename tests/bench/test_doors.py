@@ -15,6 +15,7 @@ from shmbench.commands.door import ASKED, Line
 from shmbench.doors import Call
 
 import shmcoll
+from shmcoll.engine.system import tracebacks
 from shmcoll.mindspore import Tensor, ops
 from shmcoll.mindspore.communication import comm_func
 from shmcoll.mindspore.mint.distributed import distributed
@@ -62,7 +63,10 @@ def called(door) -> int:
     found = []
 
     def note(frame, event, _argument):
-        if event == "call" and not frame.f_back.f_code.co_filename.startswith(home):
+        caller = frame.f_back
+        while caller.f_code.co_filename == tracebacks.__file__:  # a wrapper of what a user calls
+            caller = caller.f_back
+        if event == "call" and not caller.f_code.co_filename.startswith(home):
             found.append((frame.f_code.co_filename, frame.f_code.co_name))
 
     sys.setprofile(note)

@@ -88,7 +88,7 @@ def test_what_is_no_part_of_a_grid_is_refused(ranks):
     keep = "must be True or False, or one of them for each of 2 axes"
     assert zero == [
         f"ValueError: sub on rank 0: keep (True,) {keep}",
-        f"ValueError: sub on rank 0: keep yes {keep}",
+        f"ValueError: sub on rank 0: keep 'yes' {keep}",
         "ValueError: coords_of on rank 0: rank 2 is not a rank of this group of 2; use 0 to 1",
         "TypeError: neighbours on rank 0: distance must be an integer, got float",
         "ValueError: sub on rank 0: keep (True, True) differs from what other ranks of the grid have passed; pass the "

@@ -63,7 +63,8 @@ def test_what_has_no_halo_is_refused(ranks):
     assert ranks(1, too_many)[0] == [
         "halo_exchange on rank 0: x has 8 dimensions, at most 7 are possible of dtype datetime64[s]",
         "halo_exchange on rank 0: x has 9 dimensions, at most 8 are possible of dtype float64",
-        "halo_exchange on rank 0: x has dtype object, whose elements have no fixed size",
+        "halo_exchange on rank 0: x has dtype object, whose elements have no fixed size; "
+        "for objects use comm.sendrecv_object(x, dest)",
     ]
 
 
