@@ -220,8 +220,10 @@ class Fork:
                 self._test = None
                 results.take(session, self._reports)
             else:
-                hook = session.config.hook.pytest_report_from_serializable
-                self._reports.append(hook(config=session.config, data=told))
+                report = session.config.hook.pytest_report_from_serializable(config=session.config, data=told)
+                if isinstance(report.longrepr, list):  # JSON has no tuples
+                    report.longrepr = tuple(report.longrepr)
+                self._reports.append(report)
 
     def _death(self, code: int) -> pytest.TestReport:
         name, location = self._test or (END, ("", None, END))
