@@ -34,6 +34,7 @@ from shmcoll.engine.layout import (
 from shmcoll.engine.protocol.count_tables import TABLE
 from shmcoll.engine.protocol.sync import SEED, mix
 from shmcoll.engine.system.text import beginning, to_text
+from shmcoll.engine.system.tracebacks import is_ours
 from shmcoll.errors import CollectiveMismatch
 from shmcoll.nodes.native.layout import PARTLY_UNLIKE
 from shmcoll.nodes.native.state import OpeningState
@@ -128,7 +129,7 @@ class Agreement:
         while traceback is not None:
             kept.append(traceback.tb_frame)
             traceback = traceback.tb_next
-        ours = [dict(one.f_locals) for one in kept if one.f_globals.get("__name__", "").startswith("shmcoll.")]
+        ours = [dict(one.f_locals) for one in kept if is_ours(one.f_code.co_filename)]
         self._dispatcher.progress.abandon([], ours)
 
     def withdraw(self) -> None:
