@@ -1,5 +1,6 @@
 """The part of a group's state that only some calls need, and its use from Python."""
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,12 +55,17 @@ class LongCalls:
     slot: np.ndarray
     _dispatcher: "NodesDispatcher"
     _memory: dict[int, np.ndarray]
+    _preparing: threading.Lock
 
     def _write_call(self, name: str, offset: int, x: np.ndarray, out: np.ndarray | None, *extra: int) -> None:
         raise NotImplementedError
 
     def prepare(self, call: str) -> None:
-        """Prepare for a call, before the first one."""
+        """Prepare for a call, before the first one. Two threads may make that at once."""
+        with self._preparing:
+            self._prepare(call)
+
+    def _prepare(self, call: str) -> None:
         used = _USED.get(call, ("all_to_all_v",))
         for name in used if len(self._dispatcher.topology.local) > 1 else ():
             offset, extra = IN_NODE[name]

@@ -2,6 +2,7 @@
 
 import ctypes
 import sys
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ class OpeningState(LongCalls):
         nodes, local = len(topology.nodes), len(topology.local)
         self._size = size
         self._dispatcher = d
+        self._preparing = threading.Lock()
         most = min(LONGEST_ROWS // max(map(len, topology.nodes)), MOST_TOLD // size)
         self.most_row = max(most, o.MOST_BROUGHT) // WORD * WORD
         self.words = np.zeros(o.STATE_WORDS, np.int64)
