@@ -15,12 +15,6 @@ if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
 
 import signal
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from shmrun.cli.options import Options
-    from shmrun.start.prepare import Job
-    from shmrun.start.rank import Rank
 
 
 def main() -> int:
@@ -45,12 +39,21 @@ def main() -> int:
         if (code := foreground.stand()) is not None:
             return code
         from shmrun.start import prepare, spawn
+        from shmrun.watch import failure_summary, supervise
 
         what = program.find(wanted.command, wanted.module, wanted.ranks)
         ready = prepare.prepare(wanted, what)
         started = spawn.start(ready, mask)
         if not isinstance(started, spawn.Self):
-            return _watch(wanted, ready, started, program.remark(what))
+            outcome = supervise.watch(ready, started)
+            if wanted.report or wanted.report_json:
+                from shmrun.watch import resource_table
+
+                if wanted.report:
+                    printing.tell(resource_table.table(outcome))
+                if wanted.report_json:
+                    resource_table.write_json(outcome, wanted.report_json)
+            return failure_summary.speak(outcome, program.remark(what))
     except program.Refused as e:
         printing.tell(f"shmrun: {e}")
         return e.code
@@ -67,21 +70,6 @@ def main() -> int:
 
     buffered, aliases = wanted.line_buffered, wanted.aliases
     return run_python.run(what, started.report, started.mask, line_buffered=buffered, aliases=aliases)
-
-
-def _watch(wanted: "Options", ready: "Job", started: "list[Rank]", remark: str) -> int:
-    from shmrun.cli import printing
-    from shmrun.watch import failure_summary, supervise
-
-    outcome = supervise.watch(ready, started)
-    if wanted.report or wanted.report_json:
-        from shmrun.watch import resource_table
-
-        if wanted.report:
-            printing.tell(resource_table.table(outcome))
-        if wanted.report_json:
-            resource_table.write_json(outcome, wanted.report_json)
-    return failure_summary.speak(outcome, remark)
 
 
 if __name__ == "__main__":

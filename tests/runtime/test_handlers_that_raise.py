@@ -4,13 +4,14 @@ import io
 import pickle
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from shmcoll.calls import arguments, buffer_check, pickling
 from shmcoll.communicator import native_call, shared_arrays
-from shmcoll.engine.compiler import user_operators
+from shmcoll.engine.compiler import intrinsics, user_operators
 from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.engine.memory import thresholds
 from shmcoll.errors import OperatorFailed
@@ -103,6 +104,8 @@ def test_an_exception_of_a_handler_is_neither_renamed_nor_lost(monkeypatch, tmp_
 
     monkeypatch.setattr(user_operators.code, "result_type", result_type)
     monkeypatch.setattr(user_operators.code, "load_function_kernel", lambda *_: 1)
+    compiled = SimpleNamespace(library=SimpleNamespace(get_llvm_str=str))
+    monkeypatch.setattr(intrinsics, "compiled_for", lambda *_: compiled)
 
     def handler() -> None:
         raise error("of the program")

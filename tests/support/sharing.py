@@ -8,9 +8,10 @@ All processes cut the tests into the same shares, and each takes the next share 
 shares that are taken: a process appends one byte, and the position behind its byte is the number of its share, counted
 from 1. The kernel appends the bytes one after another, so each share has exactly one taker. Nobody waits for a share.
 
-Reports: each process appends lines of JSON to a file of its own, which only the first process reads, up to the last end
-of a line. A test that its process begins and does not end, because that process has ended, has failed. Its report says
-how the process has ended, and shows the end of the output, where the stacks of a crash are.
+Reports: each process writes lines of JSON to a pipe of its own, which the first process reads all the time. A limit on
+the size of files, which tests set, does not concern it. A test that its process begins and does not end, because that
+process has ended, has failed. Its report says how the process has ended, and shows the end of the output, where the
+stacks of a crash are.
 
 The last round: when all have ended, one more process runs what has no result yet, alone. That is what failed, what a
 process that died left of its share, and the tests marked `timing`. A test that failed and passes then is unsteady: the
@@ -163,12 +164,13 @@ class Results:
 
 
 class Fork:
-    """A process that runs tests. It writes what it prints and its reports to files whose names begin with `name`."""
+    """A process that runs tests. It writes what it prints to a file, and its reports to a pipe."""
 
-    def __init__(self, name: Path) -> None:
-        self._output, self._told = name.with_suffix(".output"), name.with_suffix(".reports")
-        self._told.touch()
-        self._read = 0  # bytes of the reports
+    def __init__(self, output: Path) -> None:
+        self._output = output
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        self._told = b""  # the beginning of a line of the pipe
         self._reports: list[pytest.TestReport] = []  # of the test that runs
         self._test: tuple[str, Any] | None = None  # its name and location
         self._pid = 0
@@ -181,7 +183,9 @@ class Fork:
         parent = os.getpid()
         self._pid = os.fork()
         if self._pid:
+            os.close(self._writing)
             return False
+        os.close(self._reading)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
@@ -193,7 +197,7 @@ class Fork:
         capture.start_global_capturing()
         capture.suspend_global_capture()
         config.workerinput = {}  # type: ignore[attr-defined]  # plug-ins leave their files to the first process
-        config.pluginmanager.register(Telling(config, self._told))
+        config.pluginmanager.register(Telling(config, self._writing))
         return True
 
     def look(self, session: pytest.Session, results: Results) -> bool:
@@ -208,12 +212,11 @@ class Fork:
         return not ended
 
     def _take(self, session: pytest.Session, results: Results) -> None:
-        with self._told.open("rb") as file:
-            file.seek(self._read)
-            lines = file.read()
-        for line in lines[: lines.rfind(b"\n") + 1].splitlines(keepends=True):
-            self._read += len(line)
-            told = json.loads(line)
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._reading, 1 << 16):
+                self._told += data
+        *lines, self._told = self._told.split(b"\n")
+        for told in map(json.loads, lines):
             if "begins" in told:
                 self._test, self._reports = (told["begins"], told["at"]), []
             elif "ended" in told:
@@ -233,7 +236,8 @@ class Fork:
         return pytest.TestReport(name, location, {}, "failed", text, "call")
 
     def end(self) -> None:
-        """End the process, after an exception or too many failures."""
+        """End the process, if an exception or too many failures have ended the run."""
+        os.close(self._reading)
         if self._pid:
             os.kill(self._pid, signal.SIGTERM)
             os.waitpid(self._pid, 0)
@@ -241,14 +245,14 @@ class Fork:
 
 
 class Telling:
-    """A plug-in of a fork: append the reports to a file."""
+    """A plug-in of a fork: write the reports to a pipe."""
 
-    def __init__(self, config: pytest.Config, path: Path) -> None:
+    def __init__(self, config: pytest.Config, pipe: int) -> None:
         self._config = config
-        self._file = path.open("w", buffering=1)
+        self._pipe = os.fdopen(pipe, "w", buffering=1)
 
     def _tell(self, told: Any) -> None:
-        self._file.write(json.dumps(told) + "\n")
+        self._pipe.write(json.dumps(told) + "\n")
 
     def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
         self._tell({"begins": nodeid, "at": location})

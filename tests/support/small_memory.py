@@ -31,7 +31,12 @@ def in_small_memory(folder: Path, mib: float, command: list[str], **environment:
 def with_little_memory(folder: Path, **environment: str) -> dict[str, str]:
     """An environment whose Python programs believe that the machine has 1 MiB left: too little for any job."""
     (folder / "little").mkdir(exist_ok=True)
-    told = "from shmcoll.engine.memory import available_memory as a\n\na._memory_room = lambda: a.Room(1 << 20)\n"
+    told = """
+from shmcoll.engine.memory import available_memory
+
+room = available_memory._memory_room()
+available_memory._memory_room = lambda: room._replace(free=1 << 20)
+"""
     (folder / "little" / "sitecustomize.py").write_text(told)
     path = [str(folder / "little"), environment.get("PYTHONPATH") or os.environ.get("PYTHONPATH", "")]
     return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, path))}

@@ -10,6 +10,7 @@ because they may import from it.
 """
 
 import atexit
+import signal
 import sys
 from types import ModuleType
 
@@ -33,6 +34,7 @@ def note_loaded() -> None:
 
 
 def _hide() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process ends anyway, and an exception here would be printed
     for name, module in _shared.items():
         if sys.modules.get(name) is module:
             del sys.modules[name]
