@@ -36,7 +36,11 @@ def _live() -> None:
     rank_process.die_with(pid)
     _forget_the_start()
     caller = CallerSocket(socket.socket(fileno=number), pid)
-    with contextlib.suppress(BlockingIOError):  # if it is refused, that is said now, while the caller reads our errors
+    poll = select.poll()
+    for fd in caller.descriptors():
+        poll.register(fd, select.POLLIN)
+    with contextlib.suppress(BlockingIOError):  # what is refused is said now, while the caller reads our errors
+        poll.poll(0)
         caller.sock.recvmsg(1, 0, socket.MSG_DONTWAIT)
     _load(caller)
     rank_process.outlive_thread()
@@ -45,9 +49,6 @@ def _live() -> None:
     for standard in (1, 2):  # from now on errors are sent
         os.dup2(null, standard)
     os.close(null)
-    poll = select.poll()
-    for fd in caller.descriptors():
-        poll.register(fd, select.POLLIN)
     while message := caller.receive({fd for fd, _ in poll.poll()}):
         request, descriptors = message
         if isinstance(request, Request):
