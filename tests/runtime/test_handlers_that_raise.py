@@ -29,17 +29,17 @@ class Stop(Exception):
 
 
 class Mine:
-    """Something with methods that shmcoll has called."""
+    """Something with methods that shmcoll has called. None is a generator: Python loses what is raised while it closes
+    one that has been left."""
 
     def __reduce__(self):
-        return Mine, tuple(() for _ in range(1)) and ()
+        return Mine, len([1, 1]) and ()
 
     def __array__(self, dtype=None, copy=None):
         return np.array([one for one in (1, 2)])  # noqa: C416
 
     def __iter__(self):
-        yield (0, 1)
-        yield (1, 0)
+        return iter([(one, 1 - one) for one in (0, 1)])
 
     def __getitem__(self, index):
         return 3
