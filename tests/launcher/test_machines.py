@@ -59,7 +59,7 @@ MACHINES = {
     **{f"{n} descriptors": Machine(within=f"prlimit --nofile={n}", may_fail=("ulimit -n",)) for n in (10, 16, 24, 64)},
     **{
         f"{n} MiB of addresses": Machine(within=f"prlimit --as={n << 20}", may_fail=("ulimit -v",))
-        for n in (320, 500, 800, 2000)
+        for n in (500, 800, 2000)
     },
     **{
         f"{n} processes": Machine(

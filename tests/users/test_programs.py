@@ -168,9 +168,10 @@ def test_an_engineer_with_a_pipeline(tmp_path: Path) -> None:
     assert "2 passed" in run(tmp_path, "pytest", "-q", "-p", "no:cacheprovider", "test_mean.py").stdout
     run(tmp_path, "shmbench", "all_reduce", "-n", "2", "-b", "8", "-e", "8", "-J", "before.json")
     run(tmp_path, "shmbench", "diff", "before.json", "before.json", "--fail-above", "10%")
-    slower = (tmp_path / "before.json").read_text()
-    results: Any = json.loads(slower)
-    assert "load" in slower and "date" in slower
+    results: Any = json.loads((tmp_path / "before.json").read_text())
+    assert results["date"]
+    results["load"] |= {"others": 0.0, "stolen": 0.0}  # beside other programs, nothing is judged
+    (tmp_path / "before.json").write_text(json.dumps(results))
     (tmp_path / "after.json").write_text(json.dumps(_slower(results)))
     told = run(tmp_path, "shmbench", "diff", "before.json", "after.json", "--fail-above", "10%", status=1).stdout
     assert "all_reduce" in told
