@@ -261,9 +261,14 @@ class PostedReceives:
         """Complete all receives whose messages have come. Returns whether this thread may do so again, because it has
         left nothing to the worker. briefly: this is a thread that signals may interrupt. marks: note up to where every
         source has sent."""
-        self.served += 1
         self._note_time()
         self._clean()
+        goes_on = self._complete_each(briefly=briefly, marks=marks)
+        if goes_on or not self._posted:  # else the worker has to come: it leaves the list to threads that serve it
+            self.served += 1
+        return goes_on
+
+    def _complete_each(self, *, briefly: bool, marks: bool) -> bool:
         if self._attached and briefly and self._dispatcher.buffers.found_bytes > PART_BYTES:
             return False
         self.detach()

@@ -3,6 +3,7 @@
 import threading
 
 import numpy as np
+import pytest
 
 import shmcoll
 from shmcoll.engine import context as c
@@ -133,3 +134,32 @@ def test_an_error_that_a_look_finds_quotes_a_receive(ranks, monkeypatch):
         return str(error)
 
     assert "recv(source=0, tag=7)" in ranks.outcomes(1, look, timeout=20.0)[0].value
+
+
+def leave_a_long_message(comm) -> list[int]:
+    """Return how much of the list the probes of a thread count as served: before a long message has come, and after."""
+    long = np.zeros(PART_BYTES + 1, np.uint8)
+    if comm.rank == 1:
+        sent = comm.send(long, 0, 1, async_op=True)
+        comm.send(long[:8], 0, 2)
+        sent.wait()
+        return []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comm._dispatcher.worker, "start", lambda operation: None)  # it would take turns, too
+        posted = comm.recv(source=1, tag=1, async_op=True)
+        told, served = [], comm._dispatcher.posted
+        for has_come in (lambda: True, lambda: comm.iprobe(1, 2)):
+            assert poll(has_come)
+            before = served.served
+            comm.iprobe(1, 3)
+            told.append(served.served - before)
+    comm._dispatcher.worker.start("recv")
+    assert posted.wait()[0].size == PART_BYTES + 1
+    comm.recv(source=1, tag=2)
+    return told
+
+
+def test_a_thread_that_leaves_a_message_to_the_worker_does_not_count_as_serving(ranks):
+    """The worker leaves the list to threads that serve it, so nobody would read the message."""
+    before, after = ranks(2, leave_a_long_message)[0]
+    assert before > after == 0
