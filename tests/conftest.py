@@ -3,7 +3,7 @@
 SHMCOLL_SEED    seed of all random choices; printed at the start of a run, so that a failure can be repeated
 --stress        run the long forms too (`-m stress`: these alone)
 --shuffle       run the tests in random order, which the seed gives
---processes N   run the tests in N processes side by side
+--processes N   run the tests in N processes side by side, and what failed again, alone
 """
 
 import gc
