@@ -32,7 +32,7 @@ def _filled(place: re.Match[str]) -> str:
 
 def cut(path: Path, name: str) -> str:
     """Return the source of a function, a class, an assignment or an import. name: its last definition of this name,
-    with the names of the classes around it. Raises `LookupError` if there is none."""
+    with the names of the classes around it. Raises `LookupError` if the file does not define it."""
     source = path.read_text(encoding="utf-8")
     body: list[ast.stmt] = ast.parse(source).body
     *outer, last = name.split(".")

@@ -317,7 +317,7 @@ def as_word(value: Any, name: str, operation: str, rank: int) -> int:
 
 
 def _members(size: int, *more: str) -> str:
-    """Return the advice about a number that is no rank of a group. A program without a launcher has one rank."""
+    """Return the advice about a number that is not a rank of the group. A program without a launcher has one rank."""
     if size == 1:
         return " or ".join(["0", *more, "start more ranks: shmrun -n 4 script.py"])
     return ", or ".join([f"0 to {size - 1}", *more])

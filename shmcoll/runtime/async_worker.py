@@ -88,7 +88,7 @@ class Listener(Protocol):
 
     @property
     def served(self) -> int:
-        """How often a thread has served them."""
+        """How often a thread has served them, and left nothing to the worker."""
 
     def is_empty(self) -> bool: ...
 

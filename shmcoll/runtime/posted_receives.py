@@ -13,12 +13,13 @@ Blocking receives. The thread that waits for one serves the list, as any other d
 ends although such receives are left, because their threads may go on. Then these threads do what the worker did.
 
 Interrupts. A thread that signals may interrupt reads only messages that are there as a whole, so that its native calls
-neither wait nor answer INTERRUPTED; it sleeps only in ATTEND, which reads nothing. Each of its steps can be repeated in
-the next turn, by any thread. Before the native call that reads a message, `_attached` holds the receive and the array
-that it reads into. If that call is made again, it goes on where it was, and its answer is the same. `settle` may be
-repeated. Then the receive leaves the list, and at last `_attached` is cleared. Each turn first completes the receive
-that is attached. Until then no other thread reads messages: while the list is not empty, only the thread that has the
-turn may enter with a call that reads, and blocking receives are posted.
+neither wait nor answer INTERRUPTED; it sleeps only in ATTEND, which reads nothing. It leaves longer messages to the
+worker. The worker leaves the list to threads as long as `served` grows, so a turn that leaves it something is not
+counted. Each of its steps can be repeated in the next turn, by any thread. Before the native call that reads a message,
+`_attached` holds the receive and the array that it reads into. If that call is made again, it goes on where it was, and
+its answer is the same. `settle` may be repeated. Then the receive leaves the list, and at last `_attached` is cleared.
+Each turn first completes the receive that is attached. Until then no other thread reads messages: while the list is not
+empty, only the thread that has the turn may enter with a call that reads, and blocking receives are posted.
 
 Limits. A receive without a message within the timeout ends the group. If a slice of sleep in native code takes much
 longer than it should, the process was stopped, and that time does not count. The time until the thread has the GIL back

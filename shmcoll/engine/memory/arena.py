@@ -355,7 +355,7 @@ def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:
 
 
 def space_limit() -> str:
-    """Return the limit on address space, and what raises it, as the end of a message; '' if there is none."""
+    """Return the limit on address space, and what raises it, as the end of a message; '' without a limit."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return "" if limit == resource.RLIM_INFINITY else f"; the address space is limited to {mib(limit)} (ulimit -v)"
 

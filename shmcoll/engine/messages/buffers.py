@@ -197,7 +197,7 @@ class SeenMessages:
     """The messages that wait for a rank of a group, as another process sees them.
 
     What the rank has read, and has not passed by HEAD, is marked there. Only a chain that has its first ring is seen. A
-    ring may be given back at any time. So words are read by pread, which takes no memory where there is none.
+    ring may be given back at any time. So words are read by pread, which allocates no pages for a hole.
     """
 
     def __init__(self, group: Group, rank: int):
